@@ -1,0 +1,1 @@
+"""Planning and solving all-pairs shortest paths.  Knows no HTTP and no database."""

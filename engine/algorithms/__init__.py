@@ -1,0 +1,1 @@
+"""One module per algorithm, each written over the verbs of a backend."""

@@ -1,0 +1,1 @@
+"""Backends: the machine code under the algorithms, behind one protocol (see ``base``)."""

@@ -1,0 +1,62 @@
+"""What an algorithm may ask of a backend: a handful of verbs, the same on every device.
+
+Orchestration (which tile, in which order) is written once, over these verbs.  Every backend inherits the contract
+suite in ``tests/contracts/backend.py``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[np.generic]
+
+
+@dataclass(frozen=True)
+class Arcs:
+    """The arcs that a search walks: CSR as in ``storage.graph.Graph``, weights non-negative.
+
+    ``potentials`` (float64 or int64, shape (n,)) is None for the weights as they are; else ``weights`` are reduced
+    weights w + h[u] - h[v] and the search writes d - h[source] + h[target] (Johnson 1977).
+    """
+
+    indptr: npt.NDArray[np.int64]
+    heads: npt.NDArray[np.int32]
+    weights: Array
+    potentials: Array | None = None
+
+
+class Backend(Protocol):
+    """The verbs.  Arrays are C-contiguous in their last axis, of one working type (``engine.types``)."""
+
+    name: str
+    threads: int
+
+    def relax(
+        self, c: Array, a: Array, b: Array, *, nonnegative: bool, upper: bool = False
+    ) -> None:
+        """C <- min(C, A (x) B), the min-plus product, in place; shapes (m, n), (m, k), (k, n).
+
+        ``nonnegative`` promises that A, B and C hold no entry below zero and no -0.0; unreachable stays unreachable
+        (integers: above ``largest``, see ``engine.types.settle``).  With ``upper`` (square C, the product known to be
+        symmetric) only entries on and above the diagonal need be right.  C may not overlap A or B.
+        """
+        ...
+
+    def close(self, d: Array, *, nonnegative: bool, symmetric: bool = False) -> None:
+        """Floyd-Warshall inside the square block ``d``, in place: afterwards d = d (x) d, with a zero diagonal kept."""
+        ...
+
+    def search(self, arcs: Arcs, sources: npt.NDArray[np.int64], out: Array, *, unit: bool = False) -> None:
+        """One shortest-path search per source: ``out[i]`` (shape (len(sources), n)) becomes the row of ``sources[i]``.
+
+        Sums are held in float64 or int64 and rounded once into ``out``.  ``unit`` promises that all arcs weigh 1.
+        """
+        ...
+
+    def shutdown(self) -> None:
+        """Release threads and device memory; the backend is not used afterwards."""
+        ...

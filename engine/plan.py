@@ -1,0 +1,63 @@
+"""The plan: the frozen outcome of planning, shown before any work is done."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+
+
+@dataclass(frozen=True)
+class Phase:
+    """One phase of a solve with its predicted cost."""
+
+    name: str
+    seconds: float
+    bytes: int = 0
+    updates: int = 0
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One algorithm as the planner saw it; ``rejected`` says why not, with numbers, and is None for the chosen one."""
+
+    algorithm: str
+    memory: int
+    disk: int
+    seconds: float
+    phases: tuple[Phase, ...] = ()
+    rejected: str | None = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What will be done, on what, in which type, and why; every rejected candidate comes with its numbers.
+
+    Attributes:
+        algorithm: name, e.g. ``dijkstra``.
+        dtype: working and stored type.
+        device: ``cpu``.
+        threads: processors used.
+        shape: rows and columns of the matrix.
+        memory: projected peak of host memory, bytes; disk: bytes of the finished store.
+        seconds: predicted wall time.
+        reason: why this one, in a sentence with numbers.
+        phases: the predicted phases, in order.
+        candidates: all that were considered, the chosen one first.
+    """
+
+    algorithm: str
+    dtype: str
+    device: str
+    threads: int
+    shape: tuple[int, int]
+    memory: int
+    disk: int
+    seconds: float
+    reason: str
+    dtype_reason: str
+    max_hops: int | None = None
+    phases: tuple[Phase, ...] = ()
+    candidates: tuple[Candidate, ...] = field(default=())
+
+    def to_dict(self) -> dict[str, object]:
+        """The plan as JSON types."""
+        return asdict(self)

@@ -1,0 +1,79 @@
+"""The question in numbers: what planning may look at.  Pure data, no graph, no I/O."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Facts about a graph and what is asked of it.
+
+    Attributes:
+        n: vertices.
+        arcs: stored arcs (an undirected edge counts twice).
+        rows: how many sources are asked for; n for the whole matrix.
+        directed, integral: as in ``storage.graph.Graph``.
+        unit: every arc weighs 1.
+        min_weight, max_weight: over all arcs; 0 when there is none.
+        bound: proven bound on the absolute value of every finite distance.
+        bound_proof: how ``bound`` was proven, in words.
+        max_hops: at most that many arcs a path; None for no limit.
+    """
+
+    n: int
+    arcs: int
+    rows: int
+    directed: bool
+    integral: bool
+    unit: bool
+    min_weight: float
+    max_weight: float
+    bound: float
+    bound_proof: str
+    max_hops: int | None
+
+    @property
+    def negative(self) -> bool:
+        """Whether some arc is negative."""
+        return self.min_weight < 0
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What there is to solve with.
+
+    Attributes:
+        threads: processors to use.
+        memory: bytes of host memory that may be used in all.
+        disk: bytes free where the store goes; None when the result stays in memory.
+        relax_rate: updates a second of all threads, per working type, e.g. ``{"float32": 6e10}``.
+        search_rate: arcs scanned a second of all threads by searches (heap work included).
+        write_rate: bytes a second written to the store.
+        cuda: whether a usable CUDA device was found.
+    """
+
+    threads: int
+    memory: int
+    disk: int | None
+    relax_rate: dict[str, float]
+    search_rate: float
+    write_rate: float
+    cuda: bool = False
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the user asked for; field names are those of the command line and of ``POST /v1/jobs``.
+
+    ``sources`` are vertex indices (not labels); sizes are bytes.
+    """
+
+    dtype: str = "auto"
+    algorithm: str = "auto"
+    device: str = "auto"
+    memory: int | None = None
+    device_memory: int | None = None
+    max_hops: int | None = None
+    sources: tuple[int, ...] | None = None
+    threads: int | None = None

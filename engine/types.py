@@ -1,0 +1,75 @@
+"""Working types: which numbers a matrix holds, how it says *unreachable*, and how large a distance may be."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+
+@dataclass(frozen=True)
+class WorkType:
+    """One working type.
+
+    Attributes:
+        name: NumPy's name of the type.
+        unreachable: the value that stands for *no path*; +inf for floats.  For integers, twice the sentinel still
+            fits the type, so a sum of two entries never wraps.
+        largest: the largest distance that the type holds, none being negative; inf where it only rounds.
+        largest_signed: the same for absolute values where some arcs are negative; below zero if that is not allowed.
+    """
+
+    name: str
+    unreachable: float
+    largest: float
+    largest_signed: float
+
+    @property
+    def dtype(self) -> np.dtype[np.generic]:
+        """The NumPy type."""
+        return np.dtype(self.name)
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes an entry."""
+        return self.dtype.itemsize
+
+    @property
+    def integer(self) -> bool:
+        """Whether entries are integers with a sentinel."""
+        return self.dtype.kind in "iu"
+
+    def sentinel(self) -> np.generic:
+        """``unreachable`` as a scalar of this type."""
+        return self.dtype.type(self.unreachable)
+
+
+#: uint16: 32,767 + 32,767 still fits 16 bits.  int32 with negative arcs: entries near the sentinel may fall by the
+#: length of a path (at most ``largest_signed``), so all above half of the sentinel is unreachable (see ``settle``).
+WORK_TYPES: Final = MappingProxyType(
+    {
+        "uint16": WorkType("uint16", 2**15 - 1, 2**15 - 2, -1),
+        "int32": WorkType("int32", 2**30 - 1, 2**30 - 2, 2**29 - 1),
+        "float32": WorkType("float32", float("inf"), float("inf"), float("inf")),
+        "float64": WorkType("float64", float("inf"), float("inf"), float("inf")),
+    }
+)
+
+
+def work_type(dtype: npt.DTypeLike) -> WorkType:
+    """The working type of a NumPy type; KeyError for any other type."""
+    return WORK_TYPES[np.dtype(dtype).name]
+
+
+def settle(block: npt.NDArray[np.generic]) -> None:
+    """Set, in place, every integer entry that is not a distance back to exactly the sentinel.
+
+    Needed only after relaxing with negative arcs, where *sentinel + weight* lies a little below the sentinel.
+    Distances are proven to be at most ``largest_signed``, less than half of the sentinel, so the two never meet.
+    """
+    kind = work_type(block.dtype)
+    if kind.integer and kind.largest_signed >= 0:
+        block[block > kind.largest_signed] = kind.sentinel()

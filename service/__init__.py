@@ -1,0 +1,1 @@
+"""The REST service and the command line: knows HTTP, jobs and processes."""

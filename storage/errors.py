@@ -1,0 +1,124 @@
+"""The errors of apsp, grouped by what a caller can do about them.
+
+Every error carries a stable machine-readable ``kind`` and a message that a person can act on: it names the line,
+field, limit, what was asked and what was found.  The command line maps them to exit codes and the service to
+RFC 9457 problems; neither knows the reasons, and nothing here knows HTTP.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+
+class ApspError(Exception):
+    """Base of all errors that apsp raises on purpose; ``str(error)`` is the whole message."""
+
+    kind: ClassVar[str] = "internal"
+
+    def details(self) -> dict[str, object]:
+        """Machine-readable members that go with the message (JSON types only)."""
+        return {}
+
+
+class InvalidGraph(ApspError):
+    """The graph file or upload cannot be understood; ``line`` is 1-based in the decompressed text."""
+
+    kind = "invalid-graph"
+
+    def __init__(self, message: str, *, line: int | None = None, field: str | None = None) -> None:
+        super().__init__(message if line is None else f"line {line}: {message}")
+        self.line = line
+        self.field = field
+
+    def details(self) -> dict[str, object]:
+        """The line and field at fault, where they are known."""
+        return {k: v for k, v in (("line", self.line), ("field", self.field)) if v is not None}
+
+
+class InvalidRequest(ApspError):
+    """An option, vertex name or combination of options makes no sense; ``field`` names the option."""
+
+    kind = "invalid-request"
+
+    def __init__(self, message: str, *, field: str | None = None) -> None:
+        super().__init__(message)
+        self.field = field
+
+    def details(self) -> dict[str, object]:
+        """The option at fault."""
+        return {} if self.field is None else {"field": self.field}
+
+
+class LimitExceeded(InvalidRequest):
+    """Something is larger than a configured limit."""
+
+    kind = "limit-exceeded"
+
+    def __init__(self, message: str, *, limit: int, requested: int, setting: str) -> None:
+        super().__init__(message, field=setting)
+        self.limit, self.requested, self.setting = limit, requested, setting
+
+    def details(self) -> dict[str, object]:
+        """Limit, request and the name of the setting that holds the limit."""
+        return {"limit": self.limit, "requested": self.requested, "setting": self.setting}
+
+
+class DoesNotFit(ApspError):
+    """The job needs more memory or disk than there is; nothing has been started."""
+
+    kind = "does-not-fit"
+
+    def __init__(self, message: str, *, resource: str, needed: int, available: int) -> None:
+        super().__init__(message)
+        self.resource, self.needed, self.available = resource, needed, available
+
+    def details(self) -> dict[str, object]:
+        """The resource (``memory`` or ``disk``), bytes needed and bytes available."""
+        return {"resource": self.resource, "needed": self.needed, "available": self.available}
+
+
+class NegativeCycle(ApspError):
+    """The graph has a cycle of negative length, so shortest walks do not exist."""
+
+    kind = "negative-cycle"
+
+    def __init__(self, cycle: Sequence[object], weight: float) -> None:
+        route = " -> ".join(str(v) for v in [*cycle, cycle[0]])
+        super().__init__(f"the graph has a negative cycle, so distances are not defined: {route} (length {weight:g})")
+        self.cycle = list(cycle)
+        self.weight = weight
+
+    def details(self) -> dict[str, object]:
+        """Vertex labels along the cycle (first vertex once) and its length."""
+        return {"cycle": [v if isinstance(v, int) else str(v) for v in self.cycle], "weight": self.weight}
+
+
+class NotFound(ApspError):
+    """The named job, graph, store or vertex does not exist."""
+
+    kind = "not-found"
+
+
+class Conflict(ApspError):
+    """The request clashes with the state of things: the store exists, the job is still open."""
+
+    kind = "conflict"
+
+
+class StorageFailed(ApspError):
+    """Reading or writing the store failed, or what was read is damaged."""
+
+    kind = "storage-failed"
+
+
+class SolveFailed(ApspError):
+    """The solver stopped for a reason that is not the caller's."""
+
+    kind = "solve-failed"
+
+
+class Cancelled(ApspError):
+    """The job was cancelled; raised at a tile or batch boundary."""
+
+    kind = "cancelled"

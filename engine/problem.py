@@ -16,6 +16,7 @@ class Problem:
         directed, integral: as in ``storage.graph.Graph``.
         unit: every arc weighs 1.
         min_weight, max_weight: over all arcs; 0 when there is none.
+        smallest_weight: the smallest absolute weight above zero of a float graph; 0 for whole numbers.
         bound: proven bound on the absolute value of every finite distance.
         bound_proof: how ``bound`` was proven, in words.
         max_hops: at most that many arcs a path; None for no limit.
@@ -29,6 +30,7 @@ class Problem:
     unit: bool
     min_weight: float
     max_weight: float
+    smallest_weight: float
     bound: float
     bound_proof: str
     max_hops: int | None
@@ -45,7 +47,8 @@ class Machine:
 
     Attributes:
         threads: processors to use.
-        memory: bytes of host memory that may be used in all.
+        memory: bytes of host memory that this process may use in all, what it holds now included.
+        resident: bytes of it that the process holds now, the graph among them.
         disk: bytes free where the store goes; None when the result stays in memory.
         relax_rate: updates a second of all threads, per working type, e.g. ``{"float32": 6e10}``.
         search_rate: arcs scanned a second of all threads by searches (heap work included).
@@ -55,6 +58,7 @@ class Machine:
 
     threads: int
     memory: int
+    resident: int
     disk: int | None
     relax_rate: dict[str, float]
     search_rate: float

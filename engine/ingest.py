@@ -1,0 +1,66 @@
+"""From arcs to the dense weight matrix that Floyd-Warshall and squaring start from, and from it to the sink."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.monitor import Monitor
+from engine.summary import Sink
+from engine.types import WorkType, settle
+from storage.graph import Graph
+
+Array = npt.NDArray[np.generic]
+
+#: Arcs scattered at a time, so that a dense graph's row numbers need no memory worth counting.
+_PIECE = 1 << 20
+
+
+def weight_matrix(graph: Graph, kind: WorkType, monitor: Monitor) -> Array:
+    """The n x n matrix W in the working type: 0 on the diagonal, weights, *unreachable* elsewhere."""
+    n = graph.n
+    monitor.begin("ingest", n, "rows")
+    matrix = np.empty((n, n), kind.dtype)
+    rows = max(1, _PIECE // max(1, n))
+    for first in range(0, n, rows):
+        last = min(n, first + rows)
+        matrix[first:last] = kind.sentinel()
+        begin, end = graph.indptr[first], graph.indptr[last]
+        tails = np.repeat(np.arange(first, last), np.diff(graph.indptr[first : last + 1]))
+        # adding 0 turns -0.0, whose bits sort below every number, into 0.0
+        matrix[tails, graph.heads[begin:end]] = graph.weights[begin:end] + 0
+        monitor.step(last - first)
+    np.fill_diagonal(matrix, 0)
+    return matrix
+
+
+def write_rows(matrix: Array, rows: npt.NDArray[np.int64] | None, sink: Sink, monitor: Monitor, threads: int) -> None:
+    """Send the rows named by vertex index (None: all) to ``sink``, band by band, from several threads."""
+    count = len(matrix) if rows is None else len(rows)
+    band = sink.tile[0]
+    monitor.begin("write", count, "rows")
+
+    def write(first: int) -> int:
+        last = min(count, first + band)
+        block = matrix[first:last] if rows is None else matrix[rows[first:last]]
+        if rows is not None or block.dtype.kind == "i":
+            settle(block)
+        sink.write(first, 0, block)
+        return last - first
+
+    if matrix.shape[1] == 0:
+        return
+    with ThreadPoolExecutor(threads, "apsp-write") as pool:
+        pending = []
+        try:
+            for first in range(0, count, band):
+                pending.append(pool.submit(write, first))
+                if len(pending) > 2 * threads:
+                    monitor.step(pending.pop(0).result())
+            for done in pending:
+                monitor.step(done.result())
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise

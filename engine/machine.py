@@ -1,0 +1,93 @@
+"""What this machine has to give: processors, memory, disk, and the rates that predictions rest on."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+from engine.problem import Machine
+
+#: Updates a second of one thread, conservative for a core with 256-bit vectors; see benchmarks/kernels.
+RELAX_RATE = {"uint16": 6.0e10, "int32": 3.4e10, "float32": 2.2e10, "float64": 1.0e10}
+
+#: Arcs a second that one thread scans in searches, heap work included.
+SEARCH_RATE = 6.0e7
+
+#: Bytes a second that reach the store, summary and checksums included.
+WRITE_RATE = 8.0e8
+
+
+def survey(*, out: Path | None = None, memory: int | None = None, threads: int | None = None) -> Machine:
+    """Look at the machine as this process may use it.
+
+    Args:
+        out: where the store will go (its nearest existing parent is asked for free space); None for no disk.
+        memory: the user's budget in bytes for the whole process; less than what is free, or it changes nothing.
+        threads: processors to use; None for all that the process may run on.
+    """
+    count = threads or _processors()
+    resident = resident_bytes()
+    free = available_memory() + resident
+    return Machine(
+        threads=count,
+        memory=free if memory is None else min(memory, free),
+        resident=resident,
+        disk=None if out is None else shutil.disk_usage(_existing(out)).free,
+        relax_rate={name: rate * count for name, rate in RELAX_RATE.items()},
+        search_rate=SEARCH_RATE * count,
+        write_rate=WRITE_RATE,
+    )
+
+
+def _existing(path: Path) -> Path:
+    path = path.absolute()
+    while not path.exists():
+        path = path.parent
+    return path
+
+
+def _processors() -> int:
+    """Processors this process may run on, the cgroup's quota included."""
+    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    quota = _cgroup("cpu.max")
+    if quota and quota[0] != "max":
+        count = min(count, max(1, int(quota[0]) // int(quota[1])))
+    return count
+
+
+def resident_bytes() -> int:
+    """Bytes of memory that this process holds now; 0 where the system does not say."""
+    try:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError):
+        return 0
+
+
+def available_memory() -> int:
+    """Bytes that can still be had without swapping: the machine's, or what the control group leaves if that is less."""
+    free = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        free = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
+    except (OSError, StopIteration):
+        pass
+    limit, used = _cgroup("memory.max"), _cgroup("memory.current")
+    if limit and used and limit[0] != "max":
+        free = min(free, max(0, int(limit[0]) - int(used[0]) + _reclaimable()))
+    return free
+
+
+def _cgroup(name: str) -> list[str] | None:
+    """Words of a control-group (version 2) file of this process; None where there is none."""
+    try:
+        group = Path("/proc/self/cgroup").read_text().strip().rpartition(":")[2].lstrip("/")
+        return (Path("/sys/fs/cgroup") / group / name).read_text().split()
+    except OSError:
+        return None
+
+
+def _reclaimable() -> int:
+    """File pages of the control group that the kernel gives up on demand."""
+    words = _cgroup("memory.stat") or []
+    return int(words[words.index("inactive_file") + 1]) if "inactive_file" in words else 0

@@ -1,0 +1,192 @@
+"""Choosing type and algorithm, with reasons.  Pure: problem, machine and options in, plan out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from engine.estimate import ESTIMATES, Setting
+from engine.plan import Candidate, Plan
+from engine.problem import Machine, Options, Problem
+from engine.types import WORK_TYPES, WorkType
+from storage.errors import DoesNotFit, InvalidRequest
+
+#: Below this a float32 is subnormal and loses digits.
+SMALLEST_FLOAT32 = 1.2e-38
+LARGEST_FLOAT32 = 3.4e38
+LARGEST_EXACT_FLOAT64 = 2**53
+LARGEST_FLOAT64 = 1.7e308
+
+
+def choose(problem: Problem, machine: Machine, options: Options, *, store: int | None = None) -> Plan:
+    """The fastest algorithm that fits, in the narrowest proven type.
+
+    Args:
+        problem, machine, options: what is asked, where, and how.
+        store: bytes of the finished store; the bare matrix if None.
+
+    Raises:
+        InvalidRequest: the options contradict the graph or each other.
+        DoesNotFit: no suitable algorithm fits memory or disk; the message says what the least hungry one needs.
+    """
+    _check(options)
+    kind, dtype_reason = choose_type(problem, options.dtype)
+    size = problem.rows * problem.n * kind.itemsize if store is None else store
+    setting = Setting(problem, machine, kind, size)
+    candidates = [_judge(name, setting) for name in ESTIMATES]
+    if options.algorithm != "auto":
+        asked = next(c for c in candidates if c.algorithm == options.algorithm)
+        unsuitable = _unsuitable(options.algorithm, problem)
+        if unsuitable:
+            raise InvalidRequest(f"algorithm {options.algorithm} cannot be used: {unsuitable}", field="algorithm")
+        pool = [asked]
+    else:
+        pool = [c for c in candidates if _unsuitable(c.algorithm, problem) is None]
+    best = min((c for c in pool if c.rejected is None), key=lambda c: c.seconds, default=None)
+    if best is None:
+        raise _refusal(pool, machine)
+    others = sorted((c for c in candidates if c is not best), key=lambda c: c.seconds)
+    return Plan(
+        algorithm=best.algorithm,
+        dtype=kind.name,
+        device="cpu",
+        threads=machine.threads,
+        shape=(problem.rows, problem.n),
+        memory=best.memory,
+        disk=best.disk,
+        seconds=best.seconds,
+        reason=_reason(best, others, options),
+        dtype_reason=dtype_reason,
+        max_hops=problem.max_hops,
+        phases=best.phases,
+        candidates=(best, *(_lost(c, best, options) for c in others)),
+    )
+
+
+def _check(options: Options) -> None:
+    if options.dtype != "auto" and options.dtype not in WORK_TYPES:
+        raise InvalidRequest(f"dtype {options.dtype!r} is unknown; use auto, {', '.join(WORK_TYPES)}", field="dtype")
+    if options.algorithm != "auto" and options.algorithm not in ESTIMATES:
+        names = ", ".join(ESTIMATES)
+        raise InvalidRequest(f"algorithm {options.algorithm!r} is unknown; use auto, {names}", field="algorithm")
+    if options.device not in ("auto", "cpu", "cuda"):
+        raise InvalidRequest(f"device {options.device!r} is unknown; use auto, cpu, cuda", field="device")
+    if options.device == "cuda":
+        raise InvalidRequest("device cuda was asked for, but this version solves on the CPU only", field="device")
+    for name in ("memory", "device_memory", "max_hops", "threads"):
+        value = getattr(options, name)
+        if value is not None and value < 1:
+            raise InvalidRequest(f"{name} must be at least 1, found {value}", field=name)
+
+
+def choose_type(problem: Problem, asked: str) -> tuple[WorkType, str]:
+    """The working type and why it is safe.
+
+    Raises:
+        InvalidRequest: the type asked for cannot hold the distances, or no type can.
+    """
+    if asked != "auto":
+        kind = WORK_TYPES[asked]
+        wrong = _misfit(kind, problem)
+        if wrong:
+            raise InvalidRequest(f"dtype {asked} cannot be used: {wrong}", field="dtype")
+        return kind, f"asked for; distances are at most {problem.bound:g}"
+    order = ("uint16", "int32", "float64") if problem.integral else ("float32", "float64")
+    for name in order:
+        if _misfit(WORK_TYPES[name], problem, exact=problem.integral) is None:
+            return WORK_TYPES[name], f"distances are at most {problem.bound:g}: {problem.bound_proof}"
+    raise InvalidRequest(
+        f"no type holds the distances: they may reach {problem.bound:g} ({problem.bound_proof}); "
+        f"whole numbers are exact up to {LARGEST_EXACT_FLOAT64:g}",
+        field="weight",
+    )
+
+
+def _misfit(kind: WorkType, problem: Problem, *, exact: bool = False) -> str | None:
+    """Why ``kind`` cannot hold the distances, or None; ``exact`` asks that whole numbers stay exact in floats."""
+    if kind.integer:
+        if not problem.integral:
+            return "the weights are not whole numbers"
+        limit = kind.largest_signed if problem.negative else kind.largest
+        if limit < 0:
+            return f"some arcs are negative (the least is {problem.min_weight:g})"
+        if problem.bound > limit:
+            return f"distances may reach {problem.bound:g}, and {kind.name} holds up to {limit:g}"
+        return None
+    if exact and problem.bound > LARGEST_EXACT_FLOAT64:
+        return f"distances may reach {problem.bound:g}, past 2^53"
+    limit = LARGEST_FLOAT32 if kind.name == "float32" else LARGEST_FLOAT64
+    if problem.bound > limit:
+        return f"distances may reach {problem.bound:g}, and {kind.name} ends at {limit:g}"
+    if kind.name == "float32" and 0 < problem.smallest_weight < SMALLEST_FLOAT32:
+        return f"the smallest weight is {problem.smallest_weight:g}, and float32 loses digits below {SMALLEST_FLOAT32:g}"
+    return None
+
+
+def _unsuitable(name: str, problem: Problem) -> str | None:
+    """Why an algorithm cannot answer this problem at all, or None."""
+    if problem.max_hops is not None and name != "repeated-squaring":
+        return f"only repeated-squaring limits paths to {problem.max_hops} hops"
+    if name == "bfs" and not problem.unit and problem.arcs:
+        return "not every arc weighs 1"
+    if name == "dijkstra" and problem.negative:
+        return f"some arcs are negative (the least is {problem.min_weight:g})"
+    if name == "johnson" and not problem.negative:
+        return "no arc is negative, so there is nothing to reweight"
+    return None
+
+
+def _judge(name: str, setting: Setting) -> Candidate:
+    """The estimate of one algorithm, rejected where it does not suit or fit."""
+    candidate = ESTIMATES[name](setting)
+    wrong = _unsuitable(name, setting.problem)
+    if wrong is None and candidate.memory > setting.machine.memory:
+        wrong = f"needs {gib(candidate.memory)} of memory, {gib(setting.machine.memory)} may be used"
+    if wrong is None and setting.machine.disk is not None and candidate.disk > setting.machine.disk:
+        wrong = f"needs {gib(candidate.disk)} of disk, {gib(setting.machine.disk)} are free"
+    return replace(candidate, rejected=wrong)
+
+
+def _refusal(pool: list[Candidate], machine: Machine) -> DoesNotFit:
+    if machine.disk is not None and all(c.disk > machine.disk for c in pool):
+        need = min(c.disk for c in pool)
+        return DoesNotFit(
+            f"the matrix does not fit on the disk: {need} bytes ({gib(need)}) are needed, "
+            f"{machine.disk} ({gib(machine.disk)}) are free",
+            resource="disk", needed=need, available=machine.disk,
+        )
+    least = min(pool, key=lambda c: c.memory)
+    return DoesNotFit(
+        f"the job does not fit in memory: {least.algorithm} needs the least, {least.memory} bytes "
+        f"({gib(least.memory)}), and {machine.memory} ({gib(machine.memory)}) may be used",
+        resource="memory", needed=least.memory, available=machine.memory,
+    )
+
+
+def _reason(best: Candidate, others: list[Candidate], options: Options) -> str:
+    cost = f"about {best.seconds:.3g} s and {gib(best.memory)} of memory"
+    if options.algorithm != "auto":
+        return f"{best.algorithm} was asked for: {cost}"
+    rivals = [c for c in others if c.rejected is None]
+    if not rivals:
+        return f"{best.algorithm} is the only algorithm that suits and fits: {cost}"
+    return f"{best.algorithm} is the fastest that fits: {cost}; next is {rivals[0].algorithm}, {rivals[0].seconds:.3g} s"
+
+
+def _lost(candidate: Candidate, best: Candidate, options: Options) -> Candidate:
+    """A candidate that was not chosen, saying so."""
+    if candidate.rejected is not None:
+        return candidate
+    if options.algorithm != "auto":
+        return replace(candidate, rejected=f"{best.algorithm} was asked for")
+    slower = candidate.seconds / best.seconds if best.seconds else 1
+    return replace(candidate, rejected=f"{slower:.2g} times the time of {best.algorithm}")
+
+
+def gib(size: int) -> str:
+    """Bytes as a person reads them."""
+    value, unit = float(size), "B"
+    for larger in ("KiB", "MiB", "GiB", "TiB"):
+        if value < 1024:
+            break
+        value, unit = value / 1024, larger
+    return f"{value:.3g} {unit}" if value < 1000 else f"{value:.0f} {unit}"

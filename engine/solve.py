@@ -1,0 +1,248 @@
+"""The door of the engine: plan a solve, run it into a sink or a store, and say what was found."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.describe import describe
+from engine.estimate import batch_rows
+from engine.ingest import weight_matrix, write_rows
+from engine.machine import survey
+from engine.monitor import Monitor
+from engine.plan import Plan
+from engine.planner import choose, choose_type
+from engine.problem import Options
+from engine.summary import Sink, SummarySink
+from engine.types import WORK_TYPES
+from storage.errors import InvalidRequest
+from storage.graph import Graph, graph_digest
+from storage.matrix import create_matrix, matrix_bytes
+
+if TYPE_CHECKING:
+    from engine.backends.base import Backend
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A finished solve: the plan that was followed, wall seconds of each phase, and facts about the matrix."""
+
+    plan: Plan
+    seconds: dict[str, float]
+    summary: dict[str, object]
+
+
+@dataclass(frozen=True)
+class Task:
+    """Everything that one algorithm's run needs."""
+
+    graph: Graph
+    plan: Plan
+    sources: npt.NDArray[np.int64] | None
+    sink: Sink
+    backend: Backend
+    monitor: Monitor
+
+    @property
+    def nonnegative(self) -> bool:
+        """Whether no arc is negative."""
+        return self.graph.arcs == 0 or bool(self.graph.weights.min() >= 0)
+
+    @property
+    def rows(self) -> npt.NDArray[np.int64]:
+        """Vertex index of each row of the result."""
+        return np.arange(self.graph.n) if self.sources is None else self.sources
+
+
+class PhaseClock(Monitor):
+    """Passes everything on to another monitor and adds up the wall seconds of each phase."""
+
+    def __init__(self, inner: Monitor) -> None:
+        self._inner = inner
+        self._phase: str | None = None
+        self._since = time.perf_counter()
+        self.seconds: dict[str, float] = {}
+
+    def begin(self, phase: str, total: int, unit: str) -> None:
+        """Stop the clock of the phase before and start this one's."""
+        self.stop()
+        self._phase = phase
+        self._inner.begin(phase, total, unit)
+
+    def advance(self, amount: int) -> None:
+        """Pass on."""
+        self._inner.advance(amount)
+
+    def cancelled(self) -> bool:
+        """Ask the monitor inside."""
+        return self._inner.cancelled()
+
+    def stop(self) -> None:
+        """Book the time since the last call on the present phase."""
+        now = time.perf_counter()
+        if self._phase is not None:
+            self.seconds[self._phase] = self.seconds.get(self._phase, 0.0) + now - self._since
+        self._phase, self._since = None, now
+
+
+def make_plan(graph: Graph, options: Options, *, out: Path | None = None) -> Plan:
+    """Everything that can be said and refused before work is done; ``out`` is where the store would go.
+
+    Raises:
+        InvalidRequest: options that contradict the graph, or distances that no type holds.
+        NegativeCycle: the graph has one; it is named.
+        DoesNotFit: memory or disk is too small.
+    """
+    _check_sources(options, graph)
+    rows = None if options.sources is None else len(options.sources)
+    problem = describe(graph, rows=rows, max_hops=options.max_hops)
+    machine = survey(out=out, memory=options.memory, threads=options.threads)
+    kind, _ = choose_type(problem, options.dtype)
+    plan = choose(problem, machine, options, store=matrix_bytes((problem.rows, problem.n), kind.itemsize))
+    if problem.negative:
+        from engine.potentials import find_potentials  # noqa: PLC0415 - numba, only where it is needed
+
+        find_potentials(graph)
+    return plan
+
+
+def _check_sources(options: Options, graph: Graph) -> None:
+    if options.sources is None:
+        return
+    if not options.sources:
+        raise InvalidRequest("sources names no vertex", field="sources")
+    if len(set(options.sources)) != len(options.sources):
+        twice = next(s for i, s in enumerate(options.sources) if s in options.sources[:i])
+        raise InvalidRequest(f"sources names vertex {graph.labels[twice]} twice", field="sources")
+    if not 0 <= min(options.sources) <= max(options.sources) < graph.n:
+        raise InvalidRequest(f"sources must be vertex indices from 0 to {graph.n - 1}", field="sources")
+
+
+def solve(graph: Graph, plan: Plan, options: Options, sink: Sink, monitor: Monitor | None = None) -> Outcome:
+    """Run ``plan`` into ``sink``; the sink is neither sealed nor closed.
+
+    Raises:
+        Cancelled: the monitor asked to stop; what the sink holds is then incomplete.
+    """
+    from engine.backends.cpu import CpuBackend  # noqa: PLC0415 - numba, only where it is needed
+
+    clock = PhaseClock(monitor or Monitor())
+    sources = None if options.sources is None else np.array(options.sources, np.int64)
+    rows = np.arange(graph.n) if sources is None else sources
+    collector = SummarySink(sink, rows, graph.n, integral=graph.integral)
+    backend = CpuBackend(plan.threads)
+    try:
+        ALGORITHMS[plan.algorithm](Task(graph, plan, sources, collector, backend, clock))
+    finally:
+        backend.shutdown()
+    clock.stop()
+    return Outcome(plan, clock.seconds, collector.summary(graph.labels))
+
+
+def solve_to_store(
+    graph: Graph,
+    options: Options,
+    path: Path,
+    *,
+    plan: Plan | None = None,
+    overwrite: bool = False,
+    compression: str = "none",
+    monitor: Monitor | None = None,
+) -> Outcome:
+    """Plan (unless given), solve into a new store at ``path`` and seal it; nothing is left there otherwise.
+
+    Raises:
+        Conflict: ``path`` exists and ``overwrite`` was not asked for.
+        Others: as in :func:`make_plan` and :func:`solve`.
+    """
+    plan = plan or make_plan(graph, options, out=path)
+    clock = PhaseClock(monitor or Monitor())
+    clock.begin("create", 1, "store")
+    kind = WORK_TYPES[plan.dtype]
+    writer = create_matrix(
+        path,
+        graph,
+        dtype=kind.dtype,
+        unreachable=kind.unreachable,
+        sources=None if options.sources is None else np.array(options.sources, np.int64),
+        attributes=_attributes(graph, plan),
+        compression=compression,
+        overwrite=overwrite,
+    )
+    with writer:
+        clock.stop()
+        outcome = solve(graph, plan, options, writer, monitor)
+        clock.begin("seal", 1, "store")
+        writer.seal(outcome.summary)
+        clock.stop()
+    return Outcome(plan, {**outcome.seconds, **clock.seconds}, outcome.summary)
+
+
+def _attributes(graph: Graph, plan: Plan) -> dict[str, object]:
+    return {
+        "unit": "weight" if graph.weighted else "hops",
+        "directed": graph.directed,
+        "algorithm": plan.algorithm,
+        "max_hops": plan.max_hops,
+        "plan": plan.to_dict(),
+        "graph": graph_digest(graph),
+    }
+
+
+def _searches(task: Task, *, unit: bool) -> None:
+    from engine.algorithms.dijkstra import run  # noqa: PLC0415
+
+    kind = WORK_TYPES[task.plan.dtype]
+    batch = batch_rows(task.graph.n, len(task.rows), kind.itemsize)
+    run(task.backend, task.graph, task.rows, kind.dtype, task.sink, task.monitor, batch, unit=unit)
+
+
+def _johnson(task: Task) -> None:
+    from engine.algorithms.johnson import run  # noqa: PLC0415
+
+    kind = WORK_TYPES[task.plan.dtype]
+    batch = batch_rows(task.graph.n, len(task.rows), kind.itemsize)
+    run(task.backend, task.graph, task.rows, kind.dtype, task.sink, task.monitor, batch)
+
+
+def _floyd_warshall(task: Task, *, blocked: bool) -> None:
+    from engine.algorithms import floyd_warshall  # noqa: PLC0415
+
+    matrix = weight_matrix(task.graph, WORK_TYPES[task.plan.dtype], task.monitor)
+    order = floyd_warshall.blocked if blocked else floyd_warshall.recursive
+    order(
+        task.backend, matrix, nonnegative=task.nonnegative, symmetric=not task.graph.directed, monitor=task.monitor
+    )
+    write_rows(matrix, task.sources, task.sink, task.monitor, task.backend.threads)
+
+
+def _squaring(task: Task) -> None:
+    from engine.algorithms import squaring  # noqa: PLC0415
+
+    matrix = weight_matrix(task.graph, WORK_TYPES[task.plan.dtype], task.monitor)
+    result = squaring.power(
+        task.backend,
+        matrix,
+        task.plan.max_hops,
+        rows=task.sources,
+        nonnegative=task.nonnegative,
+        symmetric=not task.graph.directed,
+        monitor=task.monitor,
+    )
+    write_rows(result, None, task.sink, task.monitor, task.backend.threads)
+
+
+ALGORITHMS: Final[dict[str, Callable[[Task], None]]] = {
+    "bfs": lambda task: _searches(task, unit=True),
+    "dijkstra": lambda task: _searches(task, unit=False),
+    "johnson": _johnson,
+    "recursive-floyd-warshall": lambda task: _floyd_warshall(task, blocked=False),
+    "blocked-floyd-warshall": lambda task: _floyd_warshall(task, blocked=True),
+    "repeated-squaring": _squaring,
+}

@@ -1,0 +1,138 @@
+"""Facts about the finished matrix, gathered while its rows pass by on their way to the sink."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[np.generic]
+
+#: Bins of the distance histogram; the width doubles (pairs of bins merge) when a distance lies beyond the last one.
+BINS = 128
+
+
+class Sink(Protocol):
+    """Where finished parts of the matrix go; ``storage.matrix.MatrixWriter`` is one."""
+
+    tile: tuple[int, int]
+
+    def write(self, row: int, column: int, block: Array) -> None:
+        """Take ``block``, whose first entry is matrix entry (row, column); different tiles may come from threads."""
+        ...
+
+
+class ArraySink:
+    """A sink that is an array in memory, shape (rows, n)."""
+
+    def __init__(self, shape: tuple[int, int], dtype: npt.DTypeLike) -> None:
+        self.array = np.empty(shape, dtype)
+        self.tile = (64, max(1, shape[1]))
+
+    def write(self, row: int, column: int, block: Array) -> None:
+        """Copy ``block`` to its place."""
+        self.array[row : row + block.shape[0], column : column + block.shape[1]] = block
+
+
+class SummarySink:
+    """Passes whole rows on to another sink and gathers the summary on the way.
+
+    Thread-safe for different rows.  ``sources[i]`` is the vertex index of matrix row i.
+    """
+
+    def __init__(self, sink: Sink, sources: Sequence[int] | npt.NDArray[np.int64], n: int, *, integral: bool) -> None:
+        self.tile = sink.tile
+        self._sink, self._n, self._integral = sink, n, integral
+        self._sources = np.asarray(sources, np.int64)
+        self._lock = threading.Lock()
+        self._reached = 0
+        self._sum: int | float = 0
+        self._eccentricity = np.full(len(self._sources), np.nan)
+        self._farthest = np.full(len(self._sources), -1, np.int64)
+        self._histogram: _Histogram | None = None
+
+    def write(self, row: int, column: int, block: Array) -> None:
+        """Gather the facts of complete rows, then pass them on."""
+        from engine.backends.cpu_summary import row_facts  # noqa: PLC0415 - keeps numba out of the API process
+
+        if column != 0 or block.shape[1] != self._n:
+            raise ValueError(f"whole rows are expected, found columns {column} to {column + block.shape[1]}")
+        sources = self._sources[row : row + block.shape[0]]
+        reached, sums, largest, farthest = row_facts(block, sources)
+        some = reached > 0
+        self._eccentricity[row : row + len(sources)][some] = largest[some]
+        self._farthest[row : row + len(sources)][some] = farthest[some]
+        with self._lock:
+            self._reached += int(reached.sum())
+            self._sum += sum(sums.tolist()) if self._integral else math.fsum(sums.tolist())
+            if some.any():
+                self._count(block, sources, float(largest[some].max()))
+        self._sink.write(row, column, block)
+
+    def _count(self, block: Array, sources: npt.NDArray[np.int64], largest: float) -> None:
+        if self._histogram is None:
+            self._histogram = _Histogram(largest, integral=self._integral)
+        self._histogram.add(block, sources, largest)
+
+    def summary(self, labels: Array) -> dict[str, object]:
+        """The summary in JSON types; pairs are ordered and leave out the diagonal.
+
+        ``radius`` is the smallest eccentricity among sources that reach any other vertex, ``diameter`` the largest.
+        """
+        rows = len(self._sources)
+        facts: dict[str, object] = {
+            "vertices": self._n,
+            "sources": rows,
+            "pairs": rows * max(0, self._n - 1),
+            "reached": self._reached,
+            "sum": self._sum,
+            "mean": self._sum / self._reached if self._reached else None,
+            "diameter": None,
+            "radius": None,
+        }
+        if self._reached:
+            top, low = int(np.nanargmax(self._eccentricity)), int(np.nanargmin(self._eccentricity))
+            facts["diameter"] = self._number(self._eccentricity[top])
+            facts["radius"] = self._number(self._eccentricity[low])
+            facts["diameter_pair"] = [labels[self._sources[top]].item(), labels[self._farthest[top]].item()] \
+                if labels.dtype.kind in "iu" else [str(labels[self._sources[top]]), str(labels[self._farthest[top]])]
+            center = labels[self._sources[low]]
+            facts["center"] = int(center) if labels.dtype.kind in "iu" else str(center)
+            if self._histogram is not None:
+                facts["histogram"] = self._histogram.facts()
+        return facts
+
+    def _number(self, value: float) -> int | float:
+        return int(value) if self._integral else float(value)
+
+
+class _Histogram:
+    """Counts of finite distances in equal bins from ``low``, at most ``2 * BINS`` of them."""
+
+    def __init__(self, largest: float, *, integral: bool) -> None:
+        self.low = 0.0
+        self.width = max(1.0, math.ceil((largest + 1) / BINS)) if integral else (largest or 1.0) / BINS * (1 + 1e-9)
+        if self.width <= 0:  # all distances seen so far are negative
+            self.width = 1.0
+        self.below = 0
+        self.counts = np.zeros(BINS, np.int64)
+
+    def add(self, block: Array, sources: npt.NDArray[np.int64], largest: float) -> None:
+        from engine.backends.cpu_summary import count_rows  # noqa: PLC0415
+
+        while largest >= self.width * BINS:
+            self.counts = np.concatenate([self.counts.reshape(-1, 2).sum(1), np.zeros(BINS // 2, np.int64)])
+            self.width *= 2
+        self.below += int(count_rows(block, sources, self.width, self.counts))
+
+    def facts(self) -> dict[str, object]:
+        last = int(np.flatnonzero(self.counts)[-1]) + 1 if self.counts.any() else 0
+        return {
+            "edges": [self.width * i for i in range(last + 1)],
+            "counts": self.counts[:last].tolist(),
+            "below_zero": self.below,
+        }

@@ -1,0 +1,223 @@
+"""The command line ``apsp``: options, exit codes, and nothing heavy until a command runs.
+
+Exit codes: 0 done, 1 the job failed, 2 bad use or bad input, 3 it does not fit, 130 interrupted (143 terminated,
+141 the reader of standard output went away).
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+app = typer.Typer(
+    name="apsp",
+    help="All-pairs shortest paths: a graph in, the matrix of all its distances out.",
+    epilog="Exit codes: 0 done, 1 the job failed, 2 bad use or bad input, 3 it does not fit, 130 interrupted.",
+    no_args_is_help=False,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+GraphFile = Annotated[Path, typer.Argument(metavar="GRAPH", help="Graph file: plain, .gz or .zst.", show_default=False)]
+StoreFolder = Annotated[Path, typer.Argument(metavar="STORE.zarr", help="A solved matrix.", show_default=False)]
+Format = Annotated[str | None, typer.Option("--format", metavar="NAME", help="Format of GRAPH; else told by content.")]
+Directed = Annotated[
+    bool | None,
+    typer.Option("--directed/--undirected", help="Direction of the arcs; else as the format declares, or directed."),
+]
+Weight = Annotated[str | None, typer.Option(metavar="COLUMN", help="Column of weights: its name, or its number from 1.")]
+Unweighted = Annotated[bool, typer.Option("--unweighted", help="Every arc counts 1, whatever the file says.")]
+Dtype = Annotated[
+    Literal["auto", "uint16", "int32", "float32", "float64"], typer.Option(help="Type of the distances.")
+]
+Algorithm = Annotated[
+    Literal[
+        "auto",
+        "dijkstra",
+        "bfs",
+        "johnson",
+        "recursive-floyd-warshall",
+        "blocked-floyd-warshall",
+        "repeated-squaring",
+    ],
+    typer.Option(help="How to solve; auto lets the planner choose."),
+]
+Device = Annotated[Literal["auto", "cpu", "cuda"], typer.Option(help="Where to solve.")]
+Memory = Annotated[str | None, typer.Option(metavar="SIZE", help="Host memory to use at most, such as 4GiB or 500M.")]
+DeviceMemory = Annotated[str | None, typer.Option(metavar="SIZE", help="Device memory to use at most.")]
+MaxHops = Annotated[int | None, typer.Option(metavar="K", min=1, help="Only paths of at most K arcs.")]
+Sources = Annotated[
+    str | None,
+    typer.Option(metavar="LIST|FILE", help="Only these rows: labels with commas, or a file of one label a line."),
+]
+Threads = Annotated[int | None, typer.Option(metavar="N", min=1, help="Threads; else all processors.")]
+Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
+
+
+@app.command()
+def solve(
+    graph: GraphFile,
+    out: Annotated[Path, typer.Option("--out", metavar="STORE.zarr", help="Where the matrix goes.")],
+    format: Format = None,  # noqa: A002
+    directed: Directed = None,
+    weight: Weight = None,
+    unweighted: Unweighted = False,
+    dtype: Dtype = "auto",
+    algorithm: Algorithm = "auto",
+    device: Device = "auto",
+    memory: Memory = None,
+    device_memory: DeviceMemory = None,
+    max_hops: MaxHops = None,
+    sources: Sources = None,
+    threads: Threads = None,
+    compression: Annotated[Literal["none", "zstd"], typer.Option(help="Compression of the stored tiles.")] = "none",
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace STORE.zarr once the new one is done.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Compute the distances of all pairs (or of the rows in --sources) into a Zarr store."""
+    from service.commands import solving
+
+    solving.solve(
+        solving.GraphArgs(graph, format, directed, weight, unweighted),
+        solving.SolveArgs(dtype, algorithm, device, memory, device_memory, max_hops, sources, threads),
+        out=out,
+        overwrite=overwrite,
+        compression=compression,
+        as_json=as_json,
+    )
+
+
+@app.command()
+def plan(
+    graph: GraphFile,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="STORE.zarr", help="Check the space on this store's disk.")
+    ] = None,
+    format: Format = None,  # noqa: A002
+    directed: Directed = None,
+    weight: Weight = None,
+    unweighted: Unweighted = False,
+    dtype: Dtype = "auto",
+    algorithm: Algorithm = "auto",
+    device: Device = "auto",
+    memory: Memory = None,
+    device_memory: DeviceMemory = None,
+    max_hops: MaxHops = None,
+    sources: Sources = None,
+    threads: Threads = None,
+    as_json: Json = False,
+) -> None:
+    """Show how a graph would be solved, and the rejected candidates; nothing is solved."""
+    from service.commands import solving
+
+    solving.plan(
+        solving.GraphArgs(graph, format, directed, weight, unweighted),
+        solving.SolveArgs(dtype, algorithm, device, memory, device_memory, max_hops, sources, threads),
+        out=out,
+        as_json=as_json,
+    )
+
+
+@app.command()
+def inspect(
+    graph: GraphFile,
+    format: Format = None,  # noqa: A002
+    directed: Directed = None,
+    weight: Weight = None,
+    unweighted: Unweighted = False,
+    as_json: Json = False,
+) -> None:
+    """Show what a graph is like: size, weights, components, what was dropped or merged."""
+    from service.commands import solving
+
+    solving.inspect(solving.GraphArgs(graph, format, directed, weight, unweighted), as_json=as_json)
+
+
+# A vertex may be called -5 or --x, so what looks like an unknown option is a vertex here.
+@app.command(context_settings={"ignore_unknown_options": True})
+def query(
+    store: StoreFolder,
+    question: Annotated[str, typer.Argument(metavar="distance|path|row|summary", show_default=False)],
+    vertices: Annotated[
+        list[str] | None, typer.Argument(metavar="[U] [V]", help="Vertices, named as in the graph.", show_default=False)
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Ask a solved matrix: distance U V, path U V, row U, or summary."""
+    from service.commands import querying
+
+    querying.query(store, question, vertices or [], as_json=as_json)
+
+
+@app.command()
+def verify(store: StoreFolder, as_json: Json = False) -> None:
+    """Read a store again, every tile, and compare it with its manifest."""
+    from service.commands import querying
+
+    querying.verify(store, as_json=as_json)
+
+
+@app.command()
+def serve(
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 8000,
+    data_dir: Annotated[Path, typer.Option(metavar="FOLDER", help="Graphs, matrices, jobs.")] = Path("apsp-data"),
+) -> None:
+    """Run the whole service: API, runner, database and matrices under --data-dir."""
+    from service.commands import serving
+
+    serving.serve(host=host, port=port, data_dir=data_dir)
+
+
+@app.command()
+def version() -> None:
+    """Print the version."""
+    from importlib.metadata import version as installed
+
+    from service.commands.output import emit
+
+    emit(f"apsp {installed('apsp')}")
+
+
+def run(arguments: list[str] | None = None) -> int:
+    """Run one command line and return its exit code; every error becomes one message on standard error."""
+    from service.commands.failures import BAD_USE, FAILED, OUTPUT_CLOSED, complain, report
+    from service.commands.interrupts import INTERRUPTS
+    from service.commands.output import OutputClosed
+    from storage.errors import Cancelled
+
+    INTERRUPTS.install()
+    try:
+        code = app(arguments, standalone_mode=False, prog_name="apsp")
+    except typer.TyperException as error:
+        complain(f"{error.format_message()} (apsp --help and apsp COMMAND --help tell more)")
+        code = error.exit_code
+    except typer.Abort:
+        code = BAD_USE
+    except OutputClosed:
+        code = OUTPUT_CLOSED
+    except (Cancelled, KeyboardInterrupt):
+        code = INTERRUPTS.exit_code
+    except SystemExit as error:
+        code = error.code if isinstance(error.code, int) else FAILED
+    except Exception as error:  # noqa: BLE001 - the last resort: a message, never a traceback
+        code = report(error)
+    code = int(code or 0)
+    if code and INTERRUPTS.requested():
+        complain("interrupted; nothing was left behind")
+        return INTERRUPTS.exit_code
+    return code
+
+
+def main() -> None:
+    """Entry point of the ``apsp`` command."""
+    sys.exit(run())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,64 @@
+"""Errors as exit codes and one readable message on standard error."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import traceback
+from typing import Final
+
+from storage import errors
+
+DONE: Final = 0
+FAILED: Final = 1
+BAD_USE: Final = 2
+DOES_NOT_FIT: Final = 3
+#: 128 + SIGPIPE: whoever read standard output went away.
+OUTPUT_CLOSED: Final = 141
+
+_CODES: Final[dict[type[BaseException], int]] = {
+    errors.InvalidGraph: BAD_USE,
+    errors.InvalidRequest: BAD_USE,
+    errors.NegativeCycle: BAD_USE,
+    errors.NotFound: BAD_USE,
+    errors.Conflict: BAD_USE,
+    errors.DoesNotFit: DOES_NOT_FIT,
+    MemoryError: DOES_NOT_FIT,
+    FileNotFoundError: BAD_USE,
+    NotADirectoryError: BAD_USE,
+    IsADirectoryError: BAD_USE,
+    PermissionError: BAD_USE,
+}
+
+
+def exit_code(error: BaseException) -> int:
+    """The exit code for ``error``: that of the nearest of its base classes that has one, else 1."""
+    return next((_CODES[base] for base in type(error).__mro__ if base in _CODES), FAILED)
+
+
+def message_of(error: BaseException) -> str:
+    """One readable message, without the name of a class unless the error is a fault of ours."""
+    if isinstance(error, errors.ApspError):
+        return str(error)
+    if isinstance(error, MemoryError):
+        return f"out of memory{f': {error}' if str(error) else ''}; set a lower --memory or use a smaller graph"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
+    return (
+        f"a fault in apsp, please report it: {type(error).__name__}: {error} (set APSP_DEBUG=1 to see where it happened)"
+    )
+
+
+def complain(message: str) -> None:
+    """Write the message on standard error, if anybody reads it."""
+    with contextlib.suppress(OSError, ValueError):
+        print(f"apsp: {message}", file=sys.stderr, flush=True)
+
+
+def report(error: BaseException) -> int:
+    """Write the message, with a traceback only where APSP_DEBUG is set, and return the exit code."""
+    if os.environ.get("APSP_DEBUG"):
+        traceback.print_exception(error)
+    complain(message_of(error))
+    return exit_code(error)

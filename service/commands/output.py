@@ -1,0 +1,69 @@
+"""What the commands print on standard output: text or one JSON object."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+
+
+class OutputClosed(Exception):
+    """Whoever read standard output went away, as ``head`` does; nothing is wrong and nobody is left to tell."""
+
+
+def emit(lines: str | Iterable[str]) -> None:
+    """Print lines on standard output, all of them flushed.  Raises OutputClosed when nobody reads them."""
+    try:
+        for line in [lines] if isinstance(lines, str) else lines:
+            sys.stdout.write(line + "\n")
+        sys.stdout.flush()
+    except BrokenPipeError as error:
+        # Python flushes once more at exit, which would fail again, loudly.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise OutputClosed from error
+
+
+def emit_json(value: Mapping[str, object]) -> None:
+    """Print one JSON object; see :func:`jsonable`."""
+    emit(json.dumps(jsonable(value), indent=2, ensure_ascii=False, allow_nan=False))
+
+
+def jsonable(value: object) -> object:
+    """``value`` as strict JSON: NumPy scalars and arrays become plain, infinities and NaN become null."""
+    if isinstance(value, Mapping):
+        return {str(key): jsonable(item) for key, item in value.items()}
+    if hasattr(value, "tolist"):
+        dtype = getattr(value, "dtype", None)
+        return jsonable(shortest(value) if dtype == "float32" and not value.shape else value.tolist())  # type: ignore[attr-defined]
+    if isinstance(value, (list, tuple)):
+        return [jsonable(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def shortest(value: object) -> float:
+    """A float32 scalar as the float with the fewest digits that rounds to it: 0.1 and not 0.10000000149."""
+    return float(str(value))
+
+
+def number(value: object) -> str:
+    """A distance or weight as text: whole numbers without a point, ``inf`` for unreachable."""
+    text = str(value)
+    return text.removesuffix(".0")
+
+
+def table(rows: Sequence[Sequence[str]], *, right: Iterable[int] = (), indent: str = "") -> list[str]:
+    """Rows as aligned lines; columns whose number is in ``right`` are aligned to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    flush = set(right)
+    return [
+        indent
+        + "  ".join(
+            cell.rjust(width) if column in flush else cell.ljust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]

@@ -1,0 +1,245 @@
+"""``apsp inspect``, ``apsp plan`` and ``apsp solve``."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+from engine.plan import Plan
+from engine.problem import Options
+from service.commands.interrupts import INTERRUPTS
+from service.commands.output import emit, emit_json, number, table
+from service.facts import graph_facts
+from service.progress import progress_on
+from service.sizes import format_bytes, format_seconds, parse_size
+from storage.errors import Conflict, InvalidRequest, NotFound
+from storage.graph import Graph, Receipt, index_of
+from storage.readers import read_graph
+
+
+@dataclass(frozen=True)
+class GraphArgs:
+    """How a graph file is to be read; fields are named as on the command line."""
+
+    graph: Path
+    format: str | None = None
+    directed: bool | None = None
+    weight: str | None = None
+    unweighted: bool = False
+
+
+@dataclass(frozen=True)
+class SolveArgs:
+    """What is asked of the solver, as text; fields are named as on the command line."""
+
+    dtype: str = "auto"
+    algorithm: str = "auto"
+    device: str = "auto"
+    memory: str | None = None
+    device_memory: str | None = None
+    max_hops: int | None = None
+    sources: str | None = None
+    threads: int | None = None
+
+
+def load(args: GraphArgs) -> tuple[Graph, Receipt]:
+    """Read the graph; the errors of the reader, and NotFound for a missing file."""
+    if args.weight is not None and args.unweighted:
+        raise InvalidRequest("--weight and --unweighted contradict each other; give one", field="weight")
+    if not args.graph.exists():
+        raise NotFound(f"{args.graph}: no such file")
+    return read_graph(
+        args.graph, format=args.format, directed=args.directed, weight=args.weight, unweighted=args.unweighted
+    )
+
+
+def source_labels(text: str, graph: Graph) -> list[str]:
+    """The labels that ``--sources`` means: a list ``A,B,C``, ``@FILE``, or FILE with one label a line.
+
+    A single word that is both a vertex and a file is the vertex; write ``@FILE`` for the file.
+    """
+    if text.startswith("@"):
+        return _lines(Path(text[1:]))
+    labels = [part.strip() for part in text.split(",")]
+    if len(labels) == 1 and Path(text).is_file() and not _is_vertex(graph, text):
+        return _lines(Path(text))
+    return labels
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise InvalidRequest(f"--sources: {path} is not UTF-8 text ({error.reason})", field="sources") from error
+    return [line.strip() for line in text.splitlines() if line.strip()]
+
+
+def _is_vertex(graph: Graph, text: str) -> bool:
+    try:
+        index_of(graph, text)
+    except NotFound:
+        return False
+    return True
+
+
+def options_of(args: SolveArgs, graph: Graph) -> Options:
+    """The options for the engine; a source named twice counts once.  InvalidRequest and NotFound name the option."""
+    sources = None
+    if args.sources is not None:
+        labels = source_labels(args.sources, graph)
+        if not any(labels):
+            raise InvalidRequest(f"--sources: no vertex in {args.sources!r}", field="sources")
+        sources = tuple(dict.fromkeys(index_of(graph, label) for label in labels))
+    return Options(
+        dtype=args.dtype,
+        algorithm=args.algorithm,
+        device=args.device,
+        max_hops=args.max_hops,
+        threads=args.threads,
+        sources=sources,
+        **_budgets(args),
+    )
+
+
+def _budgets(args: SolveArgs) -> dict[str, int]:
+    given = {"memory": args.memory, "device_memory": args.device_memory}
+    return {
+        name: parse_size(text, field="--" + name.replace("_", "-")) for name, text in given.items() if text is not None
+    }
+
+
+def inspect(graph_args: GraphArgs, *, as_json: bool) -> None:
+    """Print what the graph is like and what was dropped or merged."""
+    facts = graph_facts(*load(graph_args))
+    if as_json:
+        emit_json({"graph": str(graph_args.graph), **facts})
+    else:
+        emit([str(graph_args.graph), *table(list(_inspection(facts)), indent="  ")])
+
+
+def _inspection(facts: Mapping[str, object]) -> Iterable[tuple[str, str]]:
+    weights = cast(Mapping[str, object], facts["weights"])
+    dropped = cast(Mapping[str, int], facts["dropped"])
+    packed = f", {facts['compression']}" if facts["compression"] else ""
+    yield "format", f"{facts['format']}{packed}"
+    span = f" ({facts['first_vertex']} … {facts['last_vertex']})" if facts["vertices"] else ""
+    yield "vertices", f"{facts['vertices']:,}{span}"
+    yield ("arcs, directed", f"{facts['arcs']:,}") if facts["directed"] else ("edges", f"{facts['edges']:,}")
+    if not weights["weighted"]:
+        yield "weights", "none: every arc counts 1 (hops)"
+    elif facts["arcs"]:
+        kind = "whole numbers" if weights["integral"] else "fractions"
+        column = f", column {weights['column']}" if weights["column"] else ""
+        yield "weights", f"{number(weights['smallest'])} … {number(weights['largest'])}, {kind}{column}"
+        yield "zero, negative", f"{weights['zero']:,}, {weights['negative']:,}"
+    weak, strong = facts["weak_components"], facts["strong_components"]
+    yield "components", f"{weak:,} weak, {strong:,} strong" if facts["directed"] else f"{weak:,}"
+    yield "entries read", f"{facts['entries']:,}"
+    yield "dropped", f"{dropped['self_loops']:,} self loops, {dropped['infinite_arcs']:,} infinite arcs"
+    yield "merged", f"{dropped['parallel_arcs']:,} parallel arcs, each into the shortest"
+    for note in cast(list[str], facts["notes"]):
+        yield "note", note
+
+
+def plan(graph_args: GraphArgs, solve_args: SolveArgs, *, out: Path | None, as_json: bool) -> None:
+    """Print the plan and the rejected candidates; nothing is solved."""
+    from engine.solve import make_plan
+
+    check_budgets(solve_args)
+    graph, _ = load(graph_args)
+    chosen = make_plan(graph, options_of(solve_args, graph), out=out)
+    if as_json:
+        emit_json({"graph": str(graph_args.graph), "plan": chosen.to_dict()})
+    else:
+        emit([*describe_plan(chosen), "", *_candidates(chosen)])
+
+
+def check_budgets(args: SolveArgs) -> None:
+    """Refuse sizes that cannot be read before a large graph is."""
+    _budgets(args)
+
+
+def describe_plan(chosen: Plan) -> list[str]:
+    """The plan in a few lines."""
+    rows, columns = chosen.shape
+    hops = f", at most {chosen.max_hops:,} arcs a path" if chosen.max_hops is not None else ""
+    threads = f"{chosen.threads} thread{'s' if chosen.threads != 1 else ''}"
+    return [
+        f"plan: {chosen.algorithm} in {chosen.dtype} on {chosen.device}, {threads}{hops}",
+        f"  why     {chosen.reason}",
+        f"  type    {chosen.dtype_reason}",
+        f"  matrix  {rows:,} x {columns:,}, {format_bytes(chosen.disk)} on disk",
+        f"  needs   {format_bytes(chosen.memory)} of memory, about {format_seconds(chosen.seconds)}",
+    ]
+
+
+def _candidates(chosen: Plan) -> list[str]:
+    head = ("candidate", "memory", "disk", "seconds", "")
+    rows = [
+        (
+            candidate.algorithm,
+            format_bytes(candidate.memory),
+            format_bytes(candidate.disk),
+            f"{candidate.seconds:.3g}",
+            "chosen" if candidate.rejected is None else candidate.rejected,
+        )
+        for candidate in chosen.candidates
+    ]
+    return table([head, *rows], right=(1, 2, 3))
+
+
+def solve(
+    graph_args: GraphArgs, solve_args: SolveArgs, *, out: Path, overwrite: bool, compression: str, as_json: bool
+) -> None:
+    """Read, plan, solve, write and seal; the plan and the progress go to standard error."""
+    from engine.solve import make_plan, solve_to_store
+
+    if out.exists() and not overwrite:
+        raise Conflict(f"{out} exists already; give another --out, or --overwrite to replace it once the new is done")
+    check_budgets(solve_args)
+    started = time.perf_counter()
+    graph, receipt = load(graph_args)
+    reading = time.perf_counter() - started
+    options = options_of(solve_args, graph)
+    chosen = make_plan(graph, options, out=out)
+    planning = time.perf_counter() - started - reading
+    print("\n".join(describe_plan(chosen)), file=sys.stderr, flush=True)
+    with progress_on(sys.stderr, INTERRUPTS.requested) as monitor, INTERRUPTS.politely():
+        outcome = solve_to_store(
+            graph, options, out, plan=chosen, overwrite=overwrite, compression=compression, monitor=monitor
+        )
+    seconds = {"read": reading, "plan": planning, **outcome.seconds}
+    if as_json:
+        facts = {"n": graph.n, "m": graph.m, "directed": graph.directed, "format": receipt.format}
+        emit_json(
+            {
+                "store": str(out),
+                "graph": {"file": str(graph_args.graph), **facts},
+                "plan": outcome.plan.to_dict(),
+                "seconds": seconds,
+                "summary": outcome.summary,
+            }
+        )
+        return
+    phases = ", ".join(f"{name} {format_seconds(value)}" for name, value in seconds.items())
+    emit([f"{out}: done ({phases})", *summary_lines(outcome.summary)])
+
+
+def summary_lines(summary: Mapping[str, object]) -> list[str]:
+    """The summary of a matrix in aligned lines."""
+    pair = summary.get("diameter_pair")
+    between = f" from {pair[0]} to {pair[1]}" if isinstance(pair, (list, tuple)) else ""
+    pairs, reached = cast(int, summary["pairs"]), cast(int, summary["reached"])
+    share = f" ({100 * reached / pairs:.4g} %)" if pairs else ""
+    rows = [("pairs", f"{pairs:,}"), ("reached", f"{reached:,}{share}")]
+    if reached:
+        rows += [
+            ("mean", f"{summary['mean']:.6g}"),
+            ("diameter", f"{number(summary['diameter'])}{between}"),
+            ("radius", number(summary["radius"])),
+        ]
+    return table(rows, indent="  ")

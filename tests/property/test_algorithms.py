@@ -1,0 +1,220 @@
+"""Random graphs against SciPy: every algorithm, every type that can hold the distances."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import NegativeCycleError, bellman_ford
+
+from engine.describe import describe
+from engine.estimate import ESTIMATES
+from engine.planner import choose, choose_type
+from engine.problem import Machine, Options
+from engine.solve import make_plan, solve
+from engine.summary import ArraySink
+from engine.types import WORK_TYPES
+from storage.errors import InvalidRequest, NegativeCycle
+from storage.graph import Graph, build_graph
+
+
+@dataclass(frozen=True)
+class Case:
+    """A list of arcs before cleaning."""
+
+    n: int
+    arcs: list[tuple[int, int, float]]
+    directed: bool
+
+    def graph(self) -> Graph:
+        tails = np.array([a for a, _, _ in self.arcs], np.int64)
+        heads = np.array([b for _, b, _ in self.arcs], np.int64)
+        weights = np.array([w for _, _, w in self.arcs])
+        return build_graph(tails, heads, weights, n=self.n, directed=self.directed)[0]
+
+
+WEIGHTS = {
+    "units": st.just(1),
+    "whole": st.integers(0, 50),
+    "large": st.integers(0, 10**7),
+    "huge": st.integers(0, 2**40),
+    "signed": st.integers(-4, 30),
+    "eighths": st.integers(0, 400).map(lambda x: x / 8),
+    "signed eighths": st.integers(-16, 400).map(lambda x: x / 8),
+    "floats": st.floats(0, 1e6, allow_subnormal=False),
+}
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> Case:
+    n = draw(st.integers(1, 24))
+    directed = draw(st.booleans())
+    weight = WEIGHTS[draw(st.sampled_from(sorted(WEIGHTS)))]
+    vertex = st.integers(0, n - 1)
+    most = draw(st.sampled_from([0, n // 2, 2 * n, n * n]))
+    arcs = draw(st.lists(st.tuples(vertex, vertex, weight), max_size=most))
+    return Case(n, arcs, directed)
+
+
+def expected(graph: Graph) -> np.ndarray | None:
+    """SciPy's distances; None where it finds a negative cycle."""
+    if graph.arcs == 0:
+        return np.where(np.eye(graph.n, dtype=bool), 0.0, np.inf)
+    matrix = csr_array((graph.weights.astype(float), graph.heads, graph.indptr), shape=(graph.n, graph.n))
+    try:
+        return bellman_ford(matrix, directed=True)
+    except NegativeCycleError:
+        return None
+
+
+def within_hops(graph: Graph, hops: int) -> np.ndarray:
+    """Lengths of walks of at most ``hops`` arcs, the slow and obvious way."""
+    weights = np.full((graph.n, graph.n), np.inf)
+    tails = np.repeat(np.arange(graph.n), np.diff(graph.indptr))
+    weights[tails, graph.heads] = graph.weights
+    np.fill_diagonal(weights, 0)
+    result = np.where(np.eye(graph.n, dtype=bool), 0.0, np.inf)
+    for _ in range(hops):
+        result = (result[:, :, None] + weights[None, :, :]).min(1)
+    return result
+
+
+def solved(graph: Graph, options: Options) -> np.ndarray:
+    plan = make_plan(graph, options)
+    sink = ArraySink(plan.shape, plan.dtype)
+    outcome = solve(graph, plan, options, sink)
+    kind = WORK_TYPES[plan.dtype]
+    result = sink.array.astype(float)
+    result[sink.array == kind.sentinel()] = np.inf
+    check_summary(outcome.summary, result, options)
+    return result
+
+
+def check_summary(summary: dict, distances: np.ndarray, options: Options) -> None:
+    """The summary that went by must say what the finished matrix says."""
+    rows = range(len(distances)) if options.sources is None else options.sources
+    own = np.zeros(distances.shape, bool)
+    own[np.arange(len(distances)), list(rows)] = True
+    finite = np.isfinite(distances) & ~own
+    assert summary["reached"] == finite.sum()
+    assert summary["sum"] == pytest.approx(distances[finite].sum(), rel=1e-6, abs=1e-6)
+    if finite.any():
+        eccentricities = [row[mask].max() for row, mask in zip(distances, finite, strict=True) if mask.any()]
+        assert summary["diameter"] == pytest.approx(max(eccentricities), rel=1e-7)
+        assert summary["radius"] == pytest.approx(min(eccentricities), rel=1e-7)
+        counted = summary["histogram"]
+        assert sum(counted["counts"]) + counted["below_zero"] == finite.sum()
+
+
+def types_for(graph: Graph, options: Options) -> list[str]:
+    problem = describe(graph, max_hops=options.max_hops)
+    names = []
+    for name in WORK_TYPES:
+        try:
+            names.append(choose_type(problem, name)[0].name)
+        except InvalidRequest:
+            continue
+    return names
+
+
+BOX = Machine(2, 2**40, 0, None, dict.fromkeys(WORK_TYPES, 1e10), 1e8, 1e9)
+
+
+def suitable(graph: Graph, options: Options) -> list[str]:
+    names = []
+    for name in ESTIMATES:
+        try:
+            choose(describe(graph, max_hops=options.max_hops), BOX, Options(**{**vars(options), "algorithm": name}))
+            names.append(name)
+        except InvalidRequest:
+            continue
+    return names
+
+
+def tolerance(dtype: str, reference: np.ndarray) -> dict[str, float]:
+    largest = np.abs(reference[np.isfinite(reference)]).max(initial=0)
+    return {"rtol": 1e-6, "atol": 1e-6 * largest} if dtype == "float32" else {"rtol": 1e-12, "atol": 1e-12 * largest}
+
+
+def check(case: Case) -> None:
+    graph = case.graph()
+    reference = expected(graph)
+    if reference is None:
+        with pytest.raises(NegativeCycle) as caught:
+            make_plan(graph, Options())
+        check_cycle(graph, caught.value)
+        return
+    for name in suitable(graph, Options()):
+        for dtype in types_for(graph, Options()):
+            found = solved(graph, Options(algorithm=name, dtype=dtype, threads=2))
+            np.testing.assert_allclose(found, reference, **tolerance(dtype, reference), err_msg=f"{name} {dtype}")
+
+
+def check_cycle(graph: Graph, error: NegativeCycle) -> None:
+    """The cycle that is named exists and is negative."""
+    cycle = [int(v) for v in error.cycle]
+    total = 0
+    for tail, head in zip(cycle, cycle[1:] + cycle[:1], strict=True):
+        row = slice(graph.indptr[tail], graph.indptr[tail + 1])
+        at = np.flatnonzero(graph.heads[row] == head)
+        assert len(at) == 1, f"the named arc {tail} -> {head} does not exist"
+        total += graph.weights[row][at[0]].item()
+    assert total < 0
+    assert total == pytest.approx(error.weight)
+
+
+QUIET = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large]}
+
+
+@settings(max_examples=60, **QUIET)
+@given(cases())
+def test_every_algorithm_and_type_agrees_with_scipy(case: Case) -> None:
+    check(case)
+
+
+@pytest.mark.slow
+@settings(max_examples=1000, **QUIET)
+@given(cases())
+def test_a_thousand_graphs_agree_with_scipy(case: Case) -> None:
+    check(case)
+
+
+@settings(max_examples=100, **QUIET)
+@given(cases(), st.integers(1, 30), st.data())
+def test_paths_of_at_most_k_arcs(case: Case, hops: int, data: st.DataObject) -> None:
+    graph = case.graph()
+    if expected(graph) is None:
+        return
+    reference = within_hops(graph, min(hops, graph.n))
+    some = data.draw(st.none() | st.lists(st.integers(0, graph.n - 1), min_size=1, unique=True).map(tuple))
+    for dtype in types_for(graph, Options(max_hops=hops)):
+        found = solved(graph, Options(max_hops=hops, dtype=dtype, sources=some, algorithm="repeated-squaring"))
+        wanted = reference if some is None else reference[list(some)]
+        np.testing.assert_allclose(found, wanted, **tolerance(dtype, reference))
+
+
+@settings(max_examples=60, **QUIET)
+@given(cases(), st.data())
+def test_chosen_sources_are_rows_of_the_whole(case: Case, data: st.DataObject) -> None:
+    graph = case.graph()
+    reference = expected(graph)
+    if reference is None:
+        return
+    some = tuple(data.draw(st.lists(st.integers(0, graph.n - 1), min_size=1, unique=True)))
+    for name in suitable(graph, Options()):
+        found = solved(graph, Options(algorithm=name, sources=some))
+        np.testing.assert_allclose(found, reference[list(some)], **tolerance("float32", reference), err_msg=name)
+
+
+@settings(max_examples=200, **QUIET)
+@given(cases())
+def test_the_bound_holds(case: Case) -> None:
+    graph = case.graph()
+    reference = expected(graph)
+    if reference is not None:
+        largest = np.abs(reference[np.isfinite(reference)]).max()
+        assert largest <= describe(graph).bound * (1 + 1e-12)

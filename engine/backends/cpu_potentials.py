@@ -10,15 +10,33 @@ after it.  The root is number n, an imagined vertex before all others.
 
 from __future__ import annotations
 
+import numpy as np
 from numba import njit
-
-#: Floats: a label falls only by more than this times the sizes involved (4 units of rounding), so that walks equal
-#: but for rounding do not chase each other.
-SLACK = 2.0**-50
 
 
 @njit(nogil=True, cache=True)
-def _exact_sign(weights, arc_into, parent, start, stop, closing, tolerance):  # type: ignore[no-untyped-def]
+def mark_tails(indptr, heads, weights, h, slack, begin):  # type: ignore[no-untyped-def]
+    """Set ``begin``, bool, shape (n,), for the tails of arcs that can lower a label; returns how many there are."""
+    count = 0
+    for u in range(len(indptr) - 1):
+        begin[u] = False
+        for e in range(indptr[u], indptr[u + 1]):
+            if _lowers(h[u], weights[e], h[heads[e]], slack):
+                begin[u] = True
+                count += 1
+                break
+    return count
+
+
+@njit(nogil=True, cache=True, inline="always")
+def _lowers(tail, w, head, slack):  # type: ignore[no-untyped-def]
+    """Whether an arc of weight ``w`` lowers the label of its head by more than ``slack`` times the sizes involved."""
+    new = tail + w
+    return new < head and (slack == 0 or new < head - slack * (abs(head) + abs(w)))
+
+
+@njit(nogil=True, cache=True)
+def _is_negative(weights, arc_into, parent, start, stop, closing, tolerance):  # type: ignore[no-untyped-def]
     """Whether the tree path ``stop`` … ``start``, closed by arc ``closing``, weighs less than -tolerance * sum |w|.
 
     Sums with the rounding errors caught (Neumaier 1974).
@@ -35,6 +53,19 @@ def _exact_sign(weights, arc_into, parent, start, stop, closing, tolerance):  # 
         size += abs(w)
         v = parent[v]
     return total + lost < -tolerance * size
+
+
+@njit(nogil=True, cache=True)
+def _star(n):  # type: ignore[no-untyped-def]
+    """The tree where all vertices are children of the root: preorder after, preorder before, depth."""
+    after = np.arange(1, n + 2).astype(np.int32)
+    before = np.arange(-1, n).astype(np.int32)
+    after[n], before[0] = 0, n
+    after[n - 1] = n
+    before[n] = n - 1
+    depth = np.ones(n + 1, np.int32)
+    depth[n] = 0
+    return after, before, depth
 
 
 @njit(nogil=True, cache=True)
@@ -62,16 +93,19 @@ def correct_labels(indptr, heads, weights, h, begin, parent, arc_into, slack, to
 
     ``begin``: bool, shape (n,), the vertices to start from.  ``parent`` (int32) and ``arc_into`` (int64), shape
     (n,), receive the tree; the path from the closing arc's tail back to its head is then the rest of the cycle.
-    ``slack`` is ``SLACK`` for floats, and 0 (of the type of ``weights``) for integers; so is ``tolerance``, the
-    fraction of sum |w| by which a cycle must be below zero to count.
+    ``slack`` and ``tolerance`` are 0 for integers.  For floats ``slack`` is the relative amount that a label must
+    fall by, so that walks equal but for rounding do not chase each other, and ``tolerance`` the fraction of sum |w|
+    that a cycle must lie below zero; an arc that would close a cycle above that is left alone.
     """
     n = len(indptr) - 1
-    after, before, depth, queue, waiting = _fresh(n, parent, begin)
+    after, before, depth = _star(n)
+    queue = np.empty(n, np.int32)
+    waiting = np.zeros(n, np.bool_)
     first, count = 0, 0
-    for v in range(n):
-        if begin[v]:
-            queue[count] = v
-            count += 1
+    for v in np.flatnonzero(begin):
+        queue[count] = v
+        waiting[v] = True
+        count += 1
     while count > 0:
         u = queue[first]
         first = first + 1 if first + 1 < n else 0
@@ -83,14 +117,13 @@ def correct_labels(indptr, heads, weights, h, begin, parent, arc_into, slack, to
         for e in range(indptr[u], indptr[u + 1]):
             v = heads[e]
             w = weights[e]
-            new = hu + w
-            if new >= h[v] or (slack > 0 and new >= h[v] - slack * (abs(h[v]) + abs(w))):
+            if not _lowers(hu, w, h[v], slack):
                 continue
             if depth[v] >= 0 and _detach(v, u, after, before, depth):
-                if _exact_sign(weights, arc_into, parent, u, v, e, tolerance):
+                if _is_negative(weights, arc_into, parent, u, v, e, tolerance):
                     return e
                 continue
-            h[v] = new
+            h[v] = hu + w
             parent[v] = u
             arc_into[v] = e
             depth[v] = depth[u] + 1

@@ -82,7 +82,7 @@ def near_order(arcs: Arcs) -> npt.NDArray[np.int32]:
     if n <= 1:
         return np.arange(n, dtype=np.int32)
     pattern = csr_array((np.ones(len(arcs.heads), np.int8), arcs.heads, arcs.indptr), shape=(n, n))
-    return reverse_cuthill_mckee(pattern, symmetric_mode=False).astype(np.int32)
+    return np.asarray(reverse_cuthill_mckee(pattern, symmetric_mode=False), np.int32)
 
 
 def search(team: Team, arcs: Arcs, sources: npt.NDArray[np.int64], out: Array, unit: bool = False) -> None:

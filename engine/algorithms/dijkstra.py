@@ -1,0 +1,81 @@
+"""One search per source, a batch of sources at a time; a finished batch is written while the next one is searched."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.backends.base import Arcs, Backend
+from engine.monitor import Monitor
+from engine.summary import Sink
+from storage.graph import Graph
+
+#: Seconds a batch should take: progress and a wish to cancel are looked at in between.
+BATCH_SECONDS: Final = 0.3
+
+
+class Batches:
+    """Cuts ``rows`` rows into batches of about ``BATCH_SECONDS``: whole tiles, at most ``most`` rows."""
+
+    def __init__(self, rows: int, tile: int, most: int) -> None:
+        self._rows, self._tile = rows, tile
+        self.most = min(rows, max(tile, most // tile * tile))
+        self._size = min(tile, self.most)
+
+    def __iter__(self) -> Iterator[range]:
+        start = 0
+        while start < self._rows:
+            began = time.perf_counter()
+            stop = min(start + self._size, self._rows)
+            yield range(start, stop)
+            rate = (stop - start) / max(time.perf_counter() - began, 1e-6)
+            # at most fourfold a step: the first batch pays for compiling and preparing, and need not be typical
+            wanted = min(int(rate * BATCH_SECONDS), 4 * self._size)
+            self._size = min(self.most, max(self._tile, wanted // self._tile * self._tile))
+            start = stop
+
+
+def run(  # noqa: PLR0917 - the signature that all searching algorithms share
+    backend: Backend,
+    graph: Graph,
+    sources: npt.NDArray[np.int64],
+    dtype: npt.DTypeLike,
+    sink: Sink,
+    monitor: Monitor,
+    batch_rows: int,
+    *,
+    arcs: Arcs | None = None,
+    unit: bool = False,
+) -> None:
+    """Distances from ``sources`` (vertex indices), row i of the sink being ``sources[i]``, in the working type.
+
+    Weights are non-negative.  At most two batches of ``batch_rows`` rows (rounded down to whole tiles, one at least)
+    are held.  ``arcs`` stands in for the graph's own arcs (reduced weights and their potentials); ``unit`` promises
+    that all arcs weigh 1.
+
+    Raises:
+        Cancelled: the monitor asked to stop; what the sink holds is then incomplete.
+    """
+    arcs = arcs or Arcs(graph.indptr, graph.heads, graph.weights)
+    batches = Batches(len(sources), sink.tile[0], batch_rows)
+    buffers = [np.empty((batches.most, graph.n), dtype) for _ in range(2 if batches.most < len(sources) else 1)]
+    monitor.begin("search", len(sources), "rows")
+    written: list[Future[None] | None] = [None] * len(buffers)
+    with ThreadPoolExecutor(1, "apsp-write") as writer:
+        for i, rows in enumerate(batches):
+            turn = i % len(buffers)
+            busy = written[turn]
+            if busy is not None:
+                busy.result()
+            block = buffers[turn][: len(rows)]
+            backend.search(arcs, sources[rows.start : rows.stop], block, unit=unit)
+            written[turn] = writer.submit(sink.write, rows.start, 0, block)
+            monitor.step(len(rows))
+        for last in written:
+            if last is not None:
+                last.result()

@@ -1,0 +1,82 @@
+"""Potentials: labels of the vertices that make every arc's reduced weight non-negative (Johnson 1977)."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from storage.errors import InvalidRequest, NegativeCycle
+from storage.graph import Graph
+
+#: int64 or float64.
+Potentials = npt.NDArray[Any]
+
+#: A cycle of float weights counts as negative when its sum lies below -TOLERANCE times its sum of |w|: 64 units of
+#: rounding, since 0.1 + 0.2 - 0.3, or logarithms that cancel on paper, must not be taken for a negative cycle.
+TOLERANCE: Final = 2.0**-46
+#: The least relative amount by which a float label falls: 4 units of rounding.
+_SLACK: Final = 2.0**-50
+
+
+def find_potentials(graph: Graph) -> Potentials:
+    """Shape (n,), int64 or float64: h with w + h[u] - h[v] >= 0 for each arc, exactly so for integers.
+
+    h[v] is the length of the shortest walk that ends in v, at most 0; all are 0 when no arc is negative.  Floats keep
+    it within rounding (2^-46 of |h| and |w|), where ``reduced_weights`` clamps to 0.
+
+    Raises:
+        NegativeCycle: names the vertices of one cycle, by label, and its exact weight.
+        InvalidRequest: integer weights so large that sums could pass 2^62.
+    """
+    integral = graph.integral
+    h = np.zeros(graph.n, np.int64 if integral else np.float64)
+    if graph.arcs == 0 or graph.weights.min() >= 0:
+        return h
+    largest = int(max(graph.weights.max(), -graph.weights.min()))
+    if integral and largest * graph.n > 2**62:
+        raise InvalidRequest(
+            f"weights up to {largest} on {graph.n} vertices: sums may pass the limit of 2^62", field="weights"
+        )
+    from engine.backends.cpu_potentials import correct_labels, mark_tails
+
+    begin = np.zeros(graph.n, np.bool_)
+    parent = np.empty(graph.n, np.int32)
+    arc_into = np.empty(graph.n, np.int64)
+    slack, tolerance = (0, 0) if integral else (_SLACK, TOLERANCE)
+    arcs = (graph.indptr, graph.heads, graph.weights)
+    # Integers are done after one call.  A float label that falls by less than the slack of a vertex behind it leaves
+    # that vertex unscanned, so what is left is tried again, more coarsely each time, which ends the chase.
+    while mark_tails(*arcs, h, slack, begin):
+        closing = correct_labels(*arcs, h, begin, parent, arc_into, slack, tolerance)
+        if closing >= 0:
+            raise _negative_cycle(graph, closing, parent, arc_into)
+        slack *= 2
+    return h
+
+
+def reduced_weights(graph: Graph, h: Potentials) -> Potentials:
+    """Shape (arcs,): w + h[u] - h[v], non-negative; what rounding left below zero is set to 0."""
+    falls = np.repeat(h, np.diff(graph.indptr))
+    falls -= h[graph.heads]
+    falls += graph.weights
+    if not graph.integral:
+        np.maximum(falls, 0, out=falls)
+    return falls
+
+
+def _negative_cycle(
+    graph: Graph, closing: int, parent: npt.NDArray[np.int32], arc_into: npt.NDArray[np.int64]
+) -> NegativeCycle:
+    """The error that names the cycle which arc ``closing`` closes in the tree."""
+    start = int(graph.heads[closing])
+    v = int(np.searchsorted(graph.indptr, closing, side="right")) - 1
+    cycle, weights = [v], [graph.weights[closing].item()]
+    while v != start:
+        weights.append(graph.weights[arc_into[v]].item())
+        v = int(parent[v])
+        cycle.append(v)
+    names = [graph.labels[v].item() if graph.labels.dtype.kind == "i" else str(graph.labels[v]) for v in cycle[::-1]]
+    return NegativeCycle(names, sum(weights) if graph.integral else math.fsum(weights))

@@ -1,0 +1,260 @@
+"""The distance matrix as a store: create, write, seal, open, read rows and entries, verify.
+
+A Zarr v3 group that plain ``zarr`` and ``xarray.open_zarr`` open with labelled dimensions; ``docs/formats.md`` lists
+what is in it and ``docs/decisions/003-matrix-layout.md`` says why it is laid out so.  This reader is stricter than a
+Zarr client: a tile that is missing or damaged is an error, never a number.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import weakref
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+import numpy as np
+
+from storage.errors import InvalidRequest, NotFound, StorageFailed
+from storage.graph import Graph
+from storage.grid import TileGrid, layout
+from storage.matrix_format import DISTANCES, ROOT_DOCUMENT, Array, IntArray, crc32c, read_seal
+from storage.matrix_tiles import StoreFolder, TileReader
+from storage.matrix_writer import MatrixWriter, create_matrix
+
+__all__ = ["Matrix", "MatrixWriter", "create_matrix", "matrix_bytes", "open_matrix", "verify_matrix"]
+
+_VERIFY_THREADS: Final = 4
+_ATTEMPTS: Final = 5
+
+
+def matrix_bytes(shape: tuple[int, int], itemsize: int) -> int:
+    """Bytes of the tile files of an uncompressed store, exactly; labels, arcs and metadata come on top."""
+    return layout(shape, itemsize).total_bytes(itemsize)
+
+
+def open_matrix(path: str | Path) -> Matrix:
+    """Open a sealed store for reading.
+
+    Raises:
+        NotFound: there is nothing at ``path``.
+        StorageFailed: what is there is no sealed store, or its metadata are damaged.
+    """
+    target = Path(path).absolute()
+    for _ in range(_ATTEMPTS):
+        matrix = Matrix(target)
+        # Metadata are read by name: if a writer has swapped the store meanwhile, begin again.
+        if matrix.current():
+            return matrix
+        matrix.close()
+    raise StorageFailed(f"{path} is being replaced again and again; try later")
+
+
+def verify_matrix(path: str | Path) -> None:
+    """Read every file of the store again and compare sizes and checksums with the manifest.
+
+    Raises:
+        NotFound: there is nothing at ``path``.
+        StorageFailed: naming the first tile or file that is missing or damaged.
+    """
+    with open_matrix(path) as matrix, ThreadPoolExecutor(_VERIFY_THREADS) as pool:
+        matrix.check_files("")
+        down, across = matrix.grid.counts
+        for _ in pool.map(lambda k: matrix.check_tile(*divmod(k, across)), range(down * across)):
+            pass
+
+
+class Matrix:
+    """A sealed store, open for reading; safe to use from many threads.
+
+    Vertices are given as indices (positions in ``labels``); rows are named by the vertex index of their source.
+    Entries come as stored: ``unreachable`` is +inf for floats and the sentinel for integers.  The first time that a
+    tile is touched its checksum is verified.  A store that is replaced while open keeps answering from the old files
+    as long as they exist, and then raises StorageFailed; it never mixes old and new.
+
+    Attributes:
+        path: where it was opened.
+        attributes: type, unreachable, unit, directed, algorithm, plan, graph (digest), software, max_hops, sources
+            (``all`` or ``subset``) and the caller's own.
+        summary: as given to ``seal``.
+        dtype: type of the entries.
+        unreachable: the stored value for *no path*.
+        grid: the tile grid.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Use ``open_matrix``."""
+        self.path = path
+        self._folder = StoreFolder(path)
+        self._close = weakref.finalize(self, os.close, self._folder.handle)
+        try:
+            document = read_seal(path, self._folder.read(ROOT_DOCUMENT))
+            attributes: dict[str, Any] = document["attributes"]
+            self._files: Mapping[str, list[int]] = attributes.pop("seal")["files"]
+            self.summary: dict[str, Any] = attributes.pop("summary")
+            array = document["consolidated_metadata"]["metadata"][DISTANCES]
+            rows, columns = array["shape"]
+            self.grid = TileGrid((rows, columns), tuple(array["chunk_grid"]["configuration"]["chunk_shape"]))
+            self.dtype = np.dtype(array["data_type"])
+            self._stored = self.dtype.newbyteorder("<")
+            self.unreachable = self.dtype.type(float(attributes["unreachable"]))
+            attributes["unreachable"] = self.unreachable.item()
+            self.attributes = attributes
+            self.labels: Array = self._side("target")
+            self.source_labels: Array = self._side("source")
+            self.sources: IntArray = self._read_sources()
+            self._tiles = TileReader(
+                self._folder,
+                self.grid,
+                self._stored,
+                self._side("manifest/crc32c").astype(np.uint32, copy=False),
+                self._side("manifest/bytes").astype(np.int64, copy=False),
+                compressed=attributes["compression"] == "zstd",
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            self.close()
+            raise StorageFailed(f"{path} is damaged: its metadata cannot be understood ({error!r})") from error
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows (sources) and columns (vertices)."""
+        return self.grid.shape
+
+    @property
+    def directed(self) -> bool:
+        """Whether the graph is directed."""
+        return bool(self.attributes["directed"])
+
+    def row(self, source_index: int) -> Array:
+        """The distances from one source (vertex index) to every vertex, shape (n,).  NotFound if it was not solved."""
+        row: Array = self.rows([source_index])[0]
+        return row
+
+    def rows(self, sources: Sequence[int] | IntArray) -> Array:
+        """The rows of several sources (vertex indices), in the order given, shape (len(sources), n)."""
+        positions = self._positions(sources)
+        out = np.empty((len(positions), self.shape[1]), self._stored)
+        bands = positions // self.grid.tile[0]
+        for i in np.unique(bands).tolist():
+            wanted = np.flatnonzero(bands == i)
+            for j in range(self.grid.counts[1]):
+                self._tiles.copy_rows(i, j, positions[wanted] - i * self.grid.tile[0], wanted, out)
+        return out.astype(self.dtype, copy=False)
+
+    def entries(self, sources: Sequence[int] | IntArray, targets: Sequence[int] | IntArray) -> Array:
+        """The distances of pairs (vertex indices), shape (k,); pairs in one tile are read together."""
+        positions, columns = self._positions(sources), np.asarray(targets, dtype=np.int64)
+        if positions.shape != columns.shape:
+            raise InvalidRequest(f"{len(positions)} sources do not pair with {len(columns)} targets", field="targets")
+        self._check_vertices(columns)
+        out = np.empty(len(columns), self._stored)
+        height, width = self.grid.tile
+        tiles = (positions // height) * self.grid.counts[1] + columns // width
+        order = np.argsort(tiles, kind="stable")
+        first = np.flatnonzero(np.diff(tiles[order], prepend=-1))
+        for group in np.split(order, first[1:]) if len(order) else []:
+            i, j = divmod(int(tiles[group[0]]), self.grid.counts[1])
+            out[group] = self._tiles.pick(i, j, positions[group] - i * height, columns[group] - j * width)
+        return out.astype(self.dtype, copy=False)
+
+    def source_position(self, vertex_index: int) -> int:
+        """The row of a source.  NotFound if that vertex does not exist or was not solved as a source."""
+        return int(self._positions([vertex_index])[0])
+
+    def vertex(self, text: str | int) -> int:
+        """The index of a vertex named as in the graph's file.  NotFound names it and what labels there are."""
+        from storage.graph import index_of
+
+        return index_of(self.labels, text)
+
+    def graph(self) -> Graph:
+        """The graph that was solved."""
+        return self._graph
+
+    def current(self) -> bool:
+        """Whether the path still leads to the store that was opened."""
+        return self._folder.current()
+
+    def check_files(self, prefix: str) -> None:
+        """Compare the files whose names begin with ``prefix``, tiles left out, with the seal.  StorageFailed."""
+        for name, (size, checksum) in self._files.items():
+            if name.startswith(prefix):
+                data = self._folder.read(name)
+                if (len(data), crc32c(data)) != (size, checksum):
+                    raise StorageFailed(f"{self.path} is damaged: {name} does not agree with the seal")
+
+    def check_tile(self, i: int, j: int) -> None:
+        """Compare tile (i, j) with the manifest.  StorageFailed."""
+        self._tiles.whole(i, j)
+
+    def close(self) -> None:
+        """Release the folder; the matrix is not used afterwards."""
+        self._close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @cached_property
+    def _graph(self) -> Graph:
+        arcs = {name: self._side(f"graph/{name}") for name in ("indptr", "heads", "weights")}
+        facts = json.loads(self._folder.read("graph/zarr.json"))["attributes"]
+        if not self.current():
+            raise StorageFailed(f"{self.path} was replaced while open; open it again")
+        return Graph(labels=self.labels, directed=bool(facts["directed"]), weighted=bool(facts["weighted"]), **arcs)  # type: ignore[arg-type]
+
+    @cached_property
+    def _rows_of(self) -> IntArray | None:
+        """Row of each vertex, -1 where it is no source; None when all are, in order."""
+        if self.attributes["sources"] == "all":
+            return None
+        rows = np.full(self.shape[1], -1, np.int64)
+        rows[self.sources] = np.arange(len(self.sources))
+        return rows
+
+    def _positions(self, sources: Sequence[int] | IntArray) -> IntArray:
+        vertices = np.asarray(sources, dtype=np.int64)
+        self._check_vertices(vertices)
+        if self._rows_of is None:
+            return vertices
+        rows = self._rows_of[vertices]
+        if (rows < 0).any():
+            label = self.labels[vertices[rows < 0][0]]
+            raise NotFound(
+                f"vertex {label} was not solved as a source; this store holds {self.shape[0]} of {self.shape[1]}"
+            )
+        return rows
+
+    def _check_vertices(self, vertices: IntArray) -> None:
+        wrong = (vertices < 0) | (vertices >= self.shape[1])
+        if wrong.any():
+            raise NotFound(
+                f"vertex index {int(vertices[wrong][0])} does not exist; the graph has {self.shape[1]} vertices"
+            )
+
+    def _read_sources(self) -> IntArray:
+        if self.attributes["sources"] == "all":
+            return np.arange(self.shape[0], dtype=np.int64)
+        return self._side("graph/sources").astype(np.int64, copy=False)
+
+    def _side(self, name: str) -> Array:
+        """A small array, its files verified first: Zarr itself would fill a lost chunk and say nothing."""
+        import zarr
+
+        self.check_files(f"{name}/")
+        try:
+            array = zarr.open_array(self._folder.root / name, mode="r", zarr_format=3)
+            return np.asarray(array[...])
+        except Exception as error:
+            raise StorageFailed(f"{self.path}: array {name} cannot be read ({error!r})") from error

@@ -1,0 +1,322 @@
+"""Writing a matrix store: tiles into a staging folder from many threads, then manifest, fsync, seal, one rename."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, Self
+
+import numpy as np
+import numpy.typing as npt
+import zstandard
+
+from storage import atomic
+from storage.errors import Conflict, InvalidRequest, NotFound, StorageFailed
+from storage.graph import Graph
+from storage.grid import TileGrid, layout
+from storage.matrix_format import (
+    COMPRESSIONS,
+    DISTANCES,
+    ROOT_DOCUMENT,
+    ZSTD_LEVEL,
+    Array,
+    IntArray,
+    consolidated,
+    crc32c,
+    distances_array,
+    fill_value,
+    group_document,
+    read_seal,
+    seal_document,
+    side_array,
+    software,
+)
+
+if TYPE_CHECKING:
+    import zarr
+
+#: Attributes that the store sets itself; a caller may not.
+_OWN: Final = frozenset({"type", "unreachable", "directed", "graph", "sources", "compression", "summary", "seal"})
+#: Attributes that every store has; the caller's values replace these.
+_USUAL: Final = {"algorithm": None, "plan": None, "max_hops": None}
+
+
+def create_matrix(
+    path: str | Path,
+    graph: Graph,
+    *,
+    dtype: npt.DTypeLike,
+    unreachable: float,
+    sources: IntArray | None = None,
+    attributes: Mapping[str, object] | None = None,
+    compression: str = "none",
+    overwrite: bool = False,
+) -> MatrixWriter:
+    """Begin a store at ``path``, which changes only on ``seal``; leftovers of dead writers to it are removed.
+
+    Args:
+        path: where the store will be; its parent folder must exist.
+        graph: the graph solved; labels and arcs are stored with the matrix.
+        dtype: type of the entries (uint16, int32, float32, float64).
+        unreachable: the stored value for *no path*; +inf for floats.
+        sources: vertex indices of the rows, no two alike; None for all, in order.
+        attributes: further attributes (``algorithm``, ``plan``, ``max_hops``, ``unit``), JSON types.
+        compression: ``none`` or ``zstd``.
+        overwrite: replace a store that is there already, once this one is sealed.
+
+    Raises:
+        Conflict: ``path`` exists and ``overwrite`` is False, or what is there is no matrix store.
+        InvalidRequest: an argument makes no sense.
+        NotFound: the parent folder does not exist.
+        StorageFailed: the file system refused.
+    """
+    target = Path(path).absolute()
+    kind = np.dtype(dtype)
+    attributes = dict(attributes or {})
+    if compression not in COMPRESSIONS:
+        known = ", ".join(COMPRESSIONS)
+        raise InvalidRequest(f"unknown compression {compression!r}; known are {known}", field="compression")
+    if clash := sorted(_OWN & attributes.keys()):
+        raise InvalidRequest(f"the store sets these attributes itself: {', '.join(clash)}", field="attributes")
+    if kind.kind not in "uif":
+        raise InvalidRequest(f"a matrix of type {kind} cannot be stored", field="dtype")
+    fill_value(kind, unreachable)
+    rows = _checked_sources(sources, graph.n)
+    _check_target(target, overwrite)
+    atomic.clear_stale(target)
+    common = {
+        **_USUAL,
+        "unit": "weight" if graph.weighted else "hops",
+        **attributes,
+        "type": kind.name,
+        "unreachable": float(unreachable) if kind.kind == "f" else int(unreachable),
+        "directed": graph.directed,
+        "sources": "all" if rows is None else "subset",
+        "compression": compression,
+        "software": software(),
+    }
+    staging = atomic.Staging(target)
+    try:
+        grid = layout((graph.n if rows is None else len(rows), graph.n), kind.itemsize)
+        _write_frame(staging.folder, graph, rows, grid, common)
+        return MatrixWriter(staging, grid, kind, common, overwrite)
+    except OSError as error:
+        staging.discard()
+        raise atomic.failure("write", staging.folder, error) from error
+    except BaseException:
+        staging.discard()
+        raise
+
+
+class MatrixWriter:
+    """A store in the making.  ``write`` may be called from many threads at once, for different tiles.
+
+    As a context manager it aborts unless ``seal`` was called.
+    """
+
+    def __init__(
+        self,
+        staging: atomic.Staging,
+        grid: TileGrid,
+        dtype: np.dtype[np.generic],
+        attributes: Mapping[str, object],
+        overwrite: bool,
+    ) -> None:
+        """Use ``create_matrix``."""
+        self._staging, self._grid, self._dtype, self._overwrite = staging, grid, dtype.newbyteorder("<"), overwrite
+        self._attributes = dict(attributes)
+        self._tiles = str(staging.folder / DISTANCES / "c")
+        self._checksums = np.zeros(grid.counts, np.uint32)
+        self._sizes = np.zeros(grid.counts, np.int64)
+        fill = fill_value(dtype, 0)
+        self._pad = np.full(grid.tile, fill, self._dtype)
+        self._local = threading.local()
+        self._compressed = attributes["compression"] == "zstd"
+        self._open = True
+
+    @property
+    def tile(self) -> tuple[int, int]:
+        """Rows and columns of a tile."""
+        return self._grid.tile
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns of the matrix."""
+        return self._grid.shape
+
+    def write(self, row: int, column: int, block: Array) -> None:
+        """Write the tiles of a rectangle whose upper left entry is (row, column); a tile written twice holds the last.
+
+        The block is any array of the store's type, best with contiguous rows (those are not copied); its edges lie
+        between tiles or at the edge of the matrix.
+
+        Raises:
+            InvalidRequest: wrong type or shape, the rectangle leaves the matrix, or it cuts a tile.
+            StorageFailed: the file system refused; the message has the path, the bytes asked and the bytes free.
+        """
+        self._check_open()
+        if block.ndim != 2 or block.dtype != self._dtype:
+            asked = f"{block.dtype.name} of {block.ndim} dimensions"
+            raise InvalidRequest(f"a block must be {self._dtype.name} of 2 dimensions, not {asked}", field="block")
+        if block.strides[1] != block.itemsize and block.shape[1] > 1:
+            block = np.ascontiguousarray(block)
+        for i, j in self._grid.covered(row, column, *block.shape):
+            rows, columns = self._grid.slices(i, j)
+            part = block[rows.start - row : rows.stop - row, columns.start - column : columns.stop - column]
+            buffers = self._compress(part) if self._compressed else self._segments(part)
+            self._write_tile(i, j, buffers)
+
+    def seal(self, summary: Mapping[str, object] | None = None) -> None:
+        """Make everything durable, write the seal, and put the store at its path; the writer is closed then.
+
+        Raises:
+            StorageFailed: a tile was never written, or the file system refused; nothing at the path has changed.
+            Conflict: meanwhile something else has appeared at the path.
+        """
+        self._check_open()
+        if missing := int(np.count_nonzero(self._sizes == 0)):
+            first = tuple(int(k) for k in np.argwhere(self._sizes == 0)[0])
+            raise StorageFailed(f"{missing} of {self._grid.tiles} tiles were never written, the first is {first}")
+        _check_target(self._staging.target, self._overwrite)
+        folder = self._staging.folder
+        try:
+            self._write_manifest()
+            data = seal_document(folder, {**self._attributes, "summary": summary or {}})
+            # The seal must never be durable before what it vouches for.
+            atomic.sync_tree(folder)
+            atomic.write_file(folder / ROOT_DOCUMENT, [data])
+            atomic.sync_path(folder / ROOT_DOCUMENT)
+            atomic.sync_path(folder)
+        except OSError as error:
+            raise atomic.failure("finish", folder, error) from error
+        self._staging.publish(replace=self._overwrite)
+        self._open = False
+
+    def abort(self) -> None:
+        """Remove all that was written; the path stays as it was.  Does nothing after ``seal`` or a second time."""
+        if self._open:
+            self._open = False
+            self._staging.discard()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.abort()
+
+    def _check_open(self) -> None:
+        if not self._open:
+            raise Conflict(f"the writer of {self._staging.target} is closed: sealed or aborted")
+
+    def _write_tile(self, i: int, j: int, buffers: list[Array | bytes]) -> None:
+        checksum = 0
+        for buffer in buffers:
+            checksum = crc32c(buffer, checksum)
+        trailer = checksum.to_bytes(4, "little")
+        path = f"{self._tiles}/{i}/{j}"
+        size = sum(len(buffer) if isinstance(buffer, bytes) else buffer.nbytes for buffer in buffers) + len(trailer)
+        try:
+            atomic.write_file(path, [*buffers, trailer])
+        except OSError as error:
+            self._sizes[i, j] = 0
+            raise atomic.failure("write tile", Path(path), error, size) from error
+        self._checksums[i, j] = checksum
+        self._sizes[i, j] = size
+
+    def _segments(self, part: Array) -> list[Array | bytes]:
+        """The bytes of a padded tile as row segments, so that a tile within a wide band is written without a copy."""
+        rows, columns = part.shape
+        height, width = self._grid.tile
+        buffers: list[Array | bytes]
+        if columns == width:
+            buffers = [part] if part.flags.c_contiguous else list(part)
+        else:
+            pad = self._pad[0, columns:]
+            buffers = [segment for row in part for segment in (row, pad)]
+        if rows < height:
+            buffers.append(self._pad[rows:])
+        return buffers
+
+    def _compress(self, part: Array) -> list[Array | bytes]:
+        local = self._local
+        if not hasattr(local, "compressor"):
+            local.compressor, local.tile = zstandard.ZstdCompressor(level=ZSTD_LEVEL), self._pad.copy()
+        rows, columns = part.shape
+        tile: Array = local.tile
+        tile[:rows, :columns] = part
+        tile[rows:] = tile[:, columns:] = self._pad[0, 0]
+        return [local.compressor.compress(tile)]
+
+    def _write_manifest(self) -> None:
+        group = _group(self._staging.folder / "manifest")
+        side_array(group, "crc32c", self._checksums, ("tile_row", "tile_column"))
+        side_array(group, "bytes", self._sizes, ("tile_row", "tile_column"))
+        _consolidate(self._staging.folder / "manifest", {})
+
+
+def _write_frame(folder: Path, graph: Graph, rows: IntArray | None, grid: TileGrid, common: dict[str, object]) -> None:
+    """Everything but the tiles and the seal."""
+    from storage.graph import graph_digest
+
+    common["graph"] = graph_digest(graph)
+    root = _group(folder)
+    distances_array(root, grid, common)
+    side_array(root, "source", graph.labels if rows is None else graph.labels[rows], ("source",))
+    side_array(root, "target", graph.labels, ("target",))
+    side_array(root, "vertex", graph.labels, ("vertex",))
+    # zarr has written a root document; without one nothing can open the folder before the seal.
+    (folder / ROOT_DOCUMENT).unlink()
+    arcs = _group(folder / "graph")
+    side_array(arcs, "indptr", graph.indptr, ("boundary",))
+    side_array(arcs, "heads", graph.heads, ("arc",))
+    side_array(arcs, "weights", graph.weights, ("arc",))
+    if rows is not None:
+        side_array(arcs, "sources", rows, ("row",))
+    _consolidate(folder / "graph", {"directed": graph.directed, "weighted": graph.weighted})
+
+
+def _group(folder: Path) -> zarr.Group:
+    import zarr
+
+    return zarr.create_group(folder, zarr_format=3)
+
+
+def _consolidate(folder: Path, attributes: Mapping[str, object]) -> None:
+    data = json.dumps(group_document(attributes, consolidated(folder)), indent=1)
+    atomic.write_file(folder / ROOT_DOCUMENT, [data.encode()])
+
+
+def _checked_sources(sources: IntArray | None, n: int) -> IntArray | None:
+    if sources is None:
+        return None
+    rows = np.ascontiguousarray(sources, dtype=np.int64)
+    if rows.ndim != 1:
+        raise InvalidRequest("sources must be a list of vertex indices", field="sources")
+    if len(rows) and (rows.min() < 0 or rows.max() >= n):
+        wrong = int(rows[(rows < 0) | (rows >= n)][0])
+        raise InvalidRequest(f"source {wrong} is no vertex index: the graph has {n} vertices", field="sources")
+    values, counts = np.unique(rows, return_counts=True)
+    if len(values) < len(rows):
+        raise InvalidRequest(f"source {int(values[counts > 1][0])} is given more than once", field="sources")
+    return rows
+
+
+def _check_target(target: Path, overwrite: bool) -> None:
+    """Refuse a target that may not be replaced.  Only a matrix store ever is, so that a slip removes nothing else."""
+    if not target.parent.is_dir():
+        raise NotFound(f"the folder {target.parent} does not exist")
+    if not target.exists() and not target.is_symlink():
+        return
+    if not overwrite:
+        raise Conflict(f"{target} exists already; choose another path or ask for it to be overwritten")
+    with contextlib.suppress(OSError, StorageFailed):
+        read_seal(target, (target / ROOT_DOCUMENT).read_bytes())
+        if not target.is_symlink():
+            return
+    raise Conflict(f"{target} is no matrix store of this program and is not replaced; remove it or choose another path")

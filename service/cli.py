@@ -30,11 +30,11 @@ Directed = Annotated[
     bool | None,
     typer.Option("--directed/--undirected", help="Direction of the arcs; else as the format declares, or directed."),
 ]
-Weight = Annotated[str | None, typer.Option(metavar="COLUMN", help="Column of weights: its name, or its number from 1.")]
-Unweighted = Annotated[bool, typer.Option("--unweighted", help="Every arc counts 1, whatever the file says.")]
-Dtype = Annotated[
-    Literal["auto", "uint16", "int32", "float32", "float64"], typer.Option(help="Type of the distances.")
+Weight = Annotated[
+    str | None, typer.Option(metavar="COLUMN", help="Column of weights: its name, or its number from 1.")
 ]
+Unweighted = Annotated[bool, typer.Option("--unweighted", help="Every arc counts 1, whatever the file says.")]
+Dtype = Annotated[Literal["auto", "uint16", "int32", "float32", "float64"], typer.Option(help="Type of the distances.")]
 Algorithm = Annotated[
     Literal[
         "auto",
@@ -76,10 +76,12 @@ def solve(
     sources: Sources = None,
     threads: Threads = None,
     compression: Annotated[Literal["none", "zstd"], typer.Option(help="Compression of the stored tiles.")] = "none",
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace STORE.zarr once the new one is done.")] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace STORE.zarr once the new one is done.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """Compute the distances of all pairs (or of the rows in --sources) into a Zarr store."""
+    """Compute all distances, or the rows in --sources, into a store."""
     from service.commands import solving
 
     solving.solve(
@@ -112,7 +114,7 @@ def plan(
     threads: Threads = None,
     as_json: Json = False,
 ) -> None:
-    """Show how a graph would be solved, and the rejected candidates; nothing is solved."""
+    """Show how a graph would be solved, and what was rejected."""
     from service.commands import solving
 
     solving.plan(
@@ -132,7 +134,7 @@ def inspect(
     unweighted: Unweighted = False,
     as_json: Json = False,
 ) -> None:
-    """Show what a graph is like: size, weights, components, what was dropped or merged."""
+    """Show size, weights and components, and what was dropped."""
     from service.commands import solving
 
     solving.inspect(solving.GraphArgs(graph, format, directed, weight, unweighted), as_json=as_json)
@@ -148,7 +150,7 @@ def query(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Ask a solved matrix: distance U V, path U V, row U, or summary."""
+    """Ask a store: distance U V, path U V, row U, or summary."""
     from service.commands import querying
 
     querying.query(store, question, vertices or [], as_json=as_json)
@@ -156,7 +158,7 @@ def query(
 
 @app.command()
 def verify(store: StoreFolder, as_json: Json = False) -> None:
-    """Read a store again, every tile, and compare it with its manifest."""
+    """Read every tile of a store again and check it."""
     from service.commands import querying
 
     querying.verify(store, as_json=as_json)
@@ -164,11 +166,16 @@ def verify(store: StoreFolder, as_json: Json = False) -> None:
 
 @app.command()
 def serve(
-    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 8000,
-    data_dir: Annotated[Path, typer.Option(metavar="FOLDER", help="Graphs, matrices, jobs.")] = Path("apsp-data"),
+    host: Annotated[str | None, typer.Option(help="Address to listen on; else APSP_HOST, or 127.0.0.1.")] = None,
+    port: Annotated[
+        int | None,
+        typer.Option(min=0, max=65535, help="Port to listen on, 0 for a free one; else APSP_PORT, or 8000."),
+    ] = None,
+    data_dir: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Where all is kept; else APSP_DATA_DIR, or apsp-data.")
+    ] = None,
 ) -> None:
-    """Run the whole service: API, runner, database and matrices under --data-dir."""
+    """Run the service: API, runner, database and results in one folder."""
     from service.commands import serving
 
     serving.serve(host=host, port=port, data_dir=data_dir)
@@ -188,7 +195,7 @@ def run(arguments: list[str] | None = None) -> int:
     """Run one command line and return its exit code; every error becomes one message on standard error."""
     from service.commands.failures import BAD_USE, FAILED, OUTPUT_CLOSED, complain, report
     from service.commands.interrupts import INTERRUPTS
-    from service.commands.output import OutputClosed
+    from service.commands.output import OutputClosedError
     from storage.errors import Cancelled
 
     INTERRUPTS.install()
@@ -199,13 +206,13 @@ def run(arguments: list[str] | None = None) -> int:
         code = error.exit_code
     except typer.Abort:
         code = BAD_USE
-    except OutputClosed:
+    except OutputClosedError:
         code = OUTPUT_CLOSED
     except (Cancelled, KeyboardInterrupt):
         code = INTERRUPTS.exit_code
     except SystemExit as error:
         code = error.code if isinstance(error.code, int) else FAILED
-    except Exception as error:  # noqa: BLE001 - the last resort: a message, never a traceback
+    except Exception as error:  # the last resort: a message, never a traceback
         code = report(error)
     code = int(code or 0)
     if code and INTERRUPTS.requested():

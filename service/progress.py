@@ -35,6 +35,7 @@ class ProgressMonitor(Monitor):
     def __init__(self, stop: Callable[[], bool] = never, *, every: float) -> None:
         self._stop, self._every = stop, every
         self.phase: str | None = None
+        self.stopped = False
         self.total = self.done = 0
         self.unit = ""
         self._started = self._due = 0.0
@@ -68,7 +69,8 @@ class ProgressMonitor(Monitor):
     def __enter__(self) -> ProgressMonitor:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self.stopped = kind is not None
         self.close()
 
     @property
@@ -103,7 +105,8 @@ class LineProgress(ProgressMonitor):
         """Fraction, amount, rate and time left."""
         seconds = max(self.seconds, 1e-9)
         rate = self.done / seconds
-        parts = [f"{amount_text(self.done, self.unit)} of {amount_text(self.total, self.unit)}"] if self.total else []
+        done = format_bytes(self.done) if self.unit == "bytes" else format_count(self.done)
+        parts = [f"{done} of {amount_text(self.total, self.unit)}"] if self.total else []
         parts.append(f"{amount_text(rate, self.unit)}/s")
         if self.total and self.done:
             parts.append(f"about {format_seconds((self.total - self.done) / rate)} left")
@@ -113,10 +116,11 @@ class LineProgress(ProgressMonitor):
     def closed(self) -> None:
         """Amount, time and rate; how far it came if it was stopped."""
         seconds = self.seconds
-        whole = self.done >= self.total
-        amount = amount_text(self.done, self.unit) if whole else f"stopped after {amount_text(self.done, self.unit)}"
-        rate = f", {amount_text(self.done / seconds, self.unit)}/s" if self.done and seconds > 0.01 else ""
-        self._write(f"{self.phase}: {amount} in {format_seconds(seconds)}{rate}")
+        parts = [f"{'stopped after ' if self.stopped else ''}{format_seconds(seconds)}"]
+        if self.done:
+            parts.append(amount_text(self.done, self.unit))
+            parts.append(f"{amount_text(self.done / max(seconds, 1e-9), self.unit)}/s")
+        self._write(f"{self.phase}: {', '.join(parts)}")
 
     def _write(self, line: str) -> None:
         # A log that nobody reads any more must not end the job.

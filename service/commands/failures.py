@@ -45,9 +45,8 @@ def message_of(error: BaseException) -> str:
         return f"out of memory{f': {error}' if str(error) else ''}; set a lower --memory or use a smaller graph"
     if isinstance(error, OSError) and error.strerror:
         return error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
-    return (
-        f"a fault in apsp, please report it: {type(error).__name__}: {error} (set APSP_DEBUG=1 to see where it happened)"
-    )
+    fault = f"{type(error).__name__}: {error}".replace("\n", " ")
+    return f"a fault in apsp, please report it: {fault} (APSP_DEBUG=1 shows where it happened)"
 
 
 def complain(message: str) -> None:

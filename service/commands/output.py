@@ -9,12 +9,12 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 
 
-class OutputClosed(Exception):
+class OutputClosedError(Exception):
     """Whoever read standard output went away, as ``head`` does; nothing is wrong and nobody is left to tell."""
 
 
 def emit(lines: str | Iterable[str]) -> None:
-    """Print lines on standard output, all of them flushed.  Raises OutputClosed when nobody reads them."""
+    """Print lines on standard output, all of them flushed.  Raises OutputClosedError when nobody reads them."""
     try:
         for line in [lines] if isinstance(lines, str) else lines:
             sys.stdout.write(line + "\n")
@@ -22,7 +22,7 @@ def emit(lines: str | Iterable[str]) -> None:
     except BrokenPipeError as error:
         # Python flushes once more at exit, which would fail again, loudly.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise OutputClosed from error
+        raise OutputClosedError from error
 
 
 def emit_json(value: Mapping[str, object]) -> None:

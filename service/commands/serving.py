@@ -8,6 +8,6 @@ from service.serve import serve as run_service
 from service.settings import Settings
 
 
-def serve(*, host: str, port: int, data_dir: Path) -> None:
-    """Run the service until it is told to stop."""
-    run_service(Settings(host=host, port=port, data_dir=data_dir))
+def serve(*, host: str | None, port: int | None, data_dir: Path | None) -> None:
+    """Run the service until it is told to stop; what is None comes from the environment or the defaults."""
+    run_service(Settings.load(host=host, port=port, data_dir=data_dir))

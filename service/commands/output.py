@@ -50,9 +50,8 @@ def shortest(value: object) -> float:
 
 
 def number(value: object) -> str:
-    """A distance or weight as text: whole numbers without a point, ``inf`` for unreachable."""
-    text = str(value)
-    return text.removesuffix(".0")
+    """A distance or weight as text, with the fewest digits; whole numbers without a point."""
+    return str(value).removesuffix(".0")
 
 
 def table(rows: Sequence[Sequence[str]], *, right: Iterable[int] = (), indent: str = "") -> list[str]:

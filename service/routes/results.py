@@ -10,6 +10,7 @@ from typing import Annotated, Final, Literal
 import anyio.to_thread
 from fastapi import APIRouter, Header, Query
 from fastapi.responses import Response, StreamingResponse
+from starlette._utils import get_route_path
 from starlette.exceptions import HTTPException
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
@@ -126,7 +127,7 @@ class StoreFiles(StaticFiles):
 
     def get_path(self, scope: Scope) -> str:
         """The key as it stands in the address: nothing is normalised away."""
-        return str(scope["path_params"]["path"])
+        return get_route_path(scope).removeprefix("/")
 
     async def get_response(self, path: str, scope: Scope) -> Response:
         """The file of a key.

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
-from storage.matrix import create_matrix, matrix_bytes
 
 from engine.describe import describe
 from engine.estimate import batch_rows
@@ -24,6 +23,7 @@ from engine.summary import Sink, SummarySink
 from engine.types import WORK_TYPES
 from storage.errors import InvalidRequest
 from storage.graph import Graph
+from storage.matrix import create_matrix, matrix_bytes
 
 if TYPE_CHECKING:
     from engine.backends.base import Backend

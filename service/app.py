@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, Final
 
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
@@ -13,6 +13,7 @@ from starlette.routing import Mount
 from service import problems
 from service.middleware import BodyLimit, RequestId
 from service.routes import graphs, health, jobs, results
+from service.routes.store import StoreFiles
 from service.schemas import Problem
 from service.settings import Settings
 from service.state import Results, Service
@@ -20,6 +21,8 @@ from service.stores import prepare
 from service.work import Worker
 from storage.jobs import JobStore
 from storage.uploads import Uploads
+
+ROUTERS: Final = (graphs.router, jobs.router, results.router, health.router)
 
 
 def create_app(settings: Settings) -> FastAPI:
@@ -51,9 +54,10 @@ def create_app(settings: Settings) -> FastAPI:
     app.add_middleware(BodyLimit, settings=settings)
     app.add_middleware(RequestId)
     problems.install(app)
-    for router in (graphs.router, jobs.router, results.router, health.router):
+    for router in ROUTERS:
         app.include_router(router)
-    app.router.routes.append(Mount("/v1/jobs/{job_id}/zarr", results.StoreFiles(service), name="zarr"))
+    app.state.routes = [route for router in ROUTERS for route in router.routes]
+    app.router.routes.append(Mount("/v1/jobs/{job_id}/zarr", StoreFiles(service), name="zarr"))
     _describe_problems(app)
     return app
 

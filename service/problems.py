@@ -9,6 +9,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
 
 from service.fault import Fault, ResultNotReady, fault_of
 from storage.errors import ApspError
@@ -98,6 +99,8 @@ def install(app: FastAPI) -> None:
     @app.exception_handler(HTTPException)
     async def starlette(request: Request, error: HTTPException) -> Response:
         headers = dict(error.headers or {})
+        if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+            headers["Allow"] = _allowed(request) or headers.get("Allow", "")
         if isinstance(error, Problem):
             return respond(request, error.fault, headers=headers)
         code = _BY_STATUS.get(error.status_code, "internal" if error.status_code >= 500 else "invalid-request")
@@ -108,6 +111,15 @@ def install(app: FastAPI) -> None:
     async def unexpected(request: Request, _error: Exception) -> Response:
         # The traceback goes to the log; a stranger learns only where to look for it.
         return respond(request, Fault("internal", "an unexpected error happened; the log names it by request_id"))
+
+
+def _allowed(request: Request) -> str:
+    """All methods of the path: Starlette names those of the first route only."""
+    methods: set[str] = set()
+    for route in request.app.state.routes:
+        if route.matches(request.scope)[0] is Match.PARTIAL:
+            methods |= route.methods or set()
+    return ", ".join(sorted(methods))
 
 
 def _http_message(request: Request, error: HTTPException) -> str:

@@ -1,25 +1,19 @@
-"""Results: summary, distances, rows, routes, and the store itself."""
+"""Results: summary, distances, rows, routes."""
 
 from __future__ import annotations
 
 import csv
 import itertools
-import re
-from typing import Annotated, Final, Literal
+from typing import Annotated, Literal
 
-import anyio.to_thread
 from fastapi import APIRouter, Header, Query
 from fastapi.responses import Response, StreamingResponse
-from starlette._utils import get_route_path
-from starlette.exceptions import HTTPException
-from starlette.staticfiles import StaticFiles
-from starlette.types import Scope
 
 from service.formats import MEDIA_TYPES, choose_format
 from service.problems import documented
 from service.schemas import Distance, Distances, PairsRequest, Path, Summary
 from service.settings import variable
-from service.state import Service, Shared
+from service.state import Shared
 from storage.errors import InvalidRequest, LimitExceeded
 
 router = APIRouter(prefix="/v1/jobs/{job_id}", tags=["results"])
@@ -29,7 +23,6 @@ Vertices = Annotated[
     list[str] | None,
     Query(description='Vertices, separated by commas or repeated; quote (") names that hold a comma.'),
 ]
-_KEY: Final = re.compile(r"[A-Za-z0-9_.\-]+(/[A-Za-z0-9_.\-]+)*")
 
 
 @router.get("/summary", response_model=Summary, responses=documented(404, 409))
@@ -116,36 +109,3 @@ def split_names(values: list[str] | None, field: str) -> list[int | str] | None:
     if not names:
         raise InvalidRequest(f"{field} names no vertex", field=field)
     return names
-
-
-class StoreFiles(StaticFiles):
-    """The files of result stores below ``/v1/jobs/{job_id}/zarr/``, with HEAD, ranges and ETags."""
-
-    def __init__(self, service: Service) -> None:
-        super().__init__(directory=service.settings.data_dir / "jobs", check_dir=False)
-        self._service = service
-
-    def get_path(self, scope: Scope) -> str:
-        """The key as it stands in the address: nothing is normalised away."""
-        return get_route_path(scope).removeprefix("/")
-
-    async def get_response(self, path: str, scope: Scope) -> Response:
-        """The file of a key.
-
-        Raises:
-            ResultNotReady, NoResult, NotFound: as ``Service.result`` does, and NotFound for keys of no file.
-            StorageFailed: the file belongs to the store and is lost.
-        """
-        job_id = scope["path_params"]["job_id"]
-        result = await anyio.to_thread.run_sync(self._service.result, job_id)
-        safe = _KEY.fullmatch(path) is not None and not {".", ".."} & set(path.split("/"))
-        if not safe:
-            raise HTTPException(404)
-        try:
-            response = await super().get_response(f"{job_id}/{self._service.settings.store(job_id).name}/{path}", scope)
-        except HTTPException as error:
-            if error.status_code == 404:
-                await anyio.to_thread.run_sync(result.check_key, path)
-            raise
-        response.headers["Cache-Control"] = "private, max-age=31536000, immutable"
-        return response

@@ -75,9 +75,7 @@ class ArcColumns:
 
     def take(self) -> ArcList:
         """All arcs; this list is empty afterwards."""
-        return ArcList(
-            self._tails.take(), self._heads.take(), None if self._weights is None else self._weights.take()
-        )
+        return ArcList(self._tails.take(), self._heads.take(), None if self._weights is None else self._weights.take())
 
 
 class TextLabels:
@@ -99,6 +97,6 @@ class TextLabels:
         names = sorted(self._codes)
         order = np.empty(len(names), np.int32)
         order[[self._codes[name] for name in names]] = np.arange(len(names), dtype=np.int32)
-        if len(names):
+        if names:
             arcs.tails, arcs.heads = order[arcs.tails], order[arcs.heads]
         return np.array(names, np.dtypes.StringDType())

@@ -65,9 +65,9 @@ def _by_shape(lines: list[str], suffix: str) -> str | None:
         return "rcpsp-max"
     if not rows or not all(is_whole(word) for word in rows[0]):
         return None
-    if len(rows) > 1 and len(rows[0]) == len(rows[1]) == 1 and is_whole(rows[1][0]):
-        if len(rows) == 2 or len(rows[2]) in (2, 3):
-            return "algs4"
+    counts = len(rows) > 1 and len(rows[0]) == len(rows[1]) == 1 and is_whole(rows[1][0])
+    if counts and (len(rows) == 2 or len(rows[2]) in (2, 3)):
+        return "algs4"
     return "metis" if _like_metis(rows, lines, suffix) else None
 
 

@@ -93,7 +93,9 @@ def _parse_header(words: list[str], number: int) -> Header:
         about = f" ({_OTHERS[kind]})" if kind in _OTHERS else ""
         raise InvalidGraph(f"'p {kind}' is another DIMACS format{about}; expected 'p sp'", line=number, field="p")
     if len(words) != 4:
-        raise InvalidGraph(f"expected 'p {kind} VERTICES ARCS', found {fields.shown(' '.join(words))}", line=number, field="p")
+        raise InvalidGraph(
+            f"expected 'p {kind} VERTICES ARCS', found {fields.shown(' '.join(words))}", line=number, field="p"
+        )
     n, m = (fields.whole(word, number, "p") for word in words[2:])
     if n < 0 or m < 0:
         raise InvalidGraph(f"a count below zero: {fields.shown(' '.join(words))}", line=number, field="p")

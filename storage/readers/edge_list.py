@@ -7,19 +7,17 @@ themselves go through ``ArcTable``.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from storage.cleaning import AnyArray, ArcList
 from storage.errors import InvalidGraph
-from storage.readers import fields
 from storage.readers.fields import TextVertex
 from storage.readers.limits import check_plausible
 from storage.readers.parsed import Options, Parsed
 from storage.readers.sniff import Sniffed, sniff
-from storage.readers.source import Block, Source
+from storage.readers.source import Source
 from storage.readers.table import ArcTable
 
 #: SNAP writes the counts into a comment.
@@ -54,7 +52,7 @@ def read(source: Source, options: Options) -> Parsed:
 
 def _read(source: Source, options: Options, sniffed: Sniffed) -> Parsed:
     table = ArcTable(sniffed.layout, options.limits)
-    for block in _after(source.blocks(), sniffed.skip):
+    for block in source.body(sniffed.skip):
         table.feed(block)
     entries = len(table)
     if entries == 0:
@@ -75,18 +73,6 @@ def _read(source: Source, options: Options, sniffed: Sniffed) -> Parsed:
     return Parsed(arcs, labels, True, entries, base=base, weight_column=sniffed.weight_name, notes=notes)
 
 
-def _after(blocks: Iterator[Block], skip: int) -> Iterator[Block]:
-    """Blocks from line ``skip + 1`` on; the skipped lines lie in the first block."""
-    for block in blocks:
-        if block.line == 1 and skip:
-            at = 0
-            for _ in range(skip):
-                at = block.data.index(b"\n", at) + 1
-            yield Block(block.data[at:], skip + 1)
-        else:
-            yield block
-
-
 def _declared(head: list[str], sniffed: Sniffed) -> _Declared | None:
     if sniffed.counts is not None:
         n, m, line = sniffed.counts
@@ -98,7 +84,7 @@ def _declared(head: list[str], sniffed: Sniffed) -> _Declared | None:
 
 
 def _declared_labels(counts: _Declared, arcs: ArcList, notes: list[str]) -> AnyArray | None:
-    """The vertices that a declared count stands for: 0 .. n - 1 or 1 .. n; None if it merely counts those that occur."""
+    """The vertices that a count stands for: 0 .. n - 1 or 1 .. n; None if it merely counts those that occur."""
     rows = len(arcs.tails)
     low = min(int(arcs.tails.min()), int(arcs.heads.min()))
     high = max(int(arcs.tails.max()), int(arcs.heads.max()))
@@ -109,7 +95,7 @@ def _declared_labels(counts: _Declared, arcs: ArcList, notes: list[str]) -> AnyA
         return np.arange(first, counts.n + first, dtype=np.int64)
     if counts.exact:
         raise InvalidGraph(
-            f"declares {counts.n} vertices and {counts.m} edges, but {rows} edges follow, between vertices {low} .. {high}",
+            f"declares {counts.n} vertices and {counts.m} edges, but {rows} edges follow, of vertices {low} .. {high}",
             line=counts.line,
             field="header",
         )

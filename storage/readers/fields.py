@@ -63,32 +63,35 @@ def is_number(token: str, decimal_comma: bool = False) -> bool:
     return bool(_NUMBER.fullmatch(token) or _INFINITE.fullmatch(token)) or token.lower() == "nan"
 
 
-def weight(token: str, line: int, *, integer: bool = False, decimal_comma: bool = False) -> int | float:
+def weight(
+    token: str, line: int, *, integer: bool = False, decimal_comma: bool = False, field: str = "weight"
+) -> int | float:
     """A weight: int for whole numbers, float otherwise; +inf where the file says so.
 
-    ``integer`` formats take whole numbers only.  Raises InvalidGraph for everything that is not a length.
+    ``integer`` formats take whole numbers only; ``field`` is the word for messages.  Raises InvalidGraph for everything
+    that is not a length.
     """
     if _WHOLE.fullmatch(token):
         value = int(token)
         if abs(value) > EXACT:
-            raise InvalidGraph(f"weight {token} is beyond 2^53, so sums would not be exact", line=line, field="weight")
+            raise InvalidGraph(f"{field} {token} is beyond 2^53, so sums would not be exact", line=line, field=field)
         return value
     if token.lower() in _MISSING:
-        raise InvalidGraph(f"the weight is missing ({shown(token)})", line=line, field="weight")
+        raise InvalidGraph(f"the {field} is missing ({shown(token)})", line=line, field=field)
     if integer:
-        raise InvalidGraph(f"weight {shown(token)} is not a whole number", line=line, field="weight")
+        raise InvalidGraph(f"{field} {shown(token)} is not a whole number", line=line, field=field)
     plain = token.replace(",", ".") if decimal_comma else token
     if _FORTRAN.fullmatch(plain):
         plain = plain.lower().replace("d", "e")
     if infinite := _INFINITE.fullmatch(plain):
         if infinite[1] == "-":
-            raise InvalidGraph(f"weight {shown(token)} is not a length", line=line, field="weight")
+            raise InvalidGraph(f"{field} {shown(token)} is not a length", line=line, field=field)
         return math.inf
     if not _NUMBER.fullmatch(plain):
-        raise InvalidGraph(f"weight {shown(token)} is not a number", line=line, field="weight")
+        raise InvalidGraph(f"{field} {shown(token)} is not a number", line=line, field=field)
     number = float(plain)
     if math.isinf(number):
-        raise InvalidGraph(f"weight {shown(token)} is beyond float64", line=line, field="weight")
+        raise InvalidGraph(f"{field} {shown(token)} is beyond float64", line=line, field=field)
     return number
 
 

@@ -64,4 +64,6 @@ class ReadLimits:
 def check_plausible(n: int, entries: int, line: int | None) -> None:
     """Refuse a declared vertex count that no content stands behind, before arrays of that length are made."""
     if n > max(HARMLESS_VERTICES, 100 * entries):
-        raise InvalidGraph(f"{n:,} vertices are declared, but only {entries:,} arcs follow", line=line, field="vertices")
+        raise InvalidGraph(
+            f"{n:,} vertices are declared, but only {entries:,} arcs follow", line=line, field="vertices"
+        )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from storage.errors import InvalidGraph, InvalidRequest
 from storage.readers import fields
@@ -15,8 +15,24 @@ from storage.readers.table import Layout, is_comment
 COMMENTS = "#%"
 #: Column names, without blanks, underscores and endings such as "id"; earlier weight names win.
 _SOURCES = frozenset({"from", "source", "src", "u", "tail", "start", "init", "origin", "orig", "i", "node1", "a"})
-_TARGETS = frozenset({"to", "target", "tgt", "dst", "dest", "destination", "v", "head", "end", "term", "j", "node2", "b"})
-WEIGHT_NAMES = ("weight", "w", "wt", "length", "len", "distance", "dist", "cost", "value", "km", "metres", "meters", "time")
+_TARGETS = frozenset(
+    {"to", "target", "tgt", "dst", "dest", "destination", "v", "head", "end", "term", "j", "node2", "b"}
+)
+WEIGHT_NAMES = (
+    "weight",
+    "w",
+    "wt",
+    "length",
+    "len",
+    "distance",
+    "dist",
+    "cost",
+    "value",
+    "km",
+    "metres",
+    "meters",
+    "time",
+)
 _ENDINGS = re.compile(r"(node|vertex|osm|stop|station)?(id|nodeid|index)?$")
 _ROWS = 1000
 _NUMBERED = 8
@@ -83,18 +99,12 @@ def sniff(head: list[str], options: Options) -> Sniffed:
     )
     if layout.text and _mostly_whole(body, columns):
         # One odd vertex among numbers is left to the row parser, which names its line.
-        layout = _as_numbers(layout)
+        layout = replace(layout, text=False)
     skip = lines[0][0] if counts or names is not None else 0
     weight_name = None
     if columns.weight is not None:
         weight_name = names[columns.weight] if names else str(columns.weight + 1)
     return Sniffed(layout, skip, weight_name, counts, columns.notes)
-
-
-def _as_numbers(layout: Layout) -> Layout:
-    from dataclasses import replace
-
-    return replace(layout, text=False)
 
 
 def _mostly_whole(body: list[list[str]], columns: _Columns) -> bool:
@@ -182,6 +192,13 @@ def _choose(names: list[str] | None, body: list[list[str]], width: int, options:
     if wanted is not None or options.unweighted:
         return _Columns(source, target, wanted, notes)
     return _Columns(source, target, _default_weight(plain, body, (source, target), comma), notes)
+
+
+def choose_by_name(names: list[str], numeric: list[bool], options: Options) -> tuple[int, int, int | None]:
+    """Source, target and weight columns of a table with named, typed columns; the rules of edge lists."""
+    body = [["0" if number else "x" for number in numeric]]
+    columns = _choose(names, body, len(names), options, comma=False)
+    return columns.source, columns.target, columns.weight
 
 
 def _wanted(weight: str, names: list[str] | None, width: int) -> int:

@@ -11,7 +11,7 @@ import contextlib
 import gzip
 import tempfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -76,7 +76,7 @@ class Source:
         path = self.path.with_suffix("") if self.path.suffix.lower() in _SUFFIX else self.path
         return path.suffix.lower()
 
-    def content(self) -> Iterator[bytes]:
+    def content(self) -> Generator[bytes, None, None]:
         """The decompressed bytes in pieces.
 
         Raises InvalidGraph for a damaged or truncated stream, LimitExceeded as soon as a limit is passed.
@@ -134,7 +134,7 @@ class Source:
         cut = block.data.rfind(b"\n", 0, HEAD) + 1 or len(block.data)
         return block.data[:cut].decode("utf-8", "replace").split("\n")[:-1]
 
-    def blocks(self, size: int = BLOCK) -> Iterator[Block]:
+    def blocks(self, size: int = BLOCK) -> Generator[Block, None, None]:
         """The text in blocks of whole lines: no byte order mark, UTF-8, every line ended by one line feed.
 
         Raises InvalidGraph naming the line of a NUL byte or of text that is not valid UTF-16.
@@ -153,6 +153,15 @@ class Source:
             if data:
                 yield Block(data, line)
                 line += data.count(b"\n")
+
+    def body(self, skip: int) -> Iterator[Block]:
+        """``blocks`` without the first ``skip`` lines."""
+        for block in self.blocks():
+            if block.line > skip:
+                yield block
+            elif block.line + block.data.count(b"\n") > skip:
+                rest = block.data.split(b"\n", skip - block.line + 1)[-1]
+                yield Block(rest, skip + 1)
 
     def _sized(self, size: int) -> Iterator[bytes]:
         """The content in pieces of about ``size``: few, so that carrying a cut line over stays cheap."""

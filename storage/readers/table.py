@@ -195,7 +195,9 @@ class ArcTable:
             return None
         row = fields.split(text, layout.separator, layout.quoted, number)
         if layout.mark and row[0] != layout.mark:
-            raise InvalidGraph(f"expected a line that starts with {layout.mark!r}, found {fields.shown(text)}", line=number)
+            raise InvalidGraph(
+                f"expected a line that starts with {layout.mark!r}, found {fields.shown(text)}", line=number
+            )
         if len(row) != layout.width:
             raise InvalidGraph(
                 f"expected {layout.width} fields, found {len(row)}: {fields.shown(text)}", line=number, field="row"

@@ -92,13 +92,19 @@ def wait_for(client: Client, job_id: str) -> dict[str, Any]:
     shown = ""
     while True:
         job: dict[str, Any] = client.call("GET", f"/v1/jobs/{job_id}")
-        line = f"{job['state']:<11}{job['phase'] or '':<10}{100 * job['progress']:4.0f} %"
+        line = f"{job['state']:<11}{job['phase'] or '':<10}{100 * job['progress']:4.0f} %{_pace(job)}"
         if line != shown:
             print(f"  {line}", flush=True)
             shown = line
         if job["state"] in FINISHED:
             return job
         time.sleep(0.2)
+
+
+def _pace(job: dict[str, Any]) -> str:
+    """Rate and time left, where the service knows them."""
+    rate = f"  {job['rate']:,.0f} {job['unit']}/s" if job["rate"] else ""
+    return rate if job["eta_seconds"] is None else f"{rate}  {job['eta_seconds']:.1f} s left"
 
 
 def show_plan(plan: dict[str, Any]) -> None:
@@ -164,4 +170,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -313,5 +313,16 @@ def test_the_shipped_graphs_are_read_as_their_note_says(name):
     assert f"| {facts['edges'] or facts['arcs']:,} {'arcs' if facts['directed'] else 'edges'} |" in line
 
 
+def test_the_demo_goes_from_the_file_to_a_route():
+    result = subprocess.run(
+        [sys.executable, EXAMPLES / "demo.py"], capture_output=True, text=True, check=False, timeout=180
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "successful" in result.stdout
+    assert "837,199 of 945,756 pairs are connected" in result.stdout
+    assert ".sel(source=1483296617, target=760466577).item() = 113.722" in result.stdout
+    assert "-(4.477 m)-> 760466577" in result.stdout
+
+
 def test_version_names_the_release():
     assert done("version").startswith("apsp 0.")

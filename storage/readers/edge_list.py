@@ -59,7 +59,7 @@ def _read(source: Source, options: Options, sniffed: Sniffed) -> Parsed:
         raise InvalidGraph("there is no edge in the file: only comments, empty lines or a header")
     arcs = table.columns.take()
     notes = list(sniffed.notes)
-    if sniffed.layout.text:
+    if table.labels is not None:
         return Parsed(arcs, table.labels.finish(arcs), True, entries, weight_column=sniffed.weight_name, notes=notes)
     labels = None
     counts = _declared(source.head, sniffed)

@@ -72,7 +72,7 @@ def sniff(head: list[str], options: Options) -> Sniffed:
         raise InvalidGraph("there is no edge in the file: only comments and empty lines")
     lines = lines[:_ROWS]
     separator = _separator([text for _, text in lines])
-    quoted = separator is not None and any('"' in text for _, text in lines)
+    quoted = separator is not None
     rows = [fields.split(text.strip(), separator, quoted, i) for i, text in lines]
     width = Counter(len(row) for row in rows[1:] or rows).most_common(1)[0][0]
     counts = _counts(rows, width, lines[0][0])

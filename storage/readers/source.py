@@ -22,7 +22,7 @@ from storage.errors import InvalidGraph, NotFound
 from storage.readers.limits import ReadLimits
 
 #: Bytes of text handled at a time: large enough for the column parser, small against any graph that matters.
-BLOCK = 4 << 20
+BLOCK = 2 << 20
 #: Bytes looked at to tell the format.
 HEAD = 64 << 10
 #: Compressed bytes fed to zstd at a time; four of them may hold 128 KiB, so this bounds what a bomb can unfold at once.

@@ -6,6 +6,7 @@ directory, which a lock guarantees: so a job that is *running* while the lock is
 
 from __future__ import annotations
 
+import importlib
 import logging
 import os
 import signal
@@ -48,6 +49,7 @@ class Runner:
     def run(self) -> None:
         """Settle what a dead runner left, then work until told to stop.  No job's failure ends this loop."""
         self._until_stored(self._recover)
+        _warm_up()
         while not self._stopping.is_set():
             try:
                 claimed = self._jobs.claim(self._name)
@@ -143,6 +145,12 @@ class Runner:
                 return
 
 
+def _warm_up() -> None:
+    """Import the engine and its kernels while nobody waits for them."""
+    for name in ("service.tasks", "storage.graphs", "engine.solve", "engine.backends.cpu", "engine.algorithms.dijkstra"):
+        importlib.import_module(name)
+
+
 def main() -> None:
     """Entry of the runner process."""
     settings = Settings.load()
@@ -165,7 +173,9 @@ def main() -> None:
 
 
 def _watch_parent(stopping: threading.Event) -> None:
-    sys.stdin.buffer.read()
+    # not through sys.stdin: its lock, held by a waiting thread, makes the interpreter abort at exit
+    while os.read(0, 1024):
+        pass
     stopping.set()
 
 

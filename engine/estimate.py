@@ -128,17 +128,24 @@ def _searches(setting: Setting, name: str, seconds: float, before: tuple[Phase, 
     )
 
 
+def _search_seconds(setting: Setting, each: float) -> float:
+    """Seconds of all searches: as tried on the graph, else ``each`` seconds a source."""
+    tried = setting.machine.search_seconds
+    return setting.problem.rows * (each if tried is None else tried)
+
+
 def dijkstra(setting: Setting) -> Candidate:
     """One Dijkstra search a source, m + n log n each."""
     problem = setting.problem
     each = problem.arcs + 2 * problem.n * math.log2(problem.n + 2) / 8
-    return _searches(setting, "dijkstra", problem.rows * each / setting.machine.search_rate)
+    return _searches(setting, "dijkstra", _search_seconds(setting, each / setting.machine.search_rate))
 
 
 def bfs(setting: Setting) -> Candidate:
     """One breadth-first search a source, m + n each; every arc weighs 1."""
     problem = setting.problem
-    return _searches(setting, "bfs", problem.rows * (problem.arcs + problem.n) / (4 * setting.machine.search_rate))
+    each = (problem.arcs + problem.n) / (4 * setting.machine.search_rate)
+    return _searches(setting, "bfs", _search_seconds(setting, each))
 
 
 def johnson(setting: Setting) -> Candidate:

@@ -111,12 +111,21 @@ def repeated_squaring(setting: Setting) -> Candidate:
     return _dense(setting, "repeated-squaring", updates, matrices, space, DENSE_EFFICIENCY)
 
 
+def search_workspace(n: int, arcs: int, threads: int) -> int:
+    """Bytes that searches need beside graph and rows.
+
+    A thread holds a row of labels (256 bytes) for each vertex, or heap, positions and distances.  The arcs are copied
+    into the searches' own form, both ways round, and while that is made half as much again; potentials and reduced
+    weights, where there are any, come to less than the rest of the bytes counted here.
+    """
+    return threads * 288 * n + 80 * n + 72 * arcs
+
+
 def _searches(setting: Setting, name: str, seconds: float, before: tuple[Phase, ...] = ()) -> Candidate:
     problem, threads = setting.problem, setting.machine.threads
     rows = batch_rows(problem.n, problem.rows, setting.kind.itemsize)
     buffers = 2 * rows * problem.n * setting.kind.itemsize
-    # a search holds a heap, positions and distances; the arcs are copied once in the search's own form
-    own = threads * 40 * problem.n + 2 * (8 * problem.n + 12 * problem.arcs)
+    own = search_workspace(problem.n, problem.arcs, threads)
     search, write = Phase("search", seconds, updates=problem.rows * problem.arcs), _write(setting)
     return Candidate(
         algorithm=name,

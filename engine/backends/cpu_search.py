@@ -238,12 +238,6 @@ def _shift(ready: Prepared, potentials: Array | None) -> Array:
     return np.empty(0, np.int64 if ready.weights.dtype.kind == "i" else np.float64)
 
 
-def workspace_bytes(n: int, arcs: int, threads: int) -> int:
-    """Bytes that ``search`` needs beside the graph and ``out``, the prepared form and what making it takes included."""
-    per_thread = n * (ROW_BYTES + 8 + 8 + 4 + 4)
-    return threads * per_thread + n * 60 + arcs * 60
-
-
 @njit(nogil=True, cache=True)
 def _emit(dist, far, rank, shift, source, row, sentinel):  # type: ignore[no-untyped-def]
     """Copy a finished search into its row, in the caller's vertex order, and clean ``dist``."""

@@ -140,16 +140,13 @@ class _Announcing(uvicorn.Server):
 
 def _listen(settings: Settings) -> socket.socket:
     try:
-        family, kind, protocol, _, address = socket.getaddrinfo(
+        family, _, _, _, address = socket.getaddrinfo(
             settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
-        listener = socket.socket(family, kind, protocol)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(address)
+        return socket.create_server(address, family=family, backlog=2048)
     except OSError as error:
         message = f"cannot listen on {settings.host}:{settings.port}: {error.strerror or error}"
         raise InvalidRequest(message, field="port") from error
-    return listener
 
 
 def _address(settings: Settings, listener: socket.socket) -> str:

@@ -69,6 +69,8 @@ class Runner:
         monitor = JobMonitor(self._jobs, claimed, self._stopping)
         try:
             summary, seconds = self._solve(claimed, monitor)
+            self._until_stored(lambda: self._jobs.succeed(claimed, summary, seconds))
+            log.info("job %s: done in %.3g s", claimed.id, sum(seconds.values()))
         except Cancelled:
             self._stopped(claimed, monitor)
         except Exception as error:
@@ -78,9 +80,6 @@ class Runner:
             log.error("job %s failed: %s: %s", claimed.id, fault.code, fault.message)
             discard(self._settings, claimed.id)
             self._until_stored(lambda: self._jobs.fail(claimed, fault.to_dict()))
-        else:
-            log.info("job %s: done in %.3g s", claimed.id, sum(seconds.values()))
-            self._until_stored(lambda: self._jobs.succeed(claimed, summary, seconds))
 
     def _solve(self, claimed: JobRecord, monitor: JobMonitor) -> tuple[dict[str, Any], dict[str, float]]:
         """Load, plan, solve, seal; returns summary and seconds of each phase."""
@@ -147,7 +146,13 @@ class Runner:
 
 def _warm_up() -> None:
     """Import the engine and its kernels while nobody waits for them."""
-    for name in ("service.tasks", "storage.graphs", "engine.solve", "engine.backends.cpu", "engine.algorithms.dijkstra"):
+    for name in (
+        "service.tasks",
+        "storage.graphs",
+        "engine.solve",
+        "engine.backends.cpu",
+        "engine.algorithms.dijkstra",
+    ):
         importlib.import_module(name)
 
 

@@ -84,6 +84,16 @@ def test_no_failure_ends_the_runner(runner: Runner, bench: Bench, claim, monkeyp
     assert bench.jobs.job(following.id).state == "successful"
 
 
+def test_a_summary_that_cannot_be_stored_fails_the_job(runner: Runner, bench: Bench, claim, monkeypatch):
+    def odd(*_args: object, plan, **_kwargs: object) -> engine.solve.Outcome:
+        return engine.solve.Outcome(plan, {}, {"mean": object()})
+
+    monkeypatch.setattr(engine.solve, "solve_to_store", odd)
+    record = claim()
+    runner.work(record)
+    assert bench.jobs.job(record.id).state == "failed"
+
+
 def test_what_stopped_fitting_fails_with_the_numbers(runner: Runner, bench: Bench, claim):
     record = claim(memory=1)
     runner.work(record)

@@ -49,7 +49,9 @@ def _by_marks(first: str, lines: list[str]) -> str | None:
     words = next(body, None)
     if words is None:
         return "dimacs"
-    if words[0] == "p" and len(words) > 1 and not is_whole(words[1]):
+    if words[0] == "p" and len(words) == 4 and is_whole(words[2]) and is_whole(words[3]):
+        return "dimacs"
+    if words[:2] in (["p", "sp"], ["p", "tw"]):
         return "dimacs"
     if words[0] == "a" and len(words) >= 3 and is_whole(words[1]):
         return "dimacs"

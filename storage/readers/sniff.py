@@ -14,10 +14,8 @@ from storage.readers.table import Layout, is_comment
 
 COMMENTS = "#%"
 #: Column names, without blanks, underscores and endings such as "id"; earlier weight names win.
-_SOURCES = frozenset({"from", "source", "src", "u", "tail", "start", "init", "origin", "orig", "i", "node1", "a"})
-_TARGETS = frozenset(
-    {"to", "target", "tgt", "dst", "dest", "destination", "v", "head", "end", "term", "j", "node2", "b"}
-)
+_SOURCES = frozenset({"from", "source", "src", "u", "tail", "start", "init", "origin", "orig", "i", "node1"})
+_TARGETS = frozenset({"to", "target", "tgt", "dst", "dest", "destination", "v", "head", "end", "term", "j", "node2"})
 WEIGHT_NAMES = (
     "weight",
     "w",
@@ -74,9 +72,11 @@ def sniff(head: list[str], options: Options) -> Sniffed:
     separator = _separator([text for _, text in lines])
     quoted = separator is not None
     rows = [fields.split(text.strip(), separator, quoted, i) for i, text in lines]
-    width = Counter(len(row) for row in rows[1:] or rows).most_common(1)[0][0]
+    widths = Counter(len(row) for row in rows)
+    width = max(widths, key=lambda size: (widths[size], size))
     counts = _counts(rows, width, lines[0][0])
-    decimal_comma = separator != "," and any("," in field for row in rows[1:] or rows for field in row)
+    # Elsewhere 1,008 may as well be a thousand and eight: refused by the row parser.
+    decimal_comma = separator == ";" and any("," in field and is_number(field, True) for row in rows for field in row)
     body = rows[1:] if counts else rows
     names = None if counts else _header(rows, width, decimal_comma)
     if names is not None:
@@ -158,7 +158,8 @@ def _header(rows: list[list[str]], width: int, decimal_comma: bool) -> list[str]
     first = [field.strip('"') for field in rows[0]]
     if len(first) != width or any(is_number(field) for field in first):
         return None
-    known = {_plain(name) for name in first}
+    # Single letters are names of columns only above numbers: they may well be vertices.
+    known = {_plain(name) for name in first if len(name) > 1}
     if known & _SOURCES and known & _TARGETS:
         return first
     rest = [row for row in rows[1:] if len(row) == width]

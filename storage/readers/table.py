@@ -143,7 +143,7 @@ class ArcTable:
         if layout.weight is not None:
             weights = frame.to_series(2).to_numpy()
             # NaN fails the comparison too; whole numbers beyond 2^53 must be judged by how they are written.
-            if not (weights.min() >= -EXACT and weights.max() <= EXACT):
+            if not (weights.min() > -EXACT and weights.max() < EXACT):
                 return None
         if self.labels is not None:
             return self.labels.encode(frame.to_series(0)), self.labels.encode(frame.to_series(1)), weights

@@ -140,10 +140,19 @@ class _Announcing(uvicorn.Server):
 
 def _listen(settings: Settings) -> socket.socket:
     try:
-        family, _, _, _, address = socket.getaddrinfo(
+        family, kind, protocol, _, address = socket.getaddrinfo(
             settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
-        return socket.create_server(address, family=family, backlog=2048)
+        # With the protocol named, asyncio sets TCP_NODELAY on accepted connections; left at 0 it does not, and every
+        # answer on a kept connection waits 40 ms for the client's delayed acknowledgement.
+        listener = socket.socket(family, kind, protocol)
+        try:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(address)
+        except BaseException:
+            listener.close()
+            raise
+        return listener
     except OSError as error:
         message = f"cannot listen on {settings.host}:{settings.port}: {error.strerror or error}"
         raise InvalidRequest(message, field="port") from error

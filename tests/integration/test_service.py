@@ -264,14 +264,14 @@ def test_uploads_do_not_fill_memory(live: LiveService):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_jobs_survive_a_stop_of_the_service(tmp_path: Path, number: signal.Signals):
     data = tmp_path / "data"
-    with LiveService(data) as service:
+    with LiveService(data, APSP_RUNNER_NICE="0") as service:
         graph = service.upload(grid(64))
         running = service.submit(graph["id"], algorithm="blocked-floyd-warshall")["id"]
         waiting = service.submit(graph["id"], sources=[0, 1])["id"]
         assert service.wait(running, phase="relax")["phase"] == "relax"
         status = service.stop(number)
         assert status == (-signal.SIGKILL if number == signal.SIGKILL else 0)
-    with LiveService(data) as service:
+    with LiveService(data, APSP_RUNNER_NICE="0") as service:
         for job_id in (running, waiting):
             job = service.wait(job_id, seconds=120)
             assert job["state"] == "successful", job

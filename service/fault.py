@@ -21,7 +21,7 @@ class Fault:
         return {"code": self.code, "message": self.message, "details": self.details}
 
 
-class Refused(ApspError):  # noqa: N818 - named for what happened, like the others
+class Refused(ApspError):
     """An error that happened in another process, raised again here."""
 
     def __init__(self, fault: Fault) -> None:

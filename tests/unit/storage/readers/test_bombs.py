@@ -106,7 +106,7 @@ BOMBS = {
         "only 1 arcs follow",
     ),
     "laughs.graphml": (
-        lambda: f"{LAUGHS}]><graphml><graph><node id='&j;'/></graph></graphml>".encode(),
+        f"{LAUGHS}]><graphml><graph><node id='&j;'/></graph></graphml>".encode,
         "entities are refused",
     ),
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -66,6 +67,14 @@ def test_html_is_refused(tmp_path: Path, text: str) -> None:
 def test_every_format_has_a_reader_and_a_description() -> None:
     assert set(FORMATS) == set(_MODULES)
     assert all(FORMATS.values())
+
+
+def test_the_documentation_names_every_format_and_its_limits() -> None:
+    text = (Path(__file__).resolve().parents[4] / "docs" / "formats.md").read_text()
+    for name in FORMATS:
+        assert f"| `{name}` |" in text
+    for field in fields(ReadLimits):
+        assert f"`{field.name}`" in text
 
 
 def test_a_format_can_be_forced(tmp_path: Path) -> None:

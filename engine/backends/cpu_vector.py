@@ -69,7 +69,7 @@ class VectorType:
         self.integer = ir.VectorType(ir.IntType(self.bits), self.lanes)
         scalar = {32: ir.FloatType(), 64: ir.DoubleType()}[self.bits] if self.floating else ir.IntType(self.bits)
         self.vector = ir.VectorType(scalar, self.lanes)
-        # a broadcast of 16 bits takes a shuffle where one of 32 bits comes with the load: a narrow entry is stored twice
+        # 16 bits are broadcast by a shuffle, 32 bits by the load itself, so a narrow entry is stored twice
         self.packed = scalar if self.bits >= 32 else ir.IntType(32)
 
     def highest(self) -> Value:
@@ -264,7 +264,7 @@ def _transposed(builder: Builder, rows: list[Value]) -> list[Value]:
 
 
 @intrinsic
-def pack_entry(typing, out, index, value):  # type: ignore[no-untyped-def]  # noqa: ARG001
+def pack_entry(typing, out, index, value):  # type: ignore[no-untyped-def]
     """``out[index]`` <- one entry of A as :func:`relax_tile` wants it."""
 
     def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
@@ -277,7 +277,7 @@ def pack_entry(typing, out, index, value):  # type: ignore[no-untyped-def]  # no
 
 
 @intrinsic
-def pack_square(typing, out, index, a, a_index, a_stride):  # type: ignore[no-untyped-def]  # noqa: ARG001
+def pack_square(typing, out, index, a, a_index, a_stride):  # type: ignore[no-untyped-def]
     """Pack SQUARE x SQUARE entries of A: ``out[index + TILE_ROWS * k + r]`` <- ``a[a_index + a_stride * r + k]``."""
 
     def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
@@ -298,7 +298,7 @@ def pack_square(typing, out, index, a, a_index, a_stride):  # type: ignore[no-un
 
 
 @intrinsic
-def pack_row(typing, out, index, b, b_index):  # type: ignore[no-untyped-def]  # noqa: ARG001
+def pack_row(typing, out, index, b, b_index):  # type: ignore[no-untyped-def]
     """Copy TILE_VECTORS vectors of a row of B to ``out``, at a multiple of VECTOR_BYTES."""
 
     def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]

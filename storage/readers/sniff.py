@@ -95,7 +95,8 @@ def sniff(head: list[str], options: Options) -> Sniffed:
         comments=COMMENTS,
         quoted=quoted,
         decimal_comma=decimal_comma,
-        text=not all(is_whole(row[c]) for row in body for c in (columns.source, columns.target)),
+        # Fractions make no names: the row parser refuses them.
+        text=not all(is_number(row[c]) for row in body for c in (columns.source, columns.target)),
     )
     if layout.text and _mostly_whole(body, columns):
         # One odd vertex among numbers is left to the row parser, which names its line.
@@ -192,7 +193,10 @@ def _choose(names: list[str] | None, body: list[list[str]], width: int, options:
         raise InvalidRequest(f"column {options.weight!r} holds vertices, not weights", field="weight")
     if wanted is not None or options.unweighted:
         return _Columns(source, target, wanted, notes)
-    return _Columns(source, target, _default_weight(plain, body, (source, target), comma), notes)
+    weight = _default_weight(plain, body, (source, target), comma)
+    if weight is None and width > len(notes) + 2:
+        notes = (*notes, "no column of weights was found, so every arc weighs 1")
+    return _Columns(source, target, weight, notes)
 
 
 def choose_by_name(names: list[str], numeric: list[bool], options: Options) -> tuple[int, int, int | None]:

@@ -23,6 +23,8 @@ from storage.readers.limits import ReadLimits
 
 #: Bytes of text handled at a time: large enough for the column parser, small against any graph that matters.
 BLOCK = 2 << 20
+#: Longest line: one vertex of a METIS file with some twenty million neighbours.
+LINE = 256 << 20
 #: Bytes looked at to tell the format.
 HEAD = 64 << 10
 #: Compressed bytes fed to zstd at a time; four of them may hold 128 KiB, so this bounds what a bomb can unfold at once.
@@ -150,6 +152,8 @@ class Source:
             data, rest = data[:cut] if cut < len(data) else data, data[cut:]
             if last and data and not data.endswith(b"\n"):
                 data += b"\n"
+            if len(rest) > LINE:
+                raise InvalidGraph(f"a line of more than {LINE >> 20} MiB: this is no text", line=line)
             if data:
                 yield Block(data, line)
                 line += data.count(b"\n")

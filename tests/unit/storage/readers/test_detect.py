@@ -64,6 +64,23 @@ def test_html_is_refused(tmp_path: Path, text: str) -> None:
         read_graph(path)
 
 
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("digraph { a -> b }\n", "Graphviz DOT"),
+        ("strict graph X {\n", "Graphviz DOT"),
+        ('{"nodes": [], "links": []}\n', "JSON"),
+        ("[[1, 2], [2, 3]]\n", "JSON"),
+        ("*Vertices 3\n", "Pajek"),
+    ],
+)
+def test_formats_that_are_not_read_are_named(tmp_path: Path, text: str, name: str) -> None:
+    path = tmp_path / "x"
+    path.write_text(text)
+    with pytest.raises(InvalidGraph, match=f"line 1: this looks like (a )?{name}"):
+        read_graph(path)
+
+
 def test_every_format_has_a_reader_and_a_description() -> None:
     assert set(FORMATS) == set(_MODULES)
     assert all(FORMATS.values())

@@ -164,6 +164,19 @@ def test_a_text_column_is_no_weight(tmp_path: Path) -> None:
         read(tmp_path, "1 2 road\n2 3 path\n", weight="3")
 
 
+def test_a_column_that_is_no_weight_is_mentioned(tmp_path: Path) -> None:
+    graph, receipt = read(tmp_path, "1 2 {'weight':3}\n2 3 {'weight':4}\n")
+    assert not graph.weighted
+    assert receipt.notes == ("no column of weights was found, so every arc weighs 1",)
+    assert read(tmp_path, "1 2\n2 3\n")[1].notes == ()
+
+
+@pytest.mark.parametrize("text", ["1.5 2.5\n3.5 4.5\n", "1e5 2 3\n2 3 4\n"])
+def test_fractions_are_no_vertices(tmp_path: Path, text: str) -> None:
+    with pytest.raises(InvalidGraph, match=r"line 1: vertex .* is not a whole number"):
+        read(tmp_path, text)
+
+
 def test_infinite_weights_are_no_arcs(tmp_path: Path) -> None:
     graph, receipt = read(tmp_path, "1 2 5\n2 3 inf\n3 4 +Infinity\n4 1 7\n")
     assert (graph.n, graph.m, receipt.infinite_arcs) == (4, 2, 2)

@@ -124,6 +124,15 @@ def test_a_nul_byte_is_refused_with_its_line(tmp_path: Path) -> None:
         read_graph(path)
 
 
+def test_an_endless_line_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(source_module, "BLOCK", 1 << 10)
+    monkeypatch.setattr(source_module, "LINE", 1 << 12)
+    path = tmp_path / "g.txt"
+    path.write_bytes(b"1 2\n" + b"3 " * 4000)
+    with pytest.raises(InvalidGraph, match="a line of more than"):
+        read_graph(path)
+
+
 def test_missing_files_and_folders(tmp_path: Path) -> None:
     for path in (tmp_path / "absent.gr", tmp_path):
         with pytest.raises(NotFound, match="cannot open"):

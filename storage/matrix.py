@@ -1,6 +1,6 @@
 """The distance matrix as a store: create, write, seal, open, read rows and entries, verify.
 
-A Zarr v3 group that plain ``zarr`` and ``xarray.open_zarr`` open with labelled dimensions; ``docs/formats.md`` lists
+A Zarr v3 group that plain ``zarr`` and ``xarray.open_zarr`` open with labelled dimensions; ``docs/store.md`` lists
 what is in it and ``docs/decisions/003-matrix-layout.md`` says why it is laid out so.  This reader is stricter than a
 Zarr client: a tile that is missing or damaged is an error, never a number.
 """

@@ -136,14 +136,14 @@ class Source:
         cut = block.data.rfind(b"\n", 0, HEAD) + 1 or len(block.data)
         return block.data[:cut].decode("utf-8", "replace").split("\n")[:-1]
 
-    def blocks(self, size: int = BLOCK) -> Generator[Block, None, None]:
-        """The text in blocks of whole lines: no byte order mark, UTF-8, every line ended by one line feed.
+    def blocks(self, size: int | None = None) -> Generator[Block, None, None]:
+        """The text in blocks of whole lines, about ``size`` bytes each: UTF-8 without mark, every line ended by one LF.
 
         Raises InvalidGraph naming the line of a NUL byte or of text that is not valid UTF-16.
         """
         line = 1
         rest = b""
-        for piece, last in _flag_last(_one_line_end(_decode(self._sized(size)))):
+        for piece, last in _flag_last(_one_line_end(_decode(self._sized(size or BLOCK)))):
             if b"\0" in piece:
                 where = line + (rest + piece[: piece.index(b"\0")]).count(b"\n")
                 raise InvalidGraph("a NUL byte: this is not text, or it is damaged", line=where)

@@ -17,7 +17,7 @@ from storage.readers.source import Source
 LINES = b"".join(b"%d %d %d\n" % (i, i + 1, i % 7 + 1) for i in range(2000))
 
 
-def text_of(path: Path, size: int = source_module.BLOCK) -> bytes:
+def text_of(path: Path, size: int | None = None) -> bytes:
     blocks = list(Source(path, ReadLimits()).blocks(size))
     line = 1
     for block in blocks:

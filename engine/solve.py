@@ -104,7 +104,7 @@ def make_plan(graph: Graph, options: Options, *, out: Path | None = None) -> Pla
     rows = None if options.sources is None else len(options.sources)
     problem = describe(graph, rows=rows, max_hops=options.max_hops)
     kind, _ = choose_type(problem, options.dtype)
-    store = matrix_bytes((problem.rows, problem.n), kind.itemsize)
+    store = _store_bytes(graph, matrix_bytes((problem.rows, problem.n), kind.itemsize))
     machine = survey(out=out, memory=options.memory, threads=options.threads)
     plan = choose(problem, machine, options, store=store)
     if problem.negative:
@@ -118,6 +118,12 @@ def make_plan(graph: Graph, options: Options, *, out: Path | None = None) -> Pla
     machine = survey(out=out, memory=options.memory, threads=options.threads)
     measured = replace(machine, relax_rate={kind.name: relax}, search_seconds=trial)
     return choose(problem, measured, options, store=store)
+
+
+def _store_bytes(graph: Graph, tiles: int) -> int:
+    """Disk that a store takes: tiles, arcs, three sets of labels, and what the file system adds to each file."""
+    arcs = graph.heads.nbytes + graph.weights.nbytes + graph.indptr.nbytes
+    return int(tiles * 1.005) + arcs + 4 * graph.labels.nbytes + 2**20
 
 
 def _check_sources(options: Options, graph: Graph) -> None:

@@ -1,0 +1,1 @@
+"""Kernels against the ceilings of their arithmetic, measured in the same run."""

@@ -310,7 +310,7 @@ def relax(team: Team, space: Workspace, c: Array, a: Array, b: Array, *, nonnega
     if 0 in (rows, depth, columns):
         return
     updates = rows * depth * columns
-    threads = 1 if updates < ALONE else team.threads
+    threads = team.threads if updates >= ALONE and team.worth_sharing() else 1
     item = _item_shape(rows, columns, c.itemsize, threads)
     parts = [part for block in (c, a, b) for part in _flat(block)]
     counter = np.zeros(1, np.int64)

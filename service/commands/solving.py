@@ -155,10 +155,16 @@ def plan(graph_args: GraphArgs, solve_args: SolveArgs, *, out: Path | None, as_j
     check_budgets(solve_args)
     graph, _ = load(graph_args)
     chosen = make_plan(graph, options_of(solve_args, graph), out=out)
+    _note_unused(solve_args, chosen)
     if as_json:
         emit_json({"graph": str(graph_args.graph), "plan": chosen.to_dict()})
     else:
         emit([*describe_plan(chosen), "", *_candidates(chosen)])
+
+
+def _note_unused(args: SolveArgs, chosen: Plan) -> None:
+    if args.device_memory is not None and chosen.device == "cpu":
+        print("note: --device-memory changes nothing here, the plan is for the CPU", file=sys.stderr, flush=True)
 
 
 def check_budgets(args: SolveArgs) -> None:
@@ -211,6 +217,7 @@ def solve(
     chosen = make_plan(graph, options, out=out)
     planning = time.perf_counter() - started - reading
     print("\n".join(describe_plan(chosen)), file=sys.stderr, flush=True)
+    _note_unused(solve_args, chosen)
     with progress_on(sys.stderr, INTERRUPTS.requested) as monitor, INTERRUPTS.politely():
         outcome = solve_to_store(
             graph, options, out, plan=chosen, overwrite=overwrite, compression=compression, monitor=monitor

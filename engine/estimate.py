@@ -150,13 +150,6 @@ def dijkstra(setting: Setting) -> Candidate:
     return _searches(setting, "dijkstra", _search_seconds(setting, each / setting.machine.search_rate))
 
 
-def bfs(setting: Setting) -> Candidate:
-    """One breadth-first search a source, m + n each; every arc weighs 1."""
-    problem = setting.problem
-    each = (problem.arcs + problem.n) / (4 * setting.machine.search_rate)
-    return _searches(setting, "bfs", _search_seconds(setting, each))
-
-
 def johnson(setting: Setting) -> Candidate:
     """Potentials by Bellman-Ford, then one Dijkstra search a source over reduced weights."""
     potentials = Phase("potentials", 30 * setting.problem.arcs / setting.machine.search_rate)
@@ -165,7 +158,6 @@ def johnson(setting: Setting) -> Candidate:
 
 
 ESTIMATES: Final[dict[str, Callable[[Setting], Candidate]]] = {
-    "bfs": bfs,
     "dijkstra": dijkstra,
     "johnson": johnson,
     "recursive-floyd-warshall": recursive_floyd_warshall,

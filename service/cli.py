@@ -40,7 +40,6 @@ Algorithm = Annotated[
     Literal[
         "auto",
         "dijkstra",
-        "bfs",
         "johnson",
         "recursive-floyd-warshall",
         "blocked-floyd-warshall",

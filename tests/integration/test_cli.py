@@ -215,7 +215,7 @@ def test_a_store_that_exists_is_left_alone_unless_told(roads, store, tmp_path, a
         (["solve", "cycle.csv", "--out", "d"], 2, "negative cycle"),
         (["solve", "roads.csv", "--out", "d", "--device", "cuda"], 2, "cuda"),
         (["solve", "roads.csv", "--out", "d", "--dtype", "uint16"], 2, "uint16"),
-        (["solve", "roads.csv", "--out", "d", "--algorithm", "bfs"], 2, "bfs"),
+        (["solve", "roads.csv", "--out", "d", "--algorithm", "johnson"], 2, "johnson"),
         (["solve", "roads.csv", "--out", "d", "--format", "xlsx"], 2, "xlsx"),
         (["solve", "roads.csv", "--out", "d", "--weight", "hours"], 2, "hours"),
         (["solve", "roads.csv", "--out", "d", "--weight", "minutes", "--unweighted"], 2, "unweighted"),

@@ -24,7 +24,6 @@ BOX = Machine(
 def test_sparse_graphs_are_searched_and_dense_ones_multiplied() -> None:
     assert choose(ROAD, BOX, Options()).algorithm == "dijkstra"
     assert choose(DENSE, BOX, Options()).algorithm == "recursive-floyd-warshall"
-    assert choose(replace(ROAD, unit=True, max_weight=1), BOX, Options()).algorithm == "bfs"
     assert choose(replace(ROAD, min_weight=-3), BOX, Options()).algorithm == "johnson"
     assert choose(replace(DENSE, max_hops=5), BOX, Options()).algorithm == "repeated-squaring"
 
@@ -78,7 +77,6 @@ def test_whole_numbers_past_every_exact_type_are_refused_with_the_bound() -> Non
         (replace(ROAD, min_weight=-2, bound=9), Options(dtype="uint16"), "dtype", "negative"),
         (ROAD, Options(dtype="int8"), "dtype", "int8"),
         (ROAD, Options(algorithm="a-star"), "algorithm", "a-star"),
-        (ROAD, Options(algorithm="bfs"), "algorithm", "weighs 1"),
         (ROAD, Options(algorithm="johnson"), "algorithm", "no arc is negative"),
         (replace(ROAD, min_weight=-2), Options(algorithm="dijkstra"), "algorithm", "-2"),
         (replace(ROAD, max_hops=3), Options(algorithm="dijkstra"), "algorithm", "3 hops"),

@@ -104,6 +104,10 @@ def test_names_may_come_after_numbers(tmp_path: Path) -> None:
         ("\n \n", "only blanks"),
         ("7\n8\n9\n", "line 1: an edge needs at least two fields"),
         ("39 39 3\n1 2\n2 3\n3 4\n", "line 1: '39 39 3' looks like the size line"),
+        (
+            "# c\n50 50 40\n" + "".join(f"{i} {i + 1} 5\n" for i in range(1, 41)),
+            "line 2: '50 50 40' looks like",
+        ),
         ("9 0777\n0 1\n1 2\n2 3\n", "line 1: '9 0777' has a number with a leading zero"),
     ],
 )

@@ -209,6 +209,8 @@ def solve(
 
     if out.exists() and not overwrite:
         raise Conflict(f"{out} exists already; give another --out, or --overwrite to replace it once the new is done")
+    if not out.absolute().parent.is_dir():
+        raise NotFound(f"--out: the folder {out.absolute().parent} does not exist")
     check_budgets(solve_args)
     started = time.perf_counter()
     graph, receipt = load(graph_args)

@@ -212,6 +212,7 @@ def test_a_store_that_exists_is_left_alone_unless_told(roads, store, tmp_path, a
     [
         (["solve", "nowhere.gr", "--out", "d"], 2, "nowhere.gr"),
         (["solve", "broken.gr", "--out", "d"], 2, "line 2"),
+        (["solve", "broken.gr", "--out", "no/d"], 2, "no does not exist"),
         (["solve", "cycle.csv", "--out", "d"], 2, "negative cycle"),
         (["solve", "roads.csv", "--out", "d", "--device", "cuda"], 2, "cuda"),
         (["solve", "roads.csv", "--out", "d", "--dtype", "uint16"], 2, "uint16"),

@@ -5,6 +5,9 @@
 Mukhopadhyaya, "A blocked all-pairs shortest-paths algorithm", 2003): rounds of pivot block, panels and remainder, the
 order in which a matrix can be streamed.
 
+Floats with negative arcs: where cycles of length (nearly) zero abound, rounding makes some of them negative, and what
+passes through many of those falls without bound, as with any negative cycle; relax weights reduced by potentials then.
+
 A panel is relaxed with a copy of itself, a stripe at a time, so that the sums of floats do not depend on who came
 first.  Undirected graphs need half: what lies below the diagonal is transposed, not computed.
 """
@@ -15,7 +18,7 @@ from typing import Final
 
 import numpy as np
 
-from engine.algorithms.products import GRAIN, Span, clamp_diagonal, cut, multiply, settle_all, triangle
+from engine.algorithms.products import GRAIN, PACK_BYTES, Span, clamp_diagonal, cut, multiply, settle_all, triangle
 from engine.backends.base import Array, Backend
 from engine.monitor import Monitor
 
@@ -27,9 +30,11 @@ PIVOT: Final = 768
 STRIPE: Final = 1024
 
 
-def workspace_bytes(n: int, itemsize: int) -> int:
-    """Bytes that either order allocates beside the matrix and the backend's own buffers."""
-    return itemsize * n * max(min(STRIPE, n), 2 * min(PIVOT, n))
+def workspace_bytes(n: int, itemsize: int, threads: int, *, rounds: bool = False) -> int:
+    """Bytes allocated beside the matrix, the backend's own buffers included; ``rounds`` is for :func:`blocked`."""
+    stripe = min(STRIPE, n) * (min(PIVOT, n) if rounds else _half(n))
+    panels = 2 * min(PIVOT, n) * n if rounds else 0
+    return itemsize * max(stripe, panels) + threads * PACK_BYTES
 
 
 def recursive(

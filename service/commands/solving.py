@@ -153,18 +153,25 @@ def plan(graph_args: GraphArgs, solve_args: SolveArgs, *, out: Path | None, as_j
     from engine.solve import make_plan
 
     check_budgets(solve_args)
-    graph, _ = load(graph_args)
+    graph, receipt = load(graph_args)
     chosen = make_plan(graph, options_of(solve_args, graph), out=out)
-    _note_unused(solve_args, chosen)
+    _tell(_notes(receipt, solve_args, chosen))
     if as_json:
         emit_json({"graph": str(graph_args.graph), "plan": chosen.to_dict()})
     else:
         emit([*describe_plan(chosen), "", *_candidates(chosen)])
 
 
-def _note_unused(args: SolveArgs, chosen: Plan) -> None:
+def _notes(receipt: Receipt, args: SolveArgs, chosen: Plan) -> Iterable[str]:
+    """What was decided for the user, who may have meant something else."""
+    yield from (f"note: {note}" for note in receipt.notes)
     if args.device_memory is not None and chosen.device == "cpu":
-        print("note: --device-memory changes nothing here, the plan is for the CPU", file=sys.stderr, flush=True)
+        yield "note: --device-memory changes nothing here, the plan is for the CPU"
+
+
+def _tell(lines: Iterable[str]) -> None:
+    for line in lines:
+        print(line, file=sys.stderr, flush=True)
 
 
 def check_budgets(args: SolveArgs) -> None:
@@ -218,15 +225,20 @@ def solve(
     options = options_of(solve_args, graph)
     chosen = make_plan(graph, options, out=out)
     planning = time.perf_counter() - started - reading
-    print("\n".join(describe_plan(chosen)), file=sys.stderr, flush=True)
-    _note_unused(solve_args, chosen)
+    _tell([*describe_plan(chosen), *_notes(receipt, solve_args, chosen)])
     with progress_on(sys.stderr, INTERRUPTS.requested) as monitor, INTERRUPTS.politely():
         outcome = solve_to_store(
             graph, options, out, plan=chosen, overwrite=overwrite, compression=compression, monitor=monitor
         )
     seconds = {"read": reading, "plan": planning, **outcome.seconds}
     if as_json:
-        facts = {"n": graph.n, "m": graph.m, "directed": graph.directed, "format": receipt.format}
+        facts = {
+            "n": graph.n,
+            "m": graph.m,
+            "directed": graph.directed,
+            "format": receipt.format,
+            "notes": receipt.notes,
+        }
         emit_json(
             {
                 "store": str(out),

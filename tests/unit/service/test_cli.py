@@ -275,7 +275,7 @@ def test_standard_output_that_cannot_be_written_is_named(monkeypatch):
         emit("x")
 
 
-def test_device_memory_for_a_plan_on_the_cpu_is_told_to_change_nothing(tmp_path, capsys, keep_signals):
+def test_what_was_decided_for_the_user_is_told_beside_the_plan(tmp_path, capsys, keep_signals):
     graph = tmp_path / "g.txt"
     graph.write_text("1 2 3\n")
     assert cli.run(["plan", str(graph), "--device-memory", "4G", "--json"]) == 0
@@ -284,6 +284,9 @@ def test_device_memory_for_a_plan_on_the_cpu_is_told_to_change_nothing(tmp_path,
     assert "--device-memory changes nothing" in err
     assert cli.run(["plan", str(graph)]) == 0
     assert capsys.readouterr().err == ""
+    graph.write_text("1 2 road\n")
+    assert cli.run(["plan", str(graph)]) == 0
+    assert capsys.readouterr().err == "note: no column of weights was found, so every arc weighs 1\n"
 
 
 def test_help_imports_nothing_heavy():

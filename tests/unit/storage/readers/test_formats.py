@@ -227,6 +227,10 @@ def test_gml_weight_by_name(tmp_path: Path) -> None:
             "line 2: an edge without 'weight'",
         ),
         (
+            "graph [ node [ id 1 ] node [ id 2 ] edge [ source 1 target 2 ]\nedge [ source 2 target 1 weight 1 ] ]",
+            "line 2: an edge with 'weight', while the first has no weight",
+        ),
+        (
             "graph [ node [ id 1 ] node [ id 2 ]\nedge [ source 1 target 2 weight nan ] ]",
             "line 2: weight 'nan' is not a number",
         ),

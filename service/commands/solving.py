@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
 from collections.abc import Iterable, Mapping
@@ -170,8 +171,9 @@ def _notes(receipt: Receipt, args: SolveArgs, chosen: Plan) -> Iterable[str]:
 
 
 def _tell(lines: Iterable[str]) -> None:
-    for line in lines:
-        print(line, file=sys.stderr, flush=True)
+    with contextlib.suppress(OSError):  # that nobody reads it must not end the job
+        for line in lines:
+            print(line, file=sys.stderr, flush=True)
 
 
 def check_budgets(args: SolveArgs) -> None:

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Final
 
-from engine.estimate import ESTIMATES, Setting
+from engine.algorithms import dijkstra, floyd_warshall, johnson, squaring
+from engine.estimate import Setting
 from engine.plan import Candidate, Plan
 from engine.problem import Machine, Options, Problem
 from engine.types import WORK_TYPES, WorkType
 from storage.errors import DoesNotFit, InvalidRequest
 
+#: What each algorithm says it would take.
+ESTIMATES: Final[dict[str, Callable[[Setting], Candidate]]] = {
+    "dijkstra": dijkstra.estimate,
+    "johnson": johnson.estimate,
+    "recursive-floyd-warshall": floyd_warshall.estimate_recursive,
+    "blocked-floyd-warshall": floyd_warshall.estimate_blocked,
+    "repeated-squaring": squaring.estimate,
+}
 #: Below this a float32 is subnormal and loses digits.
 SMALLEST_FLOAT32 = 1.2e-38
 LARGEST_FLOAT32 = 3.4e38

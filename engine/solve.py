@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import numpy.typing as npt
 
+from engine.algorithms import dijkstra, floyd_warshall, johnson, squaring
 from engine.calibrate import calibrate
 from engine.describe import describe
 from engine.estimate import batch_rows
@@ -212,24 +213,18 @@ def _attributes(graph: Graph, plan: Plan) -> dict[str, object]:
 
 
 def _dijkstra(task: Task) -> None:
-    from engine.algorithms.dijkstra import run
-
     kind = WORK_TYPES[task.plan.dtype]
     batch = batch_rows(task.graph.n, len(task.rows), kind.itemsize)
-    run(task.backend, task.graph, task.rows, kind.dtype, task.sink, task.monitor, batch, unit=task.unit)
+    dijkstra.run(task.backend, task.graph, task.rows, kind.dtype, task.sink, task.monitor, batch, unit=task.unit)
 
 
 def _johnson(task: Task) -> None:
-    from engine.algorithms.johnson import run
-
     kind = WORK_TYPES[task.plan.dtype]
     batch = batch_rows(task.graph.n, len(task.rows), kind.itemsize)
-    run(task.backend, task.graph, task.rows, kind.dtype, task.sink, task.monitor, batch)
+    johnson.run(task.backend, task.graph, task.rows, kind.dtype, task.sink, task.monitor, batch)
 
 
 def _floyd_warshall(task: Task, *, blocked: bool) -> None:
-    from engine.algorithms import floyd_warshall
-
     matrix = weight_matrix(task.graph, WORK_TYPES[task.plan.dtype], task.monitor)
     order = floyd_warshall.blocked if blocked else floyd_warshall.recursive
     order(task.backend, matrix, nonnegative=task.nonnegative, symmetric=not task.graph.directed, monitor=task.monitor)
@@ -237,8 +232,6 @@ def _floyd_warshall(task: Task, *, blocked: bool) -> None:
 
 
 def _squaring(task: Task) -> None:
-    from engine.algorithms import squaring
-
     matrix = weight_matrix(task.graph, WORK_TYPES[task.plan.dtype], task.monitor)
     result = squaring.power(
         task.backend,

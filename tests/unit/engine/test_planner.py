@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from engine.estimate import ESTIMATES, batch_rows, squaring_products
-from engine.planner import choose, choose_type
+from engine.estimate import batch_rows
+from engine.planner import ESTIMATES, choose, choose_type
 from engine.problem import Machine, Options, Problem
 from storage.errors import DoesNotFit, InvalidRequest
 
@@ -120,13 +120,6 @@ def test_undirected_graphs_need_about_half_the_work() -> None:
     whole = choose(DENSE, BOX, Options(algorithm="recursive-floyd-warshall")).phases[1]
     half = choose(replace(DENSE, directed=False), BOX, Options(algorithm="recursive-floyd-warshall")).phases[1]
     assert half.updates < 0.65 * whole.updates
-
-
-def test_squaring_counts_products() -> None:
-    assert squaring_products(100, 100, 1)[0] == 0
-    assert squaring_products(100, 100, 2)[0] == 100**3
-    assert squaring_products(100, 100, 8)[0] == 3 * 100**3
-    assert squaring_products(100, 1, 8)[0] == 7 * 100**2
 
 
 def test_batches_are_whole_bands_within_their_budget() -> None:

@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from engine.estimate import ESTIMATES
 from engine.monitor import Monitor
+from engine.planner import ESTIMATES
 from engine.problem import Options
 from engine.solve import make_plan, solve_to_store
 from storage.errors import Cancelled, Conflict, DoesNotFit, InvalidRequest, NegativeCycle

@@ -52,6 +52,7 @@ class SummarySink:
         self._sink, self._n, self._integral = sink, n, integral
         self._sources = np.asarray(sources, np.int64)
         self._lock = threading.Lock()
+        self._single = False
         self._reached = 0
         self._sum: int | float = 0
         self._eccentricity = np.full(len(self._sources), np.nan)
@@ -67,6 +68,7 @@ class SummarySink:
         sources = self._sources[row : row + block.shape[0]]
         reached, sums, largest, farthest = row_facts(block, sources)
         some = reached > 0
+        self._single = block.dtype == np.float32
         self._eccentricity[row : row + len(sources)][some] = largest[some]
         self._farthest[row : row + len(sources)][some] = farthest[some]
         with self._lock:
@@ -113,7 +115,10 @@ class SummarySink:
         return facts
 
     def _number(self, value: float) -> int | float:
-        return int(value) if self._integral else float(value)
+        if self._integral:
+            return int(value)
+        # the shortest digits that the stored type tells apart: 1.86, not 1.8600000143
+        return float(str(np.float32(value))) if self._single else float(value)
 
 
 class _Histogram:

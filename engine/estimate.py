@@ -57,7 +57,9 @@ def _write(setting: Setting) -> Phase:
     return Phase("write", setting.store / setting.machine.write_rate, bytes=setting.store)
 
 
-def _dense(setting: Setting, name: str, updates: int, matrices: int, workspace: int, efficiency: float) -> Candidate:
+def _dense(  # noqa: PLR0917 - a row of a table
+    setting: Setting, name: str, updates: int, matrices: int, workspace: int, efficiency: float
+) -> Candidate:
     band = BAND_ROWS * setting.problem.n * setting.kind.itemsize * setting.machine.threads
     ingest = Phase("ingest", setting.matrix / 4e9, bytes=setting.matrix)
     work = Phase("relax", updates / (setting.rate * efficiency), updates=updates)

@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -62,9 +63,9 @@ class Router:
         if row[target] == self._matrix.unreachable:
             return None
         hops = self._matrix.attributes.get("max_hops")
-        back = self._layered(source, target, int(hops)) if isinstance(hops, int) else self._walk(row, source, target)
+        back = self._layered(row, source, target, hops) if isinstance(hops, int) else self._walk(row, source, target)
         vertices = back[::-1]
-        weights = [self._weight(u, v) for u, v in zip(vertices, vertices[1:], strict=False)]
+        weights = [self._weight(u, v) for u, v in pairwise(vertices)]
         length = sum(weights) if self._graph.integral else math.fsum(weights)
         return Route(vertices, weights, length)
 
@@ -74,15 +75,18 @@ class Router:
         at = begin + np.searchsorted(graph.heads[begin:end], head)
         return graph.weights[at].item()  # type: ignore[no-any-return]
 
+    def _tolerances(self, row: npt.NDArray[np.generic]) -> list[float]:
+        """How far from tight an arc may be: 0 for whole numbers, else a few units of rounding, growing."""
+        if self._graph.integral and row.dtype != np.float32:
+            return [0.0]
+        unit = float(np.finfo(row.dtype.name).eps) * float(np.abs(row[np.isfinite(row)]).max())
+        return [unit * 4.0**k for k in range(6)]
+
     def _walk(self, row: npt.NDArray[np.generic], source: int, target: int) -> list[int]:
         """Vertices from target back to source over tight arcs; looser and looser for floats until one is found."""
-        if row.dtype.kind in "iu" or self._graph.integral and row.dtype == np.float64:
-            tolerances = [0.0]
-        else:
-            unit = float(np.finfo(row.dtype).eps) * max(1e-300, float(np.abs(row[np.isfinite(row)]).max()))
-            tolerances = [unit * 4.0**k for k in range(8)]
-        for tolerance in tolerances:
-            found = self._search(row.astype(np.int64 if tolerance == 0 else np.float64), source, target, tolerance)
+        wide = row.astype(np.int64 if row.dtype.kind in "iu" else np.float64)
+        for tolerance in self._tolerances(row):
+            found = self._search(wide, source, target, tolerance)
             if found is not None:
                 return found
         raise StorageFailed(f"no path of the stored graph has the stored distance from {source} to {target}")
@@ -95,9 +99,7 @@ class Router:
         order = np.argsort(slack, kind="stable")
         return iter(tails[order][slack[order] <= tolerance].tolist())
 
-    def _search(
-        self, row: npt.NDArray[np.generic], source: int, target: int, tolerance: float
-    ) -> list[int] | None:
+    def _search(self, row: npt.NDArray[np.generic], source: int, target: int, tolerance: float) -> list[int] | None:
         path, seen, choices = [target], {target}, [self._tight(row, target, tolerance)]
         while path:
             if path[-1] == source:
@@ -112,19 +114,17 @@ class Router:
                 choices.append(self._tight(row, following, tolerance))
         return None
 
-    def _layered(self, source: int, target: int, hops: int) -> list[int]:
+    def _layered(self, row: npt.NDArray[np.generic], source: int, target: int, hops: int) -> list[int]:
         """Back from target through Bellman-Ford layers: layer k holds lengths of walks of at most k arcs."""
         graph = self._graph
         tails = np.repeat(np.arange(graph.n), np.diff(graph.indptr))
-        huge = np.iinfo(np.int64).max // 4 if graph.integral else np.inf
-        layer = np.full(graph.n, huge, np.int64 if graph.integral else np.float64)
+        layer = np.full(graph.n, np.inf)
         layer[source] = 0
         layers = [layer]
-        for _ in range(hops):
+        goal = float(row[target]) + self._tolerances(row)[-1]
+        while layers[-1][target] > goal and len(layers) <= hops:
             following = layers[-1].copy()
             np.minimum.at(following, graph.heads, layers[-1][tails] + graph.weights)
-            if np.array_equal(following, layers[-1]):
-                break
             layers.append(following)
         path = [target]
         for k in range(len(layers) - 1, 0, -1):
@@ -133,8 +133,7 @@ class Router:
                 continue
             begin, end = self._into.indptr[v], self._into.indptr[v + 1]
             into = self._into.indices[begin:end]
-            sums = layers[k - 1][into] + self._into.data[begin:end]
-            path.append(int(into[np.argmin(np.abs(sums - layers[k][v]))]))
+            path.append(int(into[np.argmin(layers[k - 1][into] + self._into.data[begin:end])]))
         return path
 
 

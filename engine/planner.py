@@ -118,7 +118,7 @@ def _misfit(kind: WorkType, problem: Problem, *, exact: bool = False) -> str | N
     if problem.bound > limit:
         return f"distances may reach {problem.bound:g}, and {kind.name} ends at {limit:g}"
     if kind.name == "float32" and 0 < problem.smallest_weight < SMALLEST_FLOAT32:
-        return f"the smallest weight is {problem.smallest_weight:g}, and float32 loses digits below {SMALLEST_FLOAT32:g}"
+        return f"the smallest weight is {problem.smallest_weight:g}; float32 loses digits below {SMALLEST_FLOAT32:g}"
     return None
 
 
@@ -152,13 +152,17 @@ def _refusal(pool: list[Candidate], machine: Machine) -> DoesNotFit:
         return DoesNotFit(
             f"the matrix does not fit on the disk: {need} bytes ({gib(need)}) are needed, "
             f"{machine.disk} ({gib(machine.disk)}) are free",
-            resource="disk", needed=need, available=machine.disk,
+            resource="disk",
+            needed=need,
+            available=machine.disk,
         )
     least = min(pool, key=lambda c: c.memory)
     return DoesNotFit(
         f"the job does not fit in memory: {least.algorithm} needs the least, {least.memory} bytes "
         f"({gib(least.memory)}), and {machine.memory} ({gib(machine.memory)}) may be used",
-        resource="memory", needed=least.memory, available=machine.memory,
+        resource="memory",
+        needed=least.memory,
+        available=machine.memory,
     )
 
 
@@ -169,7 +173,8 @@ def _reason(best: Candidate, others: list[Candidate], options: Options) -> str:
     rivals = [c for c in others if c.rejected is None]
     if not rivals:
         return f"{best.algorithm} is the only algorithm that suits and fits: {cost}"
-    return f"{best.algorithm} is the fastest that fits: {cost}; next is {rivals[0].algorithm}, {rivals[0].seconds:.3g} s"
+    rival = f"{rivals[0].algorithm}, {rivals[0].seconds:.3g} s"
+    return f"{best.algorithm} is the fastest that fits: {cost}; next is {rival}"
 
 
 def _lost(candidate: Candidate, best: Candidate, options: Options) -> Candidate:

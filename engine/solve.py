@@ -22,7 +22,7 @@ from engine.problem import Options
 from engine.summary import Sink, SummarySink
 from engine.types import WORK_TYPES
 from storage.errors import InvalidRequest
-from storage.graph import Graph, graph_digest
+from storage.graph import Graph
 from storage.matrix import create_matrix, matrix_bytes
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def make_plan(graph: Graph, options: Options, *, out: Path | None = None) -> Pla
     kind, _ = choose_type(problem, options.dtype)
     plan = choose(problem, machine, options, store=matrix_bytes((problem.rows, problem.n), kind.itemsize))
     if problem.negative:
-        from engine.potentials import find_potentials  # noqa: PLC0415 - numba, only where it is needed
+        from engine.potentials import find_potentials
 
         find_potentials(graph)
     return plan
@@ -130,7 +130,7 @@ def solve(graph: Graph, plan: Plan, options: Options, sink: Sink, monitor: Monit
     Raises:
         Cancelled: the monitor asked to stop; what the sink holds is then incomplete.
     """
-    from engine.backends.cpu import CpuBackend  # noqa: PLC0415 - numba, only where it is needed
+    from engine.backends.cpu import CpuBackend
 
     clock = PhaseClock(monitor or Monitor())
     sources = None if options.sources is None else np.array(options.sources, np.int64)
@@ -187,16 +187,14 @@ def solve_to_store(
 def _attributes(graph: Graph, plan: Plan) -> dict[str, object]:
     return {
         "unit": "weight" if graph.weighted else "hops",
-        "directed": graph.directed,
         "algorithm": plan.algorithm,
         "max_hops": plan.max_hops,
         "plan": plan.to_dict(),
-        "graph": graph_digest(graph),
     }
 
 
 def _searches(task: Task, *, unit: bool) -> None:
-    from engine.algorithms.dijkstra import run  # noqa: PLC0415
+    from engine.algorithms.dijkstra import run
 
     kind = WORK_TYPES[task.plan.dtype]
     batch = batch_rows(task.graph.n, len(task.rows), kind.itemsize)
@@ -204,7 +202,7 @@ def _searches(task: Task, *, unit: bool) -> None:
 
 
 def _johnson(task: Task) -> None:
-    from engine.algorithms.johnson import run  # noqa: PLC0415
+    from engine.algorithms.johnson import run
 
     kind = WORK_TYPES[task.plan.dtype]
     batch = batch_rows(task.graph.n, len(task.rows), kind.itemsize)
@@ -212,18 +210,16 @@ def _johnson(task: Task) -> None:
 
 
 def _floyd_warshall(task: Task, *, blocked: bool) -> None:
-    from engine.algorithms import floyd_warshall  # noqa: PLC0415
+    from engine.algorithms import floyd_warshall
 
     matrix = weight_matrix(task.graph, WORK_TYPES[task.plan.dtype], task.monitor)
     order = floyd_warshall.blocked if blocked else floyd_warshall.recursive
-    order(
-        task.backend, matrix, nonnegative=task.nonnegative, symmetric=not task.graph.directed, monitor=task.monitor
-    )
+    order(task.backend, matrix, nonnegative=task.nonnegative, symmetric=not task.graph.directed, monitor=task.monitor)
     write_rows(matrix, task.sources, task.sink, task.monitor, task.backend.threads)
 
 
 def _squaring(task: Task) -> None:
-    from engine.algorithms import squaring  # noqa: PLC0415
+    from engine.algorithms import squaring
 
     matrix = weight_matrix(task.graph, WORK_TYPES[task.plan.dtype], task.monitor)
     result = squaring.power(

@@ -19,7 +19,10 @@ BINS = 128
 class Sink(Protocol):
     """Where finished parts of the matrix go; ``storage.matrix.MatrixWriter`` is one."""
 
-    tile: tuple[int, int]
+    @property
+    def tile(self) -> tuple[int, int]:
+        """Rows and columns of the tiles that the sink likes to be given."""
+        ...
 
     def write(self, row: int, column: int, block: Array) -> None:
         """Take ``block``, whose first entry is matrix entry (row, column); different tiles may come from threads."""
@@ -57,7 +60,7 @@ class SummarySink:
 
     def write(self, row: int, column: int, block: Array) -> None:
         """Gather the facts of complete rows, then pass them on."""
-        from engine.backends.cpu_summary import row_facts  # noqa: PLC0415 - keeps numba out of the API process
+        from engine.backends.cpu_summary import row_facts
 
         if column != 0 or block.shape[1] != self._n:
             raise ValueError(f"whole rows are expected, found columns {column} to {column + block.shape[1]}")
@@ -98,8 +101,11 @@ class SummarySink:
             top, low = int(np.nanargmax(self._eccentricity)), int(np.nanargmin(self._eccentricity))
             facts["diameter"] = self._number(self._eccentricity[top])
             facts["radius"] = self._number(self._eccentricity[low])
-            facts["diameter_pair"] = [labels[self._sources[top]].item(), labels[self._farthest[top]].item()] \
-                if labels.dtype.kind in "iu" else [str(labels[self._sources[top]]), str(labels[self._farthest[top]])]
+            facts["diameter_pair"] = (
+                [labels[self._sources[top]].item(), labels[self._farthest[top]].item()]
+                if labels.dtype.kind in "iu"
+                else [str(labels[self._sources[top]]), str(labels[self._farthest[top]])]
+            )
             center = labels[self._sources[low]]
             facts["center"] = int(center) if labels.dtype.kind in "iu" else str(center)
             if self._histogram is not None:
@@ -122,7 +128,7 @@ class _Histogram:
         self.counts = np.zeros(BINS, np.int64)
 
     def add(self, block: Array, sources: npt.NDArray[np.int64], largest: float) -> None:
-        from engine.backends.cpu_summary import count_rows  # noqa: PLC0415
+        from engine.backends.cpu_summary import count_rows
 
         while largest >= self.width * BINS:
             self.counts = np.concatenate([self.counts.reshape(-1, 2).sum(1), np.zeros(BINS // 2, np.int64)])

@@ -72,4 +72,4 @@ def settle(block: npt.NDArray[np.generic]) -> None:
     """
     kind = work_type(block.dtype)
     if kind.integer and kind.largest_signed >= 0:
-        block[block > kind.largest_signed] = kind.sentinel()
+        np.putmask(block, block > np.int32(kind.largest_signed), kind.sentinel())

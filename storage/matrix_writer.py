@@ -222,7 +222,7 @@ class MatrixWriter:
         path = f"{self._tiles}/{i}/{j}"
         size = sum(len(buffer) if isinstance(buffer, bytes) else buffer.nbytes for buffer in buffers) + len(trailer)
         try:
-            atomic.write_file(path, [*buffers, trailer])
+            atomic.write_file(path, [*buffers, trailer], flush=True)
         except OSError as error:
             self._sizes[i, j] = 0
             raise atomic.failure("write tile", Path(path), error, size) from error

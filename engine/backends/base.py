@@ -32,8 +32,15 @@ class Arcs:
 class Backend(Protocol):
     """The verbs.  Arrays are C-contiguous in their last axis, of one working type (``engine.types``)."""
 
-    name: str
-    threads: int
+    @property
+    def name(self) -> str:
+        """``cpu`` or the like."""
+        ...
+
+    @property
+    def threads(self) -> int:
+        """Processors that share the work."""
+        ...
 
     def relax(
         self, c: Array, a: Array, b: Array, *, nonnegative: bool, upper: bool = False
@@ -48,6 +55,14 @@ class Backend(Protocol):
 
     def close(self, d: Array, *, nonnegative: bool, symmetric: bool = False) -> None:
         """Floyd-Warshall inside the square block ``d``, in place: afterwards d = d (x) d, with a zero diagonal kept."""
+        ...
+
+    def transpose(self, out: Array, a: Array, *, lower: bool = False) -> None:
+        """``out`` <- the transpose of ``a``, shapes (m, n) and (n, m).
+
+        They do not overlap, except that with ``lower`` both may be the same square block: only entries below the
+        diagonal are written then.
+        """
         ...
 
     def search(self, arcs: Arcs, sources: npt.NDArray[np.int64], out: Array, *, unit: bool = False) -> None:

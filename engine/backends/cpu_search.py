@@ -1,5 +1,6 @@
-"""Searches on the CPU: one per source, the sources handed out to the threads one at a time.
+"""Searches on the CPU: blocks of sources in the lanes of vectors where that pays, else one by one with a heap.
 
+Blocks and sources are handed out to the threads from a counter.
 What depends on the graph alone (a vertex order that keeps neighbours near each other in memory, weights in the form
 the kernels want) is prepared once per ``Arcs`` and kept as long as it lives.
 """
@@ -18,29 +19,52 @@ from scipy.sparse.csgraph import reverse_cuthill_mckee
 
 from engine.backends.base import Arcs, Array
 from engine.backends.cpu_heap import search_hops, search_packed, search_wide
+from engine.backends.cpu_lanes import ROW_BYTES, search_lanes
 from engine.backends.team import Team, fetch_add
-from engine.types import work_type
+from engine.types import WORK_TYPES, work_type
 
 #: int64 "no path yet": no sum of a search comes near.
 FAR: Final = 2**62
 
 
+#: Fewer sources than this for each block of lanes are searched one by one.
+LEAST_LANES: Final = 12
+
+
 @dataclass(frozen=True)
 class Prepared:
-    """Arcs in the form that the kernels walk.
+    """Arcs in the form that the kernels walk; vertices renumbered.
 
     Attributes:
-        indptr, heads: CSR of the relabelled graph.
+        indptr, heads: the arcs out of each vertex.
         weights: int32 (packed keys), int64 or float64 (wide keys).
+        into, tails, back: the arcs into each vertex, and where in ``weights`` each one's weight is; of a graph whose
+            arcs mirror each other ``indptr`` and ``heads`` themselves, and None.
         rank: int32, shape (n,): new number of each vertex.
         bits: of a packed key that hold the vertex; 0 for wide keys.
+        largest: the largest weight.
+        tally: blocks of lanes [finished, given up], int64.
+        lane_weights: the weights of the arcs into each vertex, by label type, made when first used.
     """
 
     indptr: npt.NDArray[np.int64]
     heads: npt.NDArray[np.int32]
     weights: Array
+    into: npt.NDArray[np.int64]
+    tails: npt.NDArray[np.int32]
+    back: npt.NDArray[np.int64] | None
     rank: npt.NDArray[np.int32]
     bits: int
+    largest: float
+    tally: npt.NDArray[np.int64]
+    lane_weights: dict[str, Array]
+
+    def weights_into(self, kind: str) -> Array:
+        """Weights of the arcs into each vertex as labels of type ``kind``, none above its *unreachable*."""
+        if kind not in self.lane_weights:
+            weights = self.weights if self.back is None else self.weights[self.back]
+            self.lane_weights[kind] = np.minimum(weights, WORK_TYPES[kind].unreachable).astype(kind)
+        return self.lane_weights[kind]
 
 
 _PREPARED: dict[int, Prepared] = {}
@@ -63,17 +87,35 @@ def _prepare(arcs: Arcs) -> Prepared:
     degrees = np.diff(arcs.indptr)[order]
     indptr = np.concatenate(([0], np.cumsum(degrees)))
     moved = np.repeat(arcs.indptr[:-1][order] - indptr[:-1], degrees) + np.arange(len(arcs.heads))
-    weights = arcs.weights[moved]
+    heads, weights = rank[arcs.heads[moved]], arcs.weights[moved]
+    largest = weights.max(initial=0).item()
     bits = 0
     if weights.dtype.kind == "f":
         weights = weights.astype(np.float64)
     else:
         bits = max(1, n - 1).bit_length()
-        largest = int(weights.max(initial=0))
         # The key of a tentative distance, n * largest at most, must stay below 2^62, and the weight within int32.
         bits = 0 if (n * largest) >> (62 - bits) or largest >> 31 else bits
         weights = weights.astype(np.int32 if bits else np.int64)
-    return Prepared(indptr, rank[arcs.heads[moved]], weights, rank, bits)
+    into, tails, back = _reverse(indptr, heads, weights)
+    return Prepared(indptr, heads, weights, into, tails, back, rank, bits, largest, np.zeros(2, np.int64), {})
+
+
+def _reverse(
+    indptr: npt.NDArray[np.int64], heads: npt.NDArray[np.int32], weights: Array
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32], npt.NDArray[np.int64] | None]:
+    """``into``, ``tails`` and ``back`` of :class:`Prepared`."""
+    n = len(indptr) - 1
+    back = np.argsort(heads, kind="stable")
+    tails = np.repeat(np.arange(n, dtype=np.int32), np.diff(indptr))[back]
+    into = np.concatenate(([0], np.cumsum(np.bincount(heads, minlength=n))))
+    if np.array_equal(into, indptr):
+        # the same arcs, whatever their order in a row: then one copy serves both ways
+        owner = np.repeat(np.arange(n), np.diff(indptr))
+        here = np.lexsort((heads, owner))
+        if np.array_equal(heads[here], tails) and np.array_equal(weights[here], weights[back]):
+            return indptr, heads, None
+    return into, tails, back
 
 
 def near_order(arcs: Arcs) -> npt.NDArray[np.int32]:
@@ -88,26 +130,94 @@ def near_order(arcs: Arcs) -> npt.NDArray[np.int32]:
 def search(team: Team, arcs: Arcs, sources: npt.NDArray[np.int64], out: Array, unit: bool = False) -> None:
     """One search per source: ``out[i]``, shape (n,), becomes the row of ``sources[i]``, of ``out``'s working type.
 
-    Sums are held in float64 or int64, and rounded once into ``out``.  ``unit`` promises that all arcs weigh 1.
+    Sums are held in float64 or in integers that cannot wrap, and rounded once into ``out``.  ``unit`` promises that
+    all arcs weigh 1.
     """
     ready = prepare(arcs)
-    counter = np.zeros(1, np.int64)
     sources = np.ascontiguousarray(sources, dtype=np.int64)
-    integral = ready.weights.dtype.kind == "i"
-    shift = arcs.potentials if arcs.potentials is not None else np.empty(0, np.int64 if integral else np.float64)
-    common = (ready.indptr, ready.heads, ready.rank, shift, sources, out, work_type(out.dtype).sentinel(), counter)
-    if unit and arcs.potentials is None:
+    kind = label_type(ready, arcs.potentials, out.dtype.name)
+    rows = np.arange(len(sources))
+    if kind is not None:
+        rows = _search_blocks(team, ready, kind, arcs.potentials, sources, out)
+    if len(rows):
+        _search_singly(team, ready, arcs.potentials, sources, rows, out, unit)
+
+
+def label_type(ready: Prepared, potentials: Array | None, out: str) -> str | None:
+    """The narrowest type that labels in lanes can have for results of type ``out``; None if none is exact."""
+    longest = (len(ready.rank) - 1) * ready.largest
+    if ready.weights.dtype.kind == "f":
+        return "float64"
+    if longest <= WORK_TYPES["uint16"].largest or (out == "uint16" and potentials is None):
+        return "uint16"
+    fits = longest <= WORK_TYPES["int32"].largest
+    if out == "int32":
+        # results fit by promise; reduced lengths then do if the potentials are no further apart
+        spread = 0 if potentials is None else int(np.ptp(potentials))
+        fits = fits or spread <= WORK_TYPES["int32"].largest_signed
+    if fits:
+        return "int32"
+    return "float64" if longest < 2**53 else None
+
+
+def _search_blocks(
+    team: Team, ready: Prepared, kind: str, potentials: Array | None, sources: npt.NDArray[np.int64], out: Array
+) -> npt.NDArray[np.int64]:
+    """Search by lanes; returns the rows of ``out`` that are left to be searched singly."""
+    lanes = ROW_BYTES // np.dtype(kind).itemsize
+    # neighbouring sources share a block: their labels fall in the same sweeps
+    order = np.argsort(ready.rank[sources], kind="stable")
+    blocks = (len(sources) - LEAST_LANES) // lanes + 1
+    if blocks <= 0:
+        return order
+    taken = order[: blocks * lanes]
+    undone = np.zeros(blocks, np.bool_)
+    weights = ready.weights_into(kind)
+    team.run(
+        search_lanes,
+        *(ready.indptr, ready.heads, ready.into, ready.tails, weights),
+        np.array([WORK_TYPES[kind].unreachable], kind),
+        *(ready.rank, _shift(ready, potentials), sources, taken, out, work_type(out.dtype).sentinel()),
+        *(np.zeros(1, np.int64), ready.tally, undone),
+    )
+    left = np.repeat(undone, lanes)[: len(taken)]
+    return np.concatenate((taken[left], order[len(taken) :]))
+
+
+def _search_singly(
+    team: Team,
+    ready: Prepared,
+    potentials: Array | None,
+    sources: npt.NDArray[np.int64],
+    rows: npt.NDArray[np.int64],
+    out: Array,
+    unit: bool,
+) -> None:
+    """One search with a heap, or breadth first, for each of ``rows``."""
+    common = (
+        *(ready.indptr, ready.heads, ready.rank, _shift(ready, potentials)),
+        *(sources, rows, out, work_type(out.dtype).sentinel(), np.zeros(1, np.int64)),
+    )
+    if unit and potentials is None:
         team.run(_hops, *common)
     elif ready.bits:
         team.run(_packed, *common, ready.weights, ready.bits)
     else:
-        team.run(_wide, *common, ready.weights, np.array([FAR if integral else np.inf], ready.weights.dtype))
+        far = FAR if ready.weights.dtype.kind == "i" else np.inf
+        team.run(_wide, *common, ready.weights, np.array([far], ready.weights.dtype))
+
+
+def _shift(ready: Prepared, potentials: Array | None) -> Array:
+    """The potentials, or an empty array for none, as the kernels want them."""
+    if potentials is not None:
+        return potentials
+    return np.empty(0, np.int64 if ready.weights.dtype.kind == "i" else np.float64)
 
 
 def workspace_bytes(n: int, arcs: int, threads: int) -> int:
     """Bytes that ``search`` needs beside the graph and ``out``, the prepared form and what making it takes included."""
-    per_thread = n * (8 + 8 + 4 + 4)
-    return threads * per_thread + n * 40 + arcs * (8 + 4 + 8 + 8)
+    per_thread = n * (ROW_BYTES + 8 + 8 + 4 + 4)
+    return threads * per_thread + n * 60 + arcs * 60
 
 
 @njit(nogil=True, cache=True)
@@ -125,22 +235,22 @@ def _emit(dist, far, rank, shift, source, row, sentinel):  # type: ignore[no-unt
 
 
 @njit(nogil=True, cache=True)
-def _packed(worker, indptr, heads, rank, shift, sources, out, sentinel, counter, weights, bits):  # type: ignore[no-untyped-def]
+def _packed(worker, indptr, heads, rank, shift, sources, rows, out, sentinel, counter, weights, bits):  # type: ignore[no-untyped-def]
     n = len(indptr) - 1
     dist = np.full(n, FAR, np.int64)
     heap = np.empty(n, np.int64)
     place = np.full(n, -1, np.int32)
     while True:
         i = fetch_add(counter.ctypes.data, 1)
-        if i >= len(sources):
+        if i >= len(rows):
             break
-        source = sources[i]
+        source = sources[rows[i]]
         search_packed(indptr, heads, weights, rank[source], dist, heap, place, bits)
-        _emit(dist, FAR, rank, shift, source, out[i], sentinel)
+        _emit(dist, FAR, rank, shift, source, out[rows[i]], sentinel)
 
 
 @njit(nogil=True, cache=True)
-def _wide(worker, indptr, heads, rank, shift, sources, out, sentinel, counter, weights, far):  # type: ignore[no-untyped-def]
+def _wide(worker, indptr, heads, rank, shift, sources, rows, out, sentinel, counter, weights, far):  # type: ignore[no-untyped-def]
     n = len(indptr) - 1
     dist = np.full(n, far[0], weights.dtype)
     keys = np.empty(n, weights.dtype)
@@ -148,22 +258,22 @@ def _wide(worker, indptr, heads, rank, shift, sources, out, sentinel, counter, w
     place = np.full(n, -1, np.int32)
     while True:
         i = fetch_add(counter.ctypes.data, 1)
-        if i >= len(sources):
+        if i >= len(rows):
             break
-        source = sources[i]
+        source = sources[rows[i]]
         search_wide(indptr, heads, weights, rank[source], dist, keys, heap, place)
-        _emit(dist, far[0], rank, shift, source, out[i], sentinel)
+        _emit(dist, far[0], rank, shift, source, out[rows[i]], sentinel)
 
 
 @njit(nogil=True, cache=True)
-def _hops(worker, indptr, heads, rank, shift, sources, out, sentinel, counter):  # type: ignore[no-untyped-def]
+def _hops(worker, indptr, heads, rank, shift, sources, rows, out, sentinel, counter):  # type: ignore[no-untyped-def]
     n = len(indptr) - 1
     dist = np.full(n, FAR, np.int64)
     queue = np.empty(n, np.int32)
     while True:
         i = fetch_add(counter.ctypes.data, 1)
-        if i >= len(sources):
+        if i >= len(rows):
             break
-        source = sources[i]
+        source = sources[rows[i]]
         search_hops(indptr, heads, rank[source], dist, queue)
-        _emit(dist, FAR, rank, shift, source, out[i], sentinel)
+        _emit(dist, FAR, rank, shift, source, out[rows[i]], sentinel)

@@ -10,7 +10,7 @@ from typing import Any, Final
 from service.commands.output import emit, emit_json, number
 from service.commands.solving import summary_lines
 from service.results import Result
-from storage.errors import InvalidRequest
+from storage.errors import InvalidRequest, NotFound
 from storage.matrix import verify_matrix
 
 #: What can be asked, with the vertices that it takes.
@@ -30,7 +30,7 @@ def query(store: Path, question: str, vertices: Sequence[str], *, as_json: bool)
     if len(vertices) != len(wanted):
         usage = " ".join(["apsp query STORE", question, *wanted])
         raise InvalidRequest(f"{usage}: {len(vertices)} vertices given, {len(wanted)} needed", field="vertices")
-    result = Result(store)
+    result = Result(_folder(store))
     if question == "distance":
         _distance(result.distance(*vertices), as_json)
     elif question == "path":
@@ -39,6 +39,12 @@ def query(store: Path, question: str, vertices: Sequence[str], *, as_json: bool)
         _row(result, vertices[0], as_json)
     else:
         _summary(result, as_json)
+
+
+def _folder(store: Path) -> Path:
+    if store.is_file():
+        raise NotFound(f"{store} is a file; a solved matrix is a folder, as apsp solve --out makes it")
+    return store
 
 
 def _distance(answer: dict[str, Any], as_json: bool) -> None:
@@ -99,7 +105,7 @@ def _summary(result: Result, as_json: bool) -> None:
 
 def verify(store: Path, *, as_json: bool) -> None:
     """Re-read every tile against the manifest; StorageFailed names what differs."""
-    verify_matrix(store)
+    verify_matrix(_folder(store))
     if as_json:
         emit_json({"store": str(store), "verified": True})
     else:

@@ -47,11 +47,7 @@ class SolveArgs:
 
 
 def load(args: GraphArgs) -> tuple[Graph, Receipt]:
-    """Read the graph; the errors of the reader, and NotFound for a missing file."""
-    if args.weight is not None and args.unweighted:
-        raise InvalidRequest("--weight and --unweighted contradict each other; give one", field="weight")
-    if not args.graph.exists():
-        raise NotFound(f"{args.graph}: no such file")
+    """Read the graph; raises what ``storage.readers.read_graph`` raises."""
     return read_graph(
         args.graph, format=args.format, directed=args.directed, weight=args.weight, unweighted=args.unweighted
     )
@@ -212,7 +208,8 @@ def solve(
         outcome = solve_to_store(
             graph, options, out, plan=chosen, overwrite=overwrite, compression=compression, monitor=monitor
         )
-    seconds = {"read": reading, "plan": planning, **outcome.seconds}
+    # in the order of what happened: the store is created first
+    seconds = {"read": reading, "plan": planning, "create": 0.0, **outcome.seconds}
     if as_json:
         facts = {"n": graph.n, "m": graph.m, "directed": graph.directed, "format": receipt.format}
         emit_json(
@@ -238,8 +235,13 @@ def summary_lines(summary: Mapping[str, object]) -> list[str]:
     rows = [("pairs", f"{pairs:,}"), ("reached", f"{reached:,}{share}")]
     if reached:
         rows += [
-            ("mean", f"{summary['mean']:.6g}"),
-            ("diameter", f"{number(summary['diameter'])}{between}"),
-            ("radius", number(summary["radius"])),
+            ("mean", f"{summary['mean']:.7g}"),
+            ("diameter", f"{_digits(summary['diameter'])}{between}"),
+            ("radius", _digits(summary["radius"])),
         ]
     return table(rows, indent="  ")
+
+
+def _digits(value: object) -> str:
+    """Whole numbers in full, others with the seven digits that float32 has."""
+    return f"{value:.7g}" if isinstance(value, float) else str(value)

@@ -8,17 +8,18 @@ import math
 import subprocess
 import sys
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from tests.reference_options import REFERENCE_NAMES, prepare_reference
 
 from engine.paths import Router
 from storage.graph import Graph
 from storage.matrix import Matrix, open_matrix
 from storage.readers import read_graph
-from tests.reference_options import REFERENCE_NAMES, prepare_reference
 
 pytestmark = pytest.mark.data
 
@@ -181,7 +182,7 @@ def check_refused(command: list[str], reference: dict[str, Any], folder: Path) -
     assert route[0] == route[-1]
     position = {str(label): i for i, label in enumerate(graph.labels.tolist())}
     weights = []
-    for tail, head in zip(route, route[1:], strict=False):
+    for tail, head in pairwise(route):
         row = slice(graph.indptr[position[tail]], graph.indptr[position[tail] + 1])
         at = np.flatnonzero(graph.heads[row] == position[head])
         assert len(at) == 1

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import johnson as scipy_johnson
-from test_dijkstra import Collect, Searcher, Tally, make_graph
 
 from engine.algorithms.johnson import run
 from engine.monitor import Monitor
 from storage.errors import NegativeCycle
 from storage.graph import Graph
+from tests.unit.engine.algorithms.harness import Collect, Searcher, Tally, make_graph
 
 
 def with_negative_arcs(graph: Graph, scale: float, dtype: str) -> Graph:

@@ -13,7 +13,7 @@ from scipy.sparse.csgraph import dijkstra
 
 from engine.backends import cpu_search
 from engine.backends.base import Arcs
-from engine.backends.cpu_search import prepare, search, workspace_bytes
+from engine.backends.cpu_search import label_type, prepare, search, workspace_bytes
 from engine.backends.team import Team
 from engine.types import WORK_TYPES
 
@@ -58,6 +58,17 @@ WEIGHTS = {
 }
 
 
+@pytest.fixture(params=["lanes", "singly"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Both ways to search; ``singly`` makes every block too small."""
+    if request.param == "singly":
+        monkeypatch.setattr(cpu_search, "LEAST_LANES", 10**9)
+    else:
+        monkeypatch.setattr(cpu_search, "LEAST_LANES", 1)
+    return str(request.param)
+
+
+@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("dtype", list(WORK_TYPES))
 @pytest.mark.parametrize("form", list(WEIGHTS))
 def test_every_form_and_type_agrees_with_scipy(team: Team, dtype: str, form: str) -> None:
@@ -72,6 +83,7 @@ def test_every_form_and_type_agrees_with_scipy(team: Team, dtype: str, form: str
         assert np.array_equal(widened(out), oracle(arcs, sources)), (n, m)
 
 
+@pytest.mark.usefixtures("way")
 def test_distances_beyond_32_bits_are_exact(team: Team) -> None:
     """2^53 - 1 needs every bit; the wide form is taken because distance and vertex do not fit one word."""
     n = 2**11
@@ -84,6 +96,7 @@ def test_distances_beyond_32_bits_are_exact(team: Team) -> None:
     assert np.array_equal(out[0], np.arange(n) * each)
 
 
+@pytest.mark.usefixtures("way")
 def test_float32_rows_are_rounded_once(team: Team) -> None:
     """A path of 20,000 arcs: sums held in float32 would be wrong in the fourth digit."""
     n = 20_001
@@ -94,6 +107,7 @@ def test_float32_rows_are_rounded_once(team: Team) -> None:
     assert np.array_equal(out[0], np.cumsum(np.concatenate(([0.0], arcs.weights))).astype(np.float32))
 
 
+@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("dtype", ["int32", "float64"])
 def test_potentials_are_taken_out_again(team: Team, dtype: str) -> None:
     rng = np.random.default_rng(2)
@@ -106,6 +120,7 @@ def test_potentials_are_taken_out_again(team: Team, dtype: str) -> None:
     assert out.min() < 0
 
 
+@pytest.mark.usefixtures("way")
 def test_rows_may_be_a_slice_of_a_larger_array(team: Team) -> None:
     rng = np.random.default_rng(4)
     arcs = random_arcs(rng, 50, 200, WEIGHTS["packed"])
@@ -114,6 +129,74 @@ def test_rows_may_be_a_slice_of_a_larger_array(team: Team) -> None:
     assert np.array_equal(widened(whole[5:55, 10:60]), oracle(arcs, np.arange(50)))
     whole[5:55, 10:60] = -1
     assert (whole == -1).all()
+
+
+def test_arcs_that_mirror_each_other_are_kept_once() -> None:
+    rng = np.random.default_rng(6)
+    one_way = random_arcs(rng, 60, 200, WEIGHTS["packed"])
+    assert prepare(one_way).back is not None
+    matrix = csr_array((one_way.weights + 1, one_way.heads, one_way.indptr), shape=(60, 60))
+    both = (matrix + matrix.T).tocsr()
+    both.sort_indices()
+    mirrored = Arcs(both.indptr.astype(np.int64), both.indices.astype(np.int32), both.data)
+    ready = prepare(mirrored)
+    assert ready.back is None
+    assert ready.tails is ready.heads
+    lopsided = Arcs(mirrored.indptr, mirrored.heads, np.arange(1, len(both.data) + 1, dtype=np.int32))
+    assert prepare(lopsided).back is not None
+    team = Team(1)
+    for arcs in (mirrored, lopsided):
+        out = np.empty((60, 60), np.int32)
+        search(team, arcs, np.arange(60), out)
+        assert np.array_equal(widened(out), oracle(arcs, np.arange(60)))
+
+
+def test_labels_take_the_narrowest_type_that_is_exact() -> None:
+    def kind(weight: float, dtype: str, out: str, potentials: npt.NDArray[np.generic] | None = None) -> str | None:
+        arcs = Arcs(np.array([0, 1, 1]), np.array([1], np.int32), np.array([weight], dtype), potentials)
+        return label_type(prepare(arcs), potentials, out)
+
+    assert kind(1.5, "float64", "float32") == "float64"
+    assert kind(32_766, "int32", "float64") == "uint16"
+    assert kind(32_767, "int32", "float64") == "int32"
+    assert kind(40_000, "int32", "uint16") == "uint16"
+    assert kind(2**30 - 2, "int64", "float32") == "int32"
+    assert kind(2**30 - 1, "int64", "float32") == "float64"
+    assert kind(2**40, "int64", "int32") == "int32"
+    assert kind(2**40, "int64", "int32", np.array([0, -(2**29) + 1])) == "int32"
+    assert kind(2**40, "int64", "int32", np.array([0, -(2**29)])) == "float64"
+    assert kind(2**53, "int64", "float64") is None
+
+
+def test_arcs_too_long_for_the_result_type_are_never_taken(team: Team) -> None:
+    """0 -> 1 -> 2 fits uint16 and int32; the arc 0 -> 2 does not."""
+    for dtype, long in (("uint16", 70_000), ("int32", 2**31 + 5)):
+        arcs = Arcs(np.array([0, 2, 3, 3]), np.array([1, 2, 2], np.int32), np.array([3, long, 4], np.int64))
+        out = np.empty((24, 3), dtype)
+        search(team, arcs, np.zeros(24, np.int64), out)
+        assert (out == [0, 3, 7]).all()
+
+
+def hidden_path(n: int) -> Arcs:
+    """A complete graph whose shortest paths all follow one secret path: n - 1 arcs, each of them found last."""
+    place = np.random.default_rng(8).permutation(n)
+    apart = np.abs(place[:, None] - place[None, :])
+    weights = np.where(apart == 1, 1, 3 * apart)[~np.eye(n, dtype=bool)].astype(np.int32)
+    heads = np.tile(np.arange(n, dtype=np.int32), (n, 1))[~np.eye(n, dtype=bool)]
+    return Arcs(np.arange(n + 1) * (n - 1), heads, weights)
+
+
+def test_a_graph_that_lanes_are_bad_at_is_given_up_and_still_right(team: Team) -> None:
+    arcs = hidden_path(500)
+    out = np.empty((500, 500), np.int32)
+    for _ in range(2):
+        out[:] = -1
+        search(team, arcs, np.arange(500), out)
+        some = np.arange(0, 500, 50)
+        assert np.array_equal(widened(out[some]), oracle(arcs, some))
+    finished, given_up = prepare(arcs).tally
+    assert finished == 0
+    assert 2 <= given_up <= 2 + team.threads
 
 
 def test_the_prepared_form_lives_as_long_as_its_arcs() -> None:

@@ -1,0 +1,202 @@
+"""Floyd-Warshall in two orders over a backend's relax and close, in place.
+
+*Recursive* (Kleene 1956; Park, Penner and Prasanna, "Optimizing graph algorithms for improved cache performance",
+2004): halves of halves, so that nearly all updates are large products.  *Blocked* (Venkataraman, Sahni and
+Mukhopadhyaya, "A blocked all-pairs shortest-paths algorithm", 2003): rounds of pivot block, panels and remainder, the
+order in which a matrix can be streamed.
+
+A panel is relaxed with a copy of itself, a stripe at a time, so that the sums of floats do not depend on who came
+first.  Undirected graphs need half: what lies below the diagonal is transposed, not computed.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from engine.algorithms.products import GRAIN, Span, clamp_diagonal, cut, multiply, settle_all, triangle
+from engine.backends.base import Array, Backend
+from engine.monitor import Monitor
+
+#: Vertices that a backend closes at once.
+LEAF: Final = 256
+#: Width of the pivot block of the blocked order.
+PIVOT: Final = 768
+#: Columns (or rows) of a panel that are copied and relaxed at once.
+STRIPE: Final = 1024
+
+
+def workspace_bytes(n: int, itemsize: int) -> int:
+    """Bytes that either order allocates beside the matrix and the backend's own buffers."""
+    return itemsize * n * max(min(STRIPE, n), 2 * min(PIVOT, n))
+
+
+def recursive(
+    backend: Backend, d: Array, *, nonnegative: bool, symmetric: bool = False, monitor: Monitor | None = None
+) -> None:
+    """Close ``d`` in the recursive order.
+
+    Args:
+        backend: what relaxes.
+        d: square matrix of arc weights (n x n), zero on the diagonal; becomes the matrix of distances.
+        nonnegative: promises that no entry is below zero; without it, that there is no negative cycle.
+        symmetric: promises that ``d`` is symmetric, for half the work.
+        monitor: told of progress in updates, asked whether to stop.
+
+    Raises:
+        Cancelled: the monitor asked to stop; ``d`` then holds lengths of walks, not all of them shortest.
+    """
+    solve = _Solve(backend, d, nonnegative, symmetric, monitor or Monitor())
+    solve.begin(kleene_updates(len(d), symmetric=symmetric))
+    solve.close((0, len(d)))
+    solve.finish()
+
+
+def blocked(
+    backend: Backend, d: Array, *, nonnegative: bool, symmetric: bool = False, monitor: Monitor | None = None
+) -> None:
+    """Close ``d`` in rounds of PIVOT vertices; arguments and errors as in :func:`recursive`."""
+    n = len(d)
+    solve = _Solve(backend, d, nonnegative, symmetric, monitor or Monitor())
+    rounds = [(p, min(n, p + PIVOT)) for p in range(0, n, PIVOT)]
+    solve.begin(sum(_round_updates(n, q - p, symmetric=symmetric) for p, q in rounds))
+    for pivot in rounds:
+        if symmetric:
+            solve.mirror(pivot)
+            solve.close(pivot)
+            solve.round_symmetric(pivot)
+        else:
+            solve.close(pivot)
+            solve.round(pivot)
+    if symmetric:
+        solve.mirror((0, n))
+    solve.finish()
+
+
+def kleene_updates(n: int, *, symmetric: bool = False) -> int:
+    """Updates that :func:`recursive` makes: n^3, and about half of that for a symmetric matrix."""
+    if n <= LEAF or not symmetric:
+        return n**3
+    h = _half(n)
+    g = n - h
+    halves = kleene_updates(h, symmetric=True) + kleene_updates(g, symmetric=True)
+    return halves + h * g * (h + g) + triangle(g) * h + triangle(h) * g
+
+
+def _round_updates(n: int, width: int, *, symmetric: bool) -> int:
+    rest = n - width
+    if not symmetric:
+        return width * n**2
+    return kleene_updates(width, symmetric=True) + width**2 * rest + width * triangle(rest)
+
+
+def _half(n: int) -> int:
+    """Where the recursion splits ``n`` vertices."""
+    return -(-n // (2 * GRAIN)) * GRAIN
+
+
+class _Solve:
+    """One run: the matrix, and the products that both orders are made of.  A span is a range of vertices."""
+
+    def __init__(self, backend: Backend, d: Array, nonnegative: bool, symmetric: bool, monitor: Monitor) -> None:
+        self._backend, self._d, self._monitor = backend, d, monitor
+        self._nonnegative, self._symmetric = nonnegative, symmetric
+
+    def begin(self, total: int) -> None:
+        """Tell the monitor how much there is to do."""
+        self._monitor.begin("relax", total, "updates")
+
+    def finish(self) -> None:
+        """Put sums with the integer sentinel back to the sentinel."""
+        if not self._nonnegative:
+            settle_all(self._d)
+
+    def close(self, span: Span) -> None:
+        """Kleene's recursion on the diagonal block of ``span``."""
+        start, stop = span
+        if stop - start <= LEAF:
+            block = self._d[start:stop, start:stop]
+            self._backend.close(block, nonnegative=self._nonnegative, symmetric=self._symmetric)
+            self._monitor.step((stop - start) ** 3)
+            return
+        middle = start + _half(stop - start)
+        one, two = (start, middle), (middle, stop)
+        for done, other in ((one, two), (two, one)):
+            self.close(done)
+            if self._symmetric:
+                self._carry_symmetric(done, other, one, two)
+            else:
+                self.row_panel(done, other)
+                self.column_panel(other, done)
+                self.product(other, done)
+
+    def _carry_symmetric(self, done: Span, other: Span, one: Span, two: Span) -> None:
+        """What the closed block ``done`` means for ``other``, computing only what is above the diagonal."""
+        if done == one:
+            self.row_panel(one, two)
+        else:
+            self.column_panel(one, two)
+        above, below = self._block(one, two), self._block(two, one)
+        self._backend.transpose(below, above)
+        self.product(other, done)
+        self.mirror(other)
+
+    def mirror(self, span: Span) -> None:
+        """Copy what is above the diagonal of a block to below it."""
+        block = self._block(span, span)
+        self._backend.transpose(block, block, lower=True)
+
+    def round(self, pivot: Span) -> None:
+        """Panels and remainder of a round whose pivot block is closed."""
+        for other in self._others(pivot):
+            self.row_panel(pivot, other)
+            self.column_panel(other, pivot)
+        for rows in self._others(pivot):
+            for columns in self._others(pivot):
+                self._multiply(self._block(rows, columns), self._block(rows, pivot), self._block(pivot, columns))
+            clamp_diagonal(self._block(rows, rows))
+
+    def round_symmetric(self, pivot: Span) -> None:
+        """The same where only entries above the diagonal are kept right: panels are put together from both arms."""
+        before, after = self._others(pivot)
+        self.column_panel(before, pivot)
+        self.row_panel(pivot, after)
+        n, width = len(self._d), pivot[1] - pivot[0]
+        tall, wide = np.empty((n, width), self._d.dtype), np.empty((width, n), self._d.dtype)
+        tall[slice(*before)] = self._block(before, pivot)
+        wide[:, slice(*after)] = self._block(pivot, after)
+        self._backend.transpose(wide[:, slice(*before)], tall[slice(*before)])
+        self._backend.transpose(tall[slice(*after)], wide[:, slice(*after)])
+        for rows in (before, after):
+            self._multiply(self._block(rows, rows), tall[slice(*rows)], wide[:, slice(*rows)], upper=True)
+            clamp_diagonal(self._block(rows, rows))
+        self._multiply(self._block(before, after), tall[slice(*before)], wide[:, slice(*after)])
+
+    def row_panel(self, pivot: Span, columns: Span) -> None:
+        """Relax the rows of a closed ``pivot`` in ``columns``."""
+        for stripe in cut(columns, STRIPE):
+            panel = self._block(pivot, stripe)
+            self._multiply(panel, self._block(pivot, pivot), panel.copy())
+
+    def column_panel(self, rows: Span, pivot: Span) -> None:
+        """Relax the columns of a closed ``pivot`` in ``rows``."""
+        for stripe in cut(rows, STRIPE):
+            panel = self._block(stripe, pivot)
+            self._multiply(panel, panel.copy(), self._block(pivot, pivot))
+
+    def product(self, block: Span, through: Span) -> None:
+        """Relax the diagonal block of ``block`` by the paths through another span."""
+        left, right = self._block(block, through), self._block(through, block)
+        inside = self._block(block, block)
+        self._multiply(inside, left, right, upper=self._symmetric)
+        clamp_diagonal(inside)
+
+    def _others(self, pivot: Span) -> tuple[Span, Span]:
+        return (0, pivot[0]), (pivot[1], len(self._d))
+
+    def _block(self, rows: Span, columns: Span) -> Array:
+        return self._d[rows[0] : rows[1], columns[0] : columns[1]]
+
+    def _multiply(self, c: Array, a: Array, b: Array, *, upper: bool = False) -> None:
+        multiply(self._backend, c, a, b, nonnegative=self._nonnegative, upper=upper, monitor=self._monitor)

@@ -1,0 +1,64 @@
+"""A min-plus product in pieces: what Floyd-Warshall and repeated squaring are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+
+from engine.backends.base import Array, Backend
+from engine.monitor import Monitor
+from engine.types import settle
+
+#: Most updates between two questions to the monitor, for each thread: some 0.03 s, and half a second at the very worst.
+PIECE: Final = 2**31
+#: Columns and depth of a piece; its rows follow from PIECE.
+SIDE: Final = 2048
+#: Splits fall on multiples of this, so that whole vectors of any type fit.
+GRAIN: Final = 64
+
+Span = tuple[int, int]
+
+
+def cut(span: Span, size: int) -> Iterator[Span]:
+    """``span`` in parts of at most ``size``."""
+    start, stop = span
+    return ((i, min(stop, i + size)) for i in range(start, stop, size))
+
+
+def multiply(
+    backend: Backend, c: Array, a: Array, b: Array, *, nonnegative: bool, upper: bool = False, monitor: Monitor
+) -> None:
+    """C <- min(C, A (x) B) as :meth:`Backend.relax`, with the monitor stepped by :func:`product_updates` in all."""
+    (rows, columns), depth = c.shape, a.shape[1]
+    high = PIECE * backend.threads // (min(SIDE, max(1, columns)) * min(SIDE, max(1, depth)))
+    for i in cut((0, rows), max(GRAIN, high // GRAIN * GRAIN)):
+        across = [i, *cut((i[1], columns), SIDE)] if upper else list(cut((0, columns), SIDE))
+        for j in across:
+            diagonal = upper and i == j
+            entries = triangle(i[1] - i[0]) if diagonal else (i[1] - i[0]) * (j[1] - j[0])
+            for k in cut((0, depth), SIDE):
+                piece, left, right = c[slice(*i), slice(*j)], a[slice(*i), slice(*k)], b[slice(*k), slice(*j)]
+                backend.relax(piece, left, right, nonnegative=nonnegative, upper=diagonal)
+                monitor.step(entries * (k[1] - k[0]))
+
+
+def triangle(n: int) -> int:
+    """Entries on and above the diagonal of an n x n block."""
+    return n * (n + 1) // 2
+
+
+def clamp_diagonal(block: Array) -> None:
+    """Put a diagonal that rounding has carried below zero back to zero, in place.
+
+    Without negative cycles it is zero; left below zero, it would be subtracted again by every later product.
+    """
+    diagonal = np.lib.stride_tricks.as_strided(block, (min(block.shape),), (sum(block.strides),))
+    np.maximum(diagonal, diagonal.dtype.type(0), out=diagonal)
+
+
+def settle_all(d: Array) -> None:
+    """:func:`engine.types.settle` in bands of rows, without a mask as large as the matrix."""
+    for i, j in cut((0, len(d)), GRAIN):
+        settle(d[i:j])

@@ -1,0 +1,125 @@
+"""Min-plus powers of the weight matrix: shortest paths of at most so many arcs.
+
+With zeros on the diagonal, the K-th power of W holds the shortest lengths over at most K arcs, and powers past n - 1
+change nothing.  Powers are multiplied together by the bits of K, or, where few rows are asked for, the rows are
+multiplied by W again and again; whichever takes fewer updates.  A power equal to the one before it is the last.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.algorithms.products import GRAIN, clamp_diagonal, cut, multiply, settle_all, triangle
+from engine.backends.base import Array, Backend
+from engine.monitor import Monitor
+
+
+def power(
+    backend: Backend,
+    d: Array,
+    hops: int | None,
+    *,
+    rows: npt.NDArray[np.int64] | None = None,
+    nonnegative: bool,
+    symmetric: bool = False,
+    monitor: Monitor | None = None,
+) -> Array:
+    """Lengths of the shortest paths of at most ``hops`` arcs.
+
+    Args:
+        backend: what multiplies.
+        d: arc weights (n x n), zero on the diagonal; overwritten.
+        hops: at least 1; None for no limit.
+        rows: the sources wanted; None for all.
+        nonnegative, symmetric, monitor: as in ``floyd_warshall.recursive``.
+
+    Returns:
+        The rows wanted, shape (sources, n); may be ``d`` itself.
+
+    Raises:
+        Cancelled: the monitor asked to stop.
+    """
+    n = len(d)
+    longest = max(1, n - 1)
+    # past n - 1 arcs nothing changes, so any power from there on will do: the next power of two is the cheapest
+    limit = 1 << (longest - 1).bit_length() if hops is None or hops >= longest else hops
+    wanted = n if rows is None else len(rows)
+    run = _Power(backend, nonnegative, symmetric, monitor or Monitor())
+    if rows is not None and row_updates(n, wanted, limit) < power_updates(n, wanted, limit, symmetric=symmetric):
+        return run.by_rows(d, rows, min(limit, longest))
+    return run.by_squares(d, rows, limit)
+
+
+def power_updates(n: int, rows: int, hops: int, *, symmetric: bool = False) -> int:
+    """Updates of ``rows`` rows of the power ``hops`` by the bits of ``hops``: squarings, and products for its ones."""
+    square = n * (triangle(n) if symmetric else n * n)
+    product = square if rows == n else rows * n * n
+    return (hops.bit_length() - 1) * square + (hops.bit_count() - 1) * product
+
+
+def row_updates(n: int, rows: int, hops: int) -> int:
+    """Updates of the same rows multiplied by the weights ``hops - 1`` times."""
+    return (hops - 1) * rows * n * n
+
+
+class _Power:
+    """One run: how products are made and where progress goes."""
+
+    def __init__(self, backend: Backend, nonnegative: bool, symmetric: bool, monitor: Monitor) -> None:
+        self._backend, self._monitor = backend, monitor
+        self._nonnegative, self._symmetric = nonnegative, symmetric
+
+    def by_squares(self, d: Array, rows: npt.NDArray[np.int64] | None, hops: int) -> Array:
+        """Square ``d`` again and again; multiply those powers together that the bits of ``hops`` name."""
+        n = len(d)
+        total = power_updates(n, n if rows is None else len(rows), hops, symmetric=self._symmetric)
+        self._monitor.begin("relax", total, "updates")
+        square, spare = d, np.empty_like(d if hops > 1 else d[:0])
+        result: Array | None = None
+        while True:
+            if hops == 1 and result is None:
+                return square if rows is None else square[rows]
+            if hops & 1:
+                if result is None:
+                    result = square.copy() if rows is None else square[rows]
+                else:
+                    product = spare[: len(result)]
+                    self._times(product, result, square, whole=rows is None)
+                    result[:] = product
+            hops >>= 1
+            if not hops and result is not None:
+                return result
+            self._times(spare, square, square, whole=True)
+            square, spare = spare, square
+            if _same(square, spare):
+                return square if rows is None else square[rows]
+
+    def by_rows(self, d: Array, rows: npt.NDArray[np.int64], hops: int) -> Array:
+        """Multiply the rows wanted by the weights, one arc more each time."""
+        self._monitor.begin("relax", row_updates(len(d), len(rows), hops), "updates")
+        result = d[rows]
+        product = np.empty_like(result)
+        for _ in range(hops - 1):
+            self._times(product, result, d, whole=False)
+            result, product = product, result
+            if _same(result, product):
+                break
+        return result
+
+    def _times(self, product: Array, a: Array, b: Array, *, whole: bool) -> None:
+        """``product`` <- A (x) B, powers of the same matrix; ``whole`` says that they are square."""
+        product[:] = a
+        upper = whole and self._symmetric
+        multiply(self._backend, product, a, b, nonnegative=self._nonnegative, upper=upper, monitor=self._monitor)
+        if upper:
+            self._backend.transpose(product, product, lower=True)
+        if whole:
+            clamp_diagonal(product)
+        if not self._nonnegative:
+            settle_all(product)
+
+
+def _same(a: Array, b: Array) -> bool:
+    """Whether two matrices are equal, without a mask as large as they are."""
+    return all(np.array_equal(a[i:j], b[i:j]) for i, j in cut((0, len(a)), GRAIN))

@@ -1,0 +1,53 @@
+"""The CPU backend: vector kernels compiled by numba, run by a team of threads."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.backends import cpu_relax
+from engine.backends.base import Arcs, Array
+from engine.backends.team import Team
+
+
+class CpuBackend:
+    """The verbs of :class:`engine.backends.base.Backend` on this machine's processors.
+
+    Not re-entrant: one call at a time.  Which instructions are used is decided in ``cpu_vector``.
+    """
+
+    name = "cpu"
+
+    def __init__(self, threads: int | None = None) -> None:
+        self._team = Team(threads)
+        self._space = cpu_relax.Workspace(self._team.threads)
+
+    @property
+    def threads(self) -> int:
+        """Threads that share the work."""
+        return self._team.threads
+
+    def relax(self, c: Array, a: Array, b: Array, *, nonnegative: bool, upper: bool = False) -> None:
+        """C <- min(C, A (x) B); results do not depend on the number of threads, not even in the last bit."""
+        cpu_relax.relax(self._team, self._space, c, a, b, nonnegative=nonnegative, upper=upper)
+
+    def close(self, d: Array, *, nonnegative: bool, symmetric: bool = False) -> None:  # noqa: ARG002
+        """Floyd-Warshall inside ``d``, by the calling thread alone: it is meant for blocks that fit the cache.
+
+        A symmetric block is closed like any other and comes out symmetric, bit for bit.
+        """
+        cpu_relax.close(self._space, d, nonnegative=nonnegative)
+
+    def transpose(self, out: Array, a: Array, *, lower: bool = False) -> None:
+        """``out`` <- the transpose of ``a``; with ``lower`` only below the diagonal."""
+        cpu_relax.transpose(self._team, out, a, lower=lower)
+
+    def search(self, arcs: Arcs, sources: npt.NDArray[np.int64], out: Array, *, unit: bool = False) -> None:
+        """One shortest-path search per source."""
+        from engine.backends import cpu_search
+
+        cpu_search.search(self._team, arcs, sources, out, unit=unit)
+
+    def shutdown(self) -> None:
+        """Let the threads go."""
+        self._team.close()

@@ -1,0 +1,195 @@
+"""Many searches at once: label correcting with one source in each lane of the processor's vectors.
+
+A vertex holds one row of labels, one lane a source; relaxing an arc is one vector addition and one vector minimum for
+all sources together, with no heap (compare Okuyama, Ino and Hagihara, "A task parallel algorithm for finding all-pairs
+shortest paths using the GPU", 2008).  The vertices whose in-neighbours have changed are swept in the near order of
+``cpu_search``, forwards and backwards in turn, until none is left; a graph that needs many more relaxations than
+Dijkstra's searches would cost is given up, so the worst case stays within a small factor of theirs.
+
+Labels are uint16, int32 or float64.  Sums cannot wrap: no label and no weight exceeds the type's ``unreachable``, and
+twice that fits.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from llvmlite import ir
+from numba import njit, types
+from numba.extending import intrinsic
+
+from engine.backends.team import fetch_add
+
+#: Bytes of a vertex's row of labels: four vectors of 512 bits, or eight of 256; what the registers hold.
+ROW_BYTES: Final = 256
+
+#: A block is given up after this many relaxations of every arc and four a vertex.  Measured: 64 searches with a heap
+#: cost as much as 130 to 160 of them.
+PASSES: Final = 96
+
+
+@intrinsic
+def _pull(typingctx, first, last, tails, weights, labels, v):  # type: ignore[no-untyped-def]
+    """labels[v] <- min(labels[v], labels[tails[e]] + weights[e]) for e in first … last - 1; whether that fell.
+
+    ``labels`` must be aligned to 64 bytes with rows of ``ROW_BYTES``; vectors wider than the processor's registers
+    are cut to their width by LLVM.
+    """
+    signature = types.boolean(first, last, tails, weights, labels, v)
+    size = weights.dtype.bitwidth // 8
+    lanes = ROW_BYTES // size
+    real = isinstance(weights.dtype, types.Float)
+
+    def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        first, last, v = args[0], args[1], args[5]
+        tails, weights, labels = (
+            context.make_array(kind)(context, builder, value).data
+            for kind, value in zip(signature.args[2:5], args[2:5], strict=True)
+        )
+        i32, i64 = ir.IntType(32), ir.IntType(64)
+        vector = ir.VectorType(context.get_data_type(signature.args[3].dtype), lanes)
+        spread = ir.Constant(ir.VectorType(i32, lanes), [0] * lanes)
+        undefined = ir.Constant(vector, ir.Undefined)
+        rows = builder.bitcast(labels, vector.as_pointer())
+        here = builder.gep(rows, [v])
+        before = builder.load(here, align=64)
+        entry = builder.block
+        loop, done = builder.append_basic_block("arc"), builder.append_basic_block("done")
+        store, leave = builder.append_basic_block("store"), builder.append_basic_block("leave")
+        builder.cbranch(builder.icmp_signed("<", first, last), loop, done)
+
+        builder.position_at_end(loop)
+        e, best = builder.phi(i64), builder.phi(vector)
+        e.add_incoming(first, entry)
+        best.add_incoming(before, entry)
+        tail = builder.zext(builder.load(builder.gep(tails, [e])), i64)
+        weight = builder.insert_element(undefined, builder.load(builder.gep(weights, [e])), ir.Constant(i32, 0))
+        weight = builder.shuffle_vector(weight, undefined, spread)
+        label = builder.load(builder.gep(rows, [tail]), align=64)
+        if real:
+            through = builder.fadd(label, weight)
+            less = builder.fcmp_ordered("<", through, best)
+        else:
+            # the largest sum, twice `unreachable`, is below 2^31 (int32) and 2^16 (uint16)
+            through = builder.add(label, weight)
+            less = builder.icmp_unsigned("<", through, best)
+        lower = builder.select(less, through, best)
+        following = builder.add(e, ir.Constant(i64, 1))
+        e.add_incoming(following, loop)
+        best.add_incoming(lower, loop)
+        builder.cbranch(builder.icmp_signed("<", following, last), loop, done)
+
+        builder.position_at_end(done)
+        after = builder.phi(vector)
+        after.add_incoming(before, entry)
+        after.add_incoming(lower, loop)
+        differs = builder.fcmp_ordered("<", after, before) if real else builder.icmp_unsigned("<", after, before)
+        mask = ir.IntType(lanes)
+        fell = builder.icmp_unsigned("!=", builder.bitcast(differs, mask), ir.Constant(mask, 0))
+        builder.cbranch(fell, store, leave)
+        builder.position_at_end(store)
+        builder.store(after, here, align=64)
+        builder.branch(leave)
+        builder.position_at_end(leave)
+        return fell
+
+    return signature, codegen
+
+
+@njit(nogil=True, cache=True)
+def _mark(indptr, heads, u, dirty):  # type: ignore[no-untyped-def]
+    """Mark the heads of the arcs out of ``u``; returns how many were not marked before."""
+    fresh = 0
+    for e in range(indptr[u], indptr[u + 1]):
+        v = heads[e]
+        fresh += 1 - dirty[v]
+        dirty[v] = 1
+    return fresh
+
+
+@njit(nogil=True, cache=True)
+def _sweep(indptr, heads, into, tails, weights, labels, dirty, waiting, budget):  # type: ignore[no-untyped-def]
+    """Relax until no label falls any more; False if that would take more than ``budget`` relaxations.
+
+    ``dirty`` (uint8, whole words of 8) marks the ``waiting`` vertices to look at; it is clean afterwards.
+    """
+    words = dirty.view(np.uint64)
+    upwards = True
+    while waiting > 0:
+        budget -= len(words)
+        for k in range(len(words)):
+            word = k if upwards else len(words) - 1 - k
+            if words[word] == 0:
+                continue
+            for i in range(8):
+                v = 8 * word + (i if upwards else 7 - i)
+                if dirty[v] == 0:
+                    continue
+                dirty[v] = 0
+                waiting -= 1
+                first, last = into[v], into[v + 1]
+                budget -= last - first + 4
+                if _pull(first, last, tails, weights, labels, v):
+                    waiting += _mark(indptr, heads, v, dirty)
+        upwards = not upwards
+        if budget < 0:
+            dirty[:] = 0
+            return waiting == 0
+    return True
+
+
+@njit(nogil=True, cache=True)
+def _emit(labels, far, rank, shift, sources, rows, out, sentinel):  # type: ignore[no-untyped-def]
+    """Copy lane j into row ``rows[j]`` of ``out``, for all sources, in the caller's vertex order."""
+    n = len(rank)
+    for start in range(0, n, 32):
+        stop = min(n, start + 32)
+        for j in range(len(rows)):
+            row = out[rows[j]]
+            if len(shift) == 0:
+                for v in range(start, stop):
+                    value = labels[rank[v], j]
+                    row[v] = sentinel if value == far else value
+            else:
+                base = shift[sources[rows[j]]]
+                for v in range(start, stop):
+                    value = labels[rank[v], j]
+                    row[v] = sentinel if value == far else value - base + shift[v]
+
+
+@njit(nogil=True, cache=True)
+def search_lanes(  # type: ignore[no-untyped-def]
+    worker, indptr, heads, into, tails, weights, far, rank, shift, sources, order, out, sentinel, counter, tally, undone
+):
+    """Search block after block of ``sources[order]``, a block filling the lanes; the kernel of one thread.
+
+    ``indptr``, ``heads``: arcs out of each vertex; ``into``, ``tails``, ``weights``: arcs into it.  ``far``, shape
+    (1,), is "no path" in the type of the labels.  ``tally`` counts blocks [finished, given up] over all calls for a
+    graph; ``undone``, shape (blocks,), receives True for those left to other searches.
+    """
+    n = len(rank)
+    lanes = ROW_BYTES // weights.itemsize
+    space = np.empty(n * lanes + 64, weights.dtype)
+    skip = (-space.ctypes.data % 64) // weights.itemsize
+    labels = space[skip : skip + n * lanes].reshape(n, lanes)
+    dirty = np.zeros((n + 7) // 8 * 8, np.uint8)
+    while True:
+        block = fetch_add(counter.ctypes.data, 1)
+        if block >= len(undone):
+            break
+        if tally[1] > 1 + tally[0] // 4:
+            undone[block] = True
+            continue
+        rows = order[block * lanes : (block + 1) * lanes]
+        labels[:] = far[0]
+        waiting = 0
+        for j in range(len(rows)):
+            s = rank[sources[rows[j]]]
+            labels[s, j] = 0
+            waiting += _mark(indptr, heads, s, dirty)
+        finished = _sweep(indptr, heads, into, tails, weights, labels, dirty, waiting, PASSES * (len(tails) + 4 * n))
+        if finished:
+            _emit(labels, far[0], rank, shift, sources, rows, out, sentinel)
+        undone[block] = not finished
+        fetch_add(tally.ctypes.data + (0 if finished else 8), 1)

@@ -1,0 +1,258 @@
+"""The innermost loop of the min-plus product, in LLVM vectors as wide as this machine's registers.
+
+A tile of C, ``TILE_ROWS`` x ``TILE_VECTORS`` vectors, is held in registers while the depth of the product runs by, as
+in Goto and van de Geijn, "Anatomy of high-performance matrix multiplication" (2008).  Everything that depends on the
+machine is decided here, once, from the features that numba compiles for; numba's disk cache is keyed by the same
+features, so a cache shared between machines stays right.  (numba notices changes of the file that a kernel stands in,
+not of this one: after an edit here, clear ``__pycache__``.)
+
+Two facts of arithmetic choose the instructions (``benchmarks/kernels/cpu_ceiling.py`` measures them):
+
+* Where the adders also do the minimum (AMD's Zen), sum and minimum queue for the same two pipes while the multipliers
+  idle.  a * 1 + b is a + b to the last bit, and runs on the multipliers: sums of floats are fused multiply-adds.
+* Floats that are not negative order like the integers of their bits, and integer minima run on more pipes.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+from llvmlite import binding, ir
+from numba.core import cgutils, config, types
+from numba.extending import intrinsic
+
+
+def _features() -> frozenset[str]:
+    """Features of the processor that numba compiles for (``NUMBA_CPU_NAME``, ``NUMBA_CPU_FEATURES`` override it)."""
+    settings: Any = config
+    if settings.CPU_NAME not in (None, "host") or settings.CPU_FEATURES is not None:
+        return frozenset(name[1:] for name in (settings.CPU_FEATURES or "").split(",") if name.startswith("+"))
+    return frozenset(name for name, present in binding.get_host_cpu_features().items() if present)
+
+
+_FEATURES: Final = _features()
+_ARM: Final = binding.get_default_triple().startswith(("aarch64", "arm64"))
+_WIDE: Final = {"avx512f", "avx512bw", "avx512vl"} <= _FEATURES
+
+#: Bytes of one vector register.
+VECTOR_BYTES: Final = 64 if _WIDE else 32 if "avx2" in _FEATURES else 16
+#: Rows of the register tile: entries of A broadcast for each step of depth.
+TILE_ROWS: Final = 12 if _WIDE else 8 if _ARM else 6
+#: Vectors of a row of the register tile.
+TILE_VECTORS: Final = 2
+#: Entries of a row of the block that ``relax_row`` works on.
+ROW: Final = 64
+#: Whether a fused multiply-add is one instruction.
+FUSED: Final = _ARM or "fma" in _FEATURES
+
+#: Whether comparing floats of so many bits as integers is worth while: AVX2 and SSE lack a 64-bit integer minimum.
+_BITS_HELP: Final = {32: not _ARM, 64: _WIDE}
+
+_WORD: Final = ir.IntType(64)
+_BYTE: Final = ir.IntType(8)
+
+Builder = Any
+Value = Any
+
+
+class VectorType:
+    """How one element type is held in vectors, added and compared."""
+
+    def __init__(self, element: Any) -> None:
+        self.floating = isinstance(element, types.Float)
+        self.signed = not self.floating and element.signed
+        self.bits: int = element.bitwidth
+        self.lanes = VECTOR_BYTES * 8 // self.bits
+        self.integer = ir.VectorType(ir.IntType(self.bits), self.lanes)
+        scalar = {32: ir.FloatType(), 64: ir.DoubleType()}[self.bits] if self.floating else ir.IntType(self.bits)
+        self.vector = ir.VectorType(scalar, self.lanes)
+        #: A is packed in entries of at least 32 bits: a narrower one is stored twice, as its broadcast is a slow one.
+        self.packed = scalar if self.bits >= 32 else ir.IntType(32)
+
+    def highest(self) -> Value:
+        """A vector of the largest value, which no minimum keeps."""
+        if self.floating:
+            return ir.Constant(self.vector, [float("inf")] * self.lanes)
+        return ir.Constant(self.vector, [2 ** (self.bits - self.signed) - 1] * self.lanes)
+
+    def broadcast(self, builder: Builder, scalar: Value) -> Value:
+        """One packed entry of A in all lanes."""
+        wide = ir.VectorType(scalar.type, VECTOR_BYTES * 8 // max(32, self.bits))
+        first = builder.insert_element(ir.Constant(wide, ir.Undefined), scalar, ir.IntType(32)(0))
+        mask = ir.Constant(ir.VectorType(ir.IntType(32), wide.count), [0] * wide.count)
+        return builder.bitcast(builder.shuffle_vector(first, first, mask), self.vector)
+
+    def add(self, builder: Builder, a: Value, b: Value, one: Value) -> Value:
+        """a + b, as a * 1 + b where ``one`` is given."""
+        if not self.floating:
+            return builder.add(a, b)
+        if one is None:
+            return builder.fadd(a, b)
+        fused = self._intrinsic(builder, f"llvm.fma.v{self.lanes}f{self.bits}", self.vector, 3)
+        return builder.call(fused, [a, one, b])
+
+    def minimum(self, builder: Builder, a: Value, b: Value, *, by_bits: bool) -> Value:
+        """The lane-wise minimum of ``a`` and ``b``; ``by_bits`` compares floats as signed integers."""
+        if self.floating and not by_bits:
+            return builder.select(builder.fcmp_ordered("<", a, b), a, b)
+        name = f"llvm.{'smin' if self.floating or self.signed else 'umin'}.v{self.lanes}i{self.bits}"
+        least = self._intrinsic(builder, name, self.integer, 2)
+        x, y = builder.bitcast(a, self.integer), builder.bitcast(b, self.integer)
+        return builder.bitcast(builder.call(least, [x, y]), self.vector)
+
+    @staticmethod
+    def _intrinsic(builder: Builder, name: str, kind: ir.Type, arguments: int) -> Value:
+        return cgutils.get_or_insert_function(builder.module, ir.FunctionType(kind, [kind] * arguments), name)
+
+    def opaque_one(self, builder: Builder) -> Value:
+        """A vector of ones that the optimiser cannot see through (it would turn a * 1 + b into an addition)."""
+        if not (self.floating and FUSED):
+            return None
+        bits = ir.IntType(self.bits)
+        hide = ir.InlineAsm(ir.FunctionType(bits, [bits]), "", "=r,0")
+        one = builder.call(hide, [bits(0x3F800000 if self.bits == 32 else 0x3FF0000000000000)])
+        return self.broadcast(builder, builder.bitcast(one, self.vector.element))
+
+
+def _at(builder: Builder, pointer: Value, offset: int | Value) -> Value:
+    """``pointer`` plus ``offset`` bytes."""
+    return builder.gep(pointer, [_WORD(offset) if isinstance(offset, int) else offset], source_etype=_BYTE)
+
+
+def _entry(context: Any, builder: Builder, kind: Any, array: Value, index: Value) -> Value:
+    """The address of ``array[index]``, the array being of one dimension and contiguous."""
+    data = builder.bitcast(context.make_array(kind)(context, builder, array).data, _BYTE.as_pointer())
+    return _at(builder, data, builder.mul(index, _WORD(kind.dtype.bitwidth // 8)))
+
+
+def _load(builder: Builder, pointer: Value, kind: ir.Type, align: int) -> Value:
+    return builder.load(builder.bitcast(pointer, kind.as_pointer()), align=align, typ=kind)
+
+
+def _tile_loop(builder: Builder, kind: VectorType, depth: Value, a: Value, b: Value, *, by_bits: bool) -> list[Value]:
+    """The loop over the depth: TILE_ROWS * TILE_VECTORS minima of sums, row by row.
+
+    ``a`` and ``b`` address the packed strips: TILE_ROWS entries, and TILE_VECTORS aligned vectors, for each step.
+    """
+    one = kind.opaque_one(builder)
+    before, loop, after = builder.block, builder.append_basic_block("depth"), builder.append_basic_block("tile")
+    builder.branch(loop)
+    builder.position_at_end(loop)
+    step = builder.phi(_WORD)
+    sums = [builder.phi(kind.vector) for _ in range(TILE_ROWS * TILE_VECTORS)]
+    size = kind.packed.width // 8 if isinstance(kind.packed, ir.IntType) else kind.bits // 8
+    row = _at(builder, b, builder.mul(step, _WORD(TILE_VECTORS * VECTOR_BYTES)))
+    column = _at(builder, a, builder.mul(step, _WORD(TILE_ROWS * size)))
+    starts = [_at(builder, row, v * VECTOR_BYTES) for v in range(TILE_VECTORS)]
+    right = [_load(builder, start, kind.vector, VECTOR_BYTES) for start in starts]
+    following = []
+    for r in range(TILE_ROWS):
+        left = kind.broadcast(builder, _load(builder, _at(builder, column, r * size), kind.packed, size))
+        for v in range(TILE_VECTORS):
+            # half of the sums on the adders, half on the multipliers, unless the adders are busy with minima
+            factor = None if by_bits and v % 2 == 0 else one
+            total = kind.add(builder, left, right[v], factor)
+            following.append(kind.minimum(builder, total, sums[r * TILE_VECTORS + v], by_bits=by_bits))
+    advanced = builder.add(step, _WORD(1))
+    builder.cbranch(builder.icmp_signed("<", advanced, depth), loop, after)
+    step.add_incoming(_WORD(0), before)
+    step.add_incoming(advanced, loop)
+    for phi, value in zip(sums, following, strict=True):
+        phi.add_incoming(kind.highest(), before)
+        phi.add_incoming(value, loop)
+    builder.position_at_end(after)
+    return following
+
+
+def _prefetch(builder: Builder, pointer: Value) -> None:
+    pointer_type, flag = _BYTE.as_pointer(), ir.IntType(32)
+    kind = ir.FunctionType(ir.VoidType(), [pointer_type, flag, flag, flag])
+    function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+    builder.call(function, [pointer, flag(1), flag(3), flag(1)])
+
+
+@intrinsic
+def relax_tile(typing, c, c_index, c_stride, a, a_index, b, b_index, depth, by_bits):  # type: ignore[no-untyped-def]
+    """Relax one full register tile: C <- min(C, A (x) B) for packed strips of A and B.
+
+    Args:
+        c, c_index, c_stride: flat array, index of the tile's first entry, entries from row to row.
+        a, a_index: packed A (see :data:`VectorType.packed`); b, b_index: packed B, at a multiple of VECTOR_BYTES.
+        depth: steps, at least 1.
+        by_bits: whether floats may be compared by their bits (no entry is negative); ignored for integers.
+    """
+
+    def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        kinds = signature.args
+        kind = VectorType(kinds[0].dtype)
+        size = kind.bits // 8
+        first = _entry(context, builder, kinds[0], args[0], args[1])
+        stride = builder.mul(args[2], _WORD(size))
+        rows = [_at(builder, first, builder.mul(stride, _WORD(r))) for r in range(TILE_ROWS)]
+        places = [_at(builder, row, v * VECTOR_BYTES) for row in rows for v in range(TILE_VECTORS)]
+        for place in places:
+            _prefetch(builder, place)
+        left = _entry(context, builder, kinds[3], args[3], args[4])
+        right = _entry(context, builder, kinds[5], args[5], args[6])
+
+        def finish(*, by_bits: bool) -> None:
+            totals = _tile_loop(builder, kind, args[7], left, right, by_bits=by_bits)
+            for place, total in zip(places, totals, strict=True):
+                old = _load(builder, place, kind.vector, size)
+                new = kind.minimum(builder, total, old, by_bits=by_bits)
+                builder.store(new, builder.bitcast(place, kind.vector.as_pointer()), align=size)
+
+        if kind.floating and _BITS_HELP[kind.bits]:
+            with builder.if_else(args[8]) as (promised, otherwise):
+                with promised:
+                    finish(by_bits=True)
+                with otherwise:
+                    finish(by_bits=False)
+        else:
+            finish(by_bits=False)
+        return context.get_dummy_value()
+
+    index = types.intp
+    return types.void(c, index, index, a, index, b, index, index, types.boolean), codegen
+
+
+@intrinsic
+def relax_row(typing, rows, target, source, value):  # type: ignore[no-untyped-def]
+    """``rows[target + j] <- min(rows[target + j], value + rows[source + j])`` for 0 <= j < ROW, all rows aligned."""
+
+    def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        kinds = signature.args
+        kind = VectorType(kinds[0].dtype)
+        first = builder.insert_element(ir.Constant(kind.vector, ir.Undefined), args[3], ir.IntType(32)(0))
+        zeros = ir.Constant(ir.VectorType(ir.IntType(32), kind.lanes), [0] * kind.lanes)
+        left = builder.shuffle_vector(first, first, zeros)
+        into = _entry(context, builder, kinds[0], args[0], args[1])
+        other = _entry(context, builder, kinds[0], args[0], args[2])
+        for offset in range(0, ROW * kind.bits // 8, VECTOR_BYTES):
+            old = _load(builder, _at(builder, into, offset), kind.vector, VECTOR_BYTES)
+            right = _load(builder, _at(builder, other, offset), kind.vector, VECTOR_BYTES)
+            new = kind.minimum(builder, kind.add(builder, left, right, None), old, by_bits=False)
+            place = builder.bitcast(_at(builder, into, offset), kind.vector.as_pointer())
+            builder.store(new, place, align=VECTOR_BYTES)
+        return context.get_dummy_value()
+
+    return types.void(rows, types.intp, types.intp, rows.dtype), codegen
+
+
+@intrinsic
+def packed(typing, value):  # type: ignore[no-untyped-def]
+    """An entry of A as :func:`relax_tile` wants it: 16 bits twice in a 32-bit word, anything wider as it is."""
+
+    def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        if value.bitwidth >= 32:
+            return args[0]
+        word = builder.zext(args[0], ir.IntType(32))
+        return builder.or_(word, builder.shl(word, ir.IntType(32)(16)))
+
+    return (value if value.bitwidth >= 32 else types.uint32)(value), codegen
+
+
+def packed_dtype(dtype: np.dtype[np.generic]) -> np.dtype[np.generic]:
+    """The NumPy type of packed entries of A."""
+    return dtype if dtype.itemsize >= 4 else np.dtype(np.uint32)

@@ -1,0 +1,74 @@
+"""An error in a form that survives process borders and the database: code, message, details."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from storage.errors import ApspError, Conflict, InvalidRequest
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What went wrong; ``code`` is the ``kind`` of the error's class, ``details`` its machine-readable members."""
+
+    code: str
+    message: str
+    details: dict[str, Any] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fault as JSON types, as the job store keeps it."""
+        return {"code": self.code, "message": self.message, "details": self.details}
+
+
+class Refused(ApspError):
+    """An error that happened in another process, raised again here."""
+
+    def __init__(self, fault: Fault) -> None:
+        super().__init__(fault.message)
+        self.fault = fault
+
+
+class ResultNotReady(Conflict):
+    """The job is still open; asking again after ``retry_after`` seconds makes sense."""
+
+    kind = "result-not-ready"
+
+    def __init__(self, message: str, *, state: str, retry_after: int) -> None:
+        super().__init__(message)
+        self.state, self.retry_after = state, retry_after
+
+    def details(self) -> dict[str, object]:
+        """The state of the job."""
+        return {"state": self.state}
+
+
+class NoResult(Conflict):
+    """The job is over and has no result, nor will it get one."""
+
+    kind = "no-result"
+
+    def __init__(self, message: str, *, state: str) -> None:
+        super().__init__(message)
+        self.state = state
+
+    def details(self) -> dict[str, object]:
+        """The state of the job."""
+        return {"state": self.state}
+
+
+class NotAcceptable(InvalidRequest):
+    """None of the media types asked for can be given."""
+
+    kind = "not-acceptable"
+
+
+def fault_of(error: BaseException) -> Fault:
+    """The fault that describes ``error``; what is not ours says its class, not a traceback."""
+    if isinstance(error, Refused):
+        return error.fault
+    if isinstance(error, ApspError):
+        return Fault(error.kind, str(error), error.details())
+    if isinstance(error, MemoryError):
+        return Fault("out-of-memory", f"memory ran out: {error}" if str(error) else "memory ran out")
+    return Fault("internal", f"unexpected {type(error).__name__}: {error}"[:2000])

@@ -1,0 +1,150 @@
+"""Every error of the API as an RFC 9457 problem document, whoever raised it."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Any, Final
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, Response
+from starlette.exceptions import HTTPException
+from starlette.routing import Match
+
+from service.fault import Fault, ResultNotReady, fault_of
+from storage.errors import ApspError
+
+MEDIA_TYPE: Final = "application/problem+json"
+
+#: code -> status and title; codes are the ``kind`` of the error classes and the service's own
+CODES: Final[dict[str, tuple[int, str]]] = {
+    "invalid-graph": (422, "The graph cannot be understood"),
+    "invalid-request": (422, "The request makes no sense"),
+    "limit-exceeded": (413, "A limit is exceeded"),
+    "does-not-fit": (507, "The job does not fit"),
+    "negative-cycle": (422, "The graph has a negative cycle"),
+    "not-found": (404, "Not found"),
+    "method-not-allowed": (405, "Method not allowed"),
+    "not-acceptable": (406, "No acceptable representation"),
+    "conflict": (409, "The request clashes with the present state"),
+    "result-not-ready": (409, "The job has not finished"),
+    "no-result": (409, "The job has no result"),
+    "range-not-satisfiable": (416, "The range lies outside the file"),
+    "cancelled": (409, "The job was cancelled"),
+    "storage-failed": (500, "Stored data cannot be used"),
+    "chunk-missing": (500, "A part of the result is lost"),
+    "solve-failed": (500, "The solver failed"),
+    "runner-lost": (500, "The runner died"),
+    "worker-lost": (500, "The reading process died"),
+    "out-of-memory": (500, "Memory ran out"),
+    "internal": (500, "Unexpected error"),
+}
+_BY_STATUS: Final = {404: "not-found", 405: "method-not-allowed", 406: "not-acceptable", 409: "conflict",
+                     413: "limit-exceeded", 416: "range-not-satisfiable", 422: "invalid-request"}  # fmt: skip
+
+
+class Problem(HTTPException):
+    """A fault raised where only Starlette's own exceptions pass, such as in a middleware's ``receive``."""
+
+    def __init__(self, fault: Fault) -> None:
+        super().__init__(status_of(fault.code), fault.message)
+        self.fault = fault
+
+
+def status_of(code: str) -> int:
+    """The HTTP status of a code; 500 for one that is not known."""
+    return CODES.get(code, CODES["internal"])[0]
+
+
+def document(fault: Fault, *, status: int | None = None, instance: str | None = None) -> dict[str, Any]:
+    """The members of the problem document."""
+    number, title = CODES.get(fault.code, (500, "Unexpected error"))
+    number = status or number
+    members = {
+        "type": f"urn:apsp:problem:{fault.code}",
+        "title": title,
+        "status": number,
+        "detail": fault.message,
+        "code": fault.code,
+        "details": fault.details,
+    }
+    return members if instance is None else {**members, "instance": instance}
+
+
+def respond(
+    request: Request, fault: Fault, *, status: int | None = None, headers: dict[str, str] | None = None
+) -> Response:
+    """The problem document of ``fault`` as the answer to ``request``."""
+    body = document(fault, status=status, instance=request.url.path)
+    request_id = getattr(request.state, "request_id", None)
+    headers = dict(headers or {})
+    if request_id is not None:
+        body["request_id"] = request_id
+        headers["X-Request-ID"] = request_id
+    return JSONResponse(body, status_code=body["status"], headers=headers, media_type=MEDIA_TYPE)
+
+
+def install(app: FastAPI) -> None:
+    """Make all errors of ``app`` problem documents."""
+
+    @app.exception_handler(ApspError)
+    async def ours(request: Request, error: ApspError) -> Response:
+        headers = {"Retry-After": str(error.retry_after)} if isinstance(error, ResultNotReady) else None
+        return respond(request, fault_of(error), headers=headers)
+
+    @app.exception_handler(RequestValidationError)
+    async def validation(request: Request, error: RequestValidationError) -> Response:
+        return respond(request, _validation_fault(error))
+
+    @app.exception_handler(HTTPException)
+    async def starlette(request: Request, error: HTTPException) -> Response:
+        headers = dict(error.headers or {})
+        if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+            headers["Allow"] = _allowed(request) or headers.get("Allow", "")
+        if isinstance(error, Problem):
+            return respond(request, error.fault, headers=headers)
+        code = _BY_STATUS.get(error.status_code, "internal" if error.status_code >= 500 else "invalid-request")
+        message = _http_message(request, error)
+        return respond(request, Fault(code, message), status=error.status_code, headers=headers)
+
+    @app.exception_handler(Exception)
+    async def unexpected(request: Request, _error: Exception) -> Response:
+        # The traceback goes to the log; a stranger learns only where to look for it.
+        return respond(request, Fault("internal", "an unexpected error happened; the log names it by request_id"))
+
+
+def _allowed(request: Request) -> str:
+    """All methods of the path: Starlette names those of the first route only."""
+    methods: set[str] = set()
+    for route in request.app.state.routes:
+        if route.matches(request.scope)[0] is Match.PARTIAL:
+            methods |= route.methods or set()
+    return ", ".join(sorted(methods))
+
+
+def _http_message(request: Request, error: HTTPException) -> str:
+    if error.status_code == HTTPStatus.NOT_FOUND and error.detail == "Not Found":
+        return f"there is nothing at {request.url.path}"
+    if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        return f"{request.url.path} does not take {request.method}"
+    return str(error.detail)
+
+
+def _validation_fault(error: RequestValidationError) -> Fault:
+    found = [
+        {"pointer": "/" + "/".join(str(part) for part in item["loc"]), "detail": str(item["msg"])}
+        for item in error.errors()
+    ]
+    first = found[0]
+    more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+    return Fault("invalid-request", f"{first['pointer']}: {first['detail']}{more}", {"errors": found[:20]})
+
+
+#: for the ``responses`` of routes: the schema of all errors
+def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """OpenAPI descriptions of the problem answers with these statuses."""
+    reference = {"$ref": "#/components/schemas/Problem"}
+    return {
+        status: {"description": HTTPStatus(status).phrase, "content": {MEDIA_TYPE: {"schema": reference}}}
+        for status in statuses
+    }

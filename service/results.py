@@ -1,0 +1,105 @@
+"""Questions about one solved matrix, vertices named as in the file.  Imports NumPy: load it only when asked."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from storage.errors import NotFound
+from storage.matrix import Matrix, open_matrix
+
+if TYPE_CHECKING:
+    from engine.paths import Router
+
+Label = int | str
+Array = npt.NDArray[np.generic]
+
+
+class Result:
+    """An open result store; safe to use from many threads."""
+
+    def __init__(self, path: Path) -> None:
+        self.matrix: Matrix = open_matrix(path)
+        self._lock = threading.Lock()
+
+    @cached_property
+    def _router(self) -> Router:
+        from engine.paths import Router
+
+        return Router(self.matrix)
+
+    def label(self, index: int) -> Label:
+        """The name of a vertex."""
+        return plain_label(self.matrix.labels[index])
+
+    def vertices(self, names: Sequence[Label] | None) -> npt.NDArray[np.int64] | None:
+        """Vertex indices of names; None stays None.  NotFound names the first that is no vertex."""
+        if names is None:
+            return None
+        known: dict[Label, int] = {}
+        for name in names:
+            if name not in known:
+                known[name] = self.matrix.vertex(name)
+        return np.array([known[name] for name in names], np.int64)
+
+    def distance(self, source: Label, target: Label) -> dict[str, Any]:
+        """One distance; None where there is no path."""
+        u, v = self.matrix.vertex(source), self.matrix.vertex(target)
+        value = self.numbers(self.matrix.entries([u], [v]))[0]
+        return {"source": self.label(u), "target": self.label(v), "reachable": value is not None, "distance": value}
+
+    def distances(self, pairs: Sequence[tuple[Label, Label]]) -> list[int | float | None]:
+        """The distances of many pairs, in their order."""
+        sources, targets = self.vertices([u for u, _ in pairs]), self.vertices([v for _, v in pairs])
+        assert sources is not None
+        assert targets is not None
+        return self.numbers(self.matrix.entries(sources, targets))
+
+    def path(self, source: Label, target: Label) -> dict[str, Any]:
+        """One shortest path: vertices, the weights between them, and their sum."""
+        u, v = self.matrix.vertex(source), self.matrix.vertex(target)
+        with self._lock:  # the arcs are turned round once, not once a thread
+            router = self._router
+        route = router.route(u, v)
+        answer = {"source": self.label(u), "target": self.label(v), "reachable": route is not None}
+        if route is None:
+            return {**answer, "length": None, "vertices": [], "weights": []}
+        names = [self.label(vertex) for vertex in route.vertices]
+        return {**answer, "length": route.length, "vertices": names, "weights": route.weights}
+
+    def reached(self, entries: Array) -> npt.NDArray[np.bool_]:
+        """Which entries are distances."""
+        mask: npt.NDArray[np.bool_] = np.not_equal(entries, self.matrix.unreachable)
+        return mask
+
+    def numbers(self, entries: Array) -> list[int | float | None]:
+        """Entries, shape (k,), as plain numbers; None where there is no path.  float32 as the shortest digits."""
+        if entries.dtype == np.float32:
+            entries = entries.astype(np.dtypes.StringDType()).astype(np.float64)
+        found: list[int | float | None] = entries.tolist()
+        for i in np.flatnonzero(~self.reached(entries)).tolist():
+            found[i] = None
+        return found
+
+    def check_key(self, key: str) -> None:
+        """A file of the store was not found: NotFound if no such file belongs to it, else StorageFailed naming it."""
+        parts = key.split("/")
+        if parts[:2] == ["distances", "c"] and len(parts) == 4 and all(p.isascii() and p.isdigit() for p in parts[2:]):
+            i, j = int(parts[2]), int(parts[3])
+            down, across = self.matrix.grid.counts
+            if i < down and j < across and key == f"distances/c/{i}/{j}":
+                self.matrix.check_tile(i, j)
+        elif parts[-1] == "zarr.json" or "c" in parts:
+            self.matrix.check_files(key)
+        raise NotFound(f"the store has no file {key!r}")
+
+
+def plain_label(label: object) -> Label:
+    """A label as a plain number or string."""
+    return int(label) if isinstance(label, int | np.integer) else str(label)

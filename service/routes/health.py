@@ -1,0 +1,82 @@
+"""Version, limits, health."""
+
+from __future__ import annotations
+
+import shutil
+from importlib.metadata import PackageNotFoundError, version
+from typing import Final
+
+from fastapi import APIRouter, Response
+
+from service.schemas import Health, Limit, Limits, Version
+from service.settings import Settings, variable
+from service.state import Shared
+from storage.errors import StorageFailed
+from storage.jobs import JobStore
+from storage.locks import FileLock
+
+router = APIRouter(tags=["service"])
+
+#: readiness ends when less than this is free: the database needs room to say that a job failed
+_DISK_RESERVE: Final = 64 << 20
+
+
+@router.get("/v1/version", response_model=Version)
+def get_version() -> Version:
+    """Versions."""
+    return Version(apsp=software_version())
+
+
+@router.get("/v1/limits", response_model=Limits)
+def get_limits(service: Shared) -> Limits:
+    """Every limit with its setting."""
+    names = [name for name in Settings.model_fields if name.startswith("max_")]
+    found = {
+        name: Limit(
+            value=getattr(service.settings, name),
+            setting=variable(name),
+            description=Settings.model_fields[name].description or "",
+        )
+        for name in names
+    }
+    return Limits(limits=found)
+
+
+@router.get("/health/live", response_model=Health)
+async def live() -> Health:
+    """Whether the process answers."""
+    return Health(status="ok")
+
+
+@router.get("/health/ready", response_model=Health, responses={503: {"model": Health}})
+def ready(response: Response, service: Shared) -> Health:
+    """Whether jobs can be accepted and done: database, runner, disk."""
+    checks = {
+        "database": _database(service.jobs),
+        "runner": "ok" if FileLock.taken(service.settings.runner_lock) else "no runner is alive",
+        "disk": _disk(service.settings),
+    }
+    good = all(state == "ok" for state in checks.values())
+    response.status_code = 200 if good else 503
+    return Health(status="ok" if good else "unavailable", checks=checks)
+
+
+def software_version() -> str:
+    """The installed version."""
+    try:
+        return version("apsp")
+    except PackageNotFoundError:
+        return "unknown"
+
+
+def _database(jobs: JobStore) -> str:
+    try:
+        jobs.ping()
+    except StorageFailed as error:
+        return str(error)
+    return "ok"
+
+
+def _disk(settings: Settings) -> str:
+    free = shutil.disk_usage(settings.data_dir).free
+    return "ok" if free >= _DISK_RESERVE else f"only {free} bytes are free"

@@ -1,0 +1,267 @@
+"""What goes over the wire, with examples: the OpenAPI document is made from these."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr
+
+from service.fault import Fault
+from service.problems import document
+from storage.jobs import GraphRecord, JobRecord
+
+#: a vertex as the file names it
+Label = StrictInt | StrictStr
+Size = Annotated[int, Field(ge=1, lt=2**63)]
+State = Literal["accepted", "running", "successful", "failed", "dismissed"]
+
+
+class Wire(BaseModel):
+    """Unknown members are refused, so that a misspelt option is not silently ignored."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class Problem(Wire):
+    """An RFC 9457 problem document; ``code`` is stable, ``details`` depends on it."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    code: str
+    details: dict[str, Any]
+    instance: str | None = None
+    request_id: str | None = None
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "type": "urn:apsp:problem:limit-exceeded",
+                    "title": "A limit is exceeded",
+                    "status": 413,
+                    "detail": "12000000 entries are asked for, at most 4000000 go in one answer",
+                    "code": "limit-exceeded",
+                    "details": {"limit": 4000000, "requested": 12000000, "setting": "APSP_MAX_CELLS"},
+                    "instance": "/v1/jobs/01a1fd52-422a-70e5-8284-8de96e7ad0e1/rows",
+                    "request_id": "5f0c1f6c9d1b4a55",
+                }
+            ]
+        }
+    )
+
+
+class Graph(Wire):
+    """An uploaded graph."""
+
+    id: str = Field(examples=["2f1c0a7be85d4f0d9f4f3f8d0a3b7c11"])
+    digest: str = Field(description="SHA-256 of the content: vertices, arcs, weights, direction.")
+    name: str | None = None
+    n: int = Field(description="Vertices.", examples=[3353])
+    m: int = Field(description="Arcs of a directed graph, edges of an undirected one.", examples=[8859])
+    facts: dict[str, Any] = Field(description="Direction, weights, components, degrees.")
+    receipt: dict[str, Any] = Field(description="What the reader understood and what cleaning changed.")
+    created: datetime
+    links: dict[str, str]
+
+    @classmethod
+    def of(cls, record: GraphRecord) -> Graph:
+        """The wire form of a record."""
+        links = {"self": f"/v1/graphs/{record.id}", "jobs": f"/v1/jobs?graph={record.id}"}
+        return cls(
+            id=record.id, digest=record.digest, name=record.name, n=record.n, m=record.m, facts=record.facts,
+            receipt=record.receipt, created=_time(record.created), links=links,
+        )  # fmt: skip
+
+
+class GraphList(Wire):
+    """The newest graphs."""
+
+    graphs: list[Graph]
+
+
+class JobRequest(Wire):
+    """A graph and the options of a solve; all but the graph may be left out."""
+
+    graph: str = Field(description="Id of an uploaded graph.")
+    name: str | None = Field(None, max_length=200, description="A name of your own.")
+    dtype: Literal["auto", "uint16", "int32", "float32", "float64"] = "auto"
+    algorithm: str = Field("auto", description="Name of an algorithm, or auto.", examples=["auto", "dijkstra"])
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    memory: Size | None = Field(None, description="Host memory in bytes.")
+    device_memory: Size | None = Field(None, description="Device memory in bytes.")
+    max_hops: Size | None = Field(None, description="At most that many arcs a path.")
+    sources: list[Label] | None = Field(None, min_length=1, description="Only these rows; vertices as in the file.")
+    threads: Size | None = Field(None, description="Processors.")
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "examples": [
+                {"graph": "2f1c0a7be85d4f0d9f4f3f8d0a3b7c11"},
+                {"graph": "2f1c0a7be85d4f0d9f4f3f8d0a3b7c11", "dtype": "float64", "sources": [1, 17]},
+            ]
+        },
+    )
+
+    def options(self) -> dict[str, Any]:
+        """The members that are options, as stored with the job."""
+        return self.model_dump(exclude={"graph", "name"})
+
+
+class JobItem(Wire):
+    """A job in a list."""
+
+    id: str
+    graph: str
+    name: str | None
+    state: State
+    phase: str
+    progress: float = Field(ge=0, le=1, description="Fraction of the whole job.")
+    rate: float | None = Field(description="Units a second, of late.")
+    unit: str | None = Field(examples=["updates", "rows"])
+    eta_seconds: float | None
+    attempt: int
+    cancel_requested: bool
+    created: datetime
+    started: datetime | None
+    finished: datetime | None
+    error: Problem | None
+    links: dict[str, str]
+
+    @classmethod
+    def of(cls, record: JobRecord) -> JobItem:
+        """The wire form of a record."""
+        return cls(**_job_members(record))
+
+
+class Job(JobItem):
+    """A job with its options, its plan and, once it is over, the seconds of each phase."""
+
+    options: dict[str, Any]
+    plan: dict[str, Any] = Field(description="What is done, on what, in which type, and every rejected candidate.")
+    seconds: dict[str, float] | None
+    attempts: list[dict[str, Any]] = Field(description="Attempts that were lost with their runner.")
+
+    @classmethod
+    def of(cls, record: JobRecord) -> Job:
+        """The wire form of a record."""
+        return cls(
+            **_job_members(record), options=record.options, plan=record.plan, seconds=record.seconds,
+            attempts=record.history,
+        )  # fmt: skip
+
+
+class JobList(Wire):
+    """Jobs, newest first; ``next`` leads to older ones."""
+
+    jobs: list[JobItem]
+    next: str | None
+
+
+class Distance(Wire):
+    """One distance; null where there is no path."""
+
+    source: Label
+    target: Label
+    reachable: bool
+    distance: int | float | None
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"source": 1, "target": 17, "reachable": True, "distance": 4711}]}
+    )
+
+
+class PairsRequest(Wire):
+    """Pairs of vertices, source first."""
+
+    pairs: list[tuple[Label, Label]] = Field(min_length=1, examples=[[[1, 17], [17, 1]]])
+
+
+class Distances(Wire):
+    """Distances in the order of the pairs; null where there is no path."""
+
+    distances: list[int | float | None] = Field(examples=[[4711, None]])
+
+
+class Path(Wire):
+    """One shortest path; ``weights[i]`` belongs to the arc from ``vertices[i]`` to ``vertices[i + 1]``."""
+
+    source: Label
+    target: Label
+    reachable: bool
+    length: int | float | None
+    vertices: list[Label]
+    weights: list[int | float]
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {"source": 1, "target": 3, "reachable": True, "length": 7, "vertices": [1, 2, 3], "weights": [3, 4]}
+            ]
+        }
+    )
+
+
+class Summary(Wire):
+    """Facts about a solved matrix."""
+
+    job: str
+    shape: tuple[int, int]
+    dtype: str
+    directed: bool
+    unit: str
+    summary: dict[str, Any]
+
+
+class Version(Wire):
+    """Versions of the software and of this interface."""
+
+    apsp: str
+    api: Literal["v1"] = "v1"
+
+
+class Limit(Wire):
+    """One limit and the setting that holds it."""
+
+    value: int
+    setting: str
+    description: str
+
+
+class Limits(Wire):
+    """All limits that a client can run into."""
+
+    limits: dict[str, Limit]
+
+
+class Health(Wire):
+    """``ok`` or what is wrong, by name."""
+
+    status: Literal["ok", "unavailable"]
+    checks: dict[str, str] = {}
+
+
+def _job_members(record: JobRecord) -> dict[str, Any]:
+    base = f"/v1/jobs/{record.id}"
+    links = {"self": base, "graph": f"/v1/graphs/{record.graph}"}
+    if record.open:
+        links["cancel"] = f"{base}/cancel"
+    if record.state == "successful":
+        links |= {name: f"{base}/{name}" for name in ("summary", "distance", "distances", "rows", "path", "zarr")}
+    error = None
+    if record.error is not None:
+        error = Problem(**document(Fault(**record.error)))
+    return {
+        "id": record.id, "graph": record.graph, "name": record.name, "state": record.state, "phase": record.phase,
+        "progress": record.progress.fraction, "rate": record.progress.rate, "unit": record.progress.unit,
+        "eta_seconds": record.progress.eta, "attempt": record.attempt, "cancel_requested": record.cancel,
+        "created": _time(record.created), "started": _time(record.started), "finished": _time(record.finished),
+        "error": error, "links": links,
+    }  # fmt: skip
+
+
+def _time(seconds: float | None) -> Any:
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC)

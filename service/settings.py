@@ -1,0 +1,95 @@
+"""All that can be set about the service, typed, read once: arguments first, then ``APSP_*``, then the defaults."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Final
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from service.sizes import parse_size
+from storage.errors import InvalidRequest
+
+PREFIX: Final = "APSP_"
+
+
+def _size(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    try:
+        return parse_size(value, field="size")
+    except InvalidRequest as error:
+        raise ValueError(str(error)) from error
+
+
+Size = Annotated[int, BeforeValidator(_size), Field(ge=1, lt=2**63)]
+Count = Annotated[int, Field(ge=1, lt=2**63)]
+
+
+class Settings(BaseModel):
+    """One field, one environment variable: ``max_cells`` is ``APSP_MAX_CELLS``.  Sizes may be written ``4GiB``."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    host: str = Field("127.0.0.1", description="Address to listen on.")
+    port: int = Field(8000, ge=0, le=65535, description="Port to listen on; 0 takes a free one and prints it.")
+    data_dir: Path = Field(Path("apsp-data"), description="Folder of the database, the graphs and the results.")
+    threads: Count | None = Field(None, description="Processors that a job may use; all if not set.")
+    memory: Size | None = Field(None, description="Memory in bytes that a job may use; what is free if not set.")
+    compression: str = Field("none", description="Compression of result stores.")
+    max_upload_bytes: Size = Field(4 * 2**30, description="Bytes of one uploaded graph file, as sent.")
+    max_graph_bytes: Size = Field(32 * 2**30, description="Bytes of one graph file after decompression.")
+    max_ratio: Count = Field(200, description="How many times its size a compressed file may expand.")
+    max_vertices: Count = Field(50_000_000, description="Vertices of a graph.")
+    max_arcs: Count = Field(2_000_000_000, description="Arcs of a graph.")
+    max_body_bytes: Size = Field(16 * 2**20, description="Bytes of a JSON request.")
+    max_cells: Count = Field(4_000_000, description="Matrix entries in one answer of rows.")
+    max_pairs: Count = Field(100_000, description="Pairs in one request of distances.")
+    matrix_cache: Count = Field(16, description="Result stores kept open for queries.")
+    runner_nice: int = Field(10, ge=0, le=19, description="How far runners step back behind the API (nice).")
+    stop_seconds: float = Field(20.0, gt=0, description="Time for requests and the running tile at shutdown.")
+
+    @classmethod
+    def load(cls, environ: Mapping[str, str] | None = None, **arguments: object) -> Settings:
+        """Settings from ``arguments`` (None means not given), else from ``environ``, else the defaults.
+
+        Raises:
+            InvalidRequest: a value makes no sense or a variable is unknown; names it and what was found.
+        """
+        source = os.environ if environ is None else environ
+        known = cls.model_fields
+        values: dict[str, object] = {name: source[variable(name)] for name in known if source.get(variable(name))}
+        values |= {name: value for name, value in arguments.items() if value is not None}
+        try:
+            return cls.model_validate(values)
+        except ValidationError as error:
+            first = error.errors()[0]
+            name = str(first["loc"][0])
+            spelled = name if arguments.get(name) is not None else variable(name)
+            message = f"{spelled}: {first['msg']}, found {values.get(name)!r}"
+            raise InvalidRequest(message, field=spelled) from error
+
+    def environment(self) -> dict[str, str]:
+        """The variables that make :meth:`load` return these settings; how child processes are told."""
+        return {variable(name): str(value) for name, value in self if value is not None}
+
+    @property
+    def database(self) -> Path:
+        """The job database."""
+        return self.data_dir / "apsp.db"
+
+    @property
+    def runner_lock(self) -> Path:
+        """Held by the runner as long as it lives."""
+        return self.data_dir / "runner.lock"
+
+    def store(self, job_id: str) -> Path:
+        """The result store of a job."""
+        return self.data_dir / "jobs" / job_id / "matrix.zarr"
+
+
+def variable(name: str) -> str:
+    """The environment variable of a setting."""
+    return PREFIX + name.upper()

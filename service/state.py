@@ -1,0 +1,91 @@
+"""What the routes of one API process share."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+from fastapi import Depends, Request
+
+from service.fault import NoResult, ResultNotReady
+from service.settings import Settings
+from service.work import Worker
+from storage.jobs import SUCCESSFUL, JobRecord, JobStore
+from storage.uploads import Uploads
+
+if TYPE_CHECKING:
+    from service.results import Result
+
+#: seconds after which a client should ask again about an open job
+RETRY_AFTER = 1
+
+
+class Results:
+    """The result stores that were used last, kept open; safe to use from many threads."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._open: OrderedDict[str, Result] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, job_id: str) -> Result:
+        """The opened result of a successful job."""
+        with self._lock:
+            found = self._open.get(job_id)
+            if found is not None:
+                self._open.move_to_end(job_id)
+                return found
+        from service.results import Result
+
+        fresh = Result(self._settings.store(job_id))  # opening takes a while: not under the lock
+        with self._lock:
+            found = self._open.setdefault(job_id, fresh)
+            while len(self._open) > self._settings.matrix_cache:
+                self._open.popitem(last=False)
+        return found
+
+    def forget(self, job_id: str) -> None:
+        """Drop the result of a job that is being deleted."""
+        with self._lock:
+            self._open.pop(job_id, None)
+
+
+@dataclass(frozen=True)
+class Service:
+    """Settings and everything that is opened once per process."""
+
+    settings: Settings
+    jobs: JobStore
+    uploads: Uploads
+    worker: Worker
+    results: Results
+
+    def result(self, job_id: str) -> Result:
+        """The result of a job.
+
+        Raises:
+            NotFound: there is no such job.
+            ResultNotReady: it is still open; NoResult: it is over without a result.
+        """
+        require_result(self.jobs.job(job_id))
+        return self.results.get(job_id)
+
+
+def require_result(job: JobRecord) -> None:
+    """Raise what :meth:`Service.result` raises unless the job was successful."""
+    if job.open:
+        message = f"job {job.id} is {job.state} ({job.phase}); its result is not ready"
+        raise ResultNotReady(message, state=job.state, retry_after=RETRY_AFTER)
+    if job.state != SUCCESSFUL:
+        reason = f": {job.error['message']}" if job.error else ""
+        raise NoResult(f"job {job.id} is {job.state} and has no result{reason}", state=job.state)
+
+
+def _service(request: Request) -> Service:
+    service: Service = request.app.state.service
+    return service
+
+
+Shared = Annotated[Service, Depends(_service)]

@@ -1,0 +1,81 @@
+"""What the reading process does for the API: turn an upload into a graph, plan a job.  Nothing here runs in the API."""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from storage.errors import LimitExceeded
+
+if TYPE_CHECKING:
+    from engine.problem import Options
+    from service.settings import Settings
+    from storage.graph import Graph
+
+
+def warm_up() -> None:
+    """Import what the tasks need, so that the first request does not wait for it."""
+    for name in ("engine.solve", "service.facts", "storage.readers"):
+        importlib.import_module(name)
+
+
+def read_upload(settings: Settings, path: Path, request: dict[str, Any]) -> dict[str, Any]:
+    """Read the uploaded file, save its graph; returns the columns of its record but name and time of creation.
+
+    Raises:
+        InvalidGraph and others: as ``storage.readers.read_graph`` does.
+        LimitExceeded: the file or the graph is larger than the settings allow.
+    """
+    from service.facts import graph_facts
+    from storage.graphs import GraphStore
+    from storage.readers import ReadLimits, read_graph
+
+    limits = ReadLimits(
+        max_bytes=settings.max_graph_bytes,
+        max_ratio=settings.max_ratio,
+        max_vertices=settings.max_vertices,
+        max_arcs=settings.max_arcs,
+    )
+    graph, receipt = read_graph(path, limits=limits, **request)
+    graph_id, digest = GraphStore(settings.data_dir).add(graph, receipt)
+    facts = graph_facts(graph, receipt)
+    return {"id": graph_id, "digest": digest, "n": graph.n, "m": graph.m, "facts": facts, "receipt": asdict(receipt)}
+
+
+def plan_job(settings: Settings, graph_id: str, request: dict[str, Any]) -> dict[str, Any]:
+    """The plan of a job as JSON types.
+
+    Raises:
+        InvalidRequest, NotFound: options that make no sense, a source that is no vertex.
+        NegativeCycle, DoesNotFit: the job cannot be done.
+    """
+    from engine.solve import make_plan
+    from storage.graphs import GraphStore
+
+    graph, _ = GraphStore(settings.data_dir).load(graph_id)
+    plan = make_plan(graph, job_options(graph, request, settings), out=settings.store("new"))
+    return plan.to_dict()
+
+
+def job_options(graph: Graph, request: dict[str, Any], settings: Settings) -> Options:
+    """The engine's options of a job request: sources as vertex indices, budgets no larger than the service's own."""
+    from engine.problem import Options
+    from storage.graph import index_of
+
+    sources = request.get("sources")
+    if sources is not None and len(sources) > graph.n:
+        message = f"{len(sources)} sources are named, and the graph has {graph.n} vertices"
+        raise LimitExceeded(message, limit=graph.n, requested=len(sources), setting="sources")
+    values = {
+        **request,
+        "sources": None if sources is None else tuple(index_of(graph, label) for label in sources),
+        "memory": _least(request.get("memory"), settings.memory),
+        "threads": _least(request.get("threads"), settings.threads),
+    }
+    return Options(**values)
+
+
+def _least(asked: int | None, allowed: int | None) -> int | None:
+    return min((value for value in (asked, allowed) if value is not None), default=None)

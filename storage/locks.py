@@ -1,0 +1,58 @@
+"""One process at a time: a lock file that the operating system frees when its holder dies, however it dies."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from pathlib import Path
+
+from storage.errors import Conflict
+
+
+class FileLock:
+    """An exclusive lock on ``path`` between processes; the file stays behind, holding the last owner's process id."""
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.path = path
+        self._handle: int | None = None
+
+    def acquire(self, timeout: float = 0.0) -> None:
+        """Take the lock, waiting up to ``timeout`` seconds; Conflict, naming the holder, if it stays taken."""
+        handle = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        deadline = time.monotonic() + timeout
+        while True:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError as error:
+                if time.monotonic() >= deadline:
+                    holder = os.pread(handle, 20, 0).decode("ascii", "replace").strip() or "unknown"
+                    os.close(handle)
+                    raise Conflict(f"{self.path} is locked by process {holder}") from error
+                time.sleep(0.05)
+        os.ftruncate(handle, 0)
+        os.pwrite(handle, str(os.getpid()).encode(), 0)
+        self._handle = handle
+
+    def release(self) -> None:
+        """Give the lock back; nothing happens if it is not held."""
+        if self._handle is not None:
+            os.close(self._handle)
+            self._handle = None
+
+    @staticmethod
+    def taken(path: Path) -> bool:
+        """Whether some process holds the lock on ``path`` now."""
+        try:
+            handle = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return False
+        try:
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(handle)
+        return False

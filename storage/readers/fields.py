@@ -1,0 +1,108 @@
+"""One field at a time: the careful meaning of a vertex and of a weight, with errors that name the line.
+
+The column parser is a fast form of this module: whatever it does not read without doubt is read again here.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+import re
+
+from storage.cleaning import EXACT
+from storage.errors import InvalidGraph
+
+_WHOLE = re.compile(r"[+-]?[0-9]+")
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_FORTRAN = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)[dD][+-]?[0-9]+")
+_INFINITE = re.compile(r"([+-]?)(inf|infinity)", re.IGNORECASE)
+_MISSING = frozenset({"", "na", "n/a", "#n/a", "null", "none", "-", "?", "nil", "\\n"})
+_SHOWN = 60
+
+
+class TextVertex(InvalidGraph):
+    """A vertex that is no number where numbers came before; an edge list may then hold names."""
+
+
+def shown(text: str) -> str:
+    """A field or line as messages quote it."""
+    text = text.strip("\r\n")
+    return repr(text if len(text) <= _SHOWN else text[:_SHOWN] + " ...")
+
+
+def whole(token: str, line: int, field: str) -> int:
+    """A whole number that fits int64."""
+    if not _WHOLE.fullmatch(token):
+        raise InvalidGraph(f"{field} {shown(token)} is not a whole number", line=line, field=field)
+    value = int(token)
+    if not -(2**63) <= value < 2**63:
+        raise InvalidGraph(f"{field} {shown(token)} is beyond the range of int64", line=line, field=field)
+    return value
+
+
+def vertex(token: str, line: int) -> int:
+    """A vertex written as a number; ``TextVertex`` if it looks like a name."""
+    if not _WHOLE.fullmatch(token):
+        if token.lower() in _MISSING:
+            raise InvalidGraph(f"the vertex is missing ({shown(token)})", line=line, field="vertex")
+        if is_number(token):
+            raise InvalidGraph(f"vertex {shown(token)} is not a whole number", line=line, field="vertex")
+        raise TextVertex(f"vertex {shown(token)} is not a number", line=line, field="vertex")
+    return whole(token, line, "vertex")
+
+
+def is_whole(token: str) -> bool:
+    """Whether a token is written as a whole number."""
+    return _WHOLE.fullmatch(token) is not None
+
+
+def is_number(token: str, decimal_comma: bool = False) -> bool:
+    """Whether a token reads as a weight, infinite and not-a-number words included."""
+    if decimal_comma:
+        token = token.replace(",", ".")
+    return bool(_NUMBER.fullmatch(token) or _INFINITE.fullmatch(token)) or token.lower() == "nan"
+
+
+def weight(
+    token: str, line: int, *, integer: bool = False, decimal_comma: bool = False, field: str = "weight"
+) -> int | float:
+    """A weight: int for whole numbers, float otherwise; +inf where the file says so.
+
+    ``integer`` formats take whole numbers only; ``field`` is the word for messages.  Raises InvalidGraph for everything
+    that is not a length.
+    """
+    if _WHOLE.fullmatch(token):
+        value = int(token)
+        if abs(value) > EXACT:
+            raise InvalidGraph(f"{field} {token} is beyond 2^53, so sums would not be exact", line=line, field=field)
+        return value
+    if token.lower() in _MISSING:
+        raise InvalidGraph(f"the {field} is missing ({shown(token)})", line=line, field=field)
+    if integer:
+        raise InvalidGraph(f"{field} {shown(token)} is not a whole number", line=line, field=field)
+    plain = token.replace(",", ".") if decimal_comma else token
+    if _FORTRAN.fullmatch(plain):
+        plain = plain.lower().replace("d", "e")
+    if infinite := _INFINITE.fullmatch(plain):
+        if infinite[1] == "-":
+            raise InvalidGraph(f"{field} {shown(token)} is not a length", line=line, field=field)
+        return math.inf
+    if not _NUMBER.fullmatch(plain):
+        raise InvalidGraph(f"{field} {shown(token)} is not a number", line=line, field=field)
+    number = float(plain)
+    if math.isinf(number):
+        raise InvalidGraph(f"{field} {shown(token)} is beyond float64", line=line, field=field)
+    return number
+
+
+def split(text: str, separator: str | None, quoted: bool, line: int) -> list[str]:
+    """The fields of one line; ``separator`` None is any run of blanks."""
+    if separator is None:
+        return text.split()
+    if quoted and '"' in text:
+        try:
+            rows = list(csv.reader([text], delimiter=separator, skipinitialspace=True, strict=True))
+        except csv.Error as error:
+            raise InvalidGraph(f"the quotes do not match: {error} ({shown(text)})", line=line) from None
+        return [field.strip() for field in rows[0]] if rows else []
+    return [field.strip() for field in text.split(separator)]

@@ -1,0 +1,69 @@
+"""What a reader may be asked to take in, checked before anything is allocated."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from storage.errors import InvalidGraph, LimitExceeded
+
+#: Expansion below this is harmless whatever its ratio: a small file of zeros is no bomb.
+HARMLESS_BYTES = 16 << 20
+#: A header may declare this many vertices without an arc for each hundred of them.
+HARMLESS_VERTICES = 1 << 20
+
+
+@dataclass(frozen=True)
+class ReadLimits:
+    """Limits on one graph file.
+
+    Attributes:
+        max_bytes: size after decompression.
+        max_ratio: size after decompression over size of the file, once more than 16 MiB have come out.
+        max_vertices: vertices declared or found.
+        max_arcs: entries of the file before cleaning.
+    """
+
+    max_bytes: int = 64 << 30
+    max_ratio: int = 200
+    max_vertices: int = 1 << 27
+    max_arcs: int = (1 << 31) - 1
+
+    def check_bytes(self, size: int, compressed: int | None) -> None:
+        """Refuse ``size`` bytes of content that came, or would come, out of ``compressed`` bytes of file."""
+        if size > self.max_bytes:
+            raise LimitExceeded(
+                f"the content is larger than {self.max_bytes:,} bytes (max_bytes)",
+                limit=self.max_bytes,
+                requested=size,
+                setting="max_bytes",
+            )
+        if compressed is not None and size > max(HARMLESS_BYTES, self.max_ratio * compressed):
+            raise LimitExceeded(
+                f"{compressed:,} bytes expand to {size:,} or more, over {self.max_ratio} times as many (max_ratio): "
+                "this looks like a decompression bomb",
+                limit=self.max_ratio,
+                requested=size // max(1, compressed),
+                setting="max_ratio",
+            )
+
+    def check_vertices(self, n: int, line: int | None = None) -> None:
+        """Refuse a declared or found number of vertices beyond ``max_vertices``."""
+        self._check(n, self.max_vertices, "vertices", "max_vertices", line)
+
+    def check_arcs(self, m: int, line: int | None = None) -> None:
+        """Refuse a declared or found number of entries beyond ``max_arcs``."""
+        self._check(m, self.max_arcs, "arcs", "max_arcs", line)
+
+    def _check(self, count: int, limit: int, what: str, setting: str, line: int | None) -> None:
+        if count > limit:
+            place = "" if line is None else f"line {line}: "
+            message = f"{place}{count:,} {what} are more than the {limit:,} allowed ({setting})"
+            raise LimitExceeded(message, limit=limit, requested=count, setting=setting)
+
+
+def check_plausible(n: int, entries: int, line: int | None) -> None:
+    """Refuse a declared vertex count that no content stands behind, before arrays of that length are made."""
+    if n > max(HARMLESS_VERTICES, 100 * entries):
+        raise InvalidGraph(
+            f"{n:,} vertices are declared, but only {entries:,} arcs follow", line=line, field="vertices"
+        )

@@ -1,0 +1,87 @@
+"""Parquet edge lists: columns for source, target and perhaps a weight, by name or by position."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from storage.cleaning import AnyArray
+from storage.errors import InvalidGraph, InvalidRequest
+from storage.readers.columns import ArcColumns, TextLabels
+from storage.readers.limits import HARMLESS_BYTES
+from storage.readers.parsed import Options, Parsed
+from storage.readers.sniff import choose_by_name
+from storage.readers.source import Source
+
+if TYPE_CHECKING:
+    import polars as pl
+
+_ROWS = 1 << 18
+
+
+def read(source: Source, options: Options) -> Parsed:
+    """Read the file a slice of rows at a time; errors as ``read_graph``."""
+    import polars as pl
+
+    with source.local() as path:
+        try:
+            return _read(path, options)
+        except (pl.exceptions.PolarsError, OSError) as error:
+            raise InvalidGraph(f"the Parquet file is damaged: {str(error).splitlines()[0]}") from None
+
+
+def _read(path: Path, options: Options) -> Parsed:
+    import polars as pl
+
+    table = pl.scan_parquet(path)
+    schema = table.collect_schema()
+    rows = int(table.select(pl.len()).collect().item())
+    options.limits.check_arcs(rows)
+    # Run lengths can pack a billion rows into a page; what they unfold to here is three columns of 8 bytes.
+    if 24 * rows > HARMLESS_BYTES:
+        options.limits.check_bytes(24 * rows, path.stat().st_size)
+    names = schema.names()
+    numeric = [schema[name].is_numeric() for name in names]
+    if len(names) < 2:
+        raise InvalidGraph(f"an edge needs two columns, the file has {len(names)}", field="schema")
+    source, target, weight = choose_by_name(names, numeric, options)
+    for name in (names[source], names[target]):
+        kind = schema[name]
+        if not (kind.is_integer() or kind in (pl.String(), pl.Categorical()) or isinstance(kind, pl.Enum)):
+            raise InvalidGraph(f"column {name!r} holds {kind}; vertices are whole numbers or text", field=name)
+    if weight is not None and not numeric[weight]:
+        raise InvalidRequest(f"column {names[weight]!r} holds {schema[names[weight]]}, not weights", field="weight")
+    text = not (schema[names[source]].is_integer() and schema[names[target]].is_integer())
+    wanted = [names[source], names[target]] + ([] if weight is None else [names[weight]])
+    columns, labels = ArcColumns(options.limits, weight is not None), TextLabels()
+    for top in range(0, rows, _ROWS):
+        frame = table.select(wanted).slice(top, _ROWS).collect()
+        columns.append(*_arcs(frame, top, text, labels))
+    arcs = columns.take()
+    names_found = labels.finish(arcs) if text else None
+    return Parsed(arcs, names_found, True, rows, weight_column=None if weight is None else names[weight])
+
+
+def _arcs(frame: pl.DataFrame, top: int, text: bool, labels: TextLabels) -> tuple[AnyArray, AnyArray, AnyArray | None]:
+    import polars as pl
+
+    for column in frame:
+        if column.null_count():
+            row = top + int(column.is_null().arg_max() or 0)
+            raise InvalidGraph(f"row {row + 1} of column {column.name!r} is empty", field=column.name)
+    weights = None
+    if frame.width > 2:
+        weights = frame.to_series(2).to_numpy()
+        if weights.dtype.kind == "f":
+            wrong = np.isnan(weights) | (weights == -np.inf)
+            if wrong.any():
+                row = int(np.argmax(wrong))
+                raise InvalidGraph(f"row {top + row + 1}: weight {weights[row]} is not a length", field="weight")
+        weights = weights.astype(np.float64 if weights.dtype.kind == "f" else np.int64)
+    ends = frame.to_series(0), frame.to_series(1)
+    if text:
+        codes = labels.encode(pl.concat([end.cast(pl.String()).alias("name") for end in ends]).to_list())
+        return codes[: frame.height], codes[frame.height :], weights
+    return ends[0].cast(pl.Int64()).to_numpy(), ends[1].cast(pl.Int64()).to_numpy(), weights

@@ -1,0 +1,236 @@
+"""A graph file as a stream: decompressed under limits, decoded, with line ends made one.
+
+Nothing here knows a graph format.  Text comes in blocks of whole lines, numbered, so that a reader never holds the
+file; what is binary is offered as a local path.
+"""
+
+from __future__ import annotations
+
+import codecs
+import contextlib
+import gzip
+import tempfile
+import zlib
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import zstandard
+
+from storage.errors import InvalidGraph, NotFound
+from storage.readers.limits import ReadLimits
+
+#: Bytes of text handled at a time: large enough for the column parser, small against any graph that matters.
+BLOCK = 4 << 20
+#: Bytes looked at to tell the format.
+HEAD = 64 << 10
+#: Compressed bytes fed to zstd at a time; four of them may hold 128 KiB, so this bounds what a bomb can unfold at once.
+_ZSTD_STEP = 1 << 10
+_ZSTD_WINDOW = 1 << 27
+_MAGIC = {"gzip": b"\x1f\x8b", "zstd": b"\x28\xb5\x2f\xfd"}
+_SUFFIX = {".gz": "gzip", ".zst": "zstd", ".zstd": "zstd"}
+_MARKS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
+
+
+@dataclass(frozen=True)
+class Block:
+    """Whole lines of text, each ending in a line feed; ``line`` is the number of the first."""
+
+    data: bytes
+    line: int
+
+
+class Source:
+    """A file to read a graph from.
+
+    Attributes:
+        path: the file.
+        limits: what it may expand to.
+        compression: None, ``gzip`` or ``zstd``, told by content.
+        size: bytes on disk.
+    """
+
+    def __init__(self, path: str | Path, limits: ReadLimits) -> None:
+        """Look at the file.  NotFound if there is none, InvalidGraph if it is empty or its name promises otherwise."""
+        self.path = Path(path)
+        self.limits = limits
+        try:
+            with self.path.open("rb") as file:
+                start = file.read(4)
+            self.size = self.path.stat().st_size
+        except OSError as error:
+            raise NotFound(f"cannot open {self.path}: {error.strerror or error}") from error
+        self.compression = next((name for name, magic in _MAGIC.items() if start.startswith(magic)), None)
+        promised = _SUFFIX.get(self.path.suffix.lower())
+        if not start:
+            raise InvalidGraph(f"{self.path.name} is empty")
+        if promised is not None and self.compression != promised:
+            raise InvalidGraph(f"the name {self.path.name} promises {promised}, but the content is not {promised}")
+        if self.compression is None:
+            limits.check_bytes(self.size, None)
+
+    @property
+    def suffix(self) -> str:
+        """What the name ends in, lower case, compression aside: ``.gr`` of ``NY.gr.gz``."""
+        path = self.path.with_suffix("") if self.path.suffix.lower() in _SUFFIX else self.path
+        return path.suffix.lower()
+
+    def content(self) -> Generator[bytes, None, None]:
+        """The decompressed bytes in pieces.
+
+        Raises InvalidGraph for a damaged or truncated stream, LimitExceeded as soon as a limit is passed.
+        """
+        total = 0
+        pieces = {None: self._plain, "gzip": self._gunzip, "zstd": self._unzstd}[self.compression]()
+        try:
+            for piece in pieces:
+                total += len(piece)
+                self.limits.check_bytes(total, None if self.compression is None else self.size)
+                yield piece
+        except EOFError:
+            raise InvalidGraph(f"the {self.compression} stream is cut off after {total:,} bytes of content") from None
+        except (gzip.BadGzipFile, zlib.error, zstandard.ZstdError) as error:
+            raise InvalidGraph(f"the {self.compression} stream is damaged: {error}") from None
+        except OSError as error:
+            raise NotFound(f"cannot read {self.path}: {error.strerror or error}") from error
+
+    def _plain(self) -> Iterator[bytes]:
+        with self.path.open("rb") as file:
+            while piece := file.read(BLOCK):
+                yield piece
+
+    def _gunzip(self) -> Iterator[bytes]:
+        with gzip.open(self.path) as file:
+            while piece := file.read(1 << 20):
+                yield piece
+
+    def _unzstd(self) -> Iterator[bytes]:
+        machine = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW)
+        frame, fed = machine.decompressobj(), False
+        with self.path.open("rb") as file:
+            while raw := file.read(_ZSTD_STEP):
+                while raw:
+                    if frame.eof:
+                        frame, fed = machine.decompressobj(), False
+                    fed = True
+                    if piece := frame.decompress(raw):
+                        yield piece
+                    raw = frame.unused_data if frame.eof else b""
+        if fed and not frame.eof:
+            raise EOFError
+
+    @cached_property
+    def start(self) -> bytes:
+        """The first bytes as they are, for binary marks."""
+        with contextlib.closing(self.content()) as pieces:
+            return next(iter(pieces), b"")[:HEAD]
+
+    @cached_property
+    def head(self) -> list[str]:
+        """The first lines of the text, at most ``HEAD`` bytes, for telling the format; a cut last line is left out."""
+        with contextlib.closing(self.blocks(HEAD)) as blocks:
+            block = next(iter(blocks), Block(b"", 1))
+        cut = block.data.rfind(b"\n", 0, HEAD) + 1 or len(block.data)
+        return block.data[:cut].decode("utf-8", "replace").split("\n")[:-1]
+
+    def blocks(self, size: int = BLOCK) -> Generator[Block, None, None]:
+        """The text in blocks of whole lines: no byte order mark, UTF-8, every line ended by one line feed.
+
+        Raises InvalidGraph naming the line of a NUL byte or of text that is not valid UTF-16.
+        """
+        line = 1
+        rest = b""
+        for piece, last in _flag_last(_one_line_end(_decode(self._sized(size)))):
+            if b"\0" in piece:
+                where = line + (rest + piece[: piece.index(b"\0")]).count(b"\n")
+                raise InvalidGraph("a NUL byte: this is not text, or it is damaged", line=where)
+            data = rest + piece if rest else piece
+            cut = len(data) if last else data.rfind(b"\n") + 1
+            data, rest = data[:cut] if cut < len(data) else data, data[cut:]
+            if last and data and not data.endswith(b"\n"):
+                data += b"\n"
+            if data:
+                yield Block(data, line)
+                line += data.count(b"\n")
+
+    def body(self, skip: int) -> Iterator[Block]:
+        """``blocks`` without the first ``skip`` lines."""
+        for block in self.blocks():
+            if block.line > skip:
+                yield block
+            elif block.line + block.data.count(b"\n") > skip:
+                rest = block.data.split(b"\n", skip - block.line + 1)[-1]
+                yield Block(rest, skip + 1)
+
+    def _sized(self, size: int) -> Iterator[bytes]:
+        """The content in pieces of about ``size``: few, so that carrying a cut line over stays cheap."""
+        held: list[bytes] = []
+        length = 0
+        for piece in self.content():
+            held.append(piece)
+            length += len(piece)
+            if length >= size:
+                yield held[0] if len(held) == 1 else b"".join(held)
+                held, length = [], 0
+        if held:
+            yield b"".join(held)
+
+    @contextlib.contextmanager
+    def local(self) -> Iterator[Path]:
+        """A path to the decompressed content: the file itself, or a temporary one."""
+        if self.compression is None:
+            yield self.path
+            return
+        with tempfile.NamedTemporaryFile(prefix="apsp-", suffix=self.suffix) as file:
+            for piece in self.content():
+                file.write(piece)
+            file.flush()
+            yield Path(file.name)
+
+
+def _decode(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """UTF-8 without its mark; UTF-16 is known by its mark.  Other encodings pass: comments may be Latin-1."""
+    first = next(pieces, b"")
+    mark = next((m for m in _MARKS if first.startswith(m)), b"")
+    first = first[len(mark) :]
+    if _MARKS.get(mark, "utf-8") == "utf-8":
+        yield first
+        yield from pieces
+        return
+    decoder = codecs.getincrementaldecoder(_MARKS[mark])()
+    lines = 1
+    try:
+        text = decoder.decode(first)
+        for piece in pieces:
+            yield text.encode()
+            lines += text.count("\n")
+            text = decoder.decode(piece)
+        yield (text + decoder.decode(b"", final=True)).encode()
+    except UnicodeError as error:
+        raise InvalidGraph(f"not valid UTF-16 (near line {lines}): {error}") from None
+
+
+def _one_line_end(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """CR LF and CR become LF, also where a piece ends between the two."""
+    held = b""
+    for piece in pieces:
+        data = held + piece if held else piece
+        held = b""
+        if b"\r" in data:
+            if data.endswith(b"\r"):
+                data, held = data[:-1], b"\r"
+            data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        yield data
+    if held:
+        yield b"\n"
+
+
+def _flag_last(pieces: Iterator[bytes]) -> Iterator[tuple[bytes, bool]]:
+    previous = next(pieces, None)
+    if previous is None:
+        return
+    for piece in pieces:
+        yield previous, False
+        previous = piece
+    yield previous, True

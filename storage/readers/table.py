@@ -1,0 +1,274 @@
+"""Arcs as rows of fields: the parser that most formats share.
+
+The way of a block: a few whole-buffer replacements make every row ``field SEPARATOR field ...``, polars parses the
+columns, cheap counts prove that nothing was skipped, and the arrays join the columns.  A block that fails any of it
+is read again line by line, which either names the line at fault or finds unusual but good rows.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from storage.cleaning import EXACT, AnyArray, IntArray
+from storage.errors import InvalidGraph
+from storage.readers import fields
+from storage.readers.columns import ArcColumns, TextLabels
+from storage.readers.limits import ReadLimits
+from storage.readers.source import Block
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How the rows of a file are written.
+
+    Attributes:
+        width: fields in each row, the mark included.
+        source, target, weight: positions of the fields from 0; weight None: none is read.
+        separator: one character, or None for runs of blanks.
+        mark: a word that starts every row (``a`` in DIMACS), or empty.
+        comments: characters that start a comment line.
+        blanks: further characters that mean a blank (``;`` in TNTP).
+        quoted: fields may stand in double quotes.
+        decimal_comma: weights are written 1,5.
+        text: vertices are names.
+        integer: weights must be whole numbers.
+        infinite: a weight of +inf is allowed and means no arc.
+        first, last: vertices must lie between them.
+        declared: what declares ``last``, for messages.
+    """
+
+    width: int
+    source: int = 0
+    target: int = 1
+    weight: int | None = 2
+    separator: str | None = None
+    mark: str = ""
+    comments: str = "#%"
+    blanks: str = ""
+    quoted: bool = False
+    decimal_comma: bool = False
+    text: bool = False
+    integer: bool = False
+    infinite: bool = True
+    first: int | None = None
+    last: int | None = None
+    declared: str = ""
+
+
+class ArcTable:
+    """Reads blocks of rows into ``columns``; after the last block, ``labels`` holds the names if they are text."""
+
+    def __init__(self, layout: Layout, limits: ReadLimits) -> None:
+        self.layout = layout
+        self.columns = ArcColumns(limits, layout.weight is not None)
+        self.labels = TextLabels()
+        self._limits = limits
+        self._fractions = layout.decimal_comma
+
+    def __len__(self) -> int:
+        return len(self.columns)
+
+    def feed(self, block: Block) -> None:
+        """Read a block.  Raises InvalidGraph naming the first line at fault, LimitExceeded for too many arcs."""
+        arcs = self._parse_columns(block.data)
+        self.columns.append(*(self._parse_lines(block) if arcs is None else arcs))
+        self._limits.check_vertices(len(self.labels))
+
+    def _parse_columns(self, data: bytes) -> tuple[AnyArray, AnyArray, AnyArray | None] | None:
+        """The fast way; None wherever there is a doubt."""
+        layout = self.layout
+        data = strip_comments(data, layout.comments)
+        data = normalise(data, layout.separator, layout.blanks)
+        rows = data.count(b"\n")
+        if rows == 0:
+            return np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.int32)
+        if layout.mark:
+            longer = len(data) + 1
+            data = (b"\n" + data).replace(b"\n%s " % layout.mark.encode(), b"\n")[1:]
+            if longer - 1 - len(data) != rows * (len(layout.mark) + 1):
+                return None
+        quotes = layout.quoted and b'"' in data
+        width = layout.width - bool(layout.mark)
+        separator = layout.separator or " "
+        if not quotes and data.count(separator.encode()) != rows * (width - 1):
+            return None
+        frame = self._parse_frame(data, separator, width, quotes)
+        if frame is None or frame.height != rows or any(column.null_count() for column in frame):
+            return None
+        return self._arrays(frame)
+
+    def _parse_frame(self, data: bytes, separator: str, width: int, quotes: bool) -> pl.DataFrame | None:
+        import polars as pl
+
+        layout = self.layout
+        shift = bool(layout.mark)
+        names = [str(i) for i in range(width)]
+        ends = [str(layout.source - shift), str(layout.target - shift)]
+        wanted = ends if layout.weight is None else [*ends, str(layout.weight - shift)]
+        schema: dict[str, pl.DataType] = {name: pl.String() for name in names}
+        if not layout.text:
+            schema.update({name: pl.Int64() for name in ends})
+        tries = [pl.Float64()] if self._fractions else [pl.Int64(), pl.Float64()]
+        for kind in tries[:1] if layout.weight is None or layout.integer else tries:
+            if layout.weight is not None:
+                schema[wanted[2]] = kind
+            try:
+                frame = pl.read_csv(
+                    data,
+                    has_header=False,
+                    columns=sorted({int(name) for name in wanted}),
+                    separator=separator,
+                    quote_char='"' if quotes else None,
+                    schema=schema,
+                    decimal_comma=layout.decimal_comma,
+                    empty_string_is_null=True,
+                )
+            except pl.exceptions.PolarsError:
+                continue
+            self._fractions = self._fractions or (layout.weight is not None and kind == pl.Float64())
+            return frame.select(wanted)
+        return None
+
+    def _arrays(self, frame: pl.DataFrame) -> tuple[AnyArray, AnyArray, AnyArray | None] | None:
+        layout = self.layout
+        weights: AnyArray | None = None
+        if layout.weight is not None:
+            weights = frame.to_series(2).to_numpy()
+            # NaN fails the comparison too; whole numbers beyond 2^53 must be judged by how they are written.
+            if not (weights.min() >= -EXACT and weights.max() <= EXACT):
+                return None
+        if layout.text:
+            return *self._encode(frame), weights
+        tails, heads = frame.to_series(0).to_numpy(), frame.to_series(1).to_numpy()
+        low, high = min(tails.min(), heads.min()), max(tails.max(), heads.max())
+        if (layout.first is not None and low < layout.first) or (layout.last is not None and high > layout.last):
+            return None
+        return tails, heads, weights
+
+    def _encode(self, frame: pl.DataFrame) -> tuple[IntArray, IntArray]:
+        import polars as pl
+
+        ends = pl.concat([frame.to_series(0).alias("name"), frame.to_series(1).alias("name")])
+        known = ends.unique(maintain_order=True)
+        codes = pl.Series(self.labels.encode(known.to_list()))
+        coded = ends.replace_strict(known, codes, return_dtype=pl.Int64).to_numpy()
+        return coded[: frame.height], coded[frame.height :]
+
+    def _parse_lines(self, block: Block) -> tuple[AnyArray, AnyArray, AnyArray | None]:
+        """The careful way: the first line at fault raises."""
+        tails: list[int] = []
+        heads: list[int] = []
+        weights: list[int | float] = []
+        names: list[str] = []
+        for number, raw in enumerate(block.data.split(b"\n")[:-1], block.line):
+            row = self.row(raw, number)
+            if row is None:
+                continue
+            source, target, weight = row
+            if self.layout.text:
+                names += [source, target]
+            else:
+                tails.append(self._vertex(source, number))
+                heads.append(self._vertex(target, number))
+            if weight is not None:
+                weights.append(weight)
+        lengths = np.array(weights, np.float64 if any(isinstance(w, float) for w in weights) else np.int64)
+        if self.layout.text:
+            codes = self.labels.encode(names)
+            return codes[::2], codes[1::2], lengths
+        return np.array(tails, np.int64), np.array(heads, np.int64), lengths
+
+    def row(self, raw: bytes, number: int) -> tuple[str, str, int | float | None] | None:
+        """Source, target and weight of one line; None for a comment or an empty line."""
+        layout = self.layout
+        text = self._decode(raw, number)
+        for blank in layout.blanks:
+            text = text.replace(blank, " ")
+        if not text.strip() or is_comment(text.lstrip(), layout.comments):
+            return None
+        row = fields.split(text, layout.separator, layout.quoted, number)
+        if layout.mark and row[0] != layout.mark:
+            raise InvalidGraph(
+                f"expected a line that starts with {layout.mark!r}, found {fields.shown(text)}", line=number
+            )
+        if len(row) != layout.width:
+            raise InvalidGraph(
+                f"expected {layout.width} fields, found {len(row)}: {fields.shown(text)}", line=number, field="row"
+            )
+        weight = None
+        if layout.weight is not None:
+            weight = fields.weight(
+                row[layout.weight], number, integer=layout.integer, decimal_comma=layout.decimal_comma
+            )
+            if weight == float("inf") and not layout.infinite:
+                raise InvalidGraph("weight inf is not allowed in this format", line=number, field="weight")
+        source, target = row[layout.source], row[layout.target]
+        if layout.text and not (source and target):
+            raise InvalidGraph(f"the vertex is missing: {fields.shown(text)}", line=number, field="vertex")
+        return source, target, weight
+
+    def _decode(self, raw: bytes, number: int) -> str:
+        try:
+            return raw.decode()
+        except UnicodeDecodeError:
+            text = raw.decode("latin-1")
+            if is_comment(text.lstrip(), self.layout.comments):
+                return text
+            raise InvalidGraph(f"not valid UTF-8: {fields.shown(text)}", line=number) from None
+
+    def _vertex(self, token: str, number: int) -> int:
+        layout = self.layout
+        value = fields.vertex(token, number)
+        if layout.first is not None and value < layout.first:
+            raise InvalidGraph(f"vertex {value}: vertices count from {layout.first}", line=number, field="vertex")
+        if layout.last is not None and value > layout.last:
+            span = f"{layout.first} .. {layout.last}"
+            raise InvalidGraph(f"vertex {value} is outside {span} ({layout.declared})", line=number, field="vertex")
+        return value
+
+
+def is_comment(text: str, marks: str) -> bool:
+    """Whether a stripped line is a comment; the letter ``c`` counts only as a word of its own."""
+    if not text or text[0] not in marks:
+        return False
+    return text[0] != "c" or len(text) == 1 or text[1].isspace()
+
+
+def strip_comments(data: bytes, marks: str) -> bytes:
+    """Drop comment lines.  ``marks`` as in ``Layout``."""
+    for mark in marks:
+        sign = mark.encode()
+        if sign not in data:
+            continue
+        if mark != "c":
+            data = re.sub(rb"(?m)^[ \t]*%s.*\n" % re.escape(sign), b"", data)
+        elif re.search(rb"(?m)^[ \t]*c", data):
+            data = re.sub(rb"(?m)^[ \t]*c(?:[ \t].*)?\n", b"", data)
+    return data
+
+
+def normalise(data: bytes, separator: str | None, blanks: str = "") -> bytes:
+    """Single blanks between fields, none around separators or at the ends of lines, no empty line."""
+    for blank in blanks:
+        data = data.replace(blank.encode(), b" ")
+    if separator != "\t" and b"\t" in data:
+        data = data.replace(b"\t", b" ")
+    if separator is None:
+        while b"  " in data:
+            data = data.replace(b"  ", b" ")
+    elif b" " in data:
+        sign = separator.encode()
+        for around in (b" " + sign, sign + b" "):
+            while around in data:
+                data = data.replace(around, sign)
+    for around in (b" \n", b"\n ", b"\n\n"):
+        while around in data:
+            data = data.replace(around, b"\n")
+    return data.lstrip(b" \n")

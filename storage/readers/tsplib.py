@@ -1,0 +1,111 @@
+"""TSPLIB files (Reinelt, 1991) with an explicit matrix: every entry off the diagonal is an edge, also a 0."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from storage.errors import InvalidGraph
+from storage.readers import fields
+from storage.readers.columns import ArcColumns
+from storage.readers.numbers import MatrixEntries, parse_numbers
+from storage.readers.parsed import Options, Parsed
+from storage.readers.source import Block, Source
+
+#: Columns of one triangle are the rows of the other.
+_FORMS: dict[str, Callable[[int], MatrixEntries]] = {
+    "FULL_MATRIX": lambda n: MatrixEntries.full(n, zeros=True),
+    "UPPER_ROW": lambda n: MatrixEntries.upper(n, diagonal=False, zeros=True),
+    "LOWER_ROW": lambda n: MatrixEntries.lower(n, diagonal=False, zeros=True),
+    "UPPER_DIAG_ROW": lambda n: MatrixEntries.upper(n, diagonal=True, zeros=True),
+    "LOWER_DIAG_ROW": lambda n: MatrixEntries.lower(n, diagonal=True, zeros=True),
+    "UPPER_COL": lambda n: MatrixEntries.lower(n, diagonal=False, zeros=True),
+    "LOWER_COL": lambda n: MatrixEntries.upper(n, diagonal=False, zeros=True),
+    "UPPER_DIAG_COL": lambda n: MatrixEntries.lower(n, diagonal=True, zeros=True),
+    "LOWER_DIAG_COL": lambda n: MatrixEntries.upper(n, diagonal=True, zeros=True),
+}
+_WORD = re.compile(rb"(?m)^[ \t]*[A-Z_]{3,}")
+_SECTION = re.compile(rb"(?m)^[ \t]*EDGE_WEIGHT_SECTION[ \t]*:?[ \t]*\n")
+
+
+def read(source: Source, options: Options) -> Parsed:
+    """Read a TSPLIB file; errors as ``read_graph``."""
+    options.refuse_weight("TSPLIB")
+    keys = _keys(source.head)
+    n, form, line = _check(keys, options)
+    columns = ArcColumns(options.limits, weighted=not options.unweighted)
+    matrix = _FORMS[form](n)
+    for block in _section(source):
+        values = parse_numbers(block.data, block.line)
+        if matrix.at + len(values) > matrix.total:
+            raise InvalidGraph(
+                f"more than the {matrix.total} entries of a {form} of dimension {n}", line=line, field="DIMENSION"
+            )
+        matrix.append_to(columns, values)
+    if matrix.at != matrix.total:
+        raise InvalidGraph(
+            f"a {form} of dimension {n} has {matrix.total} entries, the file has {matrix.at}",
+            line=line,
+            field="DIMENSION",
+        )
+    labels = np.arange(1, n + 1, dtype=np.int64)
+    entries = len(columns)
+    return Parsed(columns.take(), labels, directed=keys["TYPE"][0] == "ATSP", entries=entries)
+
+
+def _keys(head: list[str]) -> dict[str, tuple[str, int]]:
+    keys = {"TYPE": ("TSP", 0)}
+    for number, text in enumerate(head, 1):
+        key, colon, value = text.partition(":")
+        if key.strip() == "EDGE_WEIGHT_SECTION":
+            break
+        if colon and value.split():
+            # A remark may follow the type: 'TSP (M.~Hofmeister)'.
+            keys[key.strip()] = value.split()[0].upper(), number
+    return keys
+
+
+def _check(keys: dict[str, tuple[str, int]], options: Options) -> tuple[int, str, int]:
+    """Dimension, form and the line of the dimension."""
+    for key in ("DIMENSION", "EDGE_WEIGHT_TYPE"):
+        if key not in keys:
+            raise InvalidGraph(f"{key} is missing", field=key)
+    kind, line = keys["TYPE"]
+    if kind not in ("TSP", "ATSP"):
+        raise InvalidGraph(f"TYPE {kind} is no plain graph; TSP and ATSP are read", line=line, field="TYPE")
+    weights, line = keys["EDGE_WEIGHT_TYPE"]
+    if weights != "EXPLICIT":
+        raise InvalidGraph(
+            f"EDGE_WEIGHT_TYPE {weights} gives coordinates, not a graph; only EXPLICIT is read",
+            line=line,
+            field="EDGE_WEIGHT_TYPE",
+        )
+    form, line = keys.get("EDGE_WEIGHT_FORMAT", ("FULL_MATRIX", 0))
+    if form not in _FORMS:
+        raise InvalidGraph(f"unknown EDGE_WEIGHT_FORMAT {form}", line=line, field="EDGE_WEIGHT_FORMAT")
+    dimension, line = keys["DIMENSION"]
+    n = fields.whole(dimension, line, "DIMENSION")
+    if n < 0:
+        raise InvalidGraph(f"a dimension of {n} is out of range", line=line, field="DIMENSION")
+    options.limits.check_vertices(n, line)
+    options.limits.check_arcs(n * n if form == "FULL_MATRIX" else n * (n - 1) // 2, line)
+    return n, form, line
+
+
+def _section(source: Source) -> Iterator[Block]:
+    """The text between EDGE_WEIGHT_SECTION and the next keyword."""
+    inside = False
+    for block in source.blocks():
+        data, line = block.data, block.line
+        if not inside:
+            begin = _SECTION.search(data)
+            if begin is None:
+                continue
+            line += data.count(b"\n", 0, begin.end())
+            data, inside = data[begin.end() :], True
+        end = _WORD.search(data)
+        yield Block(data if end is None else data[: end.start()], line)
+        if end is not None:
+            return

@@ -1,0 +1,39 @@
+"""Raw uploads on their way to a reader: temporary files in one folder.  Imports no NumPy: the API process uses it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+from storage.errors import DoesNotFit
+
+
+class Uploads:
+    """Temporary files under ``root/incoming``, on the same disk as the graphs."""
+
+    def __init__(self, root: Path) -> None:
+        self._folder = root / "incoming"
+        self._folder.mkdir(parents=True, exist_ok=True)
+
+    def create(self, filename: str | None, size: int | None) -> Path:
+        """An empty file whose name ends like ``filename``, because readers take hints from endings.
+
+        Raises:
+            DoesNotFit: ``size`` bytes were announced and the disk has fewer.
+        """
+        free = shutil.disk_usage(self._folder).free
+        if size is not None and size > free:
+            message = f"the upload does not fit on the disk: {size} bytes are announced, {free} are free"
+            raise DoesNotFit(message, resource="disk", needed=size, available=free)
+        ending = "".join(Path(filename or "").suffixes[-2:])
+        safe = ending if len(ending) <= 20 and ending.replace(".", "").isalnum() else ""
+        handle, name = tempfile.mkstemp(suffix=safe, prefix="upload-", dir=self._folder)
+        os.close(handle)
+        return Path(name)
+
+    def clear(self) -> None:
+        """Remove what earlier processes left unfinished; only while no upload runs."""
+        for path in self._folder.glob("upload-*"):
+            path.unlink(missing_ok=True)

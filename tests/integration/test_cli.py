@@ -1,0 +1,328 @@
+"""The real ``apsp``: from a file to answers, and everything that can go wrong on the way.
+
+In processes of its own, but for the refusals, which are many.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from service import cli
+
+ROADS = "from,to,minutes\nharbour,market,4.5\nmarket,church,2\nchurch,harbour,1.25\nmarket,mill,10\nisland,harbour,3\n"
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+
+
+def apsp(*arguments: object, cwd: Path | None = None, timeout: float = 120) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "service.cli", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=timeout, cwd=cwd)
+
+
+def done(*arguments: object, cwd: Path | None = None) -> str:
+    result = apsp(*arguments, cwd=cwd)
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
+Refused = Callable[..., str]
+
+
+@pytest.fixture
+def refused(capsys: pytest.CaptureFixture[str]) -> Iterator[Refused]:
+    """Run a command in this process; checks its exit code and returns its one line on standard error."""
+
+    def run(code: int, *arguments: object) -> str:
+        assert cli.run([str(argument) for argument in arguments]) == code
+        out, err = capsys.readouterr()
+        assert out == ""
+        assert len(err.splitlines()) == 1
+        assert err.startswith("apsp: ")
+        return err
+
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield run
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.fixture(scope="module")
+def roads(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("graphs") / "roads.csv"
+    path.write_text(ROADS)
+    return path
+
+
+@pytest.fixture(scope="module")
+def store(roads: Path) -> Path:
+    path = roads.with_name("roads.zarr")
+    done("solve", roads, "--out", path)
+    return path
+
+
+def test_solve_says_plan_progress_and_summary(roads, tmp_path):
+    out = tmp_path / "d.zarr"
+    result = apsp("solve", roads, "--out", out)
+    assert result.returncode == 0, result.stderr
+    assert "plan: " in result.stderr
+    assert "seal: " in result.stderr
+    assert str(out) in result.stdout
+    assert "  diameter  17.5 from island to mill\n" in result.stdout
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["d.zarr"]
+
+
+def test_solve_with_json_prints_exactly_one_object(roads, tmp_path):
+    result = apsp("solve", roads, "--out", tmp_path / "d.zarr", "--json", "--threads", 1, "--compression", "zstd")
+    answer = json.loads(result.stdout)
+    assert set(answer) == {"store", "graph", "plan", "seconds", "summary"}
+    assert answer["plan"]["threads"] == 1
+    assert answer["plan"]["candidates"][0]["rejected"] is None
+    assert {"read", "plan", "seal"} <= set(answer["seconds"])
+    assert answer["summary"]["diameter"] == 17.5
+    assert answer["summary"]["reached"] == 13
+
+
+def test_queries_name_vertices_as_in_the_file(store):
+    assert done("query", store, "distance", "island", "mill") == "17.5\n"
+    assert done("query", store, "distance", "mill", "island") == "inf\n"
+    assert done("query", store, "distance", "mill", "mill") == "0\n"
+    assert done("query", store, "row", "church").splitlines() == [
+        "target\tdistance",
+        "church\t0",
+        "harbour\t1.25",
+        "island\tinf",
+        "market\t5.75",
+        "mill\t15.75",
+    ]
+    assert done("query", store, "path", "island", "church").splitlines() == [
+        "vertex\tweight\tlength",
+        "island\t-\t0",
+        "harbour\t3\t3",
+        "market\t4.5\t7.5",
+        "church\t2\t9.5",
+    ]
+    assert done("query", store, "path", "mill", "church") == "no path from mill to church\n"
+    assert "diameter" in done("query", store, "summary")
+    assert "agree" in done("verify", store)
+
+
+def test_queries_as_json_are_strict_objects(store):
+    def ask(*arguments: object) -> dict[str, Any]:
+        return json.loads(done("query", store, *arguments, "--json"), parse_constant=pytest.fail)
+
+    assert ask("distance", "mill", "island")["distance"] is None
+    assert ask("distance", "island", "mill")["distance"] == 17.5
+    assert ask("path", "island", "market")["vertices"] == ["island", "harbour", "market"]
+    assert ask("path", "mill", "market")["reachable"] is False
+    row = ask("row", "church")
+    assert dict(zip(row["targets"], row["distances"], strict=True))["island"] is None
+    assert ask("summary")["summary"]["pairs"] == 20
+    assert json.loads(done("verify", store, "--json")) == {"store": str(store), "verified": True}
+
+
+def test_inspect_and_plan_solve_nothing(roads):
+    facts = json.loads(done("inspect", roads, "--json"))
+    assert (facts["vertices"], facts["arcs"], facts["directed"]) == (5, 5, True)
+    assert (facts["weak_components"], facts["strong_components"]) == (1, 3)
+    assert facts["weights"]["smallest"] == 1.25
+    assert "5" in done("inspect", roads)
+    plan = json.loads(done("plan", roads, "--json"))["plan"]
+    assert plan["shape"] == [5, 5]
+    said = done("plan", roads, "--dtype", "float64", "--algorithm", "recursive-floyd-warshall")
+    assert "plan: recursive-floyd-warshall in float64" in said
+    assert all(candidate["algorithm"] in said for candidate in plan["candidates"])
+    assert sorted(path.name for path in roads.parent.iterdir() if path.suffix != ".zarr") == ["roads.csv"]
+
+
+def test_reading_options_reach_the_reader(roads, tmp_path):
+    hops = json.loads(done("solve", roads, "--out", tmp_path / "h", "--unweighted", "--undirected", "--json"))
+    assert hops["summary"]["diameter"] == 3
+    assert hops["summary"]["reached"] == 20
+    named = json.loads(done("inspect", roads, "--weight", "minutes", "--format", "edges", "--json"))
+    assert named["weights"]["largest"] == 10
+
+
+def test_hop_limit_and_sources_make_a_labelled_rectangle(roads, tmp_path, refused):
+    names = tmp_path / "sources.txt"
+    names.write_text("island\n\n market \nisland\n")
+    out = tmp_path / "d.zarr"
+    for given in ("island,market", str(names)):
+        done("solve", roads, "--out", out, "--sources", given, "--max-hops", 2, "--overwrite")
+        summary = json.loads(done("query", out, "summary", "--json"))
+        assert summary["shape"] == [2, 5]
+        assert done("query", out, "distance", "island", "market") == "7.5\n"
+        assert done("query", out, "distance", "island", "mill") == "inf\n"
+        assert "church" in refused(2, "query", out, "row", "church")
+
+
+def test_a_store_that_exists_is_left_alone_unless_told(roads, store, tmp_path, refused):
+    before = (store / "zarr.json").stat().st_mtime_ns
+    assert "--overwrite" in refused(2, "solve", roads, "--out", store)
+    bad = tmp_path / "bad.csv"
+    bad.write_text("a,b,1\nb,a,-2\n")
+    refused(2, "solve", bad, "--out", store, "--overwrite")
+    assert (store / "zarr.json").stat().st_mtime_ns == before
+    assert done("query", store, "distance", "island", "mill") == "17.5\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "named"),
+    [
+        (["solve", "nowhere.gr", "--out", "d"], 2, "nowhere.gr"),
+        (["solve", "broken.gr", "--out", "d"], 2, "line 2"),
+        (["solve", "cycle.csv", "--out", "d"], 2, "negative cycle"),
+        (["solve", "roads.csv", "--out", "d", "--device", "cuda"], 2, "cuda"),
+        (["solve", "roads.csv", "--out", "d", "--dtype", "uint16"], 2, "uint16"),
+        (["solve", "roads.csv", "--out", "d", "--algorithm", "bfs"], 2, "bfs"),
+        (["solve", "roads.csv", "--out", "d", "--format", "xlsx"], 2, "xlsx"),
+        (["solve", "roads.csv", "--out", "d", "--weight", "hours"], 2, "hours"),
+        (["solve", "roads.csv", "--out", "d", "--weight", "minutes", "--unweighted"], 2, "unweighted"),
+        (["solve", "roads.csv", "--out", "d", "--memory", "lots"], 2, "--memory"),
+        (["solve", "roads.csv", "--out", "d", "--memory", "1KiB"], 3, "memory"),
+        (["solve", "roads.csv", "--out", "d", "--sources", "moon"], 2, "moon"),
+        (["solve", "roads.csv", "--out", "d", "--sources", "@moon.txt"], 2, "moon.txt"),
+        (["solve", "roads.csv", "--out", "d", "--sources", ","], 2, "--sources"),
+        (["plan", "roads.csv", "--memory", "1KiB"], 3, "memory"),
+        (["inspect", "."], 2, "."),
+        (["query", "nowhere.zarr", "summary"], 2, "nowhere.zarr"),
+        (["query", "roads.csv", "summary"], 2, "roads.csv"),
+        (["verify", "nowhere.zarr"], 2, "nowhere.zarr"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_in_one_line(arguments, code, named, tmp_path, monkeypatch, refused):
+    (tmp_path / "roads.csv").write_text(ROADS)
+    (tmp_path / "broken.gr").write_text("p sp 2 1\na 1 x 3\n")
+    (tmp_path / "cycle.csv").write_text("a,b,1\nb,c,1\nc,a,-3\n")
+    before = sorted(tmp_path.iterdir())
+    monkeypatch.chdir(tmp_path)
+    assert named in refused(code, *arguments)
+    assert sorted(tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    ("question", "named"),
+    [
+        (["distance", "island", "moon"], "moon"),
+        (["distance", "island"], "distance U V"),
+        (["row"], "row U"),
+        (["summary", "island"], "summary"),
+        (["weather"], "weather"),
+        (["row", "-5"], "-5"),
+    ],
+)
+def test_questions_without_an_answer_are_refused(store, question, named, refused):
+    assert named in refused(2, "query", store, *question)
+
+
+def test_a_damaged_tile_is_told_and_fails(roads, tmp_path, refused):
+    out = tmp_path / "d.zarr"
+    done("solve", roads, "--out", out)
+    tile = next(path for path in sorted((out / "distances").rglob("*")) if path.is_file() and path.name != "zarr.json")
+    content = bytearray(tile.read_bytes())
+    content[3] ^= 1
+    tile.write_bytes(content)
+    assert "distances" in refused(1, "verify", out)
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Enough vertices that Floyd-Warshall on one thread takes some seconds."""
+    path = tmp_path_factory.mktemp("large") / "large.txt"
+    n, rng = 6000, np.random.default_rng(7)
+    np.savetxt(path, np.column_stack([rng.integers(0, n, (4 * n, 2)), rng.random(4 * n)]), fmt=["%d", "%d", "%.6f"])
+    return path
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupted_solve_leaves_nothing(large, tmp_path, number, code):
+    out = tmp_path / "d.zarr"
+    options = ["--algorithm", "blocked-floyd-warshall", "--dtype", "float64", "--threads", "1"]
+    # A shell starts background jobs with SIGINT ignored, and the tests may be one; apsp would respect that.
+    start = "import signal as s; s.signal(s.SIGINT, s.default_int_handler); from service.cli import main; main()"
+    command = [sys.executable, "-c", start, "solve", str(large), "--out", str(out), *options]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        while not process.stderr.readline().startswith("plan: "):
+            assert process.poll() is None
+        time.sleep(1.0)
+        process.send_signal(number)
+        _, said = process.communicate(timeout=60)
+    assert process.returncode == code, said
+    assert "interrupted" in said
+    assert "Traceback" not in said
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_reader_that_goes_away_is_no_error(large, tmp_path):
+    out = tmp_path / "row.zarr"
+    done("solve", large, "--out", out, "--sources", "0")
+    command = f"{sys.executable} -m service.cli query {out} row 0 | head -n 1; echo ${{PIPESTATUS[0]}}"
+    result = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
+    assert result.stderr == ""
+    assert result.stdout.splitlines()[0] == "target\tdistance"
+    assert result.stdout.splitlines()[1] in {"0", "141"}
+    with subprocess.Popen(
+        [sys.executable, "-m", "service.cli", "query", str(out), "summary", "--json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 141
+
+
+def test_a_terminal_gets_a_bar(roads, tmp_path):
+    pty = pytest.importorskip("pty")
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "service.cli", "solve", str(roads), "--out", str(tmp_path / "d.zarr")]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=theirs) as process:
+        os.close(theirs)
+        drawn = b""
+        while True:
+            try:
+                part = os.read(ours, 4096)
+            except OSError:  # Linux: the other side is closed
+                break
+            drawn += part
+            if not part:
+                break
+    os.close(ours)
+    assert process.returncode == 0
+    assert b"100%" in drawn
+    assert b"\x1b[" in drawn
+
+
+@pytest.mark.parametrize("name", ["helsinki_drive.csv", "minnesota_km.mtx"])
+def test_the_shipped_graphs_are_read_as_their_note_says(name):
+    facts = json.loads(done("inspect", EXAMPLES / name, "--json"))
+    notes = (EXAMPLES / "README.md").read_text()
+    line = next(line for line in notes.splitlines() if line.startswith(f"| `{name}`"))
+    assert f"| {facts['vertices']:,} |" in line
+    assert f"| {facts['edges'] or facts['arcs']:,} {'arcs' if facts['directed'] else 'edges'} |" in line
+
+
+def test_the_demo_goes_from_the_file_to_a_route():
+    result = subprocess.run(
+        [sys.executable, EXAMPLES / "demo.py"], capture_output=True, text=True, check=False, timeout=180
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "successful" in result.stdout
+    assert "837,199 of 945,756 pairs are connected" in result.stdout
+    assert ".sel(source=1483296617, target=760466577).item() = 113.722" in result.stdout
+    assert "-(4.477 m)-> 760466577" in result.stdout
+
+
+def test_version_names_the_release():
+    assert done("version").startswith("apsp 0.")

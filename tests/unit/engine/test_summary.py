@@ -1,0 +1,79 @@
+"""The summary gathered on the way must equal the one recomputed from the whole matrix."""
+
+import numpy as np
+import pytest
+
+from engine.summary import BINS, ArraySink, SummarySink
+from engine.types import WORK_TYPES
+
+
+def gather(matrix: np.ndarray, integral: bool, bands: list[slice], sources: np.ndarray | None = None) -> dict:
+    rows = np.arange(len(matrix)) if sources is None else sources
+    sink = SummarySink(ArraySink(matrix.shape, matrix.dtype), rows, matrix.shape[1], integral=integral)
+    for band in bands:
+        sink.write(band.start, 0, matrix[band])
+    return sink.summary(np.arange(100, 100 + matrix.shape[1]))
+
+
+@pytest.mark.parametrize("dtype", WORK_TYPES)
+@pytest.mark.parametrize("bands", [[slice(0, 9)], [slice(5, 9), slice(0, 5)]])
+def test_counts_sums_and_extremes(dtype: str, bands: list[slice]) -> None:
+    kind = WORK_TYPES[dtype]
+    rng = np.random.default_rng(1)
+    values = rng.integers(0, 3000, (9, 9)).astype(dtype)
+    values[rng.random((9, 9)) < 0.3] = kind.sentinel()
+    np.fill_diagonal(values, 0)
+    values[3] = kind.sentinel()  # reaches nobody
+    values[3, 3] = 0
+    found = gather(values, True, bands)
+    finite = (values != kind.sentinel()) & ~np.eye(9, dtype=bool)
+    wide = np.where(finite, values.astype(float), -1)
+    assert found["pairs"] == 72
+    assert found["reached"] == finite.sum()
+    assert found["sum"] == wide[finite].sum()
+    assert found["mean"] == pytest.approx(wide[finite].mean())
+    farthest = wide.max(1)
+    assert found["diameter"] == farthest.max()
+    assert found["radius"] == farthest[finite.any(1)].min()
+    u, v = found["diameter_pair"]
+    assert values[u - 100, v - 100] == found["diameter"]
+    assert found["center"] != 103
+
+
+def test_a_histogram_grows_and_keeps_its_counts() -> None:
+    values = np.array([[0, 1, 5], [40_000, 0, 7], [10**6, 3, 0]], np.int32)
+    found = gather(values, True, [slice(0, 1), slice(1, 2), slice(2, 3)])["histogram"]
+    edges, counts = found["edges"], found["counts"]
+    assert sum(counts) == 6
+    assert edges[-1] > 10**6
+    assert len(counts) <= BINS
+    assert len(edges) == len(counts) + 1
+    again = np.histogram([1, 5, 40_000, 7, 10**6, 3], edges)[0]
+    assert counts == again.tolist()
+
+
+def test_negative_distances_are_counted_apart() -> None:
+    values = np.array([[0, -2.5], [4.0, 0]], np.float32)
+    found = gather(values, False, [slice(0, 2)])
+    assert found["histogram"]["below_zero"] == 1
+    assert found["sum"] == 1.5
+    assert (found["diameter"], found["radius"]) == (4.0, -2.5)
+
+
+def test_chosen_sources_leave_out_their_own_entry() -> None:
+    values = np.array([[3, 8, 0, 1], [0, 2, 9, 4]], np.int32)
+    found = gather(values, True, [slice(0, 2)], np.array([2, 0]))
+    assert (found["pairs"], found["reached"], found["sum"]) == (6, 6, 27)
+    assert found["diameter_pair"] == [100, 102]
+
+
+@pytest.mark.parametrize("n", [0, 1])
+def test_nothing_to_reach(n: int) -> None:
+    found = gather(np.zeros((n, n), np.int32), True, [slice(0, n)] if n else [])
+    assert (found["pairs"], found["reached"], found["mean"], found["diameter"]) == (0, 0, None, None)
+
+
+def test_parts_of_rows_are_refused() -> None:
+    sink = SummarySink(ArraySink((2, 4), "int32"), np.arange(2), 4, integral=True)
+    with pytest.raises(ValueError, match="whole rows"):
+        sink.write(0, 2, np.zeros((2, 2), np.int32))

@@ -1,0 +1,63 @@
+"""A solved job made without reader, planner or solver: what the service only has to serve."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict
+
+import numpy as np
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import shortest_path
+
+from service.settings import Settings
+from storage.graph import Graph, Receipt, build_graph
+from storage.graphs import GraphStore
+from storage.jobs import GraphRecord, JobStore
+from storage.matrix import create_matrix
+
+RECEIPT = Receipt("csv", None, 5, 0, 0, 0, "weight")
+UNREACHABLE = {"uint16": 2**15 - 1, "int32": 2**30 - 1, "float32": np.inf, "float64": np.inf}
+
+
+class Bench:
+    """The data directory of a service, filled directly: graphs and finished jobs without reader or solver."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        (settings.data_dir / "jobs").mkdir(parents=True, exist_ok=True)
+        self.jobs = JobStore(settings.database)
+
+    def add_graph(self, graph: Graph) -> str:
+        graph_id, digest = GraphStore(self.settings.data_dir).add(graph, RECEIPT)
+        self.jobs.add_graph(GraphRecord(graph_id, digest, "bench", graph.n, graph.m, {}, asdict(RECEIPT), time.time()))
+        return graph_id
+
+    def solved(self, graph: Graph, dtype: str, sources: list[int] | None = None) -> tuple[str, np.ndarray]:
+        """A successful job whose distances come from SciPy; returns its id and them, shape (rows, n), inf inside."""
+        arcs = csr_array((graph.weights.astype(float), graph.heads, graph.indptr), shape=(graph.n, graph.n))
+        distances = shortest_path(arcs, directed=True)
+        distances = distances if sources is None else distances[sources]
+        record = self.jobs.create(self.add_graph(graph), {}, {})
+        claimed = self.jobs.claim("bench")
+        assert claimed is not None
+        assert claimed.id == record.id
+        path = self.settings.store(record.id)
+        path.parent.mkdir()
+        summary = {"pairs": graph.n * (graph.n - 1)}
+        with create_matrix(
+            path, graph, dtype=np.dtype(dtype), unreachable=UNREACHABLE[dtype], attributes={
+                "unit": "weight", "algorithm": "dijkstra", "max_hops": None,
+            }, sources=None if sources is None else np.array(sources),
+        ) as writer:  # fmt: skip
+            writer.write(0, 0, np.where(np.isinf(distances), UNREACHABLE[dtype], distances).astype(dtype))
+            writer.seal(summary)
+        assert self.jobs.succeed(claimed, summary, {"search": 0.5})
+        return record.id, distances
+
+
+def small_graph(names: bool = False, *, real: bool = False) -> Graph:
+    """0 -> 1 -> 2 -> 0 and the vertex 3, which nothing reaches; labels 10, 20, 30, 40 or names with a comma."""
+    labels = ["a", "b,c", "d", 'e"f'] if names else [10, 20, 30, 40]
+    weights = [1.5, 2.25, 4.1, 0.1] if real else [1, 2, 4, 1]
+    graph, _ = build_graph([0, 1, 2, 3], [1, 2, 0, 0], weights, labels=labels, directed=True)
+    return graph

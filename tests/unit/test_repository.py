@@ -1,0 +1,115 @@
+"""The repository holds what it promises: documents, locks, packages, import rules."""
+
+import ast
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.version import Version
+
+from service import cli
+
+ROOT = Path(__file__).resolve().parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+LOCKS = [ROOT / "requirements.lock", ROOT / "benchmarks" / "requirements.lock"]
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/*.md")])
+COMMANDS = {command.callback.__name__ for command in cli.app.registered_commands}
+
+
+def pins(lock: Path) -> dict[str, set[Version]]:
+    found: dict[str, set[Version]] = {}
+    for name, version in re.findall(r"^([a-z0-9-]+)==([^\s;]+)", lock.read_text(encoding="utf-8"), re.MULTILINE):
+        found.setdefault(name, set()).add(Version(version))
+    return found
+
+
+def test_the_documents_name_every_command_and_no_other():
+    operations = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+    assert {name for name in COMMANDS if f"`apsp {name}" in operations} == COMMANDS
+    for document in DOCUMENTS:
+        text = document.read_text(encoding="utf-8")
+        blocks = "\n".join(re.findall(r"```\w*\n(.*?)```", text, re.DOTALL) + re.findall(r"`([^`\n]+)`", text))
+        assert set(re.findall(r"^\s*(?:\$ )?apsp ([a-z]+)", blocks, re.MULTILINE)) <= COMMANDS, document
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_files_that_a_document_names_exist(document):
+    text = document.read_text(encoding="utf-8")
+    named = re.findall(r"\]\((?!https?://|#|mailto:)([^)#\s]+)", text)
+    named += re.findall(r"`((?:docs|examples|service|engine|storage|tests|benchmarks)/[\w./-]+\.\w+)`", text)
+    missing = [name for name in named if not ((document.parent / name).exists() or (ROOT / name).exists())]
+    assert missing == []
+
+
+@pytest.mark.parametrize("lock", LOCKS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_locks_pin_everything_with_hashes_and_name_no_host(lock):
+    text = lock.read_text(encoding="utf-8")
+    assert "://" not in text
+    assert "index" not in re.sub(r"^ *#.*$", "", text, flags=re.MULTILINE)
+    entries = re.split(r"\n(?=[a-z0-9])", re.sub(r"^ *#.*\n", "", text, flags=re.MULTILINE))
+    assert len(entries) > 20
+    for entry in entries:
+        assert re.match(r"[a-z0-9-]+==\S+( ; [^\\]+)? \\\n    --hash=sha256:[0-9a-f]{64}", entry), entry
+
+
+def test_the_lock_holds_what_the_project_asks_for():
+    project = PROJECT["project"]
+    wanted = project["dependencies"] + project["optional-dependencies"]["dev"]
+    check_pins(wanted, pins(LOCKS[0]))
+    check_pins(wanted + project["optional-dependencies"]["bench"], pins(LOCKS[1]))
+
+
+def check_pins(wanted: list[str], pinned: dict[str, set[Version]]) -> None:
+    for requirement in map(Requirement, wanted):
+        name = re.sub(r"[-_.]+", "-", requirement.name).lower()
+        assert pinned.get(name), f"{name} is not locked; run ./dev lock"
+        assert all(version in requirement.specifier for version in pinned[name]), requirement
+
+
+def test_both_locks_agree():
+    first, second = map(pins, LOCKS)
+    assert {name: second.get(name) for name in first} == first
+
+
+def test_the_script_needs_only_the_standard_library():
+    tree = ast.parse((ROOT / "dev").read_text(encoding="utf-8"))
+    nodes = list(ast.walk(tree))
+    used = {alias.name.split(".")[0] for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    used |= {node.module.split(".")[0] for node in nodes if isinstance(node, ast.ImportFrom) and node.module}
+    assert used <= sys.stdlib_module_names
+
+
+@pytest.mark.parametrize("script", ["dev", ".ci/run"])
+def test_scripts_are_executable(script):
+    assert (ROOT / script).stat().st_mode & 0o111 == 0o111
+
+
+def test_the_script_says_what_it_can_do_and_refuses_the_rest():
+    said = subprocess.run([sys.executable, ROOT / "dev", "--help"], capture_output=True, text=True, check=True)
+    assert all(f"./dev {name}" in said.stdout for name in ("setup", "demo", "test", "check", "lock"))
+    wrong = subprocess.run([sys.executable, ROOT / "dev", "frobnicate"], capture_output=True, text=True, check=False)
+    assert wrong.returncode == 1
+    assert "frobnicate" in wrong.stderr
+    assert "Traceback" not in wrong.stderr
+
+
+def test_every_example_has_its_licence_noted():
+    notes = (ROOT / "examples" / "README.md").read_text(encoding="utf-8")
+    files = [path.name for path in (ROOT / "examples").iterdir() if path.is_file() and path.name != "README.md"]
+    assert [name for name in files if f"`{name}`" not in notes] == []
+
+
+def test_import_rules_hold():
+    done = subprocess.run(
+        [Path(sys.executable).with_name("lint-imports"), "--no-cache"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert " 0 kept" not in done.stdout

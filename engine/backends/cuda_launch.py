@@ -12,7 +12,16 @@ from typing import Any, Final
 
 import numpy as np
 
-from engine.backends.cuda_modules import ARITHMETICS, Arithmetic, Modules, allocate, single_shared
+from engine.backends.cuda_modules import (
+    ARITHMETICS,
+    KERNELS,
+    POWER_MOST,
+    Arithmetic,
+    Modules,
+    allocate,
+    power_shared,
+    single_shared,
+)
 from engine.types import work_type
 
 _PRODUCT: Final = np.dtype(
@@ -37,6 +46,13 @@ _BLOCK: Final = np.dtype(
     [("d", "u8"), ("ld", "i8"), ("stride", "i8")]
     + [(f, "i4") for f in ("n", "tiles", "graphs", "group", "aligned", "base")]
     + [("drawn", "u4"), ("counter", "u8"), ("flags", "u8"), ("negative", "u8")],
+    align=True,
+)
+_SQUARE: Final = np.dtype(
+    [(f, "u8") for f in ("d", "even", "odd", "state", "negative")]
+    + [("ld", "i8")]
+    + [(f, "i4") for f in ("n", "padded", "steps")]
+    + [("launch", "u4")],
     align=True,
 )
 _DEPTH_STEP: Final = 16  # relax takes k in multiples of this
@@ -96,6 +112,7 @@ class Launcher:
         self.word = np.dtype({4: "u4", 8: "f8"}[self.arithmetic.word])
         self._scratch: dict[str, Any] = {}
         self._base, self._drawn = 0, 0
+        self._launch = 0
         self._counter: Any = None
         self.negative: Any = None
 
@@ -205,10 +222,43 @@ class Launcher:
         arguments["negative"] = self.negative.data.ptr
         shared = single_shared(side, self.dtype.itemsize)
         kernel = self.modules.get(f"single{side}", self.arithmetic, shared)
-        threads = side * side // (4 * (8 if side == 64 else 4))
-        kernel((blocks,), (threads,), (arguments,), shared_mem=shared)
+        kernel((blocks,), (KERNELS[f"single{side}"].threads,), (arguments,), shared_mem=shared)
         self._base += tiles + 1
         self._drawn = (self._drawn + graphs * per_graph + blocks) % 2**32
+
+    def squares(self, d: Any) -> bool:
+        """All distances of square ``d`` by repeated squaring in one cooperative launch; False if it cannot run here."""
+        n, itemsize = d.shape[0], self.word.itemsize
+        rows = 16 if 128 < n and itemsize == 4 else 8
+        padded = _round_up(n, 32)
+        blocks, shared = padded // rows * (padded // 32), power_shared(rows, padded, itemsize)
+        if n > POWER_MOST:
+            return False
+        name = f"power{rows}"
+        kernel = self.modules.get(name, self.arithmetic, power_shared(rows, POWER_MOST, itemsize))
+        driver, threads = self.modules.driver, KERNELS[name].threads
+        resident = driver.occupancyMaxActiveBlocksPerMultiprocessor(kernel.kernel.ptr, threads, shared)
+        if blocks > resident * self.modules.multiprocessors:
+            return False
+        self._flags(1, 1)
+        state = self._scratch.get("state")
+        if state is None:
+            state = self._scratch["state"] = self.cupy.zeros(64, "u4")
+        even, odd = (self._buffer(half, (padded, padded), self.word) for half in ("even", "odd"))
+        steps = max(1, (n - 2).bit_length())
+        self._launch = self._launch % 2**31 + 1
+        arguments = np.zeros((), _SQUARE)
+        arguments["d"], arguments["ld"] = d.data.ptr, leading(d)
+        arguments["even"], arguments["odd"] = even.data.ptr, odd.data.ptr
+        arguments["state"], arguments["negative"] = state.data.ptr, self.negative.data.ptr
+        arguments["n"], arguments["padded"], arguments["steps"] = n, padded, steps
+        arguments["launch"] = self._launch
+        pointers = np.array([arguments.ctypes.data], "u8")
+        stream = self.cupy.cuda.get_current_stream().ptr
+        driver.launchCooperativeKernel(
+            kernel.kernel.ptr, blocks, 1, 1, threads, 1, 1, shared, stream, pointers.ctypes.data
+        )
+        return True
 
     def _flags(self, count: int, tiles: int) -> Any:
         if self._counter is None:

@@ -41,10 +41,11 @@ class Arithmetic:
 
 @dataclass(frozen=True)
 class Kernel:
-    """One entry point: its file, its name and the definitions it is compiled with."""
+    """One entry point: its file, its name, the threads of a block and the definitions it is compiled with."""
 
     file: str
     entry: str
+    threads: int
     defines: tuple[str, ...] = ()
 
 
@@ -66,11 +67,13 @@ ARITHMETICS: Final = MappingProxyType(
 
 KERNELS: Final = MappingProxyType(
     {
-        "relax": Kernel("relax.cu", "relax"),
-        "pack": Kernel("pack.cu", "pack"),
-        "mirror": Kernel("pack.cu", "mirror"),
-        "single32": Kernel("single.cu", "single", ("SIDE=32", "BLOCKS=8")),
-        "single64": Kernel("single.cu", "single", ("SIDE=64", "BLOCKS=3")),
+        "relax": Kernel("relax.cu", "relax", 256),
+        "pack": Kernel("pack.cu", "pack", 256),
+        "mirror": Kernel("pack.cu", "mirror", 256),
+        "single32": Kernel("single.cu", "single", 64, ("SIDE=32", "BLOCKS=8")),
+        "single64": Kernel("single.cu", "single", 128, ("SIDE=64", "BLOCKS=3")),
+        "power8": Kernel("power.cu", "power", 256, ("ROWS=8",)),
+        "power16": Kernel("power.cu", "power", 256, ("ROWS=16",)),
     }
 )
 #: Two blocks of 128 threads with 64-bit entries leave room for all registers.
@@ -97,6 +100,15 @@ def options(name: str, arithmetic: Arithmetic) -> tuple[str, ...]:
 def single_shared(side: int, itemsize: int) -> int:
     """Bytes of shared memory of a block of the single kernel: A padded by four columns, and B."""
     return side * (side + 4 + side) * max(itemsize, 4)
+
+
+#: Largest n of the power kernel.
+POWER_MOST: Final = 256
+
+
+def power_shared(rows: int, n: int, itemsize: int) -> int:
+    """Bytes of shared memory of a block of the power kernel: its strips of A and of B, or the warps' results."""
+    return (rows * (POWER_MOST + 4) + max(n * 32, 8 * rows * 32)) * max(itemsize, 4)
 
 
 @cache
@@ -138,6 +150,9 @@ class Modules:
     def __init__(self, device: int = 0) -> None:
         self.cupy = open_device(device)
         self.device = device
+        from cupy_backends.cuda.api import driver
+
+        self.driver: Any = driver
         self._built: dict[tuple[str, str], Any] = {}
         self._lock = threading.Lock()
         properties = self.cupy.cuda.runtime.getDeviceProperties(device)
@@ -157,7 +172,7 @@ class Modules:
             with self.cupy.cuda.Device(self.device):
                 module = self.cupy.RawModule(code=source(kernel), options=options(name, arithmetic))
                 function = module.get_function(kernel.entry)
-                if shared > 48 * 1024:
+                if shared > 40 * 1024:  # above 48 KiB, static memory included, it must be asked for
                     function.max_dynamic_shared_size_bytes = shared
         except (self.cupy.cuda.compiler.CompileException, self.cupy.cuda.driver.CUDADriverError, RuntimeError) as error:
             raise SolveFailed(

@@ -23,6 +23,9 @@ from engine.types import work_type
 #: Largest n that one launch of the single kernel solves fastest (measured; docs/kernels.md).
 SINGLE: Final = 3584
 
+#: From which n to which repeated squaring in one launch beats it: Floyd-Warshall has n / 32 rounds, squaring log2(n).
+SQUARES: Final = (65, 256)
+
 
 def tile_side(dtype: object) -> int:
     """The multiple to which a solved matrix is padded, so that no block of relax meets a ragged edge."""
@@ -63,7 +66,8 @@ class Solver:
         """
         n = d.shape[0]
         if width is None and n <= SINGLE:
-            self.ahead.close(d)
+            if not (SQUARES[0] <= n <= SQUARES[1] and self.ahead.squares(d)):
+                self.ahead.close(d)
             return
         width = width or pivot_width(n)
         if n % tile_side(d.dtype) or width % tile_side(d.dtype):

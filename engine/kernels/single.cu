@@ -14,13 +14,16 @@
 #ifndef SIDE
 #define SIDE 64
 #endif
+#ifndef THREAD_ROWS
+#define THREAD_ROWS (SIDE == 64 ? 8 : 4)
+#endif
 #ifndef BLOCKS
 #define BLOCKS 1  // least resident blocks a multiprocessor that the compiler leaves room for
 #endif
 
 namespace {
 
-constexpr int ROWS = SIDE == 64 ? 8 : 4, COLUMNS = 4;  // entries a thread
+constexpr int ROWS = THREAD_ROWS, COLUMNS = 4;  // entries a thread
 constexpr int ACROSS = SIDE / COLUMNS, DOWN = SIDE / ROWS, THREADS = ACROSS * DOWN;
 constexpr int LD_A = SIDE + 4, LD_B = SIDE;  // A is read down its columns: padded against bank conflicts
 
@@ -125,29 +128,54 @@ INLINE void multiply(Single (&c)[ROWS][COLUMNS], const Single* a_tile, const Sin
   }
 }
 
-// Floyd-Warshall of one tile in registers (rows ROWS * y + i), one barrier a pivot: the owners of the next pivot's row
-// and column publish them as soon as they have them.
+// Floyd-Warshall of one tile in registers (rows ROWS * y + i), two pivots and one barrier a step: the owners of the next
+// two pivot rows and columns publish them as soon as they have them.  Each thread closes the 2 x 2 pivot for itself:
+// through k and k + 1 lead col k + row k and col k + 1 + row k + 1, each row first relaxed by the other.
 INLINE void close_tile(Single (&c)[ROWS][COLUMNS], Single* shared) {
   const int x = threadIdx.x % ACROSS, y = threadIdx.x / ACROSS;
-  Single *const rows = shared, *const columns = shared + 2 * SIDE;
-  if (y == 0) UNROLL for (int j = 0; j < COLUMNS; j++) rows[x * COLUMNS + j] = c[0][j];
-  if (x == 0) UNROLL for (int i = 0; i < ROWS; i++) columns[y * ROWS + i] = c[i][0];
+  constexpr int PAIR = 2 * SIDE, PERIOD = ROWS > COLUMNS ? ROWS : COLUMNS;
+  Single *const rows = shared, *const columns = shared + 2 * PAIR;  // two buffers of two rows, of two columns
+  UNROLL for (int h = 0; h < 2; h++) {
+    if (y == 0) store4(rows + h * SIDE + x * COLUMNS, c[h]);
+    if (x == 0) {
+      UNROLL for (int i = 0; i < ROWS; i++) columns[h * SIDE + y * ROWS + i] = c[i][h];
+    }
+  }
 #pragma unroll 1
-  for (int k0 = 0; k0 < SIDE; k0 += ROWS) {
-    UNROLL for (int kk = 0; kk < ROWS; kk++) {  // so that register indices are constants
+  for (int k0 = 0; k0 < SIDE; k0 += PERIOD) {
+    UNROLL for (int kk = 0; kk < PERIOD; kk += 2) {  // so that register indices are constants
       __syncthreads();
-      const Single *const row = rows + (kk & 1) * SIDE, *const column = columns + (kk & 1) * SIDE;
-      Single b[COLUMNS], a[ROWS];
-      load4(row + x * COLUMNS, b);
-      UNROLL for (int i = 0; i < ROWS; i += 4) load4(column + y * ROWS + i, a + i);
+      const Single *const row = rows + (kk / 2 & 1) * PAIR, *const column = columns + (kk / 2 & 1) * PAIR;
+      const int k = k0 + kk;
+      Single b0[COLUMNS], b1[COLUMNS], a0[ROWS], a1[ROWS];
+      load4(row + x * COLUMNS, b0);
+      load4(row + SIDE + x * COLUMNS, b1);
+      const Single forth = row[k + 1], back = row[SIDE + k];  // d[k][k + 1], d[k + 1][k]
+      UNROLL for (int i = 0; i < ROWS; i += 4) {
+        load4(column + y * ROWS + i, a0 + i);
+        load4(column + SIDE + y * ROWS + i, a1 + i);
+      }
+      UNROLL for (int j = 0; j < COLUMNS; j++) {
+        const Single first = b0[j];
+        b0[j] = Arithmetic::one(b0[j], forth, b1[j]);
+        b1[j] = Arithmetic::one(b1[j], back, first);
+      }
       UNROLL for (int i = 0; i < ROWS; i++)
-        UNROLL for (int j = 0; j < COLUMNS; j++) c[i][j] = Arithmetic::one(c[i][j], a[i], b[j]);
-      const int next = k0 + kk + 1;
-      Single *const to_row = rows + ((kk + 1) & 1) * SIDE, *const to_column = columns + ((kk + 1) & 1) * SIDE;
+        UNROLL for (int j = 0; j < COLUMNS; j++) c[i][j] = Arithmetic::two(c[i][j], a0[i], b0[j], a1[i], b1[j]);
+      const int next = k + 2;
+      Single *const to_row = rows + ((kk / 2 + 1) & 1) * PAIR, *const to_column = columns + ((kk / 2 + 1) & 1) * PAIR;
       if (next < SIDE) {
-        if (y == next / ROWS) UNROLL for (int j = 0; j < COLUMNS; j++) to_row[x * COLUMNS + j] = c[(kk + 1) % ROWS][j];
-        if (x == next / COLUMNS)
-          UNROLL for (int i = 0; i < ROWS; i++) to_column[y * ROWS + i] = c[i][(kk + 1) % COLUMNS];
+        if (y == next / ROWS) {
+          UNROLL for (int h = 0; h < 2; h++) store4(to_row + h * SIDE + x * COLUMNS, c[(kk + 2 + h) % ROWS]);
+        }
+        if (x == next / COLUMNS) {
+          UNROLL for (int h = 0; h < 2; h++)
+            UNROLL for (int i = 0; i < ROWS; i += 4) {
+              Single t[4] = {c[i][(kk + 2 + h) % COLUMNS], c[i + 1][(kk + 2 + h) % COLUMNS],
+                             c[i + 2][(kk + 2 + h) % COLUMNS], c[i + 3][(kk + 2 + h) % COLUMNS]};
+              store4(to_column + h * SIDE + y * ROWS + i, t);
+            }
+        }
       }
     }
   }
@@ -207,6 +235,15 @@ INLINE void await(const Block& g, const int* flags, int i, int j, int rounds) {
   }
 }
 
+// A diagonal below zero is a negative cycle, or rounding; it is reported and put back to zero, lest later sums take it
+// off again and again.
+INLINE void settle_diagonal(const Block& g, Single (&p)[ROWS][COLUMNS], int x, int y) {
+  if (!Arithmetic::SIGNED) return;
+  UNROLL for (int i = 0; i < ROWS; i++)
+    UNROLL for (int j = 0; j < COLUMNS; j++)
+      if (y * ROWS + i == x * COLUMNS + j && Arithmetic::negative(p[i][j])) *g.negative = 1, p[i][j] = 0;
+}
+
 // Tile (i, j) of one graph through one task.  ``a_tile`` and ``b_tile`` are shared memory for A and B.
 INLINE void perform(const Block& g, const Task& t, Element* d, int* flags, Single* a_tile, Single* b_tile) {
   const int x = threadIdx.x % ACROSS, y = threadIdx.x / ACROSS;
@@ -258,12 +295,10 @@ INLINE void perform(const Block& g, const Task& t, Element* d, int* flags, Singl
       __syncthreads();
       UNROLL for (int i = 0; i < ROWS; i++) load4(b_tile + (y * ROWS + i) * LD_B + x * 4, p[i]);
     }
+    settle_diagonal(g, p, x, y);
     close_tile(p, a_tile);
+    settle_diagonal(g, p, x, y);
     UNROLL for (int i = 0; i < ROWS; i++) write4(g, d, t.i * SIDE + y * ROWS + i, t.j * SIDE + x * 4, p[i]);
-    if (Arithmetic::SIGNED)
-      UNROLL for (int i = 0; i < ROWS; i++)
-        UNROLL for (int j = 0; j < COLUMNS; j++)
-          if (y * ROWS + i == x * COLUMNS + j && Arithmetic::negative(p[i][j])) *g.negative = 1;
   } else {
     UNROLL for (int i = 0; i < ROWS; i++) write4(g, d, t.i * SIDE + y + DOWN * i, t.j * SIDE + x * 4, c[i]);
   }

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
@@ -57,7 +58,9 @@ _SQUARE: Final = np.dtype(
 )
 _DEPTH_STEP: Final = 16  # relax takes k in multiples of this
 _SLAB: Final = 4096  # k a launch: bounds the packed copy of A
-_SMALL: Final = 640  # vertices up to which the single kernel does best with tiles of 32
+_SMALL: Final = 800  # vertices up to which the single kernel does best with tiles of 32
+_WIDE: Final = (65, 1280)  # vertices for which tiles of 64 do best with 256 threads
+_RESIDENT: Final = MappingProxyType({"single32": 5, "single64": 3, "single64wide": 2})  # blocks a multiprocessor
 _WRAP: Final = 2**30
 
 
@@ -202,14 +205,16 @@ class Launcher:
         if n == 0 or graphs == 0:
             return
         if side is None:
-            side = 32 if n <= 32 or 64 < n <= _SMALL else 64
+            side = 32 if n <= 32 or (64 < n <= _SMALL and graphs == 1) else 64
+        name = "single64wide" if side == 64 and graphs == 1 and _WIDE[0] <= n <= _WIDE[1] else f"single{side}"
         tiles = -(-n // side)
         per_graph = 1 if tiles == 1 else 2 * tiles - 1 + ((tiles - 1) ** 2 + 2) * tiles
-        if blocks is None:
-            per_multiprocessor = 1 if graphs == 1 else 8 if side == 32 else 4
-            blocks = min(self.modules.multiprocessors * per_multiprocessor, graphs * tiles * tiles)
-        if group is None:  # graphs side by side: enough tasks for all blocks, few enough for the second-level cache
-            group = min(graphs, max(1, -(-4 * self.modules.multiprocessors // tiles)))
+        if blocks is None:  # some two tiles a block and round
+            device = self.modules.multiprocessors
+            wanted = max(1, round(graphs * tiles * tiles / (2 * device)))
+            blocks = min(device * min(wanted, _RESIDENT[name]), graphs * tiles * tiles)
+        if group is None:  # graphs side by side: enough tasks for all blocks
+            group = graphs
         flags = self._flags(graphs * tiles * tiles, tiles)
         rows = d[0] if d.ndim == 3 else d
         arguments = np.zeros((), _BLOCK)
@@ -221,10 +226,11 @@ class Launcher:
         arguments["counter"], arguments["flags"] = self._counter.data.ptr, flags.data.ptr
         arguments["negative"] = self.negative.data.ptr
         shared = single_shared(side, self.dtype.itemsize)
-        kernel = self.modules.get(f"single{side}", self.arithmetic, shared)
-        kernel((blocks,), (KERNELS[f"single{side}"].threads,), (arguments,), shared_mem=shared)
+        kernel = self.modules.get(name, self.arithmetic, shared)
+        kernel((blocks,), (KERNELS[name].threads,), (arguments,), shared_mem=shared)
         self._base += tiles + 1
-        self._drawn = (self._drawn + graphs * per_graph + blocks) % 2**32
+        if tiles > 1:
+            self._drawn = (self._drawn + graphs * per_graph + blocks) % 2**32
 
     def squares(self, d: Any) -> bool:
         """All distances of square ``d`` by repeated squaring in one cooperative launch; False if it cannot run here."""

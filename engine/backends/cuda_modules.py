@@ -49,8 +49,8 @@ class Kernel:
     defines: tuple[str, ...] = ()
 
 
-_WORDS_32: Final = 4 * 16 * (128 + 128) * 4
-_WORDS_64: Final = 4 * 8 * (128 + 64) * 8
+_WORDS_32: Final = 4 * 16 * (128 + 128) * 4 + 16
+_WORDS_64: Final = 4 * 8 * (128 + 64) * 8 + 16
 
 #: By dtype name and whether entries may be negative.
 ARITHMETICS: Final = MappingProxyType(
@@ -70,14 +70,16 @@ KERNELS: Final = MappingProxyType(
         "relax": Kernel("relax.cu", "relax", 256),
         "pack": Kernel("pack.cu", "pack", 256),
         "mirror": Kernel("pack.cu", "mirror", 256),
-        "single32": Kernel("single.cu", "single", 64, ("SIDE=32", "BLOCKS=8")),
-        "single64": Kernel("single.cu", "single", 128, ("SIDE=64", "BLOCKS=3")),
+        "single32": Kernel("single.cu", "single", 128, ("SIDE=32", "THREAD_ROWS=2", "BLOCKS=5")),
+        # 8 rows a thread are best for many tiles, 4 (twice the threads) for the latency of few
+        "single64": Kernel("single.cu", "single", 128, ("SIDE=64", "THREAD_ROWS=8", "BLOCKS=3")),
+        "single64wide": Kernel("single.cu", "single", 256, ("SIDE=64", "THREAD_ROWS=4", "BLOCKS=2")),
         "power8": Kernel("power.cu", "power", 256, ("ROWS=8",)),
         "power16": Kernel("power.cu", "power", 256, ("ROWS=16",)),
     }
 )
 #: Two blocks of 128 threads with 64-bit entries leave room for all registers.
-_FLOAT64: Final = MappingProxyType({"single64": ("SIDE=64", "BLOCKS=2")})
+_FLOAT64: Final = MappingProxyType({"single64": ("SIDE=64", "THREAD_ROWS=8", "BLOCKS=2")})
 
 
 def source(kernel: Kernel) -> str:
@@ -98,8 +100,8 @@ def options(name: str, arithmetic: Arithmetic) -> tuple[str, ...]:
 
 
 def single_shared(side: int, itemsize: int) -> int:
-    """Bytes of shared memory of a block of the single kernel: A padded by four columns, and B."""
-    return side * (side + 4 + side) * max(itemsize, 4)
+    """Bytes of shared memory of a block of the single kernel: A padded by four columns, B, and two words."""
+    return side * (side + 4 + side) * max(itemsize, 4) + 16
 
 
 #: Largest n of the power kernel.

@@ -144,29 +144,14 @@ struct Float32Nonnegative {  // non-negative IEEE numbers order like integers, +
     int t = __float_as_int(__uint_as_float(a1) + __uint_as_float(b1));
     return (u32)min(min(s, t), (int)c);
   }
-  // Half rows: the additions of the next half row stand between those of this one and their minima.
+  // A row of sums at a time; half rows that overlap, pairs and columns measured slower.
   template <int R, int C>
   static INLINE void update(Word (&c)[R][C], const Word* a0, const Word* b0, const Word* a1, const Word* b1, u32) {
-    constexpr int H = C / 2, STEPS = 2 * R;
-    Word s0[H], s1[H];
-    UNROLL for (int j = 0; j < H; j++) s0[j] = add_float(a0[0], b0[j]);
-    UNROLL for (int j = 0; j < H; j++) s1[j] = add_float(a1[0], b1[j]);
-    UNROLL for (int q = 0; q < STEPS; q++) {
-      const int i = q / 2, from = q % 2 * H, next = q + 1, i2 = next / 2, from2 = next % 2 * H;
-      Word t0[H], t1[H];
-      UNROLL for (int j = 0; j < H; j++) {
-        if (next < STEPS) {
-          if (2 * j < H) {
-            t0[2 * j] = add_float(a0[i2], b0[from2 + 2 * j]);
-            t0[2 * j + 1] = add_float(a0[i2], b0[from2 + 2 * j + 1]);
-          } else {
-            t1[2 * j - H] = add_float(a1[i2], b1[from2 + 2 * j - H]);
-            t1[2 * j - H + 1] = add_float(a1[i2], b1[from2 + 2 * j - H + 1]);
-          }
-        }
-        c[i][from + j] = minimum3_int(c[i][from + j], s0[j], s1[j]);
-      }
-      UNROLL for (int j = 0; j < H; j++) s0[j] = t0[j], s1[j] = t1[j];
+    UNROLL for (int i = 0; i < R; i++) {
+      Word s[C], t[C];
+      UNROLL for (int j = 0; j < C; j++) s[j] = add_float(a0[i], b0[j]);
+      UNROLL for (int j = 0; j < C; j++) t[j] = add_float(a1[i], b1[j]);
+      UNROLL for (int j = 0; j < C; j++) c[i][j] = minimum3_int(c[i][j], s[j], t[j]);
     }
   }
 };
@@ -185,13 +170,14 @@ struct Float32Signed {
   static INLINE Single two(Single c, Single a0, Single b0, Single a1, Single b1) { return one(one(c, a0, b0), a1, b1); }
   template <int R, int C>
   static INLINE void update(Word (&c)[R][C], const Word* a0, const Word* b0, const Word* a1, const Word* b1, u32) {
-    UNROLL for (int i = 0; i < R; i++) {
-      Word s[C];
-      UNROLL for (int j = 0; j < C; j++) s[j] = add_float(a0[i], b0[j]);
-      UNROLL for (int j = 0; j < C; j++) c[i][j] = minimum_float(c[i][j], s[j]);
-      UNROLL for (int j = 0; j < C; j++) s[j] = add_float(a1[i], b1[j]);
-      UNROLL for (int j = 0; j < C; j++) c[i][j] = minimum_float(c[i][j], s[j]);
-    }
+    UNROLL for (int i = 0; i < R; i++)
+      UNROLL for (int from = 0; from < C; from += 4) {
+        Word s[4], t[4];
+        UNROLL for (int j = 0; j < 4; j++) s[j] = add_float(a0[i], b0[from + j]);
+        UNROLL for (int j = 0; j < 4; j++) t[j] = add_float(a1[i], b1[from + j]);
+        UNROLL for (int j = 0; j < 4; j++) c[i][from + j] = minimum_float(c[i][from + j], s[j]);
+        UNROLL for (int j = 0; j < 4; j++) c[i][from + j] = minimum_float(c[i][from + j], t[j]);
+      }
   }
 };
 
@@ -220,20 +206,15 @@ struct Int32 {
 #if HAS_THREE_OPERAND_MINIMUM
     UNROLL for (int i = 0; i < R; i++)
       UNROLL for (int from = 0; from < C; from += 8) {
+        auto fused = [&](int j) { return (j * FUSED_OF_8 + (i & 1) * 4) % 8 < FUSED_OF_8; };
         Word s[8], t[8];
-        UNROLL for (int j = 0; j < 8; j++) {
-          const bool fused = (j * FUSED_OF_8 + (i & 1) * 4) % 8 < FUSED_OF_8;
-          if (!fused) s[j] = add_by_multiply(a0[i], one, b0[from + j]);
-          else c[i][from + j] = add_minimum_int(a0[i], b0[from + j], c[i][from + j]);
-        }
-        UNROLL for (int j = 0; j < 8; j++) {
-          const bool fused = (j * FUSED_OF_8 + (i & 1) * 4) % 8 < FUSED_OF_8;
-          if (fused) c[i][from + j] = add_minimum_int(a1[i], b1[from + j], c[i][from + j]);
-          else {
-            t[j] = add_by_multiply(a1[i], one, b1[from + j]);
-            c[i][from + j] = minimum3_int(c[i][from + j], s[j], t[j]);
-          }
-        }
+        UNROLL for (int j = 0; j < 8; j++) if (!fused(j)) s[j] = add_by_multiply(a0[i], one, b0[from + j]);
+        UNROLL for (int j = 0; j < 8; j++)
+          if (fused(j)) c[i][from + j] = add_minimum_int(a0[i], b0[from + j], c[i][from + j]);
+        UNROLL for (int j = 0; j < 8; j++) if (!fused(j)) t[j] = add_by_multiply(a1[i], one, b1[from + j]);
+        UNROLL for (int j = 0; j < 8; j++)
+          if (fused(j)) c[i][from + j] = add_minimum_int(a1[i], b1[from + j], c[i][from + j]);
+        UNROLL for (int j = 0; j < 8; j++) if (!fused(j)) c[i][from + j] = minimum3_int(c[i][from + j], s[j], t[j]);
       }
 #else
     UNROLL for (int i = 0; i < R; i++)

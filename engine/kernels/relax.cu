@@ -146,8 +146,8 @@ struct Corner {
 
 extern "C" __global__ void __launch_bounds__(THREADS, RELAX_BLOCKS) relax(const __grid_constant__ Products all) {
   extern __shared__ __align__(16) unsigned char memory[];
-  __shared__ int place[2];
   Word* const shared = (Word*)memory;
+  int* const place = (int*)(shared + STAGES * STAGE);  // last, so that the stages are aligned to all banks
   const bool second = (int)blockIdx.x >= all.first;
   const Product& g = all.product[second];
   int tile_m, tile_n;

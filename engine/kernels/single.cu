@@ -15,7 +15,7 @@
 #define SIDE 64
 #endif
 #ifndef THREAD_ROWS
-#define THREAD_ROWS (SIDE == 64 ? 8 : 4)
+#define THREAD_ROWS (SIDE == 64 ? 8 : 2)
 #endif
 #ifndef BLOCKS
 #define BLOCKS 1  // least resident blocks a multiprocessor that the compiler leaves room for
@@ -25,11 +25,21 @@ namespace {
 
 constexpr int ROWS = THREAD_ROWS, COLUMNS = 4;  // entries a thread
 constexpr int ACROSS = SIDE / COLUMNS, DOWN = SIDE / ROWS, THREADS = ACROSS * DOWN;
+// Neighbouring threads read neighbouring rows of A or rows ROWS apart, whichever shares no bank; pivots need the latter.
+constexpr bool INTERLEAVED = ROWS == 8;
 constexpr int LD_A = SIDE + 4, LD_B = SIDE;  // A is read down its columns: padded against bank conflicts
 
 template <class T>
 INLINE void load4(const T* p, T* r) {
   UNROLL for (int i = 0; i < 4; i += 16 / sizeof(T)) load16(p + i, r + i);
+}
+template <int N, class T>
+INLINE void load_column(const T* p, T* r) {
+  if constexpr (N % 4 == 0) {
+    UNROLL for (int i = 0; i < N; i += 4) load4(p + i, r + i);
+  } else {
+    UNROLL for (int i = 0; i < N; i++) r[i] = p[i];
+  }
 }
 template <class T>
 INLINE void store4(T* p, const T* r) {
@@ -52,7 +62,12 @@ struct Block {
 };
 
 // ---- tiles between memory, registers and shared memory --------------------------------------------------------------
-// A thread's entries are rows first + step * i (products: step DOWN, pivots: step 1) and four neighbouring columns.
+// A thread's entries are the ROWS rows row_of(i) and four neighbouring columns, from 4 * x on.
+
+INLINE int row_of(int i) {
+  const int y = threadIdx.x / ACROSS;
+  return INTERLEAVED ? y + DOWN * i : y * ROWS + i;
+}
 
 INLINE void read4(const Block& g, const Element* d, int row, int column, Single* r) {
   const Element* const p = d + (size_t)row * g.ld + column;
@@ -106,20 +121,20 @@ INLINE void fetch(const Block& g, const Element* d, int tile_row, int tile_colum
 }
 
 INLINE void keep(Single* to, int ld_to, const Single (&c)[ROWS][COLUMNS]) {
-  const int x = threadIdx.x % ACROSS, y = threadIdx.x / ACROSS;
-  UNROLL for (int i = 0; i < ROWS; i++) store4(to + (y + DOWN * i) * ld_to + x * 4, c[i]);
+  const int x = threadIdx.x % ACROSS;
+  UNROLL for (int i = 0; i < ROWS; i++) store4(to + row_of(i) * ld_to + x * 4, c[i]);
 }
 
 // ---- the two pieces of arithmetic -----------------------------------------------------------------------------------
 
 // c = min(c, A (x) B), A and B in shared memory.
 INLINE void multiply(Single (&c)[ROWS][COLUMNS], const Single* a_tile, const Single* b_tile) {
-  const int x = threadIdx.x % ACROSS, y = threadIdx.x / ACROSS;
+  const int x = threadIdx.x % ACROSS;
 #pragma unroll 2
   for (int k = 0; k < SIDE; k += 4) {
     Single a[ROWS][4], b[4][4];
     UNROLL for (int h = 0; h < 4; h++) load4(b_tile + (k + h) * LD_B + x * 4, b[h]);
-    UNROLL for (int i = 0; i < ROWS; i++) load4(a_tile + (y + DOWN * i) * LD_A + k, a[i]);
+    UNROLL for (int i = 0; i < ROWS; i++) load4(a_tile + row_of(i) * LD_A + k, a[i]);
     UNROLL for (int i = 0; i < ROWS; i++)
       UNROLL for (int j = 0; j < 4; j++) {
         c[i][j] = Arithmetic::two(c[i][j], a[i][0], b[0][j], a[i][1], b[1][j]);
@@ -151,10 +166,8 @@ INLINE void close_tile(Single (&c)[ROWS][COLUMNS], Single* shared) {
       load4(row + x * COLUMNS, b0);
       load4(row + SIDE + x * COLUMNS, b1);
       const Single forth = row[k + 1], back = row[SIDE + k];  // d[k][k + 1], d[k + 1][k]
-      UNROLL for (int i = 0; i < ROWS; i += 4) {
-        load4(column + y * ROWS + i, a0 + i);
-        load4(column + SIDE + y * ROWS + i, a1 + i);
-      }
+      load_column<ROWS>(column + y * ROWS, a0);
+      load_column<ROWS>(column + SIDE + y * ROWS, a1);
       UNROLL for (int j = 0; j < COLUMNS; j++) {
         const Single first = b0[j];
         b0[j] = Arithmetic::one(b0[j], forth, b1[j]);
@@ -170,11 +183,7 @@ INLINE void close_tile(Single (&c)[ROWS][COLUMNS], Single* shared) {
         }
         if (x == next / COLUMNS) {
           UNROLL for (int h = 0; h < 2; h++)
-            UNROLL for (int i = 0; i < ROWS; i += 4) {
-              Single t[4] = {c[i][(kk + 2 + h) % COLUMNS], c[i + 1][(kk + 2 + h) % COLUMNS],
-                             c[i + 2][(kk + 2 + h) % COLUMNS], c[i + 3][(kk + 2 + h) % COLUMNS]};
-              store4(to_column + h * SIDE + y * ROWS + i, t);
-            }
+            UNROLL for (int i = 0; i < ROWS; i++) to_column[h * SIDE + y * ROWS + i] = c[i][(kk + 2 + h) % COLUMNS];
         }
       }
     }
@@ -235,6 +244,13 @@ INLINE void await(const Block& g, const int* flags, int i, int j, int rounds) {
   }
 }
 
+// From interleaved rows to neighbouring ones, or back.
+INLINE void regroup(Single (&c)[ROWS][COLUMNS], Single* shared, int x, int y, bool back) {
+  UNROLL for (int i = 0; i < ROWS; i++) store4(shared + (back ? y * ROWS + i : row_of(i)) * LD_B + x * 4, c[i]);
+  __syncthreads();
+  UNROLL for (int i = 0; i < ROWS; i++) load4(shared + (back ? row_of(i) : y * ROWS + i) * LD_B + x * 4, c[i]);
+}
+
 // A diagonal below zero is a negative cycle, or rounding; it is reported and put back to zero, lest later sums take it
 // off again and again.
 INLINE void settle_diagonal(const Block& g, Single (&p)[ROWS][COLUMNS], int x, int y) {
@@ -247,14 +263,17 @@ INLINE void settle_diagonal(const Block& g, Single (&p)[ROWS][COLUMNS], int x, i
 // Tile (i, j) of one graph through one task.  ``a_tile`` and ``b_tile`` are shared memory for A and B.
 INLINE void perform(const Block& g, const Task& t, Element* d, int* flags, Single* a_tile, Single* b_tile) {
   const int x = threadIdx.x % ACROSS, y = threadIdx.x / ACROSS;
+  const int row0 = t.i * SIDE, column0 = t.j * SIDE + x * 4;
   const bool leader = threadIdx.x == 0, second = threadIdx.x == THREADS / 2;  // they watch different flags
   Single c[ROWS][COLUMNS];
   int done = t.k + 1;
   bool close = t.kind == PIVOT, panel = false;
-  if (t.kind != PIVOT) {
+  if (t.kind == PIVOT) {
+    UNROLL for (int i = 0; i < ROWS; i++) read4(g, d, row0 + row_of(i), column0, c[i]);
+  } else {
     if (leader) await(g, flags, t.i, t.j, t.k);
     __syncthreads();
-    UNROLL for (int i = 0; i < ROWS; i++) read4(g, d, t.i * SIDE + y + DOWN * i, t.j * SIDE + x * 4, c[i]);
+    UNROLL for (int i = 0; i < ROWS; i++) read4(g, d, row0 + row_of(i), column0, c[i]);
     const bool in_row = t.i == t.k, in_column = t.j == t.k;  // one of them for a panel
     if (leader) await(g, flags, in_row ? t.k : t.i, t.k, in_column ? 0 : t.k + 1);
     if (second) await(g, flags, t.k, in_column ? t.k : t.j, in_row ? 0 : t.k + 1);
@@ -286,40 +305,33 @@ INLINE void perform(const Block& g, const Task& t, Element* d, int* flags, Singl
     multiply(c, a_tile, b_tile);
   }
   if (close) {
-    Single p[ROWS][COLUMNS];
-    if (t.kind == PIVOT) {
-      UNROLL for (int i = 0; i < ROWS; i++) read4(g, d, t.i * SIDE + y * ROWS + i, t.j * SIDE + x * 4, p[i]);
-    } else {
-      __syncthreads();
-      keep(b_tile, LD_B, c);
-      __syncthreads();
-      UNROLL for (int i = 0; i < ROWS; i++) load4(b_tile + (y * ROWS + i) * LD_B + x * 4, p[i]);
-    }
-    settle_diagonal(g, p, x, y);
-    close_tile(p, a_tile);
-    settle_diagonal(g, p, x, y);
-    UNROLL for (int i = 0; i < ROWS; i++) write4(g, d, t.i * SIDE + y * ROWS + i, t.j * SIDE + x * 4, p[i]);
-  } else {
-    UNROLL for (int i = 0; i < ROWS; i++) write4(g, d, t.i * SIDE + y + DOWN * i, t.j * SIDE + x * 4, c[i]);
+    __syncthreads();
+    if (INTERLEAVED) regroup(c, b_tile, x, y, false);
+    settle_diagonal(g, c, x, y);
+    close_tile(c, a_tile);
+    settle_diagonal(g, c, x, y);
+    if (INTERLEAVED) regroup(c, b_tile, x, y, true);
   }
+  UNROLL for (int i = 0; i < ROWS; i++) write4(g, d, row0 + row_of(i), column0, c[i]);
   __syncthreads();
   if (leader) store_release(flags + t.i * g.tiles + t.j, g.base + done);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) single(const __grid_constant__ Block g) {
   extern __shared__ __align__(16) unsigned char memory[];
-  __shared__ u32 drawn[2];
   Single* const a_tile = (Single*)memory;
   Single* const b_tile = a_tile + SIDE * LD_A;
+  u32* const drawn = (u32*)(b_tile + SIDE * LD_B);  // last, so that the tiles are aligned to all banks
   const int others = g.tiles - 1;
-  const u32 per_graph = g.tiles == 1 ? 1 : 1 + 2 * others + (others * others + 2) * g.tiles, total = per_graph * g.graphs;
-  if (threadIdx.x == 0) drawn[0] = atomicAdd(g.counter, 1u) - g.drawn;
+  const bool alone = g.tiles == 1;  // nothing depends on anything: no need to draw
+  const u32 per_graph = alone ? 1 : 1 + 2 * others + (others * others + 2) * g.tiles, total = per_graph * g.graphs;
+  if (threadIdx.x == 0) drawn[0] = alone ? blockIdx.x : atomicAdd(g.counter, 1u) - g.drawn;
   for (int turn = 0;; turn ^= 1) {
     __syncthreads();
     const u32 task = drawn[turn];
     if (task >= total) return;
     u32 ahead = 0;
-    if (threadIdx.x == 0) ahead = atomicAdd(g.counter, 1u) - g.drawn;
+    if (threadIdx.x == 0) ahead = alone ? task + gridDim.x : atomicAdd(g.counter, 1u) - g.drawn;
     // groups of graphs one after the other; within a group, the same task of each graph side by side
     const u32 per_group = per_graph * g.group, group = task / per_group, rest = task - group * per_group;
     const u32 size = min(g.group, g.graphs - (int)group * g.group), graph = group * g.group + rest % size;

@@ -111,12 +111,21 @@ def repeated_squaring(setting: Setting) -> Candidate:
     return _dense(setting, "repeated-squaring", updates, matrices, space, DENSE_EFFICIENCY)
 
 
+def search_workspace(n: int, arcs: int, threads: int) -> int:
+    """Bytes that searches need beside graph and rows.
+
+    A thread holds a row of labels (256 bytes) for each vertex, or heap, positions and distances.  The arcs are copied
+    into the searches' own form, both ways round, and while that is made half as much again; potentials and reduced
+    weights, where there are any, come to less than the rest of the bytes counted here.
+    """
+    return threads * 288 * n + 80 * n + 72 * arcs
+
+
 def _searches(setting: Setting, name: str, seconds: float, before: tuple[Phase, ...] = ()) -> Candidate:
     problem, threads = setting.problem, setting.machine.threads
     rows = batch_rows(problem.n, problem.rows, setting.kind.itemsize)
     buffers = 2 * rows * problem.n * setting.kind.itemsize
-    # a search holds a heap, positions and distances; the arcs are copied once in the search's own form
-    own = threads * 40 * problem.n + 2 * (8 * problem.n + 12 * problem.arcs)
+    own = search_workspace(problem.n, problem.arcs, threads)
     search, write = Phase("search", seconds, updates=problem.rows * problem.arcs), _write(setting)
     return Candidate(
         algorithm=name,
@@ -128,17 +137,24 @@ def _searches(setting: Setting, name: str, seconds: float, before: tuple[Phase, 
     )
 
 
+def _search_seconds(setting: Setting, each: float) -> float:
+    """Seconds of all searches: as tried on the graph, else ``each`` seconds a source."""
+    tried = setting.machine.search_seconds
+    return setting.problem.rows * (each if tried is None else tried)
+
+
 def dijkstra(setting: Setting) -> Candidate:
     """One Dijkstra search a source, m + n log n each."""
     problem = setting.problem
     each = problem.arcs + 2 * problem.n * math.log2(problem.n + 2) / 8
-    return _searches(setting, "dijkstra", problem.rows * each / setting.machine.search_rate)
+    return _searches(setting, "dijkstra", _search_seconds(setting, each / setting.machine.search_rate))
 
 
 def bfs(setting: Setting) -> Candidate:
     """One breadth-first search a source, m + n each; every arc weighs 1."""
     problem = setting.problem
-    return _searches(setting, "bfs", problem.rows * (problem.arcs + problem.n) / (4 * setting.machine.search_rate))
+    each = (problem.arcs + problem.n) / (4 * setting.machine.search_rate)
+    return _searches(setting, "bfs", _search_seconds(setting, each))
 
 
 def johnson(setting: Setting) -> Candidate:

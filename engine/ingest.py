@@ -30,7 +30,11 @@ def weight_matrix(graph: Graph, kind: WorkType, monitor: Monitor) -> Array:
         begin, end = graph.indptr[first], graph.indptr[last]
         tails = np.repeat(np.arange(first, last), np.diff(graph.indptr[first : last + 1]))
         # adding 0 turns -0.0, whose bits sort below every number, into 0.0
-        matrix[tails, graph.heads[begin:end]] = graph.weights[begin:end] + 0
+        weights = graph.weights[begin:end] + 0
+        if kind.integer:
+            # an arc longer than every distance is on no shortest path; as it is, it might not fit the type
+            weights = np.minimum(weights, int(kind.unreachable))
+        matrix[tails, graph.heads[begin:end]] = weights
         monitor.step(last - first)
     np.fill_diagonal(matrix, 0)
     return matrix

@@ -52,6 +52,7 @@ class Machine:
         disk: bytes free where the store goes; None when the result stays in memory.
         relax_rate: updates a second of all threads, per working type, e.g. ``{"float32": 6e10}``.
         search_rate: arcs scanned a second of all threads by searches (heap work included).
+        search_seconds: measured seconds a source on the very graph, all threads together; None if not tried.
         write_rate: bytes a second written to the store.
         cuda: whether a usable CUDA device was found.
     """
@@ -63,6 +64,7 @@ class Machine:
     relax_rate: dict[str, float]
     search_rate: float
     write_rate: float
+    search_seconds: float | None = None
     cuda: bool = False
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
 
+from engine.calibrate import WORTHWHILE, relax_rate, search_seconds
 from engine.describe import describe
 from engine.estimate import batch_rows
 from engine.ingest import weight_matrix, write_rows
@@ -102,14 +103,27 @@ def make_plan(graph: Graph, options: Options, *, out: Path | None = None) -> Pla
     _check_sources(options, graph)
     rows = None if options.sources is None else len(options.sources)
     problem = describe(graph, rows=rows, max_hops=options.max_hops)
-    machine = survey(out=out, memory=options.memory, threads=options.threads)
     kind, _ = choose_type(problem, options.dtype)
-    plan = choose(problem, machine, options, store=matrix_bytes((problem.rows, problem.n), kind.itemsize))
+    store = _store_bytes(graph, matrix_bytes((problem.rows, problem.n), kind.itemsize))
+    machine = survey(out=out, memory=options.memory, threads=options.threads)
+    plan = choose(problem, machine, options, store=store)
     if problem.negative:
         from engine.potentials import find_potentials
 
         find_potentials(graph)
-    return plan
+    if plan.seconds < WORTHWHILE:
+        return plan
+    relax = relax_rate(kind, machine.threads)
+    trial = search_seconds(graph, kind, machine.threads, unit=problem.unit) if problem.max_hops is None else None
+    machine = survey(out=out, memory=options.memory, threads=options.threads)
+    measured = replace(machine, relax_rate={kind.name: relax}, search_seconds=trial)
+    return choose(problem, measured, options, store=store)
+
+
+def _store_bytes(graph: Graph, tiles: int) -> int:
+    """Disk that a store takes: tiles, arcs, three sets of labels, and what the file system adds to each file."""
+    arcs = graph.heads.nbytes + graph.weights.nbytes + graph.indptr.nbytes
+    return int(tiles * 1.005) + arcs + 4 * graph.labels.nbytes + 2**20
 
 
 def _check_sources(options: Options, graph: Graph) -> None:

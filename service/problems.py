@@ -32,7 +32,6 @@ CODES: Final[dict[str, tuple[int, str]]] = {
     "range-not-satisfiable": (416, "The range lies outside the file"),
     "cancelled": (409, "The job was cancelled"),
     "storage-failed": (500, "Stored data cannot be used"),
-    "chunk-missing": (500, "A part of the result is lost"),
     "solve-failed": (500, "The solver failed"),
     "runner-lost": (500, "The runner died"),
     "worker-lost": (500, "The reading process died"),

@@ -5,13 +5,16 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Final, TextIO
 
 from engine.monitor import Monitor
 from service.sizes import format_bytes, format_count, format_seconds
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
+
+#: Share of a phase below which the time left is not guessed.
+_ENOUGH: Final = 0.01
 
 
 def never() -> bool:
@@ -97,18 +100,22 @@ class LineProgress(ProgressMonitor):
     def __init__(self, stream: TextIO, stop: Callable[[], bool] = never, *, every: float = 5.0) -> None:
         super().__init__(stop, every=every)
         self._stream = stream
+        self._last = (0.0, 0)
 
     def opened(self) -> None:
         """Say nothing yet: short phases get one line, at their end."""
+        self._last = (0.0, 0)
 
     def shown(self) -> None:
         """Fraction, amount, rate and time left."""
-        seconds = max(self.seconds, 1e-9)
-        rate = self.done / seconds
+        seconds, since = self.seconds, self._last
+        self._last = (seconds, self.done)
+        # of late: the first part of a phase may have waited for a kernel to be compiled
+        rate = (self.done - since[1]) / max(seconds - since[0], 1e-9)
         done = format_bytes(self.done) if self.unit == "bytes" else format_count(self.done)
         parts = [f"{done} of {amount_text(self.total, self.unit)}"] if self.total else []
         parts.append(f"{amount_text(rate, self.unit)}/s")
-        if self.total and self.done:
+        if self.total and rate and self.done >= _ENOUGH * self.total:
             parts.append(f"about {format_seconds((self.total - self.done) / rate)} left")
         percent = f"{100 * self.done / self.total:3.0f} %" if self.total else "running"
         self._write(f"{self.phase}: {percent}  {', '.join(parts)}")

@@ -6,6 +6,7 @@ directory, which a lock guarantees: so a job that is *running* while the lock is
 
 from __future__ import annotations
 
+import importlib
 import logging
 import os
 import signal
@@ -48,6 +49,7 @@ class Runner:
     def run(self) -> None:
         """Settle what a dead runner left, then work until told to stop.  No job's failure ends this loop."""
         self._until_stored(self._recover)
+        _warm_up()
         while not self._stopping.is_set():
             try:
                 claimed = self._jobs.claim(self._name)
@@ -67,6 +69,8 @@ class Runner:
         monitor = JobMonitor(self._jobs, claimed, self._stopping)
         try:
             summary, seconds = self._solve(claimed, monitor)
+            self._until_stored(lambda: self._jobs.succeed(claimed, summary, seconds))
+            log.info("job %s: done in %.3g s", claimed.id, sum(seconds.values()))
         except Cancelled:
             self._stopped(claimed, monitor)
         except Exception as error:
@@ -76,9 +80,6 @@ class Runner:
             log.error("job %s failed: %s: %s", claimed.id, fault.code, fault.message)
             discard(self._settings, claimed.id)
             self._until_stored(lambda: self._jobs.fail(claimed, fault.to_dict()))
-        else:
-            log.info("job %s: done in %.3g s", claimed.id, sum(seconds.values()))
-            self._until_stored(lambda: self._jobs.succeed(claimed, summary, seconds))
 
     def _solve(self, claimed: JobRecord, monitor: JobMonitor) -> tuple[dict[str, Any], dict[str, float]]:
         """Load, plan, solve, seal; returns summary and seconds of each phase."""
@@ -143,6 +144,18 @@ class Runner:
                 return
 
 
+def _warm_up() -> None:
+    """Import the engine and its kernels while nobody waits for them."""
+    for name in (
+        "service.tasks",
+        "storage.graphs",
+        "engine.solve",
+        "engine.backends.cpu",
+        "engine.algorithms.dijkstra",
+    ):
+        importlib.import_module(name)
+
+
 def main() -> None:
     """Entry of the runner process."""
     settings = Settings.load()
@@ -165,7 +178,9 @@ def main() -> None:
 
 
 def _watch_parent(stopping: threading.Event) -> None:
-    sys.stdin.buffer.read()
+    # not through sys.stdin: its lock, held by a waiting thread, makes the interpreter abort at exit
+    while os.read(0, 1024):
+        pass
     stopping.set()
 
 

@@ -143,13 +143,19 @@ def _listen(settings: Settings) -> socket.socket:
         family, kind, protocol, _, address = socket.getaddrinfo(
             settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
+        # With the protocol named, asyncio sets TCP_NODELAY on accepted connections; left at 0 it does not, and every
+        # answer on a kept connection waits 40 ms for the client's delayed acknowledgement.
         listener = socket.socket(family, kind, protocol)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(address)
+        try:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(address)
+        except BaseException:
+            listener.close()
+            raise
+        return listener
     except OSError as error:
         message = f"cannot listen on {settings.host}:{settings.port}: {error.strerror or error}"
         raise InvalidRequest(message, field="port") from error
-    return listener
 
 
 def _address(settings: Settings, listener: socket.socket) -> str:

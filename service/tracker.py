@@ -34,13 +34,13 @@ class Gauge:
         self.unit: str | None = None
         self._rate: float | None = None
         self._total = self._done = self._seen = 0
-        self._started = self._mark = now
+        self._mark = now
 
     def begin(self, phase: str, total: int, unit: str, now: float) -> None:
         """A phase of ``total`` units begins."""
         self.phase, self.unit = phase, unit
         self._total, self._done, self._seen = total, 0, 0
-        self._started = self._mark = now
+        self._mark = now
         self._rate = None
 
     def advance(self, amount: int) -> None:
@@ -62,8 +62,7 @@ class Gauge:
             self._fraction = max(self._fraction, min(1.0, (before + share * current) / whole))
         left = None
         if self._rate and self._total:
-            average = self._done / (now - self._started) if now > self._started else self._rate
-            left = max(0, self._total - self._done) / average + after
+            left = max(0, self._total - self._done) / self._rate + after
         return Progress(self._fraction, self._rate, self.unit, left)
 
     def _split(self) -> tuple[float, float, float]:

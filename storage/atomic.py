@@ -51,15 +51,15 @@ def failure(action: str, path: Path, error: OSError, wanted: int | None = None) 
 def write_file(path: Path | str, buffers: Sequence[Buffer], *, flush: bool = False) -> None:
     """Create or truncate a file and write the buffers one after the other; not yet durable.
 
-    Missing parent folders are made.  ``flush`` asks the kernel to begin writing to the disk now, without waiting for
-    it, so that the fsync of many files at the end finds little left to do.  At most 1,024 buffers (IOV_MAX), each
-    C-contiguous.  Raises OSError.
+    A missing parent folder is made, but not its parents.  ``flush`` asks the kernel to begin writing to the disk now,
+    without waiting for it, so that the fsync of many files at the end finds little left to do.  At most 1,024 buffers
+    (IOV_MAX), each C-contiguous.  Raises OSError.
     """
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
     try:
         handle = os.open(path, flags, 0o666)
     except FileNotFoundError:
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        Path(path).parent.mkdir(exist_ok=True)
         handle = os.open(path, flags, 0o666)
     try:
         _write_all(handle, buffers)
@@ -169,19 +169,28 @@ class Staging:
 
         Raises:
             Conflict: the target exists and ``replace`` is False; the folder stays staged.
-            StorageFailed: the file system refused; the target is as it was.
+            StorageFailed: the file system refused.  ``pending`` says whether the target is as it was.
         """
         try:
             replaced = _put(self.folder, self.target, replace)
-            sync_path(self.target.parent)
         except FileExistsError:
             raise Conflict(f"{self.target} exists already; another writer finished first") from None
         except OSError as error:
             raise failure("put the finished store at", self.target, error) from error
         self._unlock()
+        try:
+            sync_path(self.target.parent)
+        except OSError as error:
+            # The old store is kept: after a power cut the folder may name it again.
+            raise failure("make durable the new name", self.target, error) from error
         if replaced is not None:
             # The new store is in place; a remainder of the old one is garbage that the next writer clears.
             shutil.rmtree(replaced, ignore_errors=True)
+
+    @property
+    def pending(self) -> bool:
+        """Whether the folder is still staged: neither published nor discarded."""
+        return self._lock is not None
 
     def discard(self) -> None:
         """Remove the folder; never raises.  Does nothing after ``publish``."""

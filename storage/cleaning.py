@@ -75,14 +75,20 @@ def index_by_label(arcs: ArcList) -> IntArray:
 
 
 def _distinct(*columns: AnyArray) -> IntArray:
-    """Distinct entries, ascending, part by part: never a sorted copy of a whole column.
+    """Distinct entries, ascending; besides the result only about as many entries again are held at a time.
 
     Sorting and dropping repeats, because ``np.unique`` hashes integers and took ten times as long.
     """
-    parts = [_sorted_set(column[part]) for column in columns for part in chunks(len(column))]
-    while len(parts) > 1:
-        parts = [_sorted_set(np.concatenate(parts[i : i + 2])) for i in range(0, len(parts), 2)]
-    return parts[0]
+    found = np.empty(0, np.int64)
+    parts: list[IntArray] = []
+    pending = 0
+    for column in columns:
+        for part in chunks(len(column)):
+            parts.append(_sorted_set(column[part]))
+            pending += len(parts[-1])
+            if pending > max(len(found), 2 * CHUNK):
+                found, parts, pending = _sorted_set(np.concatenate([found, *parts])), [], 0
+    return _sorted_set(np.concatenate([found, *parts])) if parts else found
 
 
 def _sorted_set(values: AnyArray) -> IntArray:

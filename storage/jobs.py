@@ -39,7 +39,7 @@ from sqlalchemy import (
     select,
     update,
 )
-from sqlalchemy.exc import IntegrityError, SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError, StatementError
 
 from storage.errors import Conflict, NotFound, StorageFailed
 
@@ -394,7 +394,7 @@ def _record(row: Row[Any]) -> JobRecord:
 
 
 class _transaction(AbstractContextManager[Connection]):  # noqa: N801 - used like a function
-    """One transaction; what the database driver says becomes StorageFailed, constraints pass through."""
+    """One transaction; trouble with the database becomes StorageFailed, broken constraints and bugs pass through."""
 
     def __init__(self, engine: Engine) -> None:
         self._begin = engine.begin()
@@ -403,21 +403,23 @@ class _transaction(AbstractContextManager[Connection]):  # noqa: N801 - used lik
         try:
             return self._begin.__enter__()
         except SQLAlchemyError as error:
-            raise _failed(error) from error
+            raise _translated(error) from error
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> bool | None:
         try:
             swallow = self._begin.__exit__(kind, error, trace)
-        except IntegrityError:
-            raise
         except SQLAlchemyError as failure:
-            raise _failed(failure) from failure
-        if isinstance(error, SQLAlchemyError) and not isinstance(error, IntegrityError):
-            raise _failed(error) from error
+            raise _translated(failure) from failure
+        if isinstance(error, SQLAlchemyError) and (translated := _translated(error)) is not error:
+            raise translated from error
         return swallow
 
 
-def _failed(error: SQLAlchemyError) -> StorageFailed:
+def _translated(error: SQLAlchemyError) -> Exception:
+    """StorageFailed for what may go away by itself; what trying again cannot mend stays what it is."""
+    ours = isinstance(error, StatementError) and not isinstance(error, DBAPIError)
+    if ours or isinstance(error, IntegrityError):
+        return error
     reason = getattr(error, "orig", None) or error
     return StorageFailed(f"the job database cannot be used: {reason}")
 

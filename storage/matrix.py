@@ -1,6 +1,6 @@
 """The distance matrix as a store: create, write, seal, open, read rows and entries, verify.
 
-A Zarr v3 group that plain ``zarr`` and ``xarray.open_zarr`` open with labelled dimensions; ``docs/formats.md`` lists
+A Zarr v3 group that plain ``zarr`` and ``xarray.open_zarr`` open with labelled dimensions; ``docs/store.md`` lists
 what is in it and ``docs/decisions/003-matrix-layout.md`` says why it is laid out so.  This reader is stricter than a
 Zarr client: a tile that is missing or damaged is an error, never a number.
 """
@@ -8,8 +8,6 @@ Zarr client: a tile that is missing or damaged is an error, never a number.
 from __future__ import annotations
 
 import json
-import os
-import weakref
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
@@ -20,7 +18,7 @@ from typing import Any, Final, Self
 import numpy as np
 
 from storage.errors import InvalidRequest, NotFound, StorageFailed
-from storage.graph import Graph
+from storage.graph import Graph, index_of
 from storage.grid import TileGrid, layout
 from storage.matrix_format import DISTANCES, ROOT_DOCUMENT, Array, IntArray, crc32c, read_seal
 from storage.matrix_tiles import StoreFolder, TileReader
@@ -29,7 +27,7 @@ from storage.matrix_writer import MatrixWriter, create_matrix
 __all__ = ["Matrix", "MatrixWriter", "create_matrix", "matrix_bytes", "open_matrix", "verify_matrix"]
 
 _VERIFY_THREADS: Final = 4
-_ATTEMPTS: Final = 5
+_ATTEMPTS: Final = 20
 
 
 def matrix_bytes(shape: tuple[int, int], itemsize: int) -> int:
@@ -46,11 +44,19 @@ def open_matrix(path: str | Path) -> Matrix:
     """
     target = Path(path).absolute()
     for _ in range(_ATTEMPTS):
-        matrix = Matrix(target)
+        folder = StoreFolder(target)
+        try:
+            matrix = Matrix(folder)
+        except StorageFailed:
+            swapped = not folder.current()
+            folder.close()
+            if not swapped:
+                raise
+            continue
         # Metadata are read by name: if a writer has swapped the store meanwhile, begin again.
-        if matrix.current():
+        if folder.current():
             return matrix
-        matrix.close()
+        folder.close()
     raise StorageFailed(f"{path} is being replaced again and again; try later")
 
 
@@ -86,11 +92,10 @@ class Matrix:
         grid: the tile grid.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, folder: StoreFolder) -> None:
         """Use ``open_matrix``."""
-        self.path = path
-        self._folder = StoreFolder(path)
-        self._close = weakref.finalize(self, os.close, self._folder.handle)
+        path = self.path = folder.path
+        self._folder = folder
         try:
             document = read_seal(path, self._folder.read(ROOT_DOCUMENT))
             attributes: dict[str, Any] = document["attributes"]
@@ -116,11 +121,7 @@ class Matrix:
                 compressed=attributes["compression"] == "zstd",
             )
         except (KeyError, TypeError, ValueError) as error:
-            self.close()
             raise StorageFailed(f"{path} is damaged: its metadata cannot be understood ({error!r})") from error
-        except BaseException:
-            self.close()
-            raise
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -170,8 +171,6 @@ class Matrix:
 
     def vertex(self, text: str | int) -> int:
         """The index of a vertex named as in the graph's file.  NotFound names it and what labels there are."""
-        from storage.graph import index_of
-
         return index_of(self.labels, text)
 
     def graph(self) -> Graph:
@@ -196,7 +195,7 @@ class Matrix:
 
     def close(self) -> None:
         """Release the folder; the matrix is not used afterwards."""
-        self._close()
+        self._folder.close()
 
     def __enter__(self) -> Self:
         return self

@@ -30,8 +30,8 @@ FORMAT_VERSION: Final = 1
 DISTANCES: Final = "distances"
 ROOT_DOCUMENT: Final = "zarr.json"
 COMPRESSIONS: Final = ("none", "zstd")
-#: Measured on distances of a road network: higher levels cost three times the time for 2 % of the size.
-ZSTD_LEVEL: Final = 1
+#: Zstandard after a byte shuffle, in Blosc's container: smaller and faster to read than Zstandard alone.
+ZSTD_LEVEL: Final = 3
 #: Entries in a chunk of the one-dimensional arrays (labels, graph).
 SIDE_CHUNK: Final = 1 << 20
 _CHECK_BYTES: Final = 1 << 22
@@ -75,6 +75,20 @@ def _largest(dtype: np.dtype[np.generic]) -> int:
     return int(np.iinfo(dtype.name).max)
 
 
+def compress(tile: Array) -> bytes:
+    """The compressed form of a C-contiguous tile, as Zarr's Blosc codec reads it."""
+    from numcodecs import blosc
+
+    return bytes(blosc.compress(tile, b"zstd", ZSTD_LEVEL, blosc.SHUFFLE))
+
+
+def decompress(data: Array, dtype: np.dtype[np.generic]) -> Array:
+    """The entries, in one dimension, of a compressed tile."""
+    from numcodecs import blosc
+
+    return np.frombuffer(blosc.decompress(data), dtype)
+
+
 def side_array(group: zarr.Group, name: str, values: npt.NDArray[np.generic], dimensions: tuple[str, ...]) -> None:
     """Store a small array below ``group``: checksummed, every chunk written, lost chunks recognisable."""
     from zarr.codecs import Crc32cCodec
@@ -95,17 +109,17 @@ def side_array(group: zarr.Group, name: str, values: npt.NDArray[np.generic], di
 
 def distances_array(group: zarr.Group, grid: TileGrid, attributes: Mapping[str, Any]) -> None:
     """Store the metadata of ``distances``; the tiles are written by ``MatrixWriter``."""
-    from zarr.codecs import Crc32cCodec, ZstdCodec
+    from zarr.codecs import BloscCodec, Crc32cCodec
 
     dtype: np.dtype[np.generic] = np.dtype(attributes["type"])
     checksum = Crc32cCodec()
-    packed = [ZstdCodec(level=ZSTD_LEVEL, checksum=False), checksum]
+    packed = BloscCodec(typesize=dtype.itemsize, cname="zstd", clevel=ZSTD_LEVEL, shuffle="shuffle")
     group.create_array(
         DISTANCES,
         shape=grid.shape,
         chunks=grid.tile,
         dtype=dtype.newbyteorder("<"),
-        compressors=[checksum] if attributes["compression"] == "none" else packed,
+        compressors=[checksum] if attributes["compression"] == "none" else [packed, checksum],
         fill_value=fill_value(dtype, attributes["unreachable"]),
         dimension_names=("source", "target"),
         attributes={

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import os
 import threading
+import weakref
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
-import zstandard
 
 from storage.atomic import set_aside
 from storage.errors import NotFound, StorageFailed
 from storage.grid import CHECKSUM_BYTES, TileGrid
-from storage.matrix_format import DISTANCES, Array, IntArray, crc32c
+from storage.matrix_format import DISTANCES, Array, IntArray, crc32c, decompress
 
 #: From this many wanted entries of a tile on, one read of the whole tile beats one read per entry.
 _WHOLE_TILE_ENTRIES: Final = 128
@@ -26,15 +26,17 @@ class StoreFolder:
     Attributes:
         path: as the caller named it, for messages.
         root: where it was found: ``path``, or beside it while a writer is swapping two stores by renaming.
-        handle: descriptor of the folder.
+        handle: descriptor of the folder; released by ``close`` or when nothing refers to this any more.
     """
 
     def __init__(self, path: Path) -> None:
         """Open the folder.  NotFound if there is none, StorageFailed if it cannot be opened."""
         self.path = path
-        for self.root in (path, set_aside(path)):
+        # A writer that swaps by renaming may finish just between the first two attempts.
+        for self.root in (path, set_aside(path), path):
             try:
                 self.handle = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+                self._release = weakref.finalize(self, os.close, self.handle)
                 return
             except FileNotFoundError:
                 continue
@@ -42,13 +44,17 @@ class StoreFolder:
                 raise StorageFailed(f"{path} is no matrix store: {error.strerror}") from error
         raise NotFound(f"there is no store at {path}")
 
+    def close(self) -> None:
+        """Release the descriptor; reading raises StorageFailed afterwards."""
+        self.handle = -1
+        self._release()
+
     def current(self) -> bool:
         """Whether ``root`` still leads to the folder that was opened."""
         try:
-            found = self.root.stat()
+            found, mine = self.root.stat(), os.fstat(self.handle)
         except OSError:
             return False
-        mine = os.fstat(self.handle)
         return (found.st_dev, found.st_ino) == (mine.st_dev, mine.st_ino)
 
     def open(self, name: str) -> int:
@@ -56,6 +62,8 @@ class StoreFolder:
         try:
             return os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=self.handle)
         except OSError as error:
+            if self.handle < 0:
+                raise StorageFailed(f"{self.path} has been closed") from error
             if not self.current():
                 raise StorageFailed(f"{self.path} was replaced or removed while open; open it again") from error
             raise
@@ -143,9 +151,7 @@ class TileReader:
         self._verified[i, j] = True
         if not self._compressed:
             return body.view(self._dtype).reshape(self._grid.tile)
-        if not hasattr(self._local, "decompressor"):
-            self._local.decompressor = zstandard.ZstdDecompressor()
-        return np.frombuffer(self._local.decompressor.decompress(body), self._dtype).reshape(self._grid.tile)
+        return decompress(body, self._dtype).reshape(self._grid.tile)
 
     def _read_tile(self, i: int, j: int) -> npt.NDArray[np.uint8]:
         size = int(self._sizes[i, j])

@@ -4,27 +4,27 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shutil
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
 import numpy as np
 import numpy.typing as npt
-import zstandard
 
 from storage import atomic
 from storage.errors import Conflict, InvalidRequest, NotFound, StorageFailed
-from storage.graph import Graph
+from storage.graph import Graph, graph_digest
 from storage.grid import TileGrid, layout
 from storage.matrix_format import (
     COMPRESSIONS,
     DISTANCES,
     ROOT_DOCUMENT,
-    ZSTD_LEVEL,
     Array,
     IntArray,
+    compress,
     consolidated,
     crc32c,
     distances_array,
@@ -86,8 +86,9 @@ def create_matrix(
         raise InvalidRequest(f"a matrix of type {kind} cannot be stored", field="dtype")
     fill_value(kind, unreachable)
     rows = _checked_sources(sources, graph.n)
-    _check_target(target, overwrite)
+    # First: a writer that died between two renames has left the old store beside the target.
     atomic.clear_stale(target)
+    _check_target(target, overwrite)
     common = {
         **_USUAL,
         "unit": "weight" if graph.weighted else "hops",
@@ -95,15 +96,24 @@ def create_matrix(
         "type": kind.name,
         "unreachable": float(unreachable) if kind.kind == "f" else int(unreachable),
         "directed": graph.directed,
+        "graph": graph_digest(graph),
         "sources": "all" if rows is None else "subset",
         "compression": compression,
         "software": software(),
     }
+    return _begin(target, graph, rows, common, overwrite=overwrite)
+
+
+def _begin(
+    target: Path, graph: Graph, rows: IntArray | None, common: Mapping[str, object], *, overwrite: bool
+) -> MatrixWriter:
+    """The staging folder with everything in it but tiles and seal."""
     staging = atomic.Staging(target)
     try:
+        kind = np.dtype(str(common["type"]))
         grid = layout((graph.n if rows is None else len(rows), graph.n), kind.itemsize)
         _write_frame(staging.folder, graph, rows, grid, common)
-        return MatrixWriter(staging, grid, kind, common, overwrite)
+        return MatrixWriter(staging, grid, common, overwrite=overwrite)
     except OSError as error:
         staging.discard()
         raise atomic.failure("write", staging.folder, error) from error
@@ -119,15 +129,12 @@ class MatrixWriter:
     """
 
     def __init__(
-        self,
-        staging: atomic.Staging,
-        grid: TileGrid,
-        dtype: np.dtype[np.generic],
-        attributes: Mapping[str, object],
-        overwrite: bool,
+        self, staging: atomic.Staging, grid: TileGrid, attributes: Mapping[str, object], *, overwrite: bool
     ) -> None:
         """Use ``create_matrix``."""
-        self._staging, self._grid, self._dtype, self._overwrite = staging, grid, dtype.newbyteorder("<"), overwrite
+        self._staging, self._grid, self._overwrite = staging, grid, overwrite
+        dtype: np.dtype[np.generic] = np.dtype(str(attributes["type"]))
+        self._dtype = dtype.newbyteorder("<")
         self._attributes = dict(attributes)
         self._tiles = str(staging.folder / DISTANCES / "c")
         self._checksums = np.zeros(grid.counts, np.uint32)
@@ -136,7 +143,8 @@ class MatrixWriter:
         self._pad = np.full(grid.tile, fill, self._dtype)
         self._local = threading.local()
         self._compressed = attributes["compression"] == "zstd"
-        self._open = True
+        self._state = threading.Condition()
+        self._open, self._accepting, self._busy = True, True, 0
 
     @property
     def tile(self) -> tuple[int, int]:
@@ -158,26 +166,25 @@ class MatrixWriter:
             InvalidRequest: wrong type or shape, the rectangle leaves the matrix, or it cuts a tile.
             StorageFailed: the file system refused; the message has the path, the bytes asked and the bytes free.
         """
-        self._check_open()
         if block.ndim != 2 or block.dtype != self._dtype:
             asked = f"{block.dtype.name} of {block.ndim} dimensions"
             raise InvalidRequest(f"a block must be {self._dtype.name} of 2 dimensions, not {asked}", field="block")
         if block.strides[1] != block.itemsize and block.shape[1] > 1:
             block = np.ascontiguousarray(block)
-        for i, j in self._grid.covered(row, column, *block.shape):
-            rows, columns = self._grid.slices(i, j)
-            part = block[rows.start - row : rows.stop - row, columns.start - column : columns.stop - column]
-            buffers = self._compress(part) if self._compressed else self._segments(part)
-            self._write_tile(i, j, buffers)
+        with self._writing():
+            for i, j in self._grid.covered(row, column, *block.shape):
+                rows, columns = self._grid.slices(i, j)
+                part = block[rows.start - row : rows.stop - row, columns.start - column : columns.stop - column]
+                self._write_tile(i, j, self._compress(part) if self._compressed else self._segments(part))
 
     def seal(self, summary: Mapping[str, object] | None = None) -> None:
         """Make everything durable, write the seal, and put the store at its path; the writer is closed then.
 
         Raises:
             StorageFailed: a tile was never written, or the file system refused; nothing at the path has changed.
-            Conflict: meanwhile something else has appeared at the path.
+            Conflict: the writer is closed, or meanwhile something else has appeared at the path.
         """
-        self._check_open()
+        self._finish_writes()
         if missing := int(np.count_nonzero(self._sizes == 0)):
             first = tuple(int(k) for k in np.argwhere(self._sizes == 0)[0])
             raise StorageFailed(f"{missing} of {self._grid.tiles} tiles were never written, the first is {first}")
@@ -193,12 +200,15 @@ class MatrixWriter:
             atomic.sync_path(folder)
         except OSError as error:
             raise atomic.failure("finish", folder, error) from error
-        self._staging.publish(replace=self._overwrite)
-        self._open = False
+        try:
+            self._staging.publish(replace=self._overwrite)
+        finally:
+            self._open = self._staging.pending
 
     def abort(self) -> None:
         """Remove all that was written; the path stays as it was.  Does nothing after ``seal`` or a second time."""
         if self._open:
+            self._finish_writes()
             self._open = False
             self._staging.discard()
 
@@ -210,9 +220,26 @@ class MatrixWriter:
     ) -> None:
         self.abort()
 
-    def _check_open(self) -> None:
-        if not self._open:
-            raise Conflict(f"the writer of {self._staging.target} is closed: sealed or aborted")
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Counts writes in flight, so that sealing and aborting never meet one."""
+        with self._state:
+            if not self._accepting:
+                raise Conflict(f"the writer of {self._staging.target} is closed: sealed or aborted")
+            self._busy += 1
+        try:
+            yield
+        finally:
+            with self._state:
+                self._busy -= 1
+                self._state.notify_all()
+
+    def _finish_writes(self) -> None:
+        with self._state:
+            if not self._open:
+                raise Conflict(f"the writer of {self._staging.target} is closed: sealed or aborted")
+            self._accepting = False
+            self._state.wait_for(lambda: self._busy == 0)
 
     def _write_tile(self, i: int, j: int, buffers: list[Array | bytes]) -> None:
         checksum = 0
@@ -245,28 +272,30 @@ class MatrixWriter:
 
     def _compress(self, part: Array) -> list[Array | bytes]:
         local = self._local
-        if not hasattr(local, "compressor"):
-            local.compressor, local.tile = zstandard.ZstdCompressor(level=ZSTD_LEVEL), self._pad.copy()
+        if not hasattr(local, "tile"):
+            local.tile = self._pad.copy()
         rows, columns = part.shape
         tile: Array = local.tile
         tile[:rows, :columns] = part
         tile[rows:] = tile[:, columns:] = self._pad[0, 0]
-        return [local.compressor.compress(tile)]
+        return [compress(tile)]
 
     def _write_manifest(self) -> None:
-        group = _group(self._staging.folder / "manifest")
+        folder = self._staging.folder / "manifest"
+        shutil.rmtree(folder, ignore_errors=True)
+        group = _group(folder)
         side_array(group, "crc32c", self._checksums, ("tile_row", "tile_column"))
         side_array(group, "bytes", self._sizes, ("tile_row", "tile_column"))
-        _consolidate(self._staging.folder / "manifest", {})
+        _consolidate(folder, {})
 
 
-def _write_frame(folder: Path, graph: Graph, rows: IntArray | None, grid: TileGrid, common: dict[str, object]) -> None:
+def _write_frame(
+    folder: Path, graph: Graph, rows: IntArray | None, grid: TileGrid, common: Mapping[str, object]
+) -> None:
     """Everything but the tiles and the seal."""
-    from storage.graph import graph_digest
-
-    common["graph"] = graph_digest(graph)
     root = _group(folder)
     distances_array(root, grid, common)
+    (folder / DISTANCES / "c").mkdir()
     side_array(root, "source", graph.labels if rows is None else graph.labels[rows], ("source",))
     side_array(root, "target", graph.labels, ("target",))
     side_array(root, "vertex", graph.labels, ("vertex",))

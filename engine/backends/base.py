@@ -42,9 +42,7 @@ class Backend(Protocol):
         """Processors that share the work."""
         ...
 
-    def relax(
-        self, c: Array, a: Array, b: Array, *, nonnegative: bool, upper: bool = False
-    ) -> None:
+    def relax(self, c: Array, a: Array, b: Array, *, nonnegative: bool, upper: bool = False) -> None:
         """C <- min(C, A (x) B), the min-plus product, in place; shapes (m, n), (m, k), (k, n).
 
         ``nonnegative`` promises that A, B and C hold no entry below zero and no -0.0; unreachable stays unreachable

@@ -140,22 +140,39 @@ def _sweep(indptr, heads, into, tails, weights, labels, dirty, waiting, budget):
 
 
 @njit(nogil=True, cache=True)
-def _emit(labels, far, rank, shift, sources, rows, out, sentinel):  # type: ignore[no-untyped-def]
+def _emit(labels, far, rank, rows, out, sentinel):  # type: ignore[no-untyped-def]
     """Copy lane j into row ``rows[j]`` of ``out``, for all sources, in the caller's vertex order."""
     n = len(rank)
-    for start in range(0, n, 32):
-        stop = min(n, start + 32)
+    # Sixteen vertices at a time: a fixed number, so that the compiler unrolls the copy; the last group may overlap
+    # the one before.
+    near = np.empty(16, np.int64)
+    for first in range(0, n if n >= 16 else 0, 16):
+        start = min(first, n - 16)
+        for k in range(16):
+            near[k] = rank[start + k]
         for j in range(len(rows)):
             row = out[rows[j]]
-            if len(shift) == 0:
-                for v in range(start, stop):
-                    value = labels[rank[v], j]
-                    row[v] = sentinel if value == far else value
-            else:
-                base = shift[sources[rows[j]]]
-                for v in range(start, stop):
-                    value = labels[rank[v], j]
-                    row[v] = sentinel if value == far else value - base + shift[v]
+            for k in range(16):
+                value = labels[near[k], j]
+                row[start + k] = sentinel if value == far else value
+    if n < 16:
+        for j in range(len(rows)):
+            for v in range(n):
+                value = labels[rank[v], j]
+                out[rows[j], v] = sentinel if value == far else value
+
+
+@njit(nogil=True, cache=True)
+def _emit_shifted(labels, far, rank, shift, sources, rows, out, sentinel):  # type: ignore[no-untyped-def]
+    """The same for reduced lengths: the potentials ``shift`` are taken out again."""
+    n = len(rank)
+    for start in range(0, n, 16):
+        for j in range(len(rows)):
+            base = shift[sources[rows[j]]]
+            row = out[rows[j]]
+            for v in range(start, min(n, start + 16)):
+                value = labels[rank[v], j]
+                row[v] = sentinel if value == far else value - base + shift[v]
 
 
 @njit(nogil=True, cache=True)
@@ -189,7 +206,9 @@ def search_lanes(  # type: ignore[no-untyped-def]
             labels[s, j] = 0
             waiting += _mark(indptr, heads, s, dirty)
         finished = _sweep(indptr, heads, into, tails, weights, labels, dirty, waiting, PASSES * (len(tails) + 4 * n))
-        if finished:
-            _emit(labels, far[0], rank, shift, sources, rows, out, sentinel)
+        if finished and len(shift) == 0:
+            _emit(labels, far[0], rank, rows, out, sentinel)
+        elif finished:
+            _emit_shifted(labels, far[0], rank, shift, sources, rows, out, sentinel)
         undone[block] = not finished
         fetch_add(tally.ctypes.data + (0 if finished else 8), 1)

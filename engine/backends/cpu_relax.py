@@ -19,10 +19,13 @@ from numba import njit
 from engine.backends.base import Array
 from engine.backends.cpu_vector import (
     ROW,
+    SQUARE,
     TILE_ROWS,
     TILE_VECTORS,
     VECTOR_BYTES,
-    packed,
+    pack_entry,
+    pack_row,
+    pack_square,
     packed_dtype,
     relax_row,
     relax_tile,
@@ -34,7 +37,9 @@ DEPTH: Final = 32768 // (TILE_VECTORS * max(VECTOR_BYTES, 32))
 #: Rows of A packed at once.
 BLOCK_ROWS: Final = 240 // TILE_ROWS * TILE_ROWS
 #: Bytes of a row of C in one item; an item packs B this wide.
-ITEM_BYTES: Final = 8192
+ITEM_BYTES: Final = 4096
+#: Rows of B read side by side while it is packed: as many as the hardware prefetches at once.
+STREAMS: Final = 8
 #: Below so many updates a product is done by the calling thread: waking another costs as much.
 ALONE: Final = 2**25
 #: Edge of the square tiles that are transposed in the first-level cache.
@@ -44,33 +49,34 @@ TRANSPOSED: Final = 32
 @njit(nogil=True, cache=True)
 def _pack_left(a, start, stride, rows, depth, out):  # type: ignore[no-untyped-def]
     """Pack ``rows`` x ``depth`` of A in strips of TILE_ROWS rows, each strip step by step; the last one is padded."""
-    for strip in range((rows + TILE_ROWS - 1) // TILE_ROWS):
-        base = strip * TILE_ROWS * depth
-        first = start + strip * TILE_ROWS * stride
-        height = min(TILE_ROWS, rows - strip * TILE_ROWS)
-        if height == TILE_ROWS:
-            for k in range(depth):
-                for r in range(TILE_ROWS):
-                    out[base + k * TILE_ROWS + r] = packed(a[first + r * stride + k])
-        else:
-            for k in range(depth):
-                for r in range(TILE_ROWS):
-                    out[base + k * TILE_ROWS + r] = packed(a[first + min(r, height - 1) * stride + k])
+    for top in range(0, rows, TILE_ROWS):
+        base, first = top * depth, start + top * stride
+        height = min(TILE_ROWS, rows - top)
+        whole = depth // SQUARE * SQUARE if height == TILE_ROWS else 0
+        for k in range(0, whole, SQUARE):
+            for r in range(0, TILE_ROWS, SQUARE):
+                pack_square(out, base + k * TILE_ROWS + r, a, first + r * stride + k, stride)
+        for k in range(whole, depth):
+            for r in range(TILE_ROWS):
+                pack_entry(out, base + k * TILE_ROWS + r, a[first + min(r, height - 1) * stride + k])
 
 
 @njit(nogil=True, cache=True)
 def _pack_right(b, start, stride, depth, columns, out):  # type: ignore[no-untyped-def]
     """Pack ``depth`` x ``columns`` of B in strips as wide as the register tile; the last one is padded with zeros."""
     width = TILE_VECTORS * VECTOR_BYTES // b.itemsize
-    for first in range(0, columns, width):
-        base = first * depth
-        wide = min(width, columns - first)
-        for k in range(depth):
-            source = start + k * stride + first
-            for j in range(wide):
-                out[base + k * width + j] = b[source + j]
-            for j in range(wide, width):
-                out[base + k * width + j] = 0
+    for few in range(0, depth, STREAMS):
+        for first in range(0, columns, width):
+            wide = min(width, columns - first)
+            for k in range(few, min(depth, few + STREAMS)):
+                into, source = first * depth + k * width, start + k * stride + first
+                if wide == width:
+                    pack_row(out, into, b, source)
+                else:
+                    for j in range(wide):
+                        out[into + j] = b[source + j]
+                    for j in range(wide, width):
+                        out[into + j] = 0
 
 
 @njit(nogil=True, cache=True)

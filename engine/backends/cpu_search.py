@@ -84,10 +84,10 @@ def _prepare(arcs: Arcs) -> Prepared:
     order = near_order(arcs)
     rank = np.empty(n, np.int32)
     rank[order] = np.arange(n, dtype=np.int32)
-    degrees = np.diff(arcs.indptr)[order]
-    indptr = np.concatenate(([0], np.cumsum(degrees)))
-    moved = np.repeat(arcs.indptr[:-1][order] - indptr[:-1], degrees) + np.arange(len(arcs.heads))
-    heads, weights = rank[arcs.heads[moved]], arcs.weights[moved]
+    # turned round twice, the arcs of each vertex are in ascending order, so that mirrored ones can be told
+    into, tails, first = _turn(*_renumber(arcs.indptr, arcs.heads, order, rank))
+    indptr, heads, second = _turn(into, tails, np.arange(len(tails)))
+    weights = arcs.weights[first[second]]
     largest = weights.max(initial=0).item()
     bits = 0
     if weights.dtype.kind == "f":
@@ -97,25 +97,49 @@ def _prepare(arcs: Arcs) -> Prepared:
         # The key of a tentative distance, n * largest at most, must stay below 2^62, and the weight within int32.
         bits = 0 if (n * largest) >> (62 - bits) or largest >> 31 else bits
         weights = weights.astype(np.int32 if bits else np.int64)
-    into, tails, back = _reverse(indptr, heads, weights)
-    return Prepared(indptr, heads, weights, into, tails, back, rank, bits, largest, np.zeros(2, np.int64), {})
+    back = np.empty(len(second), np.int64)
+    back[second] = np.arange(len(second))
+    mirrored = np.array_equal(into, indptr) and np.array_equal(tails, heads) and np.array_equal(weights[back], weights)
+    if mirrored:
+        into, tails = indptr, heads
+    tally = np.zeros(2, np.int64)
+    return Prepared(
+        indptr, heads, weights, into, tails, None if mirrored else back, rank, bits, largest, tally, lane_weights={}
+    )
 
 
-def _reverse(
-    indptr: npt.NDArray[np.int64], heads: npt.NDArray[np.int32], weights: Array
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32], npt.NDArray[np.int64] | None]:
-    """``into``, ``tails`` and ``back`` of :class:`Prepared`."""
+@njit(nogil=True, cache=True)
+def _renumber(indptr, heads, order, rank):  # type: ignore[no-untyped-def]
+    """CSR with vertex ``order[i]`` as number i, and where each arc was."""
+    moved = np.empty(len(heads), np.int64)
+    ends = np.zeros(len(indptr), np.int64)
+    filled = 0
+    for i in range(len(order)):
+        for e in range(indptr[order[i]], indptr[order[i] + 1]):
+            moved[filled] = e
+            filled += 1
+        ends[i + 1] = filled
+    return ends, rank[heads[moved]], moved
+
+
+@njit(nogil=True, cache=True)
+def _turn(indptr, heads, carried):  # type: ignore[no-untyped-def]
+    """CSR of the arcs turned round, tails ascending in each row; ``carried`` (int64, one an arc) goes with them."""
     n = len(indptr) - 1
-    back = np.argsort(heads, kind="stable")
-    tails = np.repeat(np.arange(n, dtype=np.int32), np.diff(indptr))[back]
-    into = np.concatenate(([0], np.cumsum(np.bincount(heads, minlength=n))))
-    if np.array_equal(into, indptr):
-        # the same arcs, whatever their order in a row: then one copy serves both ways
-        owner = np.repeat(np.arange(n), np.diff(indptr))
-        here = np.lexsort((heads, owner))
-        if np.array_equal(heads[here], tails) and np.array_equal(weights[here], weights[back]):
-            return indptr, heads, None
-    return into, tails, back
+    into = np.zeros(n + 1, np.int64)
+    for v in heads:
+        into[v + 1] += 1
+    into = np.cumsum(into)
+    free = into[:-1].copy()
+    tails = np.empty(len(heads), np.int32)
+    placed = np.empty(len(heads), np.int64)
+    for u in range(n):
+        for e in range(indptr[u], indptr[u + 1]):
+            at = free[heads[e]]
+            free[heads[e]] = at + 1
+            tails[at] = u
+            placed[at] = carried[e]
+    return into, tails, placed
 
 
 def near_order(arcs: Arcs) -> npt.NDArray[np.int32]:
@@ -212,12 +236,6 @@ def _shift(ready: Prepared, potentials: Array | None) -> Array:
     if potentials is not None:
         return potentials
     return np.empty(0, np.int64 if ready.weights.dtype.kind == "i" else np.float64)
-
-
-def workspace_bytes(n: int, arcs: int, threads: int) -> int:
-    """Bytes that ``search`` needs beside the graph and ``out``, the prepared form and what making it takes included."""
-    per_thread = n * (ROW_BYTES + 8 + 8 + 4 + 4)
-    return threads * per_thread + n * 60 + arcs * 60
 
 
 @njit(nogil=True, cache=True)

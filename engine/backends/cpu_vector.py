@@ -41,6 +41,8 @@ VECTOR_BYTES: Final = 64 if _WIDE else 32 if "avx2" in _FEATURES else 16
 TILE_ROWS: Final = 12 if _WIDE else 8 if _ARM else 6
 #: Vectors of a row of the register tile.
 TILE_VECTORS: Final = 2
+#: Edge of the square blocks of A that are transposed in registers while it is packed; divides TILE_ROWS.
+SQUARE: Final = 4 if TILE_ROWS % 4 == 0 else 2
 #: Entries of a row of the block that ``relax_row`` works on.
 ROW: Final = 64
 #: Whether a fused multiply-add is one instruction.
@@ -67,7 +69,7 @@ class VectorType:
         self.integer = ir.VectorType(ir.IntType(self.bits), self.lanes)
         scalar = {32: ir.FloatType(), 64: ir.DoubleType()}[self.bits] if self.floating else ir.IntType(self.bits)
         self.vector = ir.VectorType(scalar, self.lanes)
-        #: A is packed in entries of at least 32 bits: a narrower one is stored twice, as its broadcast is a slow one.
+        # 16 bits are broadcast by a shuffle, 32 bits by the load itself, so a narrow entry is stored twice
         self.packed = scalar if self.bits >= 32 else ir.IntType(32)
 
     def highest(self) -> Value:
@@ -240,17 +242,77 @@ def relax_row(typing, rows, target, source, value):  # type: ignore[no-untyped-d
     return types.void(rows, types.intp, types.intp, rows.dtype), codegen
 
 
+def _packed(builder: Builder, value: Value, bits: int) -> Value:
+    """Entries of A (a scalar or a vector) as packed: 16 bits twice in a 32-bit word, anything wider as it is."""
+    if bits >= 32:
+        return value
+    wide = ir.IntType(32) if value.type == ir.IntType(16) else ir.VectorType(ir.IntType(32), value.type.count)
+    places = ir.Constant(wide, 16 if wide == ir.IntType(32) else [16] * value.type.count)
+    word = builder.zext(value, wide)
+    return builder.or_(word, builder.shl(word, places))
+
+
+def _transposed(builder: Builder, rows: list[Value]) -> list[Value]:
+    """The columns of a square of vectors, by rounds of perfect shuffles."""
+    n = len(rows)
+    low = [j for i in range(n // 2) for j in (i, n + i)]
+    masks = [ir.Constant(ir.VectorType(ir.IntType(32), n), [j + half for j in low]) for half in (0, n // 2)]
+    for _ in range(n.bit_length() - 1):
+        pairs = zip(rows[: n // 2], rows[n // 2 :], strict=True)
+        rows = [builder.shuffle_vector(one, two, mask) for one, two in pairs for mask in masks]
+    return rows
+
+
 @intrinsic
-def packed(typing, value):  # type: ignore[no-untyped-def]
-    """An entry of A as :func:`relax_tile` wants it: 16 bits twice in a 32-bit word, anything wider as it is."""
+def pack_entry(typing, out, index, value):  # type: ignore[no-untyped-def]
+    """``out[index]`` <- one entry of A as :func:`relax_tile` wants it."""
 
     def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
-        if value.bitwidth >= 32:
-            return args[0]
-        word = builder.zext(args[0], ir.IntType(32))
-        return builder.or_(word, builder.shl(word, ir.IntType(32)(16)))
+        word = _packed(builder, args[2], signature.args[2].bitwidth)
+        place = _entry(context, builder, signature.args[0], args[0], args[1])
+        builder.store(word, builder.bitcast(place, word.type.as_pointer()))
+        return context.get_dummy_value()
 
-    return (value if value.bitwidth >= 32 else types.uint32)(value), codegen
+    return types.void(out, types.intp, value), codegen
+
+
+@intrinsic
+def pack_square(typing, out, index, a, a_index, a_stride):  # type: ignore[no-untyped-def]
+    """Pack SQUARE x SQUARE entries of A: ``out[index + TILE_ROWS * k + r]`` <- ``a[a_index + a_stride * r + k]``."""
+
+    def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        kinds = signature.args
+        size, step = kinds[2].dtype.bitwidth // 8, kinds[0].dtype.bitwidth // 8
+        vector = ir.VectorType(VectorType(kinds[2].dtype).vector.element, SQUARE)
+        first = _entry(context, builder, kinds[2], args[2], args[3])
+        stride = builder.mul(args[4], _WORD(size))
+        places = [_at(builder, first, builder.mul(stride, _WORD(r))) for r in range(SQUARE)]
+        rows = [_packed(builder, _load(builder, place, vector, size), size * 8) for place in places]
+        into = _entry(context, builder, kinds[0], args[0], args[1])
+        for k, column in enumerate(_transposed(builder, rows)):
+            place = _at(builder, into, k * TILE_ROWS * step)
+            builder.store(column, builder.bitcast(place, column.type.as_pointer()), align=step)
+        return context.get_dummy_value()
+
+    return types.void(out, types.intp, a, types.intp, types.intp), codegen
+
+
+@intrinsic
+def pack_row(typing, out, index, b, b_index):  # type: ignore[no-untyped-def]
+    """Copy TILE_VECTORS vectors of a row of B to ``out``, at a multiple of VECTOR_BYTES."""
+
+    def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        kinds = signature.args
+        kind = VectorType(kinds[0].dtype)
+        into = _entry(context, builder, kinds[0], args[0], args[1])
+        source = _entry(context, builder, kinds[2], args[2], args[3])
+        for offset in range(0, TILE_VECTORS * VECTOR_BYTES, VECTOR_BYTES):
+            vector = _load(builder, _at(builder, source, offset), kind.vector, kind.bits // 8)
+            place = builder.bitcast(_at(builder, into, offset), kind.vector.as_pointer())
+            builder.store(vector, place, align=VECTOR_BYTES)
+        return context.get_dummy_value()
+
+    return types.void(out, types.intp, b, types.intp), codegen
 
 
 def packed_dtype(dtype: np.dtype[np.generic]) -> np.dtype[np.generic]:

@@ -49,6 +49,6 @@ class EdgeWeights:
 def _usual(attributes: Mapping[str, tuple[str, int]]) -> str | None:
     lower = {name.lower(): name for name in attributes}
     for name in WEIGHT_NAMES:
-        if name in lower and fields.is_number(attributes[lower[name]][0].strip('"').strip()):
+        if name in lower and (name == "weight" or fields.is_number(attributes[lower[name]][0].strip('" '))):
             return lower[name]
     return None

@@ -13,6 +13,12 @@ from storage.readers.table import is_comment
 _BINARY = {b"\x93NUMPY": "npy", b"PK\x03\x04": "npz", b"PK\x05\x06": "npz", b"PAR1": "parquet"}
 _TSPLIB = re.compile(r"\s*(NAME|TYPE|COMMENT|DIMENSION|EDGE_WEIGHT_TYPE|EDGE_WEIGHT_FORMAT)\s*:")
 _GML = re.compile(r"(?m)^\s*graph\s*(\[|$)|\bgraph\s*\[")
+#: Formats that would otherwise pass for odd edge lists, by their first line.
+_STRANGERS = {
+    r"(strict\s+)?(di)?graph\b[^\[]*\{": "Graphviz DOT",
+    r"[{\[]": "JSON",
+    r"\*(vertices|network)\b": "a Pajek network",
+}
 #: Lines looked at; formats that need more than these are told by their first words.
 _LINES = 200
 
@@ -33,6 +39,9 @@ def _refuse_strangers(first: str, lines: list[str]) -> None:
         raise InvalidGraph("this is an HTML page, not a graph: the download went wrong", line=1)
     if first.startswith("version https://git-lfs.github.com/"):
         raise InvalidGraph("this is a Git LFS pointer; fetch the file itself (git lfs pull)", line=1)
+    for pattern, name in _STRANGERS.items():
+        if re.match(pattern, first, re.IGNORECASE):
+            raise InvalidGraph(f"this looks like {name}, which is not read; see docs/formats.md", line=1)
     if not any(lines):
         raise InvalidGraph("the file holds no text, only blanks")
 
@@ -49,7 +58,9 @@ def _by_marks(first: str, lines: list[str]) -> str | None:
     words = next(body, None)
     if words is None:
         return "dimacs"
-    if words[0] == "p" and len(words) > 1 and not is_whole(words[1]):
+    if words[0] == "p" and len(words) == 4 and is_whole(words[2]) and is_whole(words[3]):
+        return "dimacs"
+    if words[:2] in (["p", "sp"], ["p", "tw"]):
         return "dimacs"
     if words[0] == "a" and len(words) >= 3 and is_whole(words[1]):
         return "dimacs"

@@ -59,16 +59,15 @@ def _read(source: Source, options: Options, sniffed: Sniffed) -> Parsed:
         raise InvalidGraph("there is no edge in the file: only comments, empty lines or a header")
     arcs = table.columns.take()
     notes = list(sniffed.notes)
-    if sniffed.layout.text:
+    if table.labels is not None:
         return Parsed(arcs, table.labels.finish(arcs), True, entries, weight_column=sniffed.weight_name, notes=notes)
     labels = None
     counts = _declared(source.head, sniffed)
     if counts is not None:
-        labels = _declared_labels(counts, arcs, notes)
+        labels = _declared_labels(counts, arcs, notes, options)
     elif sniffed.layout.weight is None and (counts := _first_row(arcs)) is not None:
-        labels = _declared_labels(counts, arcs, notes)
+        labels = _declared_labels(counts, arcs, notes, options)
         entries -= 1
-    labels = _checked(labels, entries, options)
     base = 0 if labels is None or not len(labels) else int(labels[0])
     return Parsed(arcs, labels, True, entries, base=base, weight_column=sniffed.weight_name, notes=notes)
 
@@ -83,7 +82,7 @@ def _declared(head: list[str], sniffed: Sniffed) -> _Declared | None:
     return None
 
 
-def _declared_labels(counts: _Declared, arcs: ArcList, notes: list[str]) -> AnyArray | None:
+def _declared_labels(counts: _Declared, arcs: ArcList, notes: list[str], options: Options) -> AnyArray | None:
     """The vertices that a count stands for: 0 .. n - 1 or 1 .. n; None if it merely counts those that occur."""
     rows = len(arcs.tails)
     low = min(int(arcs.tails.min()), int(arcs.heads.min()))
@@ -91,6 +90,8 @@ def _declared_labels(counts: _Declared, arcs: ArcList, notes: list[str]) -> AnyA
     first = 0 if low == 0 else 1
     fits = counts.m == rows and low >= 0 and high < counts.n + first
     if fits:
+        options.limits.check_vertices(counts.n, counts.line)
+        check_plausible(counts.n, rows, counts.line)
         notes.append(f"line {counts.line} declares {counts.n} vertices: {first} .. {counts.n + first - 1}")
         return np.arange(first, counts.n + first, dtype=np.int64)
     if counts.exact:
@@ -114,10 +115,3 @@ def _first_row(arcs: ArcList) -> _Declared | None:
         return None
     arcs.tails, arcs.heads = arcs.tails[1:], arcs.heads[1:]
     return _Declared(n, m, 1, exact=True)
-
-
-def _checked(labels: AnyArray | None, entries: int, options: Options) -> AnyArray | None:
-    if labels is not None:
-        options.limits.check_vertices(len(labels))
-        check_plausible(len(labels), entries, None)
-    return labels

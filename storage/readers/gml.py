@@ -64,24 +64,29 @@ def _tokens(source: Source) -> Iterator[Token]:
 
 def _value(tokens: Iterator[Token], key: str, line: int) -> Token:
     token = next(tokens, None)
-    if token is None or token[0] == "]":
+    if token is None or token[0] == CLOSE:
         raise InvalidGraph(f"{fields.shown(key)} has no value", line=line, field=key)
     return token
 
 
 def _skip(tokens: Iterator[Token], key: str, line: int) -> None:
     """Pass over the value of a key, whatever it is."""
-    if key in ("[", "]"):
+    if key in (OPEN, CLOSE):
         raise InvalidGraph(f"expected a key, found {key!r}", line=line)
-    if _value(tokens, key, line)[0] == "[":
-        depth = 1
-        for token, _ in tokens:
-            depth += (token == OPEN) - (token == CLOSE)
-            if depth == 0:
-                return
-            if depth > _DEPTH:
-                raise InvalidGraph(f"lists nested deeper than {_DEPTH}", line=line, field=key)
-        raise InvalidGraph(f"the list of {fields.shown(key)} does not end", line=line, field=key)
+    if _value(tokens, key, line)[0] == OPEN:
+        _skip_list(tokens, key, line)
+
+
+def _skip_list(tokens: Iterator[Token], key: str, line: int) -> None:
+    """Pass over a list whose bracket is open."""
+    depth = 1
+    for token, _ in tokens:
+        depth += (token == OPEN) - (token == CLOSE)
+        if depth == 0:
+            return
+        if depth > _DEPTH:
+            raise InvalidGraph(f"lists nested deeper than {_DEPTH}", line=line, field=key)
+    raise InvalidGraph(f"the list of {fields.shown(key)} does not end", line=line, field=key)
 
 
 class _Gml:
@@ -101,7 +106,7 @@ class _Gml:
         """Read the list after ``graph``."""
         self._open(tokens, "graph", line)
         for key, at in tokens:
-            if key == "]":
+            if key == CLOSE:
                 return
             if key == "node":
                 self._node(tokens, at)
@@ -123,11 +128,11 @@ class _Gml:
         self._open(tokens, key, line)
         pairs: dict[str, Token] = {}
         for name, at in tokens:
-            if name == "]":
+            if name == CLOSE:
                 return pairs
             token = _value(tokens, name, at)
-            if token[0] == "[":
-                _skip(_again(token, tokens), name, at)
+            if token[0] == OPEN:
+                _skip_list(tokens, name, at)
             else:
                 pairs[name] = token
         raise InvalidGraph(f"the list of {key!r} does not end", line=line, field=key)
@@ -165,8 +170,3 @@ class _Gml:
         name, weights = self._weights.finish()
         arcs = ArcList(tails, heads, weights)
         return Parsed(arcs, labels, self._directed, len(tails), weight_column=name)
-
-
-def _again(token: Token, tokens: Iterator[Token]) -> Iterator[Token]:
-    yield token
-    yield from tokens

@@ -31,7 +31,7 @@ def parse_numbers(data: bytes, line: int, comments: str = "", *, what: str = "we
         except pl.exceptions.PolarsError:
             continue
         values: AnyArray = column.to_numpy()
-        if len(values) == count and column.null_count() == 0 and values.min() >= -EXACT and values.max() <= EXACT:
+        if len(values) == count and column.null_count() == 0 and values.min() > -EXACT and values.max() < EXACT:
             return values
     return _parse_words(data, line, comments, what)
 

@@ -82,6 +82,5 @@ def _arcs(frame: pl.DataFrame, top: int, text: bool, labels: TextLabels) -> tupl
         weights = weights.astype(np.float64 if weights.dtype.kind == "f" else np.int64)
     ends = frame.to_series(0), frame.to_series(1)
     if text:
-        codes = labels.encode(pl.concat([end.cast(pl.String()).alias("name") for end in ends]).to_list())
-        return codes[: frame.height], codes[frame.height :], weights
+        return labels.encode(ends[0].cast(pl.String())), labels.encode(ends[1].cast(pl.String())), weights
     return ends[0].cast(pl.Int64()).to_numpy(), ends[1].cast(pl.Int64()).to_numpy(), weights

@@ -14,10 +14,8 @@ from storage.readers.table import Layout, is_comment
 
 COMMENTS = "#%"
 #: Column names, without blanks, underscores and endings such as "id"; earlier weight names win.
-_SOURCES = frozenset({"from", "source", "src", "u", "tail", "start", "init", "origin", "orig", "i", "node1", "a"})
-_TARGETS = frozenset(
-    {"to", "target", "tgt", "dst", "dest", "destination", "v", "head", "end", "term", "j", "node2", "b"}
-)
+_SOURCES = frozenset({"from", "source", "src", "u", "tail", "start", "init", "origin", "orig", "i", "node1"})
+_TARGETS = frozenset({"to", "target", "tgt", "dst", "dest", "destination", "v", "head", "end", "term", "j", "node2"})
 WEIGHT_NAMES = (
     "weight",
     "w",
@@ -72,11 +70,13 @@ def sniff(head: list[str], options: Options) -> Sniffed:
         raise InvalidGraph("there is no edge in the file: only comments and empty lines")
     lines = lines[:_ROWS]
     separator = _separator([text for _, text in lines])
-    quoted = separator is not None and any('"' in text for _, text in lines)
+    quoted = separator is not None
     rows = [fields.split(text.strip(), separator, quoted, i) for i, text in lines]
-    width = Counter(len(row) for row in rows[1:] or rows).most_common(1)[0][0]
+    widths = Counter(len(row) for row in rows)
+    width = max(widths, key=lambda size: (widths[size], size))
     counts = _counts(rows, width, lines[0][0])
-    decimal_comma = separator != "," and any("," in field for row in rows[1:] or rows for field in row)
+    # Elsewhere 1,008 may as well be a thousand and eight: refused by the row parser.
+    decimal_comma = separator == ";" and any("," in field and is_number(field, True) for row in rows for field in row)
     body = rows[1:] if counts else rows
     names = None if counts else _header(rows, width, decimal_comma)
     if names is not None:
@@ -95,7 +95,8 @@ def sniff(head: list[str], options: Options) -> Sniffed:
         comments=COMMENTS,
         quoted=quoted,
         decimal_comma=decimal_comma,
-        text=not all(is_whole(row[c]) for row in body for c in (columns.source, columns.target)),
+        # Fractions make no names: the row parser refuses them.
+        text=not all(is_number(row[c]) for row in body for c in (columns.source, columns.target)),
     )
     if layout.text and _mostly_whole(body, columns):
         # One odd vertex among numbers is left to the row parser, which names its line.
@@ -158,7 +159,8 @@ def _header(rows: list[list[str]], width: int, decimal_comma: bool) -> list[str]
     first = [field.strip('"') for field in rows[0]]
     if len(first) != width or any(is_number(field) for field in first):
         return None
-    known = {_plain(name) for name in first}
+    # Single letters are names of columns only above numbers: they may well be vertices.
+    known = {_plain(name) for name in first if len(name) > 1}
     if known & _SOURCES and known & _TARGETS:
         return first
     rest = [row for row in rows[1:] if len(row) == width]
@@ -191,7 +193,10 @@ def _choose(names: list[str] | None, body: list[list[str]], width: int, options:
         raise InvalidRequest(f"column {options.weight!r} holds vertices, not weights", field="weight")
     if wanted is not None or options.unweighted:
         return _Columns(source, target, wanted, notes)
-    return _Columns(source, target, _default_weight(plain, body, (source, target), comma), notes)
+    weight = _default_weight(plain, body, (source, target), comma)
+    if weight is None and width > len(notes) + 2:
+        notes = (*notes, "no column of weights was found, so every arc weighs 1")
+    return _Columns(source, target, weight, notes)
 
 
 def choose_by_name(names: list[str], numeric: list[bool], options: Options) -> tuple[int, int, int | None]:

@@ -22,7 +22,9 @@ from storage.errors import InvalidGraph, NotFound
 from storage.readers.limits import ReadLimits
 
 #: Bytes of text handled at a time: large enough for the column parser, small against any graph that matters.
-BLOCK = 4 << 20
+BLOCK = 2 << 20
+#: Longest line: one vertex of a METIS file with some twenty million neighbours.
+LINE = 256 << 20
 #: Bytes looked at to tell the format.
 HEAD = 64 << 10
 #: Compressed bytes fed to zstd at a time; four of them may hold 128 KiB, so this bounds what a bomb can unfold at once.
@@ -134,14 +136,14 @@ class Source:
         cut = block.data.rfind(b"\n", 0, HEAD) + 1 or len(block.data)
         return block.data[:cut].decode("utf-8", "replace").split("\n")[:-1]
 
-    def blocks(self, size: int = BLOCK) -> Generator[Block, None, None]:
-        """The text in blocks of whole lines: no byte order mark, UTF-8, every line ended by one line feed.
+    def blocks(self, size: int | None = None) -> Generator[Block, None, None]:
+        """The text in blocks of whole lines, about ``size`` bytes each: UTF-8 without mark, every line ended by one LF.
 
         Raises InvalidGraph naming the line of a NUL byte or of text that is not valid UTF-16.
         """
         line = 1
         rest = b""
-        for piece, last in _flag_last(_one_line_end(_decode(self._sized(size)))):
+        for piece, last in _flag_last(_one_line_end(_decode(self._sized(size or BLOCK)))):
             if b"\0" in piece:
                 where = line + (rest + piece[: piece.index(b"\0")]).count(b"\n")
                 raise InvalidGraph("a NUL byte: this is not text, or it is damaged", line=where)
@@ -150,6 +152,8 @@ class Source:
             data, rest = data[:cut] if cut < len(data) else data, data[cut:]
             if last and data and not data.endswith(b"\n"):
                 data += b"\n"
+            if len(rest) > LINE:
+                raise InvalidGraph(f"a line of more than {LINE >> 20} MiB: this is no text", line=line)
             if data:
                 yield Block(data, line)
                 line += data.count(b"\n")

@@ -101,7 +101,10 @@ def _weight(header: _Header, options: Options) -> int | None:
     elif wanted.isdigit() and 1 <= int(wanted) <= len(header.names):
         column = int(wanted) - 1
     else:
-        raise InvalidRequest(f"there is no column {wanted!r}; there are {', '.join(header.names)}", field="weight")
+        kind = InvalidGraph if options.weight is None else InvalidRequest
+        raise kind(f"there is no column {wanted!r}; there are {', '.join(header.names)}", field="weight")
+    if options.weight is None and column + header.shift >= header.width:
+        raise InvalidGraph(f"links have {header.width} fields, none of them {wanted!r}", line=header.skip + 1)
     if column < 2 or column + header.shift >= header.width:
         raise InvalidRequest(f"column {wanted!r} holds no weights", field="weight")
     return column

@@ -1,10 +1,11 @@
 """The real ``apsp``: from a file to answers, and everything that can go wrong on the way.
 
-In processes of its own, but for the refusals, which are many.
+Solves run in processes of their own; the many questions and refusals run in this one, through the same entry.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -35,11 +36,11 @@ def done(*arguments: object, cwd: Path | None = None) -> str:
     return result.stdout
 
 
-Refused = Callable[..., str]
+Run = Callable[..., str]
 
 
 @pytest.fixture
-def refused(capsys: pytest.CaptureFixture[str]) -> Iterator[Refused]:
+def refused(capsys: pytest.CaptureFixture[str]) -> Iterator[Run]:
     """Run a command in this process; checks its exit code and returns its one line on standard error."""
 
     def run(code: int, *arguments: object) -> str:
@@ -50,8 +51,28 @@ def refused(capsys: pytest.CaptureFixture[str]) -> Iterator[Refused]:
         assert err.startswith("apsp: ")
         return err
 
+    with kept_signals():
+        yield run
+
+
+@pytest.fixture
+def ask(capsys: pytest.CaptureFixture[str]) -> Iterator[Run]:
+    """Run a command in this process that must succeed and say nothing on standard error; returns its output."""
+
+    def run(*arguments: object) -> str:
+        assert cli.run([str(argument) for argument in arguments]) == 0
+        out, err = capsys.readouterr()
+        assert err == ""
+        return out
+
+    with kept_signals():
+        yield run
+
+
+@contextlib.contextmanager
+def kept_signals() -> Iterator[None]:
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    yield run
+    yield
     for number, handler in before.items():
         signal.signal(number, handler)
 
@@ -92,11 +113,11 @@ def test_solve_with_json_prints_exactly_one_object(roads, tmp_path):
     assert answer["summary"]["reached"] == 13
 
 
-def test_queries_name_vertices_as_in_the_file(store):
+def test_queries_name_vertices_as_in_the_file(store, ask):
     assert done("query", store, "distance", "island", "mill") == "17.5\n"
-    assert done("query", store, "distance", "mill", "island") == "inf\n"
-    assert done("query", store, "distance", "mill", "mill") == "0\n"
-    assert done("query", store, "row", "church").splitlines() == [
+    assert ask("query", store, "distance", "mill", "island") == "inf\n"
+    assert ask("query", store, "distance", "mill", "mill") == "0\n"
+    assert ask("query", store, "row", "church").splitlines() == [
         "target\tdistance",
         "church\t0",
         "harbour\t1.25",
@@ -104,75 +125,75 @@ def test_queries_name_vertices_as_in_the_file(store):
         "market\t5.75",
         "mill\t15.75",
     ]
-    assert done("query", store, "path", "island", "church").splitlines() == [
+    assert ask("query", store, "path", "island", "church").splitlines() == [
         "vertex\tweight\tlength",
         "island\t-\t0",
         "harbour\t3\t3",
         "market\t4.5\t7.5",
         "church\t2\t9.5",
     ]
-    assert done("query", store, "path", "mill", "church") == "no path from mill to church\n"
-    assert "diameter" in done("query", store, "summary")
-    assert "agree" in done("verify", store)
+    assert ask("query", store, "path", "mill", "church") == "no path from mill to church\n"
+    assert "diameter" in ask("query", store, "summary")
+    assert "agree" in ask("verify", store)
 
 
-def test_queries_as_json_are_strict_objects(store):
-    def ask(*arguments: object) -> dict[str, Any]:
-        return json.loads(done("query", store, *arguments, "--json"), parse_constant=pytest.fail)
+def test_queries_as_json_are_strict_objects(store, ask):
+    def answer(*arguments: object) -> dict[str, Any]:
+        return json.loads(ask("query", store, *arguments, "--json"), parse_constant=pytest.fail)
 
-    assert ask("distance", "mill", "island")["distance"] is None
-    assert ask("distance", "island", "mill")["distance"] == 17.5
-    assert ask("path", "island", "market")["vertices"] == ["island", "harbour", "market"]
-    assert ask("path", "mill", "market")["reachable"] is False
-    row = ask("row", "church")
+    assert answer("distance", "mill", "island")["distance"] is None
+    assert answer("distance", "island", "mill")["distance"] == 17.5
+    assert answer("path", "island", "market")["vertices"] == ["island", "harbour", "market"]
+    assert answer("path", "mill", "market")["reachable"] is False
+    row = answer("row", "church")
     assert dict(zip(row["targets"], row["distances"], strict=True))["island"] is None
-    assert ask("summary")["summary"]["pairs"] == 20
-    assert json.loads(done("verify", store, "--json")) == {"store": str(store), "verified": True}
+    assert answer("summary")["summary"]["pairs"] == 20
+    assert json.loads(ask("verify", store, "--json")) == {"store": str(store), "verified": True}
 
 
-def test_inspect_and_plan_solve_nothing(roads):
-    facts = json.loads(done("inspect", roads, "--json"))
+def test_inspect_and_plan_solve_nothing(roads, ask):
+    facts = json.loads(ask("inspect", roads, "--json"))
     assert (facts["vertices"], facts["arcs"], facts["directed"]) == (5, 5, True)
     assert (facts["weak_components"], facts["strong_components"]) == (1, 3)
     assert facts["weights"]["smallest"] == 1.25
-    assert "5" in done("inspect", roads)
-    plan = json.loads(done("plan", roads, "--json"))["plan"]
+    assert "5" in ask("inspect", roads)
+    plan = json.loads(ask("plan", roads, "--json"))["plan"]
     assert plan["shape"] == [5, 5]
-    said = done("plan", roads, "--dtype", "float64", "--algorithm", "recursive-floyd-warshall")
+    said = ask("plan", roads, "--dtype", "float64", "--algorithm", "recursive-floyd-warshall")
     assert "plan: recursive-floyd-warshall in float64" in said
     assert all(candidate["algorithm"] in said for candidate in plan["candidates"])
     assert sorted(path.name for path in roads.parent.iterdir() if path.suffix != ".zarr") == ["roads.csv"]
 
 
-def test_reading_options_reach_the_reader(roads, tmp_path):
+def test_reading_options_reach_the_reader(roads, tmp_path, ask):
     hops = json.loads(done("solve", roads, "--out", tmp_path / "h", "--unweighted", "--undirected", "--json"))
     assert hops["summary"]["diameter"] == 3
     assert hops["summary"]["reached"] == 20
-    named = json.loads(done("inspect", roads, "--weight", "minutes", "--format", "edges", "--json"))
+    named = json.loads(ask("inspect", roads, "--weight", "minutes", "--format", "edges", "--json"))
     assert named["weights"]["largest"] == 10
 
 
-def test_hop_limit_and_sources_make_a_labelled_rectangle(roads, tmp_path, refused):
+def test_hop_limit_and_sources_make_a_labelled_rectangle(roads, tmp_path, ask, refused):
     names = tmp_path / "sources.txt"
     names.write_text("island\n\n market \nisland\n")
     out = tmp_path / "d.zarr"
     for given in ("island,market", str(names)):
         done("solve", roads, "--out", out, "--sources", given, "--max-hops", 2, "--overwrite")
-        summary = json.loads(done("query", out, "summary", "--json"))
+        summary = json.loads(ask("query", out, "summary", "--json"))
         assert summary["shape"] == [2, 5]
-        assert done("query", out, "distance", "island", "market") == "7.5\n"
-        assert done("query", out, "distance", "island", "mill") == "inf\n"
+        assert ask("query", out, "distance", "island", "market") == "7.5\n"
+        assert ask("query", out, "distance", "island", "mill") == "inf\n"
         assert "church" in refused(2, "query", out, "row", "church")
 
 
-def test_a_store_that_exists_is_left_alone_unless_told(roads, store, tmp_path, refused):
+def test_a_store_that_exists_is_left_alone_unless_told(roads, store, tmp_path, ask, refused):
     before = (store / "zarr.json").stat().st_mtime_ns
     assert "--overwrite" in refused(2, "solve", roads, "--out", store)
     bad = tmp_path / "bad.csv"
     bad.write_text("a,b,1\nb,a,-2\n")
     refused(2, "solve", bad, "--out", store, "--overwrite")
     assert (store / "zarr.json").stat().st_mtime_ns == before
-    assert done("query", store, "distance", "island", "mill") == "17.5\n"
+    assert ask("query", store, "distance", "island", "mill") == "17.5\n"
 
 
 @pytest.mark.parametrize(
@@ -305,8 +326,8 @@ def test_a_terminal_gets_a_bar(roads, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["helsinki_drive.csv", "minnesota_km.mtx"])
-def test_the_shipped_graphs_are_read_as_their_note_says(name):
-    facts = json.loads(done("inspect", EXAMPLES / name, "--json"))
+def test_the_shipped_graphs_are_read_as_their_note_says(name, ask):
+    facts = json.loads(ask("inspect", EXAMPLES / name, "--json"))
     notes = (EXAMPLES / "README.md").read_text()
     line = next(line for line in notes.splitlines() if line.startswith(f"| `{name}`"))
     assert f"| {facts['vertices']:,} |" in line

@@ -39,17 +39,36 @@ def solved(bench: Bench) -> tuple[str, np.ndarray]:
     return bench.solved(small_graph(), "int32")
 
 
-def test_start_is_light_and_quick():
+def cpu_seconds(code: str) -> float:
+    """Processor time of a fresh interpreter that runs ``code``."""
+    told = "import resource; u = resource.getrusage(resource.RUSAGE_SELF); print(u.ru_utime + u.ru_stime)"
+    done = subprocess.run(
+        [sys.executable, "-c", f"{code}; {told}"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    return float(done.stdout)
+
+
+def test_start_is_light():
     code = (
         "import sys; import service.app;"
         "heavy = {'numba', 'cupy', 'dask', 'numpy', 'scipy', 'zarr', 'polars'} & set(sys.modules);"
-        "assert not heavy, heavy;"
-        "import resource; u = resource.getrusage(resource.RUSAGE_SELF); print(u.ru_utime + u.ru_stime)"
+        "assert not heavy, heavy"
+    )
+    ours, frameworks = zip(
+        *((cpu_seconds(code), cpu_seconds("import fastapi, sqlalchemy")) for _ in range(3)), strict=True
+    )
+    assert min(ours) < 1.7 * min(frameworks), (ours, frameworks)
+
+
+@pytest.mark.slow
+def test_start_takes_less_than_a_second():
+    code = (
+        "import tempfile, pathlib, service.app, service.settings;"
+        "service.app.create_app(service.settings.Settings(data_dir=pathlib.Path(tempfile.mkdtemp())))"
     )
     seconds = []
-    for _ in range(5):
-        done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-        seconds.append(float(done.stdout))
+    for _ in range(20):  # the best of many: a busy machine shows larger numbers than a laptop at rest
+        seconds.append(cpu_seconds(code))
         if seconds[-1] < 1:
             break
     assert min(seconds) < 1, seconds

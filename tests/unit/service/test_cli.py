@@ -69,22 +69,23 @@ def test_counts_and_durations_are_readable():
     assert amount_text(20, "rows") == "20 rows"
 
 
-def test_progress_lines_tell_fraction_rate_and_time_left(monkeypatch):
+def test_progress_lines_tell_fraction_recent_rate_and_time_left(monkeypatch):
     now = [100.0]
     monkeypatch.setattr("service.progress.time.perf_counter", lambda: now[0])
     stream = io.StringIO()
     with LineProgress(stream, every=5.0) as monitor:
         monitor.begin("search", 1000, "rows")
-        for _ in range(4):
-            now[0] += 2.0
-            monitor.step(50)
+        for seconds, rows in ((6.0, 1), (2.0, 49), (3.0, 100), (1.0, 850)):
+            now[0] += seconds
+            monitor.step(rows)
         monitor.begin("seal", 1, "store")
         now[0] += 1.0
-    lines = stream.getvalue().splitlines()
-    assert lines[0] == "search:  15 %  150 of 1,000 rows, 25 rows/s, about 34 s left"
-    assert lines[1] == "search: 8 s, 200 rows, 25 rows/s"
-    assert lines[2] == "seal: 1 s"
-    assert len(lines) == 3
+    assert stream.getvalue().splitlines() == [
+        "search:   0 %  1 of 1,000 rows, 0.17 rows/s",
+        "search:  15 %  150 of 1,000 rows, 30 rows/s, about 29 s left",
+        "search: 12 s, 1,000 rows, 83 rows/s",
+        "seal: 1 s",
+    ]
 
 
 def test_a_stop_is_passed_on_and_the_last_line_says_how_far_it_came():

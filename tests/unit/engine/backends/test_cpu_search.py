@@ -13,7 +13,7 @@ from scipy.sparse.csgraph import dijkstra
 
 from engine.backends import cpu_search
 from engine.backends.base import Arcs
-from engine.backends.cpu_search import label_type, prepare, search, workspace_bytes
+from engine.backends.cpu_search import label_type, prepare, search
 from engine.backends.team import Team
 from engine.types import WORK_TYPES
 
@@ -206,11 +206,3 @@ def test_the_prepared_form_lives_as_long_as_its_arcs() -> None:
     del arcs
     gc.collect()
     assert len(cpu_search._PREPARED) == kept - 1
-
-
-def test_workspace_grows_with_threads_vertices_and_arcs() -> None:
-    base = workspace_bytes(1000, 8000, 2)
-    assert base >= 1000 * 2 * 24 + 8000 * 12
-    assert workspace_bytes(2000, 8000, 2) > base
-    assert workspace_bytes(1000, 9000, 2) > base
-    assert workspace_bytes(1000, 8000, 3) > base

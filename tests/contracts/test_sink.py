@@ -1,0 +1,42 @@
+"""The sinks there are, held to their contract."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from engine.summary import ArraySink
+from storage.matrix import create_matrix, open_matrix
+from tests.contracts.sink import COLUMNS, ROWS, SinkContract
+from tests.stores import UNREACHABLE, line_graph
+
+
+class TestArraySink(SinkContract):
+    def make(self, tmp_path, dtype):
+        return ArraySink((ROWS, COLUMNS), dtype)
+
+    def finish(self, sink):
+        return sink.array
+
+
+class TestMatrixWriter(SinkContract):
+    compression = "none"
+
+    def make(self, tmp_path, dtype):
+        self.path = tmp_path / "store.zarr"
+        return create_matrix(
+            self.path,
+            line_graph(COLUMNS),
+            dtype=dtype,
+            unreachable=UNREACHABLE[dtype],
+            sources=np.arange(ROWS) * 7,
+            compression=self.compression,
+        )
+
+    def finish(self, sink):
+        sink.seal({})
+        with open_matrix(self.path) as matrix:
+            return matrix.rows(np.arange(ROWS) * 7)
+
+
+class TestCompressedMatrixWriter(TestMatrixWriter):
+    compression = "zstd"

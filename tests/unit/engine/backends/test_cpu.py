@@ -1,0 +1,165 @@
+"""The CPU backend, held to the contract alone and as a team; what its machine code is, and that it is compiled once."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numba import from_dtype, njit, types
+
+from engine.backends import cpu_relax, cpu_vector
+from engine.backends.cpu import CpuBackend
+from engine.types import WORK_TYPES
+from tests import oracle
+from tests.contracts.backend import BackendContract
+
+ROOT = Path(__file__).resolve().parents[4]
+
+
+class TestAlone(BackendContract):
+    def make(self):
+        return CpuBackend(1)
+
+
+class TestTeam(BackendContract):
+    def make(self):
+        return CpuBackend(3)
+
+    @pytest.fixture(autouse=True)
+    def share_everything(self, monkeypatch):
+        """Small products are worth no second thread; here they all get three."""
+        monkeypatch.setattr(cpu_relax, "ALONE", 0)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("nonnegative", [True, False])
+def test_results_do_not_depend_on_the_number_of_threads(dtype: str, nonnegative: bool) -> None:
+    rng = np.random.default_rng(2)
+    a, b, c = (rng.random(shape).astype(dtype) for shape in ((350, 600), (600, 410), (350, 410)))
+    results = []
+    for threads in (1, 2, 5):
+        backend = CpuBackend(threads)
+        out = c.copy()
+        backend.relax(out, a, b, nonnegative=nonnegative)
+        backend.shutdown()
+        results.append(out)
+    assert all(np.array_equal(results[0], other) for other in results[1:])
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="only x86 names its registers by width")
+@pytest.mark.skipif(cpu_vector.VECTOR_BYTES < 32, reason="the narrowest registers are the only ones here")
+@pytest.mark.parametrize("dtype", list(WORK_TYPES))
+def test_the_register_tile_is_held_in_the_widest_registers(dtype: str) -> None:
+    @njit
+    def one_tile(c, a, b, depth, by_bits):  # type: ignore[no-untyped-def]
+        cpu_vector.relax_tile(c, 0, 100, a, 0, b, 0, depth, by_bits)
+
+    entries, packed = from_dtype(np.dtype(dtype))[::1], from_dtype(cpu_vector.packed_dtype(np.dtype(dtype)))[::1]
+    one_tile.compile((entries, packed, entries, types.intp, types.boolean))
+    asm = next(iter(one_tile.inspect_asm().values()))
+    register = {64: "zmm", 32: "ymm"}[cpu_vector.VECTOR_BYTES]
+    expected = [{"uint16": "vpminuw", "int32": "vpminsd", "float32": "vminps", "float64": "vminpd"}[dtype]]
+    if dtype.startswith("float") and cpu_vector.FUSED:
+        expected.append(r"vfmadd\w+" + expected[0][-2:])
+    for name in expected:
+        found = len(re.findall(rf"{name}\s.*{register}", asm))
+        assert found >= cpu_vector.TILE_ROWS * cpu_vector.TILE_VECTORS, name
+    assert not re.search(rf"mov\w+\s+%{register}\d+, -?\d*\(%rsp", asm), "registers are spilled"
+
+
+def test_workspace_is_what_is_allocated() -> None:
+    for threads in (1, 4):
+        space = cpu_relax.Workspace(threads)
+        assert sum(x.nbytes for x in space.packs(np.dtype(np.float64))) <= cpu_relax.workspace_bytes(threads)
+        assert all(x.ctypes.data % cpu_vector.VECTOR_BYTES == 0 for x in space.packs(np.dtype(np.uint16)))
+
+
+@pytest.mark.parametrize("rows", [1, 100, 1024, 5000])
+@pytest.mark.parametrize("columns", [1, 130, 1024, 9000])
+@pytest.mark.parametrize("threads", [1, 2, 64])
+def test_items_fit_the_pack_buffers_and_occupy_everybody(rows: int, columns: int, threads: int) -> None:
+    for itemsize in (2, 4, 8):
+        high, wide = cpu_relax._item_shape(rows, columns, itemsize, threads)
+        assert high >= 1
+        assert wide * itemsize <= cpu_relax.ITEM_BYTES
+        items = -(-rows // high) * -(-columns // wide)
+        if threads > 1 and rows * columns >= 2**20:
+            assert items >= min(2 * threads, 64)
+
+
+SECOND_START = """
+import sys, time
+import numpy as np
+from engine.backends import cpu_relax
+from engine.backends.cpu import CpuBackend
+
+backend = CpuBackend(1)
+started = time.perf_counter()
+for dtype in ("uint16", "int32", "float32", "float64"):
+    block = np.zeros((130, 130), dtype)
+    backend.relax(block, block.copy(), block.copy(), nonnegative=True)
+    backend.close(block, nonnegative=True)
+    backend.transpose(block, block, lower=True)
+kernels = (cpu_relax._relax_items, cpu_relax._close, cpu_relax._transpose_items)
+print(sum(sum(k.stats.cache_misses.values()) for k in kernels), sum(len(k.stats.cache_hits) for k in kernels))
+"""
+
+
+def test_a_second_start_compiles_nothing(tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "NUMBA_CACHE_DIR": str(tmp_path)}
+    counts = []
+    for _ in range(2):
+        run = subprocess.run(
+            [sys.executable, "-c", SECOND_START], env=environment, capture_output=True, text=True, check=True
+        )
+        counts.append([int(word) for word in run.stdout.split()])
+    assert counts[0][0] >= 12
+    assert counts[1] == [0, 12]
+
+
+#: A baseline x86, AVX2 with and without fused multiply-adds: the widths that this machine's own choice hides.
+OTHERS = {"x86-64": "+sse2", "haswell": "+avx2,+fma,+avx,+sse4.2,+sse4.1,+ssse3,+sse3,+sse2", "x86-64-v2": "+sse4.1"}
+
+CHECK_OTHER = """
+import sys
+import pytest
+sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", "tests/unit/engine/backends/test_cpu.py::TestAlone"]))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the other machines are x86 ones")
+@pytest.mark.parametrize("name", list(OTHERS))
+def test_other_machines(name: str, tmp_path: Path) -> None:
+    environment = {
+        **os.environ,
+        "NUMBA_CPU_NAME": name,
+        "NUMBA_CPU_FEATURES": OTHERS[name],
+        "NUMBA_CACHE_DIR": str(tmp_path),
+    }
+    run = subprocess.run(
+        [sys.executable, "-c", CHECK_OTHER], env=environment, capture_output=True, text=True, check=False, cwd=ROOT
+    )
+    assert run.returncode == 0, run.stdout[-3000:] + run.stderr[-3000:]
+    width = subprocess.run(
+        [sys.executable, "-c", "from engine.backends import cpu_vector as v; print(v.VECTOR_BYTES, v.FUSED)"],
+        env=environment, capture_output=True, text=True, check=True, cwd=ROOT,
+    )  # fmt: skip
+    assert width.stdout.split() == (["32", "True"] if name == "haswell" else ["16", "False"])
+
+
+def test_a_closed_block_of_one_machine_is_closed_on_all() -> None:
+    """The leaf and the recursion above it agree with the textbook on float32 to the last bits of a sum."""
+    weights = oracle.random_weights(200, seed=3, density=0.05)
+    weights[np.isfinite(weights)] *= 0.37
+    found = oracle.encode(weights, "float32")
+    backend = CpuBackend(1)
+    backend.close(found, nonnegative=True)
+    backend.shutdown()
+    np.testing.assert_allclose(oracle.decode(found), oracle.closure(weights), rtol=1e-6)

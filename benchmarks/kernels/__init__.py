@@ -1,0 +1,1 @@
+"""Benchmarks of single kernels and of whole solves on a device."""

@@ -1,4 +1,4 @@
-"""The bound of each instruction mix: the inner update of relax over shared memory, without loads from memory or barriers.
+"""The bound of each instruction mix: the inner update of relax over shared memory, without loads from memory, barriers.
 
     python -m benchmarks.kernels.gpu_bound
 """
@@ -55,7 +55,7 @@ def main() -> None:
         out = cupy.empty(blocks * 256, "f8")
         arguments = (out, cupy.int32(rounds), cupy.uint32(1))
         kernel((blocks,), (256,), arguments)
-        ms = milliseconds(lambda k=kernel, a=arguments: k((blocks,), (256,), a))  # noqa: B023
+        ms = milliseconds(lambda k=kernel, a=arguments: k((blocks,), (256,), a))
         columns = 4 if arithmetic.word == 8 else 8
         updates = blocks * 256 * rounds * 16 * 8 * columns * arithmetic.lanes
         record.add(dtype=dtype, signed=signed, ms=ms, rate_T=updates / ms * 1e-9)

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 
 import cupy
 
@@ -42,10 +43,11 @@ def main(side: int = 32768) -> None:
         launcher.relax(c, a, b)
         for depth in (256, 1024):
             left, right = a[:, :depth], b[:depth]
-            ms = milliseconds(lambda l=left, r=right: launcher.relax(c, l, r), repeats=3)  # noqa: B023, E741
+            ms = milliseconds(partial(launcher.relax, c, left, right), repeats=3)
             rate = side * side * depth / ms * 1e-9
             record.add(dtype=dtype, signed=signed, m=side, n=side, k=depth, ms=ms, rate_T=rate, target_T=target)
-        del c, a, b
+            del left, right
+        c = a = b = None
         launcher.release()
         cupy.get_default_memory_pool().free_all_blocks()
     record.write()

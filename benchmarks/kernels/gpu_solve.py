@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 
 import cupy
 
@@ -35,15 +36,14 @@ def measure(record: Record, n: int, dtype: str = "float32", *, signed: bool = Fa
     d = start.copy()
     solver.close(d, symmetric=symmetric)
     repeats = 21 if n <= 2048 else 5 if n <= 8192 else 3 if n <= 16384 else 1
-    ms = milliseconds(
-        lambda: solver.close(d, symmetric=symmetric), prepare=lambda: cupy.copyto(d, start), repeats=repeats
-    )
+    run, prepare = partial(solver.close, d, symmetric=symmetric), partial(cupy.copyto, d, start)
+    ms = milliseconds(run, prepare=prepare, repeats=repeats)
     target = TARGETS.get(n) if (dtype, signed, symmetric) == ("float32", False, False) else None
     record.add(
         n=n, dtype=dtype, signed=signed, undirected=symmetric, ms=ms, rate_T=n**3 / ms * 1e-9, target_ms=target
     )
     solver.release()
-    del d, start
+    del d, start, run, prepare
     cupy.get_default_memory_pool().free_all_blocks()
 
 

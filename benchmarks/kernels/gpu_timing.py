@@ -1,4 +1,4 @@
-"""Timing on the device: events around work that the host has queued ahead, the clock seen meanwhile, results as JSON."""
+"""Timing on the device: events around work that the host has queued ahead; the clock seen meanwhile; JSON results."""
 
 from __future__ import annotations
 

@@ -37,6 +37,12 @@ class CudaBackend:
 
     def relax(self, c: Any, a: Any, b: Any, *, nonnegative: bool, upper: bool = False) -> None:
         """C <- min(C, A (x) B)."""
+        if c.shape != (a.shape[0], b.shape[1]) or a.shape[1] != b.shape[0] or not c.dtype == a.dtype == b.dtype:
+            shapes = ", ".join(f"{name} {x.dtype}{x.shape}" for name, x in (("C", c), ("A", a), ("B", b)))
+            raise ValueError(f"shapes or types do not match: {shapes}")
+        _check_rows(c, a, b)
+        if 0 in (*c.shape, a.shape[1]):
+            return
         launcher = self._launcher(c.dtype, nonnegative)
         with self._device:
             on_device = self._down(c)
@@ -55,6 +61,9 @@ class CudaBackend:
         Raises:
             DoesNotFit: the device has not the memory for the matrix and the panels of a round.
         """
+        if d.ndim != 2 or d.shape[0] != d.shape[1]:
+            raise ValueError(f"a block to close must be square, not {d.shape}")
+        _check_rows(d)
         key = (np.dtype(d.dtype).name, nonnegative)
         with self._device:
             if key not in self._solvers:
@@ -63,22 +72,32 @@ class CudaBackend:
             if n <= SINGLE:
                 on_device = self._down(d)
                 solver.close(on_device)
+                if symmetric:  # blocks work side by side, so the halves may differ in the last bit
+                    solver.bulk.mirror(on_device)
             else:
                 whole = padded(self._modules, n, d.dtype)
                 on_device = whole[:n, :n]
                 self._copy(on_device, d)
                 solver.close(whole, symmetric=symmetric, monitor=monitor)
+            if not nonnegative:  # rounding may carry a zero diagonal below zero
+                diagonal = self._cupy.arange(n)
+                on_device[diagonal, diagonal] = self._cupy.maximum(on_device[diagonal, diagonal], 0)
             self._copy(d, on_device)
 
     def transpose(self, out: Any, a: Any, *, lower: bool = False) -> None:
         """``out`` <- the transpose of ``a``; with ``lower`` only below the diagonal, in place if they are the same."""
-        if isinstance(out, np.ndarray):
-            out[:] = np.tril(a.T, -1) + np.triu(out) if lower else a.T.copy()
-        elif lower and out is a:
+        if out.shape != a.shape[::-1]:
+            raise ValueError(f"the transpose of {a.shape} does not fit {out.shape}")
+        if not lower:
+            out[:] = a.T
+        elif isinstance(out, np.ndarray):
+            below = np.tri(*out.shape, -1, dtype=bool)
+            np.copyto(out, a.T.copy() if np.shares_memory(out, a) else a.T, where=below)
+        elif out.data.ptr == a.data.ptr:
             with self._device:
                 self._launcher(out.dtype, True).mirror(out)
         else:
-            out[:] = self._cupy.where(self._cupy.tri(*out.shape, -1, dtype=bool), a.T, out) if lower else a.T.copy()
+            out[:] = self._cupy.where(self._cupy.tri(*out.shape, -1, dtype=bool), a.T, out)
 
     def search(self, arcs: Arcs, sources: npt.NDArray[np.int64], out: Array, *, unit: bool = False) -> None:
         """One shortest-path search per source, on the host."""
@@ -135,3 +154,9 @@ class CudaBackend:
             pitches = [max(x.strides[0], width) for x in (target, source)]
             runtime.memcpy2DAsync(address[0], pitches[0], address[1], pitches[1], width, rows, kind, stream.ptr)
         stream.synchronize()
+
+
+def _check_rows(*arrays: Any) -> None:
+    for x in arrays:
+        if x.shape[1] > 1 and x.strides[1] != x.itemsize:
+            raise ValueError(f"rows must be contiguous; an array of shape {x.shape} has strides {x.strides}")

@@ -27,8 +27,7 @@ from engine.types import work_type
 
 _PRODUCT: Final = np.dtype(
     [(f, "u8") for f in ("a", "b", "c")]
-    + [(f, "i4") for f in ("m", "n", "last_b", "tiles_m", "tiles_n", "skip_m0", "skip_m1", "skip_n0", "skip_n1")]
-    + [("vector", "i4")],
+    + [(f, "i4") for f in "m n last_b tiles_m tiles_n skip_m0 skip_m1 skip_n0 skip_n1 vector".split()],
     align=True,
 )
 _PRODUCTS: Final = np.dtype(
@@ -50,10 +49,12 @@ _BLOCK: Final = np.dtype(
     align=True,
 )
 _SQUARE: Final = np.dtype(
-    [(f, "u8") for f in ("d", "even", "odd", "state", "negative")]
-    + [("ld", "i8")]
-    + [(f, "i4") for f in ("n", "padded", "steps")]
-    + [("launch", "u4")],
+    [
+        *((f, "u8") for f in ("d", "even", "odd", "state", "negative")),
+        ("ld", "i8"),
+        *((f, "i4") for f in ("n", "padded", "steps")),
+        ("launch", "u4"),
+    ],
     align=True,
 )
 _DEPTH_STEP: Final = 16  # relax takes k in multiples of this
@@ -235,7 +236,7 @@ class Launcher:
     def squares(self, d: Any) -> bool:
         """All distances of square ``d`` by repeated squaring in one cooperative launch; False if it cannot run here."""
         n, itemsize = d.shape[0], self.word.itemsize
-        rows = 16 if 128 < n and itemsize == 4 else 8
+        rows = 16 if n > 128 and itemsize == 4 else 8
         padded = _round_up(n, 32)
         blocks, shared = padded // rows * (padded // 32), power_shared(rows, padded, itemsize)
         if n > POWER_MOST:

@@ -1,8 +1,8 @@
 """The CUDA kernels: which there are, how each is built, and where the built ones are kept.
 
-The sources are package data (``engine/kernels``).  A kernel is compiled by NVRTC through cupy when it is first asked for
-on a device; cupy keeps the result on disk.  This module and its neighbours ``cuda*.py`` are the only ones that import
-cupy, which is an optional dependency.
+The sources are package data (``engine/kernels``).  A kernel is compiled by NVRTC through cupy when it is first asked
+for on a device; cupy keeps the result on disk.  This module and its neighbours ``cuda*.py`` are the only ones that
+import cupy, which is an optional dependency.
 """
 
 from __future__ import annotations
@@ -85,10 +85,8 @@ _FLOAT64: Final = MappingProxyType({"single64": ("SIDE=64", "THREAD_ROWS=8", "BL
 def source(kernel: Kernel) -> str:
     """The whole text of a kernel: what all share, then its own file."""
     folder = resources.files("engine") / "kernels"
-    parts = []
-    for name in ("common.cuh", kernel.file):
-        parts.append(f'#line 1 "{name}"\n{(folder / name).read_text(encoding="utf-8")}')
-    return "\n".join(parts)
+    texts = {name: (folder / name).read_text(encoding="utf-8") for name in ("common.cuh", kernel.file)}
+    return "\n".join(f'#line 1 "{name}"\n{text}' for name, text in texts.items())
 
 
 def options(name: str, arithmetic: Arithmetic) -> tuple[str, ...]:

@@ -59,7 +59,9 @@ class Solver:
         self.low = cuda.Stream(non_blocking=True, priority=0)
         self._panels: dict[tuple[int, int, bool], _Panels] = {}
 
-    def close(self, d: Any, *, symmetric: bool = False, width: int | None = None, monitor: Monitor | None = None) -> None:
+    def close(
+        self, d: Any, *, symmetric: bool = False, width: int | None = None, monitor: Monitor | None = None
+    ) -> None:
         """Floyd-Warshall of ``d`` in place, queued on the current stream.
 
         ``d`` is square; from ``SINGLE`` vertices on its side must be a multiple of ``tile_side`` (see ``padded``).
@@ -170,7 +172,7 @@ class Solver:
 
 
 class _Panels:
-    """The panels of a directed matrix: packed copies, two sets of the relaxed column panel (this round's and the next)."""
+    """The panels of a directed matrix: packed copies, and the relaxed column panels of this round and the next."""
 
     def __init__(self, solver: Solver, n: int, width: int) -> None:
         self.ahead, self.bulk, self.n, self.width = solver.ahead, solver.bulk, n, width

@@ -5,9 +5,9 @@
 // only for earlier ones, and wait on per-tile flags that count the rounds done.  The earliest unfinished task is always
 // being worked on, so there is no deadlock however few blocks are resident.
 //
-// Beyond the paper: a block draws its next task while it works on this one; it fetches its own tile of C before it
-// waits for the panels; and the pivot and the panels of round k + 1 are finished in the same task as their update of
-// round k, which takes two hops through memory out of every round.
+// Beyond the paper: a block draws its next task while it works on this one; three warps watch the three flags of a task
+// at once; and the pivot and the panels of round k + 1 are finished in the same task as their update of round k, which
+// takes two hops through memory out of every round.
 //
 // Flags and counter only ever rise: a launch is told where they stand (``base``, ``drawn``), so nothing is cleared.
 
@@ -17,12 +17,16 @@
 #ifndef THREAD_ROWS
 #define THREAD_ROWS (SIDE == 64 ? 8 : 2)
 #endif
+#ifndef UNROLLED
+#define UNROLLED 2
+#endif
 #ifndef BLOCKS
 #define BLOCKS 1  // least resident blocks a multiprocessor that the compiler leaves room for
 #endif
 
 namespace {
 
+constexpr int AT_ONCE = UNROLLED;  // steps of four k in the loop body of a product
 constexpr int ROWS = THREAD_ROWS, COLUMNS = 4;  // entries a thread
 constexpr int ACROSS = SIDE / COLUMNS, DOWN = SIDE / ROWS, THREADS = ACROSS * DOWN;
 // Neighbouring threads read neighbouring rows of A or rows ROWS apart, whichever shares no bank; pivots need the latter.
@@ -130,7 +134,7 @@ INLINE void keep(Single* to, int ld_to, const Single (&c)[ROWS][COLUMNS]) {
 // c = min(c, A (x) B), A and B in shared memory.
 INLINE void multiply(Single (&c)[ROWS][COLUMNS], const Single* a_tile, const Single* b_tile) {
   const int x = threadIdx.x % ACROSS;
-#pragma unroll 2
+#pragma unroll AT_ONCE
   for (int k = 0; k < SIDE; k += 4) {
     Single a[ROWS][4], b[4][4];
     UNROLL for (int h = 0; h < 4; h++) load4(b_tile + (k + h) * LD_B + x * 4, b[h]);
@@ -264,20 +268,19 @@ INLINE void settle_diagonal(const Block& g, Single (&p)[ROWS][COLUMNS], int x, i
 INLINE void perform(const Block& g, const Task& t, Element* d, int* flags, Single* a_tile, Single* b_tile) {
   const int x = threadIdx.x % ACROSS, y = threadIdx.x / ACROSS;
   const int row0 = t.i * SIDE, column0 = t.j * SIDE + x * 4;
-  const bool leader = threadIdx.x == 0, second = threadIdx.x == THREADS / 2;  // they watch different flags
+  const bool leader = threadIdx.x == 0;
   Single c[ROWS][COLUMNS];
   int done = t.k + 1;
   bool close = t.kind == PIVOT, panel = false;
   if (t.kind == PIVOT) {
     UNROLL for (int i = 0; i < ROWS; i++) read4(g, d, row0 + row_of(i), column0, c[i]);
   } else {
-    if (leader) await(g, flags, t.i, t.j, t.k);
+    const bool in_row = t.i == t.k, in_column = t.j == t.k;  // one of them for a panel
+    if (threadIdx.x == 0) await(g, flags, t.i, t.j, t.k);
+    if (threadIdx.x == 32) await(g, flags, in_row ? t.k : t.i, t.k, in_column ? 0 : t.k + 1);
+    if (threadIdx.x == 64) await(g, flags, t.k, in_column ? t.k : t.j, in_row ? 0 : t.k + 1);
     __syncthreads();
     UNROLL for (int i = 0; i < ROWS; i++) read4(g, d, row0 + row_of(i), column0, c[i]);
-    const bool in_row = t.i == t.k, in_column = t.j == t.k;  // one of them for a panel
-    if (leader) await(g, flags, in_row ? t.k : t.i, t.k, in_column ? 0 : t.k + 1);
-    if (second) await(g, flags, t.k, in_column ? t.k : t.j, in_row ? 0 : t.k + 1);
-    __syncthreads();
     fetch(g, d, t.i, t.k, a_tile, LD_A);
     fetch(g, d, t.k, t.j, b_tile, LD_B);
     copy_commit();
@@ -314,7 +317,7 @@ INLINE void perform(const Block& g, const Task& t, Element* d, int* flags, Singl
   }
   UNROLL for (int i = 0; i < ROWS; i++) write4(g, d, row0 + row_of(i), column0, c[i]);
   __syncthreads();
-  if (leader) store_release(flags + t.i * g.tiles + t.j, g.base + done);
+  if (leader && g.tiles > 1) store_release(flags + t.i * g.tiles + t.j, g.base + done);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) single(const __grid_constant__ Block g) {

@@ -38,7 +38,9 @@ def entries(rng: np.random.Generator, shape: tuple[int, ...], dtype: str, signed
     return values.astype(dtype)
 
 
-def weights(rng: np.random.Generator, n: int, dtype: str, *, share: float = 0.2, symmetric: bool = False) -> np.ndarray[Any, Any]:
+def weights(
+    rng: np.random.Generator, n: int, dtype: str, *, share: float = 0.2, symmetric: bool = False
+) -> np.ndarray[Any, Any]:
     """Arc weights that are whole numbers, so that floats sum exactly in any order; zero diagonal."""
     d = rng.integers(0, 100, (n, n)).astype(dtype)
     d[rng.random((n, n)) >= share] = WORK_TYPES[dtype].sentinel()

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.gpu.samples import KINDS, closure, entries, product, weights
 
 from engine.backends.cuda_launch import Copy, Launcher
 from engine.backends.cuda_modules import modules
 from engine.types import WORK_TYPES
+from tests.gpu.samples import KINDS, closure, entries, product, weights
 
 pytestmark = pytest.mark.gpu
 RNG = np.random.default_rng

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.gpu.samples import closure, entries, product, weights
 
 from engine.backends.cuda import CudaBackend
 from engine.backends.cuda_modules import modules
 from engine.backends.cuda_solve import Solver, padded, tile_side
 from engine.types import WORK_TYPES
+from tests.gpu.samples import closure, entries, product, weights
 
 pytestmark = pytest.mark.gpu
 RNG = np.random.default_rng

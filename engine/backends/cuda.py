@@ -158,5 +158,5 @@ class CudaBackend:
 
 def _check_rows(*arrays: Any) -> None:
     for x in arrays:
-        if x.shape[1] > 1 and x.strides[1] != x.itemsize:
+        if x.size and x.shape[1] > 1 and x.strides[1] != x.itemsize:
             raise ValueError(f"rows must be contiguous; an array of shape {x.shape} has strides {x.strides}")

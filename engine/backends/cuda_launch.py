@@ -25,9 +25,10 @@ from engine.backends.cuda_modules import (
 )
 from engine.types import work_type
 
+_SKIPS: Final = ("skip_m0", "skip_m1", "skip_n0", "skip_n1")
 _PRODUCT: Final = np.dtype(
     [(f, "u8") for f in ("a", "b", "c")]
-    + [(f, "i4") for f in "m n last_b tiles_m tiles_n skip_m0 skip_m1 skip_n0 skip_n1 vector".split()],
+    + [(f, "i4") for f in ("m", "n", "last_b", "tiles_m", "tiles_n", *_SKIPS, "vector")],
     align=True,
 )
 _PRODUCTS: Final = np.dtype(

@@ -18,7 +18,7 @@
 #define THREAD_ROWS (SIDE == 64 ? 8 : 2)
 #endif
 #ifndef UNROLLED
-#define UNROLLED 2
+#define UNROLLED 4
 #endif
 #ifndef BLOCKS
 #define BLOCKS 1  // least resident blocks a multiprocessor that the compiler leaves room for

@@ -11,6 +11,7 @@ threads together, which flatters those that leave processors idle.
 from __future__ import annotations
 
 import argparse
+import ctypes
 import hashlib
 import importlib.metadata
 import json
@@ -249,7 +250,8 @@ def resident(field: str) -> int:
 
 
 def forget_peak() -> None:
-    """Start ``VmHWM`` anew."""
+    """Hand freed memory back to the system, so that using it again shows, and start ``VmHWM`` anew."""
+    ctypes.CDLL(None).malloc_trim(0)
     Path("/proc/self/clear_refs").write_text("5")
 
 
@@ -259,8 +261,8 @@ def measure(solver: Solver, case: Case, threads: int) -> Result:
     solver(graphs.hops(small) if case.unit else small, case.unit, threads)[0]()
     graph = case.load()
     solve, row = solver(graph, case.unit, threads)
-    before = resident("VmRSS")
     forget_peak()
+    before = resident("VmRSS")
     wall, processor, peak, answer = float("inf"), float("inf"), 0, None
     began = time.perf_counter()
     for run in range(ENOUGH_RUNS):

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from engine.monitor import Monitor
 from engine.summary import Sink
-from engine.types import WorkType, settle
+from engine.types import WorkType
 from storage.graph import Graph
 
 Array = npt.NDArray[np.generic]
@@ -49,8 +49,6 @@ def write_rows(matrix: Array, rows: npt.NDArray[np.int64] | None, sink: Sink, mo
     def write(first: int) -> int:
         last = min(count, first + band)
         block = matrix[first:last] if rows is None else matrix[rows[first:last]]
-        if rows is not None or block.dtype.kind == "i":
-            settle(block)
         sink.write(first, 0, block)
         return last - first
 

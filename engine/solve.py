@@ -195,7 +195,8 @@ def solve_to_store(
         clock.begin("seal", 1, "store")
         writer.seal(outcome.summary)
         clock.stop()
-    return Outcome(plan, {**outcome.seconds, **clock.seconds}, outcome.summary)
+    seconds = {"create": clock.seconds["create"], **outcome.seconds, "seal": clock.seconds["seal"]}
+    return Outcome(plan, seconds, outcome.summary)
 
 
 def _attributes(graph: Graph, plan: Plan) -> dict[str, object]:

@@ -1,1 +1,1 @@
-"""Benchmarks of single kernels and of whole solves on a device."""
+"""Kernels against the ceilings of their arithmetic, measured in the same run."""

@@ -22,6 +22,7 @@ from engine.backends.cpu_vector import (
     SQUARE,
     TILE_ROWS,
     TILE_VECTORS,
+    TRANSPOSED,
     VECTOR_BYTES,
     pack_entry,
     pack_row,
@@ -29,6 +30,7 @@ from engine.backends.cpu_vector import (
     packed_dtype,
     relax_row,
     relax_tile,
+    transpose_square,
 )
 from engine.backends.team import Team, fetch_add
 
@@ -42,8 +44,8 @@ ITEM_BYTES: Final = 4096
 STREAMS: Final = 8
 #: Below so many updates a product is done by the calling thread: waking another costs as much.
 ALONE: Final = 2**25
-#: Edge of the square tiles that are transposed in the first-level cache.
-TRANSPOSED: Final = 32
+#: Rows of a band of a transpose: a cache line of the narrowest type.
+BAND: Final = 32
 
 
 @njit(nogil=True, cache=True)
@@ -212,17 +214,27 @@ def _close(d, start, stride, n, by_bits, left, right, edge, leaf):  # type: igno
 
 
 @njit(nogil=True, cache=True)
+def _transpose_band(out, out_stride, a, a_stride, top, bottom, columns, lower):  # type: ignore[no-untyped-def]
+    """Fill rows ``top`` to ``bottom`` of ``out`` with columns of ``a``, a few rows of ``a`` at a time."""
+    for j in range(0, min(columns, bottom) if lower else columns, TRANSPOSED):
+        whole = j + TRANSPOSED <= (min(columns, top + 1) if lower else columns)
+        for i in range(top, bottom, TRANSPOSED):
+            if whole and i + TRANSPOSED <= bottom:
+                transpose_square(out, i * out_stride + j, out_stride, a, j * a_stride + i, a_stride)
+            else:
+                for y in range(i, min(bottom, i + TRANSPOSED)):
+                    for x in range(j, min(columns, j + TRANSPOSED, y if lower else columns)):
+                        out[y * out_stride + x] = a[x * a_stride + y]
+
+
+@njit(nogil=True, cache=True)
 def _transpose_items(worker, counter, out, out_stride, a, a_stride, rows, columns, lower):  # type: ignore[no-untyped-def]
     """Take bands of ``out`` (``rows`` x ``columns``) from ``counter`` and fill them with the transpose of ``a``."""
     while True:
-        i0 = fetch_add(counter.ctypes.data, 1) * TRANSPOSED
-        if i0 >= rows:
+        top = fetch_add(counter.ctypes.data, 1) * BAND
+        if top >= rows:
             break
-        high = min(rows, i0 + TRANSPOSED)
-        for j0 in range(0, min(columns, high) if lower else columns, TRANSPOSED):
-            for i in range(i0, high):
-                for j in range(j0, min(columns, j0 + TRANSPOSED, i if lower else columns)):
-                    out[i * out_stride + j] = a[j * a_stride + i]
+        _transpose_band(out, out_stride, a, a_stride, top, min(rows, top + BAND), columns, lower)
 
 
 class Workspace:
@@ -298,7 +310,7 @@ def relax(team: Team, space: Workspace, c: Array, a: Array, b: Array, *, nonnega
     if 0 in (rows, depth, columns):
         return
     updates = rows * depth * columns
-    threads = 1 if updates < ALONE else team.threads
+    threads = team.threads if updates >= ALONE and team.worth_sharing() else 1
     item = _item_shape(rows, columns, c.itemsize, threads)
     parts = [part for block in (c, a, b) for part in _flat(block)]
     counter = np.zeros(1, np.int64)

@@ -43,6 +43,8 @@ TILE_ROWS: Final = 12 if _WIDE else 8 if _ARM else 6
 TILE_VECTORS: Final = 2
 #: Edge of the square blocks of A that are transposed in registers while it is packed; divides TILE_ROWS.
 SQUARE: Final = 4 if TILE_ROWS % 4 == 0 else 2
+#: Edge of the square blocks that are transposed in registers from one matrix to another.
+TRANSPOSED: Final = 8
 #: Entries of a row of the block that ``relax_row`` works on.
 ROW: Final = 64
 #: Whether a fused multiply-add is one instruction.
@@ -295,6 +297,27 @@ def pack_square(typing, out, index, a, a_index, a_stride):  # type: ignore[no-un
         return context.get_dummy_value()
 
     return types.void(out, types.intp, a, types.intp, types.intp), codegen
+
+
+@intrinsic
+def transpose_square(typing, out, index, stride, a, a_index, a_stride):  # type: ignore[no-untyped-def]
+    """``out[index + stride * i + j]`` <- ``a[a_index + a_stride * j + i]`` for i, j < TRANSPOSED."""
+
+    def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        kinds = signature.args
+        size = kinds[0].dtype.bitwidth // 8
+        vector = ir.VectorType(VectorType(kinds[0].dtype).vector.element, TRANSPOSED)
+        into = _entry(context, builder, kinds[0], args[0], args[1])
+        source = _entry(context, builder, kinds[3], args[3], args[4])
+        down, across = builder.mul(args[2], _WORD(size)), builder.mul(args[5], _WORD(size))
+        places = [_at(builder, source, builder.mul(across, _WORD(j))) for j in range(TRANSPOSED)]
+        rows = [_load(builder, place, vector, size) for place in places]
+        for i, column in enumerate(_transposed(builder, rows)):
+            place = _at(builder, into, builder.mul(down, _WORD(i)))
+            builder.store(column, builder.bitcast(place, vector.as_pointer()), align=size)
+        return context.get_dummy_value()
+
+    return types.void(out, types.intp, types.intp, a, types.intp, types.intp), codegen
 
 
 @intrinsic

@@ -91,7 +91,7 @@ class CudaBackend:
         if not lower:
             out[:] = a.T
         elif isinstance(out, np.ndarray):
-            below = np.tri(*out.shape, -1, dtype=bool)
+            below = np.tri(len(out), out.shape[1], -1, dtype=bool)
             np.copyto(out, a.T.copy() if np.shares_memory(out, a) else a.T, where=below)
         elif out.data.ptr == a.data.ptr:
             with self._device:
@@ -109,8 +109,10 @@ class CudaBackend:
 
     def shutdown(self) -> None:
         """Release device memory, and the threads of host searches."""
-        for kept in (*self._launchers.values(), *self._solvers.values()):
-            kept.release()
+        for launcher in self._launchers.values():
+            launcher.release()
+        for solver in self._solvers.values():
+            solver.release()
         self._launchers.clear()
         self._solvers.clear()
         with self._device:

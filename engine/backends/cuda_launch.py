@@ -26,11 +26,8 @@ from engine.backends.cuda_modules import (
 from engine.types import work_type
 
 _SKIPS: Final = ("skip_m0", "skip_m1", "skip_n0", "skip_n1")
-_PRODUCT: Final = np.dtype(
-    [(f, "u8") for f in ("a", "b", "c")]
-    + [(f, "i4") for f in ("m", "n", "last_b", "tiles_m", "tiles_n", *_SKIPS, "vector")],
-    align=True,
-)
+_COUNTS: Final = ("m", "n", "last_b", "tiles_m", "tiles_n", *_SKIPS, "vector")
+_PRODUCT: Final = np.dtype([*((f, "u8") for f in ("a", "b", "c")), *((f, "i4") for f in _COUNTS)], align=True)
 _PRODUCTS: Final = np.dtype(
     [("product", _PRODUCT, 2), ("lda", "i8"), ("ldb", "i8"), ("ldc", "i8")]
     + [("depth", "i4"), ("first", "i4"), ("upper", "i4"), ("one", "u4")],
@@ -76,7 +73,7 @@ def _round_up(x: int, to: int) -> int:
 
 
 def _aligned(x: Any) -> bool:
-    return x.data.ptr % 16 == 0 and leading(x) * x.itemsize % 16 == 0
+    return int(x.data.ptr) % 16 == 0 and leading(x) * int(x.itemsize) % 16 == 0
 
 
 @dataclass(frozen=True)

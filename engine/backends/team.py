@@ -8,8 +8,10 @@ an atomic counter, so a thread that is descheduled holds nobody up for longer th
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
+from typing import Final
 
 from llvmlite import ir
 from numba import types
@@ -32,6 +34,13 @@ def available_threads() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+#: Wall seconds of shared work after which it is judged, and seconds for which the caller then works alone.
+JUDGED: Final = 0.05
+PAUSE: Final = 0.5
+#: Processors' worth of time that several threads must get together to be better than one.
+WORTH: Final = 1.1
+
+
 class Team:
     """A fixed number of threads that run the same kernel together; the caller is one of them.
 
@@ -41,18 +50,47 @@ class Team:
     def __init__(self, threads: int | None = None) -> None:
         self.threads = threads or available_threads()
         self._pool = ThreadPoolExecutor(self.threads - 1, "apsp-team") if self.threads > 1 else None
+        self._wall = self._used = self._alone_until = 0.0
 
     def run(self, kernel: Callable[..., object], *args: object) -> None:
         """Call ``kernel(worker, *args)`` once for each worker 0 … threads - 1, and wait for all of them."""
         if self._pool is None:
             kernel(0, *args)
             return
-        others = [self._pool.submit(kernel, worker, *args) for worker in range(1, self.threads)]
-        kernel(0, *args)
-        for other in others:
-            other.result()
+        start = time.perf_counter()
+        others = [self._pool.submit(_timed, kernel, worker, args) for worker in range(1, self.threads)]
+        try:
+            used = _timed(kernel, 0, args)
+        finally:
+            wait(others)
+        self._used += used + sum(other.result() for other in others)
+        self._wall += time.perf_counter() - start
+
+    def worth_sharing(self) -> bool:
+        """Whether work that either one thread or all can do should be shared now.
+
+        Where other processes leave this one hardly more than one processor, threads only wait for each other.  So the
+        processor time that all of them got lately is compared with the time that passed, and while it was little the
+        caller works alone, and looks again after a pause.
+        """
+        if self._pool is None or time.perf_counter() < self._alone_until:
+            return False
+        if self._wall < JUDGED:
+            return True
+        worth = self._used >= WORTH * self._wall
+        self._wall = self._used = 0.0
+        if not worth:
+            self._alone_until = time.perf_counter() + PAUSE
+        return worth
 
     def close(self) -> None:
         """Let the threads go."""
         if self._pool is not None:
             self._pool.shutdown()
+
+
+def _timed(kernel: Callable[..., object], worker: int, args: tuple[object, ...]) -> float:
+    """Run one worker's share; the processor seconds it took."""
+    start = time.thread_time()
+    kernel(worker, *args)
+    return time.thread_time() - start

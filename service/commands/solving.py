@@ -14,6 +14,7 @@ from engine.problem import Options
 from service.commands.interrupts import INTERRUPTS
 from service.commands.output import emit, emit_json, number, table
 from service.facts import graph_facts
+from service.names import split_names
 from service.progress import progress_on
 from service.sizes import format_bytes, format_seconds, parse_size
 from storage.errors import Conflict, InvalidRequest, NotFound
@@ -54,16 +55,22 @@ def load(args: GraphArgs) -> tuple[Graph, Receipt]:
 
 
 def source_labels(text: str, graph: Graph) -> list[str]:
-    """The labels that ``--sources`` means: a list ``A,B,C``, ``@FILE``, or FILE with one label a line.
+    """The labels that ``--sources`` means: a list ``A,"B, c",D``, ``@FILE``, or FILE with one label a line.
 
-    A single word that is both a vertex and a file is the vertex; write ``@FILE`` for the file.
+    What is both a vertex and a file is the vertex; write ``@FILE`` for the file.
     """
     if text.startswith("@"):
         return _lines(Path(text[1:]))
-    labels = [part.strip() for part in text.split(",")]
-    if len(labels) == 1 and Path(text).is_file() and not _is_vertex(graph, text):
-        return _lines(Path(text))
-    return labels
+    if _is_vertex(graph, text):
+        return [text]
+    return _lines(Path(text)) if _is_file(text) else split_names([text], "--sources")
+
+
+def _is_file(text: str) -> bool:
+    try:
+        return Path(text).is_file()
+    except (OSError, ValueError):  # a long list is too long for a name
+        return False
 
 
 def _lines(path: Path) -> list[str]:
@@ -87,7 +94,7 @@ def options_of(args: SolveArgs, graph: Graph) -> Options:
     sources = None
     if args.sources is not None:
         labels = source_labels(args.sources, graph)
-        if not any(labels):
+        if not labels:
             raise InvalidRequest(f"--sources: no vertex in {args.sources!r}", field="sources")
         sources = tuple(dict.fromkeys(index_of(graph, label) for label in labels))
     return Options(
@@ -208,8 +215,7 @@ def solve(
         outcome = solve_to_store(
             graph, options, out, plan=chosen, overwrite=overwrite, compression=compression, monitor=monitor
         )
-    # in the order of what happened: the store is created first
-    seconds = {"read": reading, "plan": planning, "create": 0.0, **outcome.seconds}
+    seconds = {"read": reading, "plan": planning, **outcome.seconds}
     if as_json:
         facts = {"n": graph.n, "m": graph.m, "directed": graph.directed, "format": receipt.format}
         emit_json(

@@ -41,6 +41,7 @@ WEIGHTS = {
     "units": st.just(1),
     "whole": st.integers(0, 50),
     "large": st.integers(0, 10**7),
+    "half of int32": st.integers(2**29 - 9, 2**29 + 9),
     "huge": st.integers(0, 2**40),
     "signed": st.integers(-4, 30),
     "eighths": st.integers(0, 400).map(lambda x: x / 8),

@@ -5,6 +5,9 @@ import pytest
 
 from engine.ingest import weight_matrix
 from engine.monitor import Monitor
+from engine.problem import Options
+from engine.solve import make_plan, solve
+from engine.summary import ArraySink
 from engine.types import WORK_TYPES
 from storage.graph import build_graph
 
@@ -24,3 +27,14 @@ def test_a_negative_zero_becomes_a_plain_one():
     graph, _ = build_graph(np.array([0]), np.array([1]), np.array([-0.0]), n=2, directed=True)
     matrix = weight_matrix(graph, WORK_TYPES["float32"], Monitor())
     assert not np.signbit(matrix).any()
+
+
+@pytest.mark.parametrize("algorithm", ["dijkstra", "recursive-floyd-warshall", "repeated-squaring"])
+def test_long_distances_of_whole_numbers_without_a_sign_are_no_sunk_sentinels(algorithm: str) -> None:
+    """Only with negative arcs does *unreachable* begin at half of int32's sentinel."""
+    graph = build_graph(np.array([0]), np.array([1]), np.array([2**30 - 2]), n=2, directed=True)[0]
+    plan = make_plan(graph, Options(algorithm=algorithm))
+    assert plan.dtype == "int32"
+    sink = ArraySink(plan.shape, plan.dtype)
+    solve(graph, plan, Options(algorithm=algorithm), sink)
+    assert sink.array.tolist() == [[0, 2**30 - 2], [2**30 - 1, 0]]

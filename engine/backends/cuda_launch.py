@@ -28,11 +28,8 @@ from engine.types import work_type
 _SKIPS: Final = ("skip_m0", "skip_m1", "skip_n0", "skip_n1")
 _COUNTS: Final = ("m", "n", "last_b", "tiles_m", "tiles_n", *_SKIPS, "vector")
 _PRODUCT: Final = np.dtype([*((f, "u8") for f in ("a", "b", "c")), *((f, "i4") for f in _COUNTS)], align=True)
-_PRODUCTS: Final = np.dtype(
-    [("product", _PRODUCT, 2), ("lda", "i8"), ("ldb", "i8"), ("ldc", "i8")]
-    + [("depth", "i4"), ("first", "i4"), ("upper", "i4"), ("one", "u4")],
-    align=True,
-)
+_COMMON: Final = (("lda", "i8"), ("ldb", "i8"), ("ldc", "i8"), ("depth", "i4"), ("first", "i4"), ("upper", "i4"))
+_PRODUCTS: Final = np.dtype([("product", _PRODUCT, 2), *_COMMON, ("one", "u4")], align=True)
 _JOB: Final = np.dtype(
     [("from", "u8"), ("to", "u8"), ("ld_from", "i8"), ("ld_to", "i8")]
     + [(f, "i4") for f in ("rows", "columns", "to_rows", "to_columns", "transposed", "spread", "blocks")],

@@ -108,20 +108,32 @@ INLINE void write4(const Block& g, Element* d, int row, int column, const Single
   }
 }
 
-// Starts the copy of a tile into shared memory; finished after copy_wait and a barrier.
-INLINE void fetch(const Block& g, const Element* d, int tile_row, int tile_column, Single* to, int ld_to) {
-  UNROLL for (int e = threadIdx.x; e < SIDE * SIDE / 4; e += THREADS) {
-    const int row = e / (SIDE / 4), column = e % (SIDE / 4) * 4;
+// Starts the copy of a rectangle into shared memory; finished after copy_wait and a barrier.
+template <int TALL, int WIDE>
+INLINE void fetch(const Block& g, const Element* d, int row0, int column0, Single* to, int ld_to) {
+  UNROLL for (int e = threadIdx.x; e < TALL * WIDE / 4; e += THREADS) {
+    const int row = e / (WIDE / 4), column = e % (WIDE / 4) * 4;
     Single* const at = to + row * ld_to + column;
     if (sizeof(Element) == sizeof(Single) && g.aligned) {
-      const Element* const p = d + (size_t)(tile_row * SIDE + row) * g.ld + tile_column * SIDE + column;
+      const Element* const p = d + (size_t)(row0 + row) * g.ld + column0 + column;
       UNROLL for (int b = 0; b < 4; b += 16 / sizeof(Single)) copy16(at + b, p + b);
     } else {
       Single r[4];
-      read4(g, d, tile_row * SIDE + row, tile_column * SIDE + column, r);
+      read4(g, d, row0 + row, column0 + column, r);
       store4(at, r);
     }
   }
+}
+
+// A and B of a product are fetched in halves of k, so that the first is multiplied while the second arrives.
+INLINE void fetch_a(const Block& g, const Element* d, int i, int k, int half, Single* a_tile) {
+  const int from = half * (SIDE / 2);
+  fetch<SIDE, SIDE / 2>(g, d, i * SIDE, k * SIDE + from, a_tile + from, LD_A);
+}
+
+INLINE void fetch_b(const Block& g, const Element* d, int k, int j, int half, Single* b_tile) {
+  const int from = half * (SIDE / 2);
+  fetch<SIDE / 2, SIDE>(g, d, k * SIDE + from, j * SIDE, b_tile + from * LD_B, LD_B);
 }
 
 INLINE void keep(Single* to, int ld_to, const Single (&c)[ROWS][COLUMNS]) {
@@ -131,11 +143,11 @@ INLINE void keep(Single* to, int ld_to, const Single (&c)[ROWS][COLUMNS]) {
 
 // ---- the two pieces of arithmetic -----------------------------------------------------------------------------------
 
-// c = min(c, A (x) B), A and B in shared memory.
-INLINE void multiply(Single (&c)[ROWS][COLUMNS], const Single* a_tile, const Single* b_tile) {
+// c = min(c, A (x) B) over one half of k, A and B in shared memory.
+INLINE void multiply_half(Single (&c)[ROWS][COLUMNS], const Single* a_tile, const Single* b_tile, int half) {
   const int x = threadIdx.x % ACROSS;
 #pragma unroll AT_ONCE
-  for (int k = 0; k < SIDE; k += 4) {
+  for (int k = half * (SIDE / 2); k < (half + 1) * (SIDE / 2); k += 4) {
     Single a[ROWS][4], b[4][4];
     UNROLL for (int h = 0; h < 4; h++) load4(b_tile + (k + h) * LD_B + x * 4, b[h]);
     UNROLL for (int i = 0; i < ROWS; i++) load4(a_tile + row_of(i) * LD_A + k, a[i]);
@@ -145,6 +157,16 @@ INLINE void multiply(Single (&c)[ROWS][COLUMNS], const Single* a_tile, const Sin
         c[i][j] = Arithmetic::two(c[i][j], a[i][2], b[2][j], a[i][3], b[3][j]);
       }
   }
+}
+
+// The same over all k, each half as soon as its copies, two groups, have come.
+INLINE void multiply(Single (&c)[ROWS][COLUMNS], const Single* a_tile, const Single* b_tile) {
+  copy_wait<1>();
+  __syncthreads();
+  multiply_half(c, a_tile, b_tile, 0);
+  copy_wait<0>();
+  __syncthreads();
+  multiply_half(c, a_tile, b_tile, 1);
 }
 
 // Floyd-Warshall of one tile in registers (rows ROWS * y + i), two pivots and one barrier a step: the owners of the next
@@ -258,10 +280,11 @@ INLINE void regroup(Single (&c)[ROWS][COLUMNS], Single* shared, int x, int y, bo
 // A diagonal below zero is a negative cycle, or rounding; it is reported and put back to zero, lest later sums take it
 // off again and again.
 INLINE void settle_diagonal(const Block& g, Single (&p)[ROWS][COLUMNS], int x, int y) {
-  if (!Arithmetic::SIGNED) return;
-  UNROLL for (int i = 0; i < ROWS; i++)
-    UNROLL for (int j = 0; j < COLUMNS; j++)
-      if (y * ROWS + i == x * COLUMNS + j && Arithmetic::negative(p[i][j])) *g.negative = 1, p[i][j] = 0;
+  if constexpr (Arithmetic::SIGNED) {
+    UNROLL for (int i = 0; i < ROWS; i++)
+      UNROLL for (int j = 0; j < COLUMNS; j++)
+        if (y * ROWS + i == x * COLUMNS + j && Arithmetic::negative(p[i][j])) *g.negative = 1, p[i][j] = 0;
+  }
 }
 
 // Tile (i, j) of one graph through one task.  ``a_tile`` and ``b_tile`` are shared memory for A and B.
@@ -280,12 +303,12 @@ INLINE void perform(const Block& g, const Task& t, Element* d, int* flags, Singl
     if (threadIdx.x == 32) await(g, flags, in_row ? t.k : t.i, t.k, in_column ? 0 : t.k + 1);
     if (threadIdx.x == 64) await(g, flags, t.k, in_column ? t.k : t.j, in_row ? 0 : t.k + 1);
     __syncthreads();
-    UNROLL for (int i = 0; i < ROWS; i++) read4(g, d, row0 + row_of(i), column0, c[i]);
-    fetch(g, d, t.i, t.k, a_tile, LD_A);
-    fetch(g, d, t.k, t.j, b_tile, LD_B);
-    copy_commit();
-    copy_wait<0>();
-    __syncthreads();
+    UNROLL for (int half = 0; half < 2; half++) {
+      fetch_a(g, d, t.i, t.k, half, a_tile);
+      fetch_b(g, d, t.k, t.j, half, b_tile);
+      copy_commit();
+      if (half == 0) UNROLL for (int i = 0; i < ROWS; i++) read4(g, d, row0 + row_of(i), column0, c[i]);
+    }
     multiply(c, a_tile, b_tile);
     if (t.kind == REST && t.k + 1 < g.tiles) {
       const bool row = t.i == t.k + 1, column = t.j == t.k + 1;
@@ -301,10 +324,11 @@ INLINE void perform(const Block& g, const Task& t, Element* d, int* flags, Singl
     keep(in_row ? b_tile : a_tile, in_row ? LD_B : LD_A, c);
     if (leader) await(g, flags, k1, k1, k1 + 1);
     __syncthreads();
-    fetch(g, d, k1, k1, in_row ? a_tile : b_tile, in_row ? LD_A : LD_B);
-    copy_commit();
-    copy_wait<0>();
-    __syncthreads();
+    UNROLL for (int half = 0; half < 2; half++) {
+      if (in_row) fetch_a(g, d, k1, k1, half, a_tile);
+      else fetch_b(g, d, k1, k1, half, b_tile);
+      copy_commit();
+    }
     multiply(c, a_tile, b_tile);
   }
   if (close) {

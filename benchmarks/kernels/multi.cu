@@ -25,9 +25,9 @@ INLINE void update_tile(const Block& g, int i, int j, int k) {
   Single* const b_tile = a_tile + SIDE * LD_A;
   const int x = threadIdx.x % ACROSS;
   Single c[ROWS][COLUMNS];
-  UNROLL for (int half = 0; half < 2; half++) {
-    fetch_a(g, g.d, i, k, half, a_tile);
-    fetch_b(g, g.d, k, j, half, b_tile);
+  UNROLL for (int part = 0; part < PARTS; part++) {
+    fetch_a(g, g.d, i, k, part, a_tile);
+    fetch_b(g, g.d, k, j, part, b_tile);
     copy_commit();
   }
   UNROLL for (int r = 0; r < ROWS; r++) read4(g, g.d, i * SIDE + row_of(r), j * SIDE + x * 4, c[r]);

@@ -56,7 +56,7 @@ _DEPTH_STEP: Final = 16  # relax takes k in multiples of this
 _SLAB: Final = 4096  # k a launch: bounds the packed copy of A
 _SMALL: Final = 800  # vertices up to which the single kernel does best with tiles of 32
 _WIDE: Final = (65, 1280)  # vertices for which tiles of 64 do best with 256 threads
-_RESIDENT: Final = MappingProxyType({"single32": 5, "single64": 3, "single64wide": 2})  # blocks a multiprocessor
+_RESIDENT: Final = MappingProxyType({"single32": 5, "single64": 4, "single64wide": 2})  # blocks a multiprocessor
 _WRAP: Final = 2**30
 
 
@@ -205,9 +205,9 @@ class Launcher:
         name = "single64wide" if side == 64 and graphs == 1 and _WIDE[0] <= n <= _WIDE[1] else f"single{side}"
         tiles = -(-n // side)
         per_graph = 1 if tiles == 1 else 2 * tiles - 1 + ((tiles - 1) ** 2 + 2) * tiles
-        if blocks is None:  # some two tiles a block and round
+        if blocks is None:  # some two tiles and a half a block and round
             device = self.modules.multiprocessors
-            wanted = max(1, round(graphs * tiles * tiles / (2 * device)))
+            wanted = max(1, round(graphs * tiles * tiles / (2.4 * device)))
             blocks = min(device * min(wanted, _RESIDENT[name]), graphs * tiles * tiles)
         if group is None:  # graphs side by side: enough tasks for all blocks
             group = graphs

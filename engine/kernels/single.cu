@@ -31,6 +31,9 @@ constexpr int ROWS = THREAD_ROWS, COLUMNS = 4;  // entries a thread
 constexpr int ACROSS = SIDE / COLUMNS, DOWN = SIDE / ROWS, THREADS = ACROSS * DOWN;
 // Neighbouring threads read neighbouring rows of A or rows ROWS apart, whichever shares no bank; pivots need the latter.
 constexpr bool INTERLEAVED = ROWS == 8;
+// Where many tiles keep every block busy, A and B come in two parts of k, and the first is multiplied while the second
+// arrives.  For the latency of few tiles one is better.
+constexpr int PARTS = ROWS == 8 ? 2 : 1, DEPTH = SIDE / PARTS;
 constexpr int LD_A = SIDE + 4, LD_B = SIDE;  // A is read down its columns: padded against bank conflicts
 
 template <class T>
@@ -125,15 +128,14 @@ INLINE void fetch(const Block& g, const Element* d, int row0, int column0, Singl
   }
 }
 
-// A and B of a product are fetched in halves of k, so that the first is multiplied while the second arrives.
-INLINE void fetch_a(const Block& g, const Element* d, int i, int k, int half, Single* a_tile) {
-  const int from = half * (SIDE / 2);
-  fetch<SIDE, SIDE / 2>(g, d, i * SIDE, k * SIDE + from, a_tile + from, LD_A);
+INLINE void fetch_a(const Block& g, const Element* d, int i, int k, int part, Single* a_tile) {
+  const int from = part * DEPTH;
+  fetch<SIDE, DEPTH>(g, d, i * SIDE, k * SIDE + from, a_tile + from, LD_A);
 }
 
-INLINE void fetch_b(const Block& g, const Element* d, int k, int j, int half, Single* b_tile) {
-  const int from = half * (SIDE / 2);
-  fetch<SIDE / 2, SIDE>(g, d, k * SIDE + from, j * SIDE, b_tile + from * LD_B, LD_B);
+INLINE void fetch_b(const Block& g, const Element* d, int k, int j, int part, Single* b_tile) {
+  const int from = part * DEPTH;
+  fetch<DEPTH, SIDE>(g, d, k * SIDE + from, j * SIDE, b_tile + from * LD_B, LD_B);
 }
 
 INLINE void keep(Single* to, int ld_to, const Single (&c)[ROWS][COLUMNS]) {
@@ -143,11 +145,11 @@ INLINE void keep(Single* to, int ld_to, const Single (&c)[ROWS][COLUMNS]) {
 
 // ---- the two pieces of arithmetic -----------------------------------------------------------------------------------
 
-// c = min(c, A (x) B) over one half of k, A and B in shared memory.
-INLINE void multiply_half(Single (&c)[ROWS][COLUMNS], const Single* a_tile, const Single* b_tile, int half) {
+// c = min(c, A (x) B) over one part of k, A and B in shared memory.
+INLINE void multiply_part(Single (&c)[ROWS][COLUMNS], const Single* a_tile, const Single* b_tile, int part) {
   const int x = threadIdx.x % ACROSS;
 #pragma unroll AT_ONCE
-  for (int k = half * (SIDE / 2); k < (half + 1) * (SIDE / 2); k += 4) {
+  for (int k = part * DEPTH; k < (part + 1) * DEPTH; k += 4) {
     Single a[ROWS][4], b[4][4];
     UNROLL for (int h = 0; h < 4; h++) load4(b_tile + (k + h) * LD_B + x * 4, b[h]);
     UNROLL for (int i = 0; i < ROWS; i++) load4(a_tile + row_of(i) * LD_A + k, a[i]);
@@ -159,14 +161,15 @@ INLINE void multiply_half(Single (&c)[ROWS][COLUMNS], const Single* a_tile, cons
   }
 }
 
-// The same over all k, each half as soon as its copies, two groups, have come.
+// The same over all k, each part as soon as its copies, a group each, have come.
 INLINE void multiply(Single (&c)[ROWS][COLUMNS], const Single* a_tile, const Single* b_tile) {
-  copy_wait<1>();
-  __syncthreads();
-  multiply_half(c, a_tile, b_tile, 0);
-  copy_wait<0>();
-  __syncthreads();
-  multiply_half(c, a_tile, b_tile, 1);
+#pragma unroll 1  // the code of all tasks together has to stay in the instruction cache
+  for (int part = 0; part < PARTS; part++) {
+    if (part + 1 < PARTS) copy_wait<1>();
+    else copy_wait<0>();
+    __syncthreads();
+    multiply_part(c, a_tile, b_tile, part);
+  }
 }
 
 // Floyd-Warshall of one tile in registers (rows ROWS * y + i), two pivots and one barrier a step: the owners of the next
@@ -303,11 +306,11 @@ INLINE void perform(const Block& g, const Task& t, Element* d, int* flags, Singl
     if (threadIdx.x == 32) await(g, flags, in_row ? t.k : t.i, t.k, in_column ? 0 : t.k + 1);
     if (threadIdx.x == 64) await(g, flags, t.k, in_column ? t.k : t.j, in_row ? 0 : t.k + 1);
     __syncthreads();
-    UNROLL for (int half = 0; half < 2; half++) {
-      fetch_a(g, d, t.i, t.k, half, a_tile);
-      fetch_b(g, d, t.k, t.j, half, b_tile);
+    UNROLL for (int part = 0; part < PARTS; part++) {
+      fetch_a(g, d, t.i, t.k, part, a_tile);
+      fetch_b(g, d, t.k, t.j, part, b_tile);
       copy_commit();
-      if (half == 0) UNROLL for (int i = 0; i < ROWS; i++) read4(g, d, row0 + row_of(i), column0, c[i]);
+      if (part == 0) UNROLL for (int i = 0; i < ROWS; i++) read4(g, d, row0 + row_of(i), column0, c[i]);
     }
     multiply(c, a_tile, b_tile);
     if (t.kind == REST && t.k + 1 < g.tiles) {
@@ -324,9 +327,9 @@ INLINE void perform(const Block& g, const Task& t, Element* d, int* flags, Singl
     keep(in_row ? b_tile : a_tile, in_row ? LD_B : LD_A, c);
     if (leader) await(g, flags, k1, k1, k1 + 1);
     __syncthreads();
-    UNROLL for (int half = 0; half < 2; half++) {
-      if (in_row) fetch_a(g, d, k1, k1, half, a_tile);
-      else fetch_b(g, d, k1, k1, half, b_tile);
+    UNROLL for (int part = 0; part < PARTS; part++) {
+      if (in_row) fetch_a(g, d, k1, k1, part, a_tile);
+      else fetch_b(g, d, k1, k1, part, b_tile);
       copy_commit();
     }
     multiply(c, a_tile, b_tile);

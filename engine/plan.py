@@ -17,13 +17,18 @@ class Phase:
 
 @dataclass(frozen=True)
 class Candidate:
-    """One algorithm as the planner saw it; ``rejected`` says why not, with numbers, and is None for the chosen one."""
+    """One algorithm as the planner saw it.
+
+    ``feasible`` says whether it could do the job here; ``rejected`` says why it was not chosen, with numbers, and is
+    None for the chosen one.
+    """
 
     algorithm: str
     memory: int
     disk: int
     seconds: float
     phases: tuple[Phase, ...] = ()
+    feasible: bool = True
     rejected: str | None = None
 
 

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Final
 
-from engine.estimate import ESTIMATES, Setting
+from engine.algorithms import dijkstra, floyd_warshall, johnson, squaring
+from engine.estimate import Setting
 from engine.plan import Candidate, Plan
 from engine.problem import Machine, Options, Problem
 from engine.types import WORK_TYPES, WorkType
 from storage.errors import DoesNotFit, InvalidRequest
 
+#: What each algorithm says it would take.
+ESTIMATES: Final[dict[str, Callable[[Setting], Candidate]]] = {
+    "dijkstra": dijkstra.estimate,
+    "johnson": johnson.estimate,
+    "recursive-floyd-warshall": floyd_warshall.estimate_recursive,
+    "blocked-floyd-warshall": floyd_warshall.estimate_blocked,
+    "repeated-squaring": squaring.estimate,
+}
 #: Below this a float32 is subnormal and loses digits.
 SMALLEST_FLOAT32 = 1.2e-38
 LARGEST_FLOAT32 = 3.4e38
@@ -41,7 +52,7 @@ def choose(problem: Problem, machine: Machine, options: Options, *, store: int |
         pool = [asked]
     else:
         pool = [c for c in candidates if _unsuitable(c.algorithm, problem) is None]
-    best = min((c for c in pool if c.rejected is None), key=lambda c: c.seconds, default=None)
+    best = min((c for c in pool if c.feasible), key=lambda c: c.seconds, default=None)
     if best is None:
         raise _refusal(pool, machine)
     others = sorted((c for c in candidates if c is not best), key=lambda c: c.seconds)
@@ -126,8 +137,6 @@ def _unsuitable(name: str, problem: Problem) -> str | None:
     """Why an algorithm cannot answer this problem at all, or None."""
     if problem.max_hops is not None and name != "repeated-squaring":
         return f"only repeated-squaring limits paths to {problem.max_hops} hops"
-    if name == "bfs" and not problem.unit and problem.arcs:
-        return "not every arc weighs 1"
     if name == "dijkstra" and problem.negative:
         return f"some arcs are negative (the least is {problem.min_weight:g})"
     if name == "johnson" and not problem.negative:
@@ -143,7 +152,7 @@ def _judge(name: str, setting: Setting) -> Candidate:
         wrong = f"needs {gib(candidate.memory)} of memory, {gib(setting.machine.memory)} may be used"
     if wrong is None and setting.machine.disk is not None and candidate.disk > setting.machine.disk:
         wrong = f"needs {gib(candidate.disk)} of disk, {gib(setting.machine.disk)} are free"
-    return replace(candidate, rejected=wrong)
+    return replace(candidate, feasible=wrong is None, rejected=wrong)
 
 
 def _refusal(pool: list[Candidate], machine: Machine) -> DoesNotFit:
@@ -170,7 +179,7 @@ def _reason(best: Candidate, others: list[Candidate], options: Options) -> str:
     cost = f"about {best.seconds:.3g} s and {gib(best.memory)} of memory"
     if options.algorithm != "auto":
         return f"{best.algorithm} was asked for: {cost}"
-    rivals = [c for c in others if c.rejected is None]
+    rivals = [c for c in others if c.feasible]
     if not rivals:
         return f"{best.algorithm} is the only algorithm that suits and fits: {cost}"
     rival = f"{rivals[0].algorithm}, {rivals[0].seconds:.3g} s"
@@ -179,7 +188,7 @@ def _reason(best: Candidate, others: list[Candidate], options: Options) -> str:
 
 def _lost(candidate: Candidate, best: Candidate, options: Options) -> Candidate:
     """A candidate that was not chosen, saying so."""
-    if candidate.rejected is not None:
+    if not candidate.feasible:
         return candidate
     if options.algorithm != "auto":
         return replace(candidate, rejected=f"{best.algorithm} was asked for")

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import numpy.typing as npt
 
-from engine.calibrate import WORTHWHILE, relax_rate, search_seconds
+from engine.algorithms import dijkstra, floyd_warshall, johnson, squaring
+from engine.calibrate import calibrate
 from engine.describe import describe
 from engine.estimate import batch_rows
 from engine.ingest import weight_matrix, write_rows
@@ -54,6 +55,11 @@ class Task:
     def nonnegative(self) -> bool:
         """Whether no arc is negative."""
         return self.graph.arcs == 0 or bool(self.graph.weights.min() >= 0)
+
+    @property
+    def unit(self) -> bool:
+        """Whether every arc weighs 1."""
+        return bool((self.graph.weights == 1).all())
 
     @property
     def rows(self) -> npt.NDArray[np.int64]:
@@ -111,13 +117,11 @@ def make_plan(graph: Graph, options: Options, *, out: Path | None = None) -> Pla
         from engine.potentials import find_potentials
 
         find_potentials(graph)
-    if plan.seconds < WORTHWHILE:
+    measured = calibrate(graph, problem, kind, machine, plan)
+    if measured is machine:
         return plan
-    relax = relax_rate(kind, machine.threads)
-    trial = search_seconds(graph, kind, machine.threads, unit=problem.unit) if problem.max_hops is None else None
-    machine = survey(out=out, memory=options.memory, threads=options.threads)
-    measured = replace(machine, relax_rate={kind.name: relax}, search_seconds=trial)
-    return choose(problem, measured, options, store=store)
+    now = survey(out=out, memory=options.memory, threads=options.threads)  # measuring took memory, too
+    return choose(problem, replace(measured, memory=now.memory, resident=now.resident), options, store=store)
 
 
 def _store_bytes(graph: Graph, tiles: int) -> int:
@@ -208,25 +212,19 @@ def _attributes(graph: Graph, plan: Plan) -> dict[str, object]:
     }
 
 
-def _searches(task: Task, *, unit: bool) -> None:
-    from engine.algorithms.dijkstra import run
-
+def _dijkstra(task: Task) -> None:
     kind = WORK_TYPES[task.plan.dtype]
     batch = batch_rows(task.graph.n, len(task.rows), kind.itemsize)
-    run(task.backend, task.graph, task.rows, kind.dtype, task.sink, task.monitor, batch, unit=unit)
+    dijkstra.run(task.backend, task.graph, task.rows, kind.dtype, task.sink, task.monitor, batch, unit=task.unit)
 
 
 def _johnson(task: Task) -> None:
-    from engine.algorithms.johnson import run
-
     kind = WORK_TYPES[task.plan.dtype]
     batch = batch_rows(task.graph.n, len(task.rows), kind.itemsize)
-    run(task.backend, task.graph, task.rows, kind.dtype, task.sink, task.monitor, batch)
+    johnson.run(task.backend, task.graph, task.rows, kind.dtype, task.sink, task.monitor, batch)
 
 
 def _floyd_warshall(task: Task, *, blocked: bool) -> None:
-    from engine.algorithms import floyd_warshall
-
     matrix = weight_matrix(task.graph, WORK_TYPES[task.plan.dtype], task.monitor)
     order = floyd_warshall.blocked if blocked else floyd_warshall.recursive
     order(task.backend, matrix, nonnegative=task.nonnegative, symmetric=not task.graph.directed, monitor=task.monitor)
@@ -234,8 +232,6 @@ def _floyd_warshall(task: Task, *, blocked: bool) -> None:
 
 
 def _squaring(task: Task) -> None:
-    from engine.algorithms import squaring
-
     matrix = weight_matrix(task.graph, WORK_TYPES[task.plan.dtype], task.monitor)
     result = squaring.power(
         task.backend,
@@ -250,8 +246,7 @@ def _squaring(task: Task) -> None:
 
 
 ALGORITHMS: Final[dict[str, Callable[[Task], None]]] = {
-    "bfs": lambda task: _searches(task, unit=True),
-    "dijkstra": lambda task: _searches(task, unit=False),
+    "dijkstra": _dijkstra,
     "johnson": _johnson,
     "recursive-floyd-warshall": lambda task: _floyd_warshall(task, blocked=False),
     "blocked-floyd-warshall": lambda task: _floyd_warshall(task, blocked=True),

@@ -6,6 +6,7 @@ Exit codes: 0 done, 1 the job failed, 2 bad use or bad input, 3 it does not fit,
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Annotated, Literal
@@ -39,7 +40,6 @@ Algorithm = Annotated[
     Literal[
         "auto",
         "dijkstra",
-        "bfs",
         "johnson",
         "recursive-floyd-warshall",
         "blocked-floyd-warshall",
@@ -198,6 +198,9 @@ def run(arguments: list[str] | None = None) -> int:
     from service.commands.output import OutputClosedError
     from storage.errors import Cancelled
 
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by whoever started this process: nobody reads it
+            setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115 - open until the process ends
     INTERRUPTS.install()
     try:
         code = app(arguments, standalone_mode=False, prog_name="apsp")

@@ -130,6 +130,8 @@ def _http_message(request: Request, error: HTTPException) -> str:
 
 
 def _validation_fault(error: RequestValidationError) -> Fault:
+    if isinstance(error.body, bytes):  # FastAPI left it as it came
+        return Fault("invalid-request", "the body must be JSON, and said to be: Content-Type: application/json")
     found = [
         {"pointer": "/" + "/".join(str(part) for part in item["loc"]), "detail": str(item["msg"])}
         for item in error.errors()

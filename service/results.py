@@ -38,15 +38,18 @@ class Result:
         """The name of a vertex."""
         return plain_label(self.matrix.labels[index])
 
-    def vertices(self, names: Sequence[Label] | None) -> npt.NDArray[np.int64] | None:
-        """Vertex indices of names; None stays None.  NotFound names the first that is no vertex."""
-        if names is None:
-            return None
+    def vertices(self, names: Sequence[Label]) -> npt.NDArray[np.int64]:
+        """Vertex indices of names.  NotFound names the first that is no vertex."""
         known: dict[Label, int] = {}
         for name in names:
             if name not in known:
                 known[name] = self.matrix.vertex(name)
         return np.array([known[name] for name in names], np.int64)
+
+    def check_sources(self, vertices: npt.NDArray[np.int64]) -> None:
+        """NotFound names the first of the vertices (indices) whose row was not solved."""
+        for vertex in vertices[~np.isin(vertices, self.matrix.sources)][:1]:
+            self.matrix.source_position(int(vertex))
 
     def distance(self, source: Label, target: Label) -> dict[str, Any]:
         """One distance; None where there is no path."""
@@ -57,8 +60,6 @@ class Result:
     def distances(self, pairs: Sequence[tuple[Label, Label]]) -> list[int | float | None]:
         """The distances of many pairs, in their order."""
         sources, targets = self.vertices([u for u, _ in pairs]), self.vertices([v for _, v in pairs])
-        assert sources is not None
-        assert targets is not None
         return self.numbers(self.matrix.entries(sources, targets))
 
     def path(self, source: Label, target: Label) -> dict[str, Any]:

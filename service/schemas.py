@@ -251,13 +251,15 @@ def _job_members(record: JobRecord) -> dict[str, Any]:
         links["cancel"] = f"{base}/cancel"
     if record.state == "successful":
         links |= {name: f"{base}/{name}" for name in ("summary", "distance", "distances", "rows", "path", "zarr")}
+    progress = record.progress
     error = None
     if record.error is not None:
         error = Problem(**document(Fault(**record.error)))
     return {
         "id": record.id, "graph": record.graph, "name": record.name, "state": record.state, "phase": record.phase,
-        "progress": record.progress.fraction, "rate": record.progress.rate, "unit": record.progress.unit,
-        "eta_seconds": record.progress.eta, "attempt": record.attempt, "cancel_requested": record.cancel,
+        "progress": progress.fraction, "rate": progress.rate if record.open else None, "unit": progress.unit,
+        "eta_seconds": progress.eta if record.open else None,
+        "attempt": record.attempt, "cancel_requested": record.cancel,
         "created": _time(record.created), "started": _time(record.started), "finished": _time(record.finished),
         "error": error, "links": links,
     }  # fmt: skip

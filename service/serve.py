@@ -21,7 +21,7 @@ from service.app import create_app
 from service.runner import WITH_PARENT
 from service.settings import Settings
 from service.stores import prepare
-from storage.errors import InvalidRequest
+from storage.errors import Conflict, InvalidRequest
 from storage.locks import FileLock
 from storage.uploads import Uploads
 
@@ -100,7 +100,10 @@ def serve(settings: Settings) -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s api %(levelname)s %(message)s", stream=sys.stderr)
     prepare(settings)
     lock = FileLock(settings.data_dir / "serve.lock")
-    lock.acquire()
+    try:
+        lock.acquire()
+    except Conflict as error:
+        raise Conflict(f"another service works on {settings.data_dir}: {error}") from error
     try:
         with _listen(settings) as listener, _signals_kept():
             Uploads(settings.data_dir).clear()

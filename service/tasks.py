@@ -70,7 +70,7 @@ def job_options(graph: Graph, request: dict[str, Any], settings: Settings) -> Op
         raise LimitExceeded(message, limit=graph.n, requested=len(sources), setting="sources")
     values = {
         **request,
-        "sources": None if sources is None else tuple(index_of(graph, label) for label in sources),
+        "sources": None if sources is None else tuple(dict.fromkeys(index_of(graph, label) for label in sources)),
         "memory": _least(request.get("memory"), settings.memory),
         "threads": _least(request.get("threads"), settings.threads),
     }

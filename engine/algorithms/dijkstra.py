@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -11,12 +12,25 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.backends.base import Arcs, Backend
+from engine.estimate import Setting, search_candidate
 from engine.monitor import Monitor
+from engine.plan import Candidate
 from engine.summary import Sink
 from storage.graph import Graph
 
 #: Seconds a batch should take: progress and a wish to cancel are looked at in between.
 BATCH_SECONDS: Final = 0.3
+
+
+def estimate(setting: Setting) -> Candidate:
+    """One search a source, m + n log n each."""
+    return search_candidate(setting, "dijkstra", seconds=search_seconds(setting))
+
+
+def search_seconds(setting: Setting) -> float:
+    """Seconds a source, where none was tried on the graph."""
+    problem = setting.problem
+    return (problem.arcs + problem.n * math.log2(problem.n + 2) / 4) / setting.machine.search_rate
 
 
 class Batches:

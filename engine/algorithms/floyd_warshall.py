@@ -5,6 +5,9 @@
 Mukhopadhyaya, "A blocked all-pairs shortest-paths algorithm", 2003): rounds of pivot block, panels and remainder, the
 order in which a matrix can be streamed.
 
+Floats with negative arcs: where cycles of length (nearly) zero abound, rounding makes some of them negative, and what
+passes through many of those falls without bound, as with any negative cycle; relax weights reduced by potentials then.
+
 A panel is relaxed with a copy of itself, a stripe at a time, so that the sums of floats do not depend on who came
 first.  Undirected graphs need half: what lies below the diagonal is transposed, not computed.
 """
@@ -15,21 +18,51 @@ from typing import Final
 
 import numpy as np
 
-from engine.algorithms.products import GRAIN, Span, clamp_diagonal, cut, multiply, settle_all, triangle
+from engine.algorithms.products import GRAIN, PACK_BYTES, Span, clamp_diagonal, cut, multiply, settle_all, triangle
 from engine.backends.base import Array, Backend
+from engine.estimate import Setting, dense_candidate
 from engine.monitor import Monitor
+from engine.plan import Candidate
 
 #: Vertices that a backend closes at once.
 LEAF: Final = 256
 #: Width of the pivot block of the blocked order.
 PIVOT: Final = 768
+#: Share of the rate of large products that a whole solve reaches; see benchmarks/kernels/cpu_floyd_warshall.py.
+EFFICIENCY: Final = 0.9
 #: Columns (or rows) of a panel that are copied and relaxed at once.
 STRIPE: Final = 1024
 
 
-def workspace_bytes(n: int, itemsize: int) -> int:
-    """Bytes that either order allocates beside the matrix and the backend's own buffers."""
-    return itemsize * n * max(min(STRIPE, n), 2 * min(PIVOT, n))
+def workspace_bytes(n: int, itemsize: int, threads: int, *, rounds: bool = False) -> int:
+    """Bytes allocated beside the matrix, the backend's own buffers included; ``rounds`` is for :func:`blocked`."""
+    stripe = min(STRIPE, n) * (min(PIVOT, n) if rounds else _half(n))
+    panels = 2 * min(PIVOT, n) * n if rounds else 0
+    return itemsize * max(stripe, panels) + threads * PACK_BYTES
+
+
+def estimate_recursive(setting: Setting) -> Candidate:
+    """The recursive order: one large product after another."""
+    n, symmetric = setting.problem.n, not setting.problem.directed
+    return dense_candidate(
+        setting,
+        "recursive-floyd-warshall",
+        updates=kleene_updates(n, symmetric=symmetric),
+        workspace=workspace_bytes(n, setting.kind.itemsize, setting.machine.threads),
+        efficiency=EFFICIENCY,
+    )
+
+
+def estimate_blocked(setting: Setting) -> Candidate:
+    """Rounds: the order that streaming needs, a little slower in memory."""
+    n, symmetric = setting.problem.n, not setting.problem.directed
+    return dense_candidate(
+        setting,
+        "blocked-floyd-warshall",
+        updates=blocked_updates(n, symmetric=symmetric),
+        workspace=workspace_bytes(n, setting.kind.itemsize, setting.machine.threads, rounds=True),
+        efficiency=0.95 * EFFICIENCY,
+    )
 
 
 def recursive(
@@ -60,7 +93,7 @@ def blocked(
     n = len(d)
     solve = _Solve(backend, d, nonnegative, symmetric, monitor or Monitor())
     rounds = [(p, min(n, p + PIVOT)) for p in range(0, n, PIVOT)]
-    solve.begin(sum(_round_updates(n, q - p, symmetric=symmetric) for p, q in rounds))
+    solve.begin(blocked_updates(n, symmetric=symmetric))
     for pivot in rounds:
         if symmetric:
             solve.mirror(pivot)
@@ -82,6 +115,11 @@ def kleene_updates(n: int, *, symmetric: bool = False) -> int:
     g = n - h
     halves = kleene_updates(h, symmetric=True) + kleene_updates(g, symmetric=True)
     return halves + h * g * (h + g) + triangle(g) * h + triangle(h) * g
+
+
+def blocked_updates(n: int, *, symmetric: bool = False) -> int:
+    """Updates that :func:`blocked` makes."""
+    return sum(_round_updates(n, min(n, p + PIVOT) - p, symmetric=symmetric) for p in range(0, n, PIVOT))
 
 
 def _round_updates(n: int, width: int, *, symmetric: bool) -> int:

@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 import numpy.typing as npt
 
 from engine.algorithms import dijkstra
 from engine.backends.base import Arcs, Backend
+from engine.estimate import Setting, search_candidate
 from engine.monitor import Monitor
+from engine.plan import Candidate, Phase
 from engine.potentials import find_potentials, reduced_weights
 from engine.summary import Sink
 from storage.graph import Graph
+
+#: Passes over the arcs that potentials take, more or less.
+PASSES: Final = 30
+
+
+def estimate(setting: Setting) -> Candidate:
+    """Potentials by Bellman-Ford, then one search a source over reduced weights."""
+    potentials = Phase("potentials", PASSES * setting.problem.arcs / setting.machine.search_rate)
+    return search_candidate(setting, "johnson", seconds=dijkstra.search_seconds(setting), before=(potentials,))
 
 
 def run(  # noqa: PLR0917 - the signature that all searching algorithms share

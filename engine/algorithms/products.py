@@ -11,8 +11,11 @@ from engine.backends.base import Array, Backend
 from engine.monitor import Monitor
 from engine.types import settle
 
-#: Most updates between two questions to the monitor, for each thread: some 0.03 s, and half a second at the very worst.
-PIECE: Final = 2**31
+#: Most updates between two questions to the monitor, for each thread, times the bytes of an entry: 0.04 s with the
+#: widest vectors there are, half a second with the narrowest.
+PIECE: Final = 2**34
+#: Most bytes of pack buffers of a backend, for each thread.
+PACK_BYTES: Final = 4 * 2**20
 #: Columns and depth of a piece; its rows follow from PIECE.
 SIDE: Final = 2048
 #: Splits fall on multiples of this, so that whole vectors of any type fit.
@@ -32,7 +35,8 @@ def multiply(
 ) -> None:
     """C <- min(C, A (x) B) as :meth:`Backend.relax`, with the monitor stepped by :func:`product_updates` in all."""
     (rows, columns), depth = c.shape, a.shape[1]
-    high = PIECE * backend.threads // (min(SIDE, max(1, columns)) * min(SIDE, max(1, depth)))
+    slab = min(SIDE, max(1, columns)) * min(SIDE, max(1, depth)) * c.itemsize
+    high = PIECE * backend.threads // slab
     for i in cut((0, rows), max(GRAIN, high // GRAIN * GRAIN)):
         across = [i, *cut((i[1], columns), SIDE)] if upper else list(cut((0, columns), SIDE))
         for j in across:

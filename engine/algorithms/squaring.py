@@ -7,12 +7,33 @@ multiplied by W again and again; whichever takes fewer updates.  A power equal t
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 import numpy.typing as npt
 
-from engine.algorithms.products import GRAIN, clamp_diagonal, cut, multiply, settle_all, triangle
+from engine.algorithms.products import GRAIN, PACK_BYTES, clamp_diagonal, cut, multiply, settle_all, triangle
 from engine.backends.base import Array, Backend
+from engine.estimate import Setting, dense_candidate
 from engine.monitor import Monitor
+from engine.plan import Candidate
+
+#: Share of the rate of large products that a whole solve reaches.
+EFFICIENCY: Final = 0.9
+
+
+def estimate(setting: Setting) -> Candidate:
+    """Powers up to the limit on hops; the early end, when a power equals the one before, cannot be foreseen."""
+    problem = setting.problem
+    limit = _limit(problem.n, problem.max_hops)
+    powers = power_updates(problem.n, problem.rows, limit, symmetric=not problem.directed)
+    return dense_candidate(
+        setting,
+        "repeated-squaring",
+        updates=min(powers, row_updates(problem.n, problem.rows, limit)),
+        workspace=2 * setting.matrix + setting.machine.threads * PACK_BYTES,
+        efficiency=EFFICIENCY,
+    )
 
 
 def power(
@@ -41,14 +62,21 @@ def power(
         Cancelled: the monitor asked to stop.
     """
     n = len(d)
-    longest = max(1, n - 1)
-    # past n - 1 arcs nothing changes, so any power from there on will do: the next power of two is the cheapest
-    limit = 1 << (longest - 1).bit_length() if hops is None or hops >= longest else hops
+    limit = _limit(n, hops)
     wanted = n if rows is None else len(rows)
     run = _Power(backend, nonnegative, symmetric, monitor or Monitor())
     if rows is not None and row_updates(n, wanted, limit) < power_updates(n, wanted, limit, symmetric=symmetric):
-        return run.by_rows(d, rows, min(limit, longest))
+        return run.by_rows(d, rows, min(limit, max(1, n - 1)))
     return run.by_squares(d, rows, limit)
+
+
+def _limit(n: int, hops: int | None) -> int:
+    """The power that is computed for at most ``hops`` arcs.
+
+    Past n - 1 arcs nothing changes, so any power from there on will do: the next power of two is the cheapest.
+    """
+    longest = max(1, n - 1)
+    return 1 << (longest - 1).bit_length() if hops is None or hops >= longest else hops
 
 
 def power_updates(n: int, rows: int, hops: int, *, symmetric: bool = False) -> int:

@@ -8,6 +8,8 @@ import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 
+from storage.errors import StorageFailed
+
 
 class OutputClosedError(Exception):
     """Whoever read standard output went away, as ``head`` does; nothing is wrong and nobody is left to tell."""
@@ -23,6 +25,8 @@ def emit(lines: str | Iterable[str]) -> None:
         # Python flushes once more at exit, which would fail again, loudly.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise OutputClosedError from error
+    except OSError as error:
+        raise StorageFailed(f"standard output cannot be written: {error.strerror or error}") from error
 
 
 def emit_json(value: Mapping[str, object]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
 from collections.abc import Iterable, Mapping
@@ -153,12 +154,26 @@ def plan(graph_args: GraphArgs, solve_args: SolveArgs, *, out: Path | None, as_j
     from engine.solve import make_plan
 
     check_budgets(solve_args)
-    graph, _ = load(graph_args)
+    graph, receipt = load(graph_args)
     chosen = make_plan(graph, options_of(solve_args, graph), out=out)
+    _tell(_notes(receipt, solve_args, chosen))
     if as_json:
         emit_json({"graph": str(graph_args.graph), "plan": chosen.to_dict()})
     else:
         emit([*describe_plan(chosen), "", *_candidates(chosen)])
+
+
+def _notes(receipt: Receipt, args: SolveArgs, chosen: Plan) -> Iterable[str]:
+    """What was decided for the user, who may have meant something else."""
+    yield from (f"note: {note}" for note in receipt.notes)
+    if args.device_memory is not None and chosen.device == "cpu":
+        yield "note: --device-memory changes nothing here, the plan is for the CPU"
+
+
+def _tell(lines: Iterable[str]) -> None:
+    with contextlib.suppress(OSError):  # that nobody reads it must not end the job
+        for line in lines:
+            print(line, file=sys.stderr, flush=True)
 
 
 def check_budgets(args: SolveArgs) -> None:
@@ -203,6 +218,8 @@ def solve(
 
     if out.exists() and not overwrite:
         raise Conflict(f"{out} exists already; give another --out, or --overwrite to replace it once the new is done")
+    if not out.absolute().parent.is_dir():
+        raise NotFound(f"--out: the folder {out.absolute().parent} does not exist")
     check_budgets(solve_args)
     started = time.perf_counter()
     graph, receipt = load(graph_args)
@@ -210,14 +227,20 @@ def solve(
     options = options_of(solve_args, graph)
     chosen = make_plan(graph, options, out=out)
     planning = time.perf_counter() - started - reading
-    print("\n".join(describe_plan(chosen)), file=sys.stderr, flush=True)
+    _tell([*describe_plan(chosen), *_notes(receipt, solve_args, chosen)])
     with progress_on(sys.stderr, INTERRUPTS.requested) as monitor, INTERRUPTS.politely():
         outcome = solve_to_store(
             graph, options, out, plan=chosen, overwrite=overwrite, compression=compression, monitor=monitor
         )
     seconds = {"read": reading, "plan": planning, **outcome.seconds}
     if as_json:
-        facts = {"n": graph.n, "m": graph.m, "directed": graph.directed, "format": receipt.format}
+        facts = {
+            "n": graph.n,
+            "m": graph.m,
+            "directed": graph.directed,
+            "format": receipt.format,
+            "notes": receipt.notes,
+        }
         emit_json(
             {
                 "store": str(out),

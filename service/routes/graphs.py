@@ -7,17 +7,18 @@ from pathlib import Path
 from typing import Annotated, Any, Final
 
 import anyio.to_thread
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Depends, Query, Request, Response
 from starlette.requests import ClientDisconnect
 
+from service.parameters import known_parameters
 from service.problems import documented
 from service.schemas import Graph, GraphList
 from service.state import Shared
 from service.tasks import read_upload
-from storage.errors import StorageFailed
+from storage.errors import InvalidRequest, StorageFailed
 from storage.jobs import GraphRecord
 
-router = APIRouter(prefix="/v1/graphs", tags=["graphs"])
+router = APIRouter(prefix="/v1/graphs", tags=["graphs"], dependencies=[Depends(known_parameters)])
 
 #: written at once; larger writes were not faster, smaller ones cost thread switches
 _BUFFER: Final = 4 << 20
@@ -54,6 +55,9 @@ async def upload_graph(
 
     The receipt in the answer is that of this upload; ``GET`` shows the one of the first.
     """
+    if request.headers.get("content-type", "").startswith("multipart/"):
+        message = "the body is a form; send the file itself as the body, as curl --data-binary @FILE does"
+        raise InvalidRequest(message, field="Content-Type")
     reading = {"format": format, "directed": directed, "weight": weight, "unweighted": unweighted}
     length = request.headers.get("content-length", "")
     path = await anyio.to_thread.run_sync(service.uploads.create, filename, int(length) if length.isdigit() else None)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Annotated
 
 import anyio.to_thread
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Depends, Query, Request, Response
 
+from service.parameters import known_parameters
 from service.problems import documented
 from service.schemas import Job, JobItem, JobList, JobRequest, State
 from service.state import RETRY_AFTER, Shared
@@ -14,7 +15,7 @@ from service.stores import discard
 from service.tasks import plan_job
 from storage.jobs import JobRecord
 
-router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
+router = APIRouter(prefix="/v1/jobs", tags=["jobs"], dependencies=[Depends(known_parameters)])
 
 
 @router.post("", status_code=201, response_model=Job, responses=documented(404, 413, 422, 507))

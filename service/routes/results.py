@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import csv
 import itertools
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Header, Query
+from fastapi import APIRouter, Depends, Header, Query
 from fastapi.responses import Response, StreamingResponse
 
 from service.formats import MEDIA_TYPES, choose_format
+from service.names import split_names
+from service.parameters import known_parameters
 from service.problems import documented
 from service.schemas import Distance, Distances, PairsRequest, Path, Summary
 from service.settings import variable
 from service.state import Shared
 from storage.errors import InvalidRequest, LimitExceeded
 
-router = APIRouter(prefix="/v1/jobs/{job_id}", tags=["results"])
+router = APIRouter(prefix="/v1/jobs/{job_id}", tags=["results"], dependencies=[Depends(known_parameters)])
 
 Vertex = Annotated[str, Query(description="A vertex as the file names it.", examples=["17"])]
 Vertices = Annotated[
@@ -73,22 +74,22 @@ def get_rows(
 ) -> Response:
     """Whole rows, or the entries of some targets: JSON, CSV, npy, Parquet or Arrow."""
     kind = choose_format(format, accept)
-    names = split_names(sources, "sources")
-    if names is None:
+    if sources is None:
         raise InvalidRequest("sources is missing: name at least one vertex", field="sources")
     result = service.result(job_id)
-    wanted, columns = result.vertices(names), result.vertices(split_names(targets, "targets"))
+    wanted = result.vertices(split_names(sources, "sources"))
+    columns = None if targets is None else result.vertices(split_names(targets, "targets"))
     from service.encode import ENCODERS, Selection
 
-    assert wanted is not None
     rows = Selection(result, wanted, columns)
     cells, limit = len(wanted) * rows.width, service.settings.max_cells
     if cells > limit:
         message = f"{cells} entries are asked for, at most {limit} go in one answer; read the store for more"
         raise LimitExceeded(message, limit=limit, requested=cells, setting=variable("max_cells"))
-    result.matrix.rows(wanted[:1])  # a source that was not solved is refused before the answer begins
+    result.check_sources(wanted)
     body = ENCODERS[kind](rows)
-    begun = itertools.chain([next(body)], body)
+    # Header and first entries are made before the answer begins, so that damage is still told by its status.
+    begun = itertools.chain(list(itertools.islice(body, 2)), body)
     return StreamingResponse(begun, media_type=MEDIA_TYPES[kind], headers={"Vary": "Accept"})
 
 
@@ -96,16 +97,3 @@ def get_rows(
 def get_path(job_id: str, source: Vertex, target: Vertex, service: Shared) -> Path:
     """One shortest path."""
     return Path(**service.result(job_id).path(source, target))
-
-
-def split_names(values: list[str] | None, field: str) -> list[int | str] | None:
-    """Vertex names from repeated, comma-separated, possibly quoted query values; None if there is none."""
-    if values is None:
-        return None
-    try:
-        names: list[int | str] = [name for row in csv.reader(values, strict=True) for name in row if name]
-    except csv.Error as error:
-        raise InvalidRequest(f"{field} cannot be understood: {error}", field=field) from error
-    if not names:
-        raise InvalidRequest(f"{field} names no vertex", field=field)
-    return names

@@ -29,6 +29,12 @@ class EdgeWeights:
             self._name = self._wanted if self._wanted is not None else _usual(attributes)
         self._count += 1
         if self._name is None:
+            late = None if self._unweighted else _usual(attributes)
+            if late is not None:
+                message = (
+                    f"an edge with {late!r}, while the first has no weight; read the graph as unweighted, or mend it"
+                )
+                raise InvalidGraph(message, line=line, field="weight")
             return
         if self._name not in attributes:
             if self._count == 1:

@@ -16,9 +16,9 @@ from storage.errors import InvalidGraph
 from storage.readers.fields import TextVertex
 from storage.readers.limits import check_plausible
 from storage.readers.parsed import Options, Parsed
-from storage.readers.sniff import Sniffed, sniff
+from storage.readers.sniff import COMMENTS, Sniffed, no_banner, sniff
 from storage.readers.source import Source
-from storage.readers.table import ArcTable
+from storage.readers.table import ArcTable, is_comment
 
 #: SNAP writes the counts into a comment.
 _SNAP = re.compile(r"#\s*Nodes:\s*(\d+)\s+Edges:\s*(\d+)\s*", re.IGNORECASE)
@@ -61,6 +61,9 @@ def _read(source: Source, options: Options, sniffed: Sniffed) -> Parsed:
     notes = list(sniffed.notes)
     if table.labels is not None:
         return Parsed(arcs, table.labels.finish(arcs), True, entries, weight_column=sniffed.weight_name, notes=notes)
+    if sniffed.skip == 0 and _is_size_line(arcs):
+        lines = enumerate(map(str.strip, source.head), 1)
+        raise next(no_banner(text, at) for at, text in lines if text and not is_comment(text, COMMENTS))
     labels = None
     counts = _declared(source.head, sniffed)
     if counts is not None:
@@ -70,6 +73,16 @@ def _read(source: Source, options: Options, sniffed: Sniffed) -> Parsed:
         entries -= 1
     base = 0 if labels is None or not len(labels) else int(labels[0])
     return Parsed(arcs, labels, True, entries, base=base, weight_column=sniffed.weight_name, notes=notes)
+
+
+def _is_size_line(arcs: ArcList) -> bool:
+    """Whether the first row is no arc but ``n n m``: m rows follow, all vertices lie within 1 .. n."""
+    rest = len(arcs.tails) - 1
+    if rest < _FEW or arcs.weights is None or arcs.tails[0] != arcs.heads[0] or arcs.weights[0] != rest:
+        return False
+    low = min(int(arcs.tails[1:].min()), int(arcs.heads[1:].min()))
+    high = max(int(arcs.tails[1:].max()), int(arcs.heads[1:].max()))
+    return low >= 1 and high <= int(arcs.tails[0])
 
 
 def _declared(head: list[str], sniffed: Sniffed) -> _Declared | None:

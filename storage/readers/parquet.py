@@ -73,7 +73,12 @@ def _arcs(frame: pl.DataFrame, top: int, text: bool, labels: TextLabels) -> tupl
             raise InvalidGraph(f"row {row + 1} of column {column.name!r} is empty", field=column.name)
     weights = None
     if frame.width > 2:
-        weights = frame.to_series(2).to_numpy()
+        column = frame.to_series(2)
+        if column.dtype.is_integer():
+            column = _as_int64(column, top)
+        elif column.dtype.is_decimal():
+            column = column.cast(pl.Float64())
+        weights = column.to_numpy()
         if weights.dtype.kind == "f":
             wrong = np.isnan(weights) | (weights == -np.inf)
             if wrong.any():
@@ -83,4 +88,15 @@ def _arcs(frame: pl.DataFrame, top: int, text: bool, labels: TextLabels) -> tupl
     ends = frame.to_series(0), frame.to_series(1)
     if text:
         return labels.encode(ends[0].cast(pl.String())), labels.encode(ends[1].cast(pl.String())), weights
-    return ends[0].cast(pl.Int64()).to_numpy(), ends[1].cast(pl.Int64()).to_numpy(), weights
+    return _as_int64(ends[0], top).to_numpy(), _as_int64(ends[1], top).to_numpy(), weights
+
+
+def _as_int64(column: pl.Series, top: int) -> pl.Series:
+    import polars as pl
+
+    whole = column.cast(pl.Int64(), strict=False)
+    if whole.null_count():
+        row = int(whole.is_null().arg_max() or 0)
+        message = f"row {top + row + 1}: {column[row]} in column {column.name!r} is beyond the range of int64"
+        raise InvalidGraph(message, field=column.name)
+    return whole

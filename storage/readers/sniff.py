@@ -146,12 +146,17 @@ def _counts(rows: list[list[str]], width: int, line: int) -> tuple[int, int, int
 def _check_first(first: list[str], width: int, line: tuple[int, str]) -> None:
     number, text = line
     if len(first) == 3 and width == 2 and all(is_whole(field) for field in first):
-        raise InvalidGraph(
-            f"{shown(text)} looks like the size line of a Matrix Market file, but its %%MatrixMarket line is missing",
-            line=number,
-        )
+        raise no_banner(text, number)
     if len(first) < 2 or width < 2:
         raise InvalidGraph(f"an edge needs at least two fields, found {shown(text)}", line=number, field="row")
+
+
+def no_banner(text: str, line: int) -> InvalidGraph:
+    """The error for a size line whose banner was lost: without it nobody knows what the entries are."""
+    return InvalidGraph(
+        f"{shown(text)} looks like the size line of a Matrix Market file, but its %%MatrixMarket line is missing",
+        line=line,
+    )
 
 
 def _header(rows: list[list[str]], width: int, decimal_comma: bool) -> list[str] | None:

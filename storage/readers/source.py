@@ -66,7 +66,7 @@ class Source:
         self.compression = next((name for name, magic in _MAGIC.items() if start.startswith(magic)), None)
         promised = _SUFFIX.get(self.path.suffix.lower())
         if not start:
-            raise InvalidGraph(f"{self.path.name} is empty")
+            raise InvalidGraph("the file is empty")
         if promised is not None and self.compression != promised:
             raise InvalidGraph(f"the name {self.path.name} promises {promised}, but the content is not {promised}")
         if self.compression is None:

@@ -86,6 +86,9 @@ class ArcTable:
         """The fast way; None wherever there is a doubt."""
         layout = self.layout
         data = strip_comments(data, layout.comments)
+        quotes = layout.quoted and b'"' in data
+        if quotes and blanks_in_quotes(data, layout.separator or " "):
+            return None
         data = normalise(data, layout.separator, layout.blanks)
         rows = data.count(b"\n")
         if rows == 0:
@@ -95,7 +98,6 @@ class ArcTable:
             data = (b"\n" + data).replace(b"\n%s " % layout.mark.encode(), b"\n")[1:]
             if longer - 1 - len(data) != rows * (len(layout.mark) + 1):
                 return None
-        quotes = layout.quoted and b'"' in data
         width = layout.width - bool(layout.mark)
         separator = layout.separator or " "
         if not quotes and data.count(separator.encode()) != rows * (width - 1):
@@ -244,6 +246,13 @@ def strip_comments(data: bytes, marks: str) -> bytes:
         elif re.search(rb"(?m)^[ \t]*c", data):
             data = re.sub(rb"(?m)^[ \t]*c(?:[ \t].*)?\n", b"", data)
     return data
+
+
+def blanks_in_quotes(data: bytes, separator: str) -> bool:
+    """Whether ``normalise`` would change a quoted field, or leave a blank at its edge that one line at a time loses."""
+    inside = b'"%s"' % b'"'.join(data.split(b'"')[1::2])
+    sign = separator.encode()
+    return any(pattern in inside for pattern in (b"\t", b" " + sign, sign + b" ", b'" ', b' "'))
 
 
 def normalise(data: bytes, separator: str | None, blanks: str = "") -> bytes:

@@ -186,6 +186,17 @@ def test_hop_limit_and_sources_make_a_labelled_rectangle(roads, tmp_path, ask, r
         assert "church" in refused(2, "query", out, "row", "church")
 
 
+def test_sources_may_hold_commas_and_be_many(tmp_path, ask, refused):
+    roads, out = tmp_path / "g.csv", tmp_path / "d.zarr"
+    roads.write_text('from,to,km\n"B, c",A,2\nA,"A , z",3\n')
+    for given, rows in (('"B, c", A,', ["B, c", "A"]), ("A , z", ["A , z"]), ("A," * 200, ["A"])):
+        done("solve", roads, "--out", out, "--sources", given, "--overwrite")
+        assert json.loads(ask("query", out, "summary", "--json"))["shape"] == [len(rows), 3]
+        for name in rows:
+            assert json.loads(ask("query", out, "row", name, "--json"))["source"] == name
+    assert "--sources" in refused(2, "solve", roads, "--out", out, "--sources", '"A', "--overwrite")
+
+
 def test_a_store_that_exists_is_left_alone_unless_told(roads, store, tmp_path, ask, refused):
     before = (store / "zarr.json").stat().st_mtime_ns
     assert "--overwrite" in refused(2, "solve", roads, "--out", store)
@@ -201,10 +212,11 @@ def test_a_store_that_exists_is_left_alone_unless_told(roads, store, tmp_path, a
     [
         (["solve", "nowhere.gr", "--out", "d"], 2, "nowhere.gr"),
         (["solve", "broken.gr", "--out", "d"], 2, "line 2"),
+        (["solve", "broken.gr", "--out", "no/d"], 2, "no does not exist"),
         (["solve", "cycle.csv", "--out", "d"], 2, "negative cycle"),
         (["solve", "roads.csv", "--out", "d", "--device", "cuda"], 2, "cuda"),
         (["solve", "roads.csv", "--out", "d", "--dtype", "uint16"], 2, "uint16"),
-        (["solve", "roads.csv", "--out", "d", "--algorithm", "bfs"], 2, "bfs"),
+        (["solve", "roads.csv", "--out", "d", "--algorithm", "johnson"], 2, "johnson"),
         (["solve", "roads.csv", "--out", "d", "--format", "xlsx"], 2, "xlsx"),
         (["solve", "roads.csv", "--out", "d", "--weight", "hours"], 2, "hours"),
         (["solve", "roads.csv", "--out", "d", "--weight", "minutes", "--unweighted"], 2, "unweighted"),

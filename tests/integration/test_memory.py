@@ -17,7 +17,7 @@ from storage.graph import build_graph
 n, algorithm, dtype, directed = int(sys.argv[1]), sys.argv[2], sys.argv[3], sys.argv[4] == "directed"
 rng = np.random.default_rng(n)
 arcs = rng.integers(0, n, (2, 4 * n))
-weights = rng.integers(-1 if algorithm == "johnson" else 1, 2 if algorithm == "bfs" else 9, 4 * n)
+weights = rng.integers(-1 if algorithm == "johnson" else 1, 2 if dtype == "uint16" else 9, 4 * n)
 if algorithm == "johnson":  # potentials that no cycle can beat
     height = rng.integers(0, 100, n)
     weights = np.abs(weights) + height[arcs[0]] - height[arcs[1]]
@@ -40,7 +40,7 @@ CASES = [
     (n, algorithm, dtype, direction)
     for algorithm, dtype, direction, sizes in [
         ("dijkstra", "int32", "directed", (100, 1000, 4000, 7000)),
-        ("bfs", "uint16", "directed", (1000, 6000)),
+        ("dijkstra", "uint16", "undirected", (1000, 6000)),
         ("johnson", "int32", "directed", (1000, 4000)),
         ("recursive-floyd-warshall", "float32", "directed", (100, 1000, 3000, 6000)),
         ("recursive-floyd-warshall", "int32", "undirected", (3000,)),

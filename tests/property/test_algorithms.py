@@ -12,8 +12,7 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import NegativeCycleError, bellman_ford
 
 from engine.describe import describe
-from engine.estimate import ESTIMATES
-from engine.planner import choose, choose_type
+from engine.planner import ESTIMATES, choose, choose_type
 from engine.problem import Machine, Options
 from engine.solve import make_plan, solve
 from engine.summary import ArraySink

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from engine.estimate import ESTIMATES, batch_rows, squaring_products
-from engine.planner import choose, choose_type
+from engine.estimate import batch_rows
+from engine.planner import ESTIMATES, choose, choose_type
 from engine.problem import Machine, Options, Problem
 from storage.errors import DoesNotFit, InvalidRequest
 
@@ -24,7 +24,6 @@ BOX = Machine(
 def test_sparse_graphs_are_searched_and_dense_ones_multiplied() -> None:
     assert choose(ROAD, BOX, Options()).algorithm == "dijkstra"
     assert choose(DENSE, BOX, Options()).algorithm == "recursive-floyd-warshall"
-    assert choose(replace(ROAD, unit=True, max_weight=1), BOX, Options()).algorithm == "bfs"
     assert choose(replace(ROAD, min_weight=-3), BOX, Options()).algorithm == "johnson"
     assert choose(replace(DENSE, max_hops=5), BOX, Options()).algorithm == "repeated-squaring"
 
@@ -78,7 +77,6 @@ def test_whole_numbers_past_every_exact_type_are_refused_with_the_bound() -> Non
         (replace(ROAD, min_weight=-2, bound=9), Options(dtype="uint16"), "dtype", "negative"),
         (ROAD, Options(dtype="int8"), "dtype", "int8"),
         (ROAD, Options(algorithm="a-star"), "algorithm", "a-star"),
-        (ROAD, Options(algorithm="bfs"), "algorithm", "weighs 1"),
         (ROAD, Options(algorithm="johnson"), "algorithm", "no arc is negative"),
         (replace(ROAD, min_weight=-2), Options(algorithm="dijkstra"), "algorithm", "-2"),
         (replace(ROAD, max_hops=3), Options(algorithm="dijkstra"), "algorithm", "3 hops"),
@@ -122,13 +120,6 @@ def test_undirected_graphs_need_about_half_the_work() -> None:
     whole = choose(DENSE, BOX, Options(algorithm="recursive-floyd-warshall")).phases[1]
     half = choose(replace(DENSE, directed=False), BOX, Options(algorithm="recursive-floyd-warshall")).phases[1]
     assert half.updates < 0.65 * whole.updates
-
-
-def test_squaring_counts_products() -> None:
-    assert squaring_products(100, 100, 1)[0] == 0
-    assert squaring_products(100, 100, 2)[0] == 100**3
-    assert squaring_products(100, 100, 8)[0] == 3 * 100**3
-    assert squaring_products(100, 1, 8)[0] == 7 * 100**2
 
 
 def test_batches_are_whole_bands_within_their_budget() -> None:

@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from engine.estimate import ESTIMATES
 from engine.monitor import Monitor
+from engine.planner import ESTIMATES
 from engine.problem import Options
 from engine.solve import make_plan, solve_to_store
 from storage.errors import Cancelled, Conflict, DoesNotFit, InvalidRequest, NegativeCycle
@@ -45,8 +45,6 @@ def random_graph(n: int = 200, low: int = 1) -> Graph:
 
 def options_for(algorithm: str) -> tuple[Graph, Options]:
     graph = random_graph(low=-1 if algorithm == "johnson" else 1)
-    if algorithm == "bfs":
-        graph = build_graph(*np.random.default_rng(0).integers(0, 200, (2, 800)), None, n=200, directed=True)[0]
     return graph, Options(algorithm=algorithm, max_hops=5 if algorithm == "repeated-squaring" else None)
 
 

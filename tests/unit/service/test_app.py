@@ -17,6 +17,7 @@ from fastapi.testclient import TestClient
 from service.fault import Fault, Refused
 from service.schemas import Problem
 from service.settings import Settings
+from storage.jobs import Progress
 from tests.unit.service.support import Bench, small_graph
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -82,6 +83,13 @@ def test_problems_of_the_framework(client: TestClient):
     body = problem(client.post("/v1/jobs", json={"graph": "g", "dtpye": "int32"}), 422, "invalid-request")
     assert body["details"]["errors"][0]["pointer"] == "/body/dtpye"
     problem(client.post("/v1/jobs", content=b"{", headers={"content-type": "application/json"}), 422, "invalid-request")
+    body = problem(client.post("/v1/jobs", content=b'{"graph": "g"}'), 422, "invalid-request")
+    assert "Content-Type" in body["detail"]
+    body = problem(client.post("/v1/graphs?weigth=km", content=b"1 2 3\n"), 422, "invalid-request")
+    assert "'weigth'" in body["detail"]
+    assert "unweighted, weight" in body["detail"]
+    body = problem(client.post("/v1/graphs", files={"file": b"1 2 3\n"}), 422, "invalid-request")
+    assert "--data-binary" in body["detail"]
     body = problem(client.get("/v1/jobs?limit=0&state=lost"), 422, "invalid-request")
     assert {e["pointer"] for e in body["details"]["errors"]} == {"/query/limit", "/query/state"}
 
@@ -280,8 +288,9 @@ def test_rows_of_named_vertices_and_of_some_sources(client: TestClient, bench: B
     found = client.get(base, params={"sources": '"e""f","b,c"', "targets": "a"}).json()
     assert found == {"sources": ['e"f', "b,c"], "targets": ["a"], "distances": [[1], [6]]}
     for kind in ("json", "csv", "npy", "parquet", "arrow"):
-        body = problem(client.get(base, params={"sources": "a", "format": kind}), 404, "not-found")
-        assert "not solved" in body["detail"]
+        for sources in ("a", '"b,c",a'):
+            body = problem(client.get(base, params={"sources": sources, "format": kind}), 404, "not-found")
+            assert "vertex a was not solved" in body["detail"]
 
 
 def test_files_of_the_store(client: TestClient, solved, settings: Settings):
@@ -359,3 +368,15 @@ def test_only_the_last_results_stay_open(settings: Settings, bench: Bench):
     assert list(results._open) == [ids[0], ids[2]]
     results.forget(ids[0])
     assert list(results._open) == [ids[2]]
+
+
+def test_a_job_that_is_over_has_no_rate_and_nothing_left(client: TestClient, bench: Bench):
+    job = bench.jobs.create(bench.add_graph(small_graph()), {}, {})
+    claimed = bench.jobs.claim("bench")
+    assert claimed is not None
+    bench.jobs.report(claimed, "search", Progress(0.5, 100.0, "rows", 7.0))
+    found = client.get(f"/v1/jobs/{job.id}").json()
+    assert (found["progress"], found["rate"], found["eta_seconds"]) == (0.5, 100, 7)
+    bench.jobs.dismiss(claimed)
+    found = client.get(f"/v1/jobs/{job.id}").json()
+    assert (found["progress"], found["rate"], found["eta_seconds"]) == (0.5, None, None)

@@ -1,5 +1,6 @@
 """The command line without solving anything: sizes, progress, numbers, errors as exit codes, bad use."""
 
+import errno
 import io
 import json
 import math
@@ -15,7 +16,7 @@ from engine.monitor import Monitor
 from service import cli
 from service.commands import failures
 from service.commands.interrupts import Interrupts
-from service.commands.output import jsonable, number, table
+from service.commands.output import emit, jsonable, number, table
 from service.progress import LineProgress, amount_text, progress_on
 from service.sizes import format_bytes, format_count, format_seconds, parse_size
 from storage import errors
@@ -253,6 +254,39 @@ def test_bad_use_is_one_line_that_names_it(arguments, named, capsys, keep_signal
     assert out == ""
     assert named in err
     assert len(err.splitlines()) == 1
+
+
+def test_closed_standard_streams_are_no_fault(monkeypatch, keep_signals):
+    monkeypatch.setattr(sys, "stdout", None)
+    monkeypatch.setattr(sys, "stderr", None)
+    assert cli.run(["version"]) == 0
+    assert cli.run(["nonsense"]) == 2
+    sys.stdout.close()
+    sys.stderr.close()
+
+
+def test_standard_output_that_cannot_be_written_is_named(monkeypatch):
+    class Full(io.StringIO):
+        def flush(self):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(sys, "stdout", Full())
+    with pytest.raises(errors.StorageFailed, match="standard output cannot be written: No space left"):
+        emit("x")
+
+
+def test_what_was_decided_for_the_user_is_told_beside_the_plan(tmp_path, capsys, keep_signals):
+    graph = tmp_path / "g.txt"
+    graph.write_text("1 2 3\n")
+    assert cli.run(["plan", str(graph), "--device-memory", "4G", "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out)["plan"]["device"] == "cpu"
+    assert "--device-memory changes nothing" in err
+    assert cli.run(["plan", str(graph)]) == 0
+    assert capsys.readouterr().err == ""
+    graph.write_text("1 2 road\n")
+    assert cli.run(["plan", str(graph)]) == 0
+    assert capsys.readouterr().err == "note: no column of weights was found, so every arc weighs 1\n"
 
 
 def test_help_imports_nothing_heavy():

@@ -36,7 +36,7 @@ def small_steps(monkeypatch):
     monkeypatch.setattr(floyd_warshall, "LEAF", 64)
     monkeypatch.setattr(floyd_warshall, "PIVOT", 100)
     monkeypatch.setattr(floyd_warshall, "STRIPE", 80)
-    monkeypatch.setattr(products, "PIECE", 64**3)
+    monkeypatch.setattr(products, "PIECE", 4 * 64**3)
     monkeypatch.setattr(products, "SIDE", 96)
 
 
@@ -134,7 +134,7 @@ def test_a_cancelled_run_stops_at_the_next_piece(backend, order):
 @pytest.mark.parametrize("n", [10, 3_000, 100_000])
 @pytest.mark.parametrize("threads", [1, 2, 64])
 def test_no_step_is_longer_than_a_moment(monkeypatch, n, threads):
-    """Planned without a matrix: the pieces of the widest product stay near PIECE updates a thread at any n."""
+    """Planned without a matrix: the pieces of the widest product stay within PIECE at any n."""
 
     class Planner:
         def relax(self, c, a, b, *, nonnegative, upper=False):
@@ -148,7 +148,7 @@ def test_no_step_is_longer_than_a_moment(monkeypatch, n, threads):
     rows = min(half, 20_000)
     products.multiply(planner, shape[:rows], shape[:rows], shape, nonnegative=True, monitor=tally)
     assert sum(tally.steps) == rows * half * half
-    assert planner.most <= products.PIECE * threads
+    assert planner.most * 2 <= products.PIECE * threads
 
 
 def test_memory_is_the_matrix_and_the_workspace(backend, order):
@@ -160,7 +160,8 @@ def test_memory_is_the_matrix_and_the_workspace(backend, order):
             order(backend, d, nonnegative=False, symmetric=symmetric)
             peak = tracemalloc.get_traced_memory()[1]
             tracemalloc.stop()
-            assert peak <= floyd_warshall.workspace_bytes(n, 4) + 100_000
+            rounds = order is floyd_warshall.blocked
+            assert peak <= floyd_warshall.workspace_bytes(n, 4, 0, rounds=rounds) + 100_000
 
 
 @pytest.mark.slow

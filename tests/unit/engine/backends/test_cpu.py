@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from numba import from_dtype, njit, types
 
+from engine.algorithms.products import PACK_BYTES
 from engine.backends import cpu_relax, cpu_vector
 from engine.backends.cpu import CpuBackend
 from engine.types import WORK_TYPES
@@ -77,6 +78,7 @@ def test_workspace_is_what_is_allocated() -> None:
     for threads in (1, 4):
         space = cpu_relax.Workspace(threads)
         assert sum(x.nbytes for x in space.packs(np.dtype(np.float64))) <= cpu_relax.workspace_bytes(threads)
+        assert cpu_relax.workspace_bytes(threads) <= threads * PACK_BYTES
         assert all(x.ctypes.data % cpu_vector.VECTOR_BYTES == 0 for x in space.packs(np.dtype(np.uint16)))
 
 
@@ -96,12 +98,13 @@ def test_items_fit_the_pack_buffers_and_occupy_everybody(rows: int, columns: int
 SECOND_START = """
 import sys, time
 import numpy as np
+from engine.algorithms.products import PACK_BYTES
 from engine.backends import cpu_relax
 from engine.backends.cpu import CpuBackend
 
 backend = CpuBackend(1)
 started = time.perf_counter()
-for dtype in ("uint16", "int32", "float32", "float64"):
+for dtype in ("uint16", "float32"):
     block = np.zeros((130, 130), dtype)
     backend.relax(block, block.copy(), block.copy(), nonnegative=True)
     backend.close(block, nonnegative=True)
@@ -119,8 +122,8 @@ def test_a_second_start_compiles_nothing(tmp_path: Path) -> None:
             [sys.executable, "-c", SECOND_START], env=environment, capture_output=True, text=True, check=True
         )
         counts.append([int(word) for word in run.stdout.split()])
-    assert counts[0][0] >= 12
-    assert counts[1] == [0, 12]
+    assert counts[0][0] >= 6
+    assert counts[1] == [0, 6]
 
 
 #: A baseline x86, AVX2 with and without fused multiply-adds: the widths that this machine's own choice hides.

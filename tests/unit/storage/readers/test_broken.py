@@ -78,7 +78,7 @@ REFUSED: dict[str, tuple[int | None, str]] = {
     "sioux_count_high.gr": (2, "declares 77 arcs, the file has 76"),
     "sioux_count_low.gr": (2, "declares 75 arcs, the file has 76"),
     "sioux_decimal_comma.gr": (32, "'8,5'"),
-    "sioux_empty.gr": (None, "is empty"),
+    "sioux_empty.gr": (None, "the file is empty"),
     "sioux_extra_column.gr": (32, "expected 4 fields, found 5"),
     # Readable as a number, but DIMACS weights are whole: a fraction means that something went wrong upstream.
     "sioux_float_weight.gr": (32, "'8.25' is not a whole number"),

@@ -57,6 +57,8 @@ HALF: Arcs = [(1, 2, 5.5), (2, 3, 6)]
         ("1,2,5,\n2,3,6,\n", TWO),
         ("A B 5\nB C 6\n", [("A", "B", 5), ("B", "C", 6)]),
         ("A,B\nB,C\n", [("A", "B", 1), ("B", "C", 1)]),
+        ('"B, c","B,c",5\n"B,c","d\t,e",6\n', [("B, c", "B,c", 5), ("B,c", "d\t,e", 6)]),
+        ('" a ",b,5\n"b","c ",6\n', [("a", "b", 5), ("b", "c", 6)]),
         ("New York\tBoston\t5\nBoston\tLa Paz\t6\n", [("Boston", "La Paz", 6), ("New York", "Boston", 5)]),
         ('"a,b",c,5\n"d ""e""",c,6\n', [("a,b", "c", 5), ('d "e"', "c", 6)]),
         ("src,dst,km\nÅ,ß,5\nß,日本,6\n", [("Å", "ß", 5), ("ß", "日本", 6)]),
@@ -102,6 +104,10 @@ def test_names_may_come_after_numbers(tmp_path: Path) -> None:
         ("\n \n", "only blanks"),
         ("7\n8\n9\n", "line 1: an edge needs at least two fields"),
         ("39 39 3\n1 2\n2 3\n3 4\n", "line 1: '39 39 3' looks like the size line"),
+        (
+            "# c\n50 50 40\n" + "".join(f"{i} {i + 1} 5\n" for i in range(1, 41)),
+            "line 2: '50 50 40' looks like",
+        ),
         ("9 0777\n0 1\n1 2\n2 3\n", "line 1: '9 0777' has a number with a leading zero"),
     ],
 )

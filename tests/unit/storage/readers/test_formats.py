@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
@@ -224,6 +225,10 @@ def test_gml_weight_by_name(tmp_path: Path) -> None:
         (
             "graph [ node [ id 1 ] node [ id 2 ] edge [ source 1 target 2 weight 1 ]\nedge [ source 2 target 1 ] ]",
             "line 2: an edge without 'weight'",
+        ),
+        (
+            "graph [ node [ id 1 ] node [ id 2 ] edge [ source 1 target 2 ]\nedge [ source 2 target 1 weight 1 ] ]",
+            "line 2: an edge with 'weight', while the first has no weight",
         ),
         (
             "graph [ node [ id 1 ] node [ id 2 ]\nedge [ source 1 target 2 weight nan ] ]",
@@ -573,6 +578,20 @@ def test_parquet_refuses(
     tmp_path: Path, columns: dict[str, list[object]], options: dict[str, str], message: str
 ) -> None:
     refused(tmp_path, parquet(pl.DataFrame(columns, strict=False)), message, "g.parquet", **options)
+
+
+def test_parquet_weights_of_any_width_and_decimals_keep_their_value(tmp_path: Path) -> None:
+    ends = {"source": [1, 2], "target": [2, 3]}
+    tenths = pl.Series("weight", [Decimal("1.5"), Decimal("2.25")])
+    assert read(tmp_path, parquet(pl.DataFrame({**ends, "weight": tenths})))[0].weights.tolist() == [1.5, 2.25]
+    for kind in (pl.Int8, pl.UInt8, pl.Int16, pl.UInt32, pl.UInt64):
+        narrow = pl.Series("weight", [3, 100], dtype=kind)
+        assert read(tmp_path, parquet(pl.DataFrame({**ends, "weight": narrow})))[0].weights.tolist() == [3, 100]
+    for name, frame in {
+        "weight": pl.DataFrame({**ends, "weight": pl.Series([1, 2**64 - 3], dtype=pl.UInt64)}),
+        "source": pl.DataFrame({**ends, "source": pl.Series([1, 2**63], dtype=pl.UInt64)}),
+    }.items():
+        refused(tmp_path, parquet(frame), f"in column '{name}' is beyond the range of int64")
 
 
 def test_a_damaged_parquet_file_is_refused(tmp_path: Path) -> None:

@@ -1,0 +1,19 @@
+"""Query parameters that a route does not have are refused: a misspelt one would be ignored in silence."""
+
+from __future__ import annotations
+
+from fastapi import Request
+from fastapi.routing import APIRoute
+
+from storage.errors import InvalidRequest
+
+
+async def known_parameters(request: Request) -> None:
+    """InvalidRequest names a query parameter that the route does not take, and those that it does."""
+    route = request.scope["route"]
+    assert isinstance(route, APIRoute)
+    known = sorted(parameter.alias for parameter in route.dependant.query_params)
+    for name in request.query_params:
+        if name not in known:
+            has = f"there are {', '.join(known)}" if known else "there is none here"
+            raise InvalidRequest(f"there is no query parameter {name!r}; {has}", field=name)

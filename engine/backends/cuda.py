@@ -56,9 +56,10 @@ class CudaBackend:
     def floyd_warshall(
         self, d: Any, *, nonnegative: bool, symmetric: bool = False, monitor: Monitor | None = None
     ) -> None:
-        """Close ``d`` on the device; the monitor is told of rounds and asked whether to stop.
+        """Close ``d`` on the device; the monitor is told of updates and asked whether to stop.
 
         Raises:
+            Cancelled: the monitor asked to stop.
             DoesNotFit: the device has not the memory for the matrix and the panels of a round.
         """
         if d.ndim != 2 or d.shape[0] != d.shape[1]:

@@ -23,6 +23,7 @@ from engine.backends.cuda_modules import (
     power_shared,
     single_shared,
 )
+from engine.device import SLAB
 from engine.types import work_type
 
 _SKIPS: Final = ("skip_m0", "skip_m1", "skip_n0", "skip_n1")
@@ -53,7 +54,6 @@ _SQUARE: Final = np.dtype(
     align=True,
 )
 _DEPTH_STEP: Final = 16  # relax takes k in multiples of this
-_SLAB: Final = 4096  # k a launch: bounds the packed copy of A
 _SMALL: Final = 800  # vertices up to which the single kernel does best with tiles of 32
 _WIDE: Final = (65, 1280)  # vertices for which tiles of 64 do best with 256 threads
 _RESIDENT: Final = MappingProxyType({"single32": 5, "single64": 4, "single64wide": 2})  # blocks a multiprocessor
@@ -122,8 +122,8 @@ class Launcher:
         depth = a.shape[1]
         if 0 in c.shape:
             return
-        for k in range(0, depth, _SLAB):
-            self._relax_slab(c, a[:, k : k + _SLAB], b[k : k + _SLAB], upper)
+        for k in range(0, depth, SLAB):
+            self._relax_slab(c, a[:, k : k + SLAB], b[k : k + SLAB], upper)
 
     def _relax_slab(self, c: Any, a: Any, b: Any, upper: bool) -> None:
         (m, k), n = a.shape, b.shape[1]

@@ -8,16 +8,25 @@ import cupy, which is an optional dependency.
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from types import MappingProxyType
 from typing import Any, Final
 
+from engine.problem import Device
 from storage.errors import DoesNotFit, InvalidRequest, SolveFailed
 
 #: The oldest compute capability that the kernels are written for.
 OLDEST: Final = (7, 0)
+
+#: Updates a clock and multiprocessor that whole solves reach: measured on an H200 (docs/kernels.md) ...
+HOPPER: Final = MappingProxyType({"uint16": 131.0, "int32": 68.0, "float32": 62.0, "float64": 19.0})
+#: ... and what chips without three-operand minima, or with fewer float64 units, may be trusted with, cautiously.
+OLDER: Final = MappingProxyType({"uint16": 50.0, "int32": 30.0, "float32": 30.0, "float64": 1.0})
+_CLOCK_RATE: Final = 13  # cudaDevAttrClockRate, in kHz
 
 
 @dataclass(frozen=True)
@@ -70,6 +79,7 @@ KERNELS: Final = MappingProxyType(
         "relax": Kernel("relax.cu", "relax", 256),
         "pack": Kernel("pack.cu", "pack", 256),
         "mirror": Kernel("pack.cu", "mirror", 256),
+        **{name: Kernel("dense.cu", name, 256) for name in ("scatter", "settle", "facts", "histogram")},
         "single32": Kernel("single.cu", "single", 128, ("SIDE=32", "THREAD_ROWS=2", "BLOCKS=5")),
         # 8 rows a thread are best for many tiles, 4 (twice the threads) for the latency of few
         "single64": Kernel("single.cu", "single", 128, ("SIDE=64", "THREAD_ROWS=8", "BLOCKS=4", "UNROLLED=2")),
@@ -188,19 +198,66 @@ def modules(device: int = 0) -> Modules:
     return Modules(device)
 
 
+def find_device(budget: int | None, index: int = 0) -> Device:
+    """The device as the planner sees it, once a kernel has been built for it.
+
+    Args:
+        budget: bytes of its memory that may be used; None for all that is free.
+        index: which device.
+
+    Raises:
+        InvalidRequest: it cannot be used; one sentence says why.
+    """
+    try:
+        found = modules(index)
+        found.get("settle", ARITHMETICS["int32", True])
+    except SolveFailed as error:
+        raise InvalidRequest(str(error), field="device") from error
+    runtime = found.cupy.cuda.runtime
+    with found.cupy.cuda.Device(index) as device:
+        free, total = runtime.memGetInfo()
+        capability = int(device.compute_capability)
+        kilohertz = int(runtime.deviceGetAttribute(_CLOCK_RATE, index))
+    pool = found.cupy.get_default_memory_pool()
+    usable = free + pool.free_bytes()
+    clocks = kilohertz * 1e3 * found.multiprocessors
+    return Device(
+        name=runtime.getDeviceProperties(index)["name"].decode(),
+        memory=usable if budget is None else min(budget, usable),
+        total=int(total),
+        relax_rate={name: rate * clocks for name, rate in (HOPPER if capability >= 90 else OLDER).items()},
+    )
+
+
+@contextmanager
+def translated(cupy: Any) -> Iterator[None]:
+    """Errors of the device as those of storage/errors.py."""
+    try:
+        yield
+    except cupy.cuda.memory.OutOfMemoryError as error:
+        raise _full(cupy, 0) from error
+    except (cupy.cuda.runtime.CUDARuntimeError, cupy.cuda.driver.CUDADriverError) as error:
+        raise SolveFailed(f"the GPU failed: {error}") from error
+
+
+def _full(cupy: Any, needed: int) -> DoesNotFit:
+    cupy.get_default_memory_pool().free_all_blocks()
+    free, total = cupy.cuda.runtime.memGetInfo()
+    more = f"{needed:,} more are needed" if needed else "more are needed"
+    return DoesNotFit(
+        f"the GPU has {free:,} of {total:,} bytes free; {more}",
+        resource="device memory",
+        needed=needed,
+        available=free,
+    )
+
+
 def allocate(cupy: Any, shape: tuple[int, ...], dtype: object) -> Any:
     """Device memory, not cleared; DoesNotFit names what was asked and what is free."""
     try:
         return cupy.empty(shape, dtype=dtype)
     except cupy.cuda.memory.OutOfMemoryError as error:
-        cupy.get_default_memory_pool().free_all_blocks()
-        free, total = cupy.cuda.runtime.memGetInfo()
         needed = cupy.dtype(dtype).itemsize
         for side in shape:
             needed *= side
-        raise DoesNotFit(
-            f"the GPU has {free:,} of {total:,} bytes free; {needed:,} more are needed",
-            resource="device memory",
-            needed=needed,
-            available=free,
-        ) from error
+        raise _full(cupy, needed) from error

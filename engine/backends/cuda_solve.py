@@ -10,36 +10,29 @@ row panel is the k-major form of the column panel), and the lower half is mirror
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
 
+from engine import device
 from engine.backends.cuda_launch import Copy, Launcher, Product, Skip
 from engine.backends.cuda_modules import Modules, allocate
+from engine.device import SINGLE, pivot_width
 from engine.monitor import Monitor
 from engine.types import work_type
-
-#: Largest n that one launch of the single kernel solves fastest (measured; docs/kernels.md).
-SINGLE: Final = 3584
 
 #: From which n to which repeated squaring in one launch beats it: Floyd-Warshall has n / 32 rounds, squaring log2(n).
 SQUARES: Final = (65, 256)
 
 
 def tile_side(dtype: object) -> int:
-    """The multiple to which a solved matrix is padded, so that no block of relax meets a ragged edge."""
-    return 256 if np.dtype(dtype).itemsize == 2 else 128  # type: ignore[call-overload]
-
-
-def pivot_width(n: int) -> int:
-    """The width of a pivot block: wide enough for relax, narrow enough for closing to hide behind it (measured)."""
-    return 512 if n <= 12288 else 1024
+    """The multiple to which a solved matrix is padded."""
+    return device.tile_side(np.dtype(dtype).itemsize)  # type: ignore[call-overload]
 
 
 def padded(modules: Modules, n: int, dtype: object) -> Any:
     """An n x n view, not cleared, into a matrix whose padding is unreachable."""
-    side = -(-n // tile_side(dtype)) * tile_side(dtype)
+    side = device.padded_side(n, np.dtype(dtype).itemsize)  # type: ignore[call-overload]
     whole = allocate(modules.cupy, (side, side), dtype)
     nothing = work_type(np.dtype(dtype)).sentinel()  # type: ignore[call-overload]
     whole[n:, :] = nothing
@@ -65,6 +58,10 @@ class Solver:
         """Floyd-Warshall of ``d`` in place, queued on the current stream.
 
         ``d`` is square; from ``SINGLE`` vertices on its side must be a multiple of ``tile_side`` (see ``padded``).
+        ``monitor`` is told of updates as rounds finish on the device, two of which are queued at most.
+
+        Raises:
+            Cancelled: the monitor asked to stop; the device may still be at work on ``d``.
         """
         n = d.shape[0]
         if width is None and n <= SINGLE:
@@ -81,11 +78,10 @@ class Solver:
             self._panels[key] = kind(self, n, width)
         self._rounds(d, self._panels[key], width, symmetric, monitor)
 
-    def _rounds(
-        self, d: Any, panels: _Panels, width: int, symmetric: bool, monitor: Monitor | None
-    ) -> None:
+    def _rounds(self, d: Any, panels: _Panels, width: int, symmetric: bool, monitor: Monitor | None) -> None:
         event = self.cupy.cuda.Event
         n, high, low = d.shape[0], self.high, self.low
+        entries = n * (n + 1) // 2 if symmetric else n * n
         outer = self.cupy.cuda.get_current_stream()
         begun, prepared, relaxed = (event(disable_timing=True) for _ in range(3))
         begun.record(outer)
@@ -104,17 +100,19 @@ class Solver:
             low.wait_event(prepared)
             with low:
                 panels.rest(d, start)
-            relaxed = event(disable_timing=True)
+            before, relaxed = relaxed, event(disable_timing=True)
             relaxed.record(low)
             if following < n:
                 with high:
                     panels.prepare(d, following)
                 prepared = event(disable_timing=True)
                 prepared.record(high)
-            if monitor is not None:
-                monitor.advance(1)
-                if monitor.cancelled():
-                    break
+            if monitor is not None and start:
+                before.synchronize()
+                monitor.step(entries * width)
+        if monitor is not None:
+            relaxed.synchronize()
+            monitor.step(entries * (n - (n - 1) // width * width))
         outer.wait_event(relaxed)
         done = event(disable_timing=True)
         done.record(high)
@@ -122,23 +120,39 @@ class Solver:
         if symmetric:
             self.bulk.mirror(d)
 
-    def recursive(self, d: Any, *, base: int = 1024) -> None:
-        """Closure by halves (R-Kleene): close, four panels, close again; the same relax in cache-oblivious order."""
+    def recursive(self, d: Any, *, base: int = 1024, monitor: Monitor | None = None) -> None:
+        """Closure by halves (R-Kleene): close, four panels, close again; the same relax in cache-oblivious order.
+
+        ``monitor`` is told of updates as they finish on the device.
+
+        Raises:
+            Cancelled: the monitor asked to stop.
+        """
         n = d.shape[0]
         if n <= base:
             self.ahead.close(d)
+            self._step(n**3, monitor)
             return
         half = -(-(n // 2) // tile_side(d.dtype)) * tile_side(d.dtype)
         a, b, c, e = d[:half, :half], d[:half, half:], d[half:, :half], d[half:, half:]
-        relax: Callable[..., None] = self.ahead.relax
-        self.recursive(a, base=base)
+
+        def relax(x: Any, y: Any, z: Any) -> None:
+            self.ahead.relax(x, y, z)
+            self._step(x.shape[0] * y.shape[1] * x.shape[1], monitor)
+
+        self.recursive(a, base=base, monitor=monitor)
         relax(b, a, b)
         relax(c, c, a)
         relax(e, c, b)
-        self.recursive(e, base=base)
+        self.recursive(e, base=base, monitor=monitor)
         relax(b, b, e)
         relax(c, e, c)
         relax(a, b, c)
+
+    def _step(self, updates: int, monitor: Monitor | None) -> None:
+        if monitor is not None:
+            self.cupy.cuda.get_current_stream().synchronize()
+            monitor.step(updates)
 
     def square(self, d: Any, *, hops: int | None = None, symmetric: bool = False) -> Any:
         """D after at most ``hops`` arcs (all, if None), by repeated squaring of the one-arc matrix; a new array."""

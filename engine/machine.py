@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 from engine.problem import Machine
+from storage.errors import InvalidRequest
 
 #: Updates a second of one thread, conservative for a core with 256-bit vectors; see benchmarks/kernels.
 RELAX_RATE = {"uint16": 6.0e10, "int32": 3.4e10, "float32": 2.2e10, "float64": 1.0e10}
@@ -25,8 +26,14 @@ def survey(*, out: Path | None = None, memory: int | None = None, threads: int |
         out: where the store will go (its nearest existing parent is asked for free space); None for no disk.
         memory: the user's budget in bytes for the whole process; less than what is free, or it changes nothing.
         threads: processors to use; None for all that the process may run on.
+
+    Raises:
+        InvalidRequest: more threads than processors.
     """
-    count = threads or _processors()
+    most = _processors()
+    count = threads or most
+    if count > most:
+        raise InvalidRequest(f"threads is {count}, but the process may use {most} processors", field="threads")
     resident = resident_bytes()
     free = available_memory() + resident
     return Machine(

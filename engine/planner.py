@@ -54,7 +54,8 @@ def choose(problem: Problem, machine: Machine, options: Options, *, store: int |
         pool = [c for c in candidates if _unsuitable(c.algorithm, problem) is None]
     best = min((c for c in pool if c.feasible), key=lambda c: c.seconds, default=None)
     if best is None:
-        raise _refusal(pool, machine)
+        others = [c if c.rejected else replace(c, rejected="was not asked for") for c in candidates]
+        raise _refusal(pool, others, machine)
     others = sorted((c for c in candidates if c is not best), key=lambda c: c.seconds)
     return Plan(
         algorithm=best.algorithm,
@@ -155,7 +156,7 @@ def _judge(name: str, setting: Setting) -> Candidate:
     return replace(candidate, feasible=wrong is None, rejected=wrong)
 
 
-def _refusal(pool: list[Candidate], machine: Machine) -> DoesNotFit:
+def _refusal(pool: list[Candidate], candidates: list[Candidate], machine: Machine) -> DoesNotFit:
     if machine.disk is not None and all(c.disk > machine.disk for c in pool):
         need = min(c.disk for c in pool)
         return DoesNotFit(
@@ -164,6 +165,7 @@ def _refusal(pool: list[Candidate], machine: Machine) -> DoesNotFit:
             resource="disk",
             needed=need,
             available=machine.disk,
+            candidates=candidates,
         )
     least = min(pool, key=lambda c: c.memory)
     return DoesNotFit(
@@ -172,6 +174,7 @@ def _refusal(pool: list[Candidate], machine: Machine) -> DoesNotFit:
         resource="memory",
         needed=least.memory,
         available=machine.memory,
+        candidates=candidates,
     )
 
 

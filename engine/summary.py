@@ -71,6 +71,7 @@ class Summary:
         self._n, self._integral = n, integral
         self._sources = np.asarray(sources, np.int64)
         self._lock = threading.Lock()
+        self._single = False
         self._reached = 0
         self._sum: int | float = 0
         self._eccentricity = np.full(len(self._sources), np.nan)
@@ -81,6 +82,7 @@ class Summary:
         """Take the facts of rows ``row``, ``row`` + 1, ...; ``count`` is asked for their histogram."""
         rows = slice(row, row + len(facts.reached))
         some = facts.reached > 0
+        self._single = facts.largest.dtype == np.float32
         self._eccentricity[rows][some] = facts.largest[some]
         self._farthest[rows][some] = facts.farthest[some]
         with self._lock:
@@ -124,7 +126,10 @@ class Summary:
         return facts
 
     def _number(self, value: float) -> int | float:
-        return int(value) if self._integral else float(value)
+        if self._integral:
+            return int(value)
+        # the shortest digits that the stored type tells apart: 1.86, not 1.8600000143
+        return float(str(np.float32(value))) if self._single else float(value)
 
 
 class SummarySink:

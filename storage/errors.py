@@ -65,13 +65,19 @@ class LimitExceeded(InvalidRequest):
 
 
 class DoesNotFit(ApspError):
-    """The job needs more memory or disk than there is; nothing has been started."""
+    """The job needs more memory or disk than there is; nothing has been started.
+
+    ``candidates`` are the ways that were considered, with their numbers, as far as planning came.
+    """
 
     kind = "does-not-fit"
 
-    def __init__(self, message: str, *, resource: str, needed: int, available: int) -> None:
+    def __init__(
+        self, message: str, *, resource: str, needed: int, available: int, candidates: Sequence[object] = ()
+    ) -> None:
         super().__init__(message)
         self.resource, self.needed, self.available = resource, needed, available
+        self.candidates = tuple(candidates)
 
     def details(self) -> dict[str, object]:
         """The resource (``memory`` or ``disk``), bytes needed and bytes available."""

@@ -38,7 +38,7 @@ def workspace_bytes(n: int, itemsize: int, threads: int, *, rounds: bool = False
     """Bytes allocated beside the matrix, the backend's own buffers included; ``rounds`` is for :func:`blocked`."""
     stripe = min(STRIPE, n) * (min(PIVOT, n) if rounds else _half(n))
     panels = 2 * min(PIVOT, n) * n if rounds else 0
-    return itemsize * max(stripe, panels) + threads * PACK_BYTES
+    return itemsize * (stripe + panels) + threads * PACK_BYTES
 
 
 def estimate_recursive(setting: Setting) -> Candidate:
@@ -140,6 +140,7 @@ class _Solve:
     def __init__(self, backend: Backend, d: Array, nonnegative: bool, symmetric: bool, monitor: Monitor) -> None:
         self._backend, self._d, self._monitor = backend, d, monitor
         self._nonnegative, self._symmetric = nonnegative, symmetric
+        self._stripe = np.empty(0, d.dtype)
 
     def begin(self, total: int) -> None:
         """Tell the monitor how much there is to do."""
@@ -215,13 +216,22 @@ class _Solve:
         """Relax the rows of a closed ``pivot`` in ``columns``."""
         for stripe in cut(columns, STRIPE):
             panel = self._block(pivot, stripe)
-            self._multiply(panel, self._block(pivot, pivot), panel.copy())
+            self._multiply(panel, self._block(pivot, pivot), self._copy(panel))
 
     def column_panel(self, rows: Span, pivot: Span) -> None:
         """Relax the columns of a closed ``pivot`` in ``rows``."""
         for stripe in cut(rows, STRIPE):
             panel = self._block(stripe, pivot)
-            self._multiply(panel, panel.copy(), self._block(pivot, pivot))
+            self._multiply(panel, self._copy(panel), self._block(pivot, pivot))
+
+    def _copy(self, panel: Array) -> Array:
+        """A copy that lives until the next one is made: fresh memory each time would cost more than the copying."""
+        if self._stripe.size < panel.size:
+            self._stripe = np.empty(0, panel.dtype)
+            self._stripe = np.empty(panel.size, panel.dtype)
+        copy = self._stripe[: panel.size].reshape(panel.shape)
+        copy[:] = panel
+        return copy
 
     def product(self, block: Span, through: Span) -> None:
         """Relax the diagonal block of ``block`` by the paths through another span."""

@@ -42,6 +42,8 @@ BLOCK_ROWS: Final = 240 // TILE_ROWS * TILE_ROWS
 ITEM_BYTES: Final = 4096
 #: Rows of B read side by side while it is packed: as many as the hardware prefetches at once.
 STREAMS: Final = 8
+#: Items for each thread where there is enough work: more spread the end more evenly, fewer pack less.
+ITEMS: Final = 3
 #: Below so many updates a product is done by the calling thread: waking another costs as much.
 ALONE: Final = 2**25
 #: Rows of a band of a transpose: a cache line of the narrowest type.
@@ -286,13 +288,13 @@ def _flat(block: Array) -> tuple[Array, int]:
 
 
 def _item_shape(rows: int, columns: int, itemsize: int, threads: int) -> tuple[int, int]:
-    """Rows and columns of an item: as wide as packing likes, and four items for each thread where there is enough."""
+    """Rows and columns of an item: as wide as packing likes, and ITEMS for each thread where there is enough."""
     tile = TILE_VECTORS * VECTOR_BYTES // itemsize
     across = -(-columns * itemsize // ITEM_BYTES)
     if threads == 1:
         return rows, _share(columns, across, tile)
-    down = min(-(-rows // (4 * TILE_ROWS)), -(-4 * threads // across))
-    across = max(across, min(-(-columns // (2 * tile)), -(-4 * threads // down)))
+    down = min(-(-rows // (4 * TILE_ROWS)), -(-ITEMS * threads // across))
+    across = max(across, min(-(-columns // (2 * tile)), -(-ITEMS * threads // down)))
     return _share(rows, down, TILE_ROWS), _share(columns, across, tile)
 
 

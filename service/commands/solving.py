@@ -6,11 +6,11 @@ import contextlib
 import sys
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import cast
 
-from engine.plan import Plan
+from engine.plan import Candidate, Plan
 from engine.problem import Options
 from service.commands.interrupts import INTERRUPTS
 from service.commands.output import emit, emit_json, number, table
@@ -18,7 +18,7 @@ from service.facts import graph_facts
 from service.names import split_names
 from service.progress import progress_on
 from service.sizes import format_bytes, format_seconds, parse_size
-from storage.errors import Conflict, InvalidRequest, NotFound
+from storage.errors import Conflict, DoesNotFit, InvalidRequest, NotFound
 from storage.graph import Graph, Receipt, index_of
 from storage.readers import read_graph
 
@@ -155,12 +155,21 @@ def plan(graph_args: GraphArgs, solve_args: SolveArgs, *, out: Path | None, as_j
 
     check_budgets(solve_args)
     graph, receipt = load(graph_args)
-    chosen = make_plan(graph, options_of(solve_args, graph), out=out)
+    try:
+        chosen = make_plan(graph, options_of(solve_args, graph), out=out)
+    except DoesNotFit as refusal:
+        candidates = cast(tuple[Candidate, ...], refusal.candidates)
+        if as_json:
+            listed = [asdict(candidate) for candidate in candidates]
+            emit_json({"graph": str(graph_args.graph), "plan": None, "refused": str(refusal), "candidates": listed})
+        else:
+            emit(_table_of(candidates))
+        raise
     _tell(_notes(receipt, solve_args, chosen))
     if as_json:
         emit_json({"graph": str(graph_args.graph), "plan": chosen.to_dict()})
     else:
-        emit([*describe_plan(chosen), "", *_candidates(chosen)])
+        emit([*describe_plan(chosen), "", *_table_of(chosen.candidates)])
 
 
 def _notes(receipt: Receipt, args: SolveArgs, chosen: Plan) -> Iterable[str]:
@@ -195,7 +204,7 @@ def describe_plan(chosen: Plan) -> list[str]:
     ]
 
 
-def _candidates(chosen: Plan) -> list[str]:
+def _table_of(candidates: Iterable[Candidate]) -> list[str]:
     head = ("candidate", "memory", "disk", "seconds", "")
     rows = [
         (
@@ -205,7 +214,7 @@ def _candidates(chosen: Plan) -> list[str]:
             f"{candidate.seconds:.3g}",
             "chosen" if candidate.rejected is None else candidate.rejected,
         )
-        for candidate in chosen.candidates
+        for candidate in candidates
     ]
     return table([head, *rows], right=(1, 2, 3))
 

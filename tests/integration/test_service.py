@@ -194,6 +194,7 @@ def test_bad_options_and_what_does_not_fit(live: LiveService, roads: dict):
     assert live.http.get("/v1/jobs").json()["jobs"][0]["id"] == before
 
 
+@pytest.mark.alone
 def test_answers_stay_quick_while_both_cores_solve_and_a_cancel_is_prompt(live: LiveService, roads: dict):
     graph = live.upload(grid(110))
     job_id = live.submit(graph["id"], algorithm="blocked-floyd-warshall")["id"]

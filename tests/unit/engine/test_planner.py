@@ -134,3 +134,11 @@ def test_a_plan_is_json() -> None:
 
     again = json.loads(json.dumps(choose(ROAD, BOX, Options()).to_dict()))
     assert again["candidates"][0]["phases"][0]["name"] == "search"
+
+
+def test_a_refusal_carries_every_candidate_with_its_reason() -> None:
+    tight = replace(BOX, memory=GIB // 2)
+    with pytest.raises(DoesNotFit) as caught:
+        choose(ROAD, tight, Options(algorithm="recursive-floyd-warshall"))
+    assert {c.algorithm for c in caught.value.candidates} == set(ESTIMATES)
+    assert all(c.rejected for c in caught.value.candidates)

@@ -125,3 +125,8 @@ def test_tiny_graphs(n: int, algorithm: str, tmp_path: Path) -> None:
             row = matrix.row(u)
             assert row[u] == 0
             assert (np.delete(row, u) == matrix.unreachable).all()
+
+
+def test_more_threads_than_processors_are_refused() -> None:
+    with pytest.raises(InvalidRequest, match="threads is 100000, but the process may use"):
+        make_plan(random_graph(), Options(threads=100_000))

@@ -77,3 +77,9 @@ def test_parts_of_rows_are_refused() -> None:
     sink = SummarySink(ArraySink((2, 4), "int32"), np.arange(2), 4, integral=True)
     with pytest.raises(ValueError, match="whole rows"):
         sink.write(0, 2, np.zeros((2, 2), np.int32))
+
+
+def test_a_float32_extreme_reads_like_the_distance_itself() -> None:
+    values = np.array([[0, 1.86], [0.3, 0]], np.float32)
+    found = gather(values, False, [slice(0, 2)])
+    assert (found["diameter"], found["radius"]) == (1.86, 0.3)

@@ -49,6 +49,7 @@ def cpu_seconds(code: str) -> float:
     return float(done.stdout)
 
 
+@pytest.mark.alone
 def test_start_is_light():
     code = (
         "import sys; import service.app;"
@@ -62,6 +63,7 @@ def test_start_is_light():
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 def test_start_takes_less_than_a_second():
     code = (
         "import tempfile, pathlib, service.app, service.settings;"

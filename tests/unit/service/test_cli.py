@@ -289,6 +289,20 @@ def test_what_was_decided_for_the_user_is_told_beside_the_plan(tmp_path, capsys,
     assert capsys.readouterr().err == "note: no column of weights was found, so every arc weighs 1\n"
 
 
+def test_a_plan_that_does_not_fit_shows_every_candidate(tmp_path, capsys, keep_signals):
+    graph = tmp_path / "g.txt"
+    graph.write_text("1 2 3\n")
+    assert cli.run(["plan", str(graph), "--memory", "1M"]) == 3
+    out, err = capsys.readouterr()
+    assert "dijkstra" in out
+    assert "repeated-squaring" in out
+    assert "1000000" in err
+    assert cli.run(["plan", str(graph), "--memory", "1M", "--json"]) == 3
+    said = json.loads(capsys.readouterr().out)
+    assert said["plan"] is None
+    assert all(candidate["rejected"] for candidate in said["candidates"])
+
+
 def test_help_imports_nothing_heavy():
     code = (
         "import sys; from service import cli; code = cli.run(['solve', '--help']); "

@@ -88,7 +88,7 @@ class Record:
             "power_w_most": max((p for _, p in self._clocks), default=0.0),
             "rows": self.rows,
         }
-        folder = Path(os.environ.get("APSP_RESULTS", RESULTS))
+        folder = results_folder()
         folder.mkdir(parents=True, exist_ok=True)
         (folder / f"{self.name}.json").write_text(json.dumps(record, indent=1) + "\n")
 
@@ -100,6 +100,11 @@ class Record:
                 self._clocks.append((int(clock.split()[0]), float(power.split()[0])))
             except ValueError:
                 continue
+
+
+def results_folder() -> Path:
+    """Where results are written: beside the benchmarks, or APSP_RESULTS."""
+    return Path(os.environ.get("APSP_RESULTS", RESULTS))
 
 
 def _query(fields: str) -> str:

@@ -11,7 +11,8 @@ import numpy.typing as npt
 from engine.backends.base import Arcs, Array
 from engine.backends.cuda_launch import Launcher
 from engine.backends.cuda_modules import allocate, modules
-from engine.backends.cuda_solve import SINGLE, Solver, padded
+from engine.backends.cuda_solve import Solver, padded
+from engine.device import SINGLE
 from engine.monitor import Monitor
 
 

@@ -93,7 +93,7 @@ class CudaMatrix:
             values = self._cupy.asarray(weights.astype(self._kind.dtype))
             self._launch(
                 "scatter", last - first,
-                self._d, self._ld, np.int32(first), pointers[first:], np.int64(begin), heads, values,
+                self._d, self._ld, np.int32(first), pointers, np.int64(begin), heads, values,
             )  # fmt: skip
             self._cupy.cuda.get_current_stream().synchronize()
             monitor.step(last - first)

@@ -1,6 +1,6 @@
 """The single kernel against one launch a pivot and three launches a round, plain and as a captured graph; and bulks.
 
-    python -m benchmarks.kernels.gpu_baselines
+python -m benchmarks.kernels.gpu_baselines
 """
 
 from __future__ import annotations

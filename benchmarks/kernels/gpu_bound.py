@@ -1,6 +1,6 @@
 """The bound of each instruction mix: the inner update of relax over shared memory, without loads from memory, barriers.
 
-    python -m benchmarks.kernels.gpu_bound
+python -m benchmarks.kernels.gpu_bound
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """relax at M = N = 32,768 for each arithmetic and depth, packing included, against the targets of the design.
 
-    python -m benchmarks.kernels.gpu_relax [side]
+python -m benchmarks.kernels.gpu_relax [side]
 """
 
 from __future__ import annotations

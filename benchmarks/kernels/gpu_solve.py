@@ -1,6 +1,6 @@
 """Whole graphs in device memory: the solver against its targets, directed and undirected, by type.
 
-    python -m benchmarks.kernels.gpu_solve [largest n]
+python -m benchmarks.kernels.gpu_solve [largest n]
 """
 
 from __future__ import annotations
@@ -39,9 +39,7 @@ def measure(record: Record, n: int, dtype: str = "float32", *, signed: bool = Fa
     run, prepare = partial(solver.close, d, symmetric=symmetric), partial(cupy.copyto, d, start)
     ms = milliseconds(run, prepare=prepare, repeats=repeats)
     target = TARGETS.get(n) if (dtype, signed, symmetric) == ("float32", False, False) else None
-    record.add(
-        n=n, dtype=dtype, signed=signed, undirected=symmetric, ms=ms, rate_T=n**3 / ms * 1e-9, target_ms=target
-    )
+    record.add(n=n, dtype=dtype, signed=signed, undirected=symmetric, ms=ms, rate_T=n**3 / ms * 1e-9, target_ms=target)
     solver.release()
     del d, start, run, prepare
     cupy.get_default_memory_pool().free_all_blocks()

@@ -1,6 +1,6 @@
 """From a graph in memory to the sealed store through the GPU: seconds of each phase beside the plan's prediction.
 
-    python -m benchmarks.kernels.gpu_store FOLDER [largest n]
+python -m benchmarks.kernels.gpu_store FOLDER [largest n]
 """
 
 from __future__ import annotations

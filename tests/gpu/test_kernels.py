@@ -33,9 +33,7 @@ def _poisoned(cupy: Any, x: np.ndarray[Any, Any], extra: int, offset: int) -> tu
 @pytest.mark.parametrize(("dtype", "signed"), KINDS)
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize(("extra", "offset"), [(0, 0), (8, 8), (3, 1)])
-def test_relax(
-    cupy: Any, dtype: str, signed: bool, shape: tuple[int, int, int], extra: int, offset: int
-) -> None:
+def test_relax(cupy: Any, dtype: str, signed: bool, shape: tuple[int, int, int], extra: int, offset: int) -> None:
     m, n, k = shape
     rng = RNG(m * n + k)
     c, a, b = (entries(rng, s, dtype, signed) for s in ((m, n), (m, k), (k, n)))

@@ -40,25 +40,41 @@ def weight_matrix(graph: Graph, kind: WorkType, monitor: Monitor) -> Array:
     return matrix
 
 
-def write_rows(matrix: Array, rows: npt.NDArray[np.int64] | None, sink: Sink, monitor: Monitor, threads: int) -> None:
-    """Send the rows named by vertex index (None: all) to ``sink``, band by band, from several threads."""
-    count = len(matrix) if rows is None else len(rows)
+def write_rows(
+    matrix: Array,
+    rows: npt.NDArray[np.int64] | None,
+    sink: Sink,
+    monitor: Monitor,
+    threads: int,
+    *,
+    picked: bool = False,
+    potentials: npt.NDArray[np.float64] | None = None,
+) -> None:
+    """Send rows of ``matrix`` to ``sink``, band by band, from several threads.
+
+    Args:
+        matrix: shape (n, n), or only the rows wanted; in the working type.
+        rows: vertex indices of the rows wanted; None for all.
+        picked: ``matrix`` holds the rows wanted and no others.
+        potentials: float64, shape (n,); what was added to reduced lengths, d + h[source] - h[target], is taken off.
+        sink, monitor, threads: where they go, who is told (rows), how many write at a time.
+    """
+    sources = np.arange(len(matrix)) if rows is None else rows
     band = sink.tile[0]
-    monitor.begin("write", count, "rows")
+    monitor.begin("write", len(sources), "rows")
 
-    def write(first: int) -> int:
-        last = min(count, first + band)
-        block = matrix[first:last] if rows is None else matrix[rows[first:last]]
+    def write(some: npt.NDArray[np.int64], first: int) -> int:
+        block: Array = matrix[first : first + len(some)] if picked or rows is None else matrix[some]
+        if potentials is not None:
+            block = (block.astype(np.float64) + (potentials - potentials[some, None])).astype(matrix.dtype)
         sink.write(first, 0, block)
-        return last - first
+        return len(some)
 
-    if matrix.shape[1] == 0:
-        return
     with ThreadPoolExecutor(threads, "apsp-write") as pool:
         pending = []
         try:
-            for first in range(0, count, band):
-                pending.append(pool.submit(write, first))
+            for first in range(0, len(sources), band):
+                pending.append(pool.submit(write, sources[first : first + band], first))
                 if len(pending) > 2 * threads:
                     monitor.step(pending.pop(0).result())
             for done in pending:

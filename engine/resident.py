@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import numpy.typing as npt
 
 from engine.algorithms.squaring import Schedule
 from engine.monitor import Monitor
 from engine.plan import Plan
+from engine.potentials import find_potentials, reduced_weights
 from engine.summary import Sink, Summary
 from engine.types import WORK_TYPES
 from storage.errors import SolveFailed
@@ -37,6 +40,12 @@ def run(
     rows = np.arange(n) if sources is None else sources
     summary = Summary(rows, n, integral=graph.integral)
     nonnegative = graph.arcs == 0 or bool(graph.weights.min() >= 0)
+    potentials = None
+    if not nonnegative and not graph.integral:  # rounding would carry cycles of length zero below it: decision 006
+        monitor.begin("potentials", graph.arcs, "arcs")
+        potentials = find_potentials(graph)
+        monitor.step(graph.arcs)
+        graph, nonnegative = replace(graph, weights=reduced_weights(graph, potentials)), True
     with device_matrix(n, kind, nonnegative=nonnegative, symmetric=symmetric, memory=memory) as matrix:
         matrix.fill(graph, monitor)
         if plan.algorithm == "repeated-squaring":
@@ -46,15 +55,14 @@ def run(
             matrix.close(monitor, recursive=plan.algorithm == "recursive-floyd-warshall")
         if matrix.found_negative():
             _explain(graph)
+        if potentials is not None:
+            matrix.restore(potentials, rows)
         summary.add(0, matrix.facts(rows), lambda width, counts: matrix.histogram(rows, width, counts))
         matrix.write(rows, sink, monitor, plan.threads)
     return summary
 
 
 def _explain(graph: Graph) -> None:
-    """Some vertex came to lie at less than zero from itself: name the cycle, unless it was floats that rounded."""
-    from engine.potentials import find_potentials
-
+    """Some vertex came to lie at less than zero from itself: name the cycle."""
     find_potentials(graph)
-    if graph.integral:
-        raise SolveFailed("the GPU found a vertex at less than zero from itself, and the graph has no negative cycle")
+    raise SolveFailed("the GPU found a vertex at less than zero from itself, and the graph has no negative cycle")

@@ -21,6 +21,7 @@ from engine.machine import survey
 from engine.monitor import Monitor
 from engine.plan import Plan
 from engine.planner import choose, choose_type
+from engine.potentials import find_potentials, reduced_weights
 from engine.problem import Machine, Options, Problem
 from engine.summary import Sink, Summary, SummarySink
 from engine.types import WORK_TYPES
@@ -118,8 +119,6 @@ def make_plan(graph: Graph, options: Options, *, out: Path | None = None) -> Pla
     machine = _survey(problem, options, out, store)
     plan = choose(problem, machine, options, store=store)
     if problem.negative:
-        from engine.potentials import find_potentials
-
         find_potentials(graph)
     measured = calibrate(graph, problem, kind, machine, plan, device=options.device)
     if measured is machine:
@@ -258,25 +257,37 @@ def _johnson(task: Task) -> None:
     johnson.run(task.backend, task.graph, task.rows, kind.dtype, task.sink, task.monitor, batch)
 
 
+def _dense(task: Task) -> tuple[npt.NDArray[np.generic], bool, npt.NDArray[np.float64] | None]:
+    """The weight matrix, whether no entry is negative, and the potentials that made it so (see decision 006)."""
+    graph, potentials, nonnegative = task.graph, None, task.nonnegative
+    if not nonnegative and not graph.integral:
+        task.monitor.begin("potentials", graph.arcs, "arcs")
+        potentials = find_potentials(graph)
+        task.monitor.step(graph.arcs)
+        graph, nonnegative = replace(graph, weights=reduced_weights(graph, potentials)), True
+    return weight_matrix(graph, WORK_TYPES[task.plan.dtype], task.monitor), nonnegative, potentials
+
+
 def _floyd_warshall(task: Task, *, blocked: bool) -> None:
-    matrix = weight_matrix(task.graph, WORK_TYPES[task.plan.dtype], task.monitor)
+    matrix, nonnegative, potentials = _dense(task)
     order = floyd_warshall.blocked if blocked else floyd_warshall.recursive
-    order(task.backend, matrix, nonnegative=task.nonnegative, symmetric=not task.graph.directed, monitor=task.monitor)
-    write_rows(matrix, task.sources, task.sink, task.monitor, task.backend.threads)
+    order(task.backend, matrix, nonnegative=nonnegative, symmetric=not task.graph.directed, monitor=task.monitor)
+    write_rows(matrix, task.sources, task.sink, task.monitor, task.backend.threads, potentials=potentials)
 
 
 def _squaring(task: Task) -> None:
-    matrix = weight_matrix(task.graph, WORK_TYPES[task.plan.dtype], task.monitor)
+    matrix, nonnegative, potentials = _dense(task)
     result = squaring.power(
         task.backend,
         matrix,
         task.plan.max_hops,
         rows=task.sources,
-        nonnegative=task.nonnegative,
+        nonnegative=nonnegative,
         symmetric=not task.graph.directed,
         monitor=task.monitor,
     )
-    write_rows(result, None, task.sink, task.monitor, task.backend.threads)
+    threads = task.backend.threads
+    write_rows(result, task.sources, task.sink, task.monitor, threads, picked=True, potentials=potentials)
 
 
 ALGORITHMS: Final[dict[str, Callable[[Task], None]]] = {

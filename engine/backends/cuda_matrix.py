@@ -161,6 +161,13 @@ class CudaMatrix:
                     break
         self._d, self._gathered = result, rows is not None
 
+    def restore(self, potentials: npt.NDArray[np.float64], sources: Integers) -> None:
+        """Lengths over reduced weights (``engine.potentials``) back to lengths; ``sources`` are those of the rows held."""
+        rows = np.arange(self._n) if not self._gathered else sources
+        there, h = self._cupy.asarray(rows), self._cupy.asarray(np.ascontiguousarray(potentials, np.float64))
+        self._launch("restore", len(rows), self._d, self._ld, np.int32(self._n), there, h)
+        self._cupy.cuda.get_current_stream().synchronize()
+
     def found_negative(self) -> bool:
         """Whether some vertex came to lie at less than zero from itself: a negative cycle, or floats rounding."""
         return self._below or self._solver.found_negative()

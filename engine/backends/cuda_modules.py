@@ -79,7 +79,7 @@ KERNELS: Final = MappingProxyType(
         "relax": Kernel("relax.cu", "relax", 256),
         "pack": Kernel("pack.cu", "pack", 256),
         "mirror": Kernel("pack.cu", "mirror", 256),
-        **{name: Kernel("dense.cu", name, 256) for name in ("scatter", "settle", "facts", "histogram")},
+        **{name: Kernel("dense.cu", name, 256) for name in ("scatter", "settle", "restore", "facts", "histogram")},
         "single32": Kernel("single.cu", "single", 128, ("SIDE=32", "THREAD_ROWS=2", "BLOCKS=5")),
         # 8 rows a thread are best for many tiles, 4 (twice the threads) for the latency of few
         "single64": Kernel("single.cu", "single", 128, ("SIDE=64", "THREAD_ROWS=8", "BLOCKS=4", "UNROLLED=2")),

@@ -1,6 +1,7 @@
 // dense: what a matrix of the device needs before and after it is solved.
 //
-// scatter: arcs into rows.  settle: entries that are no distance become unreachable.  facts, histogram: the summary of
+// scatter: arcs into rows.  settle: entries that are no distance become unreachable.
+// restore: potentials taken out.  facts, histogram: the summary of
 // rows.  One block a row everywhere; row i of the answer is row ``gathered ? i : sources[i]`` of the matrix and holds
 // the distances from vertex ``sources[i]``.
 
@@ -12,11 +13,13 @@ template <class A> struct Meaning {  // Int32, Uint16
   typedef int Value;
   typedef long long Sum;
   static INLINE Value of(Element e) { return (Value)e; }
+  static INLINE Element from(double x) { return (Element)(int)x; }
 };
 struct Float32Meaning {
   typedef float Value;
   typedef double Sum;
   static INLINE Value of(u32 e) { return __uint_as_float(e); }
+  static INLINE u32 from(double x) { return __float_as_uint((float)x); }
 };
 template <> struct Meaning<Float32Nonnegative> : Float32Meaning {};
 template <> struct Meaning<Float32Signed> : Float32Meaning {};
@@ -24,6 +27,7 @@ template <> struct Meaning<Float64> {
   typedef double Value;
   typedef double Sum;
   static INLINE Value of(double e) { return e; }
+  static INLINE double from(double x) { return x; }
 };
 typedef Meaning<Arithmetic>::Value Value;
 typedef Meaning<Arithmetic>::Sum Sum;
@@ -58,6 +62,15 @@ extern "C" __global__ void __launch_bounds__(THREADS) settle(Element* d, long lo
   Element* const row = d + blockIdx.x * ld;
   for (int j = threadIdx.x; j < n; j += THREADS)
     if (Meaning<Arithmetic>::of(row[j]) > (Value)largest) row[j] = nothing();
+}
+
+// Lengths over weights w + h[u] - h[v] back to those over w: in double, rounded once.
+extern "C" __global__ void __launch_bounds__(THREADS) restore(
+    Element* d, long long ld, int n, const long long* sources, const double* h) {
+  Element* const row = d + blockIdx.x * ld;
+  const double own = h[sources[blockIdx.x]];
+  for (int j = threadIdx.x; j < n; j += THREADS)
+    if (row[j] != nothing()) row[j] = Meaning<Arithmetic>::from((double)Meaning<Arithmetic>::of(row[j]) - own + h[j]);
 }
 
 // Of each row, leaving out the source: vertices reached, sum of distances, the largest, and the first vertex at it.

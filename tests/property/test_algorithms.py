@@ -219,3 +219,16 @@ def test_the_bound_holds(case: Case) -> None:
     if reference is not None:
         largest = np.abs(reference[np.isfinite(reference)]).max()
         assert largest <= describe(graph).bound * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", ["johnson", "recursive-floyd-warshall", "blocked-floyd-warshall", "repeated-squaring"])
+def test_cycles_near_zero_do_not_run_away(name: str, dtype: str) -> None:
+    """Every arc is a difference of heights, so every cycle has length zero but for rounding."""
+    rng = np.random.default_rng(4)
+    n = 60
+    height = rng.random(n) * 10
+    tails, heads = np.divmod(np.arange(n * n), n)
+    graph = build_graph(tails, heads, height[heads] - height[tails], n=n, directed=True)[0]
+    found = solved(graph, Options(algorithm=name, dtype=dtype))
+    np.testing.assert_allclose(found, height[None] - height[:, None], atol=1e-5 if dtype == "float32" else 1e-13)

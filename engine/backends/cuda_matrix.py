@@ -162,7 +162,7 @@ class CudaMatrix:
         self._d, self._gathered = result, rows is not None
 
     def restore(self, potentials: npt.NDArray[np.float64], sources: Integers) -> None:
-        """Lengths over reduced weights (``engine.potentials``) back to lengths; ``sources`` are those of the rows held."""
+        """Lengths over reduced weights (``engine.potentials``) back to lengths; ``sources`` are the rows' own."""
         rows = np.arange(self._n) if not self._gathered else sources
         there, h = self._cupy.asarray(rows), self._cupy.asarray(np.ascontiguousarray(potentials, np.float64))
         self._launch("restore", len(rows), self._d, self._ld, np.int32(self._n), there, h)

@@ -225,7 +225,6 @@ def test_a_store_that_exists_is_left_alone_unless_told(roads, store, tmp_path, a
         (["solve", "roads.csv", "--out", "d", "--sources", "moon"], 2, "moon"),
         (["solve", "roads.csv", "--out", "d", "--sources", "@moon.txt"], 2, "moon.txt"),
         (["solve", "roads.csv", "--out", "d", "--sources", ","], 2, "--sources"),
-        (["plan", "roads.csv", "--memory", "1KiB"], 3, "memory"),
         (["inspect", "."], 2, "."),
         (["query", "nowhere.zarr", "summary"], 2, "nowhere.zarr"),
         (["query", "roads.csv", "summary"], 2, "roads.csv"),

@@ -30,14 +30,21 @@ TRIAL: Final = 0.1
 STEP: Final = 64
 
 
-def calibrate(graph: Graph, problem: Problem, kind: WorkType, machine: Machine, plan: Plan) -> Machine:
-    """``machine`` with the rates measured that matter for choosing; ``plan`` is what its present rates predict."""
-    if plan.seconds < WORTHWHILE:
+def calibrate(
+    graph: Graph, problem: Problem, kind: WorkType, machine: Machine, plan: Plan, *, device: str = "cpu"
+) -> Machine:
+    """``machine`` with the rates measured that matter for choosing; ``plan`` is what its present rates predict.
+
+    What a GPU does is predicted from a table: it hardly varies.  ``device`` is the one asked for; with ``cuda`` there
+    is no choice that the processors' rates could change.
+    """
+    if plan.seconds < WORTHWHILE or device == "cuda":
         return machine
     search = None
     if problem.max_hops is None:
         search = search_seconds(graph, kind, machine.threads, unit=problem.unit)
-    products = [c.seconds for c in plan.candidates if c.feasible and any(p.name == "relax" for p in c.phases)]
+    own = [c for c in plan.candidates if c.feasible and c.device == "cpu"]
+    products = [c.seconds for c in own if any(p.name == "relax" for p in c.phases)]
     if products and (search is None or min(products) < CONTENDER * search * problem.rows):
         machine = replace(machine, relax_rate={kind.name: relax_rate(kind, machine.threads)})
     return replace(machine, search_seconds=search)

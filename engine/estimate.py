@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from engine.device import PIECE, base_bytes
 from engine.plan import Candidate, Phase
 from engine.problem import Machine, Problem
 from engine.types import WorkType
@@ -67,6 +68,43 @@ def dense_candidate(setting: Setting, name: str, *, updates: int, workspace: int
     return Candidate(
         algorithm=name,
         memory=setting.machine.resident + OVERHEAD + setting.matrix + workspace + band,
+        disk=setting.store,
+        seconds=ingest.seconds + work.seconds + write.seconds,
+        phases=(ingest, work, write),
+    )
+
+
+#: Seconds until a GPU has been found and is ready; while planning, so no candidate's time counts it.
+DEVICE_START: Final = 0.5
+#: Seconds that a solve there takes beside its work: loading kernels, page-locked buffers.
+DEVICE_LAUNCH: Final = 0.05
+#: How many times the rate of other writes rows from the device reach the store at: the device has summed them up, and
+#: nothing else runs on the processors.  At most; two threads gain nothing.  Measured with 16.
+DEVICE_WRITE_GAIN: Final = 2.5
+#: Bytes of arcs a second that reach the device, in the working type, row pointers and all.
+DEVICE_INGEST_RATE: Final = 2e9
+#: Share of the rate of large products that a whole solve on the device reaches.
+DEVICE_EFFICIENCY: Final = 0.95
+
+
+def device_candidate(
+    setting: Setting, name: str, *, updates: int, workspace: int, efficiency: float = DEVICE_EFFICIENCY
+) -> Candidate:
+    """An algorithm of products on the GPU: ``workspace`` bytes there beside the matrix; the host holds bands alone."""
+    problem, machine, size = setting.problem, setting.machine, setting.kind.itemsize
+    if machine.cuda is None:
+        raise ValueError("the machine has no device")
+    band = BAND_ROWS * problem.n * size
+    arcs = problem.arcs * (4 + size)
+    ingest = Phase("ingest", DEVICE_LAUNCH + arcs / DEVICE_INGEST_RATE, bytes=arcs)
+    work = Phase("relax", updates / (machine.cuda.relax_rate[setting.kind.name] * efficiency), updates=updates)
+    gain = max(1.0, min(DEVICE_WRITE_GAIN, machine.threads / 2))  # the bus is faster than any store
+    write = Phase("write", setting.store / (machine.write_rate * gain), bytes=setting.store)
+    return Candidate(
+        algorithm=name,
+        device="cuda",
+        memory=machine.resident + OVERHEAD + (machine.threads + 2) * band + 32 * PIECE,
+        device_memory=base_bytes(problem.n, problem.rows, size) + workspace,
         disk=setting.store,
         seconds=ingest.seconds + work.seconds + write.seconds,
         phases=(ingest, work, write),

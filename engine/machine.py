@@ -6,8 +6,8 @@ import os
 import shutil
 from pathlib import Path
 
-from engine.problem import Machine
-from storage.errors import InvalidRequest
+from engine.problem import Device, Machine
+from storage.errors import ApspError, InvalidRequest
 
 #: Updates a second of one thread, conservative for a core with 256-bit vectors; see benchmarks/kernels.
 RELAX_RATE = {"uint16": 6.0e10, "int32": 3.4e10, "float32": 2.2e10, "float64": 1.0e10}
@@ -19,13 +19,22 @@ SEARCH_RATE = 6.0e7
 WRITE_RATE = 8.0e8
 
 
-def survey(*, out: Path | None = None, memory: int | None = None, threads: int | None = None) -> Machine:
+def survey(
+    *,
+    out: Path | None = None,
+    memory: int | None = None,
+    threads: int | None = None,
+    device: str = "cpu",
+    device_memory: int | None = None,
+) -> Machine:
     """Look at the machine as this process may use it.
 
     Args:
         out: where the store will go (its nearest existing parent is asked for free space); None for no disk.
         memory: the user's budget in bytes for the whole process; less than what is free, or it changes nothing.
         threads: processors to use; None for all that the process may run on.
+        device: ``cpu`` looks for no GPU.
+        device_memory: the user's budget in bytes of the GPU's memory.
 
     Raises:
         InvalidRequest: more threads than processors.
@@ -34,6 +43,7 @@ def survey(*, out: Path | None = None, memory: int | None = None, threads: int |
     count = threads or most
     if count > most:
         raise InvalidRequest(f"threads is {count}, but the process may use {most} processors", field="threads")
+    cuda, no_cuda = (None, "no GPU was looked for") if device == "cpu" else find_cuda(device_memory)
     resident = resident_bytes()
     free = available_memory() + resident
     return Machine(
@@ -44,7 +54,22 @@ def survey(*, out: Path | None = None, memory: int | None = None, threads: int |
         relax_rate={name: rate * count for name, rate in RELAX_RATE.items()},
         search_rate=SEARCH_RATE * count,
         write_rate=WRITE_RATE,
+        cuda=cuda,
+        no_cuda=no_cuda,
     )
+
+
+def find_cuda(budget: int | None) -> tuple[Device | None, str]:
+    """The GPU that may be used, or why there is none; what the driver or a broken installation throws is told."""
+    try:
+        from engine.backends.cuda_modules import find_device
+
+        return find_device(budget), ""
+    except ApspError as error:
+        return None, str(error)
+    except Exception as error:  # a driver and a package that do not fit each other fail in many ways
+        what = f"{type(error).__name__}: {error}".partition("\n")[0]
+        return None, f"the CUDA installation cannot be used ({what})"
 
 
 def _existing(path: Path) -> Path:

@@ -20,7 +20,7 @@ class Candidate:
     """One algorithm as the planner saw it.
 
     ``feasible`` says whether it could do the job here; ``rejected`` says why it was not chosen, with numbers, and is
-    None for the chosen one.
+    None for the chosen one.  ``memory`` is the host's, ``device_memory`` the GPU's.
     """
 
     algorithm: str
@@ -30,6 +30,8 @@ class Candidate:
     phases: tuple[Phase, ...] = ()
     feasible: bool = True
     rejected: str | None = None
+    device: str = "cpu"
+    device_memory: int = 0
 
 
 @dataclass(frozen=True)
@@ -39,10 +41,10 @@ class Plan:
     Attributes:
         algorithm: name, e.g. ``dijkstra``.
         dtype: working and stored type.
-        device: ``cpu``.
+        device: ``cpu`` or ``cuda``; device_reason: why, where there was something to decide, in a sentence.
         threads: processors used.
         shape: rows and columns of the matrix.
-        memory: projected peak of host memory, bytes; disk: bytes of the finished store.
+        memory: projected peak of host memory, bytes; device_memory: of the GPU's; disk: bytes of the finished store.
         seconds: predicted wall time.
         reason: why this one, in a sentence with numbers.
         phases: the predicted phases, in order.
@@ -60,6 +62,8 @@ class Plan:
     reason: str
     dtype_reason: str
     max_hops: int | None = None
+    device_reason: str = ""
+    device_memory: int = 0
     phases: tuple[Phase, ...] = ()
     candidates: tuple[Candidate, ...] = field(default=())
 

@@ -21,6 +21,12 @@ ESTIMATES: Final[dict[str, Callable[[Setting], Candidate]]] = {
     "blocked-floyd-warshall": floyd_warshall.estimate_blocked,
     "repeated-squaring": squaring.estimate,
 }
+#: The same for those that a GPU runs.
+DEVICE_ESTIMATES: Final[dict[str, Callable[[Setting], Candidate]]] = {
+    "recursive-floyd-warshall": floyd_warshall.device_recursive,
+    "blocked-floyd-warshall": floyd_warshall.device_blocked,
+    "repeated-squaring": squaring.estimate_device,
+}
 #: Below this a float32 is subnormal and loses digits.
 SMALLEST_FLOAT32 = 1.2e-38
 LARGEST_FLOAT32 = 3.4e38
@@ -39,19 +45,21 @@ def choose(problem: Problem, machine: Machine, options: Options, *, store: int |
         InvalidRequest: the options contradict the graph or each other.
         DoesNotFit: no suitable algorithm fits memory or disk; the message says what the least hungry one needs.
     """
-    _check(options)
+    _check(options, machine)
     kind, dtype_reason = choose_type(problem, options.dtype)
     size = problem.rows * problem.n * kind.itemsize if store is None else store
     setting = Setting(problem, machine, kind, size)
-    candidates = [_judge(name, setting) for name in ESTIMATES]
+    candidates = [_judge(ESTIMATES[name](setting), setting, options) for name in ESTIMATES]
+    if machine.cuda is not None and options.device != "cpu":
+        candidates += [_judge(DEVICE_ESTIMATES[name](setting), setting, options) for name in DEVICE_ESTIMATES]
+    pool = [c for c in candidates if _unsuitable(c.algorithm, problem) is None]
+    if options.device == "cuda":
+        pool = [c for c in pool if c.device == "cuda"]
     if options.algorithm != "auto":
-        asked = next(c for c in candidates if c.algorithm == options.algorithm)
         unsuitable = _unsuitable(options.algorithm, problem)
         if unsuitable:
             raise InvalidRequest(f"algorithm {options.algorithm} cannot be used: {unsuitable}", field="algorithm")
-        pool = [asked]
-    else:
-        pool = [c for c in candidates if _unsuitable(c.algorithm, problem) is None]
+        pool = [c for c in pool if c.algorithm == options.algorithm]
     best = min((c for c in pool if c.feasible), key=lambda c: c.seconds, default=None)
     if best is None:
         others = [c if c.rejected else replace(c, rejected="was not asked for") for c in candidates]
@@ -60,7 +68,7 @@ def choose(problem: Problem, machine: Machine, options: Options, *, store: int |
     return Plan(
         algorithm=best.algorithm,
         dtype=kind.name,
-        device="cpu",
+        device=best.device,
         threads=machine.threads,
         shape=(problem.rows, problem.n),
         memory=best.memory,
@@ -69,12 +77,14 @@ def choose(problem: Problem, machine: Machine, options: Options, *, store: int |
         reason=_reason(best, others, options),
         dtype_reason=dtype_reason,
         max_hops=problem.max_hops,
+        device_reason=_device_reason(best, machine, options),
+        device_memory=best.device_memory,
         phases=best.phases,
         candidates=(best, *(_lost(c, best, options) for c in others)),
     )
 
 
-def _check(options: Options) -> None:
+def _check(options: Options, machine: Machine) -> None:
     if options.dtype != "auto" and options.dtype not in WORK_TYPES:
         raise InvalidRequest(f"dtype {options.dtype!r} is unknown; use auto, {', '.join(WORK_TYPES)}", field="dtype")
     if options.algorithm != "auto" and options.algorithm not in ESTIMATES:
@@ -83,7 +93,12 @@ def _check(options: Options) -> None:
     if options.device not in ("auto", "cpu", "cuda"):
         raise InvalidRequest(f"device {options.device!r} is unknown; use auto, cpu, cuda", field="device")
     if options.device == "cuda":
-        raise InvalidRequest("device cuda was asked for, but this version solves on the CPU only", field="device")
+        if options.algorithm not in ("auto", *DEVICE_ESTIMATES):
+            names = ", ".join(DEVICE_ESTIMATES)
+            message = f"algorithm {options.algorithm} runs on the CPU only; device cuda runs {names}"
+            raise InvalidRequest(message, field="algorithm")
+        if machine.cuda is None:
+            raise InvalidRequest(f"device cuda was asked for, but {machine.no_cuda}", field="device")
     for name in ("memory", "device_memory", "max_hops", "threads"):
         value = getattr(options, name)
         if value is not None and value < 1:
@@ -145,10 +160,13 @@ def _unsuitable(name: str, problem: Problem) -> str | None:
     return None
 
 
-def _judge(name: str, setting: Setting) -> Candidate:
-    """The estimate of one algorithm, rejected where it does not suit or fit."""
-    candidate = ESTIMATES[name](setting)
-    wrong = _unsuitable(name, setting.problem)
+def _judge(candidate: Candidate, setting: Setting, options: Options) -> Candidate:
+    """A candidate, rejected where it does not suit or fit or is on the wrong device."""
+    wrong, device = _unsuitable(candidate.algorithm, setting.problem), setting.machine.cuda
+    if wrong is None and options.device == "cuda" and candidate.device == "cpu":
+        wrong = "runs on the CPU, and device cuda was asked for"
+    if wrong is None and device is not None and candidate.device_memory > device.memory:
+        wrong = f"needs {gib(candidate.device_memory)} of GPU memory, {gib(device.memory)} may be used"
     if wrong is None and candidate.memory > setting.machine.memory:
         wrong = f"needs {gib(candidate.memory)} of memory, {gib(setting.machine.memory)} may be used"
     if wrong is None and setting.machine.disk is not None and candidate.disk > setting.machine.disk:
@@ -167,6 +185,17 @@ def _refusal(pool: list[Candidate], candidates: list[Candidate], machine: Machin
             available=machine.disk,
             candidates=candidates,
         )
+    device, within = machine.cuda, [c for c in pool if c.memory <= machine.memory]
+    if device is not None and within and all(c.device_memory > device.memory for c in within):
+        need = min(c.device_memory for c in within)
+        return DoesNotFit(
+            f"the matrix does not fit on the GPU: {need} bytes ({gib(need)}) are needed, "
+            f"{device.memory} ({gib(device.memory)}) may be used; --device cpu or auto may do",
+            resource="device memory",
+            needed=need,
+            available=device.memory,
+            candidates=candidates,
+        )
     least = min(pool, key=lambda c: c.memory)
     return DoesNotFit(
         f"the job does not fit in memory: {least.algorithm} needs the least, {least.memory} bytes "
@@ -178,14 +207,27 @@ def _refusal(pool: list[Candidate], candidates: list[Candidate], machine: Machin
     )
 
 
+def _device_reason(best: Candidate, machine: Machine, options: Options) -> str:
+    """Where, and why there."""
+    if best.device == "cuda" and machine.cuda is not None:
+        return f"{machine.cuda.name}, {gib(best.device_memory)} of {gib(machine.cuda.memory)} of its memory"
+    if options.device == "cpu":
+        return "the CPU was asked for"
+    if machine.cuda is None:
+        return f"the CPU, for {machine.no_cuda}"
+    return f"the CPU is predicted to be faster than {machine.cuda.name}, or the only one that can do it"
+
+
 def _reason(best: Candidate, others: list[Candidate], options: Options) -> str:
     cost = f"about {best.seconds:.3g} s and {gib(best.memory)} of memory"
+    if best.device_memory:
+        cost += f", {gib(best.device_memory)} of the GPU's"
     if options.algorithm != "auto":
         return f"{best.algorithm} was asked for: {cost}"
     rivals = [c for c in others if c.feasible]
     if not rivals:
         return f"{best.algorithm} is the only algorithm that suits and fits: {cost}"
-    rival = f"{rivals[0].algorithm}, {rivals[0].seconds:.3g} s"
+    rival = f"{rivals[0].algorithm}{_where(rivals[0], best)}, {rivals[0].seconds:.3g} s"
     return f"{best.algorithm} is the fastest that fits: {cost}; next is {rival}"
 
 
@@ -193,10 +235,15 @@ def _lost(candidate: Candidate, best: Candidate, options: Options) -> Candidate:
     """A candidate that was not chosen, saying so."""
     if not candidate.feasible:
         return candidate
-    if options.algorithm != "auto":
+    if options.algorithm not in ("auto", candidate.algorithm):
         return replace(candidate, rejected=f"{best.algorithm} was asked for")
     slower = candidate.seconds / best.seconds if best.seconds else 1
-    return replace(candidate, rejected=f"{slower:.2g} times the time of {best.algorithm}")
+    return replace(candidate, rejected=f"{slower:.2g} times the time of {best.algorithm}{_where(best, candidate)}")
+
+
+def _where(candidate: Candidate, other: Candidate) -> str:
+    """The device of a candidate, where it is not that of the other one spoken of."""
+    return "" if candidate.device == other.device else f" on {candidate.device}"
 
 
 def gib(size: int) -> str:

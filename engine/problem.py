@@ -42,6 +42,22 @@ class Problem:
 
 
 @dataclass(frozen=True)
+class Device:
+    """A GPU to solve on.
+
+    Attributes:
+        name: as the driver calls it.
+        memory: bytes of its memory that may be used; total: bytes that it has.
+        relax_rate: updates a second per working type.
+    """
+
+    name: str
+    memory: int
+    total: int
+    relax_rate: dict[str, float]
+
+
+@dataclass(frozen=True)
 class Machine:
     """What there is to solve with.
 
@@ -54,7 +70,8 @@ class Machine:
         search_rate: arcs scanned a second of all threads by searches (heap work included).
         search_seconds: measured seconds a source on the very graph, all threads together; None if not tried.
         write_rate: bytes a second written to the store.
-        cuda: whether a usable CUDA device was found.
+        cuda: the GPU that may be used, if any.
+        no_cuda: why there is none, in a sentence.
     """
 
     threads: int
@@ -65,7 +82,8 @@ class Machine:
     search_rate: float
     write_rate: float
     search_seconds: float | None = None
-    cuda: bool = False
+    cuda: Device | None = None
+    no_cuda: str = "no GPU was looked for"
 
 
 @dataclass(frozen=True)

@@ -11,25 +11,29 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import numpy.typing as npt
 
+from engine import resident
 from engine.algorithms import dijkstra, floyd_warshall, johnson, squaring
 from engine.calibrate import calibrate
 from engine.describe import describe
-from engine.estimate import batch_rows
+from engine.estimate import DEVICE_START, batch_rows
 from engine.ingest import weight_matrix, write_rows
 from engine.machine import survey
 from engine.monitor import Monitor
 from engine.plan import Plan
 from engine.planner import choose, choose_type
 from engine.potentials import find_potentials, reduced_weights
-from engine.problem import Options
-from engine.summary import Sink, SummarySink
+from engine.problem import Machine, Options, Problem
+from engine.summary import Sink, Summary, SummarySink
 from engine.types import WORK_TYPES
-from storage.errors import InvalidRequest
+from storage.errors import DoesNotFit, InvalidRequest
 from storage.graph import Graph
 from storage.matrix import create_matrix, matrix_bytes
 
 if TYPE_CHECKING:
     from engine.backends.base import Backend
+
+
+Indices = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -112,15 +116,36 @@ def make_plan(graph: Graph, options: Options, *, out: Path | None = None) -> Pla
     problem = describe(graph, rows=rows, max_hops=options.max_hops)
     kind, _ = choose_type(problem, options.dtype)
     store = _store_bytes(graph, matrix_bytes((problem.rows, problem.n), kind.itemsize))
-    machine = survey(out=out, memory=options.memory, threads=options.threads)
+    machine = _survey(problem, options, out, store)
     plan = choose(problem, machine, options, store=store)
     if problem.negative:
         find_potentials(graph)
-    measured = calibrate(graph, problem, kind, machine, plan)
+    measured = calibrate(graph, problem, kind, machine, plan, device=options.device)
     if measured is machine:
         return plan
     now = survey(out=out, memory=options.memory, threads=options.threads)  # measuring took memory, too
     return choose(problem, replace(measured, memory=now.memory, resident=now.resident), options, store=store)
+
+
+def _survey(problem: Problem, options: Options, out: Path | None, store: int) -> Machine:
+    """The machine; a GPU is looked for if it was asked for, or if the CPU takes longer than a GPU takes to start."""
+    machine = survey(out=out, memory=options.memory, threads=options.threads)
+    if options.device not in ("auto", "cuda"):
+        return machine
+    if options.device == "auto":
+        try:
+            quick = choose(problem, machine, options, store=store).seconds < DEVICE_START
+        except DoesNotFit:
+            quick = False
+        if quick:
+            return replace(machine, no_cuda="it is done sooner than a GPU is started")
+    return survey(
+        out=out,
+        memory=options.memory,
+        threads=options.threads,
+        device=options.device,
+        device_memory=options.device_memory,
+    )
 
 
 def _store_bytes(graph: Graph, tiles: int) -> int:
@@ -147,19 +172,28 @@ def solve(graph: Graph, plan: Plan, options: Options, sink: Sink, monitor: Monit
     Raises:
         Cancelled: the monitor asked to stop; what the sink holds is then incomplete.
     """
-    from engine.backends.cpu import CpuBackend
-
     clock = PhaseClock(monitor or Monitor())
     sources = None if options.sources is None else np.array(options.sources, np.int64)
+    summary: Summary | SummarySink
+    if plan.device == "cuda":
+        summary = resident.run(graph, plan, sources, sink, clock, memory=options.device_memory)
+    else:
+        summary = _on_cpu(graph, plan, sources, sink, clock)
+    clock.stop()
+    return Outcome(plan, clock.seconds, summary.summary(graph.labels))
+
+
+def _on_cpu(graph: Graph, plan: Plan, sources: Indices | None, sink: Sink, monitor: Monitor) -> SummarySink:
+    from engine.backends.cpu import CpuBackend
+
     rows = np.arange(graph.n) if sources is None else sources
     collector = SummarySink(sink, rows, graph.n, integral=graph.integral)
     backend = CpuBackend(plan.threads)
     try:
-        ALGORITHMS[plan.algorithm](Task(graph, plan, sources, collector, backend, clock))
+        ALGORITHMS[plan.algorithm](Task(graph, plan, sources, collector, backend, monitor))
     finally:
         backend.shutdown()
-    clock.stop()
-    return Outcome(plan, clock.seconds, collector.summary(graph.labels))
+    return collector
 
 
 def solve_to_store(

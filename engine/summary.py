@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[np.generic]
+
+#: Adds the finite distances of some rows to counts, given the width of a bin; answers how many lie below zero.
+Count = Callable[[float, npt.NDArray[np.int64]], int]
 
 #: Bins of the distance histogram; the width doubles (pairs of bins merge) when a distance lies beyond the last one.
 BINS = 128
@@ -41,15 +45,30 @@ class ArraySink:
         self.array[row : row + block.shape[0], column : column + block.shape[1]] = block
 
 
-class SummarySink:
-    """Passes whole rows on to another sink and gathers the summary on the way.
+@dataclass(frozen=True)
+class RowFacts:
+    """Facts of some rows, the sources themselves left out, one entry a row.
 
-    Thread-safe for different rows.  ``sources[i]`` is the vertex index of matrix row i.
+    Attributes:
+        reached: vertices reached.
+        sums: sum of finite distances, int64 or float64.
+        largest: the largest finite distance; farthest: the first vertex at it, -1 (and no ``largest``) if none.
     """
 
-    def __init__(self, sink: Sink, sources: Sequence[int] | npt.NDArray[np.int64], n: int, *, integral: bool) -> None:
-        self.tile = sink.tile
-        self._sink, self._n, self._integral = sink, n, integral
+    reached: npt.NDArray[np.int64]
+    sums: Array
+    largest: Array
+    farthest: npt.NDArray[np.int64]
+
+
+class Summary:
+    """Adds up the facts of rows, wherever they were gathered; ``sources[i]`` is the vertex index of matrix row i.
+
+    Thread-safe for different rows.
+    """
+
+    def __init__(self, sources: Sequence[int] | npt.NDArray[np.int64], n: int, *, integral: bool) -> None:
+        self._n, self._integral = n, integral
         self._sources = np.asarray(sources, np.int64)
         self._lock = threading.Lock()
         self._single = False
@@ -59,29 +78,21 @@ class SummarySink:
         self._farthest = np.full(len(self._sources), -1, np.int64)
         self._histogram: _Histogram | None = None
 
-    def write(self, row: int, column: int, block: Array) -> None:
-        """Gather the facts of complete rows, then pass them on."""
-        from engine.backends.cpu_summary import row_facts
-
-        if column != 0 or block.shape[1] != self._n:
-            raise ValueError(f"whole rows are expected, found columns {column} to {column + block.shape[1]}")
-        sources = self._sources[row : row + block.shape[0]]
-        reached, sums, largest, farthest = row_facts(block, sources)
-        some = reached > 0
-        self._single = block.dtype == np.float32
-        self._eccentricity[row : row + len(sources)][some] = largest[some]
-        self._farthest[row : row + len(sources)][some] = farthest[some]
+    def add(self, row: int, facts: RowFacts, count: Count) -> None:
+        """Take the facts of rows ``row``, ``row`` + 1, ...; ``count`` is asked for their histogram."""
+        rows = slice(row, row + len(facts.reached))
+        some = facts.reached > 0
+        self._single = facts.largest.dtype == np.float32
+        self._eccentricity[rows][some] = facts.largest[some]
+        self._farthest[rows][some] = facts.farthest[some]
         with self._lock:
-            self._reached += int(reached.sum())
-            self._sum += sum(sums.tolist()) if self._integral else math.fsum(sums.tolist())
+            self._reached += int(facts.reached.sum())
+            self._sum += sum(facts.sums.tolist()) if self._integral else math.fsum(facts.sums.tolist())
             if some.any():
-                self._count(block, sources, float(largest[some].max()))
-        self._sink.write(row, column, block)
-
-    def _count(self, block: Array, sources: npt.NDArray[np.int64], largest: float) -> None:
-        if self._histogram is None:
-            self._histogram = _Histogram(largest, integral=self._integral)
-        self._histogram.add(block, sources, largest)
+                largest = float(facts.largest[some].max())
+                if self._histogram is None:
+                    self._histogram = _Histogram(largest, integral=self._integral)
+                self._histogram.add(count, largest)
 
     def summary(self, labels: Array) -> dict[str, object]:
         """The summary in JSON types; pairs are ordered and leave out the diagonal.
@@ -121,6 +132,30 @@ class SummarySink:
         return float(str(np.float32(value))) if self._single else float(value)
 
 
+class SummarySink:
+    """Passes whole rows on to another sink and tells a summary what they hold.  Thread-safe for different rows."""
+
+    def __init__(self, sink: Sink, sources: Sequence[int] | npt.NDArray[np.int64], n: int, *, integral: bool) -> None:
+        self.tile = sink.tile
+        self._sink, self._n, self._sources = sink, n, np.asarray(sources, np.int64)
+        self._summary = Summary(self._sources, n, integral=integral)
+        self.summary = self._summary.summary
+
+    def write(self, row: int, column: int, block: Array) -> None:
+        """Gather the facts of complete rows, then pass them on."""
+        from engine.backends.cpu_summary import count_rows, row_facts
+
+        if column != 0 or block.shape[1] != self._n:
+            raise ValueError(f"whole rows are expected, found columns {column} to {column + block.shape[1]}")
+        sources = self._sources[row : row + block.shape[0]]
+
+        def count(width: float, counts: npt.NDArray[np.int64]) -> int:
+            return count_rows(block, sources, width, counts)
+
+        self._summary.add(row, RowFacts(*row_facts(block, sources)), count)
+        self._sink.write(row, column, block)
+
+
 class _Histogram:
     """Counts of finite distances in equal bins from ``low``, at most ``2 * BINS`` of them."""
 
@@ -132,13 +167,11 @@ class _Histogram:
         self.below = 0
         self.counts = np.zeros(BINS, np.int64)
 
-    def add(self, block: Array, sources: npt.NDArray[np.int64], largest: float) -> None:
-        from engine.backends.cpu_summary import count_rows
-
+    def add(self, count: Count, largest: float) -> None:
         while largest >= self.width * BINS:
             self.counts = np.concatenate([self.counts.reshape(-1, 2).sum(1), np.zeros(BINS // 2, np.int64)])
             self.width *= 2
-        self.below += int(count_rows(block, sources, self.width, self.counts))
+        self.below += count(self.width, self.counts)
 
     def facts(self) -> dict[str, object]:
         last = int(np.flatnonzero(self.counts)[-1]) + 1 if self.counts.any() else 0

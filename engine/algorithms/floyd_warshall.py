@@ -18,9 +18,10 @@ from typing import Final
 
 import numpy as np
 
+from engine import device
 from engine.algorithms.products import GRAIN, PACK_BYTES, Span, clamp_diagonal, cut, multiply, settle_all, triangle
 from engine.backends.base import Array, Backend
-from engine.estimate import Setting, dense_candidate
+from engine.estimate import DEVICE_EFFICIENCY, Setting, dense_candidate, device_candidate
 from engine.monitor import Monitor
 from engine.plan import Candidate
 
@@ -63,6 +64,25 @@ def estimate_blocked(setting: Setting) -> Candidate:
         workspace=workspace_bytes(n, setting.kind.itemsize, setting.machine.threads, rounds=True),
         efficiency=0.95 * EFFICIENCY,
     )
+
+
+def device_recursive(setting: Setting) -> Candidate:
+    """The recursive order on a GPU, which has no undirected half there."""
+    n, size = setting.problem.n, setting.kind.itemsize
+    return device_candidate(
+        setting,
+        "recursive-floyd-warshall",
+        updates=n**3,
+        workspace=device.product_bytes(n, size),
+        efficiency=0.9 * DEVICE_EFFICIENCY,  # what it closes and packs hides behind nothing
+    )
+
+
+def device_blocked(setting: Setting) -> Candidate:
+    """Rounds on a GPU: small graphs in one launch, larger ones with look-ahead."""
+    n, size, symmetric = setting.problem.n, setting.kind.itemsize, not setting.problem.directed
+    updates = blocked_updates(n, symmetric=symmetric)
+    return device_candidate(setting, "blocked-floyd-warshall", updates=updates, workspace=device.rounds_bytes(n, size))
 
 
 def recursive(

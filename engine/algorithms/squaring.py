@@ -7,14 +7,16 @@ multiplied by W again and again; whichever takes fewer updates.  A power equal t
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
+from engine import device
 from engine.algorithms.products import GRAIN, PACK_BYTES, clamp_diagonal, cut, multiply, settle_all, triangle
 from engine.backends.base import Array, Backend
-from engine.estimate import Setting, dense_candidate
+from engine.estimate import Setting, dense_candidate, device_candidate
 from engine.monitor import Monitor
 from engine.plan import Candidate
 
@@ -25,15 +27,48 @@ EFFICIENCY: Final = 0.9
 def estimate(setting: Setting) -> Candidate:
     """Powers up to the limit on hops; the early end, when a power equals the one before, cannot be foreseen."""
     problem = setting.problem
-    limit = _limit(problem.n, problem.max_hops)
-    powers = power_updates(problem.n, problem.rows, limit, symmetric=not problem.directed)
+    schedule = Schedule.of(problem.n, problem.rows, problem.max_hops, symmetric=not problem.directed)
     return dense_candidate(
         setting,
         "repeated-squaring",
-        updates=min(powers, row_updates(problem.n, problem.rows, limit)),
+        updates=schedule.updates,
         workspace=2 * setting.matrix + setting.machine.threads * PACK_BYTES,
         efficiency=EFFICIENCY,
     )
+
+
+def estimate_device(setting: Setting) -> Candidate:
+    """The same on a GPU."""
+    problem = setting.problem
+    schedule = Schedule.of(problem.n, problem.rows, problem.max_hops, symmetric=not problem.directed)
+    workspace = 2 * device.padded_side(problem.n, setting.kind.itemsize) ** 2 * setting.kind.itemsize
+    workspace += device.product_bytes(problem.n, setting.kind.itemsize)
+    return device_candidate(setting, "repeated-squaring", updates=schedule.updates, workspace=workspace)
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How powers are multiplied.
+
+    Attributes:
+        hops: the power that is computed.
+        by_rows: the rows wanted are multiplied by the weights, one arc more each time; else squares by the bits.
+        updates: of the whole, unless a power equals the one before it.
+    """
+
+    hops: int
+    by_rows: bool
+    updates: int
+
+    @classmethod
+    def of(cls, n: int, rows: int, hops: int | None, *, symmetric: bool) -> Schedule:
+        """The cheaper way for ``rows`` of ``n`` rows."""
+        limit = _limit(n, hops)
+        squares = power_updates(n, rows, limit, symmetric=symmetric)
+        by_rows = row_updates(n, rows, limit)
+        if rows < n and by_rows < squares:
+            return cls(min(limit, max(1, n - 1)), True, row_updates(n, rows, min(limit, max(1, n - 1))))
+        return cls(limit, False, squares)
 
 
 def power(
@@ -61,13 +96,11 @@ def power(
     Raises:
         Cancelled: the monitor asked to stop.
     """
-    n = len(d)
-    limit = _limit(n, hops)
-    wanted = n if rows is None else len(rows)
+    schedule = Schedule.of(len(d), len(d) if rows is None else len(rows), hops, symmetric=symmetric)
     run = _Power(backend, nonnegative, symmetric, monitor or Monitor())
-    if rows is not None and row_updates(n, wanted, limit) < power_updates(n, wanted, limit, symmetric=symmetric):
-        return run.by_rows(d, rows, min(limit, max(1, n - 1)))
-    return run.by_squares(d, rows, limit)
+    if rows is not None and schedule.by_rows:
+        return run.by_rows(d, rows, schedule.hops)
+    return run.by_squares(d, rows, schedule.hops)
 
 
 def _limit(n: int, hops: int | None) -> int:

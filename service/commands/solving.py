@@ -195,28 +195,32 @@ def describe_plan(chosen: Plan) -> list[str]:
     rows, columns = chosen.shape
     hops = f", at most {chosen.max_hops:,} arcs a path" if chosen.max_hops is not None else ""
     threads = f"{chosen.threads} thread{'s' if chosen.threads != 1 else ''}"
+    on_device = f", {format_bytes(chosen.device_memory)} of the GPU's" if chosen.device_memory else ""
     return [
         f"plan: {chosen.algorithm} in {chosen.dtype} on {chosen.device}, {threads}{hops}",
+        f"  device  {chosen.device_reason}",
         f"  why     {chosen.reason}",
         f"  type    {chosen.dtype_reason}",
         f"  matrix  {rows:,} x {columns:,}, {format_bytes(chosen.disk)} on disk",
-        f"  needs   {format_bytes(chosen.memory)} of memory, about {format_seconds(chosen.seconds)}",
+        f"  needs   {format_bytes(chosen.memory)} of memory{on_device}, about {format_seconds(chosen.seconds)}",
     ]
 
 
 def _table_of(candidates: Iterable[Candidate]) -> list[str]:
-    head = ("candidate", "memory", "disk", "seconds", "")
+    head = ("candidate", "device", "memory", "GPU memory", "disk", "seconds", "")
     rows = [
         (
             candidate.algorithm,
+            candidate.device,
             format_bytes(candidate.memory),
+            format_bytes(candidate.device_memory) if candidate.device_memory else "-",
             format_bytes(candidate.disk),
             f"{candidate.seconds:.3g}",
             "chosen" if candidate.rejected is None else candidate.rejected,
         )
         for candidate in candidates
     ]
-    return table([head, *rows], right=(1, 2, 3))
+    return table([head, *rows], right=(2, 3, 4, 5))
 
 
 def solve(

@@ -1,0 +1,1 @@
+"""Measurements, each against a ceiling, a peer or a paper."""

@@ -1,0 +1,313 @@
+"""One matrix on its way through a GPU: arcs go in, distances and facts come out; the host never holds the whole.
+
+Rows leave in bands through page-locked buffers: while threads write some to the sink, the next are on the bus.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.backends.cuda_modules import ARITHMETICS, Arithmetic, Modules, allocate, modules, translated
+from engine.backends.cuda_solve import Solver, padded
+from engine.device import PIECE, SINGLE
+from engine.monitor import Monitor
+from engine.summary import RowFacts, Sink
+from engine.types import WorkType
+from storage.graph import Graph
+
+Integers = npt.NDArray[np.int64]
+
+_THREADS: Final = 256
+_ROWS: Final = np.dtype([("d", "u8"), ("sources", "u8"), ("ld", "i8"), ("n", "i4"), ("gathered", "i4")], align=True)
+#: Updates of a product between two questions to the monitor: a quarter of a second on a fast device.
+_PIECE_UPDATES: Final = 4 * 10**12
+#: Rows compared at a time, so that the comparison needs no mask as large as the matrix.
+_COMPARED: Final = 4096
+
+
+@contextmanager
+def device_matrix(
+    n: int, kind: WorkType, *, nonnegative: bool, symmetric: bool, memory: int | None = None
+) -> Iterator[CudaMatrix]:
+    """A matrix on the first device; its memory goes back at the end, whatever happens.
+
+    Args:
+        n: vertices.
+        kind: the working type.
+        nonnegative, symmetric: promises as in ``engine.algorithms.floyd_warshall.recursive``.
+        memory: bytes of device memory that may be used; None for all that is free.
+
+    Raises:
+        InvalidRequest: there is no usable device.
+        DoesNotFit: the memory does not suffice.
+        SolveFailed: the device failed.
+    """
+    found = modules()
+    pool = found.cupy.get_default_memory_pool()
+    pool.set_limit(size=memory or 0)
+    try:
+        with translated(found.cupy), found.cupy.cuda.Device(found.device):
+            matrix = CudaMatrix(found, n, kind, nonnegative=nonnegative, symmetric=symmetric)
+            try:
+                yield matrix
+            finally:
+                matrix.release()
+    finally:
+        pool.set_limit(size=0)
+
+
+class CudaMatrix:
+    """See :func:`device_matrix`, which makes it.  Not thread-safe; everything is done when a method returns."""
+
+    def __init__(self, found: Modules, n: int, kind: WorkType, *, nonnegative: bool, symmetric: bool) -> None:
+        self._modules, self._cupy, self._n, self._kind = found, found.cupy, n, kind
+        self._nonnegative, self._symmetric = nonnegative, symmetric
+        self._arithmetic: Arithmetic = ARITHMETICS[kind.name, kind.largest_signed >= 0 and not nonnegative]
+        self._solver = Solver(found, kind.dtype, nonnegative=nonnegative)
+        self._d: Any = padded(found, n, kind.dtype)
+        self._gathered = False
+        self._below = False
+
+    def fill(self, graph: Graph, monitor: Monitor) -> None:
+        """The arc weights: 0 on the diagonal, unreachable where there is no arc; sent as arcs, a piece at a time."""
+        monitor.begin("ingest", self._n, "rows")
+        self._d[: self._n, : self._n] = self._kind.sentinel()
+        indptr, first = graph.indptr, 0
+        pointers = self._cupy.asarray(np.ascontiguousarray(indptr, np.int64))
+        while first < self._n:
+            begin = int(indptr[first])
+            last = max(first + 1, int(np.searchsorted(indptr, begin + PIECE, "right")) - 1)
+            end = int(indptr[last])
+            # adding 0 turns -0.0, whose bits sort below every number, into 0.0
+            weights = graph.weights[begin:end] + 0
+            if self._kind.integer:  # an arc longer than every distance is on no shortest path, and might not fit
+                weights = np.minimum(weights, int(self._kind.unreachable))
+            heads = self._cupy.asarray(np.ascontiguousarray(graph.heads[begin:end], np.int32))
+            values = self._cupy.asarray(weights.astype(self._kind.dtype))
+            self._launch(
+                "scatter", last - first,
+                self._d, self._ld, np.int32(first), pointers, np.int64(begin), heads, values,
+            )  # fmt: skip
+            self._cupy.cuda.get_current_stream().synchronize()
+            monitor.step(last - first)
+            first = last
+
+    def close(self, monitor: Monitor, *, recursive: bool = False) -> None:
+        """Floyd-Warshall; ``recursive`` in the order of halves.
+
+        Raises:
+            Cancelled: the monitor asked to stop.
+        """
+        n, side = self._n, len(self._d)
+        inner = self._d[:n, :n]
+        entries = side * (side + 1) // 2 if self._symmetric and not recursive else side * side
+        small = n <= SINGLE and not recursive
+        monitor.begin("relax", n**3 if small else entries * side, "updates")
+        try:
+            if small:
+                self._solver.close(inner)
+            elif recursive:
+                self._solver.recursive(self._d, monitor=monitor)
+            else:
+                self._solver.close(self._d, symmetric=self._symmetric, monitor=monitor)
+            if self._symmetric and (small or recursive):  # blocks work side by side: last bits may differ
+                self._solver.bulk.mirror(inner)
+            self._settle(self._d)
+        finally:
+            self._cupy.cuda.runtime.deviceSynchronize()
+        if small:
+            monitor.step(n**3)
+
+    def power(self, hops: int, monitor: Monitor, *, rows: Integers | None, by_rows: bool, total: int) -> None:
+        """Lengths of the shortest paths of at most ``hops`` arcs; as ``engine.algorithms.squaring.power``.
+
+        Args:
+            hops: at least 1.
+            monitor: is told of ``total`` updates in all, fewer if a power equals the one before it.
+            rows: sources wanted; None for all.
+            by_rows: multiply the rows wanted by the weights, one arc more each time.
+            total: updates of the whole.
+
+        Raises:
+            Cancelled: the monitor asked to stop.
+        """
+        monitor.begin("relax", total, "updates")
+        square, result = self._d, None
+        if by_rows:
+            assert rows is not None
+            result = square[self._cupy.asarray(rows)]
+            for _ in range(hops - 1):
+                before, result = result, self._times(result, square, monitor)
+                if self._same(before, result):
+                    break
+        else:
+            wanted = slice(None) if rows is None else self._cupy.asarray(rows)
+            while True:
+                if hops & 1:
+                    result = square[wanted] if result is None else self._times(result, square, monitor)
+                hops >>= 1
+                if not hops:
+                    break
+                before, square = square, self._times(square, square, monitor)
+                if self._same(before, square):
+                    result = square[wanted]
+                    break
+        self._d, self._gathered = result, rows is not None
+
+    def restore(self, potentials: npt.NDArray[np.float64], sources: Integers) -> None:
+        """Lengths over reduced weights (``engine.potentials``) back to lengths; ``sources`` are the rows' own."""
+        rows = np.arange(self._n) if not self._gathered else sources
+        there, h = self._cupy.asarray(rows), self._cupy.asarray(np.ascontiguousarray(potentials, np.float64))
+        self._launch("restore", len(rows), self._d, self._ld, np.int32(self._n), there, h)
+        self._cupy.cuda.get_current_stream().synchronize()
+
+    def found_negative(self) -> bool:
+        """Whether some vertex came to lie at less than zero from itself: a negative cycle, or floats rounding."""
+        return self._below or self._solver.found_negative()
+
+    def facts(self, sources: Integers) -> RowFacts:
+        """The facts of the rows of ``sources`` (vertex indices)."""
+        count, kind = len(sources), self._kind
+        reached, farthest = (self._cupy.empty(count, "i8") for _ in range(2))
+        sums = self._cupy.empty(count, "i8" if kind.integer else "f8")
+        largest = self._cupy.empty(count, "i4" if kind.integer else kind.dtype)
+        there = self._cupy.asarray(sources)
+        if count:
+            self._launch("facts", count, self._rows(there), reached, sums, largest, farthest)
+        return RowFacts(reached.get(), sums.get(), largest.get(), farthest.get())
+
+    def histogram(self, sources: Integers, width: float, counts: Integers) -> int:
+        """Add the finite distances from ``sources`` to ``counts``, bins of ``width``; returns how many lie below 0."""
+        there, found = self._cupy.asarray(sources), self._cupy.zeros(len(counts) + 1, "u8")
+        self._launch("histogram", len(sources), self._rows(there), np.float64(1 / width), found)
+        *bins, below = found.get().tolist()
+        counts += np.array(bins, np.int64)
+        return int(below)
+
+    def write(self, sources: Integers, sink: Sink, monitor: Monitor, threads: int) -> None:
+        """Send the rows of ``sources`` to the sink, band by band, through as many threads.
+
+        Raises:
+            Cancelled: the monitor asked to stop.
+        """
+        count, band = len(sources), min(sink.tile[0], max(1, len(sources)))
+        monitor.begin("write", count, "rows")
+        if self._n == 0 or count == 0:
+            return
+        buffers = [self._pinned(band) for _ in range(min(threads + 2, -(-count // band)))]
+        stream = self._cupy.cuda.Stream(non_blocking=True)
+
+        def write(first: int, block: Any, arrived: Any) -> int:
+            arrived.synchronize()
+            sink.write(first, 0, block)
+            return len(block)
+
+        pending: deque[Future[int]] = deque()
+        with ThreadPoolExecutor(threads, "apsp-write") as pool:
+            try:
+                for turn, first in enumerate(range(0, count, band)):
+                    if len(pending) == len(buffers):  # the oldest one holds the buffer that is next
+                        monitor.step(pending.popleft().result())
+                    block = buffers[turn % len(buffers)][: min(band, count - first)]
+                    arrived = self._fetch(block, first, sources, stream)
+                    pending.append(pool.submit(write, first, block, arrived))
+                while pending:
+                    monitor.step(pending.popleft().result())
+            except BaseException:
+                pool.shutdown(cancel_futures=True)
+                raise
+            finally:
+                stream.synchronize()
+
+    def release(self) -> None:
+        """Give all memory back; a device that has failed is not asked to wait."""
+        self._solver.release()
+        self._d = None
+        self._cupy.get_default_memory_pool().free_all_blocks()
+        self._cupy.get_default_pinned_memory_pool().free_all_blocks()
+
+    # ---- pieces -----------------------------------------------------------------------------------------------------
+
+    @property
+    def _ld(self) -> np.int64:
+        return np.int64(self._d.shape[1])
+
+    def _launch(self, name: str, blocks: int, *arguments: object) -> None:
+        if blocks:
+            self._modules.get(name, self._arithmetic)((blocks,), (_THREADS,), arguments)
+
+    def _rows(self, sources: Any) -> npt.NDArray[Any]:
+        rows = np.zeros((), _ROWS)
+        rows["d"], rows["sources"] = self._d.data.ptr, sources.data.ptr
+        rows["ld"], rows["n"], rows["gathered"] = self._ld, self._n, self._gathered
+        return rows
+
+    def _settle(self, d: Any) -> None:
+        """With negative arcs: the diagonal not below zero, and whole numbers that are no distance unreachable."""
+        if self._nonnegative:
+            return
+        if d.shape[0] == d.shape[1]:
+            diagonal = self._cupy.arange(len(d))
+            values = d[diagonal, diagonal]
+            self._below |= bool((values < 0).any())
+            d[diagonal, diagonal] = self._cupy.maximum(values, 0)
+        if self._kind.integer:
+            limit = np.int32(self._kind.largest_signed)
+            self._launch("settle", len(d), d, np.int64(d.shape[1]), np.int32(d.shape[1]), limit)
+
+    def _times(self, a: Any, b: Any, monitor: Monitor) -> Any:
+        """A (x) B of powers of the same matrix, in slabs of rows."""
+        c, n = a.copy(), self._n
+        rows, whole = (n if len(a) == len(b) else len(a)), len(a) == len(b)
+        upper = whole and self._symmetric
+        step = max(128, _PIECE_UPDATES // max(1, len(b) ** 2) // 128 * 128)
+        told, total = 0, n * (n * (n + 1) // 2 if upper else rows * n)
+        for first in range(0, len(a), step):
+            last = min(first + step, len(a))
+            left = first if upper else 0
+            self._solver.bulk.relax(c[first:last, left:], a[first:last], b[:, left:], upper=upper and step >= len(a))
+            self._cupy.cuda.get_current_stream().synchronize()
+            now = total * last // len(a)
+            monitor.step(now - told)
+            told = now
+        if upper:
+            self._solver.bulk.mirror(c)
+        self._settle(c)
+        return c
+
+    def _same(self, a: Any, b: Any) -> bool:
+        return all(bool((a[i : i + _COMPARED] == b[i : i + _COMPARED]).all()) for i in range(0, len(a), _COMPARED))
+
+    def _pinned(self, rows: int) -> npt.NDArray[Any]:
+        count, dtype = rows * self._n, self._kind.dtype
+        memory = self._cupy.cuda.alloc_pinned_memory(count * dtype.itemsize)
+        return np.frombuffer(memory, dtype, count).reshape(rows, self._n)
+
+    def _fetch(self, block: npt.NDArray[Any], first: int, sources: Integers, stream: Any) -> Any:
+        """Queue the copy of rows ``first``, ... of the answer into ``block``; the event says when they are there."""
+        last, runtime = first + len(block), self._cupy.cuda.runtime
+        with stream:
+            wanted = sources[first:last]
+            if self._gathered:
+                start: int | None = first
+            else:  # rows of the matrix that follow each other need no copy on the device
+                start = int(wanted[0]) if (np.diff(wanted) == 1).all() else None
+            if start is None:
+                part = allocate(self._cupy, (len(wanted), self._d.shape[1]), self._kind.dtype)
+                self._cupy.take(self._d, self._cupy.asarray(wanted), axis=0, out=part)
+            else:
+                part = self._d[start : start + len(block)]
+            runtime.memcpy2DAsync(
+                block.ctypes.data, block.strides[0], part.data.ptr, part.strides[0],
+                self._n * block.itemsize, len(block), runtime.memcpyDeviceToHost, stream.ptr,
+            )  # fmt: skip
+            arrived = self._cupy.cuda.Event(disable_timing=True)
+            arrived.record(stream)
+        return arrived

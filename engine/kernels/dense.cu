@@ -1,0 +1,131 @@
+// dense: what a matrix of the device needs before and after it is solved.
+//
+// scatter: arcs into rows.  settle: entries that are no distance become unreachable.
+// restore: potentials taken out.  facts, histogram: the summary of
+// rows.  One block a row everywhere; row i of the answer is row ``gathered ? i : sources[i]`` of the matrix and holds
+// the distances from vertex ``sources[i]``.
+
+namespace {
+
+constexpr int THREADS = 256, BINS = 128;
+
+template <class A> struct Meaning {  // Int32, Uint16
+  typedef int Value;
+  typedef long long Sum;
+  static INLINE Value of(Element e) { return (Value)e; }
+  static INLINE Element from(double x) { return (Element)(int)x; }
+};
+struct Float32Meaning {
+  typedef float Value;
+  typedef double Sum;
+  static INLINE Value of(u32 e) { return __uint_as_float(e); }
+  static INLINE u32 from(double x) { return __float_as_uint((float)x); }
+};
+template <> struct Meaning<Float32Nonnegative> : Float32Meaning {};
+template <> struct Meaning<Float32Signed> : Float32Meaning {};
+template <> struct Meaning<Float64> {
+  typedef double Value;
+  typedef double Sum;
+  static INLINE Value of(double e) { return e; }
+  static INLINE double from(double x) { return x; }
+};
+typedef Meaning<Arithmetic>::Value Value;
+typedef Meaning<Arithmetic>::Sum Sum;
+
+INLINE Element nothing() { return (Element)Arithmetic::unreachable(); }  // uint16: the low half
+
+}  // namespace
+
+struct Rows {
+  const Element* d;
+  const long long* sources;
+  long long ld;
+  int n, gathered;
+};
+
+INLINE const Element* row_of(const Rows& r) {
+  return r.d + (r.gathered ? (long long)blockIdx.x : r.sources[blockIdx.x]) * r.ld;
+}
+
+// Arcs of rows first, first + 1, ...: ``heads`` and ``weights`` begin with arc ``begin``; zero on the diagonal.
+extern "C" __global__ void __launch_bounds__(THREADS) scatter(
+    Element* d, long long ld, int first, const long long* indptr, long long begin, const int* heads,
+    const Element* weights) {
+  const int row = first + blockIdx.x;
+  for (long long i = indptr[row] - begin + threadIdx.x; i < indptr[row + 1] - begin; i += THREADS)
+    if (heads[i] != row) d[row * ld + heads[i]] = weights[i];
+  if (threadIdx.x == 0) d[row * ld + row] = 0;
+}
+
+// Whole numbers with negative arcs: what lies above ``largest`` is a sum with *unreachable* in it.
+extern "C" __global__ void __launch_bounds__(THREADS) settle(Element* d, long long ld, int n, int largest) {
+  Element* const row = d + blockIdx.x * ld;
+  for (int j = threadIdx.x; j < n; j += THREADS)
+    if (Meaning<Arithmetic>::of(row[j]) > (Value)largest) row[j] = nothing();
+}
+
+// Lengths over weights w + h[u] - h[v] back to those over w: in double, rounded once.
+extern "C" __global__ void __launch_bounds__(THREADS) restore(
+    Element* d, long long ld, int n, const long long* sources, const double* h) {
+  Element* const row = d + blockIdx.x * ld;
+  const double own = h[sources[blockIdx.x]];
+  for (int j = threadIdx.x; j < n; j += THREADS)
+    if (row[j] != nothing()) row[j] = Meaning<Arithmetic>::from((double)Meaning<Arithmetic>::of(row[j]) - own + h[j]);
+}
+
+// Of each row, leaving out the source: vertices reached, sum of distances, the largest, and the first vertex at it.
+extern "C" __global__ void __launch_bounds__(THREADS) facts(
+    const __grid_constant__ Rows all, long long* reached, Sum* sums, Value* largest, long long* farthest) {
+  __shared__ int some_counts[THREADS / 32], some_at[THREADS / 32];
+  __shared__ Sum some_sums[THREADS / 32];
+  __shared__ Value some_tops[THREADS / 32];
+  const Element* const row = row_of(all);
+  const int own = (int)all.sources[blockIdx.x], lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  int count = 0, at = -1;
+  Sum sum = 0;
+  Value top = 0;
+  auto take = [&](Value x, int j) {
+    if (j >= 0 && (at < 0 || x > top || (x == top && j < at))) top = x, at = j;
+  };
+  for (int j = threadIdx.x; j < all.n; j += THREADS) {
+    const Element e = row[j];
+    if (e == nothing() || j == own) continue;
+    const Value x = Meaning<Arithmetic>::of(e);
+    count++, sum += x;
+    take(x, j);
+  }
+  for (int step = 16; step; step /= 2) {
+    count += __shfl_down_sync(~0u, count, step);
+    sum += __shfl_down_sync(~0u, sum, step);
+    const Value x = __shfl_down_sync(~0u, top, step);
+    take(x, __shfl_down_sync(~0u, at, step));
+  }
+  if (lane == 0) some_counts[warp] = count, some_sums[warp] = sum, some_tops[warp] = top, some_at[warp] = at;
+  __syncthreads();
+  if (threadIdx.x) return;
+  for (int w = 1; w < THREADS / 32; w++) {
+    count += some_counts[w], sum += some_sums[w];
+    take(some_tops[w], some_at[w]);
+  }
+  reached[blockIdx.x] = count, sums[blockIdx.x] = sum;
+  largest[blockIdx.x] = top, farthest[blockIdx.x] = at;
+}
+
+// Finite distances in bins of width 1 / ``inverse`` from 0; counts[BINS] takes those below 0.
+extern "C" __global__ void __launch_bounds__(THREADS) histogram(
+    const __grid_constant__ Rows all, double inverse, u64* counts) {
+  __shared__ u32 own_counts[BINS + 1];
+  for (int i = threadIdx.x; i <= BINS; i += THREADS) own_counts[i] = 0;
+  __syncthreads();
+  const Element* const row = row_of(all);
+  const int own = (int)all.sources[blockIdx.x];
+  for (int j = threadIdx.x; j < all.n; j += THREADS) {
+    const Element e = row[j];
+    if (e == nothing() || j == own) continue;
+    const Value x = Meaning<Arithmetic>::of(e);
+    atomicAdd(own_counts + (x < 0 ? BINS : min(BINS - 1, (int)(x * inverse))), 1u);
+  }
+  __syncthreads();
+  for (int i = threadIdx.x; i <= BINS; i += THREADS)
+    if (own_counts[i]) atomicAdd(counts + i, (u64)own_counts[i]);
+}

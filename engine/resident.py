@@ -1,0 +1,68 @@
+"""Solving in a GPU's memory: arcs go there, facts and rows come back, and the host never holds the matrix."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.algorithms.squaring import Schedule
+from engine.monitor import Monitor
+from engine.plan import Plan
+from engine.potentials import find_potentials, reduced_weights
+from engine.summary import Sink, Summary
+from engine.types import WORK_TYPES
+from storage.errors import SolveFailed
+from storage.graph import Graph
+
+
+def run(
+    graph: Graph,
+    plan: Plan,
+    sources: npt.NDArray[np.int64] | None,
+    sink: Sink,
+    monitor: Monitor,
+    *,
+    memory: int | None = None,
+) -> Summary:
+    """Follow ``plan``, whose device is ``cuda``; ``memory`` limits the bytes of device memory.
+
+    Raises:
+        Cancelled: the monitor asked to stop; what the sink holds is then incomplete.
+        NegativeCycle: the graph has one, and the plan was made without looking.
+        DoesNotFit: less device memory was free than when the plan was made.
+        SolveFailed: the device failed.
+    """
+    from engine.backends.cuda_matrix import device_matrix
+
+    n, kind, symmetric = graph.n, WORK_TYPES[plan.dtype], not graph.directed
+    rows = np.arange(n) if sources is None else sources
+    summary = Summary(rows, n, integral=graph.integral)
+    nonnegative = graph.arcs == 0 or bool(graph.weights.min() >= 0)
+    potentials = None
+    if not nonnegative and not graph.integral:  # rounding would carry cycles of length zero below it: decision 006
+        monitor.begin("potentials", graph.arcs, "arcs")
+        potentials = find_potentials(graph)
+        monitor.step(graph.arcs)
+        graph, nonnegative = replace(graph, weights=reduced_weights(graph, potentials)), True
+    with device_matrix(n, kind, nonnegative=nonnegative, symmetric=symmetric, memory=memory) as matrix:
+        matrix.fill(graph, monitor)
+        if plan.algorithm == "repeated-squaring":
+            schedule = Schedule.of(n, len(rows), plan.max_hops, symmetric=symmetric)
+            matrix.power(schedule.hops, monitor, rows=sources, by_rows=schedule.by_rows, total=schedule.updates)
+        else:
+            matrix.close(monitor, recursive=plan.algorithm == "recursive-floyd-warshall")
+        if matrix.found_negative():
+            _explain(graph)
+        if potentials is not None:
+            matrix.restore(potentials, rows)
+        summary.add(0, matrix.facts(rows), lambda width, counts: matrix.histogram(rows, width, counts))
+        matrix.write(rows, sink, monitor, plan.threads)
+    return summary
+
+
+def _explain(graph: Graph) -> None:
+    """Some vertex came to lie at less than zero from itself: name the cycle."""
+    find_potentials(graph)
+    raise SolveFailed("the GPU found a vertex at less than zero from itself, and the graph has no negative cycle")

@@ -1,0 +1,138 @@
+"""Planning with a GPU at hand, without one; numbers alone."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from engine import device, machine, solve
+from engine.estimate import OVERHEAD, Setting
+from engine.plan import Plan
+from engine.planner import DEVICE_ESTIMATES, ESTIMATES, choose
+from engine.problem import Device, Machine, Options, Problem
+from engine.types import WORK_TYPES
+from storage.errors import DoesNotFit, InvalidRequest
+from storage.graph import build_graph
+
+GIB = 2**30
+ROAD = Problem(
+    n=20_000, arcs=50_000, rows=20_000, directed=True, integral=True, unit=False, min_weight=1, max_weight=900,
+    smallest_weight=0, bound=10**6, bound_proof="two searches", max_hops=None,
+)  # fmt: skip
+DENSE = replace(ROAD, arcs=20_000 * 19_999)
+CARD = Device("a card", 20 * GIB, 24 * GIB, {"uint16": 34e12, "int32": 18e12, "float32": 16e12, "float64": 5e12})
+BOX = Machine(
+    threads=2, memory=16 * GIB, resident=GIB // 4, disk=100 * GIB,
+    relax_rate={"uint16": 12e10, "int32": 7e10, "float32": 5e10, "float64": 2e10}, search_rate=1e8, write_rate=1e9,
+    cuda=CARD, no_cuda="",
+)  # fmt: skip
+
+
+def test_dense_graphs_go_to_the_device_and_searches_compete() -> None:
+    dense = choose(DENSE, BOX, Options())
+    assert (dense.device, dense.algorithm) == ("cuda", "blocked-floyd-warshall")
+    assert dense.device_memory > 4 * DENSE.n**2
+    assert "a card" in dense.device_reason
+    fast = replace(BOX, search_seconds=1e-5)
+    sparse = choose(ROAD, fast, Options())
+    assert (sparse.device, sparse.algorithm) == ("cpu", "dijkstra")
+    assert "faster than a card" in sparse.device_reason
+
+
+def test_every_candidate_of_both_devices_is_listed_with_numbers_and_a_reason() -> None:
+    plan = choose(DENSE, BOX, Options())
+    assert len(plan.candidates) == len(ESTIMATES) + len(DEVICE_ESTIMATES)
+    assert plan.candidates[0].rejected is None
+    assert all(c.rejected for c in plan.candidates[1:])
+    assert all((c.device_memory > 0) == (c.device == "cuda") for c in plan.candidates)
+    slower = next(c for c in plan.candidates if c.algorithm == "recursive-floyd-warshall" and c.device == "cpu")
+    assert slower.rejected is not None
+    assert slower.rejected.endswith("on cuda")
+
+
+def test_asking_for_the_device_leaves_the_processors_out() -> None:
+    plan = choose(ROAD, replace(BOX, search_seconds=1e-5), Options(device="cuda"))
+    assert plan.device == "cuda"
+    assert all("device cuda was asked for" in str(c.rejected) for c in plan.candidates if c.algorithm == "dijkstra")
+    hops = choose(replace(DENSE, max_hops=5), BOX, Options(device="cuda"))
+    assert (hops.device, hops.algorithm) == ("cuda", "repeated-squaring")
+
+
+def test_asking_for_the_processors_leaves_the_device_out() -> None:
+    plan = choose(DENSE, BOX, Options(device="cpu"))
+    assert plan.device == "cpu"
+    assert {c.device for c in plan.candidates} == {"cpu"}
+
+
+def test_the_host_holds_bands_alone() -> None:
+    plan = choose(DENSE, BOX, Options(device="cuda"))
+    assert plan.memory < BOX.resident + OVERHEAD + GIB // 4
+
+
+def test_a_matrix_beyond_the_devices_memory_stays_on_the_host_or_is_refused_with_both_numbers() -> None:
+    small = replace(BOX, cuda=replace(CARD, memory=GIB))
+    plan = choose(DENSE, small, Options())
+    assert plan.device == "cpu"
+    assert any("of GPU memory" in str(c.rejected) for c in plan.candidates)
+    with pytest.raises(DoesNotFit, match="does not fit on the GPU") as caught:
+        choose(DENSE, small, Options(device="cuda"))
+    assert caught.value.resource == "device memory"
+    assert caught.value.available == GIB
+    assert str(caught.value.needed) in str(caught.value)
+
+
+def test_without_a_device_the_plan_says_why() -> None:
+    bare = replace(BOX, cuda=None, no_cuda="there is no CUDA device 0: 0 found")
+    assert choose(DENSE, bare, Options()).device_reason == "the CPU, for there is no CUDA device 0: 0 found"
+    with pytest.raises(InvalidRequest, match="asked for, but there is no CUDA device 0"):
+        choose(DENSE, bare, Options(device="cuda"))
+
+
+@pytest.mark.parametrize("name", DEVICE_ESTIMATES)
+def test_device_memory_covers_what_is_allocated(name: str) -> None:
+    """The matrix, its copies and the packed operands, counted by hand for one size."""
+    setting = Setting(replace(DENSE, n=4_100, rows=4_100), BOX, WORK_TYPES["uint16"], 1)
+    side = 17 * 256
+    assert device.padded_side(4_100, 2) == side
+    matrices = 3 if name == "repeated-squaring" else 1
+    need = DEVICE_ESTIMATES[name](setting).device_memory
+    assert need >= matrices * side * side * 2
+    assert need < matrices * side * side * 2 + 4096 * side * 6 + 160 * 2**20
+
+
+def _probes(monkeypatch: pytest.MonkeyPatch) -> list[int | None]:
+    asked: list[int | None] = []
+
+    def find(budget: int | None) -> tuple[Device | None, str]:
+        asked.append(budget)
+        return CARD, ""
+
+    monkeypatch.setattr(machine, "find_cuda", find)
+    return asked
+
+
+def _plan(n: int, options: Options) -> Plan:
+    rng = np.random.default_rng(0)
+    tails, heads = rng.integers(0, n, (2, 4 * n))
+    return solve.make_plan(build_graph(tails, heads, rng.integers(1, 9, 4 * n), n=n, directed=True)[0], options)
+
+
+def test_no_device_is_started_for_what_is_quick_or_meant_for_the_processors(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = _probes(monkeypatch)
+    assert "sooner" in _plan(100, Options()).device_reason
+    assert _plan(100, Options(device="cpu")).device_reason == "the CPU was asked for"
+    assert not asked
+    assert _plan(100, Options(device="cuda", device_memory=5 * GIB)).device == "cuda"
+    assert asked == [5 * GIB]
+
+
+def test_what_a_broken_installation_throws_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    from engine.backends import cuda_modules
+
+    def broken(_: int | None) -> Device:
+        raise OSError("libcudart.so.13: cannot open\nand more")
+
+    monkeypatch.setattr(cuda_modules, "find_device", broken)
+    found, why = machine.find_cuda(None)
+    assert found is None
+    assert why == "the CUDA installation cannot be used (OSError: libcudart.so.13: cannot open)"

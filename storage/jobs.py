@@ -44,7 +44,6 @@ from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError, Statemen
 from storage.errors import Conflict, NotFound, StorageFailed
 
 ACCEPTED, RUNNING, SUCCESSFUL, FAILED, DISMISSED = "accepted", "running", "successful", "failed", "dismissed"
-STATES: Final = (ACCEPTED, RUNNING, SUCCESSFUL, FAILED, DISMISSED)
 OPEN: Final = (ACCEPTED, RUNNING)
 #: how often a job whose runner died is tried before it fails
 MAX_ATTEMPTS: Final = 3

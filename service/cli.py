@@ -267,7 +267,7 @@ def run(arguments: list[str] | None = None) -> int:
         code = report(error)
     code = int(code or 0)
     if code and INTERRUPTS.requested():
-        complain("interrupted; nothing was left behind")
+        complain("interrupted; nothing unfinished was left behind")
         return INTERRUPTS.exit_code
     return code
 

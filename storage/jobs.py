@@ -192,7 +192,7 @@ class JobStore(Claims):
         """How many jobs there are in each state."""
         query = select(jobs.c.state, func.count()).group_by(jobs.c.state)
         with self._database.transaction("read") as connection:
-            found = {state: number for state, number in connection.execute(query)}
+            found = {row[0]: int(row[1]) for row in connection.execute(query)}
         return {state: found.get(state, 0) for state in (*OPEN, *OVER)}
 
     def queue_position(self, record: JobRecord) -> int:
@@ -235,8 +235,9 @@ class JobStore(Claims):
             _graph(connection, record.graph, lock="read")
             _check_room(connection, asked)
             return _change(
-                connection, job_id, state=ACCEPTED, phase="queued", cancel=False, error=None, finished=None, runner=None,
-                attempt=0, fence=record.fence + 1, turn=_turn(connection, asked), progress=asdict(Progress()),
+                connection, job_id, state=ACCEPTED, phase="queued", cancel=False, error=None, finished=None,
+                runner=None, attempt=0, fence=record.fence + 1, turn=_turn(connection, asked),
+                progress=asdict(Progress()),
             )  # fmt: skip
 
     def delete(self, job_id: str) -> None:

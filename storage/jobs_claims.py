@@ -139,10 +139,10 @@ class Claims:
         reason: str = "the runner died",
         max_attempts: int = MAX_ATTEMPTS,
     ) -> list[JobRecord]:
-        """Settle the running jobs of a slot, none of whose runners but ``living`` is alive; returns them as they are now.
+        """Settle the running jobs of a slot whose runners, but for ``living``, are dead; returns them as they are now.
 
-        Without a slot, all running jobs.  A cancelled one is dismissed, one that was tried ``max_attempts`` times fails,
-        the others are accepted again.
+        Without a slot, all running jobs.  A cancelled one is dismissed, one that was tried ``max_attempts`` times
+        fails, the others are accepted again.
         """
         where: list[ColumnElement[bool]] = []
         if slot is not None:

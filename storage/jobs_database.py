@@ -15,6 +15,7 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect, m
 from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, SQLAlchemyError, StatementError
 
 from storage.errors import DatabaseFailed, InvalidRequest
+from storage.jobs_schema import metadata
 
 Kind = Literal["durable", "progress", "read"]
 
@@ -88,22 +89,31 @@ def migrate(database: Database) -> None:
     with database.transaction("read") as connection:
         if _revision(connection) == HEAD:
             return
-    command, config = importlib.import_module("alembic.command"), importlib.import_module("alembic.config")
-    script = config.Config()
-    script.set_main_option("script_location", str(_MIGRATIONS))
     with database.transaction("durable") as connection:
         if not database.sqlite:
             connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _MIGRATION_LOCK})
-        revision = _revision(connection)
-        if revision == HEAD:
+        if _revision(connection) == HEAD:
             return
-        script.attributes["connection"] = connection
-        if revision is None and inspect(connection).has_table("jobs"):
+        if inspect(connection).has_table("jobs"):
+            upgrade(connection)
+        else:  # the outcome of all migrations at once: alembic takes a while to import
+            metadata.create_all(connection)
+            connection.execute(text("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL PRIMARY KEY)"))
+            connection.execute(text("INSERT INTO alembic_version VALUES (:head)"), {"head": HEAD})
+
+
+def upgrade(connection: Connection) -> None:
+    """Run the migrations that are lacking; DatabaseFailed if the tables are newer than this program."""
+    command, config = importlib.import_module("alembic.command"), importlib.import_module("alembic.config")
+    script = config.Config()
+    script.set_main_option("script_location", str(_MIGRATIONS))
+    script.attributes["connection"] = connection
+    try:
+        if _revision(connection) is None and inspect(connection).has_table("jobs"):
             command.stamp(script, _FIRST)
-        try:
-            command.upgrade(script, "head")
-        except importlib.import_module("alembic.util").CommandError as error:
-            raise DatabaseFailed(f"the job database was made by a newer version of apsp ({error})") from error
+        command.upgrade(script, "head")
+    except importlib.import_module("alembic.util").CommandError as error:
+        raise DatabaseFailed(f"the job database was made by a newer version of apsp ({error})") from error
 
 
 def _revision(connection: Connection) -> str | None:

@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
+from sqlalchemy import inspect, text
 
 from storage.errors import DatabaseFailed, InvalidRequest, StorageFailed
 from storage.jobs import GraphRecord, JobStore
-from storage.jobs_database import HEAD, Database
+from storage.jobs_database import HEAD, Database, upgrade
 from storage.jobs_schema import metadata
 
 
@@ -49,8 +50,15 @@ def where(request: pytest.FixtureRequest, tmp_path: Path) -> Path | str:
     return tmp_path / "db" / "apsp.db" if request.param == "sqlite" else request.getfixturevalue("postgres").url()
 
 
-def test_migrations_lead_to_the_tables_that_are_used(where: Path | str):
+@pytest.mark.parametrize("by", ["migrations", "at once"])
+def test_migrations_lead_to_the_tables_that_are_used(where: Path | str, by: str):
     database = Database(where)
+    if by == "migrations":
+        with database.transaction("durable") as connection:
+            for table in reversed(inspect(connection).get_table_names()):
+                suffix = "" if database.sqlite else " CASCADE"
+                connection.execute(text(f"DROP TABLE {table}{suffix}"))
+            upgrade(connection)
     with database.transaction("read") as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True})
         assert compare_metadata(context, metadata) == []
@@ -79,9 +87,9 @@ FIRST = """
 CREATE TABLE graphs (id VARCHAR(40) NOT NULL PRIMARY KEY, digest VARCHAR(80) NOT NULL UNIQUE, name VARCHAR(200),
     n BIGINT NOT NULL, m BIGINT NOT NULL, facts JSON NOT NULL, receipt JSON NOT NULL, created FLOAT NOT NULL);
 CREATE TABLE jobs (id VARCHAR(40) NOT NULL PRIMARY KEY, graph VARCHAR(40) NOT NULL REFERENCES graphs (id),
-    name VARCHAR(200), state VARCHAR(12) NOT NULL, phase VARCHAR(60) NOT NULL, options JSON NOT NULL, plan JSON NOT NULL,
-    attempt INTEGER NOT NULL, fence BIGINT NOT NULL, runner VARCHAR(120), heartbeat FLOAT, cancel BOOLEAN NOT NULL,
-    progress JSON NOT NULL, error JSON, history JSON NOT NULL, seconds JSON, summary JSON, created FLOAT NOT NULL,
+    name VARCHAR(200), state VARCHAR(12) NOT NULL, phase VARCHAR(60) NOT NULL, options JSON NOT NULL,
+    plan JSON NOT NULL, attempt INTEGER NOT NULL, fence BIGINT NOT NULL, runner VARCHAR(120),
+    heartbeat FLOAT, cancel BOOLEAN NOT NULL, progress JSON NOT NULL, error JSON, history JSON NOT NULL, seconds JSON, summary JSON, created FLOAT NOT NULL,
     started FLOAT, finished FLOAT, updated FLOAT NOT NULL);
 CREATE INDEX jobs_by_state ON jobs (state, created);
 INSERT INTO graphs VALUES ('g1', 'sha256:g1', 'roads', 3, 2, '{"directed": true}', '{}', 1.5);

@@ -89,7 +89,8 @@ CREATE TABLE graphs (id VARCHAR(40) NOT NULL PRIMARY KEY, digest VARCHAR(80) NOT
 CREATE TABLE jobs (id VARCHAR(40) NOT NULL PRIMARY KEY, graph VARCHAR(40) NOT NULL REFERENCES graphs (id),
     name VARCHAR(200), state VARCHAR(12) NOT NULL, phase VARCHAR(60) NOT NULL, options JSON NOT NULL,
     plan JSON NOT NULL, attempt INTEGER NOT NULL, fence BIGINT NOT NULL, runner VARCHAR(120),
-    heartbeat FLOAT, cancel BOOLEAN NOT NULL, progress JSON NOT NULL, error JSON, history JSON NOT NULL, seconds JSON, summary JSON, created FLOAT NOT NULL,
+    heartbeat FLOAT, cancel BOOLEAN NOT NULL, progress JSON NOT NULL,
+    error JSON, history JSON NOT NULL, seconds JSON, summary JSON, created FLOAT NOT NULL,
     started FLOAT, finished FLOAT, updated FLOAT NOT NULL);
 CREATE INDEX jobs_by_state ON jobs (state, created);
 INSERT INTO graphs VALUES ('g1', 'sha256:g1', 'roads', 3, 2, '{"directed": true}', '{}', 1.5);

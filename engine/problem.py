@@ -41,7 +41,7 @@ class Problem:
         bound: proven bound on the absolute value of every finite distance.
         bound_proof: how ``bound`` was proven, in words.
         max_hops: at most that many arcs a path; None for no limit.
-        parts: what a trial partition found; None without one.
+        parts: what a trial partition found, device_parts: the same in parts that suit a GPU; None without one.
         no_parts: why there is none.
     """
 
@@ -58,6 +58,7 @@ class Problem:
     bound_proof: str
     max_hops: int | None
     parts: PartsFacts | None = None
+    device_parts: PartsFacts | None = None
     no_parts: str = "no trial partition was made"
 
     @property

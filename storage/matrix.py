@@ -114,10 +114,10 @@ class Matrix:
             attributes.setdefault("targets", "all")  # a store of before targets could be chosen
             attributes.setdefault("cutoff", None)
             self.attributes = attributes
-            self.labels: Array = self._side("vertex")
+            self.target_labels: Array = self._side("target")
+            self.labels: Array = self.target_labels if attributes["targets"] == "all" else self._side("vertex")
             self.n = len(self.labels)
             self.source_labels: Array = self._side("source")
-            self.target_labels: Array = self.labels if attributes["targets"] == "all" else self._side("target")
             self.sources: IntArray = self._read_vertices("sources")
             self.targets: IntArray = self._read_vertices("targets")
             self._tiles = TileReader(

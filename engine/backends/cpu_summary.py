@@ -13,7 +13,7 @@ Integers = npt.NDArray[np.int64]
 
 
 @njit(nogil=True, cache=True)
-def _facts(block, sources, unreachable, reached, sums, largest, farthest):  # type: ignore[no-untyped-def]
+def _facts(block, own, unreachable, reached, sums, largest, farthest):  # type: ignore[no-untyped-def]
     rows, n = block.shape
     for i in range(rows):
         row = block[i]
@@ -27,24 +27,23 @@ def _facts(block, sources, unreachable, reached, sums, largest, farthest):  # ty
         top = unreachable
         for j in range(n):
             x = row[j]
-            if x != unreachable and j != sources[i] and (at < 0 or x > top):
+            if x != unreachable and j != own[i] and (at < 0 or x > top):
                 top = x
                 at = j
-        own = row[sources[i]]
-        reached[i] = count - 1
-        sums[i] = total - own
+        reached[i] = count - (own[i] >= 0)
+        sums[i] = total - (row[own[i]] if own[i] >= 0 else 0)
         farthest[i] = at
         largest[i] = top
 
 
 @njit(nogil=True, cache=True)
-def _count(block, sources, unreachable, inverse, counts):  # type: ignore[no-untyped-def]
+def _count(block, own, unreachable, inverse, counts):  # type: ignore[no-untyped-def]
     below = 0
     last = len(counts) - 1
     for i in range(block.shape[0]):
         for j in range(block.shape[1]):
             x = block[i, j]
-            if x != unreachable and j != sources[i]:
+            if x != unreachable and j != own[i]:
                 if x < 0:
                     below += 1
                 else:
@@ -52,21 +51,21 @@ def _count(block, sources, unreachable, inverse, counts):  # type: ignore[no-unt
     return below
 
 
-def row_facts(block: Array, sources: Integers) -> tuple[Integers, Array, Array, Integers]:
-    """Facts of each row of ``block`` (rows, n), whose i-th row holds the distances from vertex ``sources[i]``.
+def row_facts(block: Array, own: Integers) -> tuple[Integers, Array, Array, Integers]:
+    """Facts of each row of ``block`` (rows, columns); column ``own[i]`` is the source of row i itself, -1 for none.
 
-    Returns, per row and leaving out the source itself: vertices reached, sum of finite distances (int64 or float64),
-    largest finite distance, and the vertex at that distance (-1 if none is reached).
+    Returns, per row and leaving out the source itself: targets reached, sum of finite distances (int64 or float64),
+    largest finite distance, and the column at that distance (-1 if none is reached).
     """
     kind = work_type(block.dtype)
     rows = len(block)
     reached, farthest = np.zeros(rows, np.int64), np.zeros(rows, np.int64)
     sums = np.zeros(rows, np.int64 if kind.integer else np.float64)
     largest = np.zeros(rows, block.dtype)
-    _facts(block, sources, kind.sentinel(), reached, sums, largest, farthest)
+    _facts(block, own, kind.sentinel(), reached, sums, largest, farthest)
     return reached, sums, largest, farthest
 
 
-def count_rows(block: Array, sources: Integers, width: float, counts: Integers) -> int:
+def count_rows(block: Array, own: Integers, width: float, counts: Integers) -> int:
     """Add the finite distances of ``block`` to ``counts``, bins of ``width`` from 0; returns how many lie below 0."""
-    return int(_count(block, sources, work_type(block.dtype).sentinel(), 1 / width, counts))
+    return int(_count(block, own, work_type(block.dtype).sentinel(), 1 / width, counts))

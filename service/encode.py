@@ -29,7 +29,8 @@ FLOAT_VIEW: Final = {"uint16": "<f4", "int32": "<f8", "float32": "<f4", "float64
 
 @dataclass(frozen=True)
 class Selection:
-    """Rows of a result: ``sources`` and ``targets`` are vertex indices, shapes (k,) and (t,); None for all targets."""
+    """Rows of a result: ``sources`` and ``targets`` are vertex indices, shapes (k,) and (t,); None for all targets
+    that were solved."""
 
     result: Result
     sources: Indices
@@ -43,10 +44,11 @@ class Selection:
     def batches(self) -> Iterator[tuple[Indices, Array]]:
         """Some sources and their entries, shape (len(sources), width), until all rows were given."""
         step = max(1, BATCH // max(1, self.result.matrix.shape[1]))
+        columns = None if self.targets is None else self.result.matrix.target_positions(self.targets)
         for first in range(0, len(self.sources), step):
             some = self.sources[first : first + step]
             rows = self.result.matrix.rows(some)
-            yield some, rows if self.targets is None else rows[:, self.targets]
+            yield some, rows if columns is None else rows[:, columns]
 
     def source_names(self, sources: Indices) -> pl.Series:
         """The labels of some sources."""
@@ -54,8 +56,8 @@ class Selection:
 
     def target_names(self) -> pl.Series:
         """The labels of the columns."""
-        labels = self.result.matrix.labels
-        return _labels(labels if self.targets is None else labels[self.targets])
+        matrix = self.result.matrix
+        return _labels(matrix.target_labels if self.targets is None else matrix.labels[self.targets])
 
     def values(self, entries: Array) -> pl.Series:
         """Entries in a row after the other, null where there is no path."""

@@ -51,6 +51,10 @@ class Result:
         for vertex in vertices[~np.isin(vertices, self.matrix.sources)][:1]:
             self.matrix.source_position(int(vertex))
 
+    def check_targets(self, vertices: npt.NDArray[np.int64]) -> None:
+        """NotFound names the first of the vertices (indices) whose column was not solved."""
+        self.matrix.target_positions(vertices)
+
     def distance(self, source: Label, target: Label) -> dict[str, Any]:
         """One distance; None where there is no path."""
         u, v = self.matrix.vertex(source), self.matrix.vertex(target)

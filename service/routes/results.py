@@ -72,7 +72,10 @@ def get_rows(
     ] = None,
     accept: Annotated[str | None, Header()] = None,
 ) -> Response:
-    """Whole rows, or the entries of some targets: JSON, CSV, npy, Parquet or Arrow."""
+    """Whole rows, or the entries of some targets: JSON, CSV, npy, Parquet or Arrow.
+
+    A whole row has the targets that were solved, in their order.
+    """
     kind = choose_format(format, accept)
     if sources is None:
         raise InvalidRequest("sources is missing: name at least one vertex", field="sources")
@@ -87,6 +90,8 @@ def get_rows(
         message = f"{cells} entries are asked for, at most {limit} go in one answer; read the store for more"
         raise LimitExceeded(message, limit=limit, requested=cells, setting=variable("max_cells"))
     result.check_sources(wanted)
+    if columns is not None:
+        result.check_targets(columns)
     body = ENCODERS[kind](rows)
     # Header and first entries are made before the answer begins, so that damage is still told by its status.
     begun = itertools.chain(list(itertools.islice(body, 2)), body)

@@ -57,7 +57,8 @@ def buffer_bytes(columns: int, rows: int, itemsize: int) -> int:
     return batch_rows(columns, rows, itemsize) * columns * itemsize
 
 
-def _write(setting: Setting) -> Phase:
+def write_phase(setting: Setting) -> Phase:
+    """Bringing the store to the disk."""
     return Phase("write", setting.store / setting.machine.write_rate, bytes=setting.store)
 
 
@@ -69,7 +70,7 @@ def dense_candidate(setting: Setting, name: str, *, updates: int, workspace: int
     band = BAND_ROWS * setting.problem.n * setting.kind.itemsize * setting.machine.threads
     ingest = Phase("ingest", setting.matrix / INGEST_RATE, bytes=setting.matrix)
     work = Phase("relax", updates / (setting.rate * efficiency), updates=updates)
-    write = _write(setting)
+    write = write_phase(setting)
     return Candidate(
         algorithm=name,
         memory=setting.machine.resident + OVERHEAD + setting.matrix + workspace + band,
@@ -142,7 +143,7 @@ def search_candidate(setting: Setting, name: str, *, seconds: float, before: tup
         searches, columns, held = columns, searches, rectangle
     tried = setting.machine.search_seconds
     work = searches * (seconds if tried is None else tried)
-    search, write = Phase("search", work, updates=searches * problem.arcs), _write(setting)
+    search, write = Phase("search", work, updates=searches * problem.arcs), write_phase(setting)
     return Candidate(
         algorithm=name,
         memory=own + held + 2 * buffer_bytes(columns, searches, size),

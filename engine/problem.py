@@ -6,6 +6,27 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
+class PartsFacts:
+    """What a trial partition found (``engine.parts``).
+
+    Attributes:
+        count: parts; largest: vertices of the largest one; border: of the largest border.
+        sweep: updates' worth of time of one row of the matrix.
+        prepare: updates made once, before any row.
+        entries: numbers held all the time.
+        seconds: what finding the parts took.
+    """
+
+    count: int
+    largest: int
+    border: int
+    sweep: int
+    prepare: int
+    entries: int
+    seconds: float
+
+
+@dataclass(frozen=True)
 class Problem:
     """Facts about a graph and what is asked of it.
 
@@ -22,6 +43,8 @@ class Problem:
         max_hops: at most that many arcs a path; None for no limit.
         targets: how many targets are asked for; None for all vertices.
         cutoff: the largest distance wanted; None for no limit.
+        parts: what a trial partition found; None without one.
+        no_parts: why there is none.
     """
 
     n: int
@@ -38,6 +61,8 @@ class Problem:
     max_hops: int | None
     targets: int | None = None
     cutoff: float | None = None
+    parts: PartsFacts | None = None
+    no_parts: str = "no trial partition was made"
 
     @property
     def columns(self) -> int:

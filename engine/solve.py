@@ -12,13 +12,14 @@ import numpy as np
 import numpy.typing as npt
 
 from engine import resident
-from engine.algorithms import dijkstra, floyd_warshall, johnson, squaring
+from engine.algorithms import dijkstra, floyd_warshall, johnson, partitioned, squaring
 from engine.calibrate import calibrate
 from engine.describe import describe
-from engine.estimate import DEVICE_START
+from engine.estimate import DEVICE_START, batch_rows
 from engine.ingest import weight_matrix, write_rows
-from engine.machine import survey
+from engine.machine import available_memory, survey
 from engine.monitor import Monitor
+from engine.parts import ENTRY_BYTES, with_parts, with_trial
 from engine.plan import Plan
 from engine.planner import choose, choose_type
 from engine.potentials import find_potentials, reduced_weights
@@ -123,19 +124,22 @@ def make_plan(graph: Graph, options: Options, *, out: Path | None = None) -> Pla
     check_cutoff(options.cutoff)
     rows, targets = (None if side is None else len(side) for side in (options.sources, options.targets))
     problem = describe(graph, rows=rows, targets=targets, max_hops=options.max_hops, cutoff=options.cutoff)
+    if options.algorithm == "partitioned" and problem.max_hops is None:
+        problem = with_parts(graph, problem, available_memory() // ENTRY_BYTES)
     kind, _ = choose_type(problem, options.dtype)
     store = _store_bytes(graph, matrix_bytes((problem.rows, problem.columns), kind.itemsize))
     machine = _survey(problem, options, out, store)
     plan = choose(problem, machine, options, store=store)
     if problem.negative:
         find_potentials(graph)
-    measured = calibrate(
-        graph, problem, kind, machine, plan, device=options.device, rectangle=Rectangle.of(options, graph.n)
-    )
-    if measured is machine:
-        return plan
-    now = survey(out=out, memory=options.memory, threads=options.threads)  # measuring took memory, too
-    return choose(problem, replace(measured, memory=now.memory, resident=now.resident), options, store=store)
+    rectangle = Rectangle.of(options, graph.n)
+    measured = calibrate(graph, problem, kind, machine, plan, device=options.device, rectangle=rectangle)
+    if measured is not machine:
+        now = survey(out=out, memory=options.memory, threads=options.threads)  # measuring took memory, too
+        machine = replace(measured, memory=now.memory, resident=now.resident)
+        plan = choose(problem, machine, options, store=store)
+    tried = with_trial(graph, problem, plan, machine)
+    return plan if tried is problem else choose(tried, machine, options, store=store)
 
 
 def _survey(problem: Problem, options: Options, out: Path | None, store: int) -> Machine:
@@ -232,7 +236,7 @@ def solve_to_store(
         unreachable=kind.unreachable,
         sources=rectangle.sources,
         targets=rectangle.targets,
-        attributes=_attributes(graph, plan),
+        attributes=store_attributes(graph, plan),
         compression=compression,
         overwrite=overwrite,
     )
@@ -246,7 +250,8 @@ def solve_to_store(
     return Outcome(plan, seconds, outcome.summary)
 
 
-def _attributes(graph: Graph, plan: Plan) -> dict[str, object]:
+def store_attributes(graph: Graph, plan: Plan) -> dict[str, object]:
+    """What a store says about how it was solved."""
     return {
         "unit": "weight" if graph.weighted else "hops",
         "algorithm": plan.algorithm,
@@ -266,6 +271,12 @@ def _dijkstra(task: Task) -> None:
 def _johnson(task: Task) -> None:
     dtype, turned = WORK_TYPES[task.plan.dtype].dtype, task.plan.turned
     johnson.solve(task.backend, task.graph, task.rectangle, dtype, task.sink, task.monitor, turned=turned)
+
+
+def _partitioned(task: Task) -> None:
+    kind = WORK_TYPES[task.plan.dtype]
+    batch = batch_rows(task.graph.n, len(task.rows), kind.itemsize)
+    partitioned.run(task.backend, task.graph, task.rows, kind.dtype, task.sink, task.monitor, batch)
 
 
 def _dense(task: Task) -> tuple[npt.NDArray[np.generic], bool, npt.NDArray[np.float64] | None]:
@@ -307,4 +318,5 @@ ALGORITHMS: Final[dict[str, Callable[[Task], None]]] = {
     "recursive-floyd-warshall": lambda task: _floyd_warshall(task, blocked=False),
     "blocked-floyd-warshall": lambda task: _floyd_warshall(task, blocked=True),
     "repeated-squaring": _squaring,
+    "partitioned": _partitioned,
 }

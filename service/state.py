@@ -12,6 +12,7 @@ from fastapi import Depends, Request
 from service.fault import NoResult, ResultNotReady
 from service.settings import Settings
 from service.work import Worker
+from storage.errors import Gone
 from storage.jobs import SUCCESSFUL, JobRecord, JobStore
 from storage.uploads import Uploads
 
@@ -66,7 +67,7 @@ class Service:
         """The result of a job.
 
         Raises:
-            NotFound: there is no such job.
+            NotFound: there is no such job; Gone: it, or its result, was removed.
             ResultNotReady: it is still open; NoResult: it is over without a result.
         """
         require_result(self.jobs.job(job_id))
@@ -74,13 +75,15 @@ class Service:
 
 
 def require_result(job: JobRecord) -> None:
-    """Raise what :meth:`Service.result` raises unless the job was successful."""
+    """Raise what :meth:`Service.result` raises unless the job was successful and still has its result."""
     if job.open:
         message = f"job {job.id} is {job.state} ({job.phase}); its result is not ready"
         raise ResultNotReady(message, state=job.state, retry_after=RETRY_AFTER)
     if job.state != SUCCESSFUL:
         reason = f": {job.error['message']}" if job.error else ""
         raise NoResult(f"job {job.id} is {job.state} and has no result{reason}", state=job.state)
+    if job.removed is not None:
+        raise Gone(f"the result of job {job.id} was removed when its time was over; submit the job again")
 
 
 def _service(request: Request) -> Service:

@@ -26,6 +26,11 @@ CODES: Final[dict[str, tuple[int, str]]] = {
     "unauthorized": (401, "A key is needed"),
     "forbidden": (403, "The key does not allow this"),
     "not-found": (404, "Not found"),
+    "gone": (410, "Gone"),
+    "too-many-jobs": (429, "Too many jobs are open"),
+    "idempotency-key-reused": (422, "The idempotency key was used for something else"),
+    "draining": (503, "The service is shutting down"),
+    "database-unavailable": (503, "The job database cannot be used now"),
     "method-not-allowed": (405, "Method not allowed"),
     "not-acceptable": (406, "No acceptable representation"),
     "conflict": (409, "The request clashes with the present state"),
@@ -43,6 +48,8 @@ CODES: Final[dict[str, tuple[int, str]]] = {
     "out-of-memory": (500, "Memory ran out"),
     "internal": (500, "Unexpected error"),
 }
+#: code -> seconds after which asking again makes sense
+RETRY_AFTER: Final = {"too-many-jobs": 1, "draining": 5, "database-unavailable": 2}
 _BY_STATUS: Final = {404: "not-found", 405: "method-not-allowed", 406: "not-acceptable", 409: "conflict",
                      413: "limit-exceeded", 416: "range-not-satisfiable", 422: "invalid-request"}  # fmt: skip
 
@@ -93,8 +100,9 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(ApspError)
     async def ours(request: Request, error: ApspError) -> Response:
-        headers = {"Retry-After": str(error.retry_after)} if isinstance(error, ResultNotReady) else None
-        return respond(request, fault_of(error), headers=headers)
+        fault = fault_of(error)
+        seconds = error.retry_after if isinstance(error, ResultNotReady) else RETRY_AFTER.get(fault.code)
+        return respond(request, fault, headers=None if seconds is None else {"Retry-After": str(seconds)})
 
     @app.exception_handler(RequestValidationError)
     async def validation(request: Request, error: RequestValidationError) -> Response:

@@ -14,7 +14,7 @@ from service.callers import Caller, Known
 from service.fault import NoResult, ResultNotReady
 from service.settings import Settings
 from service.work import Worker
-from storage.errors import NotFound
+from storage.errors import Gone, NotFound
 from storage.jobs import SUCCESSFUL, JobRecord, JobStore
 from storage.uploads import Uploads
 
@@ -79,7 +79,7 @@ class Service:
     def job(self, job_id: str, caller: Caller) -> JobRecord:
         """The job of this id.  NotFound if there is none, or it is somebody else's."""
         record = self.jobs.job(job_id)
-        if not caller.sees(getattr(record, "owner", None)):
+        if not caller.sees(record.owner):
             raise NotFound(f"there is no job {job_id!r}")
         return record
 
@@ -87,25 +87,27 @@ class Service:
         """The result of a job.
 
         Raises:
-            NotFound: there is no such job, or it is somebody else's.
+            NotFound: there is no such job, or it is somebody else's; Gone: it, or its result, was removed.
             ResultNotReady: it is still open; NoResult: it is over without a result.
         """
         found = self.results.peek(job_id, caller)
         if found is None:
             record = self.job(job_id, caller)
             require_result(record)
-            found = self.results.get(job_id, getattr(record, "owner", None))
+            found = self.results.get(job_id, record.owner)
         return found
 
 
 def require_result(job: JobRecord) -> None:
-    """Raise what :meth:`Service.result` raises unless the job was successful."""
+    """Raise what :meth:`Service.result` raises unless the job was successful and still has its result."""
     if job.open:
         message = f"job {job.id} is {job.state} ({job.phase}); its result is not ready"
         raise ResultNotReady(message, state=job.state, retry_after=RETRY_AFTER)
     if job.state != SUCCESSFUL:
         reason = f": {job.error['message']}" if job.error else ""
         raise NoResult(f"job {job.id} is {job.state} and has no result{reason}", state=job.state)
+    if job.removed is not None:
+        raise Gone(f"the result of job {job.id} was removed when its time was over; submit the job again")
 
 
 async def _service(request: Request) -> Service:

@@ -72,15 +72,67 @@ def write_file(path: Path | str, buffers: Sequence[Buffer], *, flush: bool = Fal
 def _write_all(handle: int, buffers: Sequence[Buffer]) -> None:
     rest = [memoryview(buffer) if isinstance(buffer, bytes) else buffer.data for buffer in buffers]
     while rest:
-        written = os.writev(handle, rest)
-        # A short write is legal (a signal, a nearly full disk): drop what is out and go on.
-        done = 0
-        while done < len(rest) and written >= rest[done].nbytes:
-            written -= rest[done].nbytes
-            done += 1
-        del rest[:done]
-        if written:
-            rest[0] = rest[0].cast("B")[written:]
+        # A short write is legal (a signal, a nearly full disk).
+        rest = remaining(rest, os.writev(handle, rest))
+
+
+def remaining(buffers: list[memoryview], done: int) -> list[memoryview]:
+    """What is left of ``buffers`` after their first ``done`` bytes."""
+    first = 0
+    while first < len(buffers) and done >= buffers[first].nbytes:
+        done -= buffers[first].nbytes
+        first += 1
+    rest = buffers[first:]
+    if done:
+        rest[0] = rest[0].cast("B")[done:]
+    return rest
+
+
+def overwrite_file(path: Path, buffers: Sequence[Buffer], size: int) -> None:
+    """Make a file hold the buffers, ``size`` bytes, and be durable, in the blocks that it has; none stay in memory.
+
+    Raises OSError; what the file holds is then undefined.
+    """
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    try:
+        _write_all(handle, buffers)
+        if os.fstat(handle).st_size != size:
+            os.ftruncate(handle, size)
+        os.fsync(handle)
+        forget(handle)
+    finally:
+        os.close(handle)
+
+
+def settle_file(path: Path) -> None:
+    """Make a file's bytes durable, and let the system forget its pages.  Raises OSError."""
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+        forget(handle)
+    finally:
+        os.close(handle)
+
+
+def forget(handle: int) -> None:
+    """A hint that an open file's clean pages need not stay in memory; where the system takes none, they stay."""
+    if hasattr(os, "posix_fadvise"):
+        os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def take_place(file: Path, path: Path) -> bool:
+    """Put ``file`` where ``path`` is, atomically; whether the old file is now at ``file`` (else it is gone).
+
+    Raises OSError.
+    """
+    try:
+        exchange(file, path)
+        return True
+    except OSError as error:
+        if error.errno not in _UNSUPPORTED:
+            raise
+    file.replace(path)
+    return False
 
 
 def _begin_writeback(handle: int) -> None:
@@ -93,6 +145,27 @@ def _begin_writeback(handle: int) -> None:
 @cache
 def _libc() -> ctypes.CDLL:
     return ctypes.CDLL(None, use_errno=True)
+
+
+def read_file(path: Path, buffers: Sequence[npt.NDArray[np.generic]]) -> int:
+    """Fill the buffers one after the other and leave nothing of the file in memory; the bytes that the file has.
+
+    At most 1,024 buffers (IOV_MAX), each C-contiguous; those past the end of the file stay as they were.  Raises
+    OSError.
+    """
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        size, at = os.fstat(handle).st_size, 0
+        if hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(handle, 0, size, os.POSIX_FADV_WILLNEED)
+        rest = [buffer.data for buffer in buffers]
+        while rest and (count := os.preadv(handle, rest, at)):
+            at += count
+            rest = remaining(rest, count)
+        forget(handle)
+        return size
+    finally:
+        os.close(handle)
 
 
 def sync_path(path: Path) -> None:

@@ -6,10 +6,11 @@ import contextlib
 import json
 import shutil
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +18,7 @@ import numpy.typing as npt
 from storage import atomic
 from storage.errors import Conflict, InvalidRequest, NotFound, StorageFailed
 from storage.graph import Graph, graph_digest
-from storage.grid import TileGrid, layout
+from storage.grid import CHECKSUM_BYTES, TileGrid, layout
 from storage.matrix_format import (
     COMPRESSIONS,
     DISTANCES,
@@ -43,6 +44,9 @@ if TYPE_CHECKING:
 _OWN: Final = frozenset({"type", "unreachable", "directed", "graph", "sources", "compression", "summary", "seal"})
 #: Attributes that every store has; the caller's values replace these.
 _USUAL: Final = {"algorithm": None, "plan": None, "max_hops": None}
+
+
+Writer = TypeVar("Writer", bound="MatrixWriter")
 
 
 def create_matrix(
@@ -74,6 +78,42 @@ def create_matrix(
         NotFound: the parent folder does not exist.
         StorageFailed: the file system refused.
     """
+    frame = frame_of(
+        path,
+        graph,
+        dtype=dtype,
+        unreachable=unreachable,
+        sources=sources,
+        attributes=attributes,
+        compression=compression,
+        overwrite=overwrite,
+    )
+    return begin(frame, lambda frame: atomic.Staging(frame.target), MatrixWriter)
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A store before its tiles: where it goes, the graph, the vertex indices of its rows, and its attributes."""
+
+    target: Path
+    graph: Graph
+    rows: IntArray | None
+    common: Mapping[str, object]
+    overwrite: bool
+
+
+def frame_of(
+    path: str | Path,
+    graph: Graph,
+    *,
+    dtype: npt.DTypeLike,
+    unreachable: float,
+    sources: IntArray | None,
+    attributes: Mapping[str, object] | None,
+    compression: str,
+    overwrite: bool,
+) -> Frame:
+    """Check what ``create_matrix`` was given; arguments and errors are its own."""
     target = Path(path).absolute()
     kind = np.dtype(dtype)
     attributes = dict(attributes or {})
@@ -101,19 +141,18 @@ def create_matrix(
         "compression": compression,
         "software": software(),
     }
-    return _begin(target, graph, rows, common, overwrite=overwrite)
+    return Frame(target, graph, rows, common, overwrite)
 
 
-def _begin(
-    target: Path, graph: Graph, rows: IntArray | None, common: Mapping[str, object], *, overwrite: bool
-) -> MatrixWriter:
-    """The staging folder with everything in it but tiles and seal."""
-    staging = atomic.Staging(target)
+def begin(frame: Frame, place: Callable[[Frame], atomic.Staging], kind: type[Writer]) -> Writer:
+    """A writer of ``kind`` over the folder that ``place`` gives, with everything in it but tiles and seal."""
+    staging = place(frame)
     try:
-        kind = np.dtype(str(common["type"]))
-        grid = layout((graph.n if rows is None else len(rows), graph.n), kind.itemsize)
-        _write_frame(staging.folder, graph, rows, grid, common)
-        return MatrixWriter(staging, grid, common, overwrite=overwrite)
+        dtype = np.dtype(str(frame.common["type"]))
+        rows = frame.graph.n if frame.rows is None else len(frame.rows)
+        grid = layout((rows, frame.graph.n), dtype.itemsize)
+        _write_frame(staging.folder, frame.graph, frame.rows, grid, frame.common)
+        return kind(staging, grid, frame.common, overwrite=frame.overwrite)
     except OSError as error:
         staging.discard()
         raise atomic.failure("write", staging.folder, error) from error
@@ -242,19 +281,24 @@ class MatrixWriter:
             self._state.wait_for(lambda: self._busy == 0)
 
     def _write_tile(self, i: int, j: int, buffers: list[Array | bytes]) -> None:
-        checksum = 0
-        for buffer in buffers:
-            checksum = crc32c(buffer, checksum)
-        trailer = checksum.to_bytes(4, "little")
+        checksum, size = self._add_trailer(buffers)
         path = f"{self._tiles}/{i}/{j}"
-        size = sum(len(buffer) if isinstance(buffer, bytes) else buffer.nbytes for buffer in buffers) + len(trailer)
         try:
-            atomic.write_file(path, [*buffers, trailer], flush=True)
+            atomic.write_file(path, buffers, flush=True)
         except OSError as error:
             self._sizes[i, j] = 0
             raise atomic.failure("write tile", Path(path), error, size) from error
         self._checksums[i, j] = checksum
         self._sizes[i, j] = size
+
+    @staticmethod
+    def _add_trailer(buffers: list[Array | bytes]) -> tuple[int, int]:
+        """Append the checksum of what a tile file holds; checksum and bytes of the file."""
+        checksum = 0
+        for buffer in buffers:
+            checksum = crc32c(buffer, checksum)
+        buffers.append(checksum.to_bytes(CHECKSUM_BYTES, "little"))
+        return checksum, sum(len(buffer) if isinstance(buffer, bytes) else buffer.nbytes for buffer in buffers)
 
     def _segments(self, part: Array) -> list[Array | bytes]:
         """The bytes of a padded tile as row segments, so that a tile within a wide band is written without a copy."""
@@ -295,7 +339,7 @@ def _write_frame(
     """Everything but the tiles and the seal."""
     root = _group(folder)
     distances_array(root, grid, common)
-    (folder / DISTANCES / "c").mkdir()
+    (folder / DISTANCES / "c").mkdir(exist_ok=True)
     side_array(root, "source", graph.labels if rows is None else graph.labels[rows], ("source",))
     side_array(root, "target", graph.labels, ("target",))
     side_array(root, "vertex", graph.labels, ("vertex",))

@@ -355,8 +355,8 @@ def test_deleted_jobs_are_gone_with_their_files(client: TestClient, solved, sett
     assert (response.status_code, response.content) == (204, b"")
     assert not settings.store(job_id).parent.exists()
     assert list((settings.data_dir / "trash").iterdir()) == []
-    problem(client.get(f"/v1/jobs/{job_id}/summary"), 404, "not-found")
-    problem(client.delete(f"/v1/jobs/{job_id}"), 404, "not-found")
+    problem(client.get(f"/v1/jobs/{job_id}/summary"), 410, "gone")
+    problem(client.delete(f"/v1/jobs/{job_id}"), 410, "gone")
 
 
 def test_only_the_last_results_stay_open(settings: Settings, bench: Bench):

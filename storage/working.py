@@ -1,0 +1,281 @@
+"""The store in the making as a working copy: written again and again, read back, committed, and resumed.
+
+The tile files are those of the sealed store, so there is one copy of the truth and nothing is converted at the end.  A
+tile that exists is replaced in one step by one that is durable (``storage.spares``); a new tile is durable at the next
+commit.  Little of them stays in the system's page cache.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from storage import atomic
+from storage.errors import InvalidRequest, StorageFailed
+from storage.graph import Graph
+from storage.grid import CHECKSUM_BYTES, TileGrid
+from storage.matrix_format import Array, IntArray, crc32c, decompress
+from storage.matrix_writer import Frame, MatrixWriter, begin, frame_of
+from storage.spares import Spares
+from storage.workplace import Checkpoint, Workplace, discard_checkpoint, find_checkpoint
+
+__all__ = ["Checkpoint", "WorkingMatrix", "discard_checkpoint", "find_checkpoint", "open_working"]
+
+#: New tiles that wait for a commit, at most; then they are made durable by whoever writes the next one.
+_PENDING: Final = 128
+#: Attributes that say how a matrix was solved, not which matrix it is.
+_CIRCUMSTANCES: Final = frozenset({"algorithm", "plan", "software", "compression"})
+
+
+def open_working(
+    path: str | Path,
+    graph: Graph,
+    *,
+    dtype: npt.DTypeLike,
+    unreachable: float,
+    sources: IntArray | None = None,
+    attributes: Mapping[str, object] | None = None,
+    compression: str = "none",
+    overwrite: bool = False,
+    resume: bool = False,
+) -> WorkingMatrix:
+    """Begin a working copy of the store at ``path``, or take up the one that a stopped process has left.
+
+    Args:
+        path, graph, dtype, unreachable, sources, attributes, compression: as in ``create_matrix``; what decides which
+            matrix it is must be as it was.
+        overwrite: replace a store at ``path`` once this one is sealed, and begin anew where a checkpoint may not be
+            resumed.
+        resume: go on from the checkpoint, if there is one.
+
+    Raises:
+        Conflict: another process works there; there is a checkpoint, and neither was asked for; it is of another
+            matrix; or what ``create_matrix`` refuses.
+        StorageFailed: the file system refused, or the record of the checkpoint is damaged.
+        Others: as in ``create_matrix``.
+    """
+
+    def place(frame: Frame) -> Workplace:
+        identity = {name: value for name, value in frame.common.items() if name not in _CIRCUMSTANCES}
+        identity["compression"] = compression
+        if frame.rows is not None:
+            identity["sources"] = f"{len(frame.rows)} rows, CRC-32C {crc32c(frame.rows):08x}"
+        return Workplace(frame.target, identity, resume=resume, overwrite=overwrite)
+
+    frame = frame_of(
+        path,
+        graph,
+        dtype=dtype,
+        unreachable=unreachable,
+        sources=sources,
+        attributes=attributes,
+        compression=compression,
+        overwrite=overwrite,
+    )
+    return begin(frame, place, WorkingMatrix)
+
+
+class WorkingMatrix(MatrixWriter):
+    """A store in the making that can be read back and left.  Reading and writing are safe from many threads at once,
+    for different tiles.
+
+    As a context manager it leaves: the folder stays if something was committed and not sealed, and else goes.
+    """
+
+    def __init__(
+        self, staging: atomic.Staging, grid: TileGrid, attributes: Mapping[str, object], *, overwrite: bool
+    ) -> None:
+        """Use ``open_working``."""
+        super().__init__(staging, grid, attributes, overwrite=overwrite)
+        if not isinstance(staging, Workplace):
+            raise TypeError("a working matrix needs a workplace")
+        self._place = staging
+        self._spares = Spares(staging.spare, grid.tiles)
+        self._present = _present(Path(self._tiles), grid)
+        self._state_lock = threading.Lock()
+        self._sync_lock = threading.Lock()
+        self._unsynced: list[Path] = []
+        self._new_folders: set[Path] = set()
+        self._committed = False
+
+    @property
+    def grid(self) -> TileGrid:
+        """The grid of tiles."""
+        return self._grid
+
+    def record(self) -> dict[str, Any] | None:
+        """What the last commit said, in this process or before; None before the first."""
+        return self._place.record
+
+    def commit(self, record: Mapping[str, object]) -> None:
+        """Make everything written so far durable, then the record (JSON types), which replaces the one before.
+
+        Writes that go on meanwhile may or may not be among it.
+
+        Raises:
+            StorageFailed: the file system refused; the checkpoint is that of the commit before.
+        """
+        folder = self._place.folder
+        try:
+            self._sync_new(0)
+            self._spares.settle()
+            if not self._committed:  # what lies beside the tiles is written anew by whoever resumes
+                for path in (Path(self._tiles), Path(self._tiles).parent, folder):
+                    atomic.sync_path(path)
+            self._place.save(record)
+            self._committed = True
+        except OSError as error:
+            raise atomic.failure("commit", folder, error) from error
+
+    def read_tile(self, i: int, j: int, out: Array) -> None:
+        """Read tile (i, j), without its padding, into ``out`` (its rows contiguous), and check it.
+
+        Raises:
+            StorageFailed: the tile is missing, damaged, or cannot be read; the message names it.
+        """
+        rows, columns = self._grid.slices(i, j)
+        path = Path(f"{self._tiles}/{i}/{j}")
+        try:
+            checksum, size = self._read_packed(path, out) if self._compressed else self._read_plain(path, out)
+        except OSError as error:
+            raise atomic.failure("read tile", path, error) from error
+        except ValueError as error:
+            where = f"rows {rows.start} to {rows.stop - 1}, columns {columns.start} to {columns.stop - 1}"
+            raise StorageFailed(f"tile ({i}, {j}), {where}, file {path} is damaged: {error}") from None
+        known = int(self._sizes[i, j])
+        if known and (known, int(self._checksums[i, j])) != (size, checksum):
+            raise StorageFailed(f"tile ({i}, {j}), file {path} is damaged: it is not the one that was written last")
+        self._checksums[i, j], self._sizes[i, j] = checksum, size
+
+    def read_rows(self, first: int, out: Array, *, column: int = 0) -> None:
+        """Read the rows from ``first`` on into ``out``, shape (rows, n): whole tiles, from that of ``column`` on.
+
+        Raises:
+            InvalidRequest: the rows cut a tile, or ``out`` has another shape or type.
+            StorageFailed: as in :meth:`read_tile`.
+        """
+        width = self._grid.tile[1]
+        if out.dtype != self._dtype or out.ndim != 2 or out.shape[1] != self.shape[1]:
+            raise InvalidRequest(f"rows are read into {self._dtype.name} of {self.shape[1]} columns", field="out")
+        begin = column // width * width
+        for i, j in self._grid.covered(first, begin, len(out), self.shape[1] - begin):
+            rows, columns = self._grid.slices(i, j)
+            self.read_tile(i, j, out[rows.start - first : rows.stop - first, columns])
+
+    def seal(self, summary: Mapping[str, object] | None = None) -> None:
+        """As in the base class; tiles of an earlier process that were not read yet are read and checked first."""
+        for i, j in np.argwhere((self._sizes == 0) & self._present).tolist():
+            rows, columns = self._grid.slices(i, j)
+            self.read_tile(i, j, np.empty((rows.stop - rows.start, columns.stop - columns.start), self._dtype))
+        super().seal(summary)
+
+    def abort(self) -> None:
+        """Remove all, the checkpoint too; the path stays as it was.  Does nothing after ``seal`` or a second time."""
+        self._place.record = None
+        super().abort()
+
+    def leave(self) -> None:
+        """Close; what was committed stays for another process.  Does nothing after ``seal`` or a second time."""
+        super().abort()
+
+    def __exit__(self, *_: object) -> None:
+        self.leave()
+
+    def _write_tile(self, i: int, j: int, buffers: list[Array | bytes]) -> None:
+        if not self._present[i, j]:
+            super()._write_tile(i, j, buffers)
+            self._present[i, j] = True
+            with self._state_lock:
+                path = Path(f"{self._tiles}/{i}/{j}")
+                self._unsynced.append(path)
+                self._new_folders.add(path.parent)
+                full = len(self._unsynced) > _PENDING
+            if full:
+                self._settle_pending(_PENDING)
+            return
+        checksum, size = self._add_trailer(buffers)
+        path = Path(f"{self._tiles}/{i}/{j}")
+        try:
+            self._spares.write(path, buffers, size)
+        except OSError as error:
+            raise atomic.failure("write tile", path, error, size) from error
+        self._checksums[i, j], self._sizes[i, j] = checksum, size
+
+    def _settle_pending(self, most: int) -> None:
+        try:
+            self._sync_new(most)
+        except OSError as error:
+            raise atomic.failure("make tiles durable in", Path(self._tiles), error) from error
+
+    def _sync_new(self, most: int) -> None:
+        """Make new tiles durable if there are more than ``most``, and then the folders that name them."""
+        with self._sync_lock:
+            with self._state_lock:
+                if len(self._unsynced) <= most:
+                    return
+                files, self._unsynced = self._unsynced, []
+                folders, self._new_folders = self._new_folders, set()
+            try:
+                for path in files:
+                    atomic.settle_file(path)
+                for path in [*folders, Path(self._tiles)]:
+                    atomic.sync_path(path)
+            except BaseException:
+                with self._state_lock:
+                    self._unsynced += files
+                    self._new_folders |= folders
+                raise
+
+    def _read_plain(self, path: Path, out: Array) -> tuple[int, int]:
+        height, width = self._grid.tile
+        padding = width - out.shape[1]
+        trailer = np.zeros(CHECKSUM_BYTES, np.uint8)
+        rest = np.empty(0, self._dtype)
+        if padding == 0:
+            buffers: list[Array] = [out] if out.flags.c_contiguous else list(out)
+        else:
+            rest = np.empty((len(out), padding), self._dtype)
+            buffers = [part for row, pad in zip(out, rest, strict=True) for part in (row, pad)]
+        if len(out) < height:
+            buffers.append(np.empty((height - len(out), width), self._dtype))
+        size = atomic.read_file(path, [*buffers, trailer])
+        _check_size(size, sum(buffer.nbytes for buffer in buffers) + CHECKSUM_BYTES)
+        checksum = 0
+        for buffer in buffers:
+            checksum = crc32c(buffer, checksum)
+        return _checked(checksum, trailer), size
+
+    def _read_packed(self, path: Path, out: Array) -> tuple[int, int]:
+        data = np.empty(path.stat().st_size, np.uint8)
+        size = atomic.read_file(path, [data])
+        _check_size(size, max(len(data), CHECKSUM_BYTES + 1))
+        body = data[:-CHECKSUM_BYTES]
+        checksum = _checked(crc32c(body), data[-CHECKSUM_BYTES:])
+        out[:] = decompress(body, self._dtype).reshape(self._grid.tile)[: out.shape[0], : out.shape[1]]
+        return checksum, size
+
+
+def _present(tiles: Path, grid: TileGrid) -> npt.NDArray[np.bool_]:
+    """Which tiles an earlier process has left."""
+    found = np.zeros(grid.counts, np.bool_)
+    for band in os.scandir(tiles):
+        for tile in os.scandir(band.path):
+            found[int(band.name), int(tile.name)] = True
+    return found
+
+
+def _check_size(found: int, expected: int) -> None:
+    if found != expected:
+        raise ValueError(f"it has {found:,} bytes instead of {expected:,}")
+
+
+def _checked(checksum: int, trailer: Array) -> int:
+    if checksum != int.from_bytes(trailer.tobytes(), "little"):
+        raise ValueError("its checksum is wrong")
+    return checksum

@@ -1,0 +1,19 @@
+"""SciPy's own tests of its shortest paths, with its functions rebound to ours."""
+
+import re
+import subprocess
+import sys
+
+import scipy.sparse.csgraph.tests.test_shortest_path as suite
+
+
+def test_scipys_own_tests_pass_with_our_functions():
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.integration.scipy_rebound", "-p", "no:cacheprovider"]
+    done = subprocess.run(
+        [*command, "-c", "/dev/null", "--rootdir", "/", suite.__file__], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
+    counts = dict(re.findall(r"'(\w+)': (\d+)", done.stdout))
+    assert int(counts["shortest_path"]) > 80
+    assert int(counts["dijkstra"]) > 30
+    assert all(int(counts[name]) > 0 for name in ("johnson", "bellman_ford"))

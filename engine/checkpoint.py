@@ -49,12 +49,13 @@ class Journal:
         self.before: dict[str, float] = dict(found.get("seconds", {}))
         self._lock = threading.Lock()
         self._began = self._last = time.monotonic()
+        self.interval = INTERVAL
         self.commits = 0
         self.spent = 0.0
 
     def due(self) -> bool:
         """Whether it is time to commit again."""
-        return time.monotonic() - self._last >= INTERVAL
+        return time.monotonic() - self._last >= self.interval
 
     def worth(self) -> bool:
         """Whether a stopped solve should be kept."""

@@ -12,14 +12,15 @@ import numpy as np
 import numpy.typing as npt
 
 from engine import resident
-from engine.algorithms import dijkstra, floyd_warshall, johnson, squaring
+from engine.algorithms import dijkstra, floyd_warshall, johnson, partitioned, squaring
 from engine.calibrate import calibrate
 from engine.checkpoint import Continued, Journal, RowCommits, bound_to, by_rows, rest, resumable, suits
 from engine.describe import describe
 from engine.estimate import DEVICE_START, batch_rows
 from engine.ingest import weight_matrix, write_rows
-from engine.machine import survey
+from engine.machine import available_memory, survey
 from engine.monitor import Monitor
+from engine.parts import ENTRY_BYTES, with_parts, with_trial
 from engine.plan import Plan
 from engine.planner import choose, choose_type
 from engine.potentials import find_potentials, reduced_weights
@@ -128,6 +129,8 @@ def make_plan(graph: Graph, options: Options, *, out: Path | None = None, resume
     _check_sources(options, graph)
     rows = None if options.sources is None else len(options.sources)
     problem = describe(graph, rows=rows, max_hops=options.max_hops)
+    if options.algorithm == "partitioned" and problem.max_hops is None:
+        problem = with_parts(graph, problem, available_memory() // ENTRY_BYTES)
     kind, _ = choose_type(problem, options.dtype)
     store = _store_bytes(graph, matrix_bytes((problem.rows, problem.n), kind.itemsize))
     machine = _survey(problem, options, out, store)
@@ -137,10 +140,12 @@ def make_plan(graph: Graph, options: Options, *, out: Path | None = None, resume
     if problem.negative:
         find_potentials(graph)
     measured = calibrate(graph, problem, kind, machine, plan, device=options.device)
-    if measured is machine:
-        return plan
-    now = survey(out=out, memory=options.memory, threads=options.threads)  # measuring took memory, too
-    return choose(problem, replace(measured, memory=now.memory, resident=now.resident), options, store=store)
+    if measured is not machine:
+        now = survey(out=out, memory=options.memory, threads=options.threads)  # measuring took memory, too
+        machine = replace(measured, memory=now.memory, resident=now.resident)
+        plan = choose(problem, machine, options, store=store)
+    tried = with_trial(graph, problem, plan, machine)
+    return plan if tried is problem else choose(tried, machine, options, store=store)
 
 
 def _survey(problem: Problem, options: Options, out: Path | None, store: int) -> Machine:
@@ -312,6 +317,12 @@ def _johnson(task: Task) -> None:
     johnson.run(task.backend, task.graph, task.rows, kind.dtype, task.sink, task.monitor, batch)
 
 
+def _partitioned(task: Task) -> None:
+    kind = WORK_TYPES[task.plan.dtype]
+    batch = batch_rows(task.graph.n, len(task.rows), kind.itemsize)
+    partitioned.run(task.backend, task.graph, task.rows, kind.dtype, task.sink, task.monitor, batch)
+
+
 def _dense(task: Task) -> tuple[npt.NDArray[np.generic], bool, npt.NDArray[np.float64] | None]:
     """The weight matrix, whether no entry is negative, and the potentials that made it so (see decision 006)."""
     graph, potentials, nonnegative = task.graph, None, task.nonnegative
@@ -351,4 +362,5 @@ ALGORITHMS: Final[dict[str, Callable[[Task], None]]] = {
     "recursive-floyd-warshall": lambda task: _floyd_warshall(task, blocked=False),
     "blocked-floyd-warshall": lambda task: _floyd_warshall(task, blocked=True),
     "repeated-squaring": _squaring,
+    "partitioned": _partitioned,
 }

@@ -41,6 +41,7 @@ Algorithm = Annotated[
         "auto",
         "dijkstra",
         "johnson",
+        "partitioned",
         "recursive-floyd-warshall",
         "blocked-floyd-warshall",
         "repeated-squaring",

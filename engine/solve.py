@@ -14,6 +14,7 @@ import numpy.typing as npt
 from engine import resident
 from engine.algorithms import dijkstra, floyd_warshall, johnson, partitioned, squaring
 from engine.calibrate import calibrate
+from engine.checkpoint import Continued, Journal, RowCommits, bound_to, by_rows, rest, resumable, suits
 from engine.describe import describe
 from engine.estimate import DEVICE_START, batch_rows
 from engine.ingest import weight_matrix, write_rows
@@ -27,9 +28,10 @@ from engine.problem import Machine, Options, Problem
 from engine.rectangle import Narrow, Rectangle, check_cutoff, check_vertices
 from engine.summary import Sink, Summary, SummarySink
 from engine.types import WORK_TYPES
-from storage.errors import DoesNotFit
+from storage.errors import Cancelled, DoesNotFit
 from storage.graph import Graph
-from storage.matrix import create_matrix, matrix_bytes
+from storage.matrix import matrix_bytes
+from storage.working import open_working
 
 if TYPE_CHECKING:
     from engine.backends.base import Backend
@@ -103,6 +105,13 @@ class PhaseClock(Monitor):
         """Ask the monitor inside."""
         return self._inner.cancelled()
 
+    def so_far(self) -> dict[str, float]:
+        """Seconds of each phase, the present one's until now included."""
+        seconds, phase = dict(self.seconds), self._phase
+        if phase is not None:
+            seconds[phase] = seconds.get(phase, 0.0) + time.perf_counter() - self._since
+        return seconds
+
     def stop(self) -> None:
         """Book the time since the last call on the present phase."""
         now = time.perf_counter()
@@ -111,14 +120,19 @@ class PhaseClock(Monitor):
         self._phase, self._since = None, now
 
 
-def make_plan(graph: Graph, options: Options, *, out: Path | None = None) -> Plan:
+def make_plan(graph: Graph, options: Options, *, out: Path | None = None, resume: bool = False) -> Plan:
     """Everything that can be said and refused before work is done; ``out`` is where the store would go.
 
+    With ``resume`` the plan goes on from the checkpoint there, if there is one.
+
     Raises:
+        Conflict: the options contradict that checkpoint.
         InvalidRequest: options that contradict the graph, or distances that no type holds.
         NegativeCycle: the graph has one; it is named.
         DoesNotFit: memory or disk is too small.
     """
+    found = resumable(out, resume=resume)
+    options = bound_to(found, options)
     check_vertices("sources", options.sources, graph.labels)
     check_vertices("targets", options.targets, graph.labels)
     check_cutoff(options.cutoff)
@@ -129,6 +143,8 @@ def make_plan(graph: Graph, options: Options, *, out: Path | None = None) -> Pla
     kind, _ = choose_type(problem, options.dtype)
     store = _store_bytes(graph, matrix_bytes((problem.rows, problem.columns), kind.itemsize))
     machine = _survey(problem, options, out, store)
+    if found is not None and machine.disk is not None:
+        machine = replace(machine, disk=machine.disk + found.bytes)
     plan = choose(problem, machine, options, store=store)
     if problem.negative:
         find_potentials(graph)
@@ -216,20 +232,37 @@ def solve_to_store(
     *,
     plan: Plan | None = None,
     overwrite: bool = False,
+    resume: bool = False,
     compression: str = "none",
     monitor: Monitor | None = None,
 ) -> Outcome:
-    """Plan (unless given), solve into a new store at ``path`` and seal it; nothing is left there otherwise.
+    """Plan (unless given), solve into a new store at ``path`` and seal it.
+
+    Long solves commit how far they are.  If one fails or is stopped, what was committed stays beside ``path``; a solve
+    that has committed nothing leaves nothing.
+
+    Args:
+        graph, options: what is solved, and how.
+        path: where the store goes.
+        plan: as from :func:`make_plan`; a plan that cannot go on from the checkpoint is made anew.
+        overwrite: replace a store at ``path``, and a checkpoint that may not be resumed.
+        resume: go on from the checkpoint of the same matrix, if there is one.
+        compression: of the tiles, ``none`` or ``zstd``.
+        monitor: told of progress, asked whether to stop.
 
     Raises:
-        Conflict: ``path`` exists and ``overwrite`` was not asked for.
+        Conflict: ``path`` exists and ``overwrite`` was not asked for; there is a checkpoint, and neither ``resume`` nor
+            ``overwrite`` was, or it is of something else.
+        Cancelled: the monitor asked to stop; what was done is committed if it was much.
         Others: as in :func:`make_plan` and :func:`solve`.
     """
-    plan = plan or make_plan(graph, options, out=path)
+    found = resumable(path, resume=resume)
+    if plan is None or (found is not None and not suits(found.record, plan)):
+        plan = make_plan(graph, options, out=path, resume=resume)
     clock = PhaseClock(monitor or Monitor())
     clock.begin("create", 1, "store")
     kind, rectangle = WORK_TYPES[plan.dtype], Rectangle.of(options, graph.n)
-    writer = create_matrix(
+    writer = open_working(
         path,
         graph,
         dtype=kind.dtype,
@@ -239,15 +272,37 @@ def solve_to_store(
         attributes=store_attributes(graph, plan),
         compression=compression,
         overwrite=overwrite,
+        resume=resume,
     )
     with writer:
         clock.stop()
-        outcome = solve(graph, plan, options, writer, monitor)
+        journal = Journal(writer, plan, clock.so_far)
+        summary = _solve_rows(graph, plan, options, journal, clock)
         clock.begin("seal", 1, "store")
-        writer.seal(outcome.summary)
+        writer.seal(summary)
         clock.stop()
-    seconds = {"create": clock.seconds["create"], **outcome.seconds, "seal": clock.seconds["seal"]}
-    return Outcome(plan, seconds, outcome.summary)
+    return Outcome(plan, journal.total(), summary)
+
+
+def _solve_rows(graph: Graph, plan: Plan, options: Options, journal: Journal, monitor: Monitor) -> dict[str, object]:
+    """Solve, committing rows where they are finished one after the other; returns the summary."""
+    if not by_rows(plan.algorithm):
+        return solve(graph, plan, options, journal.writer, monitor).summary
+    sink = RowCommits(journal)
+    try:
+        if sink.done == 0:
+            return solve(graph, plan, options, sink, monitor).summary
+        wanted = Rectangle.of(options, graph.n)
+        rows = wanted.rows
+        every = Continued(sink, rows, graph.n, integral=graph.integral, targets=wanted.targets)
+        every.read_back(journal.writer)
+        if sink.done < len(rows):
+            solve(graph, plan, rest(options, graph.n, sink.done), every, monitor)
+        return every.summary(graph.labels)
+    except Cancelled:
+        if journal.worth():
+            sink.commit()
+        raise
 
 
 def store_attributes(graph: Graph, plan: Plan) -> dict[str, object]:

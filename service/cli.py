@@ -86,6 +86,9 @@ def solve(
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace STORE.zarr once the new one is done.")
     ] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on from what a stopped solve of the same into STORE.zarr has kept.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Compute all distances, or those from --sources to --targets, into a store."""
@@ -96,6 +99,7 @@ def solve(
         solving.SolveArgs(dtype, algorithm, device, memory, device_memory, max_hops, sources, threads, targets, cutoff),
         out=out,
         overwrite=overwrite,
+        resume=resume,
         compression=compression,
         as_json=as_json,
     )
@@ -276,7 +280,7 @@ def run(arguments: list[str] | None = None) -> int:
         code = report(error)
     code = int(code or 0)
     if code and INTERRUPTS.requested():
-        complain("interrupted; nothing unfinished was left behind")
+        complain(f"interrupted; {INTERRUPTS.left_behind}")
         return INTERRUPTS.exit_code
     return code
 

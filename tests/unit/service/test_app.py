@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
+from service.callers import ANYBODY
 from service.fault import Fault, Refused
 from service.schemas import Problem
 from service.settings import Settings
@@ -302,6 +303,13 @@ def test_answers_from_a_rectangle(client: TestClient, bench: Bench):
     found = client.get(f"{base}/rows?sources=10,40").json()
     assert found == {"sources": [10, 40], "targets": [30, 10, 40], "distances": [[3, 0, None], [4, 1, 0]]}
     assert client.get(f"{base}/rows?sources=40&targets=40,30").json()["distances"] == [[0, 4]]
+    facts = client.get(f"{base}/results").json()
+    assert (facts["shape"], facts["sources"], facts["targets"], facts["cutoff"]) == ([2, 3], "subset", "subset", None)
+    assert client.get(f"{base}/columns?targets=30").json()["distances"] == [[4], [3]]
+    nearest = client.get(f"{base}/nearest?source=40&k=5").json()
+    assert (nearest["targets"], nearest["distances"]) == ([10, 30], [1, 4])
+    assert sum(client.get(f"{base}/histogram?source=40").json()["counts"]) == 2
+    assert client.post(f"{base}/submatrix", json={"targets": [40]}).json()["distances"] == [[0], [None]]
     assert client.get(f"{base}/rows?sources=40&format=csv").text.splitlines()[1:] == ["40,30,4", "40,10,1", "40,40,0"]
     assert client.get(f"{base}/distance?source=40&target=30").json()["distance"] == distances[0, 0] == 4
     path = client.get(f"{base}/path?source=40&target=30").json()
@@ -399,10 +407,10 @@ def test_only_the_last_results_stay_open(settings: Settings, bench: Bench):
 
     ids = [bench.solved(small_graph(), "int32")[0] for _ in range(3)]
     results = Results(settings.model_copy(update={"matrix_cache": 2}))
-    first = results.get(ids[0])
-    results.get(ids[1])
-    assert results.get(ids[0]) is first
-    results.get(ids[2])
+    first = results.get(ids[0], None)
+    results.get(ids[1], None)
+    assert results.peek(ids[0], ANYBODY) is first
+    results.get(ids[2], None)
     assert list(results._open) == [ids[0], ids[2]]
     results.forget(ids[0])
     assert list(results._open) == [ids[2]]

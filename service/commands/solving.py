@@ -5,22 +5,23 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import cast
 
 from engine.plan import Candidate, Plan
 from engine.problem import Options
+from service.chosen import chosen_vertices
 from service.commands.interrupts import INTERRUPTS
 from service.commands.output import emit, emit_json, number, table
 from service.facts import graph_facts
-from service.names import split_names
 from service.progress import progress_on
 from service.sizes import format_bytes, format_seconds, parse_size
-from storage.errors import Conflict, DoesNotFit, InvalidRequest, NotFound
-from storage.graph import Graph, Receipt, index_of
+from storage.errors import Conflict, DoesNotFit, InvalidRequest, NotFound, StorageFailed
+from storage.graph import Graph, Receipt
 from storage.readers import read_graph
+from storage.workplace import find_checkpoint
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,8 @@ class SolveArgs:
     max_hops: int | None = None
     sources: str | None = None
     threads: int | None = None
+    targets: str | None = None
+    cutoff: float | None = None
 
 
 def load(args: GraphArgs) -> tuple[Graph, Receipt]:
@@ -55,65 +58,36 @@ def load(args: GraphArgs) -> tuple[Graph, Receipt]:
     )
 
 
-def source_labels(text: str, graph: Graph) -> list[str]:
-    """The labels that ``--sources`` means: a list ``A,"B, c",D``, ``@FILE``, or FILE with one label a line.
-
-    What is both a vertex and a file is the vertex; write ``@FILE`` for the file.
-    """
-    if text.startswith("@"):
-        return _lines(Path(text[1:]))
-    if _is_vertex(graph, text):
-        return [text]
-    return _lines(Path(text)) if _is_file(text) else split_names([text], "--sources")
-
-
-def _is_file(text: str) -> bool:
-    try:
-        return Path(text).is_file()
-    except (OSError, ValueError):  # a long list is too long for a name
-        return False
-
-
-def _lines(path: Path) -> list[str]:
-    try:
-        text = path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise InvalidRequest(f"--sources: {path} is not UTF-8 text ({error.reason})", field="sources") from error
-    return [line.strip() for line in text.splitlines() if line.strip()]
-
-
-def _is_vertex(graph: Graph, text: str) -> bool:
-    try:
-        index_of(graph, text)
-    except NotFound:
-        return False
-    return True
-
-
 def options_of(args: SolveArgs, graph: Graph) -> Options:
-    """The options for the engine; a source named twice counts once.  InvalidRequest and NotFound name the option."""
-    sources = None
-    if args.sources is not None:
-        labels = source_labels(args.sources, graph)
-        if not labels:
-            raise InvalidRequest(f"--sources: no vertex in {args.sources!r}", field="sources")
-        sources = tuple(dict.fromkeys(index_of(graph, label) for label in labels))
+    """The options for the engine; a vertex named twice counts once.  InvalidRequest and NotFound name the option."""
+    if args.sources == args.targets == "-":
+        raise InvalidRequest("--sources - and --targets - cannot both read standard input", field="targets")
+    sources, targets = (
+        None if text is None else chosen_vertices(text, graph, option)
+        for text, option in ((args.sources, "--sources"), (args.targets, "--targets"))
+    )
+    memory, device_memory = _budgets(args)
     return Options(
         dtype=args.dtype,
         algorithm=args.algorithm,
         device=args.device,
+        memory=memory,
+        device_memory=device_memory,
         max_hops=args.max_hops,
         threads=args.threads,
         sources=sources,
-        **_budgets(args),
+        targets=targets,
+        cutoff=args.cutoff,
     )
 
 
-def _budgets(args: SolveArgs) -> dict[str, int]:
-    given = {"memory": args.memory, "device_memory": args.device_memory}
-    return {
-        name: parse_size(text, field="--" + name.replace("_", "-")) for name, text in given.items() if text is not None
-    }
+def _budgets(args: SolveArgs) -> tuple[int | None, int | None]:
+    """Bytes of memory and of device memory, None where nothing is said."""
+    memory, device_memory = (
+        None if text is None else parse_size(text, field=field)
+        for text, field in ((args.memory, "--memory"), (args.device_memory, "--device-memory"))
+    )
+    return memory, device_memory
 
 
 def inspect(graph_args: GraphArgs, *, as_json: bool) -> None:
@@ -194,6 +168,8 @@ def describe_plan(chosen: Plan) -> list[str]:
     """The plan in a few lines."""
     rows, columns = chosen.shape
     hops = f", at most {chosen.max_hops:,} arcs a path" if chosen.max_hops is not None else ""
+    if chosen.cutoff is not None:
+        hops += f", distances up to {number(chosen.cutoff)}"
     threads = f"{chosen.threads} thread{'s' if chosen.threads != 1 else ''}"
     on_device = f", {format_bytes(chosen.device_memory)} of the GPU's" if chosen.device_memory else ""
     return [
@@ -224,7 +200,14 @@ def _table_of(candidates: Iterable[Candidate]) -> list[str]:
 
 
 def solve(
-    graph_args: GraphArgs, solve_args: SolveArgs, *, out: Path, overwrite: bool, compression: str, as_json: bool
+    graph_args: GraphArgs,
+    solve_args: SolveArgs,
+    *,
+    out: Path,
+    overwrite: bool,
+    resume: bool,
+    compression: str,
+    as_json: bool,
 ) -> None:
     """Read, plan, solve, write and seal; the plan and the progress go to standard error."""
     from engine.solve import make_plan, solve_to_store
@@ -234,16 +217,24 @@ def solve(
     if not out.absolute().parent.is_dir():
         raise NotFound(f"--out: the folder {out.absolute().parent} does not exist")
     check_budgets(solve_args)
+    _check_checkpoint(out, resume=resume, overwrite=overwrite)
     started = time.perf_counter()
     graph, receipt = load(graph_args)
     reading = time.perf_counter() - started
     options = options_of(solve_args, graph)
-    chosen = make_plan(graph, options, out=out)
+    chosen = make_plan(graph, options, out=out, resume=resume)
     planning = time.perf_counter() - started - reading
     _tell([*describe_plan(chosen), *_notes(receipt, solve_args, chosen)])
-    with progress_on(sys.stderr, INTERRUPTS.requested) as monitor, INTERRUPTS.politely():
+    with _keeping(out), progress_on(sys.stderr, INTERRUPTS.requested) as monitor, INTERRUPTS.politely():
         outcome = solve_to_store(
-            graph, options, out, plan=chosen, overwrite=overwrite, compression=compression, monitor=monitor
+            graph,
+            options,
+            out,
+            plan=chosen,
+            overwrite=overwrite,
+            resume=resume,
+            compression=compression,
+            monitor=monitor,
         )
     seconds = {"read": reading, "plan": planning, **outcome.seconds}
     if as_json:
@@ -266,6 +257,34 @@ def solve(
         return
     phases = ", ".join(f"{name} {format_seconds(value)}" for name, value in seconds.items())
     emit([f"{out}: done ({phases})", *summary_lines(outcome.summary)])
+
+
+def _check_checkpoint(out: Path, *, resume: bool, overwrite: bool) -> None:
+    """Say what a stopped solve has left before a large graph is read."""
+    try:
+        found = find_checkpoint(out)
+    except StorageFailed:
+        if overwrite:
+            return
+        raise
+    if found is not None and not resume and not overwrite:
+        raise Conflict(f"{out} has a checkpoint of {found.saved}: go on with --resume, or begin anew with --overwrite")
+    if found is None and resume:
+        _tell([f"note: there is no checkpoint of {out}; the solve begins anew"])
+
+
+@contextlib.contextmanager
+def _keeping(out: Path) -> Iterator[None]:
+    """If what is done here ends early, say what has been kept, and how to go on."""
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(StorageFailed):
+            if (found := find_checkpoint(out)) is not None:
+                INTERRUPTS.left_behind = f"what was done until {found.saved} is kept, --resume goes on from there"
+                if not INTERRUPTS.requested():
+                    _tell([f"note: {INTERRUPTS.left_behind}"])
+        raise
 
 
 def summary_lines(summary: Mapping[str, object]) -> list[str]:

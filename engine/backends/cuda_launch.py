@@ -54,8 +54,8 @@ _SQUARE: Final = np.dtype(
     align=True,
 )
 _DEPTH_STEP: Final = 16  # relax takes k in multiples of this
-_SMALL: Final = 800  # vertices up to which the single kernel does best with tiles of 32
-_WIDE: Final = (65, 1280)  # vertices for which tiles of 64 do best with 256 threads
+#: Up to which n a form of the single kernel does best for one graph of several tiles, and its tile (measured).
+_FORMS: Final = ((800, "single32", 32), (1280, "single64wide", 64), (2**30, "single64", 64))
 _RESIDENT: Final = MappingProxyType({"single32": 5, "single64": 4, "single64wide": 2})  # blocks a multiprocessor
 _WRAP: Final = 2**30
 
@@ -219,7 +219,7 @@ class Launcher:
         arguments["d"], arguments["ld"] = d.data.ptr, leading(rows)
         arguments["stride"] = d.strides[0] // d.itemsize if d.ndim == 3 else 0
         arguments["n"], arguments["tiles"], arguments["graphs"], arguments["group"] = n, tiles, graphs, group
-        arguments["aligned"] = n % 4 == 0 and _aligned(rows) and arguments["stride"] * d.itemsize % 16 == 0
+        arguments["aligned"] = _aligned(rows) and arguments["stride"] * d.itemsize % 16 == 0
         arguments["base"], arguments["drawn"] = self._base, self._drawn
         arguments["counter"], arguments["flags"] = self._counter.data.ptr, flags.data.ptr
         arguments["negative"] = self.negative.data.ptr
@@ -316,12 +316,13 @@ class Launcher:
 
 def _kernel_for(n: int, graphs: int, side: int | None) -> tuple[str, int]:
     """The form of the single kernel that does best for graphs of ``n`` vertices, and its tile; ``side`` if given."""
-    if side is None:
-        side = 32 if n <= 32 or (64 < n <= _SMALL and graphs == 1) else 64
-    if n <= side:
-        return f"lone{side}", side
-    wide = side == 64 and graphs == 1 and _WIDE[0] <= n <= _WIDE[1]
-    return ("single64wide" if wide else f"single{side}"), side
+    for tile in (32, 64) if side is None else (side,):
+        if n <= tile:
+            return f"lone{tile}", tile
+    if side is None and graphs == 1:
+        return next((name, tile) for most, name, tile in _FORMS if n <= most)
+    tile = side or 64
+    return f"single{tile}", tile
 
 
 def _overlap(x: Any, y: Any) -> bool:

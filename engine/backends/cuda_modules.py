@@ -85,7 +85,7 @@ KERNELS: Final = MappingProxyType(
         "single64": Kernel("single.cu", "single", 128, ("SIDE=64", "THREAD_ROWS=8", "BLOCKS=4", "UNROLLED=2")),
         "single64wide": Kernel("single.cu", "single", 256, ("SIDE=64", "THREAD_ROWS=4", "BLOCKS=2")),
         "lone32": Kernel("single.cu", "lone", 128, ("SIDE=32", "THREAD_ROWS=2", "BLOCKS=5")),
-        "lone64": Kernel("single.cu", "lone", 256, ("SIDE=64", "THREAD_ROWS=4", "BLOCKS=4")),
+        "lone64": Kernel("single.cu", "lone", 128, ("SIDE=64", "THREAD_ROWS=8", "BLOCKS=4")),
         "power8": Kernel("power.cu", "power", 256, ("ROWS=8",)),
         "power16": Kernel("power.cu", "power", 256, ("ROWS=16",)),
     }
@@ -94,7 +94,7 @@ KERNELS: Final = MappingProxyType(
 _FLOAT64: Final = MappingProxyType(
     {
         "single64": ("SIDE=64", "THREAD_ROWS=8", "BLOCKS=2", "UNROLLED=2"),
-        "lone64": ("SIDE=64", "THREAD_ROWS=4", "BLOCKS=2"),
+        "lone64": ("SIDE=64", "THREAD_ROWS=8", "BLOCKS=2"),
     }
 )
 

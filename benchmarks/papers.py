@@ -99,8 +99,8 @@ def sparse_weights(n: int, *, seed: int = 1, degree: int = 4) -> Any:
     return d
 
 
-def measure() -> None:
-    """Measure all sizes and write ``RESULTS``."""
+def measure(largest: int) -> None:
+    """Measure all sizes up to ``largest`` (Table I) and write ``RESULTS``."""
     import cupy
 
     from benchmarks.kernels.gpu_timing import Record, milliseconds
@@ -110,7 +110,7 @@ def measure() -> None:
     record = Record("gpu_papers")
     solver = Solver(modules(), "float32", nonnegative=True)
     pool = cupy.get_default_memory_pool()
-    for n in TABLE_1:
+    for n in (size for size in TABLE_1 if size <= largest):
         start = sparse_weights(n)
         d = start.copy()
         if n <= 32768:
@@ -300,8 +300,10 @@ def main() -> None:
     """Measure if asked to, then print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--measure", action="store_true", help="measure on the GPU and record first")
-    if parser.parse_args().measure:
-        measure()
+    parser.add_argument("--largest", type=int, default=max(TABLE_1), help="largest n of Table I")
+    arguments = parser.parse_args()
+    if arguments.measure:
+        measure(arguments.largest)
         from benchmarks.kernels.gpu_timing import results_folder
 
         print("\n".join(tables(json.loads((results_folder() / RESULTS.name).read_text()))))

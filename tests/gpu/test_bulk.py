@@ -13,8 +13,8 @@ from engine.problem import Options
 from engine.solve import solve_to_store
 from storage.errors import DoesNotFit, SolveFailed
 from storage.matrix import open_matrix
+from tests.bulks import cycle, graph_of, mixed, same_as_alone, solved
 from tests.gpu.samples import KINDS, closure, weights
-from tests.integration.test_bulk import cycle, graph_of, mixed, same_as_alone, solved
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("cupy")]
 

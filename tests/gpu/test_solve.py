@@ -187,6 +187,23 @@ def test_a_negative_cycle_that_no_plan_looked_for_is_named() -> None:
     assert sorted(caught.value.cycle) == [0, 1, 2]
 
 
+@pytest.mark.parametrize("algorithm", ["blocked-floyd-warshall", "recursive-floyd-warshall"])
+def test_a_negative_cycle_ends_the_solve_early(algorithm: str) -> None:
+    """The cycle lies in the first of eight pivot blocks; what is queued behind it is all that is done in vain."""
+    n = 4096
+    tails, heads = np.arange(n), np.roll(np.arange(n), -1)
+    weights = np.full(n, 5)
+    tails, heads, weights = np.append(tails, [3, 2]), np.append(heads, [2, 3]), np.append(weights, [-9, 1])
+    graph = build_graph(tails, heads, weights, n=n, directed=True)[0]
+    recorder, plan = Recorder(), Plan(algorithm, "int32", "cuda", 1, (n, n), 0, 0, 0.0, "", "")
+    with pytest.raises(NegativeCycle) as caught:
+        solve(graph, plan, Options(device="cuda"), ArraySink((n, n), "int32"), recorder)
+    assert sorted(caught.value.cycle) == [2, 3]
+    total, done = recorder.phases["relax"]
+    assert done <= total / 2
+    assert "write" not in recorder.phases
+
+
 def test_the_host_never_holds_the_matrix(tmp_path: Path) -> None:
     """A matrix of 1.6 GB; the process grows by bands and page-locked buffers alone."""
     graph = graph_of(20_000)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 #: Largest n that one launch of the single kernel solves fastest (measured; docs/kernels.md).
@@ -46,3 +47,42 @@ def product_bytes(n: int, itemsize: int) -> int:
     """Packed operands of one slab of a product of n x n matrices."""
     side = padded_side(n, itemsize)
     return min(SLAB, side) * side * (max(itemsize, 4) + itemsize)
+
+
+#: Rows that a sweep over parts does at once, at most: enough for launches to cost little.  Multiples of ROW_STEP.
+SWEEP_BATCH: Final = 8192
+ROW_STEP: Final = 128
+#: A sweep's batch is at most such a share of all rows, so that most rows leave while others are swept.
+SWEEP_SHARE: Final = 6
+
+
+@dataclass(frozen=True)
+class SweepLayout:
+    """What a sweep over parts keeps on the device.
+
+    Attributes:
+        n: vertices; rows: sources; itemsize: bytes an entry.
+        entries: numbers in tables and packed lengths; stride: entries of a row in the order of the parts.
+        deepest: vertices of the largest border.
+    """
+
+    n: int
+    rows: int
+    itemsize: int
+    entries: int
+    stride: int
+    deepest: int
+
+    def bytes(self, batch: int) -> int:
+        """Device memory with batches of so many rows."""
+        out = min(batch, self.rows) * self.n * (2 if batch < self.rows else 1)
+        gathered = (self.deepest + 16) * batch * max(4, self.itemsize)
+        return (self.entries + self.stride * batch + out) * self.itemsize + gathered + 24 * self.n + 64 * batch + SLACK
+
+    def batch(self, memory: int) -> int:
+        """Rows of a batch: as many as suit, fewer where memory is short."""
+        share = -(-self.rows // SWEEP_SHARE // ROW_STEP) * ROW_STEP
+        batch = min(SWEEP_BATCH, max(ROW_STEP, share))
+        while batch > ROW_STEP and self.bytes(batch) > memory:
+            batch = max(ROW_STEP, batch // 2 // ROW_STEP * ROW_STEP)
+        return batch

@@ -27,6 +27,7 @@ DEVICE_ESTIMATES: Final[dict[str, Callable[[Setting], Candidate]]] = {
     "recursive-floyd-warshall": floyd_warshall.device_recursive,
     "blocked-floyd-warshall": floyd_warshall.device_blocked,
     "repeated-squaring": squaring.estimate_device,
+    "partitioned": partitioned.estimate_device,
 }
 #: Below this a float32 is subnormal and loses digits.
 SMALLEST_FLOAT32 = 1.2e-38

@@ -43,7 +43,7 @@ class Problem:
         max_hops: at most that many arcs a path; None for no limit.
         targets: how many targets are asked for; None for all vertices.
         cutoff: the largest distance wanted; None for no limit.
-        parts: what a trial partition found; None without one.
+        parts: what a trial partition found, device_parts: the same in parts that suit a GPU; None without one.
         no_parts: why there is none.
     """
 
@@ -62,6 +62,7 @@ class Problem:
     targets: int | None = None
     cutoff: float | None = None
     parts: PartsFacts | None = None
+    device_parts: PartsFacts | None = None
     no_parts: str = "no trial partition was made"
 
     @property

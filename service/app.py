@@ -11,6 +11,7 @@ from fastapi.routing import APIRoute
 from starlette.middleware.cors import CORSMiddleware
 
 from service import problems
+from service.keys import Keyring
 from service.middleware import BodyLimit, Door
 from service.routes import graphs, health, jobs, results, rows, store
 from service.schemas import Problem
@@ -19,6 +20,7 @@ from service.state import Results, Service
 from service.stores import prepare
 from service.work import Worker
 from storage.jobs import JobStore
+from storage.keys import KeyStore
 from storage.uploads import Uploads
 
 _ASKED_BY_PAGES: Final = [
@@ -43,9 +45,13 @@ ROUTERS: Final = (
 def create_app(settings: Settings) -> FastAPI:
     """The application; its reading process starts and stops with its lifespan."""
     prepare(settings)
+    jobs_store = JobStore(settings.database)
+    keys = KeyStore(jobs_store.database)
+    identify = Keyring(keys).identify if settings.auth else None
     service = Service(
         settings=settings,
-        jobs=JobStore(settings.database),
+        jobs=jobs_store,
+        keys=keys,
         uploads=Uploads(settings.data_dir),
         worker=Worker(settings.runner_nice // 2),
         results=Results(settings),
@@ -67,7 +73,7 @@ def create_app(settings: Settings) -> FastAPI:
     )
     app.state.service = service
     app.add_middleware(BodyLimit, settings=settings)
-    app.add_middleware(Door, settings=settings, identify=None, observe=None)
+    app.add_middleware(Door, settings=settings, identify=identify, observe=None)
     _allow_origins(app, settings)
     problems.install(app)
     for router in ROUTERS:

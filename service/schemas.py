@@ -84,9 +84,10 @@ class Graph(Wire):
 
 
 class GraphList(Wire):
-    """The newest graphs."""
+    """Graphs, newest first; ``next`` leads to older ones."""
 
     graphs: list[Graph]
+    next: str | None
 
 
 class JobRequest(Wire):

@@ -19,6 +19,7 @@ import uvicorn
 
 from service import logs
 from service.app import create_app
+from service.keys import first_key
 from service.protocol import PatientProtocol
 from service.runner import WITH_PARENT
 from service.settings import Settings
@@ -101,6 +102,7 @@ def serve(settings: Settings) -> None:
     settings = settings.model_copy(update={"data_dir": settings.data_dir.absolute()})
     logs.configure("api", settings.log_format)
     prepare(settings)
+    key = first_key(settings)
     lock = FileLock(settings.data_dir / "serve.lock")
     try:
         lock.acquire()
@@ -112,14 +114,14 @@ def serve(settings: Settings) -> None:
             runner = RunnerProcess(settings)
             runner.start()
             try:
-                _run_api(settings, listener)
+                _run_api(settings, listener, key)
             finally:
                 runner.stop()
     finally:
         lock.release()
 
 
-def _run_api(settings: Settings, listener: socket.socket) -> None:
+def _run_api(settings: Settings, listener: socket.socket, key: str | None) -> None:
     config = uvicorn.Config(
         create_app(settings),
         http=PatientProtocol,
@@ -128,20 +130,22 @@ def _run_api(settings: Settings, listener: socket.socket) -> None:
         server_header=False,
         timeout_graceful_shutdown=max(1, int(settings.stop_seconds)),
     )
-    _Announcing(config, _address(settings, listener)).run(sockets=[listener])
+    _Announcing(config, _address(settings, listener), key).run(sockets=[listener])
 
 
 class _Announcing(uvicorn.Server):
     """Says where it listens, once it does."""
 
-    def __init__(self, config: uvicorn.Config, address: str) -> None:
+    def __init__(self, config: uvicorn.Config, address: str, key: str | None) -> None:
         super().__init__(config)
-        self._address = address
+        self._address, self._key = address, key
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if self.started:
             print(f"apsp listens on {self._address} (API documentation: {self._address}/docs)", flush=True)
+            if self._key is not None:
+                print(f"key, shown this once: {self._key}", flush=True)
 
 
 def _listen(settings: Settings) -> socket.socket:

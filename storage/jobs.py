@@ -56,6 +56,11 @@ class JobStore(Claims):
         self.where = where
         super().__init__(Database(where, timeout=timeout))
 
+    @property
+    def database(self) -> Database:
+        """The database itself, for what else is kept in it."""
+        return self._database
+
     def close(self) -> None:
         """Give all connections back."""
         self._database.close()

@@ -15,7 +15,14 @@ from tests.unit.service.support import Bench
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
-    return Settings(data_dir=tmp_path / "data", max_cells=64, max_pairs=10, max_body_bytes=4096, max_upload_bytes=8192)
+    return Settings(
+        data_dir=tmp_path / "data",
+        max_cells=64,
+        max_pairs=10,
+        max_body_bytes=4096,
+        max_upload_bytes=8192,
+        auth=False,
+    )
 
 
 @pytest.fixture

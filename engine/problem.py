@@ -20,6 +20,7 @@ class Problem:
         bound: proven bound on the absolute value of every finite distance.
         bound_proof: how ``bound`` was proven, in words.
         max_hops: at most that many arcs a path; None for no limit.
+        hops: arcs from a vertex of highest degree to the one farthest from it; 0 where nobody has looked.
     """
 
     n: int
@@ -34,6 +35,7 @@ class Problem:
     bound: float
     bound_proof: str
     max_hops: int | None
+    hops: int = 0
 
     @property
     def negative(self) -> bool:
@@ -70,6 +72,7 @@ class Machine:
         search_rate: arcs scanned a second of all threads by searches (heap work included).
         search_seconds: measured seconds a source on the very graph, all threads together; None if not tried.
         write_rate: bytes a second written to the store.
+        device_search_seconds: the same of the GPU.
         cuda: the GPU that may be used, if any.
         no_cuda: why there is none, in a sentence.
     """
@@ -82,6 +85,7 @@ class Machine:
     search_rate: float
     write_rate: float
     search_seconds: float | None = None
+    device_search_seconds: float | None = None
     cuda: Device | None = None
     no_cuda: str = "no GPU was looked for"
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
+from engine import searching
 from engine.algorithms.squaring import Schedule
 from engine.monitor import Monitor
 from engine.plan import Plan
@@ -34,6 +35,8 @@ def run(
         DoesNotFit: less device memory was free than when the plan was made.
         SolveFailed: the device failed.
     """
+    if plan.algorithm in searching.ALGORITHMS:
+        return searching.run(graph, plan, sources, sink, monitor, memory=memory)
     from engine.backends.cuda_matrix import device_matrix
 
     n, kind, symmetric = graph.n, WORK_TYPES[plan.dtype], not graph.directed

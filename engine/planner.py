@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from engine.algorithms import bellman_ford, dijkstra, floyd_warshall, johnson, squaring
+from engine.algorithms import bellman_ford, dijkstra, floyd_warshall, johnson, partitioned, squaring
 from engine.estimate import Setting
 from engine.plan import Candidate, Plan
 from engine.problem import Machine, Options, Problem
@@ -20,6 +20,7 @@ ESTIMATES: Final[dict[str, Callable[[Setting], Candidate]]] = {
     "recursive-floyd-warshall": floyd_warshall.estimate_recursive,
     "blocked-floyd-warshall": floyd_warshall.estimate_blocked,
     "repeated-squaring": squaring.estimate,
+    "partitioned": partitioned.estimate,
 }
 #: The same for those that a GPU runs.
 DEVICE_ESTIMATES: Final[dict[str, Callable[[Setting], Candidate]]] = {
@@ -168,6 +169,8 @@ def _unsuitable(name: str, problem: Problem) -> str | None:
         return "the arcs do not all weigh 1"
     if name == "bfs" and problem.hops > bellman_ford.STEPS:
         return f"some vertex lies {problem.hops} arcs away, and steps are counted up to 255"
+    if name == "partitioned" and problem.parts is None:
+        return problem.no_parts
     return None
 
 

@@ -6,6 +6,27 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
+class PartsFacts:
+    """What a trial partition found (``engine.parts``).
+
+    Attributes:
+        count: parts; largest: vertices of the largest one; border: of the largest border.
+        sweep: updates' worth of time of one row of the matrix.
+        prepare: updates made once, before any row.
+        entries: numbers held all the time.
+        seconds: what finding the parts took.
+    """
+
+    count: int
+    largest: int
+    border: int
+    sweep: int
+    prepare: int
+    entries: int
+    seconds: float
+
+
+@dataclass(frozen=True)
 class Problem:
     """Facts about a graph and what is asked of it.
 
@@ -21,6 +42,8 @@ class Problem:
         bound_proof: how ``bound`` was proven, in words.
         max_hops: at most that many arcs a path; None for no limit.
         hops: arcs from a vertex of highest degree to the one farthest from it; 0 where nobody has looked.
+        parts: what a trial partition found; None without one.
+        no_parts: why there is none.
     """
 
     n: int
@@ -36,6 +59,8 @@ class Problem:
     bound_proof: str
     max_hops: int | None
     hops: int = 0
+    parts: PartsFacts | None = None
+    no_parts: str = "no trial partition was made"
 
     @property
     def negative(self) -> bool:

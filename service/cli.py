@@ -41,6 +41,7 @@ Algorithm = Annotated[
         "auto",
         "dijkstra",
         "johnson",
+        "partitioned",
         "recursive-floyd-warshall",
         "blocked-floyd-warshall",
         "repeated-squaring",
@@ -81,6 +82,9 @@ def solve(
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace STORE.zarr once the new one is done.")
     ] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on from what a stopped solve of the same into STORE.zarr has kept.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Compute all distances, or the rows in --sources, into a store."""
@@ -91,9 +95,58 @@ def solve(
         solving.SolveArgs(dtype, algorithm, device, memory, device_memory, max_hops, sources, threads),
         out=out,
         overwrite=overwrite,
+        resume=resume,
         compression=compression,
         as_json=as_json,
     )
+
+
+@app.command(name="solve-many")
+def solve_many(
+    graphs: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="GRAPHS", help="Graph files, folders of them, @FILE with one a line.", show_default=False
+        ),
+    ],
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FOLDER", help="Where the stores go, one a graph: NAME.zarr.")
+    ] = None,
+    summary: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Table with a row for each graph: .csv, or .jsonl.")
+    ] = None,
+    format: Format = None,  # noqa: A002
+    directed: Directed = None,
+    weight: Weight = None,
+    unweighted: Unweighted = False,
+    dtype: Dtype = "auto",
+    device: Device = "auto",
+    memory: Memory = None,
+    device_memory: DeviceMemory = None,
+    max_hops: MaxHops = None,
+    threads: Threads = None,
+    compression: Annotated[Literal["none", "zstd"], typer.Option(help="Compression of the stored tiles.")] = "none",
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Solve again what has its store already, and replace that.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Solve many graphs: small ones side by side or in stacks on the GPU; finished stores are skipped."""
+    from service.commands import many, solving
+
+    code = many.solve_many(
+        many.ManyArgs(
+            graphs,
+            out,
+            summary,
+            overwrite,
+            compression,
+            solving.GraphArgs(Path(), format, directed, weight, unweighted),
+            solving.SolveArgs(dtype, "auto", device, memory, device_memory, max_hops, None, threads),
+        ),
+        as_json=as_json,
+    )
+    raise typer.Exit(code)
 
 
 @app.command()
@@ -221,7 +274,7 @@ def run(arguments: list[str] | None = None) -> int:
         code = report(error)
     code = int(code or 0)
     if code and INTERRUPTS.requested():
-        complain("interrupted; nothing was left behind")
+        complain(f"interrupted; {INTERRUPTS.left_behind}")
         return INTERRUPTS.exit_code
     return code
 

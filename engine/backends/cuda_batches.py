@@ -208,6 +208,9 @@ def trial_seconds(arcs: Arcs, kind: WorkType, form: Form, sources: Integers, *, 
     count = min(len(sources), lanes * blocks)
     if count == 0:
         return 0.0
+    if form.name == "lists":  # sources that would share blocks if all were searched
+        place = incoming(arcs.indptr, arcs.heads, arcs.weights, cluster=lanes).place
+        sources = np.argsort(place)
     with device_search(arcs, kind, form, sources[:count], memory=memory, rows=count) as search:
         search.begin(range(count))
         if search.finish() is None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from engine.algorithms import dijkstra, floyd_warshall, johnson, partitioned, squaring
+from engine.algorithms import bellman_ford, dijkstra, floyd_warshall, johnson, partitioned, squaring
 from engine.estimate import Setting
 from engine.plan import Candidate, Plan
 from engine.problem import Machine, Options, Problem
@@ -28,6 +28,9 @@ DEVICE_ESTIMATES: Final[dict[str, Callable[[Setting], Candidate]]] = {
     "blocked-floyd-warshall": floyd_warshall.device_blocked,
     "repeated-squaring": squaring.estimate_device,
     "partitioned": partitioned.estimate_device,
+    "bellman-ford": bellman_ford.estimate,
+    "bfs": bellman_ford.estimate_bfs,
+    "johnson": bellman_ford.estimate_johnson,
 }
 #: Below this a float32 is subnormal and loses digits.
 SMALLEST_FLOAT32 = 1.2e-38
@@ -91,11 +94,15 @@ def choose(problem: Problem, machine: Machine, options: Options, *, store: int |
 def _check(options: Options, machine: Machine) -> None:
     if options.dtype != "auto" and options.dtype not in WORK_TYPES:
         raise InvalidRequest(f"dtype {options.dtype!r} is unknown; use auto, {', '.join(WORK_TYPES)}", field="dtype")
-    if options.algorithm != "auto" and options.algorithm not in ESTIMATES:
-        names = ", ".join(ESTIMATES)
+    known = dict.fromkeys((*ESTIMATES, *DEVICE_ESTIMATES))
+    if options.algorithm != "auto" and options.algorithm not in known:
+        names = ", ".join(known)
         raise InvalidRequest(f"algorithm {options.algorithm!r} is unknown; use auto, {names}", field="algorithm")
     if options.device not in ("auto", "cpu", "cuda"):
         raise InvalidRequest(f"device {options.device!r} is unknown; use auto, cpu, cuda", field="device")
+    if options.algorithm not in ("auto", *ESTIMATES) and (options.device == "cpu" or machine.cuda is None):
+        why = "device cpu was asked for" if options.device == "cpu" else machine.no_cuda
+        raise InvalidRequest(f"algorithm {options.algorithm} runs on a GPU only, and {why}", field="algorithm")
     if options.device == "cuda":
         if options.algorithm not in ("auto", *DEVICE_ESTIMATES):
             names = ", ".join(DEVICE_ESTIMATES)
@@ -157,10 +164,14 @@ def _unsuitable(name: str, problem: Problem) -> str | None:
     """Why an algorithm cannot answer this problem at all, or None."""
     if problem.max_hops is not None and name != "repeated-squaring":
         return f"only repeated-squaring limits paths to {problem.max_hops} hops"
-    if name == "dijkstra" and problem.negative:
+    if name in ("dijkstra", "bellman-ford", "bfs") and problem.negative:
         return f"some arcs are negative (the least is {problem.min_weight:g})"
     if name == "johnson" and not problem.negative:
         return "no arc is negative, so there is nothing to reweight"
+    if name == "bfs" and not problem.unit:
+        return "the arcs do not all weigh 1"
+    if name == "bfs" and problem.hops > bellman_ford.STEPS:
+        return f"some vertex lies {problem.hops} arcs away, and steps are counted up to 255"
     if name == "partitioned" and problem.parts is None:
         return problem.no_parts
     return None

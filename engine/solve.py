@@ -20,9 +20,10 @@ from engine.estimate import DEVICE_START, batch_rows
 from engine.ingest import weight_matrix, write_rows
 from engine.machine import available_memory, survey
 from engine.monitor import Monitor
+from engine.near import hop_radius
 from engine.parts import ENTRY_BYTES, with_parts, with_trial
 from engine.plan import Plan
-from engine.planner import choose, choose_type
+from engine.planner import ESTIMATES, choose, choose_type
 from engine.potentials import find_potentials, reduced_weights
 from engine.problem import Machine, Options, Problem
 from engine.rectangle import Narrow, Rectangle, check_cutoff, check_vertices
@@ -143,6 +144,8 @@ def make_plan(graph: Graph, options: Options, *, out: Path | None = None, resume
     kind, _ = choose_type(problem, options.dtype)
     store = _store_bytes(graph, matrix_bytes((problem.rows, problem.columns), kind.itemsize))
     machine = _survey(problem, options, out, store)
+    if machine.cuda is not None:
+        problem = replace(problem, hops=hop_radius(graph.indptr, graph.heads))
     if found is not None and machine.disk is not None:
         machine = replace(machine, disk=machine.disk + found.bytes)
     plan = choose(problem, machine, options, store=store)
@@ -163,7 +166,7 @@ def _survey(problem: Problem, options: Options, out: Path | None, store: int) ->
     machine = survey(out=out, memory=options.memory, threads=options.threads)
     if options.device not in ("auto", "cuda"):
         return machine
-    if options.device == "auto":
+    if options.device == "auto" and options.algorithm in ("auto", *ESTIMATES):
         try:
             quick = choose(problem, machine, options, store=store).seconds < DEVICE_START
         except DoesNotFit:

@@ -45,6 +45,8 @@ Algorithm = Annotated[
         "recursive-floyd-warshall",
         "blocked-floyd-warshall",
         "repeated-squaring",
+        "bellman-ford",
+        "bfs",
     ],
     typer.Option(help="How to solve; auto lets the planner choose."),
 ]

@@ -30,18 +30,20 @@ def create_app(settings: Settings) -> FastAPI:
     prepare(settings)
     service = Service(
         settings=settings,
-        jobs=JobStore(settings.database),
+        jobs=JobStore(settings.database, timeout=settings.database_timeout),
         uploads=Uploads(settings.data_dir),
-        worker=Worker(settings.runner_nice // 2),
+        worker=Worker(settings.runner_nice // 2, settings.readers),
+        planner=Worker(settings.runner_nice // 2, settings.planners),
         results=Results(settings),
     )
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        service.worker.start()
+        for pool in (service.worker, service.planner):
+            pool.start()
         yield
-        service.worker.stop()
-        service.jobs.close()
+        for pool in (service.worker, service.planner):
+            pool.stop()
 
     app = FastAPI(
         title="apsp",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
 
 #: seconds after which a client should ask again about an open job
 RETRY_AFTER = 1
+
+
+def _nobody() -> None:
+    """There is nobody to wake."""
 
 
 class Results:
@@ -53,15 +58,24 @@ class Results:
             self._open.pop(job_id, None)
 
 
-@dataclass(frozen=True)
+@dataclass
 class Service:
-    """Settings and everything that is opened once per process."""
+    """Settings and everything that is opened once per process.
+
+    Attributes:
+        worker: reads uploads; planner: plans jobs; neither waits for the other.
+        wake: tells the runners of this node that there is a job.
+        draining: the service is about to stop and takes no new jobs.
+    """
 
     settings: Settings
     jobs: JobStore
     uploads: Uploads
     worker: Worker
+    planner: Worker
     results: Results
+    wake: Callable[[], None] = _nobody
+    draining: bool = False
 
     def result(self, job_id: str) -> Result:
         """The result of a job.

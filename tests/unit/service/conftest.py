@@ -33,4 +33,5 @@ def client(settings: Settings) -> Iterator[TestClient]:
     yield client
     client.close()
     app.state.service.worker.stop()
+    app.state.service.planner.stop()
     app.state.service.jobs.close()

@@ -1,0 +1,56 @@
+"""What a stopped solve has left beside its store.  The one place that knows whether, and how, a job is gone on with."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from service.joblog import NAME as LOG
+from service.settings import Settings
+
+if TYPE_CHECKING:
+    from engine.monitor import Monitor
+    from engine.plan import Plan
+    from engine.problem import Options
+    from engine.solve import Outcome
+    from storage.graph import Graph
+
+_RECORD: Final = "record.json"
+
+
+def working_folder(store: Path) -> Path:
+    """Where a solve into ``store`` keeps what it has committed."""
+    return store.with_name(f".{store.name}.working")
+
+
+def has_checkpoint(store: Path) -> bool:
+    """Whether a solve into ``store`` was stopped after it had committed something."""
+    return (working_folder(store) / _RECORD).is_file()
+
+
+def solve(graph: Graph, options: Options, store: Path, *, plan: Plan, compression: str, monitor: Monitor) -> Outcome:
+    """Solve into ``store``, from its checkpoint if there is one."""
+    import inspect
+
+    from engine import solve as engine
+
+    more: dict[str, Any] = {}
+    if "resume" in inspect.signature(engine.solve_to_store).parameters:
+        more["resume"] = True
+    return engine.solve_to_store(graph, options, store, plan=plan, compression=compression, monitor=monitor, **more)
+
+
+def tidy(settings: Settings, job_id: str) -> None:
+    """Remove what a job without a result has stored, but for its log and its checkpoint."""
+    store = settings.store(job_id)
+    kept = {LOG, working_folder(store).name} if has_checkpoint(store) else {LOG}
+    if not store.parent.is_dir():
+        return
+    for path in store.parent.iterdir():
+        if path.name in kept:
+            continue
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)

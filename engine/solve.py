@@ -222,7 +222,7 @@ def solve_to_store(
         dtype=kind.dtype,
         unreachable=kind.unreachable,
         sources=None if options.sources is None else np.array(options.sources, np.int64),
-        attributes=_attributes(graph, plan),
+        attributes=store_attributes(graph, plan),
         compression=compression,
         overwrite=overwrite,
     )
@@ -236,7 +236,8 @@ def solve_to_store(
     return Outcome(plan, seconds, outcome.summary)
 
 
-def _attributes(graph: Graph, plan: Plan) -> dict[str, object]:
+def store_attributes(graph: Graph, plan: Plan) -> dict[str, object]:
+    """What a store says about how it was solved."""
     return {
         "unit": "weight" if graph.weighted else "hops",
         "algorithm": plan.algorithm,

@@ -94,6 +94,54 @@ def solve(
     )
 
 
+@app.command(name="solve-many")
+def solve_many(
+    graphs: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="GRAPHS", help="Graph files, folders of them, @FILE with one a line.", show_default=False
+        ),
+    ],
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FOLDER", help="Where the stores go, one a graph: NAME.zarr.")
+    ] = None,
+    summary: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Table with a row for each graph: .csv, or .jsonl.")
+    ] = None,
+    format: Format = None,  # noqa: A002
+    directed: Directed = None,
+    weight: Weight = None,
+    unweighted: Unweighted = False,
+    dtype: Dtype = "auto",
+    device: Device = "auto",
+    memory: Memory = None,
+    device_memory: DeviceMemory = None,
+    max_hops: MaxHops = None,
+    threads: Threads = None,
+    compression: Annotated[Literal["none", "zstd"], typer.Option(help="Compression of the stored tiles.")] = "none",
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Solve again what has its store already, and replace that.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Solve many graphs: small ones side by side or in stacks on the GPU; finished stores are skipped."""
+    from service.commands import many, solving
+
+    code = many.solve_many(
+        many.ManyArgs(
+            graphs,
+            out,
+            summary,
+            overwrite,
+            compression,
+            solving.GraphArgs(Path(), format, directed, weight, unweighted),
+            solving.SolveArgs(dtype, "auto", device, memory, device_memory, max_hops, None, threads),
+        ),
+        as_json=as_json,
+    )
+    raise typer.Exit(code)
+
+
 @app.command()
 def plan(
     graph: GraphFile,
@@ -237,7 +285,7 @@ def run(arguments: list[str] | None = None) -> int:
         code = report(error)
     code = int(code or 0)
     if code and INTERRUPTS.requested():
-        complain("interrupted; nothing was left behind")
+        complain("interrupted; nothing unfinished was left behind")
         return INTERRUPTS.exit_code
     return code
 

@@ -18,23 +18,28 @@ from service.schemas import Problem
 from service.settings import Settings
 from service.state import Results, Service
 from service.stores import prepare
+from service.submission import Plans
+from service.waiting import Waiters
 from service.work import Worker
 from storage.jobs import JobStore
 from storage.uploads import Uploads
 
-ROUTERS: Final = (graphs.router, jobs.router, results.router, health.router)
+ROUTERS: Final = (graphs.router, jobs.estimates, jobs.router, results.router, health.router)
 
 
 def create_app(settings: Settings) -> FastAPI:
     """The application; its reading process starts and stops with its lifespan."""
     prepare(settings)
+    store = JobStore(settings.database, timeout=settings.database_timeout)
     service = Service(
         settings=settings,
-        jobs=JobStore(settings.database, timeout=settings.database_timeout),
+        jobs=store,
         uploads=Uploads(settings.data_dir),
         worker=Worker(settings.runner_nice // 2, settings.readers),
         planner=Worker(settings.runner_nice // 2, settings.planners),
         results=Results(settings),
+        plans=Plans(),
+        waiters=Waiters(store),
     )
 
     @asynccontextmanager

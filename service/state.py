@@ -10,15 +10,18 @@ from typing import TYPE_CHECKING, Annotated
 
 from fastapi import Depends, Request
 
+from service.callers import Caller
 from service.fault import NoResult, ResultNotReady
 from service.settings import Settings
 from service.work import Worker
-from storage.errors import Gone
+from storage.errors import Gone, NotFound
 from storage.jobs import SUCCESSFUL, JobRecord, JobStore
 from storage.uploads import Uploads
 
 if TYPE_CHECKING:
     from service.results import Result
+    from service.submission import Plans
+    from service.waiting import Waiters
 
 #: seconds after which a client should ask again about an open job
 RETRY_AFTER = 1
@@ -63,6 +66,7 @@ class Service:
     """Settings and everything that is opened once per process.
 
     Attributes:
+        plans: those made of late; waiters: requests that wait for a job.
         worker: reads uploads; planner: plans jobs; neither waits for the other.
         wake: tells the runners of this node that there is a job.
         draining: the service is about to stop and takes no new jobs.
@@ -74,8 +78,17 @@ class Service:
     worker: Worker
     planner: Worker
     results: Results
+    plans: Plans
+    waiters: Waiters
     wake: Callable[[], None] = _nobody
     draining: bool = False
+
+    def job(self, job_id: str, caller: Caller) -> JobRecord:
+        """The job of this id.  NotFound if there is none, or it is somebody else's."""
+        record = self.jobs.job(job_id)
+        if not caller.sees(record.owner):
+            raise NotFound(f"there is no job {job_id!r}")
+        return record
 
     def result(self, job_id: str) -> Result:
         """The result of a job.

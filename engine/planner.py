@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from engine.algorithms import dijkstra, floyd_warshall, johnson, squaring
+from engine.algorithms import dijkstra, floyd_warshall, johnson, partitioned, squaring
 from engine.estimate import Setting
 from engine.plan import Candidate, Plan
 from engine.problem import Machine, Options, Problem
@@ -20,6 +20,7 @@ ESTIMATES: Final[dict[str, Callable[[Setting], Candidate]]] = {
     "recursive-floyd-warshall": floyd_warshall.estimate_recursive,
     "blocked-floyd-warshall": floyd_warshall.estimate_blocked,
     "repeated-squaring": squaring.estimate,
+    "partitioned": partitioned.estimate,
 }
 #: The same for those that a GPU runs.
 DEVICE_ESTIMATES: Final[dict[str, Callable[[Setting], Candidate]]] = {
@@ -157,6 +158,8 @@ def _unsuitable(name: str, problem: Problem) -> str | None:
         return f"some arcs are negative (the least is {problem.min_weight:g})"
     if name == "johnson" and not problem.negative:
         return "no arc is negative, so there is nothing to reweight"
+    if name == "partitioned" and problem.parts is None:
+        return problem.no_parts
     return None
 
 

@@ -6,6 +6,27 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
+class PartsFacts:
+    """What a trial partition found (``engine.parts``).
+
+    Attributes:
+        count: parts; largest: vertices of the largest one; border: of the largest border.
+        sweep: updates' worth of time of one row of the matrix.
+        prepare: updates made once, before any row.
+        entries: numbers held all the time.
+        seconds: what finding the parts took.
+    """
+
+    count: int
+    largest: int
+    border: int
+    sweep: int
+    prepare: int
+    entries: int
+    seconds: float
+
+
+@dataclass(frozen=True)
 class Problem:
     """Facts about a graph and what is asked of it.
 
@@ -20,6 +41,8 @@ class Problem:
         bound: proven bound on the absolute value of every finite distance.
         bound_proof: how ``bound`` was proven, in words.
         max_hops: at most that many arcs a path; None for no limit.
+        parts: what a trial partition found; None without one.
+        no_parts: why there is none.
     """
 
     n: int
@@ -34,6 +57,8 @@ class Problem:
     bound: float
     bound_proof: str
     max_hops: int | None
+    parts: PartsFacts | None = None
+    no_parts: str = "no trial partition was made"
 
     @property
     def negative(self) -> bool:

@@ -12,22 +12,25 @@ import numpy as np
 import numpy.typing as npt
 
 from engine import resident
-from engine.algorithms import dijkstra, floyd_warshall, johnson, squaring
+from engine.algorithms import dijkstra, floyd_warshall, johnson, partitioned, squaring
 from engine.calibrate import calibrate
+from engine.checkpoint import Continued, Journal, RowCommits, bound_to, by_rows, rest, resumable, suits
 from engine.describe import describe
 from engine.estimate import DEVICE_START, batch_rows
 from engine.ingest import weight_matrix, write_rows
-from engine.machine import survey
+from engine.machine import available_memory, survey
 from engine.monitor import Monitor
+from engine.parts import ENTRY_BYTES, with_parts, with_trial
 from engine.plan import Plan
 from engine.planner import choose, choose_type
 from engine.potentials import find_potentials, reduced_weights
 from engine.problem import Machine, Options, Problem
 from engine.summary import Sink, Summary, SummarySink
 from engine.types import WORK_TYPES
-from storage.errors import DoesNotFit, InvalidRequest
+from storage.errors import Cancelled, DoesNotFit, InvalidRequest
 from storage.graph import Graph
-from storage.matrix import create_matrix, matrix_bytes
+from storage.matrix import matrix_bytes
+from storage.working import open_working
 
 if TYPE_CHECKING:
     from engine.backends.base import Backend
@@ -95,6 +98,13 @@ class PhaseClock(Monitor):
         """Ask the monitor inside."""
         return self._inner.cancelled()
 
+    def so_far(self) -> dict[str, float]:
+        """Seconds of each phase, the present one's until now included."""
+        seconds, phase = dict(self.seconds), self._phase
+        if phase is not None:
+            seconds[phase] = seconds.get(phase, 0.0) + time.perf_counter() - self._since
+        return seconds
+
     def stop(self) -> None:
         """Book the time since the last call on the present phase."""
         now = time.perf_counter()
@@ -103,28 +113,39 @@ class PhaseClock(Monitor):
         self._phase, self._since = None, now
 
 
-def make_plan(graph: Graph, options: Options, *, out: Path | None = None) -> Plan:
+def make_plan(graph: Graph, options: Options, *, out: Path | None = None, resume: bool = False) -> Plan:
     """Everything that can be said and refused before work is done; ``out`` is where the store would go.
 
+    With ``resume`` the plan goes on from the checkpoint there, if there is one.
+
     Raises:
+        Conflict: the options contradict that checkpoint.
         InvalidRequest: options that contradict the graph, or distances that no type holds.
         NegativeCycle: the graph has one; it is named.
         DoesNotFit: memory or disk is too small.
     """
+    found = resumable(out, resume=resume)
+    options = bound_to(found, options)
     _check_sources(options, graph)
     rows = None if options.sources is None else len(options.sources)
     problem = describe(graph, rows=rows, max_hops=options.max_hops)
+    if options.algorithm == "partitioned" and problem.max_hops is None:
+        problem = with_parts(graph, problem, available_memory() // ENTRY_BYTES)
     kind, _ = choose_type(problem, options.dtype)
     store = _store_bytes(graph, matrix_bytes((problem.rows, problem.n), kind.itemsize))
     machine = _survey(problem, options, out, store)
+    if found is not None and machine.disk is not None:
+        machine = replace(machine, disk=machine.disk + found.bytes)
     plan = choose(problem, machine, options, store=store)
     if problem.negative:
         find_potentials(graph)
     measured = calibrate(graph, problem, kind, machine, plan, device=options.device)
-    if measured is machine:
-        return plan
-    now = survey(out=out, memory=options.memory, threads=options.threads)  # measuring took memory, too
-    return choose(problem, replace(measured, memory=now.memory, resident=now.resident), options, store=store)
+    if measured is not machine:
+        now = survey(out=out, memory=options.memory, threads=options.threads)  # measuring took memory, too
+        machine = replace(measured, memory=now.memory, resident=now.resident)
+        plan = choose(problem, machine, options, store=store)
+    tried = with_trial(graph, problem, plan, machine)
+    return plan if tried is problem else choose(tried, machine, options, store=store)
 
 
 def _survey(problem: Problem, options: Options, out: Path | None, store: int) -> Machine:
@@ -203,20 +224,37 @@ def solve_to_store(
     *,
     plan: Plan | None = None,
     overwrite: bool = False,
+    resume: bool = False,
     compression: str = "none",
     monitor: Monitor | None = None,
 ) -> Outcome:
-    """Plan (unless given), solve into a new store at ``path`` and seal it; nothing is left there otherwise.
+    """Plan (unless given), solve into a new store at ``path`` and seal it.
+
+    Long solves commit how far they are.  If one fails or is stopped, what was committed stays beside ``path``; a solve
+    that has committed nothing leaves nothing.
+
+    Args:
+        graph, options: what is solved, and how.
+        path: where the store goes.
+        plan: as from :func:`make_plan`; a plan that cannot go on from the checkpoint is made anew.
+        overwrite: replace a store at ``path``, and a checkpoint that may not be resumed.
+        resume: go on from the checkpoint of the same matrix, if there is one.
+        compression: of the tiles, ``none`` or ``zstd``.
+        monitor: told of progress, asked whether to stop.
 
     Raises:
-        Conflict: ``path`` exists and ``overwrite`` was not asked for.
+        Conflict: ``path`` exists and ``overwrite`` was not asked for; there is a checkpoint, and neither ``resume`` nor
+            ``overwrite`` was, or it is of something else.
+        Cancelled: the monitor asked to stop; what was done is committed if it was much.
         Others: as in :func:`make_plan` and :func:`solve`.
     """
-    plan = plan or make_plan(graph, options, out=path)
+    found = resumable(path, resume=resume)
+    if plan is None or (found is not None and not suits(found.record, plan)):
+        plan = make_plan(graph, options, out=path, resume=resume)
     clock = PhaseClock(monitor or Monitor())
     clock.begin("create", 1, "store")
     kind = WORK_TYPES[plan.dtype]
-    writer = create_matrix(
+    writer = open_working(
         path,
         graph,
         dtype=kind.dtype,
@@ -225,15 +263,36 @@ def solve_to_store(
         attributes=store_attributes(graph, plan),
         compression=compression,
         overwrite=overwrite,
+        resume=resume,
     )
     with writer:
         clock.stop()
-        outcome = solve(graph, plan, options, writer, monitor)
+        journal = Journal(writer, plan, clock.so_far)
+        summary = _solve_rows(graph, plan, options, journal, clock)
         clock.begin("seal", 1, "store")
-        writer.seal(outcome.summary)
+        writer.seal(summary)
         clock.stop()
-    seconds = {"create": clock.seconds["create"], **outcome.seconds, "seal": clock.seconds["seal"]}
-    return Outcome(plan, seconds, outcome.summary)
+    return Outcome(plan, journal.total(), summary)
+
+
+def _solve_rows(graph: Graph, plan: Plan, options: Options, journal: Journal, monitor: Monitor) -> dict[str, object]:
+    """Solve, committing rows where they are finished one after the other; returns the summary."""
+    if not by_rows(plan.algorithm):
+        return solve(graph, plan, options, journal.writer, monitor).summary
+    sink = RowCommits(journal)
+    try:
+        if sink.done == 0:
+            return solve(graph, plan, options, sink, monitor).summary
+        rows = np.arange(graph.n) if options.sources is None else np.array(options.sources, np.int64)
+        every = Continued(sink, rows, graph.n, integral=graph.integral)
+        every.read_back(journal.writer)
+        if sink.done < len(rows):
+            solve(graph, plan, rest(options, graph.n, sink.done), every, monitor)
+        return every.summary(graph.labels)
+    except Cancelled:
+        if journal.worth():
+            sink.commit()
+        raise
 
 
 def store_attributes(graph: Graph, plan: Plan) -> dict[str, object]:
@@ -256,6 +315,12 @@ def _johnson(task: Task) -> None:
     kind = WORK_TYPES[task.plan.dtype]
     batch = batch_rows(task.graph.n, len(task.rows), kind.itemsize)
     johnson.run(task.backend, task.graph, task.rows, kind.dtype, task.sink, task.monitor, batch)
+
+
+def _partitioned(task: Task) -> None:
+    kind = WORK_TYPES[task.plan.dtype]
+    batch = batch_rows(task.graph.n, len(task.rows), kind.itemsize)
+    partitioned.run(task.backend, task.graph, task.rows, kind.dtype, task.sink, task.monitor, batch)
 
 
 def _dense(task: Task) -> tuple[npt.NDArray[np.generic], bool, npt.NDArray[np.float64] | None]:
@@ -297,4 +362,5 @@ ALGORITHMS: Final[dict[str, Callable[[Task], None]]] = {
     "recursive-floyd-warshall": lambda task: _floyd_warshall(task, blocked=False),
     "blocked-floyd-warshall": lambda task: _floyd_warshall(task, blocked=True),
     "repeated-squaring": _squaring,
+    "partitioned": _partitioned,
 }

@@ -143,17 +143,21 @@ class SummarySink:
 
     def write(self, row: int, column: int, block: Array) -> None:
         """Gather the facts of complete rows, then pass them on."""
-        from engine.backends.cpu_summary import count_rows, row_facts
-
         if column != 0 or block.shape[1] != self._n:
             raise ValueError(f"whole rows are expected, found columns {column} to {column + block.shape[1]}")
+        self.observe(row, block)
+        self._sink.write(row, column, block)
+
+    def observe(self, row: int, block: Array) -> None:
+        """Gather the facts of complete rows that are in the sink already."""
+        from engine.backends.cpu_summary import count_rows, row_facts
+
         sources = self._sources[row : row + block.shape[0]]
 
         def count(width: float, counts: npt.NDArray[np.int64]) -> int:
             return count_rows(block, sources, width, counts)
 
         self._summary.add(row, RowFacts(*row_facts(block, sources)), count)
-        self._sink.write(row, column, block)
 
 
 class _Histogram:

@@ -41,6 +41,7 @@ Algorithm = Annotated[
         "auto",
         "dijkstra",
         "johnson",
+        "partitioned",
         "recursive-floyd-warshall",
         "blocked-floyd-warshall",
         "repeated-squaring",
@@ -79,6 +80,9 @@ def solve(
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace STORE.zarr once the new one is done.")
     ] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on from what a stopped solve of the same into STORE.zarr has kept.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Compute all distances, or the rows in --sources, into a store."""
@@ -89,6 +93,7 @@ def solve(
         solving.SolveArgs(dtype, algorithm, device, memory, device_memory, max_hops, sources, threads),
         out=out,
         overwrite=overwrite,
+        resume=resume,
         compression=compression,
         as_json=as_json,
     )
@@ -285,7 +290,7 @@ def run(arguments: list[str] | None = None) -> int:
         code = report(error)
     code = int(code or 0)
     if code and INTERRUPTS.requested():
-        complain("interrupted; nothing unfinished was left behind")
+        complain(f"interrupted; {INTERRUPTS.left_behind}")
         return INTERRUPTS.exit_code
     return code
 

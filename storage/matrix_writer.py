@@ -195,6 +195,11 @@ class MatrixWriter:
         """Rows and columns of the matrix."""
         return self._grid.shape
 
+    @property
+    def dtype(self) -> np.dtype[np.generic]:
+        """Type of the entries as they are stored, little-endian."""
+        return self._dtype
+
     def write(self, row: int, column: int, block: Array) -> None:
         """Write the tiles of a rectangle whose upper left entry is (row, column); a tile written twice holds the last.
 

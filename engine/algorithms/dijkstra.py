@@ -79,17 +79,18 @@ def run(  # noqa: PLR0917 - the signature that all searching algorithms share
     batches = Batches(len(sources), sink.tile[0], batch_rows)
     buffers = [np.empty((batches.most, graph.n), dtype) for _ in range(2 if batches.most < len(sources) else 1)]
     monitor.begin("search", len(sources), "rows")
-    written: list[Future[None] | None] = [None] * len(buffers)
-    with ThreadPoolExecutor(1, "apsp-write") as writer:
+    written: list[list[Future[None]]] = [[] for _ in buffers]
+    band = sink.tile[0]
+    with ThreadPoolExecutor(max(1, backend.threads // 2), "apsp-write") as writer:
         for i, rows in enumerate(batches):
             turn = i % len(buffers)
-            busy = written[turn]
-            if busy is not None:
-                busy.result()
+            for one in written[turn]:
+                one.result()
             block = buffers[turn][: len(rows)]
             backend.search(arcs, sources[rows.start : rows.stop], block, unit=unit)
-            written[turn] = writer.submit(sink.write, rows.start, 0, block)
+            bands = range(0, len(rows), band)
+            written[turn] = [writer.submit(sink.write, rows.start + k, 0, block[k : k + band]) for k in bands]
             monitor.step(len(rows))
         for last in written:
-            if last is not None:
-                last.result()
+            for one in last:
+                one.result()

@@ -14,11 +14,15 @@ class Interrupts:
 
     Outside of :meth:`politely` the first signal raises KeyboardInterrupt where the program is; inside, the first one
     is only remembered (``requested`` answers) and a second one raises.
+
+    Attributes:
+        left_behind: what an interrupted command leaves, in words.
     """
 
     def __init__(self) -> None:
         self.received: int | None = None
         self._polite = False
+        self.left_behind = "nothing unfinished was left behind"
 
     def install(self) -> None:
         """Handle SIGINT and SIGTERM from now on; a signal that the parent had ignored stays ignored."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import cast
@@ -18,9 +18,10 @@ from service.facts import graph_facts
 from service.names import split_names
 from service.progress import progress_on
 from service.sizes import format_bytes, format_seconds, parse_size
-from storage.errors import Conflict, DoesNotFit, InvalidRequest, NotFound
+from storage.errors import Conflict, DoesNotFit, InvalidRequest, NotFound, StorageFailed
 from storage.graph import Graph, Receipt, index_of
 from storage.readers import read_graph
+from storage.workplace import find_checkpoint
 
 
 @dataclass(frozen=True)
@@ -224,7 +225,14 @@ def _table_of(candidates: Iterable[Candidate]) -> list[str]:
 
 
 def solve(
-    graph_args: GraphArgs, solve_args: SolveArgs, *, out: Path, overwrite: bool, compression: str, as_json: bool
+    graph_args: GraphArgs,
+    solve_args: SolveArgs,
+    *,
+    out: Path,
+    overwrite: bool,
+    resume: bool,
+    compression: str,
+    as_json: bool,
 ) -> None:
     """Read, plan, solve, write and seal; the plan and the progress go to standard error."""
     from engine.solve import make_plan, solve_to_store
@@ -234,16 +242,24 @@ def solve(
     if not out.absolute().parent.is_dir():
         raise NotFound(f"--out: the folder {out.absolute().parent} does not exist")
     check_budgets(solve_args)
+    _check_checkpoint(out, resume=resume, overwrite=overwrite)
     started = time.perf_counter()
     graph, receipt = load(graph_args)
     reading = time.perf_counter() - started
     options = options_of(solve_args, graph)
-    chosen = make_plan(graph, options, out=out)
+    chosen = make_plan(graph, options, out=out, resume=resume)
     planning = time.perf_counter() - started - reading
     _tell([*describe_plan(chosen), *_notes(receipt, solve_args, chosen)])
-    with progress_on(sys.stderr, INTERRUPTS.requested) as monitor, INTERRUPTS.politely():
+    with _keeping(out), progress_on(sys.stderr, INTERRUPTS.requested) as monitor, INTERRUPTS.politely():
         outcome = solve_to_store(
-            graph, options, out, plan=chosen, overwrite=overwrite, compression=compression, monitor=monitor
+            graph,
+            options,
+            out,
+            plan=chosen,
+            overwrite=overwrite,
+            resume=resume,
+            compression=compression,
+            monitor=monitor,
         )
     seconds = {"read": reading, "plan": planning, **outcome.seconds}
     if as_json:
@@ -266,6 +282,34 @@ def solve(
         return
     phases = ", ".join(f"{name} {format_seconds(value)}" for name, value in seconds.items())
     emit([f"{out}: done ({phases})", *summary_lines(outcome.summary)])
+
+
+def _check_checkpoint(out: Path, *, resume: bool, overwrite: bool) -> None:
+    """Say what a stopped solve has left before a large graph is read."""
+    try:
+        found = find_checkpoint(out)
+    except StorageFailed:
+        if overwrite:
+            return
+        raise
+    if found is not None and not resume and not overwrite:
+        raise Conflict(f"{out} has a checkpoint of {found.saved}: go on with --resume, or begin anew with --overwrite")
+    if found is None and resume:
+        _tell([f"note: there is no checkpoint of {out}; the solve begins anew"])
+
+
+@contextlib.contextmanager
+def _keeping(out: Path) -> Iterator[None]:
+    """If what is done here ends early, say what has been kept, and how to go on."""
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(StorageFailed):
+            if (found := find_checkpoint(out)) is not None:
+                INTERRUPTS.left_behind = f"what was done until {found.saved} is kept, --resume goes on from there"
+                if not INTERRUPTS.requested():
+                    _tell([f"note: {INTERRUPTS.left_behind}"])
+        raise
 
 
 def summary_lines(summary: Mapping[str, object]) -> list[str]:

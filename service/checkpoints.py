@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from service.joblog import NAME as LOG
 from service.settings import Settings
@@ -29,16 +29,20 @@ def has_checkpoint(store: Path) -> bool:
     return (working_folder(store) / _RECORD).is_file()
 
 
-def solve(graph: Graph, options: Options, store: Path, *, plan: Plan, compression: str, monitor: Monitor) -> Outcome:
-    """Solve into ``store``, from its checkpoint if there is one."""
-    import inspect
-
+def plan(graph: Graph, options: Options, store: Path) -> Plan:
+    """The plan of a solve into ``store``, from its checkpoint if there is one."""
     from engine import solve as engine
 
-    more: dict[str, Any] = {}
-    if "resume" in inspect.signature(engine.solve_to_store).parameters:
-        more["resume"] = True
-    return engine.solve_to_store(graph, options, store, plan=plan, compression=compression, monitor=monitor, **more)
+    return engine.make_plan(graph, options, out=store, resume=True)
+
+
+def solve(graph: Graph, options: Options, store: Path, *, plan: Plan, compression: str, monitor: Monitor) -> Outcome:
+    """Solve into ``store``, from its checkpoint if there is one."""
+    from engine import solve as engine
+
+    return engine.solve_to_store(
+        graph, options, store, plan=plan, resume=True, compression=compression, monitor=monitor
+    )
 
 
 def tidy(settings: Settings, job_id: str) -> None:

@@ -17,7 +17,8 @@ from collections.abc import Callable
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
-from service.checkpoints import solve, tidy
+from service import checkpoints
+from service.checkpoints import tidy
 from service.fault import Fault, fault_of
 from service.joblog import job_log
 from service.probe import probe
@@ -130,7 +131,6 @@ class Runner:
 
     def _solve(self, claimed: JobRecord, monitor: JobMonitor) -> tuple[dict[str, Any], dict[str, float], int]:
         """Load, plan, solve, seal; returns summary, seconds of each phase and bytes of the store."""
-        from engine.solve import make_plan
         from service.tasks import job_options
         from storage.graphs import GraphStore
 
@@ -143,7 +143,7 @@ class Runner:
         began = time.perf_counter()
         graph, _ = GraphStore(self._settings.data_dir).load(claimed.graph)
         options = job_options(graph, claimed.options, self._settings)
-        plan = make_plan(graph, options, out=store)
+        plan = checkpoints.plan(graph, options, store)
         loaded = time.perf_counter() - began
         if _differs(plan.to_dict(), claimed.plan):
             self._jobs.replan(claimed, plan.to_dict())
@@ -152,7 +152,7 @@ class Runner:
 
         def attempt() -> Outcome:
             compression = self._settings.compression
-            return solve(graph, options, store, plan=plan, compression=compression, monitor=monitor)
+            return checkpoints.solve(graph, options, store, plan=plan, compression=compression, monitor=monitor)
 
         try:
             outcome = attempt()
@@ -190,8 +190,9 @@ class Runner:
         if self._device != "cpu" and fault.code in ("solve-failed", "internal"):
             self.device_lost = True  # an error that CUDA reports may stick to the process
             if (sick := self._probe()) is not None:
+                most = self._settings.max_attempts
                 reason = f"{fault.message}; the probe of {self._device} failed: {sick}"
-                self._until_stored(lambda: self._jobs.lose(claimed, reason))
+                self._until_stored(lambda: self._jobs.lose(claimed, reason, max_attempts=most))
                 return
         self._until_stored(lambda: self._jobs.fail(claimed, fault.to_dict()))
 
@@ -213,7 +214,8 @@ class Runner:
         return probe(0, self._settings.probe_seconds)
 
     def _recover(self) -> None:
-        for record in self._jobs.recover(self._slot, living=self._name):
+        most = self._settings.max_attempts
+        for record in self._jobs.recover(self._slot, living=self._name, max_attempts=most):
             log.warning("job %s lost its runner in attempt %d and is now %s", record.id, record.attempt, record.state)
             if not record.open:
                 tidy(self._settings, record.id)

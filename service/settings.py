@@ -59,6 +59,7 @@ class Settings(BaseModel):
     max_open_jobs: Count = Field(1000, description="Open jobs of one key.")
     max_open_jobs_total: Count = Field(10_000, description="Open jobs of all keys.")
     max_wait_seconds: Count = Field(30, description="Seconds that an answer waits for a job at most (Prefer: wait).")
+    max_attempts: Count = Field(3, description="Attempts at a job whose runner was lost; then it fails.")
     lease_seconds: float = Field(60.0, gt=0, description="A runner that gives no sign for so long has lost its job.")
     heartbeat_seconds: float = Field(5.0, gt=0, description="Seconds between two signs of life of a runner.")
     cancel_term_seconds: float = Field(5.0, gt=0, description="After so long a cancelled job's runner gets SIGTERM,")

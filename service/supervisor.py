@@ -235,14 +235,14 @@ class Supervisor:
             # a runner of this node that hangs, or was stopped, must not wake up and write into the job of another
             runner.signal(signal.SIGKILL, job.runner or "")
         reason = f"the runner gave no sign of life for {self._settings.lease_seconds:g} s"
-        settled = self._jobs.expire(beat, reason)
+        settled = self._jobs.expire(beat, reason, max_attempts=self._settings.max_attempts)
         if settled is not None:
             _tell(settled, reason)
 
     def _ended(self, slot: str, reason: str) -> None:
         """A runner process ended in bad order: its job, if it had one, need not wait for the lease."""
         try:
-            for settled in self._jobs.recover(slot, reason=reason):
+            for settled in self._jobs.recover(slot, reason=reason, max_attempts=self._settings.max_attempts):
                 _tell(settled, reason)
         except StorageFailed as error:
             log.error("%s settles its jobs when it is back: %s", slot, error)

@@ -33,15 +33,15 @@ class Killable:
 
     def start(self) -> None:
         """Start whatever is not running."""
-        for name, code, more in (("api", _API, {"APSP_RUNNERS": "none"}), ("runners", _RUNNERS, {"APSP_RUNNERS": "cpu"})):
+        for name, code, runners in (("api", _API, "none"), ("runners", _RUNNERS, "cpu")):
             process = self._processes.get(name)
             if process is not None and process.poll() is None:
                 continue
+            command = [sys.executable, "-c", code]
             with self.log.open("ab") as log:
                 self._processes[name] = subprocess.Popen(
-                    [sys.executable, "-c", code], cwd=ROOT, env={**self._environment, **more}, stdout=log, stderr=log,
-                    start_new_session=True,
-                )  # fmt: skip
+                    command, cwd=ROOT, env={**self._environment, "APSP_RUNNERS": runners}, stdout=log, stderr=log
+                )
 
     def kill(self, name: str) -> None:
         """SIGKILL: ``api``, ``runners`` (the watchers, their runner follows), or ``runner`` (the one that solves)."""

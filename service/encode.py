@@ -20,6 +20,10 @@ from service.results import Result
 
 #: entries read and encoded at once
 BATCH: Final = 1 << 18
+#: reading one entry alone costs about as much as so many entries of a row
+_ENTRY_COST: Final = 500
+#: entries of so many rows lie in the same tiles
+_BAND: Final = 64
 
 Array = npt.NDArray[np.generic]
 Indices = npt.NDArray[np.int64]
@@ -43,10 +47,18 @@ class Selection:
     def batches(self) -> Iterator[tuple[Indices, Array]]:
         """Some sources and their entries, shape (len(sources), width), until all rows were given."""
         step = max(1, BATCH // max(1, self.result.matrix.shape[1]))
+        matrix, targets = self.result.matrix, self.targets
+        if targets is not None and len(targets) * _ENTRY_COST < matrix.shape[1]:
+            step = max(_BAND, BATCH // max(1, len(targets)) // _BAND * _BAND)
         for first in range(0, len(self.sources), step):
             some = self.sources[first : first + step]
-            rows = self.result.matrix.rows(some)
-            yield some, rows if self.targets is None else rows[:, self.targets]
+            if targets is None:
+                yield some, matrix.rows(some)
+            elif len(targets) * _ENTRY_COST < matrix.shape[1]:
+                entries = matrix.entries(np.repeat(some, len(targets)), np.tile(targets, len(some)))
+                yield some, entries.reshape(len(some), len(targets))
+            else:
+                yield some, matrix.rows(some)[:, targets]
 
     def source_names(self, sources: Indices) -> pl.Series:
         """The labels of some sources."""

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
-from service import checkpoints
+from service import checkpoints, logs
 from service.checkpoints import tidy
 from service.fault import Fault, fault_of
 from service.joblog import job_log
@@ -108,6 +108,7 @@ class Runner:
     def work(self, claimed: JobRecord) -> None:
         """Bring one claimed job to an end, whatever happens."""
         with job_log(self._settings, claimed.id):
+            logs.JOB_ID.set(claimed.id)
             log.info("job %s: attempt %d begins on %s", claimed.id, claimed.attempt, self._name)
             self._work(claimed)
 
@@ -251,7 +252,7 @@ def main() -> None:
     """Entry of the runner process."""
     settings = Settings.load()
     device = next((word for word in sys.argv[1:] if not word.startswith("-")), "cpu")
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s runner %(levelname)s %(message)s", stream=sys.stderr)
+    logs.configure("runner", settings.log_format)
     stopping, wake = threading.Event(), threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())

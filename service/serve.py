@@ -6,7 +6,6 @@ import contextlib
 import logging
 import signal
 import socket
-import sys
 import threading
 from collections.abc import Iterator
 from types import FrameType
@@ -14,7 +13,9 @@ from types import FrameType
 import uvicorn
 from fastapi import FastAPI
 
+from service import logs
 from service.app import create_app
+from service.protocol import PatientProtocol
 from service.retention import Retention
 from service.settings import Settings
 from service.state import Service
@@ -37,7 +38,7 @@ def serve(settings: Settings) -> None:
         Conflict: another service works on the same data directory.
     """
     settings = settings.model_copy(update={"data_dir": settings.data_dir.absolute()})
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s api %(levelname)s %(message)s", stream=sys.stderr)
+    logs.configure("api", settings.log_format)
     prepare(settings)
     lock = FileLock(settings.data_dir / "serve.lock")
     try:
@@ -70,6 +71,7 @@ def _run_all(settings: Settings, listener: socket.socket) -> None:
 def _run_api(settings: Settings, app: FastAPI, listener: socket.socket) -> None:
     config = uvicorn.Config(
         app,
+        http=PatientProtocol,
         log_config=None,
         access_log=False,
         server_header=False,

@@ -19,6 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from service import logs
 from service.leases import Leases
 from service.probe import visible
 from service.runner import DEVICE_LOST, WITH_PARENT
@@ -264,7 +265,7 @@ def _ending(code: int) -> str:
 
 def supervise(settings: Settings) -> None:
     """Run the runners of this node until SIGTERM or SIGINT; ``apsp runner``."""
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s runners %(levelname)s %(message)s", stream=sys.stderr)
+    logs.configure("runners", settings.log_format)
     settings = settings.model_copy(update={"data_dir": settings.data_dir.absolute()})
     stopping = threading.Event()
     before = {number: signal.signal(number, lambda *_: stopping.set()) for number in (signal.SIGTERM, signal.SIGINT)}

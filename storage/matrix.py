@@ -8,6 +8,9 @@ Zarr client: a tile that is missing or damaged is an error, never a number.
 from __future__ import annotations
 
 import json
+import os
+import re
+import stat
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
@@ -28,6 +31,7 @@ __all__ = ["Matrix", "MatrixWriter", "create_matrix", "matrix_bytes", "open_matr
 
 _VERIFY_THREADS: Final = 4
 _ATTEMPTS: Final = 20
+_TILE_KEY: Final = re.compile(rf"{DISTANCES}/c/(0|[1-9][0-9]{{0,9}})/(0|[1-9][0-9]{{0,9}})", re.ASCII)
 
 
 def matrix_bytes(shape: tuple[int, int], itemsize: int) -> int:
@@ -90,6 +94,7 @@ class Matrix:
         dtype: type of the entries.
         unreachable: the stored value for *no path*.
         grid: the tile grid.
+        digest: of the seal, ``sha256:...``; equal for equal stores.
     """
 
     def __init__(self, folder: StoreFolder) -> None:
@@ -99,7 +104,9 @@ class Matrix:
         try:
             document = read_seal(path, self._folder.read(ROOT_DOCUMENT))
             attributes: dict[str, Any] = document["attributes"]
-            self._files: Mapping[str, list[int]] = attributes.pop("seal")["files"]
+            seal = attributes.pop("seal")
+            self._files: Mapping[str, list[int]] = seal["files"]
+            self.digest: str = seal["digest"]
             self.summary: dict[str, Any] = attributes.pop("summary")
             array = document["consolidated_metadata"]["metadata"][DISTANCES]
             rows, columns = array["shape"]
@@ -127,6 +134,11 @@ class Matrix:
     def shape(self) -> tuple[int, int]:
         """Rows (sources) and columns (vertices)."""
         return self.grid.shape
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of all files but the root document."""
+        return self._tiles.total_bytes + sum(size for size, _ in self._files.values())
 
     @property
     def directed(self) -> bool:
@@ -165,6 +177,15 @@ class Matrix:
             out[group] = self._tiles.pick(i, j, positions[group] - i * height, columns[group] - j * width)
         return out.astype(self.dtype, copy=False)
 
+    def peek(self, source: int, target: int) -> np.generic | None:
+        """The distance of one pair (vertex indices) if it can be read without waiting, else None: ask ``entries``."""
+        if self._rows_of is not None or not (0 <= source < self.shape[0] and 0 <= target < self.shape[1]):
+            return None
+        height, width = self.grid.tile
+        (i, offset), (j, column) = divmod(source, height), divmod(target, width)
+        found = self._tiles.peek(i, j, offset, column)
+        return None if found is None else self.dtype.type(np.frombuffer(found, self._stored)[0])
+
     def source_position(self, vertex_index: int) -> int:
         """The row of a source.  NotFound if that vertex does not exist or was not solved as a source."""
         return int(self._positions([vertex_index])[0])
@@ -192,6 +213,32 @@ class Matrix:
     def check_tile(self, i: int, j: int) -> None:
         """Compare tile (i, j) with the manifest.  StorageFailed."""
         self._tiles.whole(i, j)
+
+    def open_file(self, key: str) -> int:
+        """A descriptor, for reading, of a file of the store: metadata, labels, arcs, manifest, tiles.
+
+        Raises:
+            NotFound: no file of that name belongs to the store.
+            StorageFailed: it belongs to the store and is lost, or has not the size that was sealed.
+        """
+        tile = _TILE_KEY.fullmatch(key)
+        if tile is not None and (int(tile[1]) < self.grid.counts[0] and int(tile[2]) < self.grid.counts[1]):
+            size = self._tiles.size(int(tile[1]), int(tile[2]))
+        elif key in self._files:
+            size = self._files[key][0]
+        elif key == ROOT_DOCUMENT:
+            size = -1
+        else:
+            raise NotFound(f"the store has no file {key[:200]!r}")
+        try:
+            handle = self._folder.open_inside(key)
+        except OSError as error:
+            raise StorageFailed(f"{self.path} is damaged: {key}: {error.strerror}") from error
+        status = os.fstat(handle)
+        if stat.S_ISREG(status.st_mode) and size in (status.st_size, -1):
+            return handle
+        os.close(handle)
+        raise StorageFailed(f"{self.path} is damaged: {key} has {status.st_size:,} bytes instead of {size:,}")
 
     def close(self) -> None:
         """Release the folder; the matrix is not used afterwards."""

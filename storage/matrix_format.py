@@ -198,6 +198,7 @@ def read_seal(path: Path, data: bytes) -> dict[str, Any]:
         raise StorageFailed(f"{path} has store version {found}; this program reads version {FORMAT_VERSION}")
     if _digest(document) != stated or DISTANCES not in metadata:
         raise StorageFailed(f"{path} is damaged: {ROOT_DOCUMENT} does not agree with its own digest")
+    seal["digest"] = stated
     return dict(document)
 
 

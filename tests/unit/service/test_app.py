@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
+from service.callers import ANYBODY
 from service.fault import Fault, Refused
 from service.schemas import Problem
 from service.settings import Settings
@@ -363,10 +364,10 @@ def test_only_the_last_results_stay_open(settings: Settings, bench: Bench):
 
     ids = [bench.solved(small_graph(), "int32")[0] for _ in range(3)]
     results = Results(settings.model_copy(update={"matrix_cache": 2}))
-    first = results.get(ids[0])
-    results.get(ids[1])
-    assert results.get(ids[0]) is first
-    results.get(ids[2])
+    first = results.get(ids[0], None)
+    results.get(ids[1], None)
+    assert results.peek(ids[0], ANYBODY) is first
+    results.get(ids[2], None)
     assert list(results._open) == [ids[0], ids[2]]
     results.forget(ids[0])
     assert list(results._open) == [ids[2]]

@@ -143,6 +143,8 @@ def test_a_draining_service_takes_no_jobs_and_is_not_ready(client: TestClient, g
 
 def test_an_answer_waits_until_the_job_is_over(client: TestClient, graph: str, bench: Bench):
     def end() -> None:
+        while not bench.jobs.list_jobs(1):
+            time.sleep(0.02)
         time.sleep(0.2)
         finish(bench)
 

@@ -183,7 +183,7 @@ def test_bad_options_and_what_does_not_fit(live: LiveService, roads: dict):
         assert (response.status_code, response.json()["details"]["field"]) == (422, field)
     response = submit(sources=["nowhere"])
     assert (response.status_code, response.json()["code"]) == (404, "not-found")
-    response = submit(memory=1000)
+    response = submit(memory=1000, fresh=True)
     body = response.json()
     assert (response.status_code, body["code"]) == (507, "does-not-fit")
     assert body["details"]["available"] == 1000 < body["details"]["needed"]

@@ -18,6 +18,8 @@ from service.schemas import Problem
 from service.settings import Settings
 from service.state import Results, Service
 from service.stores import prepare
+from service.submission import Plans
+from service.waiting import Waiters
 from service.work import Worker
 from storage.jobs import JobStore
 from storage.keys import KeyStore
@@ -34,6 +36,7 @@ _READ_BY_PAGES: Final = [
 ROUTERS: Final = (
     results.distance,
     graphs.router,
+    jobs.estimates,
     jobs.router,
     results.router,
     rows.router,
@@ -45,24 +48,28 @@ ROUTERS: Final = (
 def create_app(settings: Settings) -> FastAPI:
     """The application; its reading process starts and stops with its lifespan."""
     prepare(settings)
-    jobs_store = JobStore(settings.database)
-    keys = KeyStore(jobs_store.database)
+    store = JobStore(settings.database, timeout=settings.database_timeout)
+    keys = KeyStore(store.database)
     identify = Keyring(keys).identify if settings.auth else None
     service = Service(
         settings=settings,
-        jobs=jobs_store,
+        jobs=store,
         keys=keys,
         uploads=Uploads(settings.data_dir),
-        worker=Worker(settings.runner_nice // 2),
+        worker=Worker(settings.runner_nice // 2, settings.readers),
+        planner=Worker(settings.runner_nice // 2, settings.planners),
         results=Results(settings),
+        plans=Plans(),
+        waiters=Waiters(store),
     )
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        service.worker.start()
+        for pool in (service.worker, service.planner):
+            pool.start()
         yield
-        service.worker.stop()
-        service.jobs.close()
+        for pool in (service.worker, service.planner):
+            pool.stop()
 
     app = FastAPI(
         title="apsp",

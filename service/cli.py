@@ -288,6 +288,24 @@ def revoke_key(
 
 
 @app.command()
+def runner(
+    data_dir: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="The service's folder; else APSP_DATA_DIR, or apsp-data.")
+    ] = None,
+    database_url: Annotated[
+        str | None, typer.Option(metavar="URL", help="The job database; else APSP_DATABASE_URL, or a file there.")
+    ] = None,
+    devices: Annotated[
+        str | None, typer.Option(help="auto, or devices such as cpu or cuda0,cuda1; else APSP_RUNNERS, or auto.")
+    ] = None,
+) -> None:
+    """Run only runners: on any node that reaches the service's database and its folder."""
+    from service.commands import serving
+
+    serving.runner(data_dir=data_dir, database_url=database_url, devices=devices)
+
+
+@app.command()
 def version() -> None:
     """Print the version."""
     from importlib.metadata import version as installed

@@ -69,6 +69,12 @@ class NoResult(Conflict):
         return {"state": self.state}
 
 
+class Draining(ApspError):
+    """The service is about to stop and takes no new work."""
+
+    kind = "draining"
+
+
 class NotAcceptable(InvalidRequest):
     """None of the media types asked for can be given."""
 

@@ -6,6 +6,7 @@ import contextlib
 import shutil
 import threading
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated
 
@@ -24,9 +25,15 @@ from storage.uploads import Uploads
 
 if TYPE_CHECKING:
     from service.results import Result
+    from service.submission import Plans
+    from service.waiting import Waiters
 
 #: seconds after which a client should ask again about an open job
 RETRY_AFTER = 1
+
+
+def _nobody() -> None:
+    """There is nobody to wake."""
 
 
 class Results:
@@ -70,16 +77,28 @@ class Results:
             self._open.pop(job_id, None)
 
 
-@dataclass(frozen=True)
+@dataclass
 class Service:
-    """Settings and everything that is opened once per process."""
+    """Settings and everything that is opened once per process.
+
+    Attributes:
+        plans: those made of late; waiters: requests that wait for a job.
+        worker: reads uploads; planner: plans jobs; neither waits for the other.
+        wake: tells the runners of this node that there is a job.
+        draining: the service is about to stop and takes no new jobs.
+    """
 
     settings: Settings
     jobs: JobStore
     uploads: Uploads
     worker: Worker
+    planner: Worker
     results: Results
     keys: KeyStore
+    plans: Plans
+    waiters: Waiters
+    wake: Callable[[], None] = _nobody
+    draining: bool = False
     uploading: Shares = field(default_factory=lambda: Shares("uploads", "max_uploads"))
     watching: Shares = field(default_factory=lambda: Shares("event streams", "max_streams"))
 

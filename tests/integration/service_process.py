@@ -89,4 +89,5 @@ class LiveService:
 
     def runner(self) -> int:
         """Process id of the runner."""
-        return int((self.data / "runner.lock").read_text())
+        [lock] = (self.data / "runners").iterdir()
+        return int(lock.read_text())

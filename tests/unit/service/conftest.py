@@ -40,4 +40,5 @@ def client(settings: Settings) -> Iterator[TestClient]:
     yield client
     client.close()
     app.state.service.worker.stop()
+    app.state.service.planner.stop()
     app.state.service.jobs.close()

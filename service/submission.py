@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import anyio.to_thread
 
+from service.callers import Caller
 from service.fault import Draining
 from service.schemas import JobRequest
 from service.state import Service
@@ -69,7 +70,7 @@ def refuse_if_draining(service: Service) -> None:
         raise Draining("the service is shutting down and takes no more jobs; try again when it is back")
 
 
-async def submit(service: Service, body: JobRequest, owner: str | None, key: str | None) -> tuple[JobRecord, bool]:
+async def submit(service: Service, body: JobRequest, caller: Caller, key: str | None) -> tuple[JobRecord, bool]:
     """Accept a job; also says whether it is new, rather than submitted before or finished before.
 
     Raises:
@@ -78,13 +79,14 @@ async def submit(service: Service, body: JobRequest, owner: str | None, key: str
         Others: as planning does.
     """
     refuse_if_draining(service)
+    owner = caller.owner
     options, digest = body.options(), _digest(body.model_dump(mode="json"))
     mark = fingerprint(body.graph, options)
 
     def known() -> JobRecord | None:
         if key is not None and (found := service.jobs.replay(owner, key, digest)) is not None:
             return found
-        service.jobs.graph(body.graph)
+        service.graph(body.graph, caller)
         found = None if body.fresh else service.jobs.finished(owner, mark)
         if found is None or not service.settings.store(found.id).exists():
             return None

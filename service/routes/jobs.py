@@ -64,7 +64,7 @@ async def submit_job(
     The job is on the disk when the answer is sent.  If the same graph was solved with the same options before, that
     job is the answer (200), unless the request says `fresh`.
     """
-    record, new = await submit(service, body, caller.owner, check_key(idempotency_key))
+    record, new = await submit(service, body, caller, check_key(idempotency_key))
     record = await _waited(service, record, prefer, response)
     response.status_code = 201 if new else 200
     response.headers["Location"] = f"/v1/jobs/{record.id}"

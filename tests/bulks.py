@@ -48,6 +48,11 @@ def solved(graphs: list[Graph], folder: Path, options: Options = Options(device=
     return sorted(run(entries, plan, options, **kwargs), key=lambda result: result.index)
 
 
+def facts(summary: Any) -> dict[str, object]:
+    """A summary without its histogram, whose bins depend on which rows came first."""
+    return {name: value for name, value in summary.items() if name != "histogram"}
+
+
 def same_as_alone(graphs: list[Graph], folder: Path, results: list[Result]) -> None:
     for graph, result in zip(graphs, results, strict=True):
         assert result.failure is None
@@ -59,6 +64,6 @@ def same_as_alone(graphs: list[Graph], folder: Path, results: list[Result]) -> N
             rows = np.arange(graph.n)
             if graph.integral:
                 np.testing.assert_array_equal(two.rows(rows), one.rows(rows))
-                assert two.summary == outcome.summary
+                assert facts(two.summary) == facts(outcome.summary)
             else:
                 np.testing.assert_allclose(two.rows(rows), one.rows(rows), rtol=1e-6, atol=1e-4)

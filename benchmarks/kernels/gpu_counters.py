@@ -1,8 +1,8 @@
 """What the counters of the multiprocessor say of each kernel: pipes, issue slots, stalls.
 
     ncu --clock-control none --csv --page raw --metrics $(python -m benchmarks.kernels.gpu_counters --metrics) \\
-        --kernel-name-base function --launch-skip-before-match 0 \\
-        -k 'regex:^(relax|single|lone|power|pivot|panels|rest)$' \\
+        --cache-control none --target-processes all \\
+        -k 'regex:^(relax|single|power|pivot|panels|rest)$' \\
         python -m benchmarks.kernels.gpu_counters > counters.csv
     python -m benchmarks.kernels.gpu_counters --table counters.csv
 
@@ -25,7 +25,7 @@ STALLS = (
 _STALL = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
 _PIPE = "sm__inst_executed_pipe_{}.avg.pct_of_peak_sustained_active"
 METRICS = {
-    "us": "gpu__time_duration.sum",
+    "ns": "gpu__time_duration.sum",
     "issue": "smsp__issue_active.avg.pct_of_peak_sustained_active",
     "warps": "sm__warps_active.avg.per_cycle_active",
     **{name: _PIPE.format(pipe) for name, pipe in PIPES.items()},

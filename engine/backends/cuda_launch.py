@@ -54,8 +54,8 @@ _SQUARE: Final = np.dtype(
     align=True,
 )
 _DEPTH_STEP: Final = 16  # relax takes k in multiples of this
-#: Up to which n a form of the single kernel does best for one graph of several tiles, and its tile (measured).
-_FORMS: Final = ((800, "single32", 32), (1280, "single64wide", 64), (2**30, "single64", 64))
+_SMALL: Final = 800  # vertices up to which the single kernel does best with tiles of 32
+_WIDE: Final = (65, 1280)  # vertices for which tiles of 64 do best with 256 threads
 _RESIDENT: Final = MappingProxyType({"single32": 5, "single64": 4, "single64wide": 2})  # blocks a multiprocessor
 _WRAP: Final = 2**30
 
@@ -201,13 +201,12 @@ class Launcher:
         n = d.shape[-1]
         if n == 0 or graphs == 0:
             return
-        name, side = _kernel_for(n, graphs, side)
+        if side is None:
+            side = 32 if n <= 32 or (64 < n <= _SMALL and graphs == 1) else 64
+        name = "single64wide" if side == 64 and graphs == 1 and _WIDE[0] <= n <= _WIDE[1] else f"single{side}"
         tiles = -(-n // side)
-        lone = tiles == 1
-        per_graph = 1 if lone else 2 * tiles - 1 + ((tiles - 1) ** 2 + 2) * tiles
-        if lone:
-            blocks = graphs
-        elif blocks is None:  # some two tiles and a half a block and round
+        per_graph = 1 if tiles == 1 else 2 * tiles - 1 + ((tiles - 1) ** 2 + 2) * tiles
+        if blocks is None:  # some two tiles and a half a block and round
             device = self.modules.multiprocessors
             wanted = max(1, round(graphs * tiles * tiles / (2.4 * device)))
             blocks = min(device * min(wanted, _RESIDENT[name]), graphs * tiles * tiles)
@@ -219,15 +218,15 @@ class Launcher:
         arguments["d"], arguments["ld"] = d.data.ptr, leading(rows)
         arguments["stride"] = d.strides[0] // d.itemsize if d.ndim == 3 else 0
         arguments["n"], arguments["tiles"], arguments["graphs"], arguments["group"] = n, tiles, graphs, group
-        arguments["aligned"] = _aligned(rows) and arguments["stride"] * d.itemsize % 16 == 0
+        arguments["aligned"] = n % side == 0 and _aligned(rows) and arguments["stride"] * d.itemsize % 16 == 0
         arguments["base"], arguments["drawn"] = self._base, self._drawn
         arguments["counter"], arguments["flags"] = self._counter.data.ptr, flags.data.ptr
         arguments["negative"] = self.negative.data.ptr
-        shared = 0 if lone else single_shared(side, self.dtype.itemsize)
+        shared = single_shared(side, self.dtype.itemsize)
         kernel = self.modules.get(name, self.arithmetic, shared)
         kernel((blocks,), (KERNELS[name].threads,), (arguments,), shared_mem=shared)
-        if not lone:
-            self._base += tiles + 1
+        self._base += tiles + 1
+        if tiles > 1:
             self._drawn = (self._drawn + graphs * per_graph + blocks) % 2**32
 
     def squares(self, d: Any) -> bool:
@@ -276,6 +275,8 @@ class Launcher:
 
     def send_flag(self) -> None:
         """Queue a copy of the flag that ``found_negative`` asks for; ``sent_flag`` reads it without waiting."""
+        if self.negative is None:  # nothing was closed so far
+            return
         if self._sent is None:
             self._sent = np.frombuffer(self.cupy.cuda.alloc_pinned_memory(4), np.int32, 1)
             self._sent[0] = 0
@@ -312,17 +313,6 @@ class Launcher:
         """Give the scratch memory back."""
         self._scratch.clear()
         self._base = 0
-
-
-def _kernel_for(n: int, graphs: int, side: int | None) -> tuple[str, int]:
-    """The form of the single kernel that does best for graphs of ``n`` vertices, and its tile; ``side`` if given."""
-    for tile in (32, 64) if side is None else (side,):
-        if n <= tile:
-            return f"lone{tile}", tile
-    if side is None and graphs == 1:
-        return next((name, tile) for most, name, tile in _FORMS if n <= most)
-    tile = side or 64
-    return f"single{tile}", tile
 
 
 def _overlap(x: Any, y: Any) -> bool:

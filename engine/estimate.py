@@ -52,7 +52,8 @@ def batch_rows(n: int, rows: int, itemsize: int) -> int:
     return min(max(1, rows), max(1, bands) * BAND_ROWS)
 
 
-def _write(setting: Setting) -> Phase:
+def write_phase(setting: Setting) -> Phase:
+    """Rows on their way to the store."""
     return Phase("write", setting.store / setting.machine.write_rate, bytes=setting.store)
 
 
@@ -64,7 +65,7 @@ def dense_candidate(setting: Setting, name: str, *, updates: int, workspace: int
     band = BAND_ROWS * setting.problem.n * setting.kind.itemsize * setting.machine.threads
     ingest = Phase("ingest", setting.matrix / INGEST_RATE, bytes=setting.matrix)
     work = Phase("relax", updates / (setting.rate * efficiency), updates=updates)
-    write = _write(setting)
+    write = write_phase(setting)
     return Candidate(
         algorithm=name,
         memory=setting.machine.resident + OVERHEAD + setting.matrix + workspace + band,
@@ -103,6 +104,7 @@ def device_candidate(
     return Candidate(
         algorithm=name,
         device="cuda",
+        tier="device",
         memory=machine.resident + OVERHEAD + (machine.threads + 2) * band + 32 * PIECE,
         device_memory=base_bytes(problem.n, problem.rows, size) + workspace,
         disk=setting.store,
@@ -129,7 +131,7 @@ def search_candidate(setting: Setting, name: str, *, seconds: float, before: tup
     own = search_workspace(problem.n, problem.arcs, threads)
     tried = setting.machine.search_seconds
     work = problem.rows * (seconds if tried is None else tried)
-    search, write = Phase("search", work, updates=problem.rows * problem.arcs), _write(setting)
+    search, write = Phase("search", work, updates=problem.rows * problem.arcs), write_phase(setting)
     return Candidate(
         algorithm=name,
         memory=setting.machine.resident + OVERHEAD + buffers + own,

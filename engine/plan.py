@@ -33,6 +33,7 @@ class Candidate:
     ``feasible`` says whether it could do the job here; ``rejected`` says why it was not chosen, with numbers, and is
     None for the chosen one.  ``memory`` is the host's, ``device_memory`` the GPU's; ``tier`` is where the matrix lies
     while it is worked on (``device``, ``host`` or ``store``), ``streaming`` how it is cut, where it is streamed.
+    ``turned``: searches go from the targets over the arcs turned round, because the targets are fewer than the sources.
     """
 
     algorithm: str
@@ -46,6 +47,7 @@ class Candidate:
     device_memory: int = 0
     tier: str = "host"
     streaming: Streaming | None = None
+    turned: bool = False
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,7 @@ class Plan:
         reason: why this one, in a sentence with numbers.
         phases: the predicted phases, in order.
         candidates: all that were considered, the chosen one first.
+        cutoff: the largest distance in the result; turned: as in :class:`Candidate`.
     """
 
     algorithm: str
@@ -84,6 +87,8 @@ class Plan:
     streaming: Streaming | None = None
     phases: tuple[Phase, ...] = ()
     candidates: tuple[Candidate, ...] = field(default=())
+    cutoff: float | None = None
+    turned: bool = False
 
     def to_dict(self) -> dict[str, object]:
         """The plan as JSON types."""

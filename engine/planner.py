@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from engine.algorithms import dijkstra, floyd_warshall, johnson, squaring
+from engine.algorithms import dijkstra, floyd_warshall, johnson, partitioned, squaring
 from engine.estimate import Setting
 from engine.plan import Candidate, Plan, by_rows
 from engine.problem import Machine, Options, Problem
@@ -21,6 +21,7 @@ ESTIMATES: Final[dict[str, Callable[[Setting], Candidate]]] = {
     "recursive-floyd-warshall": floyd_warshall.estimate_recursive,
     "blocked-floyd-warshall": floyd_warshall.estimate_blocked,
     "repeated-squaring": squaring.estimate,
+    "partitioned": partitioned.estimate,
 }
 #: The same for those that a GPU runs.
 DEVICE_ESTIMATES: Final[dict[str, Callable[[Setting], Candidate]]] = {
@@ -50,7 +51,7 @@ def choose(problem: Problem, machine: Machine, options: Options, *, store: int |
     """
     _check(options, machine)
     kind, dtype_reason = choose_type(problem, options.dtype)
-    size = problem.rows * problem.n * kind.itemsize if store is None else store
+    size = problem.rows * problem.columns * kind.itemsize if store is None else store
     setting = Setting(problem, machine, kind, size)
     candidates = [_judge(ESTIMATES[name](setting), setting, options) for name in ESTIMATES]
     candidates += [_judge(candidate, setting, options) for candidate in streamed(setting)]
@@ -74,7 +75,7 @@ def choose(problem: Problem, machine: Machine, options: Options, *, store: int |
         dtype=kind.name,
         device=best.device,
         threads=machine.threads,
-        shape=(problem.rows, problem.n),
+        shape=(problem.rows, problem.columns),
         memory=best.memory,
         disk=best.disk,
         seconds=best.seconds,
@@ -87,6 +88,8 @@ def choose(problem: Problem, machine: Machine, options: Options, *, store: int |
         streaming=best.streaming,
         phases=best.phases,
         candidates=(best, *(_lost(c, best, options) for c in others)),
+        cutoff=problem.cutoff,
+        turned=best.turned,
     )
 
 
@@ -169,6 +172,8 @@ def _unsuitable(name: str, problem: Problem) -> str | None:
         return f"some arcs are negative (the least is {problem.min_weight:g})"
     if name == "johnson" and not problem.negative:
         return "no arc is negative, so there is nothing to reweight"
+    if name == "partitioned" and problem.parts is None:
+        return problem.no_parts
     return None
 
 
@@ -236,6 +241,8 @@ def _reason(best: Candidate, others: list[Candidate], options: Options) -> str:
         cost += f", {gib(best.device_memory)} of the GPU's"
     if options.algorithm != "auto":
         return f"{best.algorithm} was asked for: {cost}"
+    if best.turned:
+        cost += ", searching from the targets, which are fewer"
     rivals = [c for c in others if c.feasible]
     if not rivals:
         return f"{best.algorithm} is the only algorithm that suits and fits: {cost}"

@@ -6,6 +6,27 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
+class PartsFacts:
+    """What a trial partition found (``engine.parts``).
+
+    Attributes:
+        count: parts; largest: vertices of the largest one; border: of the largest border.
+        sweep: updates' worth of time of one row of the matrix.
+        prepare: updates made once, before any row.
+        entries: numbers held all the time.
+        seconds: what finding the parts took.
+    """
+
+    count: int
+    largest: int
+    border: int
+    sweep: int
+    prepare: int
+    entries: int
+    seconds: float
+
+
+@dataclass(frozen=True)
 class Problem:
     """Facts about a graph and what is asked of it.
 
@@ -20,6 +41,10 @@ class Problem:
         bound: proven bound on the absolute value of every finite distance.
         bound_proof: how ``bound`` was proven, in words.
         max_hops: at most that many arcs a path; None for no limit.
+        targets: how many targets are asked for; None for all vertices.
+        cutoff: the largest distance wanted; None for no limit.
+        parts: what a trial partition found; None without one.
+        no_parts: why there is none.
     """
 
     n: int
@@ -34,6 +59,15 @@ class Problem:
     bound: float
     bound_proof: str
     max_hops: int | None
+    targets: int | None = None
+    cutoff: float | None = None
+    parts: PartsFacts | None = None
+    no_parts: str = "no trial partition was made"
+
+    @property
+    def columns(self) -> int:
+        """Columns of the result."""
+        return self.n if self.targets is None else self.targets
 
     @property
     def negative(self) -> bool:
@@ -94,7 +128,8 @@ class Machine:
 class Options:
     """What the user asked for; field names are those of the command line and of ``POST /v1/jobs``.
 
-    ``sources`` are vertex indices (not labels); sizes are bytes.
+    ``sources`` and ``targets`` are vertex indices (not labels), in the order of rows and columns, none twice; None for
+    all.  Entries beyond ``cutoff``, a distance, are unreachable in the result.  Sizes are bytes.
     """
 
     dtype: str = "auto"
@@ -105,3 +140,5 @@ class Options:
     max_hops: int | None = None
     sources: tuple[int, ...] | None = None
     threads: int | None = None
+    targets: tuple[int, ...] | None = None
+    cutoff: float | None = None

@@ -8,12 +8,11 @@ from typing import Any, Final
 
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
-from starlette.routing import Mount
+from starlette.middleware.cors import CORSMiddleware
 
 from service import problems
-from service.middleware import BodyLimit, RequestId
-from service.routes import graphs, health, jobs, results
-from service.routes.store import StoreFiles
+from service.middleware import BodyLimit, Door
+from service.routes import graphs, health, jobs, results, rows, store
 from service.schemas import Problem
 from service.settings import Settings
 from service.state import Results, Service
@@ -22,7 +21,23 @@ from service.work import Worker
 from storage.jobs import JobStore
 from storage.uploads import Uploads
 
-ROUTERS: Final = (graphs.router, jobs.router, results.router, health.router)
+_ASKED_BY_PAGES: Final = [
+    "Authorization", "Content-Type", "Idempotency-Key", "If-Match", "If-None-Match", "If-Range", "Last-Event-ID",
+    "Prefer", "Range", "X-Request-ID",
+]  # fmt: skip
+_READ_BY_PAGES: Final = [
+    "Accept-Ranges", "Content-Length", "Content-Range", "ETag", "Last-Modified", "Link", "Location",
+    "Preference-Applied", "Retry-After", "X-Request-ID",
+]  # fmt: skip
+ROUTERS: Final = (
+    results.distance,
+    graphs.router,
+    jobs.router,
+    results.router,
+    rows.router,
+    store.router,
+    health.router,
+)
 
 
 def create_app(settings: Settings) -> FastAPI:
@@ -52,14 +67,24 @@ def create_app(settings: Settings) -> FastAPI:
     )
     app.state.service = service
     app.add_middleware(BodyLimit, settings=settings)
-    app.add_middleware(RequestId)
+    app.add_middleware(Door, settings=settings, identify=None, observe=None)
+    _allow_origins(app, settings)
     problems.install(app)
     for router in ROUTERS:
         app.include_router(router)
     app.state.routes = [route for router in ROUTERS for route in router.routes]
-    app.router.routes.append(Mount("/v1/jobs/{job_id}/zarr", StoreFiles(service), name="zarr"))
     _describe_problems(app)
     return app
+
+
+def _allow_origins(app: FastAPI, settings: Settings) -> None:
+    """Let web pages of the origins in the settings ask, and read what Zarr clients in browsers need."""
+    origins = [origin.strip() for origin in settings.cors_origins.split(",") if origin.strip()]
+    if origins:
+        app.add_middleware(
+            CORSMiddleware, allow_origins=origins, allow_methods=["GET", "HEAD", "POST", "DELETE"],
+            allow_headers=_ASKED_BY_PAGES, expose_headers=_READ_BY_PAGES, max_age=86_400,
+        )  # fmt: skip
 
 
 def _operation_id(route: APIRoute) -> str:

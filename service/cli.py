@@ -41,6 +41,7 @@ Algorithm = Annotated[
         "auto",
         "dijkstra",
         "johnson",
+        "partitioned",
         "recursive-floyd-warshall",
         "blocked-floyd-warshall",
         "repeated-squaring",
@@ -53,8 +54,12 @@ DeviceMemory = Annotated[str | None, typer.Option(metavar="SIZE", help="Device m
 MaxHops = Annotated[int | None, typer.Option(metavar="K", min=1, help="Only paths of at most K arcs.")]
 Sources = Annotated[
     str | None,
-    typer.Option(metavar="LIST|FILE", help="Only these rows: labels with commas, or a file of one label a line."),
+    typer.Option(
+        metavar="LIST|FILE|-", help="Only these rows: names with commas, @FILE or FILE of one name a line, -."
+    ),
 ]
+Targets = Annotated[str | None, typer.Option(metavar="LIST|FILE|-", help="Only these columns, named likewise.")]
+Cutoff = Annotated[float | None, typer.Option(metavar="DISTANCE", help="Only distances up to this one.")]
 Threads = Annotated[int | None, typer.Option(metavar="N", min=1, help="Threads; else all processors.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
 
@@ -74,6 +79,8 @@ def solve(
     device_memory: DeviceMemory = None,
     max_hops: MaxHops = None,
     sources: Sources = None,
+    targets: Targets = None,
+    cutoff: Cutoff = None,
     threads: Threads = None,
     compression: Annotated[Literal["none", "zstd"], typer.Option(help="Compression of the stored tiles.")] = "none",
     overwrite: Annotated[
@@ -84,18 +91,66 @@ def solve(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Compute all distances, or the rows in --sources, into a store."""
+    """Compute all distances, or those from --sources to --targets, into a store."""
     from service.commands import solving
 
     solving.solve(
         solving.GraphArgs(graph, format, directed, weight, unweighted),
-        solving.SolveArgs(dtype, algorithm, device, memory, device_memory, max_hops, sources, threads),
+        solving.SolveArgs(dtype, algorithm, device, memory, device_memory, max_hops, sources, threads, targets, cutoff),
         out=out,
         overwrite=overwrite,
         resume=resume,
         compression=compression,
         as_json=as_json,
     )
+
+
+@app.command(name="solve-many")
+def solve_many(
+    graphs: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="GRAPHS", help="Graph files, folders of them, @FILE with one a line.", show_default=False
+        ),
+    ],
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FOLDER", help="Where the stores go, one a graph: NAME.zarr.")
+    ] = None,
+    summary: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Table with a row for each graph: .csv, or .jsonl.")
+    ] = None,
+    format: Format = None,  # noqa: A002
+    directed: Directed = None,
+    weight: Weight = None,
+    unweighted: Unweighted = False,
+    dtype: Dtype = "auto",
+    device: Device = "auto",
+    memory: Memory = None,
+    device_memory: DeviceMemory = None,
+    max_hops: MaxHops = None,
+    threads: Threads = None,
+    compression: Annotated[Literal["none", "zstd"], typer.Option(help="Compression of the stored tiles.")] = "none",
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Solve again what has its store already, and replace that.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Solve many graphs: small ones side by side or in stacks on the GPU; finished stores are skipped."""
+    from service.commands import many, solving
+
+    code = many.solve_many(
+        many.ManyArgs(
+            graphs,
+            out,
+            summary,
+            overwrite,
+            compression,
+            solving.GraphArgs(Path(), format, directed, weight, unweighted),
+            solving.SolveArgs(dtype, "auto", device, memory, device_memory, max_hops, None, threads),
+        ),
+        as_json=as_json,
+    )
+    raise typer.Exit(code)
 
 
 @app.command()
@@ -115,6 +170,8 @@ def plan(
     device_memory: DeviceMemory = None,
     max_hops: MaxHops = None,
     sources: Sources = None,
+    targets: Targets = None,
+    cutoff: Cutoff = None,
     threads: Threads = None,
     as_json: Json = False,
 ) -> None:
@@ -123,7 +180,7 @@ def plan(
 
     solving.plan(
         solving.GraphArgs(graph, format, directed, weight, unweighted),
-        solving.SolveArgs(dtype, algorithm, device, memory, device_memory, max_hops, sources, threads),
+        solving.SolveArgs(dtype, algorithm, device, memory, device_memory, max_hops, sources, threads, targets, cutoff),
         out=out,
         as_json=as_json,
     )

@@ -1,46 +1,140 @@
-"""Around every request: an id that ties answer and log together, and a limit on the body."""
+"""Around every request: who asks and how often, an id that ties answer and log together, limits on the body.
+
+Everything here is decided before a byte of the body is read, so a refusal never costs an upload; what a body turns
+out to be is decided while it comes.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import re
 import secrets
+import time
+from collections.abc import Callable
 from typing import Final
 
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from service.callers import ANYBODY, Caller
+from service.callers import Scope as KeyScope
 from service.fault import Fault
-from service.problems import Problem
+from service.logs import REQUEST_ID
+from service.problems import Problem, respond
+from service.rates import Rates
 from service.settings import Settings, variable
 
+log = logging.getLogger(__name__)
+
+Identify = Callable[[str], Caller | None]
+Observe = Callable[[str, str, int, float], None]
+
 _SAFE_ID: Final = re.compile(r"[A-Za-z0-9_.\-]{1,80}")
+#: on every answer: none is to be sniffed, framed, run or read by other sites; pages bring a policy of their own
+SECURITY: Final = [
+    (b"x-content-type-options", b"nosniff"),
+    (b"cross-origin-resource-policy", b"same-site"),
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+]
+#: only pages set their own
+_POLICY: Final = b"content-security-policy"
+#: POST requests that change nothing
+_QUESTIONS: Final = re.compile(r"/v1/(estimates|jobs/[^/]+/(distances|paths|submatrix))")
 
 
-class RequestId:
-    """Takes the client's ``X-Request-ID`` if it is harmless, else makes one; answers carry it."""
+class Door:
+    """The outermost middleware: request id, key, rate, HEAD, security headers, one log line and one observation."""
 
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
+    def __init__(self, app: ASGIApp, settings: Settings, identify: Identify | None, observe: Observe | None) -> None:
+        """``identify`` finds the caller of an Authorization header; None where keys are not asked for."""
+        self._app, self._settings = app, settings
+        self._identify, self._observe = identify, observe
+        self._rates = Rates(settings.max_requests_per_second)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """The ASGI entry point."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        asked = Headers(scope=scope).get("x-request-id", "")
+        began = time.perf_counter()
+        headers = {name: value for name, value in scope["headers"] if name in _LOOKED_AT}
+        asked = headers.get(b"x-request-id", b"").decode("latin-1")
         request_id = asked if _SAFE_ID.fullmatch(asked) else secrets.token_hex(8)
-        scope.setdefault("state", {})["request_id"] = request_id
+        token = REQUEST_ID.set(request_id)
+        state = scope.setdefault("state", {})
+        state["request_id"] = request_id
+        extra = [(b"x-request-id", request_id.encode())]
+        status = 500
 
         async def answer(message: Message) -> None:
+            nonlocal status
             if message["type"] == "http.response.start":
-                MutableHeaders(scope=message)["X-Request-ID"] = request_id
+                status = message["status"]
+                message = {**message, "headers": _with(message.get("headers", []), extra)}
             await send(message)
 
-        await self._app(scope, receive, answer)
+        try:
+            refused = self._refuse(scope, headers)
+            if refused is not None:
+                response = respond(Request(scope), refused.fault, headers=dict(refused.headers or {}))
+                await response(scope, receive, answer)
+            elif scope["method"] == "HEAD":
+                await _head(self._app, scope, answer)
+            else:
+                await self._app(scope, receive, answer)
+        finally:
+            self._tell(scope, status, time.perf_counter() - began)
+            REQUEST_ID.reset(token)
+
+    def _refuse(self, scope: Scope, headers: dict[bytes, bytes]) -> Problem | None:
+        """Why the request goes no further; notes the caller and what is left of the rate otherwise."""
+        caller: Caller | None = ANYBODY
+        path: str = scope["path"]
+        if self._identify is not None and path.startswith("/v1/"):
+            given = headers.get(b"authorization")
+            caller = None if given is None else self._identify(given.decode("latin-1"))
+            if caller is None:
+                return _unauthorized(given is not None)
+            needed = needed_scope(scope["method"], path)
+            if not caller.may(needed):
+                message = f"{scope['method']} {path} needs a key with the scope {needed!r}"
+                return Problem(Fault("forbidden", message, {"scope": needed}))
+        scope["state"]["caller"] = caller
+        if path.startswith("/health/"):
+            return None
+        who = caller.owner if caller is not None and caller.owner else (scope.get("client") or ("",))[0]
+        wait = self._rates.wait(who)
+        if wait > 0:
+            return _too_fast(self._rates.limit, wait)
+        expect = headers.get(b"expect", b"100-continue")
+        if expect.lower() != b"100-continue":
+            message = f"Expect: {expect[:40].decode('latin-1')} cannot be met"
+            return Problem(Fault("expectation-failed", message, {"field": "Expect"}))
+        return None
+
+    def _tell(self, scope: Scope, status: int, seconds: float) -> None:
+        route = getattr(scope.get("route"), "path_format", "")
+        if self._observe is not None:
+            self._observe(scope["method"], route, status, seconds)
+        if status >= 500 or self._settings.log_requests or (scope["method"] not in _QUIET and status < 400):
+            level = logging.ERROR if status >= 500 else logging.INFO
+            facts = {"method": scope["method"], "path": scope["path"][:300], "status": status}
+            facts["milliseconds"] = round(seconds * 1000, 3)
+            job = scope.get("path_params", {}).get("job_id")
+            if job is not None:
+                facts["job_id"] = job[:80]
+            log.log(
+                level, "%s %s: %d", *list(facts.values())[:3], extra={**facts, "milliseconds": round(seconds * 1000, 3)}
+            )
+
+
+_LOOKED_AT: Final = {b"x-request-id", b"authorization", b"expect"}
+_QUIET: Final = {"GET", "HEAD", "OPTIONS"}
 
 
 class BodyLimit:
-    """Refuses bodies that are announced too large, or grow too large, before they are held or stored.
+    """Refuses bodies that are announced too large, grow too large or come too slowly, before they are held or stored.
 
     Must stand inside the exception middleware's reach: it raises from ``receive``, where the reader of the body is.
     """
@@ -50,25 +144,93 @@ class BodyLimit:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """The ASGI entry point."""
-        if scope["type"] != "http":
+        if scope["type"] != "http" or scope["method"] in _QUIET:
             await self._app(scope, receive, send)
             return
         name = "max_upload_bytes" if scope["path"] == "/v1/graphs" else "max_body_bytes"
         limit: int = getattr(self._settings, name)
-        announced = Headers(scope=scope).get("content-length", "")
-        total = 0
+        announced = next((value for key, value in scope["headers"] if key == b"content-length"), b"")
+        total, more, began = 0, True, time.monotonic()
 
         async def limited() -> Message:
-            nonlocal total
+            nonlocal total, more
             if announced.isdigit() and int(announced) > limit:
                 raise _too_large(name, limit, int(announced))
-            message = await receive()
+            if not more:
+                return await receive()
+            message = await self._next(receive, total, began)
             total += len(message.get("body", b""))
+            more = bool(message.get("more_body"))
             if total > limit:
                 raise _too_large(name, limit, total)
             return message
 
         await self._app(scope, limited, send)
+
+    async def _next(self, receive: Receive, total: int, began: float) -> Message:
+        """The next part of the body, unless its sender is asleep or pretends to be awake."""
+        silence, rate = self._settings.max_body_silence, self._settings.min_body_rate
+        elapsed = time.monotonic() - began
+        if elapsed > silence and total < rate * (elapsed - silence):
+            raise Problem(Fault("too-slow", f"the body came at less than {rate} bytes a second", {
+                "limit": rate, "requested": int(total / elapsed), "setting": variable("min_body_rate"),
+            }))  # fmt: skip
+        try:
+            async with asyncio.timeout(silence):
+                return await receive()
+        except TimeoutError:
+            details = {"limit": silence, "setting": variable("max_body_silence")}
+            raise Problem(Fault("too-slow", f"no byte of the body came for {silence} s", details)) from None
+
+
+def needed_scope(method: str, path: str) -> KeyScope:
+    """The scope that a request needs: questions need ``read``, changes need ``submit``."""
+    return "read" if method in _QUIET or _QUESTIONS.fullmatch(path) else "submit"
+
+
+async def _head(app: ASGIApp, scope: Scope, send: Send) -> None:
+    """Answer HEAD with the headers of GET.  The body is made but not sent, and endless ones are ended."""
+    over = asyncio.Event()
+    asked = False
+
+    async def receive() -> Message:
+        nonlocal asked
+        if not asked:
+            asked = True
+            return {"type": "http.request", "body": b"", "more_body": False}
+        await over.wait()
+        return {"type": "http.disconnect"}
+
+    async def headers_only(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            await send(message)
+        elif not over.is_set():
+            over.set()
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    inner = {**scope, "method": "GET", "state": {**scope["state"], "head": True}}
+    try:
+        await app(inner, receive, headers_only)
+    finally:
+        scope.update({name: inner[name] for name in ("route", "path_params") if name in inner})
+
+
+def _with(headers: list[tuple[bytes, bytes]], extra: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    own = any(name == _POLICY for name, _ in headers)
+    kept = [item for item in headers if item[0] != b"x-request-id"]
+    return [*kept, *extra, *(SECURITY[:-1] if own else SECURITY)]
+
+
+def _unauthorized(given: bool) -> Problem:
+    message = "the key is not known or was revoked" if given else "a key is needed: Authorization: Bearer apsp_..."
+    error = ' error="invalid_token"' if given else ""
+    return Problem(Fault("unauthorized", message), headers={"WWW-Authenticate": f'Bearer realm="apsp"{error}'})
+
+
+def _too_fast(limit: int, wait: float) -> Problem:
+    message = f"more than {limit} requests a second; try again in {wait:.3g} s"
+    details = {"limit": limit, "setting": variable("max_requests_per_second")}
+    return Problem(Fault("too-many-requests", message, details), headers={"Retry-After": str(max(1, round(wait)))})
 
 
 def _too_large(name: str, limit: int, requested: int) -> Problem:

@@ -23,12 +23,22 @@ CODES: Final[dict[str, tuple[int, str]]] = {
     "limit-exceeded": (413, "A limit is exceeded"),
     "does-not-fit": (507, "The job does not fit"),
     "negative-cycle": (422, "The graph has a negative cycle"),
+    "unauthorized": (401, "A key is needed"),
+    "forbidden": (403, "The key does not allow this"),
     "not-found": (404, "Not found"),
+    "gone": (410, "Gone"),
+    "too-many-jobs": (429, "Too many jobs are open"),
+    "idempotency-key-reused": (422, "The idempotency key was used for something else"),
+    "draining": (503, "The service is shutting down"),
+    "database-unavailable": (503, "The job database cannot be used now"),
     "method-not-allowed": (405, "Method not allowed"),
     "not-acceptable": (406, "No acceptable representation"),
     "conflict": (409, "The request clashes with the present state"),
     "result-not-ready": (409, "The job has not finished"),
     "no-result": (409, "The job has no result"),
+    "too-slow": (408, "The request comes too slowly"),
+    "expectation-failed": (417, "The expectation cannot be met"),
+    "too-many-requests": (429, "Too many requests"),
     "range-not-satisfiable": (416, "The range lies outside the file"),
     "cancelled": (409, "The job was cancelled"),
     "storage-failed": (500, "Stored data cannot be used"),
@@ -38,6 +48,8 @@ CODES: Final[dict[str, tuple[int, str]]] = {
     "out-of-memory": (500, "Memory ran out"),
     "internal": (500, "Unexpected error"),
 }
+#: code -> seconds after which asking again makes sense
+RETRY_AFTER: Final = {"too-many-jobs": 1, "draining": 5, "database-unavailable": 2}
 _BY_STATUS: Final = {404: "not-found", 405: "method-not-allowed", 406: "not-acceptable", 409: "conflict",
                      413: "limit-exceeded", 416: "range-not-satisfiable", 422: "invalid-request"}  # fmt: skip
 
@@ -45,8 +57,8 @@ _BY_STATUS: Final = {404: "not-found", 405: "method-not-allowed", 406: "not-acce
 class Problem(HTTPException):
     """A fault raised where only Starlette's own exceptions pass, such as in a middleware's ``receive``."""
 
-    def __init__(self, fault: Fault) -> None:
-        super().__init__(status_of(fault.code), fault.message)
+    def __init__(self, fault: Fault, *, status: int | None = None, headers: dict[str, str] | None = None) -> None:
+        super().__init__(status or status_of(fault.code), fault.message, headers)
         self.fault = fault
 
 
@@ -88,8 +100,9 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(ApspError)
     async def ours(request: Request, error: ApspError) -> Response:
-        headers = {"Retry-After": str(error.retry_after)} if isinstance(error, ResultNotReady) else None
-        return respond(request, fault_of(error), headers=headers)
+        fault = fault_of(error)
+        seconds = error.retry_after if isinstance(error, ResultNotReady) else RETRY_AFTER.get(fault.code)
+        return respond(request, fault, headers=None if seconds is None else {"Retry-After": str(seconds)})
 
     @app.exception_handler(RequestValidationError)
     async def validation(request: Request, error: RequestValidationError) -> Response:
@@ -98,10 +111,12 @@ def install(app: FastAPI) -> None:
     @app.exception_handler(HTTPException)
     async def starlette(request: Request, error: HTTPException) -> Response:
         headers = dict(error.headers or {})
+        if error.status_code == HTTPStatus.NOT_MODIFIED:
+            return Response(status_code=304, headers=headers)
         if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
             headers["Allow"] = _allowed(request) or headers.get("Allow", "")
         if isinstance(error, Problem):
-            return respond(request, error.fault, headers=headers)
+            return respond(request, error.fault, status=error.status_code, headers=headers)
         code = _BY_STATUS.get(error.status_code, "internal" if error.status_code >= 500 else "invalid-request")
         message = _http_message(request, error)
         return respond(request, Fault(code, message), status=error.status_code, headers=headers)

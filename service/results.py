@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from storage.errors import NotFound
 from storage.matrix import Matrix, open_matrix
 
 if TYPE_CHECKING:
@@ -51,11 +50,27 @@ class Result:
         for vertex in vertices[~np.isin(vertices, self.matrix.sources)][:1]:
             self.matrix.source_position(int(vertex))
 
+    def check_targets(self, vertices: npt.NDArray[np.int64]) -> None:
+        """NotFound names the first of the vertices (indices) whose column was not solved."""
+        self.matrix.target_positions(vertices)
+
     def distance(self, source: Label, target: Label) -> dict[str, Any]:
         """One distance; None where there is no path."""
         u, v = self.matrix.vertex(source), self.matrix.vertex(target)
         value = self.numbers(self.matrix.entries([u], [v]))[0]
         return {"source": self.label(u), "target": self.label(v), "reachable": value is not None, "distance": value}
+
+    def quick_distance(self, source: Label, target: Label) -> dict[str, Any] | None:
+        """``distance`` if it can be told without waiting for the disk, else None."""
+        u, v = self.matrix.vertex(source), self.matrix.vertex(target)
+        entry = self.matrix.peek(u, v)
+        if entry is None:
+            return None
+        reachable = bool(entry != self.matrix.unreachable)
+        value = None
+        if reachable:
+            value = float(str(entry)) if entry.dtype == np.float32 else entry.item()
+        return {"source": self.label(u), "target": self.label(v), "reachable": reachable, "distance": value}
 
     def distances(self, pairs: Sequence[tuple[Label, Label]]) -> list[int | float | None]:
         """The distances of many pairs, in their order."""
@@ -74,6 +89,59 @@ class Result:
         names = [self.label(vertex) for vertex in route.vertices]
         return {**answer, "length": route.length, "vertices": names, "weights": route.weights}
 
+    def nearest(self, source: Label, count: int) -> dict[str, Any]:
+        """The ``count`` reachable vertices nearest to a source, itself left out; among equals the first columns.
+
+        Only targets that were solved are looked at.
+        """
+        u = self.matrix.vertex(source)
+        row = self.matrix.row(u)
+        columns = np.flatnonzero(self.reached(row) & (self.matrix.targets != u))
+        if count < len(columns):
+            bound = np.partition(row[columns], count - 1)[count - 1]
+            columns = columns[row[columns] <= bound]
+        columns = columns[np.argsort(row[columns], kind="stable")][:count]
+        targets = [self.label(v) for v in self.matrix.targets[columns].tolist()]
+        return {"source": self.label(u), "targets": targets, "distances": self.numbers(row[columns])}
+
+    def histogram(self, source: Label | None, bins: int) -> dict[str, Any]:
+        """Counts of finite distances in bins: of one row without its diagonal, or of the whole matrix as sealed.
+
+        ``edges`` has one number more than ``counts``; the last bin holds its upper edge, too.
+        """
+        if source is None:
+            found = self.matrix.summary.get("histogram") or {"edges": [], "counts": []}
+            return {"edges": found["edges"], "counts": found["counts"], "below_zero": found.get("below_zero", 0)}
+        u = self.matrix.vertex(source)
+        row: Any = self.matrix.row(u)
+        wanted = self.reached(row) & (self.matrix.targets != u)
+        edges, counts = np.zeros(0), np.zeros(0, np.int64)
+        if wanted.any():
+            counts, edges = np.histogram(row[wanted].astype(np.float64), bins)
+        below = int(np.count_nonzero(row[wanted] < 0))
+        return {"edges": edges.tolist(), "counts": counts.tolist(), "below_zero": below}
+
+    def facts(self) -> dict[str, Any]:
+        """What the store is: shape, type, tiles, bytes, digest, and how it came about."""
+        matrix = self.matrix
+        keys = (
+            "unreachable",
+            "unit",
+            "directed",
+            "algorithm",
+            "max_hops",
+            "cutoff",
+            "graph",
+            "sources",
+            "targets",
+            "compression",
+            "software",
+        )
+        facts = {name: matrix.attributes.get(name) for name in keys}
+        tiles = {"shape": list(matrix.grid.tile), "count": list(matrix.grid.counts)}
+        return {"shape": list(matrix.shape), "dtype": matrix.dtype.name, **facts, "tiles": tiles, "bytes": matrix.bytes,
+                "digest": matrix.digest}  # fmt: skip
+
     def reached(self, entries: Array) -> npt.NDArray[np.bool_]:
         """Which entries are distances."""
         mask: npt.NDArray[np.bool_] = np.not_equal(entries, self.matrix.unreachable)
@@ -87,18 +155,6 @@ class Result:
         for i in np.flatnonzero(~self.reached(entries)).tolist():
             found[i] = None
         return found
-
-    def check_key(self, key: str) -> None:
-        """A file of the store was not found: NotFound if no such file belongs to it, else StorageFailed naming it."""
-        parts = key.split("/")
-        if parts[:2] == ["distances", "c"] and len(parts) == 4 and all(p.isascii() and p.isdigit() for p in parts[2:]):
-            i, j = int(parts[2]), int(parts[3])
-            down, across = self.matrix.grid.counts
-            if i < down and j < across and key == f"distances/c/{i}/{j}":
-                self.matrix.check_tile(i, j)
-        elif parts[-1] == "zarr.json" or "c" in parts:
-            self.matrix.check_files(key)
-        raise NotFound(f"the store has no file {key!r}")
 
 
 def plain_label(label: object) -> Label:

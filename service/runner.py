@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
+from service import logs
 from service.fault import fault_of
 from service.settings import Settings
 from service.stores import discard, prepare, sweep
@@ -65,6 +66,7 @@ class Runner:
 
     def work(self, claimed: JobRecord) -> None:
         """Bring one claimed job to an end, whatever happens."""
+        logs.JOB_ID.set(claimed.id)
         log.info("job %s: attempt %d begins", claimed.id, claimed.attempt)
         monitor = JobMonitor(self._jobs, claimed, self._stopping)
         try:
@@ -159,7 +161,7 @@ def _warm_up() -> None:
 def main() -> None:
     """Entry of the runner process."""
     settings = Settings.load()
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s runner %(levelname)s %(message)s", stream=sys.stderr)
+    logs.configure("runner", settings.log_format)
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())

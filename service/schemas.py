@@ -17,6 +17,13 @@ Size = Annotated[int, Field(ge=1, lt=2**63)]
 State = Literal["accepted", "running", "successful", "failed", "dismissed"]
 
 
+#: below a job, once it has a result
+RESULT_LINKS = (
+    "results", "summary", "histogram", "distance", "distances", "rows", "columns", "submatrix", "path", "paths",
+    "nearest", "zarr",
+)  # fmt: skip
+
+
 class Wire(BaseModel):
     """Unknown members are refused, so that a misspelt option is not silently ignored."""
 
@@ -94,6 +101,10 @@ class JobRequest(Wire):
     device_memory: Size | None = Field(None, description="Device memory in bytes.")
     max_hops: Size | None = Field(None, description="At most that many arcs a path.")
     sources: list[Label] | None = Field(None, min_length=1, description="Only these rows; vertices as in the file.")
+    targets: list[Label] | None = Field(None, min_length=1, description="Only these columns; vertices as in the file.")
+    cutoff: float | None = Field(
+        None, ge=0, allow_inf_nan=False, description="Only distances up to this one; longer ones become unreachable."
+    )
     threads: Size | None = Field(None, description="Processors.")
 
     model_config = ConfigDict(
@@ -102,6 +113,7 @@ class JobRequest(Wire):
             "examples": [
                 {"graph": "2f1c0a7be85d4f0d9f4f3f8d0a3b7c11"},
                 {"graph": "2f1c0a7be85d4f0d9f4f3f8d0a3b7c11", "dtype": "float64", "sources": [1, 17]},
+                {"graph": "2f1c0a7be85d4f0d9f4f3f8d0a3b7c11", "sources": [1, 17], "targets": [3, 4], "cutoff": 600},
             ]
         },
     )
@@ -205,6 +217,72 @@ class Path(Wire):
     )
 
 
+class Paths(Wire):
+    """Paths in the order of the pairs."""
+
+    paths: list[Path]
+
+
+class SubmatrixRequest(Wire):
+    """Sources and targets, each a vertex as the file names it; null for all."""
+
+    sources: list[Label] | None = Field(None, min_length=1, examples=[[1, 17]])
+    targets: list[Label] | None = Field(None, min_length=1, examples=[[17, 40]])
+
+
+class Nearest(Wire):
+    """The vertices nearest to a source; ``distances[i]`` belongs to ``targets[i]``."""
+
+    source: Label
+    targets: list[Label]
+    distances: list[int | float]
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"source": 1, "targets": [2, 17], "distances": [3, 4711]}]}
+    )
+
+
+class Histogram(Wire):
+    """Finite distances, the diagonal left out; bin i holds those from ``edges[i]`` to below ``edges[i + 1]``."""
+
+    edges: list[int | float]
+    counts: list[int]
+    below_zero: int = Field(description="How many are negative; with a source they are also in the bins.")
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"edges": [0, 2, 4], "counts": [10, 3], "below_zero": 0}]}
+    )
+
+
+class Manifest(Wire):
+    """What a sealed result is, and where to read it."""
+
+    job: str
+    shape: tuple[int, int] = Field(description="Sources, targets.")
+    dtype: str
+    unreachable: int | float | str | None = Field(description="The stored value of *no path*.")
+    unit: str | None
+    directed: bool
+    algorithm: str | None
+    max_hops: int | None
+    cutoff: float | None
+    graph: str | None = Field(description="Digest of the graph.")
+    sources: str | None = Field(description="all or subset.")
+    targets: str | None = Field(description="all or subset.")
+    compression: str | None
+    software: str | None
+    tiles: dict[str, list[int]] = Field(description="Shape of a tile, tiles down and across.")
+    bytes: int
+    digest: str = Field(description="Of the seal, which names size and checksum of every file.")
+    links: dict[str, str]
+
+    @staticmethod
+    def links_of(job_id: str) -> dict[str, str]:
+        """All that can be read of a result."""
+        base = f"/v1/jobs/{job_id}"
+        return {"job": base, **{name: f"{base}/{name}" for name in RESULT_LINKS}}
+
+
 class Summary(Wire):
     """Facts about a solved matrix."""
 
@@ -250,7 +328,7 @@ def _job_members(record: JobRecord) -> dict[str, Any]:
     if record.open:
         links["cancel"] = f"{base}/cancel"
     if record.state == "successful":
-        links |= {name: f"{base}/{name}" for name in ("summary", "distance", "distances", "rows", "path", "zarr")}
+        links |= {name: f"{base}/{name}" for name in RESULT_LINKS}
     progress = record.progress
     error = None
     if record.error is not None:

@@ -17,7 +17,9 @@ from typing import Final
 
 import uvicorn
 
+from service import logs
 from service.app import create_app
+from service.protocol import PatientProtocol
 from service.runner import WITH_PARENT
 from service.settings import Settings
 from service.stores import prepare
@@ -97,7 +99,7 @@ def serve(settings: Settings) -> None:
         Conflict: another service works on the same data directory.
     """
     settings = settings.model_copy(update={"data_dir": settings.data_dir.absolute()})
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s api %(levelname)s %(message)s", stream=sys.stderr)
+    logs.configure("api", settings.log_format)
     prepare(settings)
     lock = FileLock(settings.data_dir / "serve.lock")
     try:
@@ -120,6 +122,7 @@ def serve(settings: Settings) -> None:
 def _run_api(settings: Settings, listener: socket.socket) -> None:
     config = uvicorn.Config(
         create_app(settings),
+        http=PatientProtocol,
         log_config=None,
         access_log=False,
         server_header=False,

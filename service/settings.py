@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
@@ -47,6 +47,18 @@ class Settings(BaseModel):
     max_body_bytes: Size = Field(16 * 2**20, description="Bytes of a JSON request.")
     max_cells: Count = Field(4_000_000, description="Matrix entries in one answer of rows.")
     max_pairs: Count = Field(100_000, description="Pairs in one request of distances.")
+    max_paths: Count = Field(1_000, description="Routes in one request.")
+    max_requests_per_second: Count = Field(5_000, description="Requests a second of one key, twice that at once.")
+    max_streams: Count = Field(32, description="Open event streams of one key.")
+    max_uploads: Count = Field(4, description="Uploads of one key at the same time.")
+    max_body_silence: Count = Field(30, description="Seconds without a byte after which a body is given up.")
+    min_body_rate: Size = Field(1024, description="Bytes a second that a body must bring, after that time.")
+    cors_origins: str = Field("", description="Origins of web pages that may ask, with commas; * for all.")
+    accel_prefix: str = Field("", description="Where the reverse proxy finds the data directory (X-Accel-Redirect).")
+    log_format: Literal["auto", "json", "text"] = Field(
+        "auto", description="Form of the logs; auto: text on terminals."
+    )
+    log_requests: bool = Field(False, description="Log every request, not only changes and failures.")
     matrix_cache: Count = Field(16, description="Result stores kept open for queries.")
     runner_nice: int = Field(10, ge=0, le=19, description="How far runners step back behind the API (nice).")
     stop_seconds: float = Field(20.0, gt=0, description="Time for requests and the running tile at shutdown.")

@@ -30,7 +30,8 @@ def discard(settings: Settings, job_id: str) -> None:
 def sweep(settings: Settings, jobs: JobStore) -> list[Path]:
     """Remove what crashes left: the trash, and job folders of no job.  Only while nothing else runs."""
     folders = [path for path in (settings.data_dir / "jobs").iterdir() if path.is_dir()]
-    known = jobs.known([path.name for path in folders])
+    names = [path.name for path in folders]
+    known = set().union(*(jobs.with_folder(names[at : at + 1000]) for at in range(0, len(names), 1000)))
     orphans = [path for path in folders if path.name not in known]
     rubbish = list((settings.data_dir / "trash").iterdir())
     for path in [*orphans, *rubbish]:

@@ -106,6 +106,24 @@ class NotFound(ApspError):
     kind = "not-found"
 
 
+class Gone(NotFound):
+    """The named thing existed and was removed: by its owner, or because its time was over."""
+
+    kind = "gone"
+
+
+class TooManyJobs(LimitExceeded):
+    """As many jobs are open as may be; some time later there will be room again."""
+
+    kind = "too-many-jobs"
+
+
+class KeyReused(InvalidRequest):
+    """An idempotency key came again with something else."""
+
+    kind = "idempotency-key-reused"
+
+
 class Conflict(ApspError):
     """The request clashes with the state of things: the store exists, the job is still open."""
 
@@ -116,6 +134,12 @@ class StorageFailed(ApspError):
     """Reading or writing the store failed, or what was read is damaged."""
 
     kind = "storage-failed"
+
+
+class DatabaseFailed(StorageFailed):
+    """The job database cannot be used now: locked for too long, restarting, full.  Trying again later may help."""
+
+    kind = "database-unavailable"
 
 
 class SolveFailed(ApspError):

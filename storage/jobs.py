@@ -1,439 +1,347 @@
-"""The record of truth about graphs and jobs: two SQL tables behind one small class.
+"""The record of truth about graphs and jobs: SQL tables behind one class, on SQLite or PostgreSQL.
 
-SQLite in write-ahead mode; transactions that keep a promise (a job is accepted, a job is over) are written through to
-the disk, progress is not.  Every claim raises ``attempt`` and ``fence``; whoever writes about a running job shows the
-fence it was given, so a runner that was overtaken can change nothing.  Knows no HTTP and no algorithm: options, plans
-and errors are JSON to it.
+Whatever a caller is promised (a job is accepted, a job is over, a result is removed) is written through to the disk
+before a method returns; progress is not.  Knows no HTTP and no algorithm: options, plans and errors are JSON to it.
 """
 
 from __future__ import annotations
 
-import os
 import time
-import uuid
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Final
 
-from sqlalchemy import (
-    JSON,
-    BigInteger,
-    Boolean,
-    Column,
-    Connection,
-    Engine,
-    Float,
-    ForeignKey,
-    Index,
-    Integer,
-    MetaData,
-    Row,
-    String,
-    Table,
-    create_engine,
-    event,
-    func,
-    insert,
-    select,
-    update,
-)
-from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError, StatementError
+from sqlalchemy import Connection, and_, delete, func, insert, or_, select, update
 
-from storage.errors import Conflict, NotFound, StorageFailed
-
-ACCEPTED, RUNNING, SUCCESSFUL, FAILED, DISMISSED = "accepted", "running", "successful", "failed", "dismissed"
-OPEN: Final = (ACCEPTED, RUNNING)
-#: how often a job whose runner died is tried before it fails
-MAX_ATTEMPTS: Final = 3
-
-Json = dict[str, Any]
-
-metadata = MetaData()
-
-graphs = Table(
-    "graphs",
-    metadata,
-    Column("id", String(40), primary_key=True),
-    Column("digest", String(80), nullable=False, unique=True),
-    Column("name", String(200)),
-    Column("n", BigInteger, nullable=False),
-    Column("m", BigInteger, nullable=False),
-    Column("facts", JSON, nullable=False),
-    Column("receipt", JSON, nullable=False),
-    Column("created", Float, nullable=False),
+from storage.errors import Conflict, Gone, KeyReused, NotFound, TooManyJobs
+from storage.jobs_claims import MAX_ATTEMPTS, Beat, Claims, changed
+from storage.jobs_database import Database
+from storage.jobs_schema import (
+    ACCEPTED,
+    DELETED,
+    DISMISSED,
+    EXPIRED,
+    FAILED,
+    OPEN,
+    OVER,
+    RUNNING,
+    SUCCESSFUL,
+    GraphRecord,
+    JobRecord,
+    Json,
+    Progress,
+    RunnerRecord,
+    Submission,
+    graphs,
+    idempotency,
+    job_of,
+    jobs,
+    new_id,
 )
 
-jobs = Table(
-    "jobs",
-    metadata,
-    Column("id", String(40), primary_key=True),
-    Column("graph", String(40), ForeignKey("graphs.id"), nullable=False),
-    Column("name", String(200)),
-    Column("state", String(12), nullable=False),
-    Column("phase", String(60), nullable=False),
-    Column("options", JSON, nullable=False),
-    Column("plan", JSON, nullable=False),
-    Column("attempt", Integer, nullable=False, default=0),
-    Column("fence", BigInteger, nullable=False, default=0),
-    Column("runner", String(120)),
-    Column("heartbeat", Float),
-    Column("cancel", Boolean, nullable=False, default=False),
-    Column("progress", JSON, nullable=False),
-    Column("error", JSON),
-    Column("history", JSON, nullable=False),
-    Column("seconds", JSON),
-    Column("summary", JSON),
-    Column("created", Float, nullable=False),
-    Column("started", Float),
-    Column("finished", Float),
-    Column("updated", Float, nullable=False),
-    Index("jobs_by_state", "state", "created"),
-)
+__all__ = [
+    "ACCEPTED", "DELETED", "DISMISSED", "EXPIRED", "FAILED", "MAX_ATTEMPTS", "OPEN", "OVER", "RUNNING", "SUCCESSFUL",
+    "Beat", "GraphRecord", "JobRecord", "JobStore", "Json", "Progress", "RunnerRecord", "Submission", "new_id",
+]  # fmt: skip
 
 
-@dataclass(frozen=True)
-class GraphRecord:
-    """One uploaded graph; ``facts`` holds directed, weighted, integral, arcs and the range of the weights."""
+class JobStore(Claims):
+    """Graphs and jobs in one database; safe to use from many threads and processes at once.
 
-    id: str
-    digest: str
-    name: str | None
-    n: int
-    m: int
-    facts: Json
-    receipt: Json
-    created: float
-
-
-@dataclass(frozen=True)
-class Progress:
-    """How far a running job is: ``fraction`` 0..1 of the whole job; ``rate`` in ``unit`` a second; ``eta`` seconds."""
-
-    fraction: float = 0.0
-    rate: float | None = None
-    unit: str | None = None
-    eta: float | None = None
-
-
-@dataclass(frozen=True)
-class JobRecord:
-    """One job as stored; times are seconds since the epoch, ``error`` is ``{"code", "message", "details"}``."""
-
-    id: str
-    graph: str
-    name: str | None
-    state: str
-    phase: str
-    options: Json
-    plan: Json
-    attempt: int
-    fence: int
-    runner: str | None
-    heartbeat: float | None
-    cancel: bool
-    progress: Progress
-    error: Json | None
-    history: list[Json]
-    seconds: Json | None
-    summary: Json | None
-    created: float
-    started: float | None
-    finished: float | None
-    updated: float
-
-    @property
-    def open(self) -> bool:
-        """Whether the job may still change by itself."""
-        return self.state in OPEN
-
-
-def new_id() -> str:
-    """A fresh identifier that sorts by time of creation (UUID version 7, RFC 9562 section 5.7)."""
-    stamp = time.time_ns() // 1_000_000
-    value = (stamp & (2**48 - 1)) << 80 | int.from_bytes(os.urandom(10))
-    value = value & ~(0xF << 76) & ~(0x3 << 62) | 0x7 << 76 | 0x2 << 62
-    return str(uuid.UUID(int=value))
-
-
-class JobStore:
-    """Graphs and jobs in one SQLite file; safe to use from many threads and processes at once.
-
-    All methods raise ``StorageFailed`` when the database cannot be read or written.
+    ``where`` and ``timeout`` are those of :class:`storage.jobs_database.Database`.  All methods raise
+    ``DatabaseFailed`` when the database cannot be read or written.
     """
 
-    def __init__(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self.path = path
-        self._engine = create_engine(f"sqlite:///{path}", pool_size=8, max_overflow=64, pool_timeout=30)
-        event.listen(self._engine, "connect", _on_connect)
-        event.listen(self._engine, "begin", _on_begin)
-        self._reads = self._engine.execution_options(apsp_begin="read")
-        self._progress = self._engine.execution_options(apsp_begin="progress")
-        with _transaction(self._engine) as connection:
-            metadata.create_all(connection)
+    def __init__(self, where: Path | str, *, timeout: float = 30.0) -> None:
+        self.where = where
+        super().__init__(Database(where, timeout=timeout))
 
     def close(self) -> None:
         """Give all connections back."""
-        self._engine.dispose()
+        self._database.close()
 
     def ping(self) -> None:
         """Take the write lock and give it back: the database is there and can be written."""
-        with _transaction(self._engine):
-            pass
+        self._database.ping()
 
     # Graphs
 
     def add_graph(self, record: GraphRecord) -> tuple[GraphRecord, bool]:
-        """Record a graph, or find the one of the same content; returns it and whether it is new."""
-        with _transaction(self._engine) as connection:
+        """Record a graph, or find the one of the same content; returns it and whether it is new (or new again)."""
+        with self._database.transaction("durable") as connection:
+            self._database.one_at_a_time(connection, f"graph {record.digest}")
             row = connection.execute(select(graphs).where(graphs.c.digest == record.digest)).one_or_none()
-            if row is not None:
-                return GraphRecord(**row._mapping), False
-            connection.execute(insert(graphs).values(**asdict(record)))
-            return record, True
+            if row is None:
+                connection.execute(insert(graphs).values(**asdict(record)))
+                return record, True
+            kept = GraphRecord(**row._mapping)
+            if kept.removed is None:
+                return kept, False
+            again = {k: v for k, v in asdict(record).items() if k not in ("id", "digest")}
+            change = update(graphs).where(graphs.c.id == kept.id).values(**again).returning(graphs)
+            return GraphRecord(**connection.execute(change).one()._mapping), True
 
     def graph(self, graph_id: str) -> GraphRecord:
-        """The graph of this id; NotFound if there is none."""
-        with _transaction(self._reads) as connection:
-            row = connection.execute(select(graphs).where(graphs.c.id == graph_id)).one_or_none()
-        if row is None:
-            raise NotFound(f"there is no graph {graph_id!r}")
-        return GraphRecord(**row._mapping)
+        """The graph of this id; NotFound if there is none, Gone if it was deleted."""
+        with self._database.transaction("read") as connection:
+            return _graph(connection, graph_id)
 
     def list_graphs(self, limit: int, after: float | None = None) -> list[GraphRecord]:
         """The newest ``limit`` graphs, newest first; ``after`` continues behind that time of creation."""
-        query = select(graphs).order_by(graphs.c.created.desc(), graphs.c.id.desc()).limit(limit)
+        query = select(graphs).where(graphs.c.removed.is_(None))
         if after is not None:
             query = query.where(graphs.c.created < after)
-        with _transaction(self._reads) as connection:
-            return [GraphRecord(**row._mapping) for row in connection.execute(query)]
+        with self._database.transaction("read") as connection:
+            rows = connection.execute(query.order_by(graphs.c.created.desc(), graphs.c.id.desc()).limit(limit))
+            return [GraphRecord(**row._mapping) for row in rows]
 
-    # Jobs, as the service sees them
+    def remove_graph(self, graph_id: str, take: Callable[[], None]) -> None:
+        """Forget a graph; ``take`` moves its files away and is called inside the transaction.
+
+        Raises:
+            NotFound, Gone: there is no such graph.
+            Conflict: open jobs need it.
+        """
+        with self._database.transaction("durable") as connection:
+            _graph(connection, graph_id, lock="write")
+            busy = select(jobs.c.id).where(jobs.c.graph == graph_id, jobs.c.state.in_(OPEN)).limit(3)
+            if needed := connection.execute(busy).scalars().all():
+                raise Conflict(f"graph {graph_id} is needed by open jobs, such as {', '.join(needed)}")
+            connection.execute(update(graphs).where(graphs.c.id == graph_id).values(removed=time.time()))
+            take()
+
+    # Jobs
 
     def create(self, graph_id: str, options: Json, plan: Json, name: str | None = None) -> JobRecord:
-        """Accept a job; it is on the disk when this returns.  NotFound if the graph is unknown."""
-        now = time.time()
-        values: Json = {
-            "id": new_id(), "graph": graph_id, "name": name, "state": ACCEPTED, "phase": "queued", "options": options,
-            "plan": plan, "progress": asdict(Progress()), "history": [], "created": now, "updated": now,
-        }  # fmt: skip
-        try:
-            with _transaction(self._engine) as connection:
-                return _record(connection.execute(insert(jobs).values(**values).returning(jobs)).one())
-        except IntegrityError as error:
-            raise NotFound(f"there is no graph {graph_id!r}") from error
+        """Accept a job about which no more is to be said; see :meth:`submit`."""
+        return self.submit(Submission(graph_id, options, plan, name))[0]
+
+    def submit(self, asked: Submission) -> tuple[JobRecord, bool]:
+        """Accept a job; it is on the disk when this returns.  Also says whether it is new, rather than sent again.
+
+        Raises:
+            NotFound, Gone: there is no such graph (any more).
+            KeyReused: the idempotency key was used for something else.
+            TooManyJobs: the owner's open jobs, or all of them, are as many as may be.
+        """
+        now, owner = time.time(), asked.owner or ""
+        with self._database.transaction("durable") as connection:
+            self._database.one_at_a_time(connection, f"owner {owner}")
+            if asked.key is not None and (known := _keyed(connection, owner, asked.key, asked.digest)) is not None:
+                return known, False
+            _graph(connection, asked.graph, lock="read")
+            _check_room(connection, asked)
+            values: Json = {
+                "id": new_id(), "graph": asked.graph, "name": asked.name, "state": ACCEPTED, "phase": "queued",
+                "options": asked.options, "plan": asked.plan, "progress": asdict(Progress()), "history": [],
+                "created": now, "updated": now, "owner": asked.owner, "priority": asked.priority,
+                "turn": _turn(connection, asked), "device": asked.device, "fingerprint": asked.fingerprint,
+            }  # fmt: skip
+            record = job_of(connection.execute(insert(jobs).values(**values).returning(jobs)).one())
+            if asked.key is not None:
+                entry = {"owner": owner, "key": asked.key, "digest": asked.digest, "job": record.id, "created": now}
+                connection.execute(insert(idempotency).values(**entry))
+            return record, True
+
+    def replay(self, owner: str | None, key: str, digest: str) -> JobRecord | None:
+        """The job that was submitted with this idempotency key; KeyReused if it came with something else."""
+        with self._database.transaction("read") as connection:
+            return _keyed(connection, owner or "", key, digest)
+
+    def finished(self, owner: str | None, fingerprint: str) -> JobRecord | None:
+        """The owner's newest successful job of this fingerprint that still has its result."""
+        query = select(jobs).where(
+            jobs.c.fingerprint == fingerprint, jobs.c.state == SUCCESSFUL, jobs.c.removed.is_(None),
+            jobs.c.owner.is_(None) if owner is None else jobs.c.owner == owner,
+        )  # fmt: skip
+        with self._database.transaction("read") as connection:
+            row = connection.execute(query.order_by(jobs.c.id.desc()).limit(1)).one_or_none()
+        return None if row is None else job_of(row)
 
     def job(self, job_id: str) -> JobRecord:
-        """The job of this id; NotFound if there is none."""
-        with _transaction(self._reads) as connection:
+        """The job of this id; NotFound if there is none, Gone if it was deleted."""
+        with self._database.transaction("read") as connection:
             return _find(connection, job_id)
 
     def list_jobs(
-        self, limit: int, *, state: str | None = None, graph: str | None = None, before: str | None = None
+        self,
+        limit: int,
+        *,
+        state: str | None = None,
+        graph: str | None = None,
+        owner: str | None = None,
+        before: str | None = None,
     ) -> list[JobRecord]:
-        """The newest ``limit`` jobs, newest first, of one state or graph; ``before`` continues behind that job."""
-        query = select(jobs).order_by(jobs.c.id.desc()).limit(limit)
-        for column, value in ((jobs.c.state, state), (jobs.c.graph, graph)):
+        """The newest ``limit`` jobs, newest first, of one state, graph or owner; ``before`` goes on behind that job."""
+        query = select(jobs).where(or_(jobs.c.removal.is_(None), jobs.c.removal != DELETED))
+        for column, value in ((jobs.c.state, state), (jobs.c.graph, graph), (jobs.c.owner, owner)):
             if value is not None:
                 query = query.where(column == value)
         if before is not None:
             query = query.where(jobs.c.id < before)
-        with _transaction(self._reads) as connection:
-            return [_record(row) for row in connection.execute(query)]
+        with self._database.transaction("read") as connection:
+            return [job_of(row) for row in connection.execute(query.order_by(jobs.c.id.desc()).limit(limit))]
+
+    def still_open(self, job_ids: Sequence[str]) -> set[str]:
+        """Which of these jobs are open."""
+        query = select(jobs.c.id).where(jobs.c.id.in_(job_ids), jobs.c.state.in_(OPEN))
+        with self._database.transaction("read") as connection:
+            return set(connection.execute(query).scalars())
+
+    def counts(self) -> dict[str, int]:
+        """How many jobs there are in each state."""
+        query = select(jobs.c.state, func.count()).group_by(jobs.c.state)
+        with self._database.transaction("read") as connection:
+            found = {row[0]: int(row[1]) for row in connection.execute(query)}
+        return {state: found.get(state, 0) for state in (*OPEN, *OVER)}
 
     def queue_position(self, record: JobRecord) -> int:
         """How many accepted jobs stand before this one."""
-        query = select(func.count()).select_from(jobs).where(jobs.c.state == ACCEPTED, jobs.c.id < record.id)
-        with _transaction(self._reads) as connection:
+        same = jobs.c.priority == record.priority
+        before = or_(
+            jobs.c.priority > record.priority,
+            and_(same, jobs.c.turn < record.turn),
+            and_(same, jobs.c.turn == record.turn, jobs.c.id < record.id),
+        )
+        query = select(func.count()).select_from(jobs).where(jobs.c.state == ACCEPTED, before)
+        with self._database.transaction("read") as connection:
             return int(connection.execute(query).scalar_one())
 
     def cancel(self, job_id: str) -> JobRecord:
         """Dismiss an accepted job at once, ask a running one to stop, leave a finished one as it is."""
-        now = time.time()
-        with _transaction(self._engine) as connection:
-            record = _find(connection, job_id)
+        with self._database.transaction("durable") as connection:
+            record = _find(connection, job_id, lock=True)
             if record.state == ACCEPTED:
-                return _change(connection, job_id, state=DISMISSED, phase="dismissed", cancel=True, finished=now)
+                return _change(
+                    connection, job_id, state=DISMISSED, phase="dismissed", cancel=True, finished=time.time()
+                )
             if record.state == RUNNING and not record.cancel:
                 return _change(connection, job_id, cancel=True)
             return record
 
+    def resume(self, job_id: str, asked: Submission) -> JobRecord:
+        """Accept a failed or dismissed job again, with all its attempts; owner, priority and limits are ``asked``'s.
+
+        Raises:
+            NotFound, Gone: there is no such job, or its graph was deleted.
+            Conflict: it is open, or successful.
+            TooManyJobs: as :meth:`submit` does.
+        """
+        with self._database.transaction("durable") as connection:
+            self._database.one_at_a_time(connection, f"owner {asked.owner or ''}")
+            record = _find(connection, job_id, lock=True)
+            if record.state not in (FAILED, DISMISSED):
+                raise Conflict(f"job {job_id} is {record.state}; only a failed or dismissed job can be resumed")
+            _graph(connection, record.graph, lock="read")
+            _check_room(connection, asked)
+            return _change(
+                connection, job_id, state=ACCEPTED, phase="queued", cancel=False, error=None, finished=None,
+                runner=None, attempt=0, fence=record.fence + 1, turn=_turn(connection, asked),
+                progress=asdict(Progress()),
+            )  # fmt: skip
+
     def delete(self, job_id: str) -> None:
-        """Forget a finished job; NotFound if there is none, Conflict while it is open."""
-        with _transaction(self._engine) as connection:
-            record = _find(connection, job_id)
+        """Forget a finished job but for its id; NotFound or Gone if there is none, Conflict while it is open."""
+        with self._database.transaction("durable") as connection:
+            record = _find(connection, job_id, lock=True)
             if record.open:
                 raise Conflict(f"job {job_id} is {record.state}; cancel it and wait until it is over, then delete it")
-            connection.execute(jobs.delete().where(jobs.c.id == job_id))
+            _change(connection, job_id, removed=record.removed or time.time(), removal=DELETED)
 
-    def known(self, job_ids: Sequence[str]) -> set[str]:
-        """Which of these ids are jobs."""
-        with _transaction(self._reads) as connection:
-            return set(connection.execute(select(jobs.c.id).where(jobs.c.id.in_(job_ids))).scalars())
+    # Retention
 
-    # Jobs, as a runner sees them
+    def with_folder(self, job_ids: Sequence[str]) -> set[str]:
+        """Which of these ids are jobs that may have files: all that were not removed."""
+        query = select(jobs.c.id).where(jobs.c.id.in_(job_ids), jobs.c.removed.is_(None))
+        with self._database.transaction("read") as connection:
+            return set(connection.execute(query).scalars())
 
-    def claim(self, runner: str) -> JobRecord | None:
-        """Take the oldest accepted job, atomically; None when there is none.  Raises attempt and fence by one."""
-        with _transaction(self._reads) as connection:
-            if connection.execute(select(jobs.c.id).where(jobs.c.state == ACCEPTED).limit(1)).first() is None:
-                return None  # an idle runner asks often: it must not take the write lock for that
-        oldest = (
-            select(jobs.c.id)
-            .where(jobs.c.state == ACCEPTED)
-            .order_by(jobs.c.id)
-            .limit(1)
-            .with_for_update(skip_locked=True)
-            .scalar_subquery()
-        )
-        now = time.time()
-        change = (
-            update(jobs)
-            .where(jobs.c.id == oldest, jobs.c.state == ACCEPTED)
-            .values(
-                state=RUNNING, phase="loading", runner=runner, heartbeat=now, started=now, updated=now,
-                attempt=jobs.c.attempt + 1, fence=jobs.c.fence + 1, progress=asdict(Progress()),
-            )
-            .returning(jobs)
-        )  # fmt: skip
-        with _transaction(self._engine) as connection:
-            row = connection.execute(change).one_or_none()
-        return None if row is None else _record(row)
+    def overdue(self, before: float | None, most_bytes: int | None) -> list[str]:
+        """Jobs whose result should go: over since before that time, or the oldest of more than so many bytes."""
+        query = select(jobs.c.id, jobs.c.finished, jobs.c.bytes).where(jobs.c.state.in_(OVER), jobs.c.removed.is_(None))
+        with self._database.transaction("read") as connection:
+            rows = connection.execute(query.order_by(jobs.c.finished.desc(), jobs.c.id.desc())).all()
+        found, total = [], 0
+        for row in rows:
+            total += row.bytes or 0
+            old = before is not None and row.finished < before
+            if old or (most_bytes is not None and row.bytes and total > most_bytes):
+                found.append(row.id)
+        return found
 
-    def report(self, claimed: JobRecord, phase: str, progress: Progress) -> bool | None:
-        """Store how far a running job is; whether its cancellation was asked for, None if the claim was lost."""
-        now = time.time()
-        values = {"phase": phase, "progress": asdict(progress), "heartbeat": now, "updated": now}
-        with _transaction(self._progress) as connection:
-            change = update(jobs).where(*_held(claimed)).values(**values).returning(jobs.c.cancel)
-            return connection.execute(change).scalar_one_or_none()
+    def expire_result(self, job_id: str) -> bool:
+        """The result's time is over; False if it was gone already."""
+        here = (jobs.c.id == job_id, jobs.c.removed.is_(None), jobs.c.state.in_(OVER))
+        with self._database.transaction("durable") as connection:
+            change = changed(removed=time.time(), removal=EXPIRED).where(*here)
+            return bool(connection.execute(change).rowcount)
 
-    def replan(self, claimed: JobRecord, plan: Json) -> None:
-        """Store the plan that is really followed, where it differs from the one made at submission."""
-        with _transaction(self._progress) as connection:
-            connection.execute(update(jobs).where(*_held(claimed)).values(plan=plan, updated=time.time()))
-
-    def succeed(self, claimed: JobRecord, summary: Json, seconds: Json) -> bool:
-        """The result is sealed; False if the claim was lost."""
-        progress = asdict(Progress(fraction=1.0))
-        return self._over(claimed, SUCCESSFUL, "done", summary=summary, seconds=seconds, progress=progress)
-
-    def fail(self, claimed: JobRecord, error: Mapping[str, Any]) -> bool:
-        """The job cannot be done, and why; False if the claim was lost."""
-        return self._over(claimed, FAILED, "failed", error=dict(error))
-
-    def dismiss(self, claimed: JobRecord) -> bool:
-        """The job was cancelled while it ran; False if the claim was lost."""
-        return self._over(claimed, DISMISSED, "dismissed")
-
-    def release(self, claimed: JobRecord) -> bool:
-        """Give a running job back unfinished because its runner has to stop; the attempt does not count."""
-        values = {"state": ACCEPTED, "phase": "queued", "runner": None, "progress": asdict(Progress())}
-        with _transaction(self._engine) as connection:
-            change = update(jobs).where(*_held(claimed)).values(attempt=jobs.c.attempt - 1, updated=time.time())
-            return connection.execute(change.values(**values)).rowcount == 1
-
-    def recover(self, *, max_attempts: int = MAX_ATTEMPTS) -> list[JobRecord]:
-        """Settle every running job, none of which has a live runner any more; returns them as they are now.
-
-        A cancelled one is dismissed, one that was tried ``max_attempts`` times fails, the others are accepted again.
-        """
-        with _transaction(self._engine) as connection:
-            rows = connection.execute(select(jobs).where(jobs.c.state == RUNNING)).all()
-            return [_recover(connection, _record(row), max_attempts) for row in rows]
-
-    def _over(self, claimed: JobRecord, state: str, phase: str, **values: object) -> bool:
-        now = time.time()
-        with _transaction(self._engine) as connection:
-            change = update(jobs).where(*_held(claimed))
-            done = connection.execute(change.values(state=state, phase=phase, finished=now, updated=now, **values))
-            return done.rowcount == 1
+    def purge(self, removed_before: float, keys_before: float) -> int:
+        """Forget removed jobs, graphs without jobs, and idempotency keys of earlier times; returns how many jobs."""
+        with self._database.transaction("durable") as connection:
+            connection.execute(delete(idempotency).where(idempotency.c.created < keys_before))
+            gone = connection.execute(delete(jobs).where(jobs.c.removed < removed_before)).rowcount
+            unused = ~select(jobs.c.id).where(jobs.c.graph == graphs.c.id).exists()
+            connection.execute(delete(graphs).where(graphs.c.removed < removed_before, unused))
+            return int(gone)
 
 
-def _recover(connection: Connection, record: JobRecord, max_attempts: int) -> JobRecord:
-    now = time.time()
-    if record.cancel:
-        return _change(connection, record.id, state=DISMISSED, phase="dismissed", finished=now)
-    lost = {"attempt": record.attempt, "runner": record.runner, "phase": record.phase, "at": now}
-    history = [*record.history, {**lost, "reason": "runner-lost"}]
-    if record.attempt < max_attempts:
-        return _change(
-            connection, record.id, state=ACCEPTED, phase="queued", runner=None, history=history,
-            fence=record.fence + 1, progress=asdict(Progress()),
-        )  # fmt: skip
-    error = {
-        "code": "runner-lost",
-        "message": f"the runner died {record.attempt} times at work on this job, last in phase {record.phase!r}",
-        "details": {"attempts": history},
-    }
-    return _change(connection, record.id, state=FAILED, phase="failed", history=history, error=error, finished=now)
+def _graph(connection: Connection, graph_id: str, *, lock: str = "") -> GraphRecord:
+    query = select(graphs).where(graphs.c.id == graph_id)
+    if lock:
+        query = query.with_for_update(read=lock == "read")
+    row = connection.execute(query).one_or_none()
+    if row is None:
+        raise NotFound(f"there is no graph {graph_id!r}")
+    if row.removed is not None:
+        raise Gone(f"graph {graph_id} was deleted; upload it again")
+    return GraphRecord(**row._mapping)
 
 
-def _held(claimed: JobRecord) -> tuple[Any, ...]:
-    return jobs.c.id == claimed.id, jobs.c.fence == claimed.fence, jobs.c.state == RUNNING
+def _keyed(connection: Connection, owner: str, key: str, digest: str) -> JobRecord | None:
+    where = (idempotency.c.owner == owner, idempotency.c.key == key)
+    found = connection.execute(select(idempotency).where(*where)).one_or_none()
+    if found is None:
+        return None
+    if found.digest != digest:
+        message = f"the Idempotency-Key {key!r} was used with another request; a new request needs a new key"
+        raise KeyReused(message, field="Idempotency-Key")
+    return _find(connection, found.job)
+
+
+def _check_room(connection: Connection, asked: Submission) -> None:
+    mine = jobs.c.owner.is_(None) if asked.owner is None else jobs.c.owner == asked.owner
+    for most, setting, where in (
+        (asked.most_of_owner, "APSP_MAX_OPEN_JOBS", mine),
+        (asked.most, "APSP_MAX_OPEN_JOBS_TOTAL", jobs.c.id.is_not(None)),
+    ):
+        if most is None:
+            continue
+        query = select(func.count()).select_from(jobs).where(jobs.c.state.in_(OPEN), where)
+        there = int(connection.execute(query).scalar_one())
+        if there >= most:
+            message = f"{there} jobs are open, at most {most} may be; wait for some to finish"
+            raise TooManyJobs(message, limit=most, requested=there + 1, setting=setting)
+
+
+def _turn(connection: Connection, asked: Submission) -> int:
+    """Start-time fair queueing: behind the owner's own open jobs, but no further back than the front of all others."""
+    of_priority = (jobs.c.state.in_(OPEN), jobs.c.priority == asked.priority)
+    mine = jobs.c.owner.is_(None) if asked.owner is None else jobs.c.owner == asked.owner
+    front = connection.execute(select(func.min(jobs.c.turn)).where(*of_priority)).scalar_one()
+    own = connection.execute(select(func.max(jobs.c.turn)).where(*of_priority, mine)).scalar_one()
+    return max(front or 0, -1 if own is None else own + 1)
 
 
 def _change(connection: Connection, job_id: str, **values: object) -> JobRecord:
-    change = update(jobs).where(jobs.c.id == job_id).values(updated=time.time(), **values).returning(jobs)
-    return _record(connection.execute(change).one())
+    return job_of(connection.execute(changed(**values).where(jobs.c.id == job_id).returning(jobs)).one())
 
 
-def _find(connection: Connection, job_id: str) -> JobRecord:
-    row = connection.execute(select(jobs).where(jobs.c.id == job_id)).one_or_none()
+def _find(connection: Connection, job_id: str, *, lock: bool = False) -> JobRecord:
+    query = select(jobs).where(jobs.c.id == job_id)
+    row = connection.execute(query.with_for_update() if lock else query).one_or_none()
     if row is None:
         raise NotFound(f"there is no job {job_id!r}")
-    return _record(row)
-
-
-def _record(row: Row[Any]) -> JobRecord:
-    values = dict(row._mapping)
-    return JobRecord(**{**values, "progress": Progress(**values["progress"])})
-
-
-class _transaction(AbstractContextManager[Connection]):  # noqa: N801 - used like a function
-    """One transaction; trouble with the database becomes StorageFailed, broken constraints and bugs pass through."""
-
-    def __init__(self, engine: Engine) -> None:
-        self._begin = engine.begin()
-
-    def __enter__(self) -> Connection:
-        try:
-            return self._begin.__enter__()
-        except SQLAlchemyError as error:
-            raise _translated(error) from error
-
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> bool | None:
-        try:
-            swallow = self._begin.__exit__(kind, error, trace)
-        except SQLAlchemyError as failure:
-            raise _translated(failure) from failure
-        if isinstance(error, SQLAlchemyError) and (translated := _translated(error)) is not error:
-            raise translated from error
-        return swallow
-
-
-def _translated(error: SQLAlchemyError) -> Exception:
-    """StorageFailed for what may go away by itself; what trying again cannot mend stays what it is."""
-    ours = isinstance(error, StatementError) and not isinstance(error, DBAPIError)
-    if ours or isinstance(error, IntegrityError):
-        return error
-    reason = getattr(error, "orig", None) or error
-    return StorageFailed(f"the job database cannot be used: {reason}")
-
-
-def _on_connect(connection: Any, _record: object) -> None:
-    connection.isolation_level = None  # BEGIN is said by _on_begin, not guessed by the driver
-    for pragma in ("busy_timeout=30000", "journal_mode=WAL", "foreign_keys=ON"):
-        connection.execute(f"PRAGMA {pragma}")
-
-
-def _on_begin(connection: Connection) -> None:
-    kind = connection.get_execution_options().get("apsp_begin")
-    if kind == "read":
-        connection.exec_driver_sql("BEGIN")
-        return
-    # Taking the write lock at once avoids the deadlock of two readers that both want to write.
-    connection.exec_driver_sql(f"PRAGMA synchronous={'NORMAL' if kind == 'progress' else 'FULL'}")
-    connection.exec_driver_sql("BEGIN IMMEDIATE")
+    if row.removal == DELETED:
+        raise Gone(f"job {job_id} was deleted")
+    return job_of(row)

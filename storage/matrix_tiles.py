@@ -18,6 +18,9 @@ from storage.matrix_format import DISTANCES, Array, IntArray, crc32c, decompress
 
 #: From this many wanted entries of a tile on, one read of the whole tile beats one read per entry.
 _WHOLE_TILE_ENTRIES: Final = 128
+#: reads from memory or not at all (Linux); elsewhere 0, which reads always
+_NO_WAIT: Final = getattr(os, "RWF_NOWAIT", 0)
+_FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
 class StoreFolder:
@@ -68,6 +71,24 @@ class StoreFolder:
                 raise StorageFailed(f"{self.path} was replaced or removed while open; open it again") from error
             raise
 
+    def open_inside(self, name: str) -> int:
+        """Like ``open``, for serving: no component of the name may be a symbolic link, so nothing leads outside."""
+        *folders, last = name.split("/")
+        here = self.handle
+        try:
+            for folder in folders:
+                above, here = here, os.open(folder, _FOLDER_FLAGS, dir_fd=here)
+                if above != self.handle:
+                    os.close(above)
+            return os.open(last, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=here)
+        except OSError as error:
+            if self.handle < 0 or not self.current():
+                raise StorageFailed(f"{self.path} was replaced, removed or closed while open") from error
+            raise
+        finally:
+            if here != self.handle:
+                os.close(here)
+
     def read(self, name: str) -> bytes:
         """A whole file of the folder.  StorageFailed."""
         try:
@@ -101,6 +122,11 @@ class TileReader:
         self._checksums, self._sizes = checksums, sizes
         self._verified = np.zeros(grid.counts, np.bool_)
         self._local = threading.local()
+
+    @property
+    def total_bytes(self) -> int:
+        """Bytes of all tile files."""
+        return int(self._sizes.sum())
 
     def copy_rows(self, i: int, j: int, offsets: IntArray, wanted: IntArray, out: Array) -> None:
         """Copy the rows ``offsets`` of tile (i, j) into the rows ``wanted`` of ``out`` (full width)."""
@@ -139,6 +165,27 @@ class TileReader:
         if len(data) != size * len(places):
             raise self._damaged(i, j, "it is too short")
         return np.frombuffer(data, self._dtype)
+
+    def peek(self, i: int, j: int, offset: int, column: int) -> bytes | None:
+        """One entry of tile (i, j) as stored, if that takes no wait: None when its tile was never verified, is
+        compressed, or its bytes are not in memory.
+        """
+        if self._compressed or not self._verified[i, j]:
+            return None
+        size = self._dtype.itemsize
+        entry = bytearray(size)
+        place = (offset * self._grid.tile[1] + column) * size
+        handle = self._open_tile(i, j)
+        try:
+            return bytes(entry) if os.preadv(handle, [entry], place, _NO_WAIT) == size else None
+        except OSError:  # not in memory, or a file system that cannot tell
+            return None
+        finally:
+            os.close(handle)
+
+    def size(self, i: int, j: int) -> int:
+        """Bytes of the file of tile (i, j)."""
+        return int(self._sizes[i, j])
 
     def whole(self, i: int, j: int) -> Array:
         """Tile (i, j) with its padding, verified; valid until the next call on the same thread."""

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.postgres import Postgres, close_postgres, open_postgres
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -23,3 +26,11 @@ def data_dir() -> Path:
     if os.environ.get("APSP_REQUIRE_DATA") == "1":
         pytest.fail(message)
     pytest.skip(message)
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    """A private PostgreSQL server."""
+    server = open_postgres()
+    yield server
+    close_postgres(server)

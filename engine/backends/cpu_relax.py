@@ -66,7 +66,7 @@ def _pack_left(a, start, stride, rows, depth, out):  # type: ignore[no-untyped-d
 
 
 @njit(nogil=True, cache=True)
-def _pack_right(b, start, stride, depth, columns, out):  # type: ignore[no-untyped-def]
+def pack_right(b, start, stride, depth, columns, out):  # type: ignore[no-untyped-def]
     """Pack ``depth`` x ``columns`` of B in strips as wide as the register tile; the last one is padded with zeros."""
     width = TILE_VECTORS * VECTOR_BYTES // b.itemsize
     for few in range(0, depth, STREAMS):
@@ -97,7 +97,7 @@ def _relax_edge(c, start, stride, height, wide, left, left0, right, right0, dept
 
 
 @njit(nogil=True, cache=True)
-def _relax_packed(c, start, stride, rows, columns, depth, below, by_bits, left, right, edge):  # type: ignore[no-untyped-def]
+def relax_packed(c, start, stride, rows, columns, depth, below, by_bits, left, right, edge):  # type: ignore[no-untyped-def]
     """Relax ``rows`` x ``columns`` of C with packed blocks; ``below`` is how far its first entry is below the diagonal.
 
     Register tiles that lie wholly below the diagonal are left out.
@@ -125,13 +125,11 @@ def _relax_item(  # type: ignore[no-untyped-def]
     """Relax one item, ``rows`` x ``columns`` of C over the whole ``depth``; at most ITEM_BYTES wide."""
     for k in range(0, depth, DEPTH):
         deep = min(DEPTH, depth - k)
-        _pack_right(b, b0 + k * b_stride, b_stride, deep, columns, right)
+        pack_right(b, b0 + k * b_stride, b_stride, deep, columns, right)
         for top in range(0, rows, BLOCK_ROWS):
             high = min(BLOCK_ROWS, rows - top)
             _pack_left(a, a0 + top * a_stride + k, a_stride, high, deep, left)
-            _relax_packed(
-                c, c0 + top * c_stride, c_stride, high, columns, deep, below + top, by_bits, left, right, edge
-            )
+            relax_packed(c, c0 + top * c_stride, c_stride, high, columns, deep, below + top, by_bits, left, right, edge)
 
 
 @njit(nogil=True, cache=True)
@@ -245,7 +243,7 @@ class Workspace:
     def __init__(self, threads: int) -> None:
         self._threads = threads
         self._views: dict[np.dtype[np.generic], tuple[Array, ...]] = {}
-        self._bytes = [_aligned(threads * size) for size in _pack_bytes(8)]
+        self._bytes = [aligned(threads * size) for size in _pack_bytes(8)]
 
     def packs(self, dtype: np.dtype[np.generic]) -> tuple[Array, ...]:
         """Left, right, edge and leaf buffers, each of shape (threads, entries)."""
@@ -270,7 +268,7 @@ def workspace_bytes(threads: int) -> int:
     return threads * sum(_pack_bytes(8)) + 4 * VECTOR_BYTES
 
 
-def _aligned(size: int) -> Array:
+def aligned(size: int) -> Array:
     """``size`` bytes that start on a whole vector: one that straddles two cache lines loads at half the speed."""
     buffer = np.empty(size + VECTOR_BYTES, np.uint8)
     start = -buffer.ctypes.data % VECTOR_BYTES

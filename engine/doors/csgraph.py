@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 import numpy as np
@@ -21,19 +20,11 @@ import numpy.typing as npt
 from scipy.sparse import csr_array, issparse
 from scipy.sparse.csgraph import NegativeCycleError, csgraph_from_dense, csgraph_from_masked
 
-from engine.potentials import find_potentials, reduced_weights
-from engine.problem import Options
-from engine.solve import make_plan, solve
-from engine.types import WORK_TYPES
+from engine.doors.rows import NONE, Floats, Indices, distance_rows
 from storage.errors import NegativeCycle
 from storage.graph import Graph, build_graph
 
-Floats = npt.NDArray[np.float64]
-Indices = npt.NDArray[np.int32]
-
 T = TypeVar("T")
-#: What stands for "no predecessor".
-NONE: Final = -9999
 _METHODS: Final = ("auto", "FW", "D", "BF", "J")
 
 
@@ -179,7 +170,7 @@ def _sources(indices: Any, n: int) -> tuple[npt.NDArray[np.int64], tuple[int, ..
 def _answer(graph: Graph, indices: Any, predecessors: bool, algorithm: str, limit: float = np.inf) -> Any:
     sources, shape = _sources(indices, graph.n)
     rows, place = np.unique(sources, return_inverse=True)
-    distances, before = _cycles_named(lambda: _rows(graph, rows, predecessors, algorithm, limit))
+    distances, before = _cycles_named(lambda: _limited(graph, rows, predecessors, algorithm, limit))
     if indices is not None:
         distances = distances[place].reshape(*shape, graph.n)
     if before is None:
@@ -196,7 +187,7 @@ def _nearest(graph: Graph, indices: Any, predecessors: bool, limit: float) -> An
     weights = np.concatenate([graph.weights, np.zeros(len(sources), graph.weights.dtype)])
     wider = build_graph(tails, heads, weights, n=n + 1, directed=True)[0]
     rows = np.array([root])
-    distances, before = _cycles_named(lambda: _rows(wider, rows, predecessors, "auto", limit))
+    distances, before = _cycles_named(lambda: _limited(wider, rows, predecessors, "auto", limit))
     if before is None:
         return distances[0, :n]
     origin = _origins(before[0], root)
@@ -218,72 +209,14 @@ def _origins(before: Indices, root: int) -> Indices:
     return np.where(before[at] == root, at, np.int32(NONE))
 
 
-def _rows(
+def _limited(
     graph: Graph, rows: npt.NDArray[np.int64], predecessors: bool, algorithm: str, limit: float
 ) -> tuple[Floats, Indices | None]:
-    """Distances from ``rows`` (ascending), shape (len(rows), n), and predecessors if wanted."""
-    potentials = None
-    if predecessors and not graph.integral:
-        algorithm = "auto" if algorithm == "auto" else "dijkstra"
-        if graph.arcs and graph.weights.min() < 0:
-            potentials = find_potentials(graph)
-            graph = replace(graph, weights=reduced_weights(graph, potentials))
-    distances = _distances(graph, rows, algorithm if potentials is None else "dijkstra", search=predecessors)
-    before = None
-    if predecessors:
-        before = _trees(graph, distances, rows)
-    if potentials is not None:
-        distances += potentials - potentials[rows, None]
+    """Distances from ``rows`` (ascending), shape (len(rows), n), and predecessors if wanted, none beyond ``limit``."""
+    distances, before = distance_rows(graph, rows, trees=predecessors, algorithm=algorithm)
     if limit < np.inf:
         beyond = distances > limit
         distances[beyond] = np.inf
         if before is not None:
             before[beyond] = NONE
     return distances, before
-
-
-def _trees(graph: Graph, distances: Floats, rows: npt.NDArray[np.int64]) -> Indices:
-    from engine.backends.cpu_tight import tight_trees
-    from engine.backends.team import Team
-
-    team = Team()
-    try:
-        return tight_trees(team, graph.indptr, graph.heads, graph.weights, distances, rows, NONE)
-    finally:
-        team.close()
-
-
-def _distances(graph: Graph, rows: npt.NDArray[np.int64], algorithm: str, *, search: bool) -> Floats:
-    """float64, shape (len(rows), n); with ``search`` and fractional weights the sums are tight arc by arc."""
-    out = np.empty((len(rows), graph.n))
-    if out.size == 0:
-        return out
-    every = len(rows) == graph.n
-    fractional = not graph.integral
-    if fractional and search:
-        algorithm = "dijkstra"
-    options = Options(
-        dtype="float64" if fractional else "auto",
-        algorithm=algorithm,
-        sources=None if every else tuple(rows.tolist()),
-        device="cpu" if fractional and search else "auto",
-    )
-    plan = make_plan(graph, options)
-    kind = WORK_TYPES[plan.dtype]
-    solve(graph, plan, options, _FloatSink(out, kind.unreachable))
-    return out
-
-
-class _FloatSink:
-    """A sink that is a float64 array in memory; what is unreachable becomes +inf."""
-
-    def __init__(self, out: Floats, unreachable: float) -> None:
-        self._out, self._unreachable = out, unreachable
-        self.tile = (64, max(1, out.shape[1]))
-
-    def write(self, row: int, column: int, block: npt.NDArray[np.generic]) -> None:
-        """Convert ``block`` into its place."""
-        place = self._out[row : row + block.shape[0], column : column + block.shape[1]]
-        place[...] = block
-        if block.dtype.kind in "iu":
-            place[block == self._unreachable] = np.inf

@@ -35,7 +35,8 @@ SPARE_FILES: Final = 64
 def streamed(setting: Setting) -> Iterator[Candidate]:
     """The ways of streaming that there are for this problem on the processors."""
     problem, machine = setting.problem, setting.machine
-    if problem.n == 0 or problem.rows != problem.n or problem.max_hops is not None or machine.disk is None:
+    whole = problem.rows == problem.columns == problem.n > 0
+    if not whole or problem.max_hops is not None or problem.cutoff is not None or machine.disk is None:
         return  # the store must hold the whole matrix
     host = in_memory(setting)
     if host.seconds >= LONG:

@@ -22,7 +22,7 @@ class Interrupts:
     def __init__(self) -> None:
         self.received: int | None = None
         self._polite = False
-        self.left_behind = "nothing was left behind"
+        self.left_behind = "nothing unfinished was left behind"
 
     def install(self) -> None:
         """Handle SIGINT and SIGTERM from now on; a signal that the parent had ignored stays ignored."""

@@ -1,35 +1,52 @@
-"""Results: summary, distances, rows, routes."""
+"""Questions about one result that have short answers: manifest, summary, histogram, distances, paths, neighbours."""
 
 from __future__ import annotations
 
-import itertools
-from typing import Annotated, Literal
+import json
+from typing import Annotated
 
-from fastapi import APIRouter, Depends, Header, Query
-from fastapi.responses import Response, StreamingResponse
+import anyio.to_thread
+from fastapi import APIRouter, Depends, Query, Response
 
-from service.formats import MEDIA_TYPES, choose_format
-from service.names import split_names
+from service.conditional import Tagged
 from service.parameters import known_parameters
 from service.problems import documented
-from service.schemas import Distance, Distances, PairsRequest, Path, Summary
+from service.quick import DistanceRoute
+from service.schemas import (
+    Distance,
+    Distances,
+    Histogram,
+    Manifest,
+    Nearest,
+    PairsRequest,
+    Path,
+    Paths,
+    Summary,
+)
 from service.settings import variable
-from service.state import Shared
-from storage.errors import InvalidRequest, LimitExceeded
+from service.state import Opened, Shared
+from storage.errors import LimitExceeded
 
 router = APIRouter(prefix="/v1/jobs/{job_id}", tags=["results"], dependencies=[Depends(known_parameters)])
+#: apart, for its short way
+distance = APIRouter(
+    prefix="/v1/jobs/{job_id}", tags=["results"], dependencies=[Depends(known_parameters)], route_class=DistanceRoute
+)
 
-Vertex = Annotated[str, Query(description="A vertex as the file names it.", examples=["17"])]
-Vertices = Annotated[
-    list[str] | None,
-    Query(description='Vertices, separated by commas or repeated; quote (") names that hold a comma.'),
-]
+Vertex = Annotated[str, Query(max_length=1000, description="A vertex as the file names it.", examples=["17"])]
+_NONE = {304: {"description": "The client has the answer"}, **documented(404, 409, 410)}
 
 
-@router.get("/summary", response_model=Summary, responses=documented(404, 409))
-def get_summary(job_id: str, service: Shared) -> Summary:
+@router.get("/results", response_model=Manifest, responses=_NONE)
+def get_manifest(job_id: str, opened: Opened, _: Tagged) -> Manifest:
+    """What the result is: shape, type, tiles, bytes, digest, and where to read it."""
+    return Manifest(job=job_id, **opened.facts(), links=Manifest.links_of(job_id))
+
+
+@router.get("/summary", response_model=Summary, responses=_NONE)
+def get_summary(job_id: str, opened: Opened, _: Tagged) -> Summary:
     """Pairs, mean, diameter, radius, histogram."""
-    matrix = service.result(job_id).matrix
+    matrix = opened.matrix
     unit = str(matrix.attributes.get("unit"))
     return Summary(
         job=job_id, shape=matrix.shape, dtype=matrix.dtype.name, directed=matrix.directed, unit=unit,
@@ -37,63 +54,60 @@ def get_summary(job_id: str, service: Shared) -> Summary:
     )  # fmt: skip
 
 
-@router.get("/distance", response_model=Distance, responses=documented(404, 409))
-def get_distance(job_id: str, source: Vertex, target: Vertex, service: Shared) -> Distance:
-    """The distance from one vertex to another."""
-    return Distance(**service.result(job_id).distance(source, target))
-
-
-@router.post("/distances", response_model=Distances, responses=documented(404, 409, 413))
-def get_distances(job_id: str, body: PairsRequest, service: Shared) -> Distances:
-    """The distances of many pairs."""
-    limit = service.settings.max_pairs
-    if len(body.pairs) > limit:
-        message = f"{len(body.pairs)} pairs are asked for, at most {limit} go in one request"
-        raise LimitExceeded(message, limit=limit, requested=len(body.pairs), setting=variable("max_pairs"))
-    return Distances(distances=service.result(job_id).distances(body.pairs))
-
-
-@router.get(
-    "/rows",
-    response_class=Response,
-    responses={
-        200: {"description": "The rows", "content": {media_type: {} for media_type in MEDIA_TYPES.values()}},
-        **documented(404, 406, 409, 413, 422),
-    },
-)
-def get_rows(
+@router.get("/histogram", response_model=Histogram, responses=_NONE)
+def get_histogram(
     *,
-    job_id: str,
-    service: Shared,
-    sources: Vertices = None,
-    targets: Vertices = None,
-    format: Annotated[  # noqa: A002 - the name on the wire
-        Literal["json", "csv", "npy", "parquet", "arrow"] | None, Query(description="Goes before Accept.")
-    ] = None,
-    accept: Annotated[str | None, Header()] = None,
-) -> Response:
-    """Whole rows, or the entries of some targets: JSON, CSV, npy, Parquet or Arrow."""
-    kind = choose_format(format, accept)
-    if sources is None:
-        raise InvalidRequest("sources is missing: name at least one vertex", field="sources")
-    result = service.result(job_id)
-    wanted = result.vertices(split_names(sources, "sources"))
-    columns = None if targets is None else result.vertices(split_names(targets, "targets"))
-    from service.encode import ENCODERS, Selection
-
-    rows = Selection(result, wanted, columns)
-    cells, limit = len(wanted) * rows.width, service.settings.max_cells
-    if cells > limit:
-        message = f"{cells} entries are asked for, at most {limit} go in one answer; read the store for more"
-        raise LimitExceeded(message, limit=limit, requested=cells, setting=variable("max_cells"))
-    result.check_sources(wanted)
-    body = ENCODERS[kind](rows)
-    # Header and first entries are made before the answer begins, so that damage is still told by its status.
-    begun = itertools.chain(list(itertools.islice(body, 2)), body)
-    return StreamingResponse(begun, media_type=MEDIA_TYPES[kind], headers={"Vary": "Accept"})
+    opened: Opened,
+    _: Tagged,
+    source: Annotated[str | None, Query(max_length=1000, description="Only the distances from this vertex.")] = None,
+    bins: Annotated[int, Query(ge=1, le=10_000, description="Bins, with a source.")] = 64,
+) -> Histogram:
+    """How many pairs lie how far apart; of one source, or of the whole matrix as it was counted while solving."""
+    return Histogram(**opened.histogram(source, bins))
 
 
-@router.get("/path", response_model=Path, responses=documented(404, 409))
-def get_path(job_id: str, source: Vertex, target: Vertex, service: Shared) -> Path:
+@distance.get("/distance", response_model=Distance, responses=_NONE)
+async def get_distance(opened: Opened, source: Vertex, target: Vertex, tagged: Tagged) -> Response:
+    """The distance from one vertex to another."""
+    found = await anyio.to_thread.run_sync(opened.distance, source, target)
+    return Response(json.dumps(found, separators=(",", ":")), headers=tagged, media_type="application/json")
+
+
+@router.post("/distances", response_model=Distances, responses=documented(404, 409, 410, 413))
+def get_distances(*, body: PairsRequest, service: Shared, opened: Opened) -> Distances:
+    """The distances of many pairs."""
+    _check(len(body.pairs), service.settings.max_pairs, "pairs", "max_pairs")
+    return Distances(distances=opened.distances(body.pairs))
+
+
+@router.get("/path", response_model=Path, responses=_NONE)
+def get_path(opened: Opened, source: Vertex, target: Vertex, _: Tagged) -> Path:
     """One shortest path."""
-    return Path(**service.result(job_id).path(source, target))
+    return Path(**opened.path(source, target))
+
+
+@router.post("/paths", response_model=Paths, responses=documented(404, 409, 410, 413))
+def get_paths(*, body: PairsRequest, service: Shared, opened: Opened) -> Paths:
+    """One shortest path for each of many pairs."""
+    _check(len(body.pairs), service.settings.max_paths, "paths", "max_paths")
+    return Paths(paths=[Path(**opened.path(source, target)) for source, target in body.pairs])
+
+
+@router.get("/nearest", response_model=Nearest, responses={**_NONE, **documented(413)})
+def get_nearest(
+    *,
+    service: Shared,
+    opened: Opened,
+    source: Vertex,
+    k: Annotated[int, Query(ge=1, description="How many.")] = 10,
+    _: Tagged,
+) -> Nearest:
+    """The reachable vertices nearest to a source, the nearest first; among equals in the order of their labels."""
+    _check(k, service.settings.max_cells, "neighbours", "max_cells")
+    return Nearest(**opened.nearest(source, k))
+
+
+def _check(asked: int, limit: int, what: str, setting: str) -> None:
+    if asked > limit:
+        message = f"{asked} {what} are asked for, at most {limit} go in one request"
+        raise LimitExceeded(message, limit=limit, requested=asked, setting=variable(setting))

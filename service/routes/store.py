@@ -1,83 +1,130 @@
-"""Result stores over HTTP, file by file, as Zarr clients read them."""
+"""Result stores over HTTP, file by file, as Zarr clients read them: HEAD, ranges, conditions, never a hole."""
 
 from __future__ import annotations
 
 import os
-import re
-from typing import Final
+import secrets
+import weakref
+from typing import Annotated, Any, Final
 
 import anyio.to_thread
-from starlette.exceptions import HTTPException
-from starlette.responses import FileResponse, Response
-from starlette.staticfiles import StaticFiles
-from starlette.types import Message, Receive, Scope, Send
+from fastapi import APIRouter, Depends, Path, Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
-from service.state import Service
+from service.parameters import known_parameters
+from service.problems import Problem, documented
+from service.protocol import SENDFILE
+from service.ranges import Part, Refusal, http_date, matches, parse_ranges, unchanged
+from service.state import Opened, Service, Shared
 
-#: what the names of a store's files are made of; nothing else is looked up on the disk
-_KEY: Final = re.compile(r"[A-Za-z0-9_.\-]+(/[A-Za-z0-9_.\-]+)*")
+router = APIRouter(prefix="/v1/jobs/{job_id}", tags=["store"], dependencies=[Depends(known_parameters)])
+
+#: bytes of a file that are in this process at once, where the kernel cannot send it
+_CHUNK: Final = 1 << 20
+CACHE: Final = "private, max-age=31536000, immutable"
+_BINARY: Final[dict[str, Any]] = {"content": {"application/octet-stream": {"schema": {"type": "string"}}}}
 
 
-class StoreFiles(StaticFiles):
-    """The files of result stores below ``/v1/jobs/{job_id}/zarr/``, with HEAD, ranges and ETags."""
+@router.get(
+    "/zarr/{key:path}",
+    response_class=Response,
+    responses={
+        200: {"description": "The file", "content": {**_BINARY["content"], "application/json": {"schema": {}}}},
+        206: {"description": "The ranges asked for", **_BINARY},
+        304: {"description": "The client has it"},
+        **documented(400, 404, 409, 410, 416),
+    },
+)
+async def get_file(
+    key: Annotated[str, Path(examples=["zarr.json", "distances/c/0/0"])],
+    request: Request,
+    service: Shared,
+    opened: Opened,
+) -> Response:
+    """A file of the result store: metadata, labels, arcs, tiles."""
+    handle = await anyio.to_thread.run_sync(opened.matrix.open_file, key)
+    try:
+        if service.settings.accel_prefix:
+            return _by_proxy(service, request, key)
+        return _StoreFile(handle, key, request)
+    finally:
+        os.close(handle)
 
-    def __init__(self, service: Service) -> None:
-        super().__init__(directory=service.settings.data_dir / "jobs", check_dir=False)
-        self._service = service
 
-    def get_path(self, scope: Scope) -> str:
-        """The key as it stands in the address: nothing is normalised away."""
-        return str(scope["path"][len(scope["root_path"]) + 1 :])
+def _by_proxy(service: Service, request: Request, key: str) -> Response:
+    """Leave file, ranges and conditions to the reverse proxy (X-Accel-Redirect)."""
+    store = service.settings.store(request.path_params["job_id"]).relative_to(service.settings.data_dir)
+    target = f"{service.settings.accel_prefix.rstrip('/')}/{store.as_posix()}/{key}"
+    return Response(headers={"X-Accel-Redirect": target, "Cache-Control": CACHE}, media_type=_media_type(key))
 
-    async def get_response(self, path: str, scope: Scope) -> Response:
-        """The file of a key.
 
-        Raises:
-            ResultNotReady, NoResult, NotFound: as ``Service.result`` does, and NotFound for keys of no file.
-            StorageFailed: the file belongs to the store and is lost.
-        """
-        job_id = scope["path_params"]["job_id"]
-        result = await anyio.to_thread.run_sync(self._service.result, job_id)
-        safe = _KEY.fullmatch(path) is not None and not {".", ".."} & set(path.split("/"))
-        if not safe:
-            raise HTTPException(404)
+def _media_type(key: str) -> str:
+    return "application/json" if key.endswith(".json") else "application/octet-stream"
+
+
+class _StoreFile(Response):
+    """The answer about one open file, decided by the request's headers; holds a descriptor of its own until it ends."""
+
+    def __init__(self, handle: int, key: str, request: Request) -> None:
+        status = os.fstat(handle)
+        etag, modified = f'"{status.st_mtime_ns:x}-{status.st_size:x}"', http_date(status.st_mtime)
+        headers = {"ETag": etag, "Last-Modified": modified, "Accept-Ranges": "bytes", "Cache-Control": CACHE}
+        self._parts: tuple[Part, ...] = (Part(0, status.st_size),)
+        self._heads: list[bytes] = []
+        self._tail = b""
+        code = 200
+        if matches(request.headers.get("if-none-match", ""), etag):
+            code, self._parts = 304, ()
+        elif unchanged(request.headers.get("if-range"), etag, modified):
+            found = parse_ranges(request.headers.get("range"), status.st_size)
+            if isinstance(found, Refusal):
+                kept = {**headers, "Content-Range": f"bytes */{status.st_size}"} if found.status == 416 else None
+                raise Problem(found.fault, status=found.status, headers=kept)
+            if found is not None:
+                code, self._parts = 206, found
+        media_type = _media_type(key)
+        if len(self._parts) > 1:
+            media_type = self._begin_parts(media_type, status.st_size)
+        elif code == 206:
+            headers["Content-Range"] = self._parts[0].of(status.st_size)
+        super().__init__(status_code=code, headers=headers, media_type=None if code == 304 else media_type)
+        if code != 304:
+            length = sum(part.size for part in self._parts) + sum(map(len, self._heads)) + len(self._tail)
+            self.headers["Content-Length"] = str(length)
+        self._handle = os.dup(handle)
+        self._release = weakref.finalize(self, os.close, self._handle)
+
+    def _begin_parts(self, media_type: str, size: int) -> str:
+        """Heads and tail of a multipart answer; returns its media type."""
+        mark = secrets.token_hex(12)
+        for part in self._parts:
+            head = f"\r\n--{mark}\r\nContent-Type: {media_type}\r\nContent-Range: {part.of(size)}\r\n\r\n"
+            self._heads.append(head.encode())
+        self._tail = f"\r\n--{mark}--\r\n".encode()
+        return f"multipart/byteranges; boundary={mark}"
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
+        """The ASGI entry point."""
         try:
-            response = await super().get_response(f"{job_id}/{self._service.settings.store(job_id).name}/{path}", scope)
-        except HTTPException as error:
-            if error.status_code == 404:
-                await anyio.to_thread.run_sync(result.check_key, path)
-            raise
-        response.headers["Cache-Control"] = "private, max-age=31536000, immutable"
-        return response
+            await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+            if not scope["state"].get("head"):
+                for k, part in enumerate(self._parts):
+                    if self._heads:
+                        await send({"type": "http.response.body", "body": self._heads[k], "more_body": True})
+                    await self._send_part(part, scope, send)
+            await send({"type": "http.response.body", "body": self._tail, "more_body": False})
+        finally:
+            self._release()
 
-    def file_response(
-        self, full_path: str | os.PathLike[str], stat_result: os.stat_result, scope: Scope, status_code: int = 200
-    ) -> Response:
-        """The file, whole or in ranges; 304 where the client has it."""
-        response = super().file_response(full_path, stat_result, scope, status_code)
-        return response if response.status_code == 304 else _Ranges(response)
-
-
-class _Ranges(Response):
-    """A file response whose refusals of ranges become exceptions, and so problem documents, instead of plain text."""
-
-    def __init__(self, inner: Response) -> None:
-        assert isinstance(inner, FileResponse)
-        self._inner = inner
-        self.status_code, self.raw_headers = inner.status_code, inner.raw_headers
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        refused: HTTPException | None = None
-
-        async def watched(message: Message) -> None:
-            nonlocal refused
-            if message["type"] == "http.response.start" and message["status"] in {400, 416}:
-                kept = {k.decode(): v.decode() for k, v in message["headers"] if k == b"content-range"}
-                asked = dict(scope["headers"]).get(b"range", b"").decode("latin-1")
-                refused = HTTPException(message["status"], f"Range: {asked} cannot be answered", headers=kept)
-            if refused is None:
-                await send(message)
-
-        await self._inner(scope, receive, watched)
-        if refused is not None:
-            raise refused
+    async def _send_part(self, part: Part, scope: Scope, send: Send) -> None:
+        sendfile = scope.get("extensions", {}).get(SENDFILE)
+        if sendfile is not None and part.size >= _CHUNK // 16:
+            await sendfile(self._handle, part.begin, part.size)
+            return
+        for begin in range(part.begin, part.end, _CHUNK):
+            size = min(_CHUNK, part.end - begin)
+            chunk = await anyio.to_thread.run_sync(os.pread, self._handle, size, begin)
+            if len(chunk) != size:
+                raise OSError("the file was cut while it was sent")
+            await send({"type": "http.response.body", "body": chunk, "more_body": True})

@@ -47,6 +47,7 @@ CASES = [
         ("blocked-floyd-warshall", "float32", "directed", (1000, 4000)),
         ("blocked-floyd-warshall", "int32", "undirected", (3000,)),
         ("repeated-squaring", "float64", "directed", (1000, 2500)),
+        ("partitioned", "int32", "undirected", (1000, 6000)),
     ]
     for n in sizes
 ]

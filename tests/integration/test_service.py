@@ -221,7 +221,7 @@ def test_answers_stay_quick_while_both_cores_solve_and_a_cancel_is_prompt(live: 
     assert not (live.data / "jobs" / job_id).exists()
     assert live.http.get(f"/v1/jobs/{job_id}/summary").json()["code"] == "no-result"
     assert live.http.delete(f"/v1/jobs/{job_id}").status_code == 204
-    assert live.http.get(f"/v1/jobs/{job_id}").status_code == 404
+    assert live.http.get(f"/v1/jobs/{job_id}").status_code == 410
 
 
 def test_a_killed_runner_is_replaced_and_its_job_done(live: LiveService):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import NegativeCycleError, bellman_ford
 
+from engine.algorithms.partitioned import whole
 from engine.describe import describe
 from engine.planner import ESTIMATES, choose, choose_type
 from engine.problem import Machine, Options
@@ -129,7 +130,8 @@ def suitable(graph: Graph, options: Options) -> list[str]:
     names = []
     for name in ESTIMATES:
         try:
-            choose(describe(graph, max_hops=options.max_hops), BOX, Options(**{**vars(options), "algorithm": name}))
+            problem = replace(describe(graph, max_hops=options.max_hops), parts=whole(graph.n))
+            choose(problem, BOX, Options(**{**vars(options), "algorithm": name}))
             names.append(name)
         except InvalidRequest:
             continue
@@ -222,7 +224,9 @@ def test_the_bound_holds(case: Case) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("name", ["johnson", "recursive-floyd-warshall", "blocked-floyd-warshall", "repeated-squaring"])
+@pytest.mark.parametrize(
+    "name", ["johnson", "recursive-floyd-warshall", "blocked-floyd-warshall", "repeated-squaring", "partitioned"]
+)
 def test_cycles_near_zero_do_not_run_away(name: str, dtype: str) -> None:
     """Every arc is a difference of heights, so every cycle has length zero but for rounding."""
     rng = np.random.default_rng(4)

@@ -180,7 +180,9 @@ def test_every_error_is_one_message_and_an_exit_code(error, code, capsys):
 
 
 def test_every_error_class_has_its_exit_code_on_purpose():
-    job_failures = {errors.ApspError, errors.StorageFailed, errors.SolveFailed, errors.Cancelled}
+    job_failures = {
+        errors.ApspError, errors.StorageFailed, errors.DatabaseFailed, errors.SolveFailed, errors.Cancelled,
+    }  # fmt: skip
     classes = {c for c in vars(errors).values() if isinstance(c, type) and issubclass(c, errors.ApspError)}
     assert {c for c in classes if failures.exit_code(c.__new__(c)) == failures.FAILED} == job_failures
 

@@ -1,0 +1,240 @@
+"""All-pairs shortest paths over small separators: parts, nested, that meet in their borders only.
+
+The boundary algorithm (Djidjev, Thulasidasan, Chapuis, Andonov and Lavenier, "Efficient multi-GPU computation of
+all-pairs shortest paths", 2014) with its recursion carried to the end, as in supernodal Floyd-Warshall (Sao, Kannan,
+Gera and Vuduc, "A supernodal all-pairs shortest path algorithm", 2020), and with rows that come out one batch after the
+other, as in PHAST (Delling, Goldberg, Nowatzyk and Werneck 2011).  Three steps, all of them relax and close:
+
+1. From the first part to the last: close the part, carry it to its border, and join the vertices of the border by the
+   paths through it, which belong to the part above then.
+2. From the last part to the first: how far it is from each vertex of the part to all parts above.
+3. For some sources at a time, from the last part to the first: D[sources, part] is what step 2 knew, or
+   D[sources, border] (x) the lengths from the border to the part.
+
+Step 3 makes n times the updates of one row, a border for each vertex: some tens of n^2 where separators are small.
+Steps 1 and 2 are small beside it.  The matrix itself is never held.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.algorithms import dijkstra, floyd_warshall
+from engine.backends.base import Arcs, Array, Backend
+from engine.estimate import OVERHEAD, Setting, batch_rows, write_phase
+from engine.monitor import Monitor
+from engine.parts import CPU_GRAIN, SWEEP_ROWS, Lengths, Parts, find_parts
+from engine.plan import Candidate, Phase
+from engine.potentials import find_potentials, reduced_weights
+from engine.problem import PartsFacts
+from engine.summary import Sink
+from engine.types import WorkType, work_type
+from storage.graph import Graph
+
+Positions = npt.NDArray[np.int64] | npt.NDArray[np.int32]
+
+
+#: Share of the rate of large products that steps 1 and 2 reach: many products are small.
+PREPARED: Final = 0.3
+#: Seconds of a thread for each part, whatever its size.
+PART_SECONDS: Final = 3e-4
+#: Share of that rate that sweeps reach.
+SWEPT: Final = 0.9
+#: Seconds of a thread that an entry of the matrix takes beside its updates: cleared, put in its column.
+ENTRY_SECONDS: Final = 1.4e-9
+
+
+def estimate(setting: Setting) -> Candidate:
+    """As many updates as the trial partition says; without one, the graph is one part."""
+    problem, machine, size = setting.problem, setting.machine, setting.kind.itemsize
+    facts = problem.parts or whole(problem.n)
+    rate = setting.rate
+    prepare = Phase("prepare", facts.prepare / (rate * PREPARED) + facts.count * PART_SECONDS, updates=facts.prepare)
+    updates = problem.rows * facts.sweep
+    entries = problem.rows * problem.n
+    sweep = Phase("sweep", updates / (rate * SWEPT) + entries * ENTRY_SECONDS / machine.threads, updates=updates)
+    write = write_phase(setting)
+    rows = 2 * batch_rows(problem.n, problem.rows, size) + machine.threads * (SWEEP_ROWS + 8)
+    return Candidate(
+        algorithm="partitioned",
+        memory=machine.resident
+        + OVERHEAD
+        + size * (facts.entries + rows * problem.n)
+        + 60 * problem.arcs
+        + 40 * problem.n,
+        disk=setting.store,
+        seconds=prepare.seconds + sweep.seconds + write.seconds,
+        phases=(prepare, sweep, write),
+    )
+
+
+def whole(n: int) -> PartsFacts:
+    """The facts of a graph that is one part, which is Floyd-Warshall."""
+    return PartsFacts(count=1, largest=n, border=0, sweep=0, prepare=n**3, entries=2 * n**2, seconds=0.0)
+
+
+def run(  # noqa: PLR0917 - the signature that all searching algorithms share
+    backend: Backend,
+    graph: Graph,
+    sources: npt.NDArray[np.int64],
+    dtype: npt.DTypeLike,
+    sink: Sink,
+    monitor: Monitor,
+    batch_rows: int,
+) -> None:
+    """As :func:`engine.algorithms.dijkstra.run`, for arcs of any sign; floats of both are reduced by potentials first.
+
+    Raises:
+        NegativeCycle: before any row is written; looked for among floats only.
+        Cancelled: as there.
+    """
+    from engine.backends.cpu_sweep import Sweeper
+
+    kind, potentials = work_type(dtype), None
+    nonnegative = graph.arcs == 0 or bool(graph.weights.min() >= 0)
+    monitor.begin("partition", graph.arcs, "arcs")
+    parts = find_parts(graph, CPU_GRAIN, graph.n**2)
+    assert parts is not None  # there cannot be more entries than that
+    monitor.step(graph.arcs)
+    if not nonnegative and not graph.integral:
+        monitor.begin("potentials", graph.arcs, "arcs")
+        potentials = find_potentials(graph)
+        monitor.step(graph.arcs)
+        graph, nonnegative = replace(graph, weights=reduced_weights(graph, potentials)), True
+    lengths = find_lengths(backend, graph, parts, kind, nonnegative=nonnegative, monitor=monitor)
+    sweeper = Sweeper(parts, lengths, nonnegative=nonnegative, threads=backend.threads)
+    try:
+        arcs = Arcs(graph.indptr, graph.heads, graph.weights, potentials)
+        dijkstra.run(sweeper, graph, sources, dtype, sink, monitor, batch_rows, arcs=arcs)
+    finally:
+        sweeper.shutdown()
+
+
+def find_lengths(
+    backend: Backend, graph: Graph, parts: Parts, kind: WorkType, *, nonnegative: bool, monitor: Monitor
+) -> Lengths:
+    """Steps 1 and 2.  Negative arcs are allowed for integers, negative cycles are not.
+
+    Raises:
+        Cancelled: the monitor asked to stop.
+    """
+    monitor.begin("prepare", int(sum(part.sum() for part in parts.updates())), "updates")
+    sizes, widths = parts.sizes, parts.widths()
+    flat: Array = np.full(int(sizes @ widths), kind.sentinel(), kind.dtype)
+    begin = np.concatenate(([0], np.cumsum(sizes * widths)))
+    tables = [flat[begin[i] : begin[i + 1]].reshape(sizes[i], widths[i]) for i in range(parts.count)]
+    step = _Step(backend, graph, parts, kind, nonnegative, monitor)
+    upward, across = step.eliminate(tables)
+    step.extend(tables, upward)
+    return Lengths(tables, across, flat)
+
+
+@dataclass(frozen=True)
+class _Step:
+    """Steps 1 and 2 with what both need."""
+
+    backend: Backend
+    graph: Graph
+    parts: Parts
+    kind: WorkType
+    nonnegative: bool
+    monitor: Monitor
+
+    def eliminate(self, tables: list[Array]) -> tuple[list[Array], list[Array]]:
+        """Step 1: the lengths to and from each part's border; those inside go to the first columns of its table."""
+        parts, arcs, updates = self.parts, _Arcs(self.graph, self.parts, self.kind), self.parts.updates()[0]
+        through: list[list[tuple[Positions, Array]]] = [[] for _ in range(parts.count)]
+        upward: list[Array] = []
+        across: list[Array] = []
+        for i in range(parts.count):
+            size, border = len(tables[i]), parts.border(i)
+            front = arcs.front(i)
+            for other, lengths in through[i]:
+                at = arcs.local(i, other)
+                where = np.ix_(at, at)
+                front[where] = np.minimum(front[where], lengths)
+            through[i] = []
+            own, out, back = front[:size, :size], front[:size, size:], front[size:, :size]
+            self._close(own)
+            up = self._relaxed(out, own, out)
+            down = self._relaxed(back, back, own) if self.graph.directed else np.ascontiguousarray(up.T)
+            if len(border):
+                rest = self._relaxed(front[size:, size:], back, up)
+                through[parts.parents[i]].append((border, rest))
+            tables[i][:, :size] = own
+            upward.append(up)
+            across.append(down)
+            self.monitor.step(int(updates[i]))
+        return upward, across
+
+    def extend(self, tables: list[Array], upward: list[Array]) -> None:
+        """Step 2, in place: each part's table grows by the parts above."""
+        parts, updates = self.parts, self.parts.updates()[1]
+        owner = parts.owner()
+        for i in range(parts.count - 1, -1, -1):
+            size, wide = tables[i].shape
+            border = parts.border(i)
+            if len(border):
+                beyond = np.full((len(border), wide - size), self.kind.sentinel(), self.kind.dtype)
+                for first, last in _runs(owner[border]):
+                    k = owner[border[first]]
+                    known = tables[k][border[first:last] - parts.starts[k]]
+                    beyond[first:last, beyond.shape[1] - known.shape[1] :] = known
+                self.backend.relax(tables[i][:, size:], upward[i], beyond, nonnegative=self.nonnegative)
+            self.monitor.step(int(updates[i]))
+
+    def _close(self, block: Array) -> None:
+        symmetric = not self.graph.directed
+        if len(block) <= floyd_warshall.LEAF:
+            self.backend.close(block, nonnegative=self.nonnegative, symmetric=symmetric)
+        else:
+            floyd_warshall.recursive(self.backend, block, nonnegative=self.nonnegative, symmetric=symmetric)
+
+    def _relaxed(self, c: Array, a: Array, b: Array) -> Array:
+        """min(C, A (x) B) as an array of its own."""
+        new = c.copy()
+        self.backend.relax(new, a, b, nonnegative=self.nonnegative)
+        return new
+
+
+class _Arcs:
+    """The arcs of a graph by the part that is eliminated first of their two ends' parts."""
+
+    def __init__(self, graph: Graph, parts: Parts, kind: WorkType) -> None:
+        self._parts, self._kind = parts, kind
+        tails = np.repeat(parts.position, np.diff(graph.indptr))
+        heads = parts.position[graph.heads]
+        first = parts.owner()[np.minimum(tails, heads)]
+        order = np.argsort(first, kind="stable")
+        self._tails, self._heads = tails[order], heads[order]
+        weights = graph.weights[order] + 0  # -0.0, whose bits sort below every number, becomes 0.0
+        if kind.integer:  # an arc longer than every distance is on no shortest path, and might not fit
+            weights = np.minimum(weights, int(kind.unreachable))
+        self._weights = weights.astype(kind.dtype)
+        self._begin = np.searchsorted(first[order], np.arange(parts.count + 1))
+
+    def front(self, i: int) -> Array:
+        """The weights between part ``i`` and itself and its border, 0 on the diagonal, unreachable elsewhere."""
+        side = int(self._parts.starts[i + 1] - self._parts.starts[i]) + len(self._parts.border(i))
+        front = np.full((side, side), self._kind.sentinel(), self._kind.dtype)
+        front[np.arange(side), np.arange(side)] = 0
+        some = slice(self._begin[i], self._begin[i + 1])
+        front[self.local(i, self._tails[some]), self.local(i, self._heads[some])] = self._weights[some]
+        return front
+
+    def local(self, i: int, positions: Positions) -> npt.NDArray[np.int64]:
+        """Rows of the front of part ``i`` that hold ``positions``."""
+        start, stop = self._parts.starts[i : i + 2]
+        beyond = (stop - start) + np.searchsorted(self._parts.border(i), positions)
+        return np.asarray(np.where(positions < stop, positions - start, beyond), np.int64)
+
+
+def _runs(values: Array) -> list[tuple[int, int]]:
+    """Spans of equal values."""
+    cuts = [0, *(np.flatnonzero(np.diff(values)) + 1).tolist(), len(values)]
+    return list(itertools.pairwise(cuts))

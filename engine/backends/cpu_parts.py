@@ -1,0 +1,179 @@
+"""Kernels of the symbolic side of a partition: which vertices touch which, once others are eliminated.
+
+Eliminating a vertex joins all its remaining neighbours (with the lengths through it), so the neighbours that a vertex
+has when its turn comes, its *border*, are known before any length is (George and Liu, "Computer Solution of Large
+Sparse Positive Definite Systems", 1981).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+
+@njit(nogil=True, cache=True)
+def eliminate(indptr, heads, order, rank, most):  # type: ignore[no-untyped-def]
+    """The border of each vertex when they are eliminated in ``order``; given up above ``most`` entries in all.
+
+    Args:
+        indptr, heads: a symmetric pattern (CSR), loops allowed.
+        order, rank: the vertex eliminated at each step, and the step of each vertex.
+        most: entries of all borders together at which to give up.
+
+    Returns:
+        Step by step: where each border begins (n + 1 of them), the borders as steps (in no order), the first step of
+        the border (the parent in the elimination tree; -1 for none), and whether it was finished.
+    """
+    n = len(order)
+    parent = np.full(n, -1, np.int32)
+    child = np.full(n, -1, np.int32)
+    sibling = np.full(n, -1, np.int32)
+    seen = np.full(n, -1, np.int32)
+    begin = np.zeros(n + 1, np.int64)
+    border = np.empty(min(most, 8 * n) + n, np.int32)
+    top = 0
+    for v in range(n):
+        seen[v] = v
+        begin[v] = top
+        if top > most:
+            return begin, border[:top], parent, False
+        if top + n > len(border):
+            longer = np.empty(2 * len(border) + n, np.int32)
+            longer[:top] = border[:top]
+            border = longer
+        for e in range(indptr[order[v]], indptr[order[v] + 1]):
+            u = rank[heads[e]]
+            if u > v and seen[u] != v:
+                seen[u] = v
+                border[top] = u
+                top += 1
+        c = child[v]
+        while c >= 0:
+            for e in range(begin[c], begin[c + 1]):
+                u = border[e]
+                if seen[u] != v:
+                    seen[u] = v
+                    border[top] = u
+                    top += 1
+            c = sibling[c]
+        begin[v + 1] = top
+        if top > begin[v]:
+            p = border[begin[v] : top].min()
+            parent[v] = p
+            sibling[v] = child[p]
+            child[p] = v
+    return begin, border[:top], parent, True
+
+
+@njit(nogil=True, cache=True)
+def _cost(size, border, width, entry, part):  # type: ignore[no-untyped-def]
+    """Updates' worth of time a row that a part of ``size`` vertices takes."""
+    if border == 0:
+        return 0.0
+    return (size + width - 1) // width * width * border + entry * border + part
+
+
+@njit(nogil=True, cache=True)
+def merge(parent, borders, width, entry, part):  # type: ignore[no-untyped-def]
+    """Merge vertices into parts, children into parents, while a sweep gets cheaper by it.
+
+    Args:
+        parent: of each vertex in the elimination tree.
+        borders: how many vertices the border of each vertex has.
+        width: columns that a product does at once.
+        entry: updates' worth of time that gathering an entry of the border takes, a row.
+        part: the same for beginning a product.
+
+    Returns:
+        For each vertex the last vertex of its part.
+    """
+    n = len(parent)
+    size = np.ones(n, np.int64)
+    into = np.arange(n)
+    child = np.full(n, -1, np.int32)
+    sibling = np.full(n, -1, np.int32)
+    for v in range(n):
+        c = child[v]
+        while c >= 0:
+            apart = _cost(size[c], borders[c], width, entry, part) + _cost(size[v], borders[v], width, entry, part)
+            if _cost(size[c] + size[v], borders[v], width, entry, part) <= apart:
+                into[c] = v
+                size[v] += size[c]
+            c = sibling[c]
+        p = parent[v]
+        if p >= 0:
+            sibling[v] = child[p]
+            child[p] = v
+    for v in range(n - 1, -1, -1):
+        into[v] = into[into[v]]
+    return into
+
+
+@njit(nogil=True, cache=True)
+def arrange(parent, last, begin, border):  # type: ignore[no-untyped-def]
+    """Number the vertices so that each part, and each part with all below it, is one span.
+
+    Args:
+        parent: of each vertex in the elimination tree; last: as ``merge`` returns it.
+        begin, border: borders of the vertices, as ``eliminate`` returns them.
+
+    Returns:
+        The position of each vertex, where the parts begin (parts + 1), the parent of each part (-1 for none), where the
+        borders of the parts begin (parts + 1), and their borders as positions in ascending order.
+    """
+    n = len(parent)
+    size = np.zeros(n, np.int64)
+    below = np.zeros(n, np.int64)
+    for v in range(n):
+        size[last[v]] += 1
+    count = 0
+    for v in range(n):
+        if last[v] == v:
+            count += 1
+            below[v] += size[v]
+            if parent[v] >= 0:
+                below[last[parent[v]]] += below[v]
+    free = np.zeros(n, np.int64)  # where the next subtree under a part ends
+    start = np.zeros(n, np.int64)
+    end = n
+    for v in range(n - 1, -1, -1):
+        if last[v] != v:
+            continue
+        if parent[v] < 0:
+            stop = end
+            end -= below[v]
+        else:
+            p = last[parent[v]]
+            stop = free[p]
+            free[p] -= below[v]
+        start[v] = free[v] = stop - size[v]
+    at = start.copy()
+    position = np.empty(n, np.int64)
+    for v in range(n):
+        position[v] = at[last[v]]
+        at[last[v]] += 1
+    tops = np.empty(n, np.int64)
+    for v in range(n):
+        tops[position[v]] = last[v]
+    starts = np.empty(count + 1, np.int64)
+    number = np.empty(n, np.int64)
+    ends = np.zeros(count + 1, np.int64)
+    filled = 0
+    for i in range(count):
+        starts[i] = filled
+        v = tops[filled]
+        number[v] = i
+        filled += size[v]
+        ends[i + 1] = ends[i] + begin[v + 1] - begin[v]
+    starts[count] = n
+    parents = np.full(count, -1, np.int32)
+    borders = np.empty(ends[count], np.int32)
+    for i in range(count):
+        v = tops[starts[i]]
+        if parent[v] >= 0:
+            parents[i] = number[last[parent[v]]]
+        some = borders[ends[i] : ends[i + 1]]
+        for k in range(len(some)):
+            some[k] = position[border[begin[v] + k]]
+        some.sort()
+    return position, starts, parents, ends, borders

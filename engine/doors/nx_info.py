@@ -1,0 +1,48 @@
+"""What NetworkX reads of every installed backend when it is imported itself; imports nothing, to cost it nothing."""
+
+from __future__ import annotations
+
+from typing import Final
+
+#: NetworkX's functions that run here, and what each leaves to NetworkX.
+FUNCTIONS: Final[dict[str, str]] = {
+    "all_pairs_dijkstra": "",
+    "all_pairs_dijkstra_path": "",
+    "all_pairs_dijkstra_path_length": "",
+    "all_pairs_bellman_ford_path": "",
+    "all_pairs_bellman_ford_path_length": "",
+    "all_pairs_shortest_path": "",
+    "all_pairs_shortest_path_length": "",
+    "floyd_warshall": "",
+    "floyd_warshall_numpy": "",
+    "floyd_warshall_predecessor_and_distance": "",
+    "johnson": "",
+    "average_shortest_path_length": "",
+    "eccentricity": "sp",
+    "diameter": "e, usebounds",
+    "radius": "e, usebounds",
+    "center": "e, usebounds",
+    "periphery": "e, usebounds",
+    "barycenter": "attr, sp",
+    "wiener_index": "",
+    "global_efficiency": "",
+    "closeness_centrality": "u",
+    "harmonic_centrality": "nbunch, sources",
+}
+
+
+def get_info() -> dict[str, object]:
+    """The description that NetworkX wants of a backend."""
+    notes = (
+        "Weights are finite numbers under a key; others, functions of edges and graphs without vertices go to NetworkX"
+    )
+    functions = {
+        name: {"additional_docs": f"{notes}{f', as do {left}' if left else ''}."} for name, left in FUNCTIONS.items()
+    }
+    return {
+        "backend_name": "apsp",
+        "project": "apsp",
+        "package": "engine",
+        "short_summary": "All-pairs shortest paths on vector units and GPUs.",
+        "functions": functions,
+    }

@@ -1,0 +1,74 @@
+"""Logs as JSON lines or as text, with the ids of request and job, and never with a key in them."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import sys
+from contextvars import ContextVar
+from datetime import UTC, datetime
+from typing import Final, Literal
+
+#: the request that is being answered; set for all that happens on its behalf
+REQUEST_ID: ContextVar[str | None] = ContextVar("request_id", default=None)
+#: the job that is being worked on
+JOB_ID: ContextVar[str | None] = ContextVar("job_id", default=None)
+
+#: keys of this service, and what other secrets go by in headers and addresses
+_SECRET: Final = re.compile(
+    r"(apsp_[0-9a-z]{4,16}_)[A-Za-z0-9_\-]{8,}|((?:bearer|basic)\s+)[^\s\"',]+|(://[^/\s:@]+:)[^@/\s]+(?=@)",
+    re.IGNORECASE,
+)
+_MEMBERS: Final = ("job_id", "method", "path", "status", "milliseconds")
+
+
+def configure(process: str, form: Literal["auto", "json", "text"]) -> None:
+    """Send all logs of this process to standard error; ``auto`` is text on a terminal, else JSON."""
+    handler = logging.StreamHandler(sys.stderr)
+    as_text = form == "text" or (form == "auto" and sys.stderr.isatty())
+    handler.setFormatter(_Text(process) if as_text else _Json(process))
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(logging.INFO)
+
+
+def redacted(text: str) -> str:
+    """``text`` with keys, credentials and passwords in addresses struck out."""
+    return _SECRET.sub(lambda match: f"{match[1] or match[2] or match[3]}***", text)
+
+
+class _Json(logging.Formatter):
+    """One object a line; members that are None are left out."""
+
+    def __init__(self, process: str) -> None:
+        super().__init__()
+        self._process = process
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line of a record."""
+        members: dict[str, object] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "process": self._process,
+            "logger": record.name,
+            "message": record.getMessage(),
+            "request_id": REQUEST_ID.get(),
+            "job_id": JOB_ID.get(),
+        }
+        members |= {name: getattr(record, name) for name in _MEMBERS if hasattr(record, name)}
+        if record.exc_info:
+            members["exception"] = self.formatException(record.exc_info)
+        return redacted(json.dumps({k: v for k, v in members.items() if v is not None}, default=str))
+
+
+class _Text(logging.Formatter):
+    """For a person at a terminal."""
+
+    def __init__(self, process: str) -> None:
+        super().__init__(f"%(asctime)s {process} %(levelname)s %(message)s")
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line of a record, with the ids behind it."""
+        ids = [f"{name}={value}" for name, value in (("request", REQUEST_ID.get()), ("job", JOB_ID.get())) if value]
+        return redacted(" ".join([super().format(record), *ids]))

@@ -1,0 +1,120 @@
+"""Parts of a matrix: rows, columns and submatrices, in the format that the client wants."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+
+from fastapi import APIRouter, Depends, Header, Query
+from fastapi.responses import Response, StreamingResponse
+
+from service.conditional import Tagged
+from service.formats import MEDIA_TYPES, choose_format
+from service.names import split_names
+from service.parameters import known_parameters
+from service.problems import documented
+from service.schemas import Label, SubmatrixRequest
+from service.settings import variable
+from service.state import Opened, Service, Shared
+from storage.errors import InvalidRequest, LimitExceeded
+
+if TYPE_CHECKING:
+    from service.results import Result
+
+router = APIRouter(prefix="/v1/jobs/{job_id}", tags=["results"], dependencies=[Depends(known_parameters)])
+
+Vertices = Annotated[
+    list[str] | None,
+    Query(description='Vertices, separated by commas or repeated; quote (") names that hold a comma.'),
+]
+Format = Annotated[Literal["json", "csv", "npy", "parquet", "arrow"] | None, Query(description="Goes before Accept.")]
+Accept = Annotated[str | None, Header()]
+_PARTS: Final[dict[int | str, dict[str, Any]]] = {
+    200: {"description": "The entries", "content": {media_type: {} for media_type in MEDIA_TYPES.values()}},
+    **documented(404, 406, 409, 410, 413, 422),
+}
+_TAGGED: Final[dict[int | str, dict[str, Any]]] = {**_PARTS, 304: {"description": "The client has the answer"}}
+
+
+@router.get("/rows", response_class=Response, responses=_TAGGED)
+def get_rows(
+    *,
+    service: Shared,
+    opened: Opened,
+    sources: Vertices = None,
+    targets: Vertices = None,
+    format: Format = None,  # noqa: A002 - the name on the wire
+    accept: Accept = None,
+    tagged: Tagged,
+) -> Response:
+    """Whole rows, or the entries of some targets: JSON, CSV, npy, Parquet or Arrow.
+
+    A whole row has the targets that were solved, in their order.
+    """
+    kind = choose_format(format, accept)
+    rows = _named(sources, "sources")
+    columns = None if targets is None else split_names(targets, "targets")
+    return _answer(service, opened, kind, sources=rows, targets=columns, headers=tagged)
+
+
+@router.get("/columns", response_class=Response, responses=_TAGGED)
+def get_columns(
+    *,
+    service: Shared,
+    opened: Opened,
+    targets: Vertices = None,
+    format: Format = None,  # noqa: A002
+    accept: Accept = None,
+    tagged: Tagged,
+) -> Response:
+    """The distances from every source to some targets; sources down, targets across, as with rows."""
+    kind, columns = choose_format(format, accept), _named(targets, "targets")
+    return _answer(service, opened, kind, sources=None, targets=columns, headers=tagged)
+
+
+@router.post("/submatrix", response_class=Response, responses=_PARTS)
+def get_submatrix(
+    *,
+    service: Shared,
+    opened: Opened,
+    body: SubmatrixRequest,
+    format: Format = None,  # noqa: A002
+    accept: Accept = None,
+) -> Response:
+    """The distances from some sources to some targets; for lists that are too long for an address."""
+    kind = choose_format(format, accept)
+    return _answer(service, opened, kind, sources=body.sources, targets=body.targets, headers={})
+
+
+def _named(texts: list[str] | None, field: str) -> list[str]:
+    if texts is None:
+        raise InvalidRequest(f"{field} is missing: name at least one vertex", field=field)
+    return split_names(texts, field)
+
+
+def _answer(
+    service: Service,
+    opened: Result,
+    kind: str,
+    *,
+    sources: list[str] | list[Label] | None,
+    targets: list[str] | list[Label] | None,
+    headers: dict[str, str],
+) -> Response:
+    """The entries of sources × targets, None meaning all of them."""
+    rows = opened.matrix.sources if sources is None else opened.vertices(sources)
+    columns = None if targets is None else opened.vertices(targets)
+    from service.encode import ENCODERS, Selection
+
+    selection = Selection(opened, rows, columns)
+    cells, limit = len(rows) * selection.width, service.settings.max_cells
+    if cells > limit:
+        message = f"{cells} entries are asked for, at most {limit} go in one answer; read the store for more"
+        raise LimitExceeded(message, limit=limit, requested=cells, setting=variable("max_cells"))
+    opened.check_sources(rows)
+    if columns is not None:
+        opened.check_targets(columns)
+    body = ENCODERS[kind](selection)
+    # Header and first entries are made before the answer begins, so that damage is still told by its status.
+    begun = itertools.chain(list(itertools.islice(body, 2)), body)
+    return StreamingResponse(begun, media_type=MEDIA_TYPES[kind], headers={**headers, "Vary": "Accept"})

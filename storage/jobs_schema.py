@@ -1,0 +1,237 @@
+"""The tables of the job database and what a row of them is, as plain data.  SQL only; knows no HTTP and no algorithm.
+
+Whoever changes a table here adds a migration under ``storage/migrations/versions``; a test compares both.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import uuid
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Boolean,
+    Column,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    Row,
+    String,
+    Table,
+)
+
+ACCEPTED, RUNNING, SUCCESSFUL, FAILED, DISMISSED = "accepted", "running", "successful", "failed", "dismissed"
+OPEN: Final = (ACCEPTED, RUNNING)
+OVER: Final = (SUCCESSFUL, FAILED, DISMISSED)
+#: why a job has no result any more
+DELETED, EXPIRED = "deleted", "expired"
+
+Json = dict[str, Any]
+
+metadata = MetaData()
+
+graphs = Table(
+    "graphs",
+    metadata,
+    Column("id", String(40), primary_key=True),
+    Column("digest", String(80), nullable=False, unique=True),
+    Column("name", String(200)),
+    Column("n", BigInteger, nullable=False),
+    Column("m", BigInteger, nullable=False),
+    Column("facts", JSON, nullable=False),
+    Column("receipt", JSON, nullable=False),
+    Column("created", Float, nullable=False),
+    Column("removed", Float),
+)
+
+jobs = Table(
+    "jobs",
+    metadata,
+    Column("id", String(40), primary_key=True),
+    Column("graph", String(40), ForeignKey("graphs.id"), nullable=False),
+    Column("name", String(200)),
+    Column("state", String(12), nullable=False),
+    Column("phase", String(60), nullable=False),
+    Column("options", JSON, nullable=False),
+    Column("plan", JSON, nullable=False),
+    Column("attempt", Integer, nullable=False, default=0),
+    Column("fence", BigInteger, nullable=False, default=0),
+    Column("runner", String(120)),
+    Column("heartbeat", Float),
+    Column("cancel", Boolean, nullable=False, default=False),
+    Column("progress", JSON, nullable=False),
+    Column("error", JSON),
+    Column("history", JSON, nullable=False),
+    Column("seconds", JSON),
+    Column("summary", JSON),
+    Column("created", Float, nullable=False),
+    Column("started", Float),
+    Column("finished", Float),
+    Column("updated", Float, nullable=False),
+    Column("owner", String(80)),
+    Column("priority", Integer, nullable=False, server_default="0", default=0),
+    Column("turn", BigInteger, nullable=False, server_default="0", default=0),
+    Column("device", String(8), nullable=False, server_default="any", default="any"),
+    Column("beat", BigInteger, nullable=False, server_default="0", default=0),
+    Column("version", BigInteger, nullable=False, server_default="0", default=0),
+    Column("fingerprint", String(80)),
+    Column("bytes", BigInteger),
+    Column("removed", Float),
+    Column("removal", String(12)),
+    Index("jobs_by_state", "state", "created"),
+    Index("jobs_by_turn", "state", "priority", "turn", "id"),
+    Index("jobs_by_owner", "owner", "state"),
+    Index("jobs_by_fingerprint", "fingerprint"),
+    Index("jobs_by_graph", "graph", "state"),
+)
+
+idempotency = Table(
+    "idempotency",
+    metadata,
+    Column("owner", String(80), primary_key=True),
+    Column("key", String(255), primary_key=True),
+    Column("digest", String(80), nullable=False),
+    Column("job", String(40), nullable=False),
+    Column("created", Float, nullable=False),
+)
+
+runners = Table(
+    "runners",
+    metadata,
+    Column("slot", String(120), primary_key=True),
+    Column("name", String(120), nullable=False),
+    Column("device", String(20), nullable=False),
+    Column("state", String(12), nullable=False),
+    Column("detail", String(500)),
+    Column("heartbeat", Float, nullable=False),
+)
+
+
+@dataclass(frozen=True)
+class GraphRecord:
+    """One uploaded graph; ``facts`` holds directed, weighted, integral, arcs and the range of the weights."""
+
+    id: str
+    digest: str
+    name: str | None
+    n: int
+    m: int
+    facts: Json
+    receipt: Json
+    created: float
+    removed: float | None = None
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a running job is: ``fraction`` 0..1 of the whole job; ``rate`` in ``unit`` a second; ``eta`` seconds."""
+
+    fraction: float = 0.0
+    rate: float | None = None
+    unit: str | None = None
+    eta: float | None = None
+
+
+@dataclass(frozen=True)
+class JobRecord:
+    """One job as stored; times are seconds since the epoch, ``error`` is ``{"code", "message", "details"}``.
+
+    Attributes:
+        owner: whose job it is; None where nobody is told apart.
+        priority: higher goes first; turn: the place in the fair order of owners, among equal priorities.
+        device: ``cuda`` for a job that only a GPU's runner may take, else ``any``.
+        beat: counts the signs of life of the runner; version: counts all changes.
+        fingerprint: digest of graph, options and result format; equal ones have equal results.
+        bytes: size of the result; removed, removal: when the result went away, and why (``deleted``, ``expired``).
+    """
+
+    id: str
+    graph: str
+    name: str | None
+    state: str
+    phase: str
+    options: Json
+    plan: Json
+    attempt: int
+    fence: int
+    runner: str | None
+    heartbeat: float | None
+    cancel: bool
+    progress: Progress
+    error: Json | None
+    history: list[Json]
+    seconds: Json | None
+    summary: Json | None
+    created: float
+    started: float | None
+    finished: float | None
+    updated: float
+    owner: str | None = None
+    priority: int = 0
+    turn: int = 0
+    device: str = "any"
+    beat: int = 0
+    version: int = 0
+    fingerprint: str | None = None
+    bytes: int | None = None
+    removed: float | None = None
+    removal: str | None = None
+
+    @property
+    def open(self) -> bool:
+        """Whether the job may still change by itself."""
+        return self.state in OPEN
+
+
+@dataclass(frozen=True)
+class RunnerRecord:
+    """One place where jobs are solved: ``state`` is ``idle``, ``busy`` or ``sick``; ``detail`` says why it is sick."""
+
+    slot: str
+    name: str
+    device: str
+    state: str
+    detail: str | None
+    heartbeat: float
+
+
+@dataclass(frozen=True)
+class Submission:
+    """All that is said about a job when it is handed in; see :class:`JobRecord` for the words.
+
+    ``key`` and ``digest`` are the Idempotency-Key and what it was first sent with; ``most_of_owner`` and ``most`` limit
+    the open jobs.
+    """
+
+    graph: str
+    options: Json
+    plan: Json
+    name: str | None = None
+    owner: str | None = None
+    priority: int = 0
+    device: str = "any"
+    fingerprint: str | None = None
+    key: str | None = None
+    digest: str = ""
+    most_of_owner: int | None = None
+    most: int | None = None
+
+
+def new_id() -> str:
+    """A fresh identifier that sorts by time of creation (UUID version 7, RFC 9562 section 5.7)."""
+    stamp = time.time_ns() // 1_000_000
+    value = (stamp & (2**48 - 1)) << 80 | int.from_bytes(os.urandom(10))
+    value = value & ~(0xF << 76) & ~(0x3 << 62) | 0x7 << 76 | 0x2 << 62
+    return str(uuid.UUID(int=value))
+
+
+def job_of(row: Row[Any]) -> JobRecord:
+    """The record of a row of ``jobs``."""
+    values = dict(row._mapping)
+    return JobRecord(**{**values, "progress": Progress(**values["progress"])})

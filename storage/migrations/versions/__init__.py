@@ -1,0 +1,1 @@
+"""One module a change, in order; each says which one it follows."""

@@ -1,0 +1,432 @@
+"""What every job store promises, on SQLite and on PostgreSQL: states, claims, fences, recovery, turns, keys."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+import time
+import uuid
+from pathlib import Path
+
+import pytest
+
+from storage.errors import Conflict, Gone, KeyReused, NotFound, TooManyJobs
+from storage.jobs import GraphRecord, JobRecord, JobStore, Progress, RunnerRecord, Submission, new_id
+
+
+def graph_record(name: str = "g1") -> GraphRecord:
+    return GraphRecord(name, f"sha256:{name}", None, 3, 2, {"directed": True}, {"format": "csv"}, time.time())
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def where(request: pytest.FixtureRequest, tmp_path: Path) -> Path | str:
+    return tmp_path / "db" / "apsp.db" if request.param == "sqlite" else request.getfixturevalue("postgres").url()
+
+
+@pytest.fixture
+def jobs(where: Path | str):
+    store = JobStore(where)
+    store.add_graph(graph_record())
+    yield store
+    store.close()
+
+
+def make(jobs: JobStore) -> JobRecord:
+    return jobs.create("g1", {"dtype": "auto"}, {"algorithm": "dijkstra"})
+
+
+def claimed(jobs: JobStore) -> JobRecord:
+    make(jobs)
+    record = jobs.claim("runner")
+    assert record is not None
+    return record
+
+
+def test_ids_are_version_7_and_ascend_with_time():
+    first = new_id()
+    time.sleep(0.002)
+    second = new_id()
+    assert uuid.UUID(first).version == 7
+    assert uuid.UUID(first).variant == uuid.RFC_4122
+    assert first < second
+    assert abs((uuid.UUID(first).int >> 80) / 1000 - time.time()) < 60
+
+
+def test_same_content_is_one_graph(jobs: JobStore):
+    again = dataclasses.replace(graph_record(), id="other", name="again")
+    kept, new = jobs.add_graph(again)
+    assert (kept.id, new) == ("g1", False)
+    assert jobs.graph("g1").receipt == {"format": "csv"}
+    assert [g.id for g in jobs.list_graphs(10)] == ["g1"]
+    with pytest.raises(NotFound, match="other"):
+        jobs.graph("other")
+
+
+def test_a_job_starts_accepted_and_survives_reopening(jobs: JobStore):
+    record = make(jobs)
+    assert (record.state, record.phase, record.attempt, record.fence) == ("accepted", "queued", 0, 0)
+    other = JobStore(jobs.where)
+    assert other.job(record.id) == record
+    other.close()
+
+
+def test_unknown_graph_and_job_are_named(jobs: JobStore):
+    with pytest.raises(NotFound, match="nope"):
+        jobs.create("nope", {}, {})
+    for call in (jobs.job, jobs.cancel, jobs.delete):
+        with pytest.raises(NotFound, match="nope"):
+            call("nope")
+
+
+def test_claims_go_oldest_first_and_raise_attempt_and_fence(jobs: JobStore):
+    records = []
+    for _ in range(3):
+        records.append(make(jobs))
+        time.sleep(0.002)
+    assert jobs.queue_position(records[2]) == 2
+    assert jobs.queue_position(records[0]) == 0
+    order = [jobs.claim("r") for _ in range(3)]
+    assert [c.id for c in order if c] == [r.id for r in records]
+    assert all((c.state, c.attempt, c.fence, c.runner) == ("running", 1, 1, "r") for c in order if c)
+    assert jobs.claim("r") is None
+
+
+def test_many_runners_never_share_a_claim(jobs: JobStore):
+    expected = {make(jobs).id for _ in range(40)}
+    taken: list[str] = []
+
+    def run() -> None:
+        while (record := jobs.claim("r")) is not None:
+            taken.append(record.id)
+
+    threads = [threading.Thread(target=run) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(taken) == 40
+    assert set(taken) == expected
+
+
+def test_progress_is_stored_and_tells_of_a_cancel(jobs: JobStore):
+    record = claimed(jobs)
+    assert jobs.report(record, "relax", Progress(0.25, 1e9, "updates", 3.5)) is False
+    seen = jobs.job(record.id)
+    assert (seen.phase, seen.progress) == ("relax", Progress(0.25, 1e9, "updates", 3.5))
+    assert jobs.cancel(record.id).state == "running"
+    assert jobs.report(record, "relax", Progress(0.5)) is True
+    assert jobs.dismiss(record)
+    assert jobs.job(record.id).state == "dismissed"
+
+
+def test_cancel_is_safe_to_repeat_in_every_state(jobs: JobStore):
+    waiting = make(jobs)
+    assert jobs.cancel(waiting.id).state == "dismissed"
+    assert jobs.cancel(waiting.id).state == "dismissed"
+    assert jobs.claim("r") is None
+    done = claimed(jobs)
+    assert jobs.succeed(done, {"pairs": 6}, {"search": 0.1})
+    after = jobs.cancel(done.id)
+    assert (after.state, after.cancel) == ("successful", False)
+
+
+def test_finished_jobs_keep_what_was_found(jobs: JobStore):
+    good = claimed(jobs)
+    assert jobs.succeed(good, {"pairs": 6}, {"search": 0.1})
+    seen = jobs.job(good.id)
+    assert (seen.state, seen.summary, seen.seconds, seen.progress.fraction) == (
+        "successful", {"pairs": 6}, {"search": 0.1}, 1.0,
+    )  # fmt: skip
+    assert seen.finished is not None
+    assert not seen.open
+    bad = claimed(jobs)
+    assert jobs.fail(bad, {"code": "solve-failed", "message": "m", "details": {}})
+    assert jobs.job(bad.id).error == {"code": "solve-failed", "message": "m", "details": {}}
+
+
+def test_whoever_lost_the_claim_changes_nothing(jobs: JobStore):
+    old = claimed(jobs)
+    jobs.recover()
+    new = jobs.claim("second")
+    assert new is not None
+    assert (new.id, new.attempt) == (old.id, 2)
+    assert new.fence > old.fence
+    assert jobs.report(old, "relax", Progress(0.9)) is None
+    assert not jobs.succeed(old, {}, {})
+    assert not jobs.fail(old, {"code": "x", "message": "", "details": {}})
+    assert not jobs.dismiss(old)
+    assert not jobs.release(old)
+    jobs.replan(old, {"algorithm": "other"})
+    assert jobs.job(old.id) == new
+    assert jobs.succeed(new, {}, {})
+
+
+def test_release_does_not_count_the_attempt(jobs: JobStore):
+    record = claimed(jobs)
+    assert jobs.release(record)
+    seen = jobs.job(record.id)
+    assert (seen.state, seen.attempt, seen.runner) == ("accepted", 0, None)
+
+
+def test_three_lost_runners_fail_the_job_and_each_is_told(jobs: JobStore):
+    job_id = make(jobs).id
+    states = []
+    for _ in range(3):
+        record = jobs.claim("r")
+        assert record is not None
+        jobs.report(record, "relax", Progress(0.5))
+        [settled] = jobs.recover()
+        states.append(settled.state)
+    assert states == ["accepted", "accepted", "failed"]
+    failed = jobs.job(job_id)
+    assert failed.error is not None
+    assert failed.error["code"] == "runner-lost"
+    assert [h["attempt"] for h in failed.history] == [1, 2, 3]
+    assert all(h["phase"] == "relax" for h in failed.history)
+    assert jobs.claim("r") is None
+
+
+def test_recovery_dismisses_what_was_being_cancelled(jobs: JobStore):
+    record = claimed(jobs)
+    jobs.cancel(record.id)
+    [settled] = jobs.recover()
+    assert settled.state == "dismissed"
+
+
+def test_only_finished_jobs_are_deleted(jobs: JobStore):
+    record = claimed(jobs)
+    with pytest.raises(Conflict, match="running"):
+        jobs.delete(record.id)
+    jobs.fail(record, {"code": "x", "message": "", "details": {}})
+    assert jobs.with_folder([record.id, "other"]) == {record.id}
+    jobs.delete(record.id)
+    assert jobs.with_folder([record.id]) == set()
+    assert jobs.list_jobs(10) == []
+    for call in (jobs.job, jobs.cancel, jobs.delete):
+        with pytest.raises(Gone, match="deleted"):
+            call(record.id)
+    assert jobs.purge(time.time() + 1, 0) == 1
+    with pytest.raises(NotFound, match="there is no job"):
+        jobs.job(record.id)
+
+
+def test_lists_filter_and_page(jobs: JobStore):
+    jobs.add_graph(graph_record("g2"))
+    ids = []
+    for graph in ("g1", "g2", "g1"):
+        ids.append(jobs.create(graph, {}, {}).id)
+        time.sleep(0.002)
+    assert [j.id for j in jobs.list_jobs(10)] == ids[::-1]
+    assert [j.id for j in jobs.list_jobs(10, graph="g2")] == [ids[1]]
+    assert [j.id for j in jobs.list_jobs(1, before=ids[2])] == [ids[1]]
+    jobs.cancel(ids[0])
+    assert [j.id for j in jobs.list_jobs(10, state="dismissed")] == [ids[0]]
+
+
+def submission(**more: object) -> Submission:
+    return Submission("g1", {"dtype": "auto"}, {"algorithm": "dijkstra"}, **more)  # type: ignore[arg-type]
+
+
+def submit(jobs: JobStore, **more: object) -> str:
+    return jobs.submit(submission(**more))[0].id
+
+
+def test_owners_take_turns_and_priorities_go_first(jobs: JobStore):
+    first = [submit(jobs, owner="a") for _ in range(4)]
+    assert (claim := jobs.claim("r")) is not None
+    assert claim.id == first[0]
+    second = [submit(jobs, owner="b") for _ in range(2)]
+    urgent = submit(jobs, owner="a", priority=5)
+    waiting = [urgent, *second[:1], first[1], second[1], first[2], first[3]]
+    assert [jobs.queue_position(jobs.job(i)) for i in waiting] == list(range(6))
+    order = [found.id for found in iter(lambda: jobs.claim("r"), None)]
+    assert order == waiting
+
+
+def test_a_key_is_one_job_for_one_owner_and_one_request(jobs: JobStore):
+    one, new = jobs.submit(submission(owner="a", key="k", digest="d"))
+    assert new
+    assert jobs.submit(submission(owner="a", key="k", digest="d")) == (one, False)
+    assert jobs.replay("a", "k", "d") == one
+    assert jobs.replay("b", "k", "d") is None
+    assert submit(jobs, owner="b", key="k", digest="e") != one.id
+    for call in (lambda: jobs.submit(submission(owner="a", key="k", digest="e")), lambda: jobs.replay("a", "k", "e")):
+        with pytest.raises(KeyReused, match="new key"):
+            call()
+    jobs.cancel(one.id)
+    jobs.delete(one.id)
+    with pytest.raises(Gone):
+        jobs.replay("a", "k", "d")
+    jobs.purge(0, time.time() + 1)
+    assert jobs.replay("a", "k", "d") is None
+
+
+def test_a_hundred_equal_keys_at_once_are_one_job(jobs: JobStore):
+    found: list[tuple[str, bool]] = []
+
+    def send() -> None:
+        record, new = jobs.submit(submission(owner="a", key="k", digest="d"))
+        found.append((record.id, new))
+
+    threads = [threading.Thread(target=send) for _ in range(100)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 100
+    assert len({job for job, _ in found}) == 1
+    assert sum(new for _, new in found) == 1
+
+
+def test_open_jobs_are_limited_for_each_owner_and_for_all(jobs: JobStore):
+    for owner in ("a", "a", "b"):
+        submit(jobs, owner=owner, most_of_owner=2, most=3)
+    with pytest.raises(TooManyJobs) as found:
+        jobs.submit(submission(owner="a", most_of_owner=2))
+    assert found.value.details() == {"limit": 2, "requested": 3, "setting": "APSP_MAX_OPEN_JOBS"}
+    with pytest.raises(TooManyJobs, match="at most 3"):
+        jobs.submit(submission(owner="c", most_of_owner=2, most=3))
+    assert jobs.counts() == {"accepted": 3, "running": 0, "successful": 0, "failed": 0, "dismissed": 0}
+    claim = jobs.claim("r")
+    assert claim is not None
+    jobs.dismiss(claim)
+    submit(jobs, owner="a", most_of_owner=2, most=3)
+
+
+def test_finished_results_are_found_again_only_by_their_owner(jobs: JobStore):
+    job = submit(jobs, owner="a", fingerprint="f")
+    assert jobs.finished("a", "f") is None
+    claim = jobs.claim("r")
+    assert claim is not None
+    jobs.succeed(claim, {}, {}, 100)
+    assert (found := jobs.finished("a", "f")) is not None
+    assert (found.id, found.bytes) == (job, 100)
+    assert jobs.finished("b", "f") is jobs.finished(None, "f") is jobs.finished("a", "other") is None
+    assert jobs.expire_result(job)
+    assert not jobs.expire_result(job)
+    assert jobs.finished("a", "f") is None
+    expired = jobs.job(job)
+    assert (expired.state, expired.removal) == ("successful", "expired")
+
+
+def test_what_is_overdue_by_age_and_by_bytes(jobs: JobStore):
+    ids = []
+    for size in (10, 20, 30):
+        claim = claimed(jobs)
+        jobs.succeed(claim, {}, {}, size)
+        ids.append(claim.id)
+        time.sleep(0.002)
+    assert jobs.overdue(None, None) == []
+    assert jobs.overdue(time.time(), None) == ids[::-1]
+    assert jobs.overdue(jobs.job(ids[1]).finished, None) == ids[:1]
+    assert jobs.overdue(None, 50) == ids[:1]
+    assert jobs.overdue(None, 49) == [ids[1], ids[0]]
+
+
+def test_a_beat_that_stays_away_loses_the_claim_and_one_that_comes_keeps_it(jobs: JobStore):
+    record = claimed(jobs)
+    [seen] = jobs.beats()
+    assert jobs.beat(record) is False
+    assert jobs.expire(seen, "silent") is None
+    [seen] = jobs.beats()
+    settled = jobs.expire(seen, "it was silent")
+    assert settled is not None
+    assert (settled.state, settled.history[0]["reason"]) == ("accepted", "it was silent")
+    assert jobs.beats() == []
+    assert jobs.beat(record) is None
+    assert jobs.holds(record) is None
+    assert not jobs.succeed(record, {}, {})
+
+
+def test_only_the_slots_own_jobs_are_recovered_from_it(jobs: JobStore):
+    ids = {}
+    for runner in ("node/cpu:1", "node/cpu:2", "node/cpu2:1"):
+        make(jobs)
+        claim = jobs.claim(runner)
+        assert claim is not None
+        ids[runner] = claim.id
+        jobs.cancel(claim.id)
+    assert [j.id for j in jobs.asked_to_cancel("node/cpu")] == [ids["node/cpu:1"], ids["node/cpu:2"]]
+    assert [j.id for j in jobs.recover("node/cpu", living="node/cpu:2")] == [ids["node/cpu:1"]]
+    assert [j.id for j in jobs.recover("node/cpu")] == [ids["node/cpu:2"]]
+    assert jobs.job(ids["node/cpu2:1"]).state == "running"
+
+
+def test_jobs_for_a_gpu_wait_for_one(jobs: JobStore):
+    gpu = submit(jobs, device="cuda")
+    cpu = submit(jobs)
+    assert (claim := jobs.claim("r", cuda=False)) is not None
+    assert claim.id == cpu
+    assert jobs.claim("r", cuda=False) is None
+    assert (claim := jobs.claim("r", cuda=True)) is not None
+    assert claim.id == gpu
+
+
+def test_failed_and_dismissed_jobs_are_resumed_with_all_attempts(jobs: JobStore):
+    record = claimed(jobs)
+    for call in (record, make(jobs)):
+        with pytest.raises(Conflict, match="only a failed or dismissed"):
+            jobs.resume(call.id, submission())
+    jobs.fail(record, {"code": "x", "message": "", "details": {}})
+    again = jobs.resume(record.id, submission())
+    assert (again.state, again.attempt, again.error, again.finished) == ("accepted", 0, None, None)
+    assert again.fence > record.fence
+    assert not jobs.succeed(record, {}, {})
+    jobs.cancel(record.id)
+    with pytest.raises(TooManyJobs):
+        jobs.resume(record.id, submission(most=1))
+
+
+def test_a_graph_is_deleted_when_no_open_job_needs_it(jobs: JobStore):
+    record = claimed(jobs)
+    taken: list[str] = []
+    with pytest.raises(Conflict, match=record.id):
+        jobs.remove_graph("g1", lambda: taken.append("too early"))
+    jobs.dismiss(record)
+    jobs.remove_graph("g1", lambda: taken.append("g1"))
+    assert taken == ["g1"]
+    for call in (lambda: jobs.graph("g1"), lambda: make(jobs), lambda: jobs.resume(record.id, submission())):
+        with pytest.raises(Gone):
+            call()
+    assert jobs.list_graphs(10) == []
+    kept, new = jobs.add_graph(graph_record())
+    assert (kept.id, kept.removed, new) == ("g1", None, True)
+    make(jobs)
+
+
+def test_a_graph_whose_files_cannot_be_moved_stays(jobs: JobStore):
+    def fail() -> None:
+        raise OSError("read-only")
+
+    with pytest.raises(OSError, match="read-only"):
+        jobs.remove_graph("g1", fail)
+    assert jobs.graph("g1").removed is None
+
+
+def test_every_change_has_a_version_of_its_own(jobs: JobStore):
+    record = make(jobs)
+    seen = [record.version]
+    claim = jobs.claim("r")
+    assert claim is not None
+    seen.append(claim.version)
+    jobs.report(claim, "relax", Progress(0.5))
+    seen.append(jobs.job(record.id).version)
+    jobs.beat(claim)
+    assert jobs.job(record.id).version == seen[-1]
+    jobs.cancel(record.id)
+    seen.append(jobs.job(record.id).version)
+    jobs.dismiss(claim)
+    seen.append(jobs.job(record.id).version)
+    assert seen == sorted(set(seen))
+    assert jobs.still_open([record.id, "other"]) == set()
+
+
+def test_runners_announce_themselves_and_withdraw(jobs: JobStore):
+    sick = RunnerRecord("node/cuda:0", "node/cuda:0:7", "cuda:0", "sick", "the probe hung", time.time())
+    jobs.announce(RunnerRecord("node/cuda:0", "node/cuda:0:6", "cuda:0", "idle", None, time.time()))
+    jobs.announce(sick)
+    assert jobs.list_runners() == [sick]
+    jobs.withdraw("node/cuda:0:6")
+    assert jobs.list_runners() == [sick]
+    jobs.withdraw(sick.name)
+    assert jobs.list_runners() == []

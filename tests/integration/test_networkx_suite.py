@@ -1,0 +1,42 @@
+"""NetworkX's own tests, with this engine as their backend."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import networkx
+import pytest
+
+from engine.doors.nx_info import FUNCTIONS
+
+ROOT = Path(__file__).parents[2]
+SUITES = (
+    "shortest_paths/tests",
+    "tests/test_distance_measures.py",
+    "tests/test_wiener.py",
+    "tests/test_efficiency.py",
+    "centrality/tests/test_closeness_centrality.py",
+    "centrality/tests/test_harmonic_centrality.py",
+)
+
+
+@pytest.mark.slow
+def test_networkxs_own_tests_pass_and_every_function_ran_here(tmp_path):
+    algorithms = Path(networkx.__file__).parent / "algorithms"
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.integration.networkx_counted", "-c", "/dev/null"]
+    environment = {
+        **os.environ,
+        "NETWORKX_TEST_BACKEND": "apsp",
+        "NETWORKX_FALLBACK_TO_NX": "True",
+        "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])),
+    }
+    done = subprocess.run(
+        [*command, "-p", "no:cacheprovider", *(str(algorithms / suite) for suite in SUITES)],
+        cwd=tmp_path, env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
+    assert int(re.search(r"(\d+) passed", done.stdout)[1]) > 700
+    counts = {name: int(count) for name, count in re.findall(r"'(\w+)': (\d+)", done.stdout)}
+    assert {name for name in FUNCTIONS if not counts.get(name)} == set()

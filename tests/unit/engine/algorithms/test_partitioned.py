@@ -1,0 +1,146 @@
+"""The partitioned algorithm against SciPy, and part by part against what its tables promise."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from benchmarks import graphs
+from benchmarks.peers import coo
+from engine.algorithms import partitioned
+from engine.backends.cpu import CpuBackend
+from engine.describe import describe
+from engine.monitor import Monitor
+from engine.parts import CPU_GRAIN, Grain, find_parts, with_parts
+from engine.planner import choose
+from engine.problem import Machine, Options
+from engine.types import WORK_TYPES
+from storage.errors import Cancelled, InvalidRequest, NegativeCycle
+from storage.graph import Graph, build_graph
+from tests.oracle import closure, decode
+from tests.unit.engine.algorithms.harness import Collect, Tally, make_graph, oracle
+
+BOX = Machine(2, 2**34, 0, None, dict.fromkeys(WORK_TYPES, 4e10), 1e8, 1e9)
+
+
+def run(graph: Graph, dtype: str, sources: np.ndarray | None = None, monitor: Monitor | None = None) -> np.ndarray:
+    rows = np.arange(graph.n) if sources is None else sources
+    backend, sink = CpuBackend(2), Collect(len(rows), graph.n, dtype, 64)
+    try:
+        partitioned.run(backend, graph, rows, dtype, sink, monitor or Monitor(), 128)
+    finally:
+        backend.shutdown()
+    return decode(sink.array)
+
+
+def signed(graph: Graph, scale: float, dtype: str) -> Graph:
+    """Arcs of both signs, the same cycles."""
+    height = np.random.default_rng(9).integers(0, 200, graph.n)
+    weights = graph.weights + np.repeat(height, np.diff(graph.indptr)) - height[graph.heads]
+    return replace(graph, weights=(weights * scale).astype(dtype), directed=True)
+
+
+@pytest.mark.parametrize("dtype", ["int32", "float32", "float64"])
+@pytest.mark.parametrize(
+    "graph", [graphs.grid(1600), graphs.ring(700), graphs.road(2500), graphs.random(300), make_graph(900, 1400)]
+)
+def test_agrees_with_scipy(graph: Graph, dtype: str) -> None:
+    sources = np.random.default_rng(3).permutation(graph.n)[:200]
+    tally = Tally()
+    assert np.array_equal(run(graph, dtype, sources, tally), oracle(graph, sources))
+    assert [phase for phase, _, _ in tally.begun] == ["partition", "prepare", "search"]
+    assert tally.done == sum(total for _, total, _ in tally.begun)
+
+
+def test_narrow_integers_saturate_where_paths_inside_a_part_are_too_long() -> None:
+    """A way round through a part may be longer than the type holds; the matrix is right all the same."""
+    ring, hub = graphs.ring(800), 800
+    tails, heads, _ = coo(ring)
+    everyone = np.arange(800)
+    arcs = np.concatenate((tails, everyone)), np.concatenate((heads, np.full(800, hub)))
+    lengths = np.concatenate((np.full(len(tails), 20_000), everyone % 7 + 1))
+    graph = build_graph(*arcs, lengths, n=801, directed=False)[0]
+    wanted = oracle(graph, np.arange(801))
+    assert wanted.max() < 20
+    assert np.array_equal(run(graph, "uint16"), wanted)
+
+
+@pytest.mark.parametrize(("weights", "scale", "dtype"), [("int32", 1, "int32"), ("float64", 0.1, "float64")])
+def test_arcs_of_both_signs(weights: str, scale: float, dtype: str) -> None:
+    graph = signed(make_graph(300, 700), scale, weights)
+    matrix = np.full((300, 300), np.inf)
+    matrix[np.repeat(np.arange(300), np.diff(graph.indptr)), graph.heads] = graph.weights
+    np.fill_diagonal(matrix, 0)
+    wanted = closure(matrix)
+    assert wanted.min() < 0
+    np.testing.assert_allclose(run(graph, dtype), wanted, rtol=1e-9 if dtype == "float64" else 0, atol=1e-9)
+
+
+def test_a_negative_cycle_of_floats_is_named_before_any_row() -> None:
+    graph = make_graph(100, 900)
+    with pytest.raises(NegativeCycle):
+        run(replace(graph, weights=graph.weights - 30.5), "float64")
+
+
+@pytest.mark.parametrize("grain", [Grain(1, 0.0, 0.0), CPU_GRAIN, Grain(64, 0.0, 1e9)])
+def test_tables_hold_lengths_of_walks_that_suffice(grain: Grain) -> None:
+    """No table entry is shorter than the distance; from a part to itself and above, the best is in some table."""
+    graph = graphs.grid(400)
+    parts = find_parts(graph, grain, graph.n**2)
+    assert parts is not None
+    backend = CpuBackend(1)
+    kind = WORK_TYPES["int32"]
+    lengths = partitioned.find_lengths(backend, graph, parts, kind, nonnegative=True, monitor=Monitor())
+    backend.shutdown()
+    vertex = np.argsort(parts.position)
+    wanted = oracle(graph, vertex)[:, vertex]
+    for i in range(parts.count):
+        own = slice(parts.starts[i], parts.starts[i + 1])
+        columns, j = [], i
+        while j >= 0:
+            columns += range(parts.starts[j], parts.starts[j + 1])
+            j = parts.parents[j]
+        table = decode(lengths.tables[i])
+        assert table.shape == (own.stop - own.start, len(columns))
+        assert (table >= wanted[own][:, columns]).all()
+        border = parts.border(i)
+        across = decode(lengths.across[i])
+        assert across.shape == (len(border), own.stop - own.start)
+        assert (across >= wanted[border][:, own]).all()
+        if parts.parents[i] < 0:
+            assert np.array_equal(table, wanted[own][:, columns])
+
+
+def test_a_wish_to_stop_is_heard_in_every_phase() -> None:
+    graph = graphs.grid(900)
+    whole = Tally()
+    run(graph, "int32", None, whole)
+    so_far = 0
+    for _, total, _ in whole.begun:
+        with pytest.raises(Cancelled):
+            run(graph, "int32", None, Tally(stop_after=so_far + 1))
+        so_far += total
+
+
+def test_the_planner_takes_it_for_roads_and_says_what_it_found() -> None:
+    graph = graphs.road(10_000)
+    problem = with_parts(graph, describe(graph), graph.n**2)
+    plan = choose(problem, BOX, Options())
+    assert plan.algorithm == "partitioned"
+    assert [phase.name for phase in plan.phases] == ["prepare", "sweep", "write"]
+    assert problem.parts is not None
+    assert plan.phases[1].updates == graph.n * problem.parts.sweep
+    with pytest.raises(InvalidRequest, match="no trial partition was made"):
+        choose(replace(problem, parts=None), BOX, Options(algorithm="partitioned"))
+
+
+def test_many_small_parts_cost_more_than_few() -> None:
+    graph = graphs.road(10_000)
+    problem = with_parts(graph, describe(graph), graph.n**2)
+    assert problem.parts is not None
+    worse = replace(problem, parts=replace(problem.parts, sweep=50 * problem.parts.sweep, entries=10**8))
+    better, other = (choose(p, BOX, Options(algorithm="partitioned")) for p in (problem, worse))
+    assert better.seconds < other.seconds
+    assert better.memory < other.memory

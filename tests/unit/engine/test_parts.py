@@ -1,0 +1,130 @@
+"""Parts: every vertex in one, every path out of one through its border, and no trial where none can pay."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from benchmarks import graphs
+from engine.describe import describe
+from engine.parts import CPU_GRAIN, DEVICE_GRAIN, Grain, Parts, find_parts, with_parts, with_trial
+from engine.planner import choose
+from engine.problem import Machine, Options
+from engine.types import WORK_TYPES
+from storage.graph import Graph, build_graph
+
+FINE = Grain(width=1, entry=0.0, part=0.0)
+BOX = Machine(2, 2**34, 0, None, dict.fromkeys(WORK_TYPES, 4e10), 1e8, 1e9)
+
+
+def two_pieces() -> Graph:
+    """Two grids and some vertices without arcs."""
+    one = graphs.grid(400)
+    tails = np.repeat(np.arange(one.n), np.diff(one.indptr))
+    both = np.concatenate((tails, tails + one.n + 7)), np.concatenate((one.heads, one.heads + one.n + 7))
+    return build_graph(*both, np.ones(2 * one.arcs, int), n=2 * one.n + 20, directed=True)[0]
+
+
+SAMPLES = {
+    "grid": lambda: graphs.grid(900),
+    "ring": lambda: graphs.ring(500),
+    "random": lambda: graphs.random(150),
+    "pieces": two_pieces,
+    "one vertex": lambda: build_graph([], [], [], n=1, directed=True)[0],
+    "no arcs": lambda: build_graph([], [], [], n=9, directed=False)[0],
+}
+
+
+def parts_of(graph: Graph, grain: Grain) -> Parts:
+    parts = find_parts(graph, grain, graph.n**2)
+    assert parts is not None
+    return parts
+
+
+@pytest.mark.parametrize("grain", [FINE, CPU_GRAIN, DEVICE_GRAIN])
+@pytest.mark.parametrize("name", SAMPLES)
+def test_parts_are_a_tree_and_borders_lie_above(name: str, grain: Grain) -> None:
+    graph = SAMPLES[name]()
+    parts = parts_of(graph, grain)
+    assert np.array_equal(np.sort(parts.position), np.arange(graph.n))
+    assert parts.starts[0] == 0
+    assert parts.starts[-1] == graph.n
+    owner = parts.owner()
+    for i in range(parts.count):
+        border, parent = parts.border(i), parts.parents[i]
+        assert (np.diff(border) > 0).all()
+        if len(border) == 0:
+            assert parent == -1
+            continue
+        assert parent == owner[border[0]] > i
+        above = set()
+        while parent >= 0:
+            above.add(parent)
+            parent = parts.parents[parent]
+        assert set(owner[border]) <= above
+
+
+@pytest.mark.parametrize("grain", [FINE, CPU_GRAIN])
+@pytest.mark.parametrize("name", SAMPLES)
+def test_an_arc_out_of_a_part_and_all_below_it_ends_in_its_border(name: str, grain: Grain) -> None:
+    graph = SAMPLES[name]()
+    parts = parts_of(graph, grain)
+    tails = parts.position[np.repeat(np.arange(graph.n), np.diff(graph.indptr))]
+    heads = parts.position[graph.heads]
+    owner = parts.owner()
+    first = list(range(parts.count))  # the first part of each subtree, whose parts are one span
+    for i in range(parts.count):
+        if parts.parents[i] >= 0:
+            first[parts.parents[i]] = min(first[parts.parents[i]], first[i])
+    for i in range(parts.count):
+        inside = (owner >= first[i]) & (owner <= i)
+        leaving = inside[tails] & ~inside[heads]
+        assert set(heads[leaving]) <= set(parts.border(i))
+        # and everything in the border is reached from there, or it would not be needed
+        arriving = ~inside[tails] & inside[heads]
+        assert set(parts.border(i)) == set(heads[leaving]) | set(tails[arriving])
+
+
+def test_coarser_grains_make_fewer_parts() -> None:
+    graph = graphs.grid(2500)
+    counts = [parts_of(graph, grain).count for grain in (FINE, CPU_GRAIN, DEVICE_GRAIN)]
+    assert counts[0] > counts[1] > counts[2] >= 1
+
+
+def test_facts_count_what_is_done() -> None:
+    parts = parts_of(graphs.grid(900), FINE)
+    facts = parts.facts(FINE, 0.5)
+    assert facts.count == parts.count
+    assert facts.sweep == sum(s * d for s, d in zip(parts.sizes, parts.depths, strict=True))
+    assert facts.prepare == sum(int(part.sum()) for part in parts.updates())
+    assert facts.seconds == 0.5
+
+
+def test_borders_that_are_too_long_end_the_search() -> None:
+    graph = graphs.random(400)
+    assert find_parts(graph, CPU_GRAIN, 500) is None
+    assert find_parts(graph, CPU_GRAIN, graph.n**2) is not None
+    assert find_parts(graph, CPU_GRAIN, 500) is not None  # it is known now
+
+
+def test_a_trial_is_made_where_it_can_pay() -> None:
+    road, tiny = graphs.road(6400), graphs.grid(16)
+    for graph, tried in ((road, True), (tiny, False)):
+        problem = describe(graph)
+        found = with_trial(graph, problem, choose(problem, BOX, Options()), BOX)
+        assert (found.parts is not None) == tried
+        assert tried or "a trial partition takes" in found.no_parts
+    problem = describe(road, max_hops=4)
+    assert with_trial(road, problem, choose(problem, BOX, Options()), BOX) is problem
+
+
+def test_large_separators_are_not_followed_to_the_end() -> None:
+    graph = graphs.random(3000)
+    problem = describe(graph)
+    quick = replace(BOX, search_seconds=2e-4, relax_rate=dict.fromkeys(WORK_TYPES, 1e9))
+    found = with_trial(graph, problem, choose(problem, quick, Options(algorithm="dijkstra")), quick)
+    assert found.parts is None
+    assert "the separators are large" in found.no_parts
+    assert with_parts(graph, problem, graph.n**2).parts is not None

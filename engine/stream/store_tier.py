@@ -227,9 +227,8 @@ class StoreTier:
                 self._writer.write(i * self._writer.tile[0], j * self._writer.tile[1], block)
             with self._state:
                 self._levels[stripe] = max(self._levels[stripe], turn)
-        except BaseException as error:  # told to whoever asks next
-            with self._state:
-                self._failure = self._failure or error
+        except BaseException as error:
+            self._fail(error)
         finally:
             with self._state:
                 self._writing.discard(stripe)
@@ -257,6 +256,17 @@ class StoreTier:
             self._state.wait_for(lambda: self._busy == 0)
             self._check()
 
+    def _fail(self, error: BaseException) -> None:
+        """Tell whoever waits, and whoever asks next."""
+        with self._state:
+            self._failure = self._failure or error
+            asked = list(self._asked)
+            self._asked.clear()
+            self._state.notify_all()
+        for _stripe, found in asked:
+            if found.set_running_or_notify_cancel():
+                found.set_exception(error)
+
     def _check(self) -> None:
         """Raise what went wrong in the background.  The lock is held."""
         if self._failure is not None:
@@ -268,9 +278,7 @@ class StoreTier:
                 try:
                     self._commit()
                 except BaseException as error:
-                    with self._state:
-                        self._failure = self._failure or error
-                        self._state.notify_all()
+                    self._fail(error)
                     return
 
     def _commit(self) -> None:

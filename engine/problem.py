@@ -108,6 +108,8 @@ class Machine:
         search_seconds: measured seconds a source on the very graph, all threads together; None if not tried.
         write_rate: bytes a second written to the store.
         device_search_seconds: the same of the GPU.
+        stream_rate: bytes a second that a working store reads and, at the same time, writes.
+        stream_work: seconds of a processor that each of these bytes takes.
         cuda: the GPU that may be used, if any.
         no_cuda: why there is none, in a sentence.
     """
@@ -121,6 +123,8 @@ class Machine:
     write_rate: float
     search_seconds: float | None = None
     device_search_seconds: float | None = None
+    stream_rate: float = 8.0e8
+    stream_work: float = 6.0e-10
     cuda: Device | None = None
     no_cuda: str = "no GPU was looked for"
 

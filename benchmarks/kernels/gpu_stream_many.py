@@ -5,6 +5,7 @@ python -m benchmarks.kernels.gpu_stream_many [scale] [large] [one]
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -63,10 +64,8 @@ def stream(matrix: Any, streaming: Streaming, count: int, share: float, memory: 
     """Run some of the rounds on ``count`` devices."""
     watch = Watch(share)
     devices = [CudaStreamer(i, memory=memory) for i in range(count)]
-    try:
+    with contextlib.suppress(Cancelled):
         rounds.run(streaming, HostTier(matrix, streaming, threads=THREADS), devices, watch, nonnegative=True)
-    except Cancelled:
-        pass
     return watch
 
 

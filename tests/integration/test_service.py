@@ -182,7 +182,7 @@ def test_bad_options_and_what_does_not_fit(live: LiveService, roads: dict):
         response = submit(**options)
         assert (response.status_code, response.json()["details"]["field"]) == (422, field)
     response = submit(sources=["nowhere"])
-    assert (response.status_code, response.json()["code"]) == (404, "not-found")
+    assert (response.status_code, response.json()["details"]["field"]) == (422, "sources")
     response = submit(memory=1000, fresh=True)
     body = response.json()
     assert (response.status_code, body["code"]) == (507, "does-not-fit")

@@ -11,10 +11,12 @@ from dataclasses import replace
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
 from engine.backends.base import Arcs
 from engine.plan import Plan
 from engine.problem import Machine, Problem
+from engine.rectangle import Rectangle
 from engine.types import WorkType
 from storage.graph import Graph
 
@@ -31,21 +33,31 @@ STEP: Final = 64
 
 
 def calibrate(
-    graph: Graph, problem: Problem, kind: WorkType, machine: Machine, plan: Plan, *, device: str = "cpu"
+    graph: Graph,
+    problem: Problem,
+    kind: WorkType,
+    machine: Machine,
+    plan: Plan,
+    *,
+    device: str = "cpu",
+    rectangle: Rectangle | None = None,
 ) -> Machine:
     """``machine`` with the rates measured that matter for choosing; ``plan`` is what its present rates predict.
 
     What a GPU does is predicted from a table: it hardly varies.  ``device`` is the one asked for; with ``cuda`` there
-    is no choice that the processors' rates could change.
+    is no choice that the processors' rates could change.  ``rectangle`` is what is asked of the matrix.
     """
     if plan.seconds < WORTHWHILE or device == "cuda":
         return machine
     search = None
+    searched = rectangle or Rectangle(graph.n, None, None, None)
+    if any(c.turned for c in plan.candidates):  # a graph turned round takes about as long, and is not made for this
+        searched = Rectangle(graph.n, searched.targets, searched.sources, searched.cutoff)
     if problem.max_hops is None:
-        search = search_seconds(graph, kind, machine.threads, unit=problem.unit)
+        search = search_seconds(graph, kind, machine.threads, unit=problem.unit, rectangle=searched)
     own = [c for c in plan.candidates if c.feasible and c.device == "cpu"]
     products = [c.seconds for c in own if any(p.name == "relax" for p in c.phases)]
-    if products and (search is None or min(products) < CONTENDER * search * problem.rows):
+    if products and (search is None or min(products) < CONTENDER * search * len(searched.rows)):
         machine = replace(machine, relax_rate={kind.name: relax_rate(kind, machine.threads)})
     return replace(machine, search_seconds=search)
 
@@ -67,8 +79,10 @@ def relax_rate(kind: WorkType, threads: int) -> float:
         backend.shutdown()
 
 
-def search_seconds(graph: Graph, kind: WorkType, threads: int, *, unit: bool) -> float:
-    """Seconds a source that searches take on ``graph`` when many are asked for, all threads together.
+def search_seconds(
+    graph: Graph, kind: WorkType, threads: int, *, unit: bool, rectangle: Rectangle | None = None
+) -> float:
+    """Seconds a source that searches for ``rectangle`` take on ``graph``, all threads together.
 
     The weights' size stands in for the weights, so that graphs with negative arcs can be tried before they have
     potentials.
@@ -76,18 +90,26 @@ def search_seconds(graph: Graph, kind: WorkType, threads: int, *, unit: bool) ->
     from engine.backends.cpu import CpuBackend
 
     arcs = Arcs(graph.indptr, graph.heads, np.abs(graph.weights))
-    order = np.roll(np.arange(graph.n), graph.n // 3)  # in the order of the rows, as the solve itself will ask
+    wanted = rectangle or Rectangle(graph.n, None, None, None)
+    targets, most = wanted.targets, len(wanted.rows)
+    columns = graph.n if targets is None else len(targets)
+    order = np.roll(wanted.rows, most // 3)  # in the order of the rows, as the solve itself will ask
     backend = CpuBackend(threads)
+
+    def search(count: int) -> npt.NDArray[np.generic]:
+        out = np.empty((count, columns), kind.dtype)
+        backend.search(arcs, order[:count], out, unit=unit, targets=targets, cutoff=wanted.cutoff)
+        return out
+
     try:
-        backend.search(arcs, order[:1], np.empty((1, graph.n), kind.dtype), unit=unit)  # compiles and prepares
+        search(1)  # compiles and prepares
         count = threads
         while True:
-            count = min(count, graph.n)
-            out = np.empty((count, graph.n), kind.dtype)
+            count = min(count, most)
             began = time.perf_counter()
-            backend.search(arcs, order[:count], out, unit=unit)
+            out = search(count)
             took = time.perf_counter() - began
-            if count == graph.n or took > TRIAL / 4 or out.nbytes > 2**26:
+            if count == most or took > TRIAL / 4 or out.nbytes > 2**26:
                 return took / count
             count *= max(2, min(STEP, int(TRIAL / 2 / max(took, 1e-6))))
     finally:

@@ -112,8 +112,16 @@ class RowCommits:
 class Continued:
     """The sink of a search that goes on after row ``done``: gathers the facts of all rows, those done before too."""
 
-    def __init__(self, sink: RowCommits, rows: npt.NDArray[np.int64], n: int, *, integral: bool) -> None:
-        self._all = SummarySink(sink, rows, n, integral=integral)
+    def __init__(
+        self,
+        sink: RowCommits,
+        rows: npt.NDArray[np.int64],
+        n: int,
+        *,
+        integral: bool,
+        targets: npt.NDArray[np.int64] | None = None,
+    ) -> None:
+        self._all = SummarySink(sink, rows, n, integral=integral, targets=targets)
         self._done = sink.done
         self.tile = sink.tile
 

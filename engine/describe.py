@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from typing import Final
+
 import numpy as np
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components, dijkstra
@@ -10,18 +13,29 @@ from engine.problem import Problem
 from engine.types import WORK_TYPES
 from storage.graph import Graph
 
+#: Larger cutoffs are none: no type holds such distances exactly.
+LARGEST_EXACT: Final = 2.0**53
 
-def describe(graph: Graph, *, rows: int | None = None, max_hops: int | None = None) -> Problem:
+
+def describe(
+    graph: Graph,
+    *,
+    rows: int | None = None,
+    targets: int | None = None,
+    max_hops: int | None = None,
+    cutoff: float | None = None,
+) -> Problem:
     """The facts about ``graph`` that planning uses; O(m), plus at most two searches for the hub bound.
 
     Args:
         graph: the clean graph.
-        rows: number of sources asked for; None for all.
+        rows, targets: number of sources and of targets asked for; None for all.
         max_hops: most arcs of a path; a limit of n - 1 or more is no limit.
+        cutoff: the largest distance wanted; None for no limit.
     """
     hops = None if max_hops is None or max_hops >= graph.n - 1 else max_hops
     low, high = _weight_range(graph)
-    bound, proof = distance_bound(graph, hops)
+    bound, proof = _bound(graph, hops, cutoff, signed=low < 0)
     return Problem(
         n=graph.n,
         arcs=graph.arcs,
@@ -35,7 +49,24 @@ def describe(graph: Graph, *, rows: int | None = None, max_hops: int | None = No
         bound=bound,
         bound_proof=proof,
         max_hops=hops,
+        targets=targets,
+        cutoff=cutoff,
     )
+
+
+def _bound(graph: Graph, hops: int | None, cutoff: float | None, *, signed: bool) -> tuple[float, str]:
+    """A bound on the distances that the result holds.
+
+    Where no arc is negative, what lies beyond the cutoff needs no room: it may end up unreachable on the way.
+    """
+    if cutoff is None or signed or cutoff > LARGEST_EXACT:
+        return distance_bound(graph, hops)
+    last: float = math.floor(cutoff) if graph.integral else cutoff
+    proof = "what is beyond the cutoff is unreachable"
+    if graph.integral and last <= WORK_TYPES["uint16"].largest:
+        return last, proof  # no type is narrower
+    bound, other = distance_bound(graph, hops)
+    return (last, proof) if last < bound else (bound, other)
 
 
 def _weight_range(graph: Graph) -> tuple[float, float]:

@@ -52,6 +52,11 @@ def batch_rows(n: int, rows: int, itemsize: int) -> int:
     return min(max(1, rows), max(1, bands) * BAND_ROWS)
 
 
+def buffer_bytes(columns: int, rows: int, itemsize: int) -> int:
+    """Bytes of a batch of :func:`batch_rows` rows."""
+    return batch_rows(columns, rows, itemsize) * columns * itemsize
+
+
 def write_phase(setting: Setting) -> Phase:
     """Bringing the store to the disk."""
     return Phase("write", setting.store / setting.machine.write_rate, bytes=setting.store)
@@ -123,19 +128,28 @@ def search_workspace(n: int, arcs: int, threads: int) -> int:
 
 
 def search_candidate(setting: Setting, name: str, *, seconds: float, before: tuple[Phase, ...] = ()) -> Candidate:
-    """An algorithm of one search a source: ``seconds`` a source unless tried on the graph, after phases ``before``."""
-    problem, threads = setting.problem, setting.machine.threads
-    rows = batch_rows(problem.n, problem.rows, setting.kind.itemsize)
-    buffers = 2 * rows * problem.n * setting.kind.itemsize
-    own = search_workspace(problem.n, problem.arcs, threads)
+    """An algorithm of one search a source: ``seconds`` a source unless tried on the graph, after phases ``before``.
+
+    With fewer targets than sources it is one search a target, if there is memory for the whole rectangle: it comes out
+    column by column.
+    """
+    problem, threads, size = setting.problem, setting.machine.threads, setting.kind.itemsize
+    own = setting.machine.resident + OVERHEAD + search_workspace(problem.n, problem.arcs, threads)
+    searches, columns, held = problem.rows, problem.columns, 0
+    # the arcs turned round, the rectangle, and the bands of it that are being transposed
+    rectangle = problem.arcs * 24 + (searches + 4 * threads * BAND_ROWS) * columns * size
+    turned = columns < searches and own + rectangle + 2 * buffer_bytes(searches, columns, size) < setting.machine.memory
+    if turned:
+        searches, columns, held = columns, searches, rectangle
     tried = setting.machine.search_seconds
-    work = problem.rows * (seconds if tried is None else tried)
-    search, write = Phase("search", work, updates=problem.rows * problem.arcs), write_phase(setting)
+    work = searches * (seconds if tried is None else tried)
+    search, write = Phase("search", work, updates=searches * problem.arcs), write_phase(setting)
     return Candidate(
         algorithm=name,
-        memory=setting.machine.resident + OVERHEAD + buffers + own,
+        memory=own + held + 2 * buffer_bytes(columns, searches, size),
         disk=setting.store,
         # batches are written while the next ones are searched, on the same processors
         seconds=sum(p.seconds for p in before) + search.seconds + write.seconds,
         phases=(*before, search, write),
+        turned=turned,
     )

@@ -53,7 +53,7 @@ def write_rows(
     """Send rows of ``matrix`` to ``sink``, band by band, from several threads.
 
     Args:
-        matrix: shape (n, n), or only the rows wanted; in the working type.
+        matrix: shape (n, n), or only the rows wanted, however they lie in memory; in the working type.
         rows: vertex indices of the rows wanted; None for all.
         picked: ``matrix`` holds the rows wanted and no others.
         potentials: float64, shape (n,); what was added to reduced lengths, d + h[source] - h[target], is taken off.
@@ -67,7 +67,7 @@ def write_rows(
         block: Array = matrix[first : first + len(some)] if picked or rows is None else matrix[some]
         if potentials is not None:
             block = (block.astype(np.float64) + (potentials - potentials[some, None])).astype(matrix.dtype)
-        sink.write(first, 0, block)
+        sink.write(first, 0, np.ascontiguousarray(block))
         return len(some)
 
     with ThreadPoolExecutor(threads, "apsp-write") as pool:

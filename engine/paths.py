@@ -2,6 +2,8 @@
 
 From row D[u, .] the walk goes back from v over *tight* arcs, those with D[u, w] + weight(w, v) = D[u, v].  Arcs of
 length zero and rounding can make tight arcs form cycles, so the walk is a depth-first search with a visited set.
+A store of chosen targets has no whole row, and with a cutoff vertices on the way may be missing where arcs are
+negative: one search on the stored graph stands in for the row then.
 """
 
 from __future__ import annotations
@@ -15,10 +17,13 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array
+from scipy.sparse.csgraph import dijkstra
 
 from storage.errors import StorageFailed
 from storage.graph import Graph
 from storage.matrix import Matrix
+
+Array = npt.NDArray[np.generic]
 
 
 @dataclass(frozen=True)
@@ -53,21 +58,58 @@ class Router:
     def route(self, source: int, target: int) -> Route | None:
         """A shortest path from ``source`` to ``target`` (vertex indices); None where there is none.
 
-        Reads one row of the matrix.  With a hop limit, the path has at most that many arcs.
+        Reads one row of the matrix, or one entry where that does not do.  With a hop limit, the path has at most that
+        many arcs.
 
         Raises:
-            NotFound: ``source`` is not among the solved ones.
+            NotFound: ``source`` or ``target`` is not among the solved ones.
             StorageFailed: the row does not belong to the graph stored beside it.
         """
-        row = self._matrix.row(source)
-        if row[target] == self._matrix.unreachable:
+        length = self._matrix.entries([source], [target])[0]
+        if length == self._matrix.unreachable:
             return None
         hops = self._matrix.attributes.get("max_hops")
-        back = self._layered(row, source, target, hops) if isinstance(hops, int) else self._walk(row, source, target)
+        row = self._row(source, length, hops)
+        if isinstance(hops, int):
+            back = self._layered(length, self._tolerances(row)[-1], source, target, hops)
+        else:
+            back = self._walk(row, source, target)
         vertices = back[::-1]
         weights = [self._weight(u, v) for u, v in pairwise(vertices)]
         length = sum(weights) if self._graph.integral else math.fsum(weights)
         return Route(vertices, weights, length)
+
+    def _row(self, source: int, length: Array, hops: object) -> Array:
+        """Distances from ``source`` that a path of that ``length`` is told by: read, or searched for.
+
+        With a hop limit they only say how far sums may be off, and ``length`` does.
+        """
+        matrix = self._matrix
+        if matrix.attributes["targets"] == "subset" and isinstance(hops, int):
+            return np.array([length])
+        graph = self._graph
+        if matrix.attributes["targets"] == "all":
+            cut = matrix.attributes["cutoff"] is not None
+            if not cut or isinstance(hops, int) or not graph.arcs or graph.weights.min() >= 0:
+                return matrix.row(source)
+        return self._searched(source, float(length))
+
+    def _searched(self, source: int, length: float) -> Array:
+        """The distances from ``source``, float64, at least those up to ``length``; the rest infinite."""
+        graph, weights = self._graph, self._graph.weights.astype(np.float64)
+        if not graph.arcs or weights.min() >= 0:
+            arcs = csr_array((weights, graph.heads, graph.indptr), shape=(graph.n, graph.n))
+            farthest = length + 1e-6 * abs(length)  # the stored length may be rounded
+            return np.asarray(dijkstra(arcs, indices=source, limit=farthest))
+        tails = np.repeat(np.arange(graph.n), np.diff(graph.indptr))
+        row = np.full(graph.n, np.inf)
+        row[source] = 0
+        for _ in range(graph.n):  # Bellman and Ford; there is no negative cycle, or nothing would have been stored
+            before = row.copy()
+            np.minimum.at(row, graph.heads, before[tails] + weights)
+            if np.array_equal(row, before):
+                break
+        return row
 
     def _weight(self, tail: int, head: int) -> int | float:
         graph = self._graph
@@ -114,14 +156,14 @@ class Router:
                 choices.append(self._tight(row, following, tolerance))
         return None
 
-    def _layered(self, row: npt.NDArray[np.generic], source: int, target: int, hops: int) -> list[int]:
+    def _layered(self, length: Array, tolerance: float, source: int, target: int, hops: int) -> list[int]:
         """Back from target through Bellman-Ford layers: layer k holds lengths of walks of at most k arcs."""
         graph = self._graph
         tails = np.repeat(np.arange(graph.n), np.diff(graph.indptr))
         layer = np.full(graph.n, np.inf)
         layer[source] = 0
         layers = [layer]
-        goal = float(row[target]) + self._tolerances(row)[-1]
+        goal = float(length) + tolerance
         while layers[-1][target] > goal and len(layers) <= hops:
             following = layers[-1].copy()
             np.minimum.at(following, graph.heads, layers[-1][tails] + graph.weights)

@@ -20,7 +20,8 @@ class Candidate:
     """One algorithm as the planner saw it.
 
     ``feasible`` says whether it could do the job here; ``rejected`` says why it was not chosen, with numbers, and is
-    None for the chosen one.  ``memory`` is the host's, ``device_memory`` the GPU's.
+    None for the chosen one.  ``memory`` is the host's, ``device_memory`` the GPU's.  ``turned``: searches go from the
+    targets over the arcs turned round, because the targets are fewer than the sources.
     """
 
     algorithm: str
@@ -32,6 +33,7 @@ class Candidate:
     rejected: str | None = None
     device: str = "cpu"
     device_memory: int = 0
+    turned: bool = False
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,7 @@ class Plan:
         reason: why this one, in a sentence with numbers.
         phases: the predicted phases, in order.
         candidates: all that were considered, the chosen one first.
+        cutoff: the largest distance in the result; turned: as in :class:`Candidate`.
     """
 
     algorithm: str
@@ -66,6 +69,8 @@ class Plan:
     device_memory: int = 0
     phases: tuple[Phase, ...] = ()
     candidates: tuple[Candidate, ...] = field(default=())
+    cutoff: float | None = None
+    turned: bool = False
 
     def to_dict(self) -> dict[str, object]:
         """The plan as JSON types."""

@@ -48,7 +48,7 @@ def choose(problem: Problem, machine: Machine, options: Options, *, store: int |
     """
     _check(options, machine)
     kind, dtype_reason = choose_type(problem, options.dtype)
-    size = problem.rows * problem.n * kind.itemsize if store is None else store
+    size = problem.rows * problem.columns * kind.itemsize if store is None else store
     setting = Setting(problem, machine, kind, size)
     candidates = [_judge(ESTIMATES[name](setting), setting, options) for name in ESTIMATES]
     if machine.cuda is not None and options.device != "cpu":
@@ -71,7 +71,7 @@ def choose(problem: Problem, machine: Machine, options: Options, *, store: int |
         dtype=kind.name,
         device=best.device,
         threads=machine.threads,
-        shape=(problem.rows, problem.n),
+        shape=(problem.rows, problem.columns),
         memory=best.memory,
         disk=best.disk,
         seconds=best.seconds,
@@ -82,6 +82,8 @@ def choose(problem: Problem, machine: Machine, options: Options, *, store: int |
         device_memory=best.device_memory,
         phases=best.phases,
         candidates=(best, *(_lost(c, best, options) for c in others)),
+        cutoff=problem.cutoff,
+        turned=best.turned,
     )
 
 
@@ -227,6 +229,8 @@ def _reason(best: Candidate, others: list[Candidate], options: Options) -> str:
         cost += f", {gib(best.device_memory)} of the GPU's"
     if options.algorithm != "auto":
         return f"{best.algorithm} was asked for: {cost}"
+    if best.turned:
+        cost += ", searching from the targets, which are fewer"
     rivals = [c for c in others if c.feasible]
     if not rivals:
         return f"{best.algorithm} is the only algorithm that suits and fits: {cost}"

@@ -41,6 +41,8 @@ class Problem:
         bound: proven bound on the absolute value of every finite distance.
         bound_proof: how ``bound`` was proven, in words.
         max_hops: at most that many arcs a path; None for no limit.
+        targets: how many targets are asked for; None for all vertices.
+        cutoff: the largest distance wanted; None for no limit.
         parts: what a trial partition found; None without one.
         no_parts: why there is none.
     """
@@ -57,8 +59,15 @@ class Problem:
     bound: float
     bound_proof: str
     max_hops: int | None
+    targets: int | None = None
+    cutoff: float | None = None
     parts: PartsFacts | None = None
     no_parts: str = "no trial partition was made"
+
+    @property
+    def columns(self) -> int:
+        """Columns of the result."""
+        return self.n if self.targets is None else self.targets
 
     @property
     def negative(self) -> bool:
@@ -115,7 +124,8 @@ class Machine:
 class Options:
     """What the user asked for; field names are those of the command line and of ``POST /v1/jobs``.
 
-    ``sources`` are vertex indices (not labels); sizes are bytes.
+    ``sources`` and ``targets`` are vertex indices (not labels), in the order of rows and columns, none twice; None for
+    all.  Entries beyond ``cutoff``, a distance, are unreachable in the result.  Sizes are bytes.
     """
 
     dtype: str = "auto"
@@ -126,3 +136,5 @@ class Options:
     max_hops: int | None = None
     sources: tuple[int, ...] | None = None
     threads: int | None = None
+    targets: tuple[int, ...] | None = None
+    cutoff: float | None = None

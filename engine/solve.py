@@ -25,9 +25,10 @@ from engine.plan import Plan
 from engine.planner import choose, choose_type
 from engine.potentials import find_potentials, reduced_weights
 from engine.problem import Machine, Options, Problem
+from engine.rectangle import Narrow, Rectangle, check_cutoff, check_vertices
 from engine.summary import Sink, Summary, SummarySink
 from engine.types import WORK_TYPES
-from storage.errors import Cancelled, DoesNotFit, InvalidRequest
+from storage.errors import Cancelled, DoesNotFit
 from storage.graph import Graph
 from storage.matrix import matrix_bytes
 from storage.working import open_working
@@ -36,7 +37,8 @@ if TYPE_CHECKING:
     from engine.backends.base import Backend
 
 
-Indices = npt.NDArray[np.int64]
+#: Algorithms that search what is asked for and no more; rows of the others are cut on their way to the sink.
+SEARCHES: Final = frozenset({"dijkstra", "johnson"})
 
 
 @dataclass(frozen=True)
@@ -54,10 +56,15 @@ class Task:
 
     graph: Graph
     plan: Plan
-    sources: npt.NDArray[np.int64] | None
+    rectangle: Rectangle
     sink: Sink
     backend: Backend
     monitor: Monitor
+
+    @property
+    def sources(self) -> npt.NDArray[np.int64] | None:
+        """Vertex indices of the rows of the result; None for all vertices."""
+        return self.rectangle.sources
 
     @property
     def nonnegative(self) -> bool:
@@ -72,7 +79,7 @@ class Task:
     @property
     def rows(self) -> npt.NDArray[np.int64]:
         """Vertex index of each row of the result."""
-        return np.arange(self.graph.n) if self.sources is None else self.sources
+        return self.rectangle.rows
 
 
 class PhaseClock(Monitor):
@@ -126,20 +133,23 @@ def make_plan(graph: Graph, options: Options, *, out: Path | None = None, resume
     """
     found = resumable(out, resume=resume)
     options = bound_to(found, options)
-    _check_sources(options, graph)
-    rows = None if options.sources is None else len(options.sources)
-    problem = describe(graph, rows=rows, max_hops=options.max_hops)
+    check_vertices("sources", options.sources, graph.labels)
+    check_vertices("targets", options.targets, graph.labels)
+    check_cutoff(options.cutoff)
+    rows, targets = (None if side is None else len(side) for side in (options.sources, options.targets))
+    problem = describe(graph, rows=rows, targets=targets, max_hops=options.max_hops, cutoff=options.cutoff)
     if options.algorithm == "partitioned" and problem.max_hops is None:
         problem = with_parts(graph, problem, available_memory() // ENTRY_BYTES)
     kind, _ = choose_type(problem, options.dtype)
-    store = _store_bytes(graph, matrix_bytes((problem.rows, problem.n), kind.itemsize))
+    store = _store_bytes(graph, matrix_bytes((problem.rows, problem.columns), kind.itemsize))
     machine = _survey(problem, options, out, store)
     if found is not None and machine.disk is not None:
         machine = replace(machine, disk=machine.disk + found.bytes)
     plan = choose(problem, machine, options, store=store)
     if problem.negative:
         find_potentials(graph)
-    measured = calibrate(graph, problem, kind, machine, plan, device=options.device)
+    rectangle = Rectangle.of(options, graph.n)
+    measured = calibrate(graph, problem, kind, machine, plan, device=options.device, rectangle=rectangle)
     if measured is not machine:
         now = survey(out=out, memory=options.memory, threads=options.threads)  # measuring took memory, too
         machine = replace(measured, memory=now.memory, resident=now.resident)
@@ -175,18 +185,6 @@ def _store_bytes(graph: Graph, tiles: int) -> int:
     return int(tiles * 1.005) + arcs + 4 * graph.labels.nbytes + 2**20
 
 
-def _check_sources(options: Options, graph: Graph) -> None:
-    if options.sources is None:
-        return
-    if not options.sources:
-        raise InvalidRequest("sources names no vertex", field="sources")
-    if len(set(options.sources)) != len(options.sources):
-        twice = next(s for i, s in enumerate(options.sources) if s in options.sources[:i])
-        raise InvalidRequest(f"sources names vertex {graph.labels[twice]} twice", field="sources")
-    if not 0 <= min(options.sources) <= max(options.sources) < graph.n:
-        raise InvalidRequest(f"sources must be vertex indices from 0 to {graph.n - 1}", field="sources")
-
-
 def solve(graph: Graph, plan: Plan, options: Options, sink: Sink, monitor: Monitor | None = None) -> Outcome:
     """Run ``plan`` into ``sink``; the sink is neither sealed nor closed.
 
@@ -194,24 +192,34 @@ def solve(graph: Graph, plan: Plan, options: Options, sink: Sink, monitor: Monit
         Cancelled: the monitor asked to stop; what the sink holds is then incomplete.
     """
     clock = PhaseClock(monitor or Monitor())
-    sources = None if options.sources is None else np.array(options.sources, np.int64)
+    rectangle = Rectangle.of(options, graph.n)
     summary: Summary | SummarySink
-    if plan.device == "cuda":
-        summary = resident.run(graph, plan, sources, sink, clock, memory=options.device_memory)
+    if plan.device == "cpu":
+        summary = _on_cpu(graph, plan, rectangle, sink, clock)
+    elif rectangle.narrow:  # rows leave the device whole; their facts are those of what stays of them
+        summary = _collector(sink, rectangle, graph)
+        wide = Narrow(summary, rectangle)
+        resident.run(graph, plan, rectangle.sources, wide, clock, memory=options.device_memory)
     else:
-        summary = _on_cpu(graph, plan, sources, sink, clock)
+        summary = resident.run(graph, plan, rectangle.sources, sink, clock, memory=options.device_memory)
     clock.stop()
     return Outcome(plan, clock.seconds, summary.summary(graph.labels))
 
 
-def _on_cpu(graph: Graph, plan: Plan, sources: Indices | None, sink: Sink, monitor: Monitor) -> SummarySink:
+def _collector(sink: Sink, rectangle: Rectangle, graph: Graph) -> SummarySink:
+    return SummarySink(sink, rectangle.rows, graph.n, integral=graph.integral, targets=rectangle.targets)
+
+
+def _on_cpu(graph: Graph, plan: Plan, rectangle: Rectangle, sink: Sink, monitor: Monitor) -> SummarySink:
     from engine.backends.cpu import CpuBackend
 
-    rows = np.arange(graph.n) if sources is None else sources
-    collector = SummarySink(sink, rows, graph.n, integral=graph.integral)
+    collector = _collector(sink, rectangle, graph)
+    # searches end where the rectangle does; all others send whole rows
+    whole = plan.algorithm not in SEARCHES and rectangle.narrow
+    inner: Sink = Narrow(collector, rectangle) if whole else collector
     backend = CpuBackend(plan.threads)
     try:
-        ALGORITHMS[plan.algorithm](Task(graph, plan, sources, collector, backend, monitor))
+        ALGORITHMS[plan.algorithm](Task(graph, plan, rectangle, inner, backend, monitor))
     finally:
         backend.shutdown()
     return collector
@@ -253,13 +261,14 @@ def solve_to_store(
         plan = make_plan(graph, options, out=path, resume=resume)
     clock = PhaseClock(monitor or Monitor())
     clock.begin("create", 1, "store")
-    kind = WORK_TYPES[plan.dtype]
+    kind, rectangle = WORK_TYPES[plan.dtype], Rectangle.of(options, graph.n)
     writer = open_working(
         path,
         graph,
         dtype=kind.dtype,
         unreachable=kind.unreachable,
-        sources=None if options.sources is None else np.array(options.sources, np.int64),
+        sources=rectangle.sources,
+        targets=rectangle.targets,
         attributes=store_attributes(graph, plan),
         compression=compression,
         overwrite=overwrite,
@@ -283,8 +292,9 @@ def _solve_rows(graph: Graph, plan: Plan, options: Options, journal: Journal, mo
     try:
         if sink.done == 0:
             return solve(graph, plan, options, sink, monitor).summary
-        rows = np.arange(graph.n) if options.sources is None else np.array(options.sources, np.int64)
-        every = Continued(sink, rows, graph.n, integral=graph.integral)
+        wanted = Rectangle.of(options, graph.n)
+        rows = wanted.rows
+        every = Continued(sink, rows, graph.n, integral=graph.integral, targets=wanted.targets)
         every.read_back(journal.writer)
         if sink.done < len(rows):
             solve(graph, plan, rest(options, graph.n, sink.done), every, monitor)
@@ -301,20 +311,21 @@ def store_attributes(graph: Graph, plan: Plan) -> dict[str, object]:
         "unit": "weight" if graph.weighted else "hops",
         "algorithm": plan.algorithm,
         "max_hops": plan.max_hops,
+        "cutoff": plan.cutoff,
         "plan": plan.to_dict(),
     }
 
 
 def _dijkstra(task: Task) -> None:
-    kind = WORK_TYPES[task.plan.dtype]
-    batch = batch_rows(task.graph.n, len(task.rows), kind.itemsize)
-    dijkstra.run(task.backend, task.graph, task.rows, kind.dtype, task.sink, task.monitor, batch, unit=task.unit)
+    dtype, turned = WORK_TYPES[task.plan.dtype].dtype, task.plan.turned
+    dijkstra.solve(
+        *(task.backend, task.graph, task.rectangle, dtype, task.sink, task.monitor), unit=task.unit, turned=turned
+    )
 
 
 def _johnson(task: Task) -> None:
-    kind = WORK_TYPES[task.plan.dtype]
-    batch = batch_rows(task.graph.n, len(task.rows), kind.itemsize)
-    johnson.run(task.backend, task.graph, task.rows, kind.dtype, task.sink, task.monitor, batch)
+    dtype, turned = WORK_TYPES[task.plan.dtype].dtype, task.plan.turned
+    johnson.solve(task.backend, task.graph, task.rectangle, dtype, task.sink, task.monitor, turned=turned)
 
 
 def _partitioned(task: Task) -> None:

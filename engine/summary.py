@@ -34,7 +34,7 @@ class Sink(Protocol):
 
 
 class ArraySink:
-    """A sink that is an array in memory, shape (rows, n)."""
+    """A sink that is an array in memory, shape (rows, columns)."""
 
     def __init__(self, shape: tuple[int, int], dtype: npt.DTypeLike) -> None:
         self.array = np.empty(shape, dtype)
@@ -50,9 +50,9 @@ class RowFacts:
     """Facts of some rows, the sources themselves left out, one entry a row.
 
     Attributes:
-        reached: vertices reached.
+        reached: targets reached.
         sums: sum of finite distances, int64 or float64.
-        largest: the largest finite distance; farthest: the first vertex at it, -1 (and no ``largest``) if none.
+        largest: the largest finite distance; farthest: the first column at it, -1 (and no ``largest``) if none.
     """
 
     reached: npt.NDArray[np.int64]
@@ -64,11 +64,18 @@ class RowFacts:
 class Summary:
     """Adds up the facts of rows, wherever they were gathered; ``sources[i]`` is the vertex index of matrix row i.
 
-    Thread-safe for different rows.
+    ``targets`` are those of the columns; None for all ``n`` vertices.  Thread-safe for different rows.
     """
 
-    def __init__(self, sources: Sequence[int] | npt.NDArray[np.int64], n: int, *, integral: bool) -> None:
-        self._n, self._integral = n, integral
+    def __init__(
+        self,
+        sources: Sequence[int] | npt.NDArray[np.int64],
+        n: int,
+        *,
+        integral: bool,
+        targets: npt.NDArray[np.int64] | None = None,
+    ) -> None:
+        self._n, self._integral, self._targets = n, integral, targets
         self._sources = np.asarray(sources, np.int64)
         self._lock = threading.Lock()
         self._single = False
@@ -95,15 +102,18 @@ class Summary:
                 self._histogram.add(count, largest)
 
     def summary(self, labels: Array) -> dict[str, object]:
-        """The summary in JSON types; pairs are ordered and leave out the diagonal.
+        """The summary in JSON types; pairs are ordered, and a vertex makes none with itself.
 
-        ``radius`` is the smallest eccentricity among sources that reach any other vertex, ``diameter`` the largest.
+        All is over the rectangle: the eccentricity of a source is its largest finite distance to another vertex among
+        the targets, ``radius`` the smallest eccentricity among sources that have one, ``diameter`` the largest.
         """
-        rows = len(self._sources)
+        rows, columns = len(self._sources), self._n if self._targets is None else len(self._targets)
+        itself = rows if self._targets is None else len(np.intersect1d(self._sources, self._targets))
         facts: dict[str, object] = {
             "vertices": self._n,
             "sources": rows,
-            "pairs": rows * max(0, self._n - 1),
+            "targets": columns,
+            "pairs": rows * columns - itself,
             "reached": self._reached,
             "sum": self._sum,
             "mean": self._sum / self._reached if self._reached else None,
@@ -114,10 +124,11 @@ class Summary:
             top, low = int(np.nanargmax(self._eccentricity)), int(np.nanargmin(self._eccentricity))
             facts["diameter"] = self._number(self._eccentricity[top])
             facts["radius"] = self._number(self._eccentricity[low])
+            far = self._farthest[top] if self._targets is None else self._targets[self._farthest[top]]
             facts["diameter_pair"] = (
-                [labels[self._sources[top]].item(), labels[self._farthest[top]].item()]
+                [labels[self._sources[top]].item(), labels[far].item()]
                 if labels.dtype.kind in "iu"
-                else [str(labels[self._sources[top]]), str(labels[self._farthest[top]])]
+                else [str(labels[self._sources[top]]), str(labels[far])]
             )
             center = labels[self._sources[low]]
             facts["center"] = int(center) if labels.dtype.kind in "iu" else str(center)
@@ -135,15 +146,28 @@ class Summary:
 class SummarySink:
     """Passes whole rows on to another sink and tells a summary what they hold.  Thread-safe for different rows."""
 
-    def __init__(self, sink: Sink, sources: Sequence[int] | npt.NDArray[np.int64], n: int, *, integral: bool) -> None:
+    def __init__(
+        self,
+        sink: Sink,
+        sources: Sequence[int] | npt.NDArray[np.int64],
+        n: int,
+        *,
+        integral: bool,
+        targets: npt.NDArray[np.int64] | None = None,
+    ) -> None:
         self.tile = sink.tile
-        self._sink, self._n, self._sources = sink, n, np.asarray(sources, np.int64)
-        self._summary = Summary(self._sources, n, integral=integral)
+        self._sink, self._columns = sink, n if targets is None else len(targets)
+        self._own = np.asarray(sources, np.int64)
+        self._summary = Summary(self._own, n, integral=integral, targets=targets)
+        if targets is not None:
+            place = np.full(n, -1, np.int64)
+            place[targets] = np.arange(len(targets))
+            self._own = place[self._own]
         self.summary = self._summary.summary
 
     def write(self, row: int, column: int, block: Array) -> None:
         """Gather the facts of complete rows, then pass them on."""
-        if column != 0 or block.shape[1] != self._n:
+        if column != 0 or block.shape[1] != self._columns:
             raise ValueError(f"whole rows are expected, found columns {column} to {column + block.shape[1]}")
         self.observe(row, block)
         self._sink.write(row, column, block)
@@ -152,12 +176,12 @@ class SummarySink:
         """Gather the facts of complete rows that are in the sink already."""
         from engine.backends.cpu_summary import count_rows, row_facts
 
-        sources = self._sources[row : row + block.shape[0]]
+        own = self._own[row : row + block.shape[0]]
 
         def count(width: float, counts: npt.NDArray[np.int64]) -> int:
-            return count_rows(block, sources, width, counts)
+            return count_rows(block, own, width, counts)
 
-        self._summary.add(row, RowFacts(*row_facts(block, sources)), count)
+        self._summary.add(row, RowFacts(*row_facts(block, own)), count)
 
 
 class _Histogram:

@@ -54,8 +54,12 @@ DeviceMemory = Annotated[str | None, typer.Option(metavar="SIZE", help="Device m
 MaxHops = Annotated[int | None, typer.Option(metavar="K", min=1, help="Only paths of at most K arcs.")]
 Sources = Annotated[
     str | None,
-    typer.Option(metavar="LIST|FILE", help="Only these rows: labels with commas, or a file of one label a line."),
+    typer.Option(
+        metavar="LIST|FILE|-", help="Only these rows: names with commas, @FILE or FILE of one name a line, -."
+    ),
 ]
+Targets = Annotated[str | None, typer.Option(metavar="LIST|FILE|-", help="Only these columns, named likewise.")]
+Cutoff = Annotated[float | None, typer.Option(metavar="DISTANCE", help="Only distances up to this one.")]
 Threads = Annotated[int | None, typer.Option(metavar="N", min=1, help="Threads; else all processors.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
 
@@ -75,6 +79,8 @@ def solve(
     device_memory: DeviceMemory = None,
     max_hops: MaxHops = None,
     sources: Sources = None,
+    targets: Targets = None,
+    cutoff: Cutoff = None,
     threads: Threads = None,
     compression: Annotated[Literal["none", "zstd"], typer.Option(help="Compression of the stored tiles.")] = "none",
     overwrite: Annotated[
@@ -85,12 +91,12 @@ def solve(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Compute all distances, or the rows in --sources, into a store."""
+    """Compute all distances, or those from --sources to --targets, into a store."""
     from service.commands import solving
 
     solving.solve(
         solving.GraphArgs(graph, format, directed, weight, unweighted),
-        solving.SolveArgs(dtype, algorithm, device, memory, device_memory, max_hops, sources, threads),
+        solving.SolveArgs(dtype, algorithm, device, memory, device_memory, max_hops, sources, threads, targets, cutoff),
         out=out,
         overwrite=overwrite,
         resume=resume,
@@ -164,6 +170,8 @@ def plan(
     device_memory: DeviceMemory = None,
     max_hops: MaxHops = None,
     sources: Sources = None,
+    targets: Targets = None,
+    cutoff: Cutoff = None,
     threads: Threads = None,
     as_json: Json = False,
 ) -> None:
@@ -172,7 +180,7 @@ def plan(
 
     solving.plan(
         solving.GraphArgs(graph, format, directed, weight, unweighted),
-        solving.SolveArgs(dtype, algorithm, device, memory, device_memory, max_hops, sources, threads),
+        solving.SolveArgs(dtype, algorithm, device, memory, device_memory, max_hops, sources, threads, targets, cutoff),
         out=out,
         as_json=as_json,
     )

@@ -33,7 +33,8 @@ FLOAT_VIEW: Final = {"uint16": "<f4", "int32": "<f8", "float32": "<f4", "float64
 
 @dataclass(frozen=True)
 class Selection:
-    """Rows of a result: ``sources`` and ``targets`` are vertex indices, shapes (k,) and (t,); None for all targets."""
+    """Rows of a result: ``sources`` and ``targets`` are vertex indices, shapes (k,) and (t,); None for all targets
+    that were solved."""
 
     result: Result
     sources: Indices
@@ -48,6 +49,7 @@ class Selection:
         """Some sources and their entries, shape (len(sources), width), until all rows were given."""
         step = max(1, BATCH // max(1, self.result.matrix.shape[1]))
         matrix, targets = self.result.matrix, self.targets
+        columns = None if targets is None else matrix.target_positions(targets)
         if targets is not None and len(targets) * _ENTRY_COST < matrix.shape[1]:
             step = max(_BAND, BATCH // max(1, len(targets)) // _BAND * _BAND)
         for first in range(0, len(self.sources), step):
@@ -58,7 +60,7 @@ class Selection:
                 entries = matrix.entries(np.repeat(some, len(targets)), np.tile(targets, len(some)))
                 yield some, entries.reshape(len(some), len(targets))
             else:
-                yield some, matrix.rows(some)[:, targets]
+                yield some, matrix.rows(some)[:, columns]
 
     def source_names(self, sources: Indices) -> pl.Series:
         """The labels of some sources."""
@@ -66,8 +68,8 @@ class Selection:
 
     def target_names(self) -> pl.Series:
         """The labels of the columns."""
-        labels = self.result.matrix.labels
-        return _labels(labels if self.targets is None else labels[self.targets])
+        matrix = self.result.matrix
+        return _labels(matrix.target_labels if self.targets is None else matrix.labels[self.targets])
 
     def values(self, entries: Array) -> pl.Series:
         """Entries in a row after the other, null where there is no path."""

@@ -50,6 +50,10 @@ class Result:
         for vertex in vertices[~np.isin(vertices, self.matrix.sources)][:1]:
             self.matrix.source_position(int(vertex))
 
+    def check_targets(self, vertices: npt.NDArray[np.int64]) -> None:
+        """NotFound names the first of the vertices (indices) whose column was not solved."""
+        self.matrix.target_positions(vertices)
+
     def distance(self, source: Label, target: Label) -> dict[str, Any]:
         """One distance; None where there is no path."""
         u, v = self.matrix.vertex(source), self.matrix.vertex(target)
@@ -86,16 +90,18 @@ class Result:
         return {**answer, "length": route.length, "vertices": names, "weights": route.weights}
 
     def nearest(self, source: Label, count: int) -> dict[str, Any]:
-        """The ``count`` reachable vertices nearest to a source, itself left out; among equals the first labels."""
+        """The ``count`` reachable vertices nearest to a source, itself left out; among equals the first columns.
+
+        Only targets that were solved are looked at.
+        """
         u = self.matrix.vertex(source)
         row = self.matrix.row(u)
-        columns = np.flatnonzero(self.reached(row))
-        columns = columns[columns != u]
+        columns = np.flatnonzero(self.reached(row) & (self.matrix.targets != u))
         if count < len(columns):
             bound = np.partition(row[columns], count - 1)[count - 1]
             columns = columns[row[columns] <= bound]
         columns = columns[np.argsort(row[columns], kind="stable")][:count]
-        targets = [self.label(v) for v in columns.tolist()]
+        targets = [self.label(v) for v in self.matrix.targets[columns].tolist()]
         return {"source": self.label(u), "targets": targets, "distances": self.numbers(row[columns])}
 
     def histogram(self, source: Label | None, bins: int) -> dict[str, Any]:
@@ -108,8 +114,7 @@ class Result:
             return {"edges": found["edges"], "counts": found["counts"], "below_zero": found.get("below_zero", 0)}
         u = self.matrix.vertex(source)
         row: Any = self.matrix.row(u)
-        wanted = self.reached(row)
-        wanted[u] = False
+        wanted = self.reached(row) & (self.matrix.targets != u)
         edges, counts = np.zeros(0), np.zeros(0, np.int64)
         if wanted.any():
             counts, edges = np.histogram(row[wanted].astype(np.float64), bins)
@@ -125,8 +130,10 @@ class Result:
             "directed",
             "algorithm",
             "max_hops",
+            "cutoff",
             "graph",
             "sources",
+            "targets",
             "compression",
             "software",
         )

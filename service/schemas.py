@@ -101,6 +101,10 @@ class JobRequest(Wire):
     device_memory: Size | None = Field(None, description="Device memory in bytes.")
     max_hops: Size | None = Field(None, description="At most that many arcs a path.")
     sources: list[Label] | None = Field(None, min_length=1, description="Only these rows; vertices as in the file.")
+    targets: list[Label] | None = Field(None, min_length=1, description="Only these columns; vertices as in the file.")
+    cutoff: float | None = Field(
+        None, ge=0, allow_inf_nan=False, description="Only distances up to this one; longer ones become unreachable."
+    )
     threads: Size | None = Field(None, description="Processors.")
     priority: int = Field(0, ge=-100, le=100, description="Higher goes first.")
     fresh: bool = Field(False, description="Solve again even if there is a result of the same graph and options.")
@@ -111,6 +115,7 @@ class JobRequest(Wire):
             "examples": [
                 {"graph": "2f1c0a7be85d4f0d9f4f3f8d0a3b7c11"},
                 {"graph": "2f1c0a7be85d4f0d9f4f3f8d0a3b7c11", "dtype": "float64", "sources": [1, 17]},
+                {"graph": "2f1c0a7be85d4f0d9f4f3f8d0a3b7c11", "sources": [1, 17], "targets": [3, 4], "cutoff": 600},
             ]
         },
     )
@@ -290,8 +295,10 @@ class Manifest(Wire):
     directed: bool
     algorithm: str | None
     max_hops: int | None
+    cutoff: float | None
     graph: str | None = Field(description="Digest of the graph.")
     sources: str | None = Field(description="all or subset.")
+    targets: str | None = Field(description="all or subset.")
     compression: str | None
     software: str | None
     tiles: dict[str, list[int]] = Field(description="Shape of a tile, tiles down and across.")

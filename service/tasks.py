@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from storage.errors import LimitExceeded
+from storage.errors import InvalidRequest, LimitExceeded, NotFound
 
 if TYPE_CHECKING:
     from engine.problem import Options
@@ -48,7 +48,7 @@ def plan_job(settings: Settings, graph_id: str, request: dict[str, Any]) -> dict
     """The plan of a job as JSON types.
 
     Raises:
-        InvalidRequest, NotFound: options that make no sense, a source that is no vertex.
+        InvalidRequest: options that make no sense, a source or target that is no vertex.
         NegativeCycle, DoesNotFit: the job cannot be done.
     """
     from engine.solve import make_plan
@@ -60,21 +60,33 @@ def plan_job(settings: Settings, graph_id: str, request: dict[str, Any]) -> dict
 
 
 def job_options(graph: Graph, request: dict[str, Any], settings: Settings) -> Options:
-    """The engine's options of a job request: sources as vertex indices, budgets no larger than the service's own."""
+    """The engine's options of a job request: vertices as indices, budgets no larger than the service's own."""
     from engine.problem import Options
-    from storage.graph import index_of
 
-    sources = request.get("sources")
-    if sources is not None and len(sources) > graph.n:
-        message = f"{len(sources)} sources are named, and the graph has {graph.n} vertices"
-        raise LimitExceeded(message, limit=graph.n, requested=len(sources), setting="sources")
     values = {
         **request,
-        "sources": None if sources is None else tuple(dict.fromkeys(index_of(graph, label) for label in sources)),
+        "sources": _indices(graph, request, "sources"),
+        "targets": _indices(graph, request, "targets"),
         "memory": _least(request.get("memory"), settings.memory),
         "threads": _least(request.get("threads"), settings.threads),
     }
     return Options(**values)
+
+
+def _indices(graph: Graph, request: dict[str, Any], field: str) -> tuple[int, ...] | None:
+    """The vertices that a request names in ``field``, each once; a name that is none is the request's fault."""
+    from storage.graph import index_of
+
+    names = request.get(field)
+    if names is None:
+        return None
+    if len(names) > graph.n:
+        message = f"{len(names)} {field} are named, and the graph has {graph.n} vertices"
+        raise LimitExceeded(message, limit=graph.n, requested=len(names), setting=field)
+    try:
+        return tuple(dict.fromkeys(index_of(graph, name) for name in names))
+    except NotFound as error:
+        raise InvalidRequest(f"{field}: {error}", field=field) from None
 
 
 def _least(asked: int | None, allowed: int | None) -> int | None:

@@ -81,19 +81,22 @@ def verify_matrix(path: str | Path) -> None:
 class Matrix:
     """A sealed store, open for reading; safe to use from many threads.
 
-    Vertices are given as indices (positions in ``labels``); rows are named by the vertex index of their source.
+    Vertices are given as indices (positions in ``labels``); rows are named by the vertex index of their source, columns
+    by that of their target.
     Entries come as stored: ``unreachable`` is +inf for floats and the sentinel for integers.  The first time that a
     tile is touched its checksum is verified.  A store that is replaced while open keeps answering from the old files
     as long as they exist, and then raises StorageFailed; it never mixes old and new.
 
     Attributes:
         path: where it was opened.
-        attributes: type, unreachable, unit, directed, algorithm, plan, graph (digest), software, max_hops, sources
-            (``all`` or ``subset``) and the caller's own.
+        attributes: type, unreachable, unit, directed, algorithm, plan, graph (digest), software, max_hops, cutoff,
+            sources and targets (``all`` or ``subset``) and the caller's own.
         summary: as given to ``seal``.
         dtype: type of the entries.
         unreachable: the stored value for *no path*.
         grid: the tile grid.
+        labels: the names of all vertices; n: how many there are.
+        sources, targets: vertex indices of rows and columns; source_labels, target_labels: their names.
         digest: of the seal, ``sha256:...``; equal for equal stores.
     """
 
@@ -115,10 +118,15 @@ class Matrix:
             self._stored = self.dtype.newbyteorder("<")
             self.unreachable = self.dtype.type(float(attributes["unreachable"]))
             attributes["unreachable"] = self.unreachable.item()
+            attributes.setdefault("targets", "all")  # a store of before targets could be chosen
+            attributes.setdefault("cutoff", None)
             self.attributes = attributes
-            self.labels: Array = self._side("target")
+            self.target_labels: Array = self._side("target")
+            self.labels: Array = self.target_labels if attributes["targets"] == "all" else self._side("vertex")
+            self.n = len(self.labels)
             self.source_labels: Array = self._side("source")
-            self.sources: IntArray = self._read_sources()
+            self.sources: IntArray = self._read_vertices("sources")
+            self.targets: IntArray = self._read_vertices("targets")
             self._tiles = TileReader(
                 self._folder,
                 self.grid,
@@ -132,7 +140,7 @@ class Matrix:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Rows (sources) and columns (vertices)."""
+        """Rows (sources) and columns (targets)."""
         return self.grid.shape
 
     @property
@@ -146,13 +154,13 @@ class Matrix:
         return bool(self.attributes["directed"])
 
     def row(self, source_index: int) -> Array:
-        """The distances from one source (vertex index) to every vertex, shape (n,).  NotFound if it was not solved."""
+        """The distances from one source (vertex index) to ``targets``, shape (columns,).  NotFound: it is no source."""
         row: Array = self.rows([source_index])[0]
         return row
 
     def rows(self, sources: Sequence[int] | IntArray) -> Array:
-        """The rows of several sources (vertex indices), in the order given, shape (len(sources), n)."""
-        positions = self._positions(sources)
+        """The rows of several sources (vertex indices), in the order given, shape (len(sources), columns)."""
+        positions = self.source_positions(sources)
         out = np.empty((len(positions), self.shape[1]), self._stored)
         bands = positions // self.grid.tile[0]
         for i in np.unique(bands).tolist():
@@ -163,10 +171,9 @@ class Matrix:
 
     def entries(self, sources: Sequence[int] | IntArray, targets: Sequence[int] | IntArray) -> Array:
         """The distances of pairs (vertex indices), shape (k,); pairs in one tile are read together."""
-        positions, columns = self._positions(sources), np.asarray(targets, dtype=np.int64)
+        positions, columns = self.source_positions(sources), self.target_positions(targets)
         if positions.shape != columns.shape:
             raise InvalidRequest(f"{len(positions)} sources do not pair with {len(columns)} targets", field="targets")
-        self._check_vertices(columns)
         out = np.empty(len(columns), self._stored)
         height, width = self.grid.tile
         tiles = (positions // height) * self.grid.counts[1] + columns // width
@@ -179,7 +186,7 @@ class Matrix:
 
     def peek(self, source: int, target: int) -> np.generic | None:
         """The distance of one pair (vertex indices) if it can be read without waiting, else None: ask ``entries``."""
-        if self._rows_of is not None or not (0 <= source < self.shape[0] and 0 <= target < self.shape[1]):
+        if self._rows_of is not None or self._columns_of is not None or not (0 <= source < self.n > target >= 0):
             return None
         height, width = self.grid.tile
         (i, offset), (j, column) = divmod(source, height), divmod(target, width)
@@ -188,7 +195,19 @@ class Matrix:
 
     def source_position(self, vertex_index: int) -> int:
         """The row of a source.  NotFound if that vertex does not exist or was not solved as a source."""
-        return int(self._positions([vertex_index])[0])
+        return int(self.source_positions([vertex_index])[0])
+
+    def target_position(self, vertex_index: int) -> int:
+        """The column of a target.  NotFound if that vertex does not exist or was not solved as a target."""
+        return int(self.target_positions([vertex_index])[0])
+
+    def source_positions(self, vertices: Sequence[int] | IntArray) -> IntArray:
+        """The rows of sources (vertex indices); errors as in :meth:`source_position`."""
+        return self._positions(vertices, "source", self._rows_of, self.shape[0])
+
+    def target_positions(self, vertices: Sequence[int] | IntArray) -> IntArray:
+        """The columns of targets (vertex indices); errors as in :meth:`target_position`."""
+        return self._positions(vertices, "target", self._columns_of, self.shape[1])
 
     def vertex(self, text: str | int) -> int:
         """The index of a vertex named as in the graph's file.  NotFound names it and what labels there are."""
@@ -263,36 +282,35 @@ class Matrix:
     @cached_property
     def _rows_of(self) -> IntArray | None:
         """Row of each vertex, -1 where it is no source; None when all are, in order."""
-        if self.attributes["sources"] == "all":
-            return None
-        rows = np.full(self.shape[1], -1, np.int64)
-        rows[self.sources] = np.arange(len(self.sources))
-        return rows
+        return None if self.attributes["sources"] == "all" else self._places(self.sources)
 
-    def _positions(self, sources: Sequence[int] | IntArray) -> IntArray:
-        vertices = np.asarray(sources, dtype=np.int64)
-        self._check_vertices(vertices)
-        if self._rows_of is None:
-            return vertices
-        rows = self._rows_of[vertices]
-        if (rows < 0).any():
-            label = self.labels[vertices[rows < 0][0]]
-            raise NotFound(
-                f"vertex {label} was not solved as a source; this store holds {self.shape[0]} of {self.shape[1]}"
-            )
-        return rows
+    @cached_property
+    def _columns_of(self) -> IntArray | None:
+        """The same for columns and targets."""
+        return None if self.attributes["targets"] == "all" else self._places(self.targets)
 
-    def _check_vertices(self, vertices: IntArray) -> None:
-        wrong = (vertices < 0) | (vertices >= self.shape[1])
+    def _places(self, vertices: IntArray) -> IntArray:
+        places = np.full(self.n, -1, np.int64)
+        places[vertices] = np.arange(len(vertices))
+        return places
+
+    def _positions(self, wanted: Sequence[int] | IntArray, name: str, places: IntArray | None, there: int) -> IntArray:
+        vertices = np.asarray(wanted, dtype=np.int64)
+        wrong = (vertices < 0) | (vertices >= self.n)
         if wrong.any():
-            raise NotFound(
-                f"vertex index {int(vertices[wrong][0])} does not exist; the graph has {self.shape[1]} vertices"
-            )
+            raise NotFound(f"vertex index {int(vertices[wrong][0])} does not exist; the graph has {self.n} vertices")
+        if places is None:
+            return vertices
+        found = places[vertices]
+        if (found < 0).any():
+            label = self.labels[vertices[found < 0][0]]
+            raise NotFound(f"vertex {label} was not solved as a {name}; this store holds {there} of {self.n} {name}s")
+        return found
 
-    def _read_sources(self) -> IntArray:
-        if self.attributes["sources"] == "all":
-            return np.arange(self.shape[0], dtype=np.int64)
-        return self._side("graph/sources").astype(np.int64, copy=False)
+    def _read_vertices(self, side: str) -> IntArray:
+        if self.attributes[side] == "all":
+            return np.arange(self.n, dtype=np.int64)
+        return self._side(f"graph/{side}").astype(np.int64, copy=False)
 
     def _side(self, name: str) -> Array:
         """A small array, its files verified first: Zarr itself would fill a lost chunk and say nothing."""

@@ -25,8 +25,9 @@ from storage.grid import TileGrid
 if TYPE_CHECKING:
     import zarr
 
-#: Raised when a store of today can no longer be read by a reader of yesterday.
-FORMAT_VERSION: Final = 1
+#: Raised when a store of today can no longer be read by a reader of yesterday.  A matrix whose columns are all the
+#: vertices has version 1 as ever; version 2 has chosen columns, which a reader of version 1 would take for all.
+FORMAT_VERSION: Final = 2
 DISTANCES: Final = "distances"
 ROOT_DOCUMENT: Final = "zarr.json"
 COMPRESSIONS: Final = ("none", "zstd")
@@ -178,7 +179,8 @@ def seal_document(folder: Path, attributes: Mapping[str, object]) -> bytes:
         if path.is_file() and not path.is_relative_to(tiles):
             files[path.relative_to(folder).as_posix()] = list(file_checksum(path))
     document = group_document(attributes, consolidated(folder))
-    document["attributes"]["seal"] = {"version": FORMAT_VERSION, "files": files}
+    version = 1 if attributes.get("targets", "all") == "all" else FORMAT_VERSION
+    document["attributes"]["seal"] = {"version": version, "files": files}
     document["attributes"]["seal"]["digest"] = _digest(document)
     return json.dumps(document, indent=1, allow_nan=False).encode()
 
@@ -194,8 +196,8 @@ def read_seal(path: Path, data: bytes) -> dict[str, Any]:
         raise StorageFailed(
             f"{path} is no sealed matrix store: its {ROOT_DOCUMENT} is not understood ({error!r})"
         ) from None
-    if found != FORMAT_VERSION:
-        raise StorageFailed(f"{path} has store version {found}; this program reads version {FORMAT_VERSION}")
+    if found not in range(1, FORMAT_VERSION + 1):
+        raise StorageFailed(f"{path} has store version {found}; this program reads versions 1 to {FORMAT_VERSION}")
     if _digest(document) != stated or DISTANCES not in metadata:
         raise StorageFailed(f"{path} is damaged: {ROOT_DOCUMENT} does not agree with its own digest")
     seal["digest"] = stated

@@ -41,9 +41,13 @@ if TYPE_CHECKING:
     import zarr
 
 #: Attributes that the store sets itself; a caller may not.
-_OWN: Final = frozenset({"type", "unreachable", "directed", "graph", "sources", "compression", "summary", "seal"})
+_OWN: Final = frozenset(
+    {"type", "unreachable", "directed", "graph", "sources", "targets", "compression", "summary", "seal"}
+)
+#: Vertex indices of the rows and of the columns; None for all vertices, in order.
+Sides = tuple[IntArray | None, IntArray | None]
 #: Attributes that every store has; the caller's values replace these.
-_USUAL: Final = {"algorithm": None, "plan": None, "max_hops": None}
+_USUAL: Final = {"algorithm": None, "plan": None, "max_hops": None, "cutoff": None}
 
 
 Writer = TypeVar("Writer", bound="MatrixWriter")
@@ -56,6 +60,7 @@ def create_matrix(
     dtype: npt.DTypeLike,
     unreachable: float,
     sources: IntArray | None = None,
+    targets: IntArray | None = None,
     attributes: Mapping[str, object] | None = None,
     compression: str = "none",
     overwrite: bool = False,
@@ -68,7 +73,8 @@ def create_matrix(
         dtype: type of the entries (uint16, int32, float32, float64).
         unreachable: the stored value for *no path*; +inf for floats.
         sources: vertex indices of the rows, no two alike; None for all, in order.
-        attributes: further attributes (``algorithm``, ``plan``, ``max_hops``, ``unit``), JSON types.
+        targets: vertex indices of the columns, likewise.
+        attributes: further attributes (``algorithm``, ``plan``, ``max_hops``, ``cutoff``, ``unit``), JSON types.
         compression: ``none`` or ``zstd``.
         overwrite: replace a store that is there already, once this one is sealed.
 
@@ -84,6 +90,7 @@ def create_matrix(
         dtype=dtype,
         unreachable=unreachable,
         sources=sources,
+        targets=targets,
         attributes=attributes,
         compression=compression,
         overwrite=overwrite,
@@ -93,11 +100,11 @@ def create_matrix(
 
 @dataclass(frozen=True)
 class Frame:
-    """A store before its tiles: where it goes, the graph, the vertex indices of its rows, and its attributes."""
+    """A store before its tiles: where it goes, the graph, the vertices of its rows and columns, and its attributes."""
 
     target: Path
     graph: Graph
-    rows: IntArray | None
+    sides: Sides
     common: Mapping[str, object]
     overwrite: bool
 
@@ -109,6 +116,7 @@ def frame_of(
     dtype: npt.DTypeLike,
     unreachable: float,
     sources: IntArray | None,
+    targets: IntArray | None,
     attributes: Mapping[str, object] | None,
     compression: str,
     overwrite: bool,
@@ -125,7 +133,7 @@ def frame_of(
     if kind.kind not in "uif":
         raise InvalidRequest(f"a matrix of type {kind} cannot be stored", field="dtype")
     fill_value(kind, unreachable)
-    rows = _checked_sources(sources, graph.n)
+    rows, columns = _checked(sources, graph.n, "source"), _checked(targets, graph.n, "target")
     # First: a writer that died between two renames has left the old store beside the target.
     atomic.clear_stale(target)
     _check_target(target, overwrite)
@@ -138,10 +146,11 @@ def frame_of(
         "directed": graph.directed,
         "graph": graph_digest(graph),
         "sources": "all" if rows is None else "subset",
+        "targets": "all" if columns is None else "subset",
         "compression": compression,
         "software": software(),
     }
-    return Frame(target, graph, rows, common, overwrite)
+    return Frame(target, graph, (rows, columns), common, overwrite)
 
 
 def begin(frame: Frame, place: Callable[[Frame], atomic.Staging], kind: type[Writer]) -> Writer:
@@ -149,9 +158,9 @@ def begin(frame: Frame, place: Callable[[Frame], atomic.Staging], kind: type[Wri
     staging = place(frame)
     try:
         dtype = np.dtype(str(frame.common["type"]))
-        rows = frame.graph.n if frame.rows is None else len(frame.rows)
-        grid = layout((rows, frame.graph.n), dtype.itemsize)
-        _write_frame(staging.folder, frame.graph, frame.rows, grid, frame.common)
+        rows, columns = (frame.graph.n if side is None else len(side) for side in frame.sides)
+        grid = layout((rows, columns), dtype.itemsize)
+        _write_frame(staging.folder, frame.graph, frame.sides, grid, frame.common)
         return kind(staging, grid, frame.common, overwrite=frame.overwrite)
     except OSError as error:
         staging.discard()
@@ -338,15 +347,13 @@ class MatrixWriter:
         _consolidate(folder, {})
 
 
-def _write_frame(
-    folder: Path, graph: Graph, rows: IntArray | None, grid: TileGrid, common: Mapping[str, object]
-) -> None:
+def _write_frame(folder: Path, graph: Graph, sides: Sides, grid: TileGrid, common: Mapping[str, object]) -> None:
     """Everything but the tiles and the seal."""
     root = _group(folder)
     distances_array(root, grid, common)
     (folder / DISTANCES / "c").mkdir(exist_ok=True)
-    side_array(root, "source", graph.labels if rows is None else graph.labels[rows], ("source",))
-    side_array(root, "target", graph.labels, ("target",))
+    for name, vertices in zip(("source", "target"), sides, strict=True):
+        side_array(root, name, graph.labels if vertices is None else graph.labels[vertices], (name,))
     side_array(root, "vertex", graph.labels, ("vertex",))
     # zarr has written a root document; without one nothing can open the folder before the seal.
     (folder / ROOT_DOCUMENT).unlink()
@@ -354,8 +361,9 @@ def _write_frame(
     side_array(arcs, "indptr", graph.indptr, ("boundary",))
     side_array(arcs, "heads", graph.heads, ("arc",))
     side_array(arcs, "weights", graph.weights, ("arc",))
-    if rows is not None:
-        side_array(arcs, "sources", rows, ("row",))
+    for name, dimension, vertices in zip(("sources", "targets"), ("row", "column"), sides, strict=True):
+        if vertices is not None:
+            side_array(arcs, name, vertices, (dimension,))
     _consolidate(folder / "graph", {"directed": graph.directed, "weighted": graph.weighted})
 
 
@@ -370,19 +378,20 @@ def _consolidate(folder: Path, attributes: Mapping[str, object]) -> None:
     atomic.write_file(folder / ROOT_DOCUMENT, [data.encode()])
 
 
-def _checked_sources(sources: IntArray | None, n: int) -> IntArray | None:
-    if sources is None:
+def _checked(vertices: IntArray | None, n: int, name: str) -> IntArray | None:
+    """The vertex indices of one side of the matrix, ``name`` being what one of them is called."""
+    if vertices is None:
         return None
-    rows = np.ascontiguousarray(sources, dtype=np.int64)
-    if rows.ndim != 1:
-        raise InvalidRequest("sources must be a list of vertex indices", field="sources")
-    if len(rows) and (rows.min() < 0 or rows.max() >= n):
-        wrong = int(rows[(rows < 0) | (rows >= n)][0])
-        raise InvalidRequest(f"source {wrong} is no vertex index: the graph has {n} vertices", field="sources")
-    values, counts = np.unique(rows, return_counts=True)
-    if len(values) < len(rows):
-        raise InvalidRequest(f"source {int(values[counts > 1][0])} is given more than once", field="sources")
-    return rows
+    side = np.ascontiguousarray(vertices, dtype=np.int64)
+    if side.ndim != 1:
+        raise InvalidRequest(f"{name}s must be a list of vertex indices", field=f"{name}s")
+    if len(side) and (side.min() < 0 or side.max() >= n):
+        wrong = int(side[(side < 0) | (side >= n)][0])
+        raise InvalidRequest(f"{name} {wrong} is no vertex index: the graph has {n} vertices", field=f"{name}s")
+    values, counts = np.unique(side, return_counts=True)
+    if len(values) < len(side):
+        raise InvalidRequest(f"{name} {int(values[counts > 1][0])} is given more than once", field=f"{name}s")
+    return side
 
 
 def _check_target(target: Path, overwrite: bool) -> None:

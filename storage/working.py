@@ -40,6 +40,7 @@ def open_working(
     dtype: npt.DTypeLike,
     unreachable: float,
     sources: IntArray | None = None,
+    targets: IntArray | None = None,
     attributes: Mapping[str, object] | None = None,
     compression: str = "none",
     overwrite: bool = False,
@@ -48,8 +49,8 @@ def open_working(
     """Begin a working copy of the store at ``path``, or take up the one that a stopped process has left.
 
     Args:
-        path, graph, dtype, unreachable, sources, attributes, compression: as in ``create_matrix``; what decides which
-            matrix it is must be as it was.
+        path, graph, dtype, unreachable, sources, targets, attributes, compression: as in ``create_matrix``; what
+            decides which matrix it is must be as it was.
         overwrite: replace a store at ``path`` once this one is sealed, and begin anew where a checkpoint may not be
             resumed.
         resume: go on from the checkpoint, if there is one.
@@ -64,8 +65,9 @@ def open_working(
     def place(frame: Frame) -> Workplace:
         identity = {name: value for name, value in frame.common.items() if name not in _CIRCUMSTANCES}
         identity["compression"] = compression
-        if frame.rows is not None:
-            identity["sources"] = f"{len(frame.rows)} rows, CRC-32C {crc32c(frame.rows):08x}"
+        for name, side in zip(("sources", "targets"), frame.sides, strict=True):
+            if side is not None:
+                identity[name] = f"{len(side)} vertices, CRC-32C {crc32c(side):08x}"
         return Workplace(frame.target, identity, resume=resume, overwrite=overwrite)
 
     frame = frame_of(
@@ -74,6 +76,7 @@ def open_working(
         dtype=dtype,
         unreachable=unreachable,
         sources=sources,
+        targets=targets,
         attributes=attributes,
         compression=compression,
         overwrite=overwrite,

@@ -24,11 +24,11 @@ def line_graph(n: int, *, text: bool = False, weighted: bool = True) -> Graph:
     return Graph(indptr, heads, np.full(arcs, 5, np.int32), labels, directed=True, weighted=weighted)
 
 
-def entries_of(rows: int, n: int, dtype: str, seed: int = 0) -> npt.NDArray[np.generic]:
+def entries_of(rows: int, columns: int, dtype: str, seed: int = 0) -> npt.NDArray[np.generic]:
     """Random entries below 1,000, some of them unreachable."""
     rng = np.random.default_rng(seed)
-    entries = (rng.random((rows, n)) * 1000).astype(dtype)
-    entries[rng.random((rows, n)) < 0.05] = UNREACHABLE[dtype]
+    entries = (rng.random((rows, columns)) * 1000).astype(dtype)
+    entries[rng.random((rows, columns)) < 0.05] = UNREACHABLE[dtype]
     return entries
 
 
@@ -41,16 +41,19 @@ def make_store(
     text: bool = False,
     compression: str = "none",
     sources: npt.NDArray[np.int64] | None = None,
+    targets: npt.NDArray[np.int64] | None = None,
     overwrite: bool = False,
 ) -> npt.NDArray[np.generic]:
     """Seal a store of random entries at ``path`` and return the entries; the summary holds the seed."""
-    entries = entries_of(n if sources is None else len(sources), n, dtype, seed)
+    rows, columns = (n if side is None else len(side) for side in (sources, targets))
+    entries = entries_of(rows, columns, dtype, seed)
     with create_matrix(
         path,
         line_graph(n, text=text),
         dtype=dtype,
         unreachable=UNREACHABLE[dtype],
         sources=sources,
+        targets=targets,
         attributes={"algorithm": "dijkstra", "plan": {"threads": 2}},
         compression=compression,
         overwrite=overwrite,

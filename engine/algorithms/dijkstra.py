@@ -11,11 +11,14 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from engine.algorithms.turned import turn
 from engine.backends.base import Arcs, Backend
-from engine.estimate import Setting, search_candidate
+from engine.estimate import Setting, batch_rows, search_candidate
+from engine.ingest import write_rows
 from engine.monitor import Monitor
 from engine.plan import Candidate
-from engine.summary import Sink
+from engine.rectangle import Rectangle
+from engine.summary import ArraySink, Sink
 from storage.graph import Graph
 
 #: Seconds a batch should take: progress and a wish to cancel are looked at in between.
@@ -54,6 +57,40 @@ class Batches:
             start = stop
 
 
+def solve(  # noqa: PLR0917 - the signature that all searching algorithms share
+    backend: Backend,
+    graph: Graph,
+    rectangle: Rectangle,
+    dtype: npt.DTypeLike,
+    sink: Sink,
+    monitor: Monitor,
+    *,
+    arcs: Arcs | None = None,
+    unit: bool = False,
+    turned: bool = False,
+) -> None:
+    """The distances of ``rectangle`` into ``sink``; ``turned`` has them searched from the targets.
+
+    Arguments and errors are those of :func:`run`.
+    """
+    arcs = arcs or Arcs(graph.indptr, graph.heads, graph.weights)
+    size, rows, targets = np.dtype(dtype).itemsize, rectangle.rows, rectangle.targets
+    if not turned or targets is None:
+        batch = batch_rows(graph.n if targets is None else len(targets), len(rows), size)
+        run(
+            *(backend, graph, rows, dtype, sink, monitor, batch),
+            arcs=arcs, unit=unit, targets=targets, cutoff=rectangle.cutoff,
+        )  # fmt: skip
+        return
+    found = ArraySink((len(targets), len(rows)), dtype)
+    batch = batch_rows(len(rows), len(targets), size)
+    run(
+        *(backend, graph, targets, dtype, found, monitor, batch),
+        arcs=turn(arcs) if graph.directed else arcs, unit=unit, targets=rectangle.sources, cutoff=rectangle.cutoff,
+    )  # fmt: skip
+    write_rows(found.array.T, rows, sink, monitor, backend.threads, picked=True)
+
+
 def run(  # noqa: PLR0917 - the signature that all searching algorithms share
     backend: Backend,
     graph: Graph,
@@ -65,19 +102,23 @@ def run(  # noqa: PLR0917 - the signature that all searching algorithms share
     *,
     arcs: Arcs | None = None,
     unit: bool = False,
+    targets: npt.NDArray[np.int64] | None = None,
+    cutoff: float | None = None,
 ) -> None:
     """Distances from ``sources`` (vertex indices), row i of the sink being ``sources[i]``, in the working type.
 
     Weights are non-negative.  At most two batches of ``batch_rows`` rows (rounded down to whole tiles, one at least)
     are held.  ``arcs`` stands in for the graph's own arcs (reduced weights and their potentials); ``unit`` promises
-    that all arcs weigh 1.
+    that all arcs weigh 1.  ``targets`` (vertex indices) are the columns, None for all vertices; what lies beyond
+    ``cutoff`` is unreachable.
 
     Raises:
         Cancelled: the monitor asked to stop; what the sink holds is then incomplete.
     """
     arcs = arcs or Arcs(graph.indptr, graph.heads, graph.weights)
     batches = Batches(len(sources), sink.tile[0], batch_rows)
-    buffers = [np.empty((batches.most, graph.n), dtype) for _ in range(2 if batches.most < len(sources) else 1)]
+    columns = graph.n if targets is None else len(targets)
+    buffers = [np.empty((batches.most, columns), dtype) for _ in range(2 if batches.most < len(sources) else 1)]
     monitor.begin("search", len(sources), "rows")
     written: list[list[Future[None]]] = [[] for _ in buffers]
     band = sink.tile[0]
@@ -87,7 +128,7 @@ def run(  # noqa: PLR0917 - the signature that all searching algorithms share
             for one in written[turn]:
                 one.result()
             block = buffers[turn][: len(rows)]
-            backend.search(arcs, sources[rows.start : rows.stop], block, unit=unit)
+            backend.search(arcs, sources[rows.start : rows.stop], block, unit=unit, targets=targets, cutoff=cutoff)
             bands = range(0, len(rows), band)
             written[turn] = [writer.submit(sink.write, rows.start + k, 0, block[k : k + band]) for k in bands]
             monitor.step(len(rows))

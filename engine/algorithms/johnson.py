@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-import numpy as np
 import numpy.typing as npt
 
 from engine.algorithms import dijkstra
@@ -13,6 +12,7 @@ from engine.estimate import Setting, search_candidate
 from engine.monitor import Monitor
 from engine.plan import Candidate, Phase
 from engine.potentials import find_potentials, reduced_weights
+from engine.rectangle import Rectangle
 from engine.summary import Sink
 from storage.graph import Graph
 
@@ -26,16 +26,17 @@ def estimate(setting: Setting) -> Candidate:
     return search_candidate(setting, "johnson", seconds=dijkstra.search_seconds(setting), before=(potentials,))
 
 
-def run(  # noqa: PLR0917 - the signature that all searching algorithms share
+def solve(  # noqa: PLR0917 - the signature that all searching algorithms share
     backend: Backend,
     graph: Graph,
-    sources: npt.NDArray[np.int64],
+    rectangle: Rectangle,
     dtype: npt.DTypeLike,
     sink: Sink,
     monitor: Monitor,
-    batch_rows: int,
+    *,
+    turned: bool = False,
 ) -> None:
-    """As :func:`engine.algorithms.dijkstra.run`, for arcs of any sign.
+    """As :func:`engine.algorithms.dijkstra.solve`, for arcs of any sign.
 
     Raises:
         NegativeCycle: before any row is written.
@@ -45,4 +46,4 @@ def run(  # noqa: PLR0917 - the signature that all searching algorithms share
     h = find_potentials(graph)
     arcs = Arcs(graph.indptr, graph.heads, reduced_weights(graph, h), h) if h.any() else None
     monitor.step(graph.arcs)
-    dijkstra.run(backend, graph, sources, dtype, sink, monitor, batch_rows, arcs=arcs)
+    dijkstra.solve(backend, graph, rectangle, dtype, sink, monitor, arcs=arcs, turned=turned)

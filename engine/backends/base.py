@@ -63,10 +63,21 @@ class Backend(Protocol):
         """
         ...
 
-    def search(self, arcs: Arcs, sources: npt.NDArray[np.int64], out: Array, *, unit: bool = False) -> None:
-        """One shortest-path search per source: ``out[i]`` (shape (len(sources), n)) becomes the row of ``sources[i]``.
+    def search(
+        self,
+        arcs: Arcs,
+        sources: npt.NDArray[np.int64],
+        out: Array,
+        *,
+        unit: bool = False,
+        targets: npt.NDArray[np.int64] | None = None,
+        cutoff: float | None = None,
+    ) -> None:
+        """One shortest-path search per source: ``out[i]`` becomes the row of ``sources[i]``.
 
+        ``out`` has shape (len(sources), n), or (len(sources), len(targets)) where only those columns are wanted.
         Sums are held in float64 or int64 and rounded once into ``out``.  ``unit`` promises that all arcs weigh 1.
+        Entries beyond ``cutoff`` (``engine.rectangle``) become unreachable, and nothing is searched past it.
         """
         ...
 

@@ -42,11 +42,20 @@ class CpuBackend:
         """``out`` <- the transpose of ``a``; with ``lower`` only below the diagonal."""
         cpu_relax.transpose(self._team, out, a, lower=lower)
 
-    def search(self, arcs: Arcs, sources: npt.NDArray[np.int64], out: Array, *, unit: bool = False) -> None:
+    def search(
+        self,
+        arcs: Arcs,
+        sources: npt.NDArray[np.int64],
+        out: Array,
+        *,
+        unit: bool = False,
+        targets: npt.NDArray[np.int64] | None = None,
+        cutoff: float | None = None,
+    ) -> None:
         """One shortest-path search per source."""
         from engine.backends import cpu_search
 
-        cpu_search.search(self._team, arcs, sources, out, unit=unit)
+        cpu_search.search(self._team, arcs, sources, out, unit, targets=targets, cutoff=cutoff)
 
     def shutdown(self) -> None:
         """Let the threads go."""

@@ -3,8 +3,11 @@
 Two forms.  *Packed*: distance and vertex share one int64 key, so that a step of the heap moves one word; for integers
 whose sums leave room for the vertex number.  *Wide*: distance and vertex apart; for float64 and for large integers.
 
-All work arrays belong to one thread and come in clean: ``dist`` all unreachable, ``place`` (where in the heap a
-vertex is) all -1.  Afterwards ``place`` is clean again and ``dist`` is the answer.
+All work arrays belong to one thread and come in clean: ``dist`` all ``far``, ``place`` (where in the heap a vertex is)
+all -1.  Afterwards ``place`` is clean again and ``dist`` is the answer; the vertices whose ``dist`` was set stand first
+in ``seen`` (int32, shape (n,)), and their number is what a search returns.  Nothing is found at ``far`` or beyond, so a
+search ends where a cutoff lies.  It also ends once ``left`` vertices marked in ``wanted`` (uint8, shape (n,)) have
+their distances, unless ``left`` is 0; other distances may then be too large.
 """
 
 from __future__ import annotations
@@ -63,7 +66,7 @@ def _sink(heap, place, size, key, mask):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def search_packed(indptr, heads, weights, source, dist, heap, place, bits):  # type: ignore[no-untyped-def]
+def search_packed(indptr, heads, weights, source, dist, seen, wanted, left, heap, place, bits):  # type: ignore[no-untyped-def]
     """Distances from ``source`` into ``dist`` (int64) over ``weights`` (int32, >= 0); keys: distance << bits | vertex.
 
     ``heap`` is int64, shape (n,); ``place`` int32, shape (n,).
@@ -71,10 +74,17 @@ def search_packed(indptr, heads, weights, source, dist, heap, place, bits):  # t
     mask = (1 << bits) - 1
     dist[source] = 0
     heap[0] = source
-    size = 1
+    seen[0] = source
+    size = count = 1
     while size > 0:
         top = heap[0]
         u = top & mask
+        if left > 0 and wanted[u]:
+            left -= 1
+            if left == 0:
+                for i in range(size):
+                    place[heap[i] & mask] = -1
+                break
         place[u] = -1
         size -= 1
         if size > 0:
@@ -89,7 +99,10 @@ def search_packed(indptr, heads, weights, source, dist, heap, place, bits):  # t
                 if i < 0:
                     i = size
                     size += 1
+                    seen[count] = v
+                    count += 1
                 _rise(heap, place, i, (new << bits) | v, mask)
+    return count
 
 
 @njit(nogil=True, cache=True)
@@ -132,7 +145,7 @@ def _sink_wide(keys, heap, place, size, key, vertex):  # type: ignore[no-untyped
 
 
 @njit(nogil=True, cache=True)
-def search_wide(indptr, heads, weights, source, dist, keys, heap, place):  # type: ignore[no-untyped-def]
+def search_wide(indptr, heads, weights, source, dist, seen, wanted, left, keys, heap, place):  # type: ignore[no-untyped-def]
     """Distances from ``source`` into ``dist``; ``weights`` (>= 0), ``dist`` and ``keys`` are all int64 or all float64.
 
     ``keys`` and ``heap`` (int32) have shape (n,): distance and vertex of the heap's entries.
@@ -140,10 +153,17 @@ def search_wide(indptr, heads, weights, source, dist, keys, heap, place):  # typ
     dist[source] = 0
     keys[0] = 0
     heap[0] = source
-    size = 1
+    seen[0] = source
+    size = count = 1
     while size > 0:
         length = keys[0]
         u = heap[0]
+        if left > 0 and wanted[u]:
+            left -= 1
+            if left == 0:
+                for i in range(size):
+                    place[heap[i]] = -1
+                break
         place[u] = -1
         size -= 1
         if size > 0:
@@ -157,12 +177,15 @@ def search_wide(indptr, heads, weights, source, dist, keys, heap, place):  # typ
                 if i < 0:
                     i = size
                     size += 1
+                    seen[count] = v
+                    count += 1
                 _rise_wide(keys, heap, place, i, new, v)
+    return count
 
 
 @njit(nogil=True, cache=True)
-def search_hops(indptr, heads, source, dist, queue):  # type: ignore[no-untyped-def]
-    """Breadth-first search: hops from ``source`` into ``dist`` (int64); ``queue`` is int32, shape (n,)."""
+def search_hops(indptr, heads, source, dist, queue, wanted, left):  # type: ignore[no-untyped-def]
+    """Breadth-first search: hops from ``source`` into ``dist`` (int64); ``queue`` is what ``seen`` is elsewhere."""
     far = dist[source]
     dist[source] = 0
     queue[0] = source
@@ -171,9 +194,16 @@ def search_hops(indptr, heads, source, dist, queue):  # type: ignore[no-untyped-
         u = queue[first]
         first += 1
         new = dist[u] + 1
+        if new >= far:
+            break
+        if left > 0 and wanted[u]:
+            left -= 1
+            if left == 0:
+                break
         for e in range(indptr[u], indptr[u + 1]):
             v = heads[e]
             if dist[v] == far:
                 dist[v] = new
                 queue[last] = v
                 last += 1
+    return last

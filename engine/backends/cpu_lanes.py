@@ -7,7 +7,8 @@ shortest paths using the GPU", 2008).  The vertices whose in-neighbours have cha
 Dijkstra's searches would cost is given up, so the worst case stays within a small factor of theirs.
 
 Labels are uint16, int32 or float64.  Sums cannot wrap: no label and no weight exceeds the type's ``unreachable``, and
-twice that fits.
+twice that fits.  Labels begin at ``far``, which no sum comes below once it is there: with a cutoff ``far`` is the first
+length beyond it, and the search ends there by itself.
 """
 
 from __future__ import annotations
@@ -109,10 +110,11 @@ def _mark(indptr, heads, u, dirty):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def _sweep(indptr, heads, into, tails, weights, labels, dirty, waiting, budget):  # type: ignore[no-untyped-def]
+def _sweep(indptr, heads, into, tails, weights, labels, dirty, touched, waiting, budget):  # type: ignore[no-untyped-def]
     """Relax until no label falls any more; False if that would take more than ``budget`` relaxations.
 
-    ``dirty`` (uint8, whole words of 8) marks the ``waiting`` vertices to look at; it is clean afterwards.
+    ``dirty`` (uint8, whole words of 8) marks the ``waiting`` vertices to look at; it is clean afterwards.  Vertices of
+    which some label fell are marked in ``touched``, of the same form.
     """
     words = dirty.view(np.uint64)
     upwards = True
@@ -131,6 +133,7 @@ def _sweep(indptr, heads, into, tails, weights, labels, dirty, waiting, budget):
                 first, last = into[v], into[v + 1]
                 budget -= last - first + 4
                 if _pull(first, last, tails, weights, labels, v):
+                    touched[v] = 1
                     waiting += _mark(indptr, heads, v, dirty)
         upwards = not upwards
         if budget < 0:
@@ -140,8 +143,20 @@ def _sweep(indptr, heads, into, tails, weights, labels, dirty, waiting, budget):
 
 
 @njit(nogil=True, cache=True)
+def _clean(labels, far, touched):  # type: ignore[no-untyped-def]
+    """Put the labels of the ``touched`` vertices back to ``far``, and the marks out."""
+    words = touched.view(np.uint64)
+    for word in range(len(words)):
+        if words[word] != 0:
+            for v in range(8 * word, min(8 * word + 8, len(labels))):
+                if touched[v] != 0:
+                    labels[v] = far
+            words[word] = 0
+
+
+@njit(nogil=True, cache=True)
 def _emit(labels, far, rank, rows, out, sentinel):  # type: ignore[no-untyped-def]
-    """Copy lane j into row ``rows[j]`` of ``out``, for all sources, in the caller's vertex order."""
+    """Copy lane j into row ``rows[j]`` of ``out``, for all sources; column k is the vertex of number ``rank[k]``."""
     n = len(rank)
     # Sixteen vertices at a time: a fixed number, so that the compiler unrolls the copy; the last group may overlap
     # the one before.
@@ -163,8 +178,8 @@ def _emit(labels, far, rank, rows, out, sentinel):  # type: ignore[no-untyped-de
 
 
 @njit(nogil=True, cache=True)
-def _emit_shifted(labels, far, rank, shift, sources, rows, out, sentinel):  # type: ignore[no-untyped-def]
-    """The same for reduced lengths: the potentials ``shift`` are taken out again."""
+def _emit_shifted(labels, far, rank, shift, onto, sources, rows, out, sentinel, beyond):  # type: ignore[no-untyped-def]
+    """The same for reduced lengths: potentials of sources (``shift``) and columns (``onto``) are taken out again."""
     n = len(rank)
     for start in range(0, n, 16):
         for j in range(len(rows)):
@@ -172,25 +187,32 @@ def _emit_shifted(labels, far, rank, shift, sources, rows, out, sentinel):  # ty
             row = out[rows[j]]
             for v in range(start, min(n, start + 16)):
                 value = labels[rank[v], j]
-                row[v] = sentinel if value == far else value - base + shift[v]
+                row[v] = sentinel if value == far else value - base + onto[v]
+                if row[v] >= beyond:
+                    row[v] = sentinel
 
 
 @njit(nogil=True, cache=True)
 def search_lanes(  # type: ignore[no-untyped-def]
-    worker, indptr, heads, into, tails, weights, far, rank, shift, sources, order, out, sentinel, counter, tally, undone
-):
+    worker, indptr, heads, into, tails, weights, far, rank, near, shift, onto, sources, order, out, sentinel, beyond,
+    counter, tally, undone
+):  # fmt: skip
     """Search block after block of ``sources[order]``, a block filling the lanes; the kernel of one thread.
 
     ``indptr``, ``heads``: arcs out of each vertex; ``into``, ``tails``, ``weights``: arcs into it.  ``far``, shape
-    (1,), is "no path" in the type of the labels.  ``tally`` counts blocks [finished, given up] over all calls for a
-    graph; ``undone``, shape (blocks,), receives True for those left to other searches.
+    (1,), is "no path" in the type of the labels.  ``rank`` numbers the vertices, ``near`` holds the numbers of the
+    columns of ``out``; ``shift`` and ``onto`` are their potentials, empty for none, and what comes to lie at ``beyond``
+    without them is unreachable.  ``tally`` counts blocks [finished, given up] over all calls for a graph; ``undone``,
+    shape (blocks,), receives True for those left to other searches.
     """
-    n = len(rank)
+    n = len(indptr) - 1
     lanes = ROW_BYTES // weights.itemsize
     space = np.empty(n * lanes + 64, weights.dtype)
     skip = (-space.ctypes.data % 64) // weights.itemsize
     labels = space[skip : skip + n * lanes].reshape(n, lanes)
     dirty = np.zeros((n + 7) // 8 * 8, np.uint8)
+    touched = np.zeros_like(dirty)
+    labels[:] = far[0]
     while True:
         block = fetch_add(counter.ctypes.data, 1)
         if block >= len(undone):
@@ -199,16 +221,18 @@ def search_lanes(  # type: ignore[no-untyped-def]
             undone[block] = True
             continue
         rows = order[block * lanes : (block + 1) * lanes]
-        labels[:] = far[0]
         waiting = 0
         for j in range(len(rows)):
             s = rank[sources[rows[j]]]
             labels[s, j] = 0
+            touched[s] = 1
             waiting += _mark(indptr, heads, s, dirty)
-        finished = _sweep(indptr, heads, into, tails, weights, labels, dirty, waiting, PASSES * (len(tails) + 4 * n))
+        budget = PASSES * (len(tails) + 4 * n)
+        finished = _sweep(indptr, heads, into, tails, weights, labels, dirty, touched, waiting, budget)
         if finished and len(shift) == 0:
-            _emit(labels, far[0], rank, rows, out, sentinel)
+            _emit(labels, far[0], near, rows, out, sentinel)
         elif finished:
-            _emit_shifted(labels, far[0], rank, shift, sources, rows, out, sentinel)
+            _emit_shifted(labels, far[0], near, shift, onto, sources, rows, out, sentinel, beyond)
+        _clean(labels, far[0], touched)
         undone[block] = not finished
         fetch_add(tally.ctypes.data + (0 if finished else 8), 1)

@@ -7,6 +7,7 @@ the kernels want) is prepared once per ``Arcs`` and kept as long as it lives.
 
 from __future__ import annotations
 
+import math
 import weakref
 from dataclasses import dataclass
 from typing import Final
@@ -21,6 +22,7 @@ from engine.backends.base import Arcs, Array
 from engine.backends.cpu_heap import search_hops, search_packed, search_wide
 from engine.backends.cpu_lanes import ROW_BYTES, search_lanes
 from engine.backends.team import Team, fetch_add
+from engine.rectangle import first_beyond, first_sum_beyond
 from engine.types import WORK_TYPES, work_type
 
 #: int64 "no path yet": no sum of a search comes near.
@@ -151,27 +153,98 @@ def near_order(arcs: Arcs) -> npt.NDArray[np.int32]:
     return np.asarray(reverse_cuthill_mckee(pattern, symmetric_mode=False), np.int32)
 
 
-def search(team: Team, arcs: Arcs, sources: npt.NDArray[np.int64], out: Array, unit: bool = False) -> None:
+@dataclass(frozen=True)
+class Goal:
+    """What is wanted of the searches of one call, in the form of the kernels.
+
+    Attributes:
+        near: int32, the numbers of the columns' vertices.
+        shift, onto: potentials of all vertices and of the columns'; empty for none.
+        beyond: in the type of the results, what is unreachable although found; *unreachable* itself for no cutoff.
+        limit: the length at which searches end; infinite for none.
+        wanted: uint8, 1 for the vertices (by number) after which a search may stop, and ``left``, how many they are;
+            empty and 0 where all distances are wanted.
+    """
+
+    near: npt.NDArray[np.int32]
+    shift: Array
+    onto: Array
+    beyond: np.generic
+    limit: float
+    wanted: npt.NDArray[np.uint8]
+    left: int
+
+    @classmethod
+    def of(
+        cls,
+        ready: Prepared,
+        potentials: Array | None,
+        sources: npt.NDArray[np.int64],
+        dtype: np.dtype[np.generic],
+        targets: npt.NDArray[np.int64] | None,
+        cutoff: float | None,
+    ) -> Goal:
+        """Everything that does not depend on how the searches are made."""
+        near = ready.rank if targets is None else ready.rank[targets]
+        none: Array = np.empty(0, np.int64 if ready.weights.dtype.kind == "i" else np.float64)
+        shift = none if potentials is None else potentials
+        onto = shift if targets is None or potentials is None else shift[targets]
+        limit = math.inf
+        if cutoff is not None and len(sources) and len(near):
+            limit = first_sum_beyond(cutoff, dtype)
+            if potentials is not None:  # reduced lengths are wanted up to here; a little more, for sums that round
+                limit += float(shift[sources].max()) - float(onto.min())
+                limit += 1 if ready.weights.dtype.kind == "i" else 1e-9 * abs(limit) + 1e-300
+        beyond = work_type(dtype).sentinel() if cutoff is None else first_beyond(cutoff, dtype)
+        wanted, left = np.zeros(0, np.uint8), 0
+        if targets is not None:
+            wanted = np.zeros(len(ready.rank), np.uint8)
+            wanted[near] = 1
+            left = int(np.count_nonzero(wanted))
+        return cls(near, shift, onto, beyond, limit, wanted, left)
+
+    def far(self, far: float, dtype: npt.DTypeLike) -> Array:
+        """``far``, or the limit if that comes first, as an array of one label."""
+        kind = np.dtype(dtype)
+        limit = math.ceil(self.limit) if kind.kind in "iu" and self.limit < far else self.limit
+        return np.array([min(far, limit)], kind)
+
+
+def search(
+    team: Team,
+    arcs: Arcs,
+    sources: npt.NDArray[np.int64],
+    out: Array,
+    unit: bool = False,
+    *,
+    targets: npt.NDArray[np.int64] | None = None,
+    cutoff: float | None = None,
+) -> None:
     """One search per source: ``out[i]``, shape (n,), becomes the row of ``sources[i]``, of ``out``'s working type.
 
     Sums are held in float64 or in integers that cannot wrap, and rounded once into ``out``.  ``unit`` promises that
-    all arcs weigh 1.
+    all arcs weigh 1.  ``targets`` and ``cutoff`` are as in :meth:`engine.backends.base.Backend.search`.
     """
     ready = prepare(arcs)
     sources = np.ascontiguousarray(sources, dtype=np.int64)
-    kind = label_type(ready, arcs.potentials, out.dtype.name)
+    goal = Goal.of(ready, arcs.potentials, sources, out.dtype, targets, cutoff)
+    kind = label_type(ready, arcs.potentials, out.dtype.name, goal.limit)
     rows = np.arange(len(sources))
     if kind is not None:
-        rows = _search_blocks(team, ready, kind, arcs.potentials, sources, out)
+        rows = _search_blocks(team, ready, kind, goal, sources, out)
     if len(rows):
-        _search_singly(team, ready, arcs.potentials, sources, rows, out, unit)
+        _search_singly(team, ready, goal, sources, rows, out, unit and arcs.potentials is None)
 
 
-def label_type(ready: Prepared, potentials: Array | None, out: str) -> str | None:
-    """The narrowest type that labels in lanes can have for results of type ``out``; None if none is exact."""
+def label_type(ready: Prepared, potentials: Array | None, out: str, limit: float = math.inf) -> str | None:
+    """The narrowest type that labels in lanes can have for results of type ``out``; None if none is exact.
+
+    ``limit`` is the length at which searches end.
+    """
     longest = (len(ready.rank) - 1) * ready.largest
     if ready.weights.dtype.kind == "f":
         return "float64"
+    longest = min(longest, limit - 1)
     if longest <= WORK_TYPES["uint16"].largest or (out == "uint16" and potentials is None):
         return "uint16"
     fits = longest <= WORK_TYPES["int32"].largest
@@ -185,7 +258,7 @@ def label_type(ready: Prepared, potentials: Array | None, out: str) -> str | Non
 
 
 def _search_blocks(
-    team: Team, ready: Prepared, kind: str, potentials: Array | None, sources: npt.NDArray[np.int64], out: Array
+    team: Team, ready: Prepared, kind: str, goal: Goal, sources: npt.NDArray[np.int64], out: Array
 ) -> npt.NDArray[np.int64]:
     """Search by lanes; returns the rows of ``out`` that are left to be searched singly."""
     lanes = ROW_BYTES // np.dtype(kind).itemsize
@@ -196,12 +269,12 @@ def _search_blocks(
         return order
     taken = order[: blocks * lanes]
     undone = np.zeros(blocks, np.bool_)
-    weights = ready.weights_into(kind)
     team.run(
         search_lanes,
-        *(ready.indptr, ready.heads, ready.into, ready.tails, weights),
-        np.array([WORK_TYPES[kind].unreachable], kind),
-        *(ready.rank, _shift(ready, potentials), sources, taken, out, work_type(out.dtype).sentinel()),
+        *(ready.indptr, ready.heads, ready.into, ready.tails, ready.weights_into(kind)),
+        goal.far(WORK_TYPES[kind].unreachable, kind),
+        *(ready.rank, goal.near, goal.shift, goal.onto, sources, taken),
+        *(out, work_type(out.dtype).sentinel(), goal.beyond),
         *(np.zeros(1, np.int64), ready.tally, undone),
     )
     left = np.repeat(undone, lanes)[: len(taken)]
@@ -211,51 +284,55 @@ def _search_blocks(
 def _search_singly(
     team: Team,
     ready: Prepared,
-    potentials: Array | None,
+    goal: Goal,
     sources: npt.NDArray[np.int64],
     rows: npt.NDArray[np.int64],
     out: Array,
     unit: bool,
 ) -> None:
-    """One search with a heap, or breadth first, for each of ``rows``."""
+    """One search with a heap, or breadth first where all arcs weigh 1, for each of ``rows``."""
+    real = ready.weights.dtype.kind == "f"
     common = (
-        *(ready.indptr, ready.heads, ready.rank, _shift(ready, potentials)),
-        *(sources, rows, out, work_type(out.dtype).sentinel(), np.zeros(1, np.int64)),
+        *(ready.indptr, ready.heads, ready.rank, goal.near, goal.shift, goal.onto, goal.wanted, goal.left),
+        *(sources, rows, out, work_type(out.dtype).sentinel(), goal.beyond, np.zeros(1, np.int64)),
+        goal.far(math.inf, np.float64) if real else goal.far(FAR, np.int64),
     )
-    if unit and potentials is None:
+    if unit and not real:
         team.run(_hops, *common)
     elif ready.bits:
         team.run(_packed, *common, ready.weights, ready.bits)
     else:
-        far = FAR if ready.weights.dtype.kind == "i" else np.inf
-        team.run(_wide, *common, ready.weights, np.array([far], ready.weights.dtype))
-
-
-def _shift(ready: Prepared, potentials: Array | None) -> Array:
-    """The potentials, or an empty array for none, as the kernels want them."""
-    if potentials is not None:
-        return potentials
-    return np.empty(0, np.int64 if ready.weights.dtype.kind == "i" else np.float64)
+        team.run(_wide, *common, ready.weights)
 
 
 @njit(nogil=True, cache=True)
-def _emit(dist, far, rank, shift, source, row, sentinel):  # type: ignore[no-untyped-def]
-    """Copy a finished search into its row, in the caller's vertex order, and clean ``dist``."""
+def _emit(dist, far, near, shift, onto, source, row, sentinel, beyond, seen):  # type: ignore[no-untyped-def]
+    """Copy a finished search into its row, column k being vertex number ``near[k]``, and clean ``dist``."""
     if len(shift) == 0:
-        for v in range(len(row)):
-            value = dist[rank[v]]
-            row[v] = sentinel if value == far else value
+        for k in range(len(row)):
+            value = dist[near[k]]
+            row[k] = sentinel if value == far else value
     else:
-        for v in range(len(row)):
-            value = dist[rank[v]]
-            row[v] = sentinel if value == far else value - shift[source] + shift[v]
-    dist[:] = far
+        for k in range(len(row)):
+            value = dist[near[k]]
+            row[k] = sentinel if value == far else value - shift[source] + onto[k]
+            if row[k] >= beyond:
+                row[k] = sentinel
+    if 4 * len(seen) > len(dist):
+        dist[:] = far
+    else:
+        for v in seen:
+            dist[v] = far
 
 
 @njit(nogil=True, cache=True)
-def _packed(worker, indptr, heads, rank, shift, sources, rows, out, sentinel, counter, weights, bits):  # type: ignore[no-untyped-def]
+def _packed(  # type: ignore[no-untyped-def]
+    worker, indptr, heads, rank, near, shift, onto, wanted, left, sources, rows, out, sentinel, beyond, counter, far,
+    weights, bits
+):  # fmt: skip
     n = len(indptr) - 1
-    dist = np.full(n, FAR, np.int64)
+    dist = np.full(n, far[0], np.int64)
+    seen = np.empty(n, np.int32)
     heap = np.empty(n, np.int64)
     place = np.full(n, -1, np.int32)
     while True:
@@ -263,14 +340,18 @@ def _packed(worker, indptr, heads, rank, shift, sources, rows, out, sentinel, co
         if i >= len(rows):
             break
         source = sources[rows[i]]
-        search_packed(indptr, heads, weights, rank[source], dist, heap, place, bits)
-        _emit(dist, FAR, rank, shift, source, out[rows[i]], sentinel)
+        count = search_packed(indptr, heads, weights, rank[source], dist, seen, wanted, left, heap, place, bits)
+        _emit(dist, far[0], near, shift, onto, source, out[rows[i]], sentinel, beyond, seen[:count])
 
 
 @njit(nogil=True, cache=True)
-def _wide(worker, indptr, heads, rank, shift, sources, rows, out, sentinel, counter, weights, far):  # type: ignore[no-untyped-def]
+def _wide(  # type: ignore[no-untyped-def]
+    worker, indptr, heads, rank, near, shift, onto, wanted, left, sources, rows, out, sentinel, beyond, counter, far,
+    weights
+):  # fmt: skip
     n = len(indptr) - 1
     dist = np.full(n, far[0], weights.dtype)
+    seen = np.empty(n, np.int32)
     keys = np.empty(n, weights.dtype)
     heap = np.empty(n, np.int32)
     place = np.full(n, -1, np.int32)
@@ -279,19 +360,21 @@ def _wide(worker, indptr, heads, rank, shift, sources, rows, out, sentinel, coun
         if i >= len(rows):
             break
         source = sources[rows[i]]
-        search_wide(indptr, heads, weights, rank[source], dist, keys, heap, place)
-        _emit(dist, far[0], rank, shift, source, out[rows[i]], sentinel)
+        count = search_wide(indptr, heads, weights, rank[source], dist, seen, wanted, left, keys, heap, place)
+        _emit(dist, far[0], near, shift, onto, source, out[rows[i]], sentinel, beyond, seen[:count])
 
 
 @njit(nogil=True, cache=True)
-def _hops(worker, indptr, heads, rank, shift, sources, rows, out, sentinel, counter):  # type: ignore[no-untyped-def]
+def _hops(  # type: ignore[no-untyped-def]
+    worker, indptr, heads, rank, near, shift, onto, wanted, left, sources, rows, out, sentinel, beyond, counter, far
+):
     n = len(indptr) - 1
-    dist = np.full(n, FAR, np.int64)
-    queue = np.empty(n, np.int32)
+    dist = np.full(n, far[0], np.int64)
+    seen = np.empty(n, np.int32)
     while True:
         i = fetch_add(counter.ctypes.data, 1)
         if i >= len(rows):
             break
         source = sources[rows[i]]
-        search_hops(indptr, heads, rank[source], dist, queue)
-        _emit(dist, FAR, rank, shift, source, out[rows[i]], sentinel)
+        count = search_hops(indptr, heads, rank[source], dist, seen, wanted, left)
+        _emit(dist, far[0], near, shift, onto, source, out[rows[i]], sentinel, beyond, seen[:count])

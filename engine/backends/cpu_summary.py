@@ -30,7 +30,7 @@ def _top(row, unreachable, lowest):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def _facts(block, sources, unreachable, lowest, reached, sums, largest, farthest):  # type: ignore[no-untyped-def]
+def _facts(block, own, unreachable, lowest, reached, sums, largest, farthest):  # type: ignore[no-untyped-def]
     rows, n = block.shape
     for i in range(rows):
         row = block[i]
@@ -42,14 +42,14 @@ def _facts(block, sources, unreachable, lowest, reached, sums, largest, farthest
             total += row[j] if finite else 0
         at = -1
         top = unreachable
-        if count > 1:
-            top = max(_top(row[: sources[i]], unreachable, lowest), _top(row[sources[i] + 1 :], unreachable, lowest))
+        mine = own[i]
+        reached[i] = count - (mine >= 0)
+        sums[i] = total - (row[mine] if mine >= 0 else 0)
+        if reached[i] > 0:
+            top = max(_top(row[: max(0, mine)], unreachable, lowest), _top(row[mine + 1 :], unreachable, lowest))
             at = 0
-            while row[at] != top or at == sources[i]:
+            while row[at] != top or at == mine:
                 at += 1
-        own = row[sources[i]]
-        reached[i] = count - 1
-        sums[i] = total - own
         farthest[i] = at
         largest[i] = top
 
@@ -66,7 +66,7 @@ def _bins(row, unreachable, inverse, last, bins):  # type: ignore[no-untyped-def
 
 
 @njit(nogil=True, cache=True)
-def _count(block, sources, unreachable, inverse, counts):  # type: ignore[no-untyped-def]
+def _count(block, own, unreachable, inverse, counts):  # type: ignore[no-untyped-def]
     n, last = block.shape[1], np.int32(len(counts) - 1)
     found = np.zeros((TURNS, len(counts) + 2), np.int64)
     bins = np.zeros(CHUNK, np.int32)
@@ -79,18 +79,19 @@ def _count(block, sources, unreachable, inverse, counts):  # type: ignore[no-unt
                     found[turn, bins[j + turn]] += 1
             for j in range(size - size % TURNS, size):
                 found[0, bins[j]] += 1
-        _bins(block[i, sources[i] : sources[i] + 1], unreachable, inverse, last, bins)
-        found[0, bins[0]] -= 1
+        if own[i] >= 0:
+            _bins(block[i, own[i] : own[i] + 1], unreachable, inverse, last, bins)
+            found[0, bins[0]] -= 1
     for turn in range(TURNS):
         counts += found[turn, : last + 1]
     return found[:, last + 1].sum()
 
 
-def row_facts(block: Array, sources: Integers) -> tuple[Integers, Array, Array, Integers]:
-    """Facts of each row of ``block`` (rows, n), whose i-th row holds the distances from vertex ``sources[i]``.
+def row_facts(block: Array, own: Integers) -> tuple[Integers, Array, Array, Integers]:
+    """Facts of each row of ``block`` (rows, columns); column ``own[i]`` is the source of row i itself, -1 for none.
 
-    Returns, per row and leaving out the source itself: vertices reached, sum of finite distances (int64 or float64),
-    largest finite distance, and the vertex at that distance (-1 if none is reached).
+    Returns, per row and leaving out the source itself: targets reached, sum of finite distances (int64 or float64),
+    largest finite distance, and the column at that distance (-1 if none is reached).
     """
     kind = work_type(block.dtype)
     rows = len(block)
@@ -98,10 +99,10 @@ def row_facts(block: Array, sources: Integers) -> tuple[Integers, Array, Array, 
     sums = np.zeros(rows, np.int64 if kind.integer else np.float64)
     largest = np.zeros(rows, block.dtype)
     lowest = -np.inf if not kind.integer else 0 if block.dtype.kind == "u" else -(2**31)
-    _facts(block, sources, kind.sentinel(), block.dtype.type(lowest), reached, sums, largest, farthest)
+    _facts(block, own, kind.sentinel(), block.dtype.type(lowest), reached, sums, largest, farthest)
     return reached, sums, largest, farthest
 
 
-def count_rows(block: Array, sources: Integers, width: float, counts: Integers) -> int:
+def count_rows(block: Array, own: Integers, width: float, counts: Integers) -> int:
     """Add the finite distances of ``block`` to ``counts``, bins of ``width`` from 0; returns how many lie below 0."""
-    return int(_count(block, sources, work_type(block.dtype).sentinel(), 1 / width, counts))
+    return int(_count(block, own, work_type(block.dtype).sentinel(), 1 / width, counts))

@@ -117,8 +117,19 @@ class Sweeper(CpuBackend):
         self._nonnegative = nonnegative
         self._parts = _flatten(parts, lengths)
 
-    def search(self, arcs: Arcs, sources: npt.NDArray[np.int64], out: Array, *, unit: bool = False) -> None:  # noqa: ARG002
-        """Rows of the matrix; of ``arcs`` only the potentials are looked at, by which lengths are put right."""
+    def search(
+        self,
+        arcs: Arcs,
+        sources: npt.NDArray[np.int64],
+        out: Array,
+        *,
+        unit: bool = False,  # noqa: ARG002
+        targets: npt.NDArray[np.int64] | None = None,
+        cutoff: float | None = None,
+    ) -> None:
+        """Whole rows of the matrix; of ``arcs`` only the potentials are looked at, by which lengths are put right."""
+        if targets is not None or cutoff is not None:
+            raise ValueError("a sweep makes whole rows; they are cut on their way to the sink")
         kind = work_type(out.dtype)
         high = max(1, min(SWEEP_ROWS, -(-len(sources) // self.threads)))
         limit = kind.largest if self._nonnegative or not kind.integer else kind.largest_signed

@@ -101,13 +101,22 @@ class CudaBackend:
         else:
             out[:] = self._cupy.where(self._cupy.tri(*out.shape, -1, dtype=bool), a.T, out)
 
-    def search(self, arcs: Arcs, sources: npt.NDArray[np.int64], out: Array, *, unit: bool = False) -> None:
+    def search(
+        self,
+        arcs: Arcs,
+        sources: npt.NDArray[np.int64],
+        out: Array,
+        *,
+        unit: bool = False,
+        targets: npt.NDArray[np.int64] | None = None,
+        cutoff: float | None = None,
+    ) -> None:
         """One shortest-path search per source, on the host."""
         if self._host is None:
             from engine.backends.cpu import CpuBackend
 
             self._host = CpuBackend(self.threads)
-        self._host.search(arcs, sources, out, unit=unit)
+        self._host.search(arcs, sources, out, unit=unit, targets=targets, cutoff=cutoff)
 
     def shutdown(self) -> None:
         """Release device memory, and the threads of host searches."""

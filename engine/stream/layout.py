@@ -134,9 +134,8 @@ def device_bytes(streaming: Streaming, n: int, itemsize: int) -> int:
     if width > SINGLE:
         closing += rounds_bytes(padded_side(width, itemsize), itemsize)
     slot = height * across * itemsize + width * -(-height // tile) * tile * word
-    collected = width * height * itemsize if streaming.symmetric else 0
     resident = streaming.resident * height * across * itemsize + (2 * packed_width if streaming.resident else 0)
-    return panels + closing + streaming.slots * (slot + collected) + resident + SLACK
+    return panels + closing + streaming.slots * slot + resident + SLACK
 
 
 def host_bytes(streaming: Streaming, n: int, itemsize: int, *, window: int = 0, devices: int = 1) -> int:
@@ -147,7 +146,7 @@ def host_bytes(streaming: Streaming, n: int, itemsize: int, *, window: int = 0, 
     stripe = streaming.height * n * itemsize
     if streaming.tier == "host":
         return n * n * itemsize
-    return (window + devices * (streaming.slots + 1)) * stripe
+    return (window + devices * (streaming.slots + 2)) * stripe
 
 
 def panel_bytes(streaming: Streaming, n: int, itemsize: int) -> int:

@@ -24,7 +24,7 @@ class Tier(Protocol):
 
     A stripe's rows are an array of shape (rows of the stripe, n), C-contiguous, in host memory.  One that ``take`` or
     ``blank`` handed out is the caller's until it is passed to ``give`` or ``drop``.  Of such arrays there are never
-    more than ``window`` asked for ahead, and ``slots`` + 1 with each device.  With a symmetric layout only columns from
+    more than ``window`` asked for ahead, and ``slots`` + 2 with each device.  With a symmetric layout only columns from
     the stripe's first row on are read and written; the others may hold anything.
     """
 
@@ -83,7 +83,7 @@ class Tier(Protocol):
 class HostTier:
     """The matrix as one array in host memory, shape (n, n); stripes are views of it."""
 
-    window = 1 << 30
+    window = 0  # nothing is gained by asking early
 
     def __init__(self, matrix: Array, streaming: Streaming, *, threads: int = 1) -> None:
         if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not matrix.flags.c_contiguous:

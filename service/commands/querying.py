@@ -76,10 +76,10 @@ def _row(result: Result, source: str, as_json: bool) -> None:
     vertex = matrix.vertex(source)
     distances = result.numbers(matrix.row(vertex))
     if as_json:
-        targets = matrix.labels.tolist()
+        targets = matrix.target_labels.tolist()
         emit_json({"source": result.label(vertex), "targets": targets, "distances": distances})
     else:
-        emit(_row_lines(matrix.labels.tolist(), distances))
+        emit(_row_lines(matrix.target_labels.tolist(), distances))
 
 
 def _row_lines(labels: Sequence[object], distances: Sequence[float | None]) -> Iterator[str]:

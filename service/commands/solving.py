@@ -12,14 +12,14 @@ from typing import cast
 
 from engine.plan import Candidate, Plan
 from engine.problem import Options
+from service.chosen import chosen_vertices
 from service.commands.interrupts import INTERRUPTS
 from service.commands.output import emit, emit_json, number, table
 from service.facts import graph_facts
-from service.names import split_names
 from service.progress import progress_on
 from service.sizes import format_bytes, format_seconds, parse_size
 from storage.errors import Conflict, DoesNotFit, InvalidRequest, NotFound, StorageFailed
-from storage.graph import Graph, Receipt, index_of
+from storage.graph import Graph, Receipt
 from storage.readers import read_graph
 from storage.workplace import find_checkpoint
 
@@ -47,6 +47,8 @@ class SolveArgs:
     max_hops: int | None = None
     sources: str | None = None
     threads: int | None = None
+    targets: str | None = None
+    cutoff: float | None = None
 
 
 def load(args: GraphArgs) -> tuple[Graph, Receipt]:
@@ -56,65 +58,36 @@ def load(args: GraphArgs) -> tuple[Graph, Receipt]:
     )
 
 
-def source_labels(text: str, graph: Graph) -> list[str]:
-    """The labels that ``--sources`` means: a list ``A,"B, c",D``, ``@FILE``, or FILE with one label a line.
-
-    What is both a vertex and a file is the vertex; write ``@FILE`` for the file.
-    """
-    if text.startswith("@"):
-        return _lines(Path(text[1:]))
-    if _is_vertex(graph, text):
-        return [text]
-    return _lines(Path(text)) if _is_file(text) else split_names([text], "--sources")
-
-
-def _is_file(text: str) -> bool:
-    try:
-        return Path(text).is_file()
-    except (OSError, ValueError):  # a long list is too long for a name
-        return False
-
-
-def _lines(path: Path) -> list[str]:
-    try:
-        text = path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise InvalidRequest(f"--sources: {path} is not UTF-8 text ({error.reason})", field="sources") from error
-    return [line.strip() for line in text.splitlines() if line.strip()]
-
-
-def _is_vertex(graph: Graph, text: str) -> bool:
-    try:
-        index_of(graph, text)
-    except NotFound:
-        return False
-    return True
-
-
 def options_of(args: SolveArgs, graph: Graph) -> Options:
-    """The options for the engine; a source named twice counts once.  InvalidRequest and NotFound name the option."""
-    sources = None
-    if args.sources is not None:
-        labels = source_labels(args.sources, graph)
-        if not labels:
-            raise InvalidRequest(f"--sources: no vertex in {args.sources!r}", field="sources")
-        sources = tuple(dict.fromkeys(index_of(graph, label) for label in labels))
+    """The options for the engine; a vertex named twice counts once.  InvalidRequest and NotFound name the option."""
+    if args.sources == args.targets == "-":
+        raise InvalidRequest("--sources - and --targets - cannot both read standard input", field="targets")
+    sources, targets = (
+        None if text is None else chosen_vertices(text, graph, option)
+        for text, option in ((args.sources, "--sources"), (args.targets, "--targets"))
+    )
+    memory, device_memory = _budgets(args)
     return Options(
         dtype=args.dtype,
         algorithm=args.algorithm,
         device=args.device,
+        memory=memory,
+        device_memory=device_memory,
         max_hops=args.max_hops,
         threads=args.threads,
         sources=sources,
-        **_budgets(args),
+        targets=targets,
+        cutoff=args.cutoff,
     )
 
 
-def _budgets(args: SolveArgs) -> dict[str, int]:
-    given = {"memory": args.memory, "device_memory": args.device_memory}
-    return {
-        name: parse_size(text, field="--" + name.replace("_", "-")) for name, text in given.items() if text is not None
-    }
+def _budgets(args: SolveArgs) -> tuple[int | None, int | None]:
+    """Bytes of memory and of device memory, None where nothing is said."""
+    memory, device_memory = (
+        None if text is None else parse_size(text, field=field)
+        for text, field in ((args.memory, "--memory"), (args.device_memory, "--device-memory"))
+    )
+    return memory, device_memory
 
 
 def inspect(graph_args: GraphArgs, *, as_json: bool) -> None:
@@ -195,6 +168,8 @@ def describe_plan(chosen: Plan) -> list[str]:
     """The plan in a few lines."""
     rows, columns = chosen.shape
     hops = f", at most {chosen.max_hops:,} arcs a path" if chosen.max_hops is not None else ""
+    if chosen.cutoff is not None:
+        hops += f", distances up to {number(chosen.cutoff)}"
     threads = f"{chosen.threads} thread{'s' if chosen.threads != 1 else ''}"
     on_device = f", {format_bytes(chosen.device_memory)} of the GPU's" if chosen.device_memory else ""
     return [

@@ -47,7 +47,10 @@ def get_rows(
     accept: Accept = None,
     tagged: Tagged,
 ) -> Response:
-    """Whole rows, or the entries of some targets: JSON, CSV, npy, Parquet or Arrow."""
+    """Whole rows, or the entries of some targets: JSON, CSV, npy, Parquet or Arrow.
+
+    A whole row has the targets that were solved, in their order.
+    """
     kind = choose_format(format, accept)
     rows = _named(sources, "sources")
     columns = None if targets is None else split_names(targets, "targets")
@@ -109,6 +112,8 @@ def _answer(
         message = f"{cells} entries are asked for, at most {limit} go in one answer; read the store for more"
         raise LimitExceeded(message, limit=limit, requested=cells, setting=variable("max_cells"))
     opened.check_sources(rows)
+    if columns is not None:
+        opened.check_targets(columns)
     body = ENCODERS[kind](selection)
     # Header and first entries are made before the answer begins, so that damage is still told by its status.
     begun = itertools.chain(list(itertools.islice(body, 2)), body)

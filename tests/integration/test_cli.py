@@ -6,6 +6,7 @@ Solves run in processes of their own; the many questions and refusals run in thi
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import os
 import signal
@@ -186,6 +187,48 @@ def test_hop_limit_and_sources_make_a_labelled_rectangle(roads, tmp_path, ask, r
         assert "church" in refused(2, "query", out, "row", "church")
 
 
+@pytest.fixture
+def solve_here(capsys: pytest.CaptureFixture[str]) -> Callable[..., None]:
+    """The command line in this process, whose standard input tests can replace."""
+
+    def run(*arguments: object) -> None:
+        code = cli.run([str(argument) for argument in arguments])
+        assert code == 0, capsys.readouterr().err
+        capsys.readouterr()
+
+    return run
+
+
+def test_targets_and_a_cutoff_make_a_labelled_rectangle(roads, tmp_path, ask, refused, monkeypatch, solve_here):
+    out, table = tmp_path / "d.zarr", tmp_path / "targets.csv"
+    table.write_text('mill,1\n"market",2\n\nmill,3\n')
+    names = tmp_path / "targets"
+    names.write_text("mill\nmarket\n")
+    for given in ("mill, market", str(table), f"@{names}", "-"):
+        monkeypatch.setattr("sys.stdin", io.StringIO("mill\n market \n"))
+        solve_here("solve", roads, "--out", out, "--sources", "island,church", "--targets", given, "--overwrite")
+        facts = json.loads(ask("query", out, "summary", "--json"))
+        assert (facts["shape"], facts["summary"]["pairs"]) == ([2, 2], 4)
+        assert json.loads(ask("query", out, "row", "island", "--json"))["targets"] == ["mill", "market"]
+        assert ask("query", out, "distance", "island", "mill") == "17.5\n"
+        assert "mill" in ask("query", out, "path", "island", "mill")
+        said = refused(2, "query", out, "distance", "island", "church")
+        assert "vertex church was not solved as a target; this store holds 2 of 5" in said
+    solve_here("solve", roads, "--out", out, "--targets", "mill,market", "--cutoff", "7.5", "--overwrite")
+    assert ask("query", out, "distance", "island", "mill") == "inf\n"
+    assert ask("query", out, "distance", "island", "market") == "7.5\n"
+    assert "up to 7.5" in ask("plan", roads, "--cutoff", "7.5")
+
+
+def test_what_is_both_a_vertex_and_a_file_is_the_vertex(tmp_path, ask, monkeypatch, solve_here):
+    monkeypatch.chdir(tmp_path)
+    Path("g.csv").write_text("a,b,1\nb,c,1\nb,-,1\n")
+    Path("b").write_text("a\nc\n")
+    for given, columns in (("b", 1), ("@b", 2), ('"-"', 1)):
+        solve_here("solve", "g.csv", "--out", "d", "--targets", given, "--overwrite")
+        assert json.loads(ask("query", "d", "summary", "--json"))["shape"] == [4, columns]
+
+
 def test_sources_may_hold_commas_and_be_many(tmp_path, ask, refused):
     roads, out = tmp_path / "g.csv", tmp_path / "d.zarr"
     roads.write_text('from,to,km\n"B, c",A,2\nA,"A , z",3\n')
@@ -225,6 +268,11 @@ def test_a_store_that_exists_is_left_alone_unless_told(roads, store, tmp_path, a
         (["solve", "roads.csv", "--out", "d", "--sources", "moon"], 2, "moon"),
         (["solve", "roads.csv", "--out", "d", "--sources", "@moon.txt"], 2, "moon.txt"),
         (["solve", "roads.csv", "--out", "d", "--sources", ","], 2, "--sources"),
+        (["solve", "roads.csv", "--out", "d", "--targets", "mill,moon"], 2, "--targets: no vertex 'moon'"),
+        (["solve", "roads.csv", "--out", "d", "--targets", "@roads.csv"], 2, "--targets: roads.csv, line 1: no vertex"),
+        (["solve", "roads.csv", "--out", "d", "--sources", "-", "--targets", "-"], 2, "cannot both"),
+        (["solve", "roads.csv", "--out", "d", "--cutoff", "-1"], 2, "at least 0, found -1"),
+        (["solve", "roads.csv", "--out", "d", "--cutoff", "nan"], 2, "at least 0, found nan"),
         (["inspect", "."], 2, "."),
         (["query", "nowhere.zarr", "summary"], 2, "nowhere.zarr"),
         (["query", "roads.csv", "summary"], 2, "roads.csv"),

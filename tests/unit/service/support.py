@@ -32,11 +32,14 @@ class Bench:
         self.jobs.add_graph(GraphRecord(graph_id, digest, "bench", graph.n, graph.m, {}, asdict(RECEIPT), time.time()))
         return graph_id
 
-    def solved(self, graph: Graph, dtype: str, sources: list[int] | None = None) -> tuple[str, np.ndarray]:
-        """A successful job whose distances come from SciPy; returns its id and them, shape (rows, n), inf inside."""
+    def solved(
+        self, graph: Graph, dtype: str, sources: list[int] | None = None, targets: list[int] | None = None
+    ) -> tuple[str, np.ndarray]:
+        """A successful job with distances from SciPy; returns its id and them, shape (rows, columns), inf inside."""
         arcs = csr_array((graph.weights.astype(float), graph.heads, graph.indptr), shape=(graph.n, graph.n))
         distances = shortest_path(arcs, directed=True)
         distances = distances if sources is None else distances[sources]
+        distances = distances if targets is None else distances[:, targets]
         record = self.jobs.create(self.add_graph(graph), {}, {})
         claimed = self.jobs.claim("bench")
         assert claimed is not None
@@ -48,6 +51,7 @@ class Bench:
             path, graph, dtype=np.dtype(dtype), unreachable=UNREACHABLE[dtype], attributes={
                 "unit": "weight", "algorithm": "dijkstra", "max_hops": None,
             }, sources=None if sources is None else np.array(sources),
+            targets=None if targets is None else np.array(targets),
         ) as writer:  # fmt: skip
             writer.write(0, 0, np.where(np.isinf(distances), UNREACHABLE[dtype], distances).astype(dtype))
             writer.seal(summary)

@@ -296,6 +296,49 @@ def test_rows_of_named_vertices_and_of_some_sources(client: TestClient, bench: B
             assert "vertex a was not solved" in body["detail"]
 
 
+def test_answers_from_a_rectangle(client: TestClient, bench: Bench):
+    job_id, distances = bench.solved(small_graph(), "int32", sources=[3, 0], targets=[2, 0, 3])
+    base = f"/v1/jobs/{job_id}"
+    assert client.get(f"{base}/summary").json()["shape"] == [2, 3]
+    found = client.get(f"{base}/rows?sources=10,40").json()
+    assert found == {"sources": [10, 40], "targets": [30, 10, 40], "distances": [[3, 0, None], [4, 1, 0]]}
+    assert client.get(f"{base}/rows?sources=40&targets=40,30").json()["distances"] == [[0, 4]]
+    facts = client.get(f"{base}/results").json()
+    assert (facts["shape"], facts["sources"], facts["targets"], facts["cutoff"]) == ([2, 3], "subset", "subset", None)
+    assert client.get(f"{base}/columns?targets=30").json()["distances"] == [[4], [3]]
+    nearest = client.get(f"{base}/nearest?source=40&k=5").json()
+    assert (nearest["targets"], nearest["distances"]) == ([10, 30], [1, 4])
+    assert sum(client.get(f"{base}/histogram?source=40").json()["counts"]) == 2
+    assert client.post(f"{base}/submatrix", json={"targets": [40]}).json()["distances"] == [[0], [None]]
+    assert client.get(f"{base}/rows?sources=40&format=csv").text.splitlines()[1:] == ["40,30,4", "40,10,1", "40,40,0"]
+    assert client.get(f"{base}/distance?source=40&target=30").json()["distance"] == distances[0, 0] == 4
+    path = client.get(f"{base}/path?source=40&target=30").json()
+    assert (path["vertices"], path["weights"]) == ([40, 10, 20, 30], [1, 1, 2])
+    assert client.post(f"{base}/distances", json={"pairs": [[10, 40], [40, 10]]}).json()["distances"] == [None, 1]
+    for asked in ("rows?sources=40&targets=20", "distance?source=40&target=20", "path?source=40&target=20"):
+        body = problem(client.get(f"{base}/{asked}"), 404, "not-found")
+        assert "vertex 20 was not solved as a target; this store holds 3 of 4" in body["detail"]
+    body = problem(client.get(f"{base}/distance?source=20&target=30"), 404, "not-found")
+    assert "vertex 20 was not solved as a source" in body["detail"]
+
+
+@pytest.mark.parametrize(
+    ("member", "pointer"),
+    [
+        ({"sources": []}, "/body/sources"),
+        ({"targets": []}, "/body/targets"),
+        ({"targets": "10"}, "/body/targets"),
+        ({"targets": [1.5]}, "/body/targets/0/"),
+        ({"cutoff": -1}, "/body/cutoff"),
+        ({"cutoff": "far"}, "/body/cutoff"),
+    ],
+)
+def test_a_rectangle_that_makes_no_sense_is_told_by_its_member(client: TestClient, bench: Bench, member, pointer):
+    graph_id = bench.add_graph(small_graph())
+    body = problem(client.post("/v1/jobs", json={"graph": graph_id, **member}), 422, "invalid-request")
+    assert body["details"]["errors"][0]["pointer"].startswith(pointer)
+
+
 def test_files_of_the_store(client: TestClient, solved, settings: Settings):
     job_id, _ = solved
     base = f"/v1/jobs/{job_id}/zarr"

@@ -6,17 +6,19 @@ import pytest
 
 from service.settings import Settings
 from service.tasks import job_options
-from storage.errors import LimitExceeded, NotFound
+from storage.errors import InvalidRequest, LimitExceeded
 from tests.unit.service.support import small_graph
 
 
-def test_sources_become_indices_and_one_that_is_named_twice_counts_once():
-    options = job_options(small_graph(), {"sources": [30, "10", "30", 10]}, Settings(data_dir=Path("d")))
-    assert options.sources == (2, 0)
-    with pytest.raises(NotFound, match="31"):
-        job_options(small_graph(), {"sources": [31]}, Settings())
-    with pytest.raises(LimitExceeded, match="5 sources are named"):
-        job_options(small_graph(), {"sources": [10] * 5}, Settings())
+@pytest.mark.parametrize("field", ["sources", "targets"])
+def test_vertices_become_indices_and_one_that_is_named_twice_counts_once(field: str):
+    options = job_options(small_graph(), {field: [30, "10", "30", 10]}, Settings(data_dir=Path("d")))
+    assert getattr(options, field) == (2, 0)
+    with pytest.raises(InvalidRequest, match=f"{field}: no vertex '31'") as caught:
+        job_options(small_graph(), {field: [31]}, Settings())
+    assert caught.value.field == field
+    with pytest.raises(LimitExceeded, match=f"5 {field} are named"):
+        job_options(small_graph(), {field: [10] * 5}, Settings())
 
 
 def test_budgets_are_no_larger_than_those_of_the_service():

@@ -15,7 +15,7 @@ from service.fault import Refused
 from service.settings import Settings
 from service.tasks import job_options, plan_job, read_upload
 from service.work import Worker
-from storage.errors import LimitExceeded, NotFound
+from storage.errors import InvalidRequest, LimitExceeded
 from tests.unit.service.support import Bench, small_graph
 
 
@@ -86,7 +86,7 @@ def test_options_are_resolved_and_bounded(settings: Settings):
     options = job_options(graph, {"sources": ["40", 10], "memory": 1000, "threads": 1, "dtype": "int32"}, mean)
     assert (options.sources, options.memory, options.threads, options.dtype) == ((3, 0), 100, 1, "int32")
     assert job_options(graph, {}, settings).sources is None
-    with pytest.raises(NotFound, match="41"):
+    with pytest.raises(InvalidRequest, match="41"):
         job_options(graph, {"sources": [41]}, settings)
     with pytest.raises(LimitExceeded):
         job_options(graph, {"sources": [10] * 5}, settings)

@@ -27,9 +27,18 @@ class Searcher:
         self.calls: list[int] = []
         self._team = Team(2)
 
-    def search(self, arcs: Arcs, sources: npt.NDArray[np.int64], out: Array, *, unit: bool = False) -> None:
+    def search(
+        self,
+        arcs: Arcs,
+        sources: npt.NDArray[np.int64],
+        out: Array,
+        *,
+        unit: bool = False,
+        targets: npt.NDArray[np.int64] | None = None,
+        cutoff: float | None = None,
+    ) -> None:
         self.calls.append(len(sources))
-        search(self._team, arcs, sources, out, unit)
+        search(self._team, arcs, sources, out, unit, targets=targets, cutoff=cutoff)
 
     def relax(self, c: Array, a: Array, b: Array, *, nonnegative: bool, upper: bool = False) -> None:
         raise AssertionError("a search needs no product")

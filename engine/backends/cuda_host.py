@@ -1,0 +1,86 @@
+"""Host memory that GPUs copy from and to at the full rate of the bus."""
+
+from __future__ import annotations
+
+import mmap
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.backends.base import Array
+from engine.backends.cuda_modules import open_device
+from storage.errors import DoesNotFit
+
+#: cudaHostRegisterPortable: for all devices.
+_PORTABLE: Final = 1
+_PAGE: Final = 4096
+
+
+@dataclass
+class HostMemory:
+    """Some host memory.
+
+    Attributes:
+        array: the memory, in the shape asked for, not cleared.
+        touched, registered: seconds that it took to get the pages, and to lock them.
+        refused: why the pages are not locked, in a sentence; the bus is slower then.
+    """
+
+    array: Array
+    touched: float = 0.0
+    registered: float = 0.0
+    refused: str = ""
+
+
+@contextmanager
+def host_matrix(shape: tuple[int, int], dtype: npt.DTypeLike, *, threads: int = 1) -> Iterator[HostMemory]:
+    """Memory in large pages, touched by several threads and then locked for the devices.
+
+    ``cudaHostAlloc`` takes 0.35 s/GiB, this way a fraction of that.  Where the driver refuses to lock so much, the
+    memory is used all the same: each copy then goes through the driver's own buffers.
+
+    Raises:
+        DoesNotFit: the system has not the memory.
+    """
+    kind = np.dtype(dtype)
+    size = shape[0] * shape[1] * kind.itemsize
+    runtime: Any = open_device().cuda.runtime
+    began = time.perf_counter()
+    try:
+        space = mmap.mmap(-1, max(size, 1), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    except (OSError, ValueError) as error:
+        raise DoesNotFit(f"{size:,} bytes of host memory cannot be had ({error})", resource="memory", needed=size,
+                         available=0) from error  # fmt: skip
+    if hasattr(mmap, "MADV_HUGEPAGE"):
+        space.madvise(mmap.MADV_HUGEPAGE)
+    raw: npt.NDArray[np.uint8] = np.frombuffer(space, np.uint8)
+    _touch(raw, threads)
+    memory = HostMemory(raw[:size].view(kind).reshape(shape), time.perf_counter() - began)
+    address, began = raw.ctypes.data, time.perf_counter()
+    try:
+        runtime.hostRegister(address, max(size, 1), _PORTABLE)
+    except runtime.CUDARuntimeError as error:
+        memory.refused = f"the driver does not lock {size:,} bytes of host memory ({error}); copies will be slower"
+    memory.registered = time.perf_counter() - began
+    try:
+        yield memory
+    finally:
+        if not memory.refused:
+            runtime.hostUnregister(address)
+
+
+def _touch(raw: npt.NDArray[np.uint8], threads: int) -> None:
+    """Have the system hand out every page; one write a page is enough."""
+    share = -(-len(raw) // (max(1, threads) * 2**21)) * 2**21
+
+    def touch(first: int) -> None:
+        raw[first : first + share : _PAGE] = 0
+
+    with ThreadPoolExecutor(max(1, threads), "apsp-touch") as pool:
+        list(pool.map(touch, range(0, len(raw), share)))

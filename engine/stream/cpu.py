@@ -1,0 +1,192 @@
+"""Streaming on the processors: a backend's relax and close, stripe by stripe, over panels in host memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Final
+
+import numpy as np
+
+from engine.algorithms import floyd_warshall
+from engine.algorithms.products import clamp_diagonal, cut, multiply
+from engine.backends.base import Array, Backend
+from engine.monitor import Monitor
+from engine.stream.layout import stripe_entries
+from engine.stream.streamer import Job, below_zero, diagonal
+from engine.types import settle
+
+#: Columns of a panel that are copied and relaxed at a time when it is closed.
+STRIPE: Final = 1024
+
+
+class CpuStreamer:
+    """The verbs of :class:`engine.stream.streamer.Streamer` over a backend; each is done when it returns.
+
+    Several of them share their panels.  Stripes can be resident here, too, as copies; that only serves tests.
+    """
+
+    name = "cpu"
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self._job: Job
+        self._resident: dict[int, Array] = {}
+
+    def open(self, job: Job, index: int, resident: Sequence[int]) -> None:  # noqa: ARG002
+        """Take memory for the panels, once for all."""
+        self._job, self._monitor = job, _Checks(job)
+        if not job.panels:
+            shape = (job.streaming.panels, min(job.streaming.width, job.n), job.n)
+            job.panels.extend(np.empty(shape, job.kind.dtype))
+        self._resident = {}
+
+    def guard(self) -> AbstractContextManager[object]:
+        """Nothing to make current."""
+        return nullcontext()
+
+    def keep(self, stripe: int, rows: Array) -> None:
+        """Hold a copy."""
+        self._resident[stripe] = rows.copy()
+
+    def seed(self, turn: int, stripe: int, rows: Array) -> None:
+        """Transpose the columns into the panel."""
+        self._collect(turn, self._job.rows(stripe), rows)
+
+    def lead(self, turn: int, take: Callable[[int], Array] | None, *, first: bool) -> None:
+        """Gather, relax, close and write back a panel."""
+        job, start, stop = self._job, *self._job.pivot(turn)
+        panel = self._panel(turn)
+        for stripe in job.members(turn):
+            top, bottom = job.rows(stripe)
+            left = job.streaming.left(stripe)
+            own = take(stripe) if take else self._resident[stripe]
+            panel[top - start : bottom - start, left:] = own[:, left:]
+            if take:
+                job.tier.drop(stripe, own)
+        if job.streaming.symmetric:
+            if not first:
+                self._collect(turn, job.pivot(turn - 1), self._panel(turn - 1))
+            block = panel[:, start:stop]
+            self._backend.transpose(block, block, lower=True)
+        if not first:
+            before = slice(*job.pivot(turn - 1))
+            self._multiply(panel, panel[:, before].copy(), self._panel(turn - 1))
+        self._close(turn, panel)
+        for stripe in job.members(turn):
+            top, bottom = job.rows(stripe)
+            part, left = panel[top - start : bottom - start], job.streaming.left(stripe)
+            target = job.tier.blank(stripe) if take else self._resident[stripe]
+            target[:, left:] = part[:, left:]
+            if take:
+                job.done(turn, stripe, target)
+            self._advance(turn, stripe)
+            if not first:
+                self._advance(turn - 1, stripe)
+
+    def follow(self, turn: int) -> None:
+        """The panel is shared; undirected, its columns that the panel after the next needs are collected."""
+        job = self._job
+        if job.streaming.symmetric and turn + 2 < job.rounds and job.devices[job.leaders[turn + 2]] is self:
+            self._collect(turn + 2, job.pivot(turn), self._panel(turn))
+
+    def reside(self, turn: int, *, out: bool) -> None:
+        """Relax the copies."""
+        job = self._job
+        for stripe, rows in self._resident.items():
+            if stripe // job.streaming.group not in (turn, turn + 1):
+                self._relax(turn, stripe, rows)
+            if out:
+                self._give(turn, stripe)
+
+    def relax(self, turn: int, stripe: int, rows: Array) -> None:
+        """Relax and give back."""
+        self._relax(turn, stripe, rows)
+        self._job.done(turn, stripe, rows)
+
+    def leave(self, turn: int) -> None:
+        """All is done already."""
+
+    def drain(self, *, wait: bool) -> None:
+        """All is done already."""
+
+    def hand_over(self) -> None:
+        """Write the copies."""
+        for stripe in self._resident:
+            self._give(self._job.rounds - 1, stripe)
+
+    def release(self) -> None:
+        """Forget the copies; the backend is the caller's."""
+        self._resident.clear()
+
+    # ---- pieces -----------------------------------------------------------------------------------------------------
+
+    def _panel(self, turn: int) -> Array:
+        start, stop = self._job.pivot(turn)
+        return self._job.panels[turn % self._job.streaming.panels][: stop - start]
+
+    def _relax(self, turn: int, stripe: int, rows: Array) -> None:
+        job, (start, stop), (top, bottom) = self._job, self._job.pivot(turn), self._job.rows(stripe)
+        panel, left = self._panel(turn), job.streaming.left(stripe)
+        if job.streaming.symmetric:
+            through = np.empty((bottom - top, stop - start), rows.dtype)
+            self._backend.transpose(through, panel[:, top:bottom])
+        else:
+            through = rows[:, start:stop].copy()
+        self._multiply(rows[:, left:], through, panel[:, left:])
+        if not job.nonnegative:
+            self._check(turn, rows, top)
+        if job.settles(turn):
+            settle(rows[:, left:])
+        if job.collected(turn, stripe):
+            self._collect(turn + 2, (top, bottom), rows)
+        self._advance(turn, stripe)
+
+    def _close(self, turn: int, panel: Array) -> None:
+        """C closed, then P <- C (x) P, over copies so that sums of floats do not depend on who came first."""
+        job, (start, stop) = self._job, self._job.pivot(turn)
+        block = panel[:, start:stop]
+        if not job.nonnegative:
+            self._check(turn, panel, start)
+        floyd_warshall.recursive(self._backend, block, nonnegative=job.nonnegative, monitor=self._monitor)
+        if not job.nonnegative and job.kind.integer and (block + block.T).min() < 0:  # type: ignore[operator]
+            raise below_zero(turn)
+        closed = block.copy()
+        for some in cut((0, job.n), STRIPE):
+            part = panel[:, slice(*some)]
+            self._multiply(part, closed, part.copy())
+        if job.settles(turn):
+            settle(panel)
+
+    def _check(self, turn: int, rows: Array, first: int) -> None:
+        """Whole numbers below zero on the diagonal end the solve; floats may get there by rounding."""
+        if self._job.kind.integer and diagonal(rows, first).min() < 0:
+            raise below_zero(turn)
+        clamp_diagonal(rows[:, first : first + len(rows)])
+
+    def _collect(self, turn: int, span: tuple[int, int], rows: Array) -> None:
+        """Columns of pivot block ``turn`` of the rows ``span``, transposed into its panel."""
+        columns = slice(*self._job.pivot(turn))
+        self._backend.transpose(self._panel(turn)[:, slice(*span)], rows[:, columns])
+
+    def _multiply(self, c: Array, a: Array, b: Array) -> None:
+        multiply(self._backend, c, a, b, nonnegative=self._job.nonnegative, monitor=self._monitor)
+
+    def _give(self, turn: int, stripe: int) -> None:
+        rows, left = self._job.tier.blank(stripe), self._job.streaming.left(stripe)
+        rows[:, left:] = self._resident[stripe][:, left:]
+        self._job.done(turn, stripe, rows)
+
+    def _advance(self, turn: int, stripe: int) -> None:
+        start, stop = self._job.pivot(turn)
+        self._job.advance((stop - start) * stripe_entries(self._job.streaming, stripe, self._job.n))
+
+
+class _Checks(Monitor):
+    """Counts nothing, as stripes are counted, but stops a long product when the run is to stop."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+
+    def step(self, amount: int) -> None:  # noqa: ARG002
+        self._job.check()

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
+from engine import searching
 from engine.algorithms import partitioned
 from engine.algorithms.squaring import Schedule
 from engine.monitor import Monitor
@@ -38,6 +39,8 @@ def run(
     rows = np.arange(graph.n) if sources is None else sources
     if plan.algorithm == "partitioned":
         return partitioned.run_on_device(graph, plan, rows, sink, monitor, memory)
+    if plan.algorithm in searching.ALGORITHMS:
+        return searching.run(graph, plan, sources, sink, monitor, memory=memory)
     from engine.backends.cuda_matrix import device_matrix
 
     n, kind, symmetric = graph.n, WORK_TYPES[plan.dtype], not graph.directed

@@ -87,6 +87,12 @@ KERNELS: Final = MappingProxyType(
         "single64wide": Kernel("single.cu", "single", 256, ("SIDE=64", "THREAD_ROWS=4", "BLOCKS=2")),
         "power8": Kernel("power.cu", "power", 256, ("ROWS=8",)),
         "power16": Kernel("power.cu", "power", 256, ("ROWS=16",)),
+        "search_sweep": Kernel("search.cu", "search_sweep", 256, ("FORM_SWEEP",)),
+        "search_lists": Kernel("search.cu", "search_lists", 256, ("FORM_LISTS",)),
+        # labels of 16 bits, a matrix of 32
+        "search_sweep_widened": Kernel("search.cu", "search_sweep", 256, ("FORM_SWEEP", "WIDEN")),
+        "search_lists_widened": Kernel("search.cu", "search_lists", 256, ("FORM_LISTS", "WIDEN")),
+        "hops": Kernel("hops.cu", "hops", 256),
     }
 )
 #: Two blocks of 128 threads with 64-bit entries leave room for all registers.

@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 Positions = npt.NDArray[np.int64] | npt.NDArray[np.int32]
 
 
-#: Share of the rate of large products that steps 1 and 2 reach: many products are small.
-PREPARED: Final = 0.3
+#: Share of one thread's rate of large products that steps 1 and 2 reach: most products are too small to share.
+PREPARED: Final = 0.6
 #: Seconds of a thread for each part, whatever its size.
 PART_SECONDS: Final = 3e-4
 #: Share of that rate that sweeps reach.
@@ -77,11 +77,11 @@ def estimate(setting: Setting) -> Candidate:
 
 
 #: Seconds that a part takes in a batch on the device, launches and waits.
-DEVICE_PART: Final = 2.5e-5
+DEVICE_PART: Final = 1.2e-5
 #: Share of the rate of large products that products over borders reach there, which are shallow and ragged.
 DEVICE_SWEPT: Final = 0.3
 #: Seconds that an entry takes there beside its updates: cleared, put in its column, summed up.
-DEVICE_ENTRY: Final = 2e-11
+DEVICE_ENTRY: Final = 4e-12
 
 
 def estimate_device(setting: Setting) -> Candidate:
@@ -118,7 +118,8 @@ def estimate_device(setting: Setting) -> Candidate:
 
 def _prepare(setting: Setting, facts: PartsFacts) -> Phase:
     """Steps 1 and 2."""
-    seconds = facts.prepare / (setting.rate * PREPARED) + facts.count * PART_SECONDS
+    rate = setting.rate / setting.machine.threads * PREPARED
+    seconds = facts.prepare / rate + facts.count * PART_SECONDS
     return Phase("prepare", seconds, updates=facts.prepare)
 
 

@@ -225,7 +225,7 @@ def _peak() -> int:
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))
 
 
-@pytest.mark.parametrize("algorithm", (*DENSE, "partitioned", "bellman-ford"))
+@pytest.mark.parametrize("algorithm", [*DENSE, "partitioned", "bellman-ford"])
 @pytest.mark.parametrize(
     "asked",
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -164,3 +165,15 @@ class SearchLayout:
         while batch > TILE_ROWS and self.bytes(batch) > memory:
             batch = max(TILE_ROWS, batch // 2 // TILE_ROWS * TILE_ROWS)
         return max(batch, 1)
+
+    def spans(self, batch: int) -> Iterator[range]:
+        """The rows of each batch, where one takes at most ``batch``.
+
+        The first one is short, so that rows soon begin to leave, and each later one twice the one before until all have
+        the full size: a batch is searched in less time than the rows of half of it take to leave, or has to be waited
+        for anyway.
+        """
+        first, size = 0, batch if batch >= self.rows else min(batch, LEAST_BATCH)
+        while first < self.rows:
+            yield range(first, min(first + size, self.rows))
+            first, size = first + size, min(batch, 2 * size)

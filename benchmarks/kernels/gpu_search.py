@@ -59,7 +59,7 @@ def device_time(graph: Graph, dtype: str) -> tuple[float, str, int]:
     with device_search(arcs, kind, form, np.arange(graph.n)) as search:
         for _ in range(3):
             total = 0.0
-            for rows in search.batches():
+            for rows in search.batches:
                 begin, end = cupy.cuda.Event(), cupy.cuda.Event()
                 begin.record()
                 search.begin(rows)

@@ -32,11 +32,10 @@ from scipy.sparse.csgraph import dijkstra
 
 from benchmarks import graphs
 from benchmarks.kernels.gpu_search import random, unweighted
-from benchmarks.regret import worth
 from engine.backends import cpu_search
 from engine.backends.base import Arcs
 from engine.backends.cpu import CpuBackend
-from engine.plan import Plan
+from engine.plan import Candidate, Plan
 from engine.problem import Options
 from engine.solve import Outcome, make_plan, solve
 from engine.types import WORK_TYPES
@@ -67,6 +66,8 @@ REAL: Final = (
 )
 #: Predicted seconds that are run in any case.
 PATIENCE: Final = 0.6
+#: Above that, algorithms that are predicted to take less than so many times as long as the choice.
+HOPELESS: Final = 4.0
 #: Runs of an algorithm: at least two, the first one compiles; until so many seconds or so many runs have passed.
 ENOUGH_SECONDS: Final = 0.5
 ENOUGH_RUNS: Final = 4
@@ -75,6 +76,12 @@ LONG: Final = 3.0
 #: Sources of the processors' samples, for each thread, and of SciPy's.
 SAMPLE: Final = 64
 PEER_SAMPLE: Final = 4
+
+
+def worth(candidate: Candidate, chosen: Candidate) -> bool:
+    """Whether to run it."""
+    on_device = candidate.feasible and candidate.device == "cuda"
+    return on_device and (candidate.seconds < PATIENCE or candidate.seconds < HOPELESS * chosen.seconds)
 
 
 class Kept:
@@ -164,7 +171,7 @@ def compare(name: str, graph: Graph, reference: dict[str, Any] | None) -> dict[s
     chosen = plan.candidates[0]
     taken, right = {}, {}
     for candidate in plan.candidates:
-        if candidate.device == "cuda" and worth(candidate, chosen, PATIENCE):
+        if worth(candidate, chosen):
             own = replace(options, algorithm=candidate.algorithm)
             taken[candidate.algorithm], right[candidate.algorithm] = run(graph, make_plan(graph, own), own, reference)
     best = min(taken, key=taken.__getitem__)

@@ -26,7 +26,7 @@ import numpy.typing as npt
 
 from engine.algorithms import dijkstra, floyd_warshall
 from engine.backends.base import Arcs, Array, Backend
-from engine.estimate import BAND_ROWS, DEVICE_LAUNCH, DEVICE_WRITE_GAIN, OVERHEAD, Setting, batch_rows, write_phase
+from engine.estimate import BAND_ROWS, DEVICE_LAUNCH, OVERHEAD, Setting, batch_rows, device_write, write_phase
 from engine.monitor import Monitor
 from engine.parts import CPU_GRAIN, DEVICE_GRAIN, SWEEP_ROWS, Grain, Lengths, Parts, find_parts, sweep_layout
 from engine.plan import Candidate, Phase, Plan
@@ -91,7 +91,8 @@ def estimate_device(setting: Setting) -> Candidate:
         raise ValueError("the machine has no device")
     facts = problem.device_parts or whole(problem.n)
     layout = sweep_layout(facts, problem.n, problem.rows, size)
-    batches = -(-problem.rows // layout.batch(machine.cuda.memory))
+    batch = layout.batch(machine.cuda.memory)
+    batches = -(-problem.rows // batch)
     prepare = _prepare(setting, facts)
     updates = problem.rows * facts.sweep
     sweep = Phase(
@@ -102,16 +103,16 @@ def estimate_device(setting: Setting) -> Candidate:
         + problem.rows * problem.n * DEVICE_ENTRY,
         updates=updates,
     )
-    gain = max(1.0, min(DEVICE_WRITE_GAIN, machine.threads / 2))
-    write = Phase("write", setting.store / (machine.write_rate * gain), bytes=setting.store)
+    write = device_write(setting)
+    alone = min(sweep.seconds, write.seconds) / max(1, batches)  # one batch; the others overlap
     bands = (machine.threads + 2) * BAND_ROWS * problem.n * size
     return Candidate(
         algorithm="partitioned",
         device="cuda",
         memory=machine.resident + OVERHEAD + 2 * size * facts.entries + bands + 60 * problem.arcs + 40 * problem.n,
-        device_memory=layout.bytes(layout.batch(machine.cuda.memory)),
+        device_memory=layout.bytes(batch),
         disk=setting.store,
-        seconds=prepare.seconds + sweep.seconds + write.seconds,
+        seconds=prepare.seconds + max(sweep.seconds, write.seconds) + alone,
         phases=(prepare, sweep, write),
     )
 

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from engine.backends.base import Array
 from engine.backends.cuda_modules import open_device
+from engine.summary import ArraySink
 from storage.errors import DoesNotFit
 
 #: cudaHostRegisterPortable: for all devices.
@@ -36,6 +37,14 @@ class HostMemory:
     touched: float = 0.0
     registered: float = 0.0
     refused: str = ""
+
+
+class LockedSink(ArraySink):
+    """A sink that is memory from :func:`host_matrix`: a device copies whole rows straight into it."""
+
+    def __init__(self, memory: HostMemory) -> None:
+        self.memory, self.array = memory, memory.array
+        self.tile = (64, max(1, memory.array.shape[1]))
 
 
 @contextmanager

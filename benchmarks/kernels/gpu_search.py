@@ -140,6 +140,13 @@ def measure_saved(record: Record, folder: Path) -> None:
 def main(largest: int = 131072, saved: tuple[Path, ...] = ()) -> None:
     """Measure and record."""
     record = Record("gpu_search")
+    try:
+        _all(record, largest, saved)
+    finally:  # what was measured before somebody lost patience is kept
+        record.write()
+
+
+def _all(record: Record, largest: int, saved: tuple[Path, ...]) -> None:
     for n in (1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072):
         if n <= largest:
             measure(record, "random", random, n, "int32", host=n in (32768, 65536))
@@ -157,7 +164,6 @@ def main(largest: int = 131072, saved: tuple[Path, ...] = ()) -> None:
         measure(record, "random", random, 32768, "float64")
     for n in (1024, 4096, 16384):
         record.add(graph="any", n=n, form="floyd-warshall", dtype="float32", ms=floyd_warshall(n))
-    record.write()
 
 
 if __name__ == "__main__":

@@ -237,13 +237,15 @@ def main() -> None:
 
     record, began = Record("gpu_set"), time.perf_counter()
     reference = json.loads(options.reference.read_text()) if options.reference else {}
-    for name, make, known in cases(options.graphs, reference.get("graphs", reference)):
-        if time.perf_counter() - began > options.seconds:
-            print("time is over before", name)
-        elif not options.only or any(word in name for word in options.only):
-            record.add(**compare(name, make(), known))
-            cupy.get_default_memory_pool().free_all_blocks()
-    record.write()
+    try:
+        for name, make, known in cases(options.graphs, reference.get("graphs", reference)):
+            if time.perf_counter() - began > options.seconds:
+                print("time is over before", name)
+            elif not options.only or any(word in name for word in options.only):
+                record.add(**compare(name, make(), known))
+                cupy.get_default_memory_pool().free_all_blocks()
+    finally:  # what was measured before somebody lost patience is kept
+        record.write()
 
 
 if __name__ == "__main__":

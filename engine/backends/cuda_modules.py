@@ -84,7 +84,9 @@ KERNELS: Final = MappingProxyType(
         **{name: Kernel("sweep.cu", name, 256) for name in ("seed", "gather", "emit")},
         # 8 rows a thread are best for many tiles, 4 (twice the threads) for the latency of few
         "single64": Kernel("single.cu", "single", 128, ("SIDE=64", "THREAD_ROWS=8", "BLOCKS=4", "UNROLLED=2")),
-        "single64wide": Kernel("single.cu", "single", 256, ("SIDE=64", "THREAD_ROWS=4", "BLOCKS=2")),
+        "single64wide": Kernel("single.cu", "single", 256, ("SIDE=64", "THREAD_ROWS=4", "BLOCKS=2", "BY_TILE=1")),
+        "lone32": Kernel("single.cu", "lone", 128, ("SIDE=32", "THREAD_ROWS=2", "BLOCKS=5")),
+        "lone64": Kernel("single.cu", "lone", 128, ("SIDE=64", "THREAD_ROWS=8", "BLOCKS=4")),
         "power8": Kernel("power.cu", "power", 256, ("ROWS=8",)),
         "power16": Kernel("power.cu", "power", 256, ("ROWS=16",)),
         "search_sweep": Kernel("search.cu", "search_sweep", 256, ("FORM_SWEEP",)),
@@ -96,7 +98,12 @@ KERNELS: Final = MappingProxyType(
     }
 )
 #: Two blocks of 128 threads with 64-bit entries leave room for all registers.
-_FLOAT64: Final = MappingProxyType({"single64": ("SIDE=64", "THREAD_ROWS=8", "BLOCKS=2", "UNROLLED=2")})
+_FLOAT64: Final = MappingProxyType(
+    {
+        "single64": ("SIDE=64", "THREAD_ROWS=8", "BLOCKS=2", "UNROLLED=2"),
+        "lone64": ("SIDE=64", "THREAD_ROWS=8", "BLOCKS=2"),
+    }
+)
 
 
 def source(kernel: Kernel) -> str:

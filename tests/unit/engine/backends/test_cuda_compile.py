@@ -1,7 +1,7 @@
 """Every CUDA kernel compiles for every generation of chips, without a GPU; relax keeps all it has in registers.
 
-Compilers: nvcc where it is installed, then NVRTC from whichever of NVIDIA's wheels there are.  Each generation takes the
-first that knows it: CUDA 13 has dropped 7.0, which the NVRTC of CUDA 12 among the development dependencies still knows.
+Compilers: nvcc where it is installed, then NVRTC from whichever of NVIDIA's wheels there are.  Each generation takes
+the first that knows it: CUDA 13 has dropped 7.0, which the NVRTC of CUDA 12, a development dependency, still knows.
 """
 
 from __future__ import annotations
@@ -82,8 +82,7 @@ def _compilers() -> list[Nvcc | Nvrtc]:
     found: list[Nvcc | Nvrtc] = [Nvcc(nvcc)] if nvcc else []
     spec = importlib.util.find_spec("nvidia")
     for folder in (spec.submodule_search_locations or []) if spec else []:
-        for library in sorted(Path(folder).rglob("libnvrtc.so.*"), reverse=True):
-            found.append(Nvrtc(library))
+        found.extend(Nvrtc(library) for library in sorted(Path(folder).rglob("libnvrtc.so.*"), reverse=True))
     return found
 
 

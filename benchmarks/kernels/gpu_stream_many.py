@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
 import cupy
@@ -63,10 +64,8 @@ def stream(matrix: Any, streaming: Streaming, count: int, share: float, memory: 
     """Run some of the rounds on ``count`` devices."""
     watch = Watch(share)
     devices = [CudaStreamer(i, memory=memory) for i in range(count)]
-    try:
+    with suppress(Cancelled):
         rounds.run(streaming, HostTier(matrix, streaming, threads=THREADS), devices, watch, nonnegative=True)
-    except Cancelled:
-        pass
     return watch
 
 

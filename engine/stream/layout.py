@@ -216,7 +216,7 @@ def _keep(streaming: Streaming, n: int, itemsize: int, memory: int, devices: int
 
 
 def _round_cost(streaming: Streaming, n: int, devices: int, wanted: float) -> float:
-    """Relative time: bus against kernels, closing of panels, stripes too low for full waves, slots too few."""
+    """Relative time: bus against kernels, closing, stripes too low for full waves, few slots, uneven shares."""
     stripes = streaming.stripes(n)
     share = max(0, stripes - devices * streaming.resident) / max(1, stripes)
     bus = share * wanted / MARGIN / streaming.width
@@ -224,4 +224,6 @@ def _round_cost(streaming: Streaming, n: int, devices: int, wanted: float) -> fl
     low = {1024: 0.0, 512: 0.005}.get(streaming.height, 8 / streaming.height) * (0.2 + share)
     shallow = 0.03 * (1024 / streaming.width) ** 2
     few = 0.01 * share if streaming.slots < SLOTS else 0.0
-    return max(1.0, bus * (MARGIN if share else 1)) + closing + low + shallow + few
+    groups = streaming.rounds(n)
+    uneven = (1 - share) * (math.ceil(groups / devices) * devices / groups - 1)  # resident groups stay where they are
+    return max(1.0, bus * (MARGIN if share else 1)) + closing + low + shallow + few + uneven

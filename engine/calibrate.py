@@ -13,10 +13,12 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from engine.algorithms.bellman_ford import form_of
 from engine.backends.base import Arcs
 from engine.plan import Plan
 from engine.problem import Machine, Problem
 from engine.rectangle import Rectangle
+from engine.searching import ALGORITHMS as SEARCHES
 from engine.types import WorkType
 from storage.graph import Graph
 
@@ -28,6 +30,10 @@ EDGE: Final = 1024
 CONTENDER: Final = 10
 #: Seconds that trial searches may take, roughly.
 TRIAL: Final = 0.1
+#: Seconds of predicted searches on a GPU from which a trial there, which takes up to a quarter of a second, pays.
+DEVICE_WORTHWHILE: Final = 1.0
+#: A trial is given up at a quarter of the limit of a solve, but not below this one.
+LEAST_LIMIT: Final = 255
 #: Sources of a later trial for each one of the trial before; searches work on many side by side.
 STEP: Final = 64
 
@@ -44,10 +50,14 @@ def calibrate(
 ) -> Machine:
     """``machine`` with the rates measured that matter for choosing; ``plan`` is what its present rates predict.
 
-    What a GPU does is predicted from a table: it hardly varies.  ``device`` is the one asked for; with ``cuda`` there
-    is no choice that the processors' rates could change.  ``rectangle`` is what is asked of the matrix.
+    What products on a GPU take is predicted from a table: it hardly varies.  What searches take there depends on the
+    graph: a few are tried where they may be the best choice.  ``device`` is the one asked for; with ``cuda`` there is
+    no choice that the processors' rates could change.  ``rectangle`` is what is asked of the matrix.
     """
-    if plan.seconds < WORTHWHILE or device == "cuda":
+    if plan.seconds < WORTHWHILE:
+        return machine
+    machine = _tried_on_device(graph, problem, kind, machine, plan)
+    if device == "cuda":
         return machine
     search = None
     searched = rectangle or Rectangle(graph.n, None, None, None)
@@ -60,6 +70,23 @@ def calibrate(
     if products and (search is None or min(products) < CONTENDER * search * len(searched.rows)):
         machine = replace(machine, relax_rate={kind.name: relax_rate(kind, machine.threads)})
     return replace(machine, search_seconds=search)
+
+
+def _tried_on_device(graph: Graph, problem: Problem, kind: WorkType, machine: Machine, plan: Plan) -> Machine:
+    """``machine`` with the seconds a source of batched searches on its GPU; infinite where they were given up."""
+    searches = [c for c in plan.candidates if c.feasible and c.device == "cuda" and c.algorithm in SEARCHES]
+    best = min((p.seconds for c in searches for p in c.phases if p.name == "search"), default=0.0)
+    if best < DEVICE_WORTHWHILE or best > CONTENDER * plan.seconds:
+        return machine
+    from engine.backends.cuda_batches import trial_seconds
+
+    arcs = Arcs(graph.indptr, graph.heads, np.abs(graph.weights))
+    unit = any(c.algorithm == "bfs" for c in searches)
+    form = form_of(unit=unit, hops=problem.hops)
+    form = replace(form, limit=max(form.limit // 4, LEAST_LIMIT))
+    sources = np.roll(np.arange(graph.n), graph.n // 3)
+    took = trial_seconds(arcs, kind, form, sources, memory=machine.cuda.memory if machine.cuda else None)
+    return replace(machine, device_search_seconds=np.inf if took is None else took)
 
 
 def relax_rate(kind: WorkType, threads: int) -> float:

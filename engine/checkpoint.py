@@ -16,7 +16,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from engine.plan import Plan
+from engine.plan import Plan, by_rows
 from engine.problem import Options
 from engine.summary import Array, SummarySink
 from storage.errors import Conflict
@@ -26,15 +26,8 @@ from storage.working import Checkpoint, WorkingMatrix, find_checkpoint
 INTERVAL: Final = 25.0
 #: A solve that is stopped keeps what it has done if it has worked for so many seconds, or has committed before.
 WORTH: Final = 5.0
-#: Algorithms that work on the whole matrix until the end; all others finish one row after the other.
-DENSE: Final = frozenset({"recursive-floyd-warshall", "blocked-floyd-warshall", "repeated-squaring"})
 #: Bytes of rows that are read back at a time.
 _PIECE: Final = 2**25
-
-
-def by_rows(algorithm: str) -> bool:
-    """Whether an algorithm finishes rows one after the other, so that those done need not be done again."""
-    return algorithm not in DENSE
 
 
 class Journal:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 #: Largest n that one launch of the single kernel solves fastest (measured; docs/kernels.md).
@@ -12,6 +13,17 @@ SLAB: Final = 4096
 PIECE: Final = 1 << 20
 #: Device memory beside the arrays that are counted: kernels, flags, what the allocator rounds up.
 SLACK: Final = 64 * 2**20
+
+
+@dataclass(frozen=True)
+class Form:
+    """How to search: the kernel's form (``sweep``, ``lists`` or ``hops``) and when a block of sources is given up.
+
+    ``limit`` counts sweeps or steps; in lists, looks at vertices for each vertex.
+    """
+
+    name: str
+    limit: int
 
 
 def tile_side(itemsize: int) -> int:
@@ -46,3 +58,101 @@ def product_bytes(n: int, itemsize: int) -> int:
     """Packed operands of one slab of a product of n x n matrices."""
     side = padded_side(n, itemsize)
     return min(SLAB, side) * side * (max(itemsize, 4) + itemsize)
+
+
+#: Rows that a sweep over parts does at once, at most: enough for launches to cost little.  Multiples of ROW_STEP.
+SWEEP_BATCH: Final = 8192
+ROW_STEP: Final = 128
+#: A sweep's batch is at most such a share of all rows, so that most rows leave while others are swept.
+SWEEP_SHARE: Final = 6
+
+
+@dataclass(frozen=True)
+class SweepLayout:
+    """What a sweep over parts keeps on the device.
+
+    Attributes:
+        n: vertices; rows: sources; itemsize: bytes an entry.
+        entries: numbers in tables and packed lengths; stride: entries of a row in the order of the parts.
+        deepest: vertices of the largest border.
+    """
+
+    n: int
+    rows: int
+    itemsize: int
+    entries: int
+    stride: int
+    deepest: int
+
+    def bytes(self, batch: int) -> int:
+        """Device memory with batches of so many rows."""
+        out = min(batch, self.rows) * self.n * (2 if batch < self.rows else 1)
+        gathered = (self.deepest + 16) * batch * max(4, self.itemsize)
+        return (self.entries + self.stride * batch + out) * self.itemsize + gathered + 24 * self.n + 64 * batch + SLACK
+
+    def batch(self, memory: int) -> int:
+        """Rows of a batch: as many as suit, fewer where memory is short."""
+        share = -(-self.rows // SWEEP_SHARE // ROW_STEP) * ROW_STEP
+        batch = min(SWEEP_BATCH, max(ROW_STEP, share))
+        while batch > ROW_STEP and self.bytes(batch) > memory:
+            batch = max(ROW_STEP, batch // 2 // ROW_STEP * ROW_STEP)
+        return batch
+
+
+#: Bytes of a vertex's row of labels where the whole device shares a block of sources, and where a thread block has it.
+ROW: Final = 512
+LIST_ROW: Final = 128
+#: Rows of bits a vertex of breadth-first searches: seen, new (twice), and eight planes that count the steps.
+HOPS_ROWS: Final = 11
+#: Thread blocks a multiprocessor that search over lists of their own, and the most memory that their labels may take.
+LIST_BLOCKS: Final = 4
+LIST_BYTES: Final = 8 * 2**30
+#: Blocks of sources that are swept side by side, each by its share of the device.
+SWEEP_GROUPS: Final = 4
+
+
+def list_groups(vertices: int, rows: int, itemsize: int, multiprocessors: int) -> int:
+    """Thread blocks that search over lists: no more than there are blocks of sources, nor than memory allows."""
+    blocks = -(-rows // (LIST_ROW // itemsize))
+    fitting = LIST_BYTES // (vertices * (LIST_ROW + 12) + 1)
+    return max(1, min(LIST_BLOCKS * multiprocessors, blocks, fitting))
+
+
+#: A batch of sources is at most so much of all of them, so that most rows leave while others are searched; not of
+#: searches over lists, which do better with all sources at hand: neighbours then share a block.
+SHARE: Final = 8
+#: The least sources of a batch: some blocks of them for every part of the device.
+LEAST_BATCH: Final = 2048
+#: Batches are whole tiles of the store high.
+TILE_ROWS: Final = 64
+
+
+@dataclass(frozen=True)
+class SearchLayout:
+    """What batched searches from ``rows`` sources keep on the device, for a matrix of ``itemsize`` bytes an entry."""
+
+    n: int
+    arcs: int
+    rows: int
+    itemsize: int
+    form: str
+
+    def bytes(self, batch: int, multiprocessors: int = 132) -> int:
+        """Device memory with batches of so many sources."""
+        vertices = self.n if self.form == "hops" else self.n + self.arcs // 32  # some only gather
+        if self.form == "hops":
+            own = HOPS_ROWS * self.n * ROW
+        elif self.form == "sweep":
+            own = SWEEP_GROUPS * vertices * (ROW + 8)
+        else:
+            own = list_groups(vertices, batch, 2, multiprocessors) * vertices * (LIST_ROW + 12)
+        out = batch * self.n * self.itemsize * (2 if batch < self.rows else 1)
+        return own + out + self.arcs * 18 + vertices * 20 + batch * 72 + SLACK
+
+    def batch(self, memory: int) -> int:
+        """Sources of a batch: as many as suit, fewer where memory is short; at least a tile's worth."""
+        share = max(LEAST_BATCH, -(-self.rows // SHARE // LEAST_BATCH) * LEAST_BATCH)
+        batch = min(max(self.rows, 1), self.rows if self.form == "lists" else share)
+        while batch > TILE_ROWS and self.bytes(batch) > memory:
+            batch = max(TILE_ROWS, batch // 2 // TILE_ROWS * TILE_ROWS)
+        return max(batch, 1)

@@ -109,6 +109,7 @@ def device_candidate(
     return Candidate(
         algorithm=name,
         device="cuda",
+        tier="device",
         memory=machine.resident + OVERHEAD + (machine.threads + 2) * band + 32 * PIECE,
         device_memory=base_bytes(problem.n, problem.rows, size) + workspace,
         disk=setting.store,

@@ -20,24 +20,32 @@ _PIECE = 1 << 20
 
 def weight_matrix(graph: Graph, kind: WorkType, monitor: Monitor) -> Array:
     """The n x n matrix W in the working type: 0 on the diagonal, weights, *unreachable* elsewhere."""
-    n = graph.n
-    monitor.begin("ingest", n, "rows")
-    matrix = np.empty((n, n), kind.dtype)
-    rows = max(1, _PIECE // max(1, n))
-    for first in range(0, n, rows):
-        last = min(n, first + rows)
-        matrix[first:last] = kind.sentinel()
-        begin, end = graph.indptr[first], graph.indptr[last]
-        tails = np.repeat(np.arange(first, last), np.diff(graph.indptr[first : last + 1]))
+    monitor.begin("ingest", graph.n, "rows")
+    matrix = np.empty((graph.n, graph.n), kind.dtype)
+    rows = max(1, _PIECE // max(1, graph.n))
+    for first in range(0, graph.n, rows):
+        part = matrix[first : first + rows]
+        fill_weights(graph, kind, first, part)
+        monitor.step(len(part))
+    return matrix
+
+
+def fill_weights(graph: Graph, kind: WorkType, first: int, out: Array) -> None:
+    """Make ``out``, shape (rows, n), the rows of W from ``first`` on.  Safe to call from several threads."""
+    size = max(1, _PIECE // max(1, graph.n))
+    for start in range(first, first + len(out), size):
+        stop = min(first + len(out), start + size)
+        part = out[start - first : stop - first]
+        part[:] = kind.sentinel()
+        begin, end = graph.indptr[start], graph.indptr[stop]
+        tails = np.repeat(np.arange(stop - start), np.diff(graph.indptr[start : stop + 1]))
         # adding 0 turns -0.0, whose bits sort below every number, into 0.0
         weights = graph.weights[begin:end] + 0
         if kind.integer:
             # an arc longer than every distance is on no shortest path; as it is, it might not fit the type
             weights = np.minimum(weights, int(kind.unreachable))
-        matrix[tails, graph.heads[begin:end]] = weights
-        monitor.step(last - first)
-    np.fill_diagonal(matrix, 0)
-    return matrix
+        part[tails, graph.heads[begin:end]] = weights
+        part[np.arange(stop - start), np.arange(start, stop)] = 0
 
 
 def write_rows(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from pathlib import Path
 
 from engine.problem import Device, Machine
@@ -14,6 +15,9 @@ RELAX_RATE = {"uint16": 6.0e10, "int32": 3.4e10, "float32": 2.2e10, "float64": 1
 
 #: Arcs a second that one thread scans in searches, heap work included.
 SEARCH_RATE = 6.0e7
+
+#: Memory that kernels and their compiler take once they are loaded.
+KERNELS = 104 * 2**20
 
 #: Bytes a second that reach the store, summary and checksums included.
 WRITE_RATE = 8.0e8
@@ -44,8 +48,10 @@ def survey(
     if count > most:
         raise InvalidRequest(f"threads is {count}, but the process may use {most} processors", field="threads")
     cuda, no_cuda = (None, "no GPU was looked for") if device == "cpu" else find_cuda(device_memory)
-    resident = resident_bytes()
-    free = available_memory() + resident
+    held = resident_bytes()
+    free = available_memory() + held
+    # every estimate counts the kernels: those that this process has loaded already are not to be counted twice
+    resident = max(0, held - KERNELS) if "engine.backends.cpu_relax" in sys.modules else held
     return Machine(
         threads=count,
         memory=free if memory is None else min(memory, free),

@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array
 
+from engine.device import SweepLayout
 from engine.plan import Plan
 from engine.problem import Machine, PartsFacts, Problem
 
@@ -43,19 +44,21 @@ class Grain:
     Attributes:
         width: columns that a product does at once; others are done, too, and thrown away.
         entry: gathering an entry of a border; part: beginning a product.
+        inside: an update made once, before any row.
     """
 
     width: int
     entry: float
     part: float
+    inside: float
 
 
 #: On a processor, where the rows of a product are few and its beginning cheap.
-CPU_GRAIN: Final = Grain(width=16, entry=40.0, part=200.0)
+CPU_GRAIN: Final = Grain(width=16, entry=40.0, part=200.0, inside=10.0)
 #: Rows that a thread sweeps at once: few, and a packed border is soon used up; many, and they leave the cache.
 SWEEP_ROWS: Final = 96
 #: On a GPU, where a launch takes as long as many updates.
-DEVICE_GRAIN: Final = Grain(width=128, entry=100.0, part=40_000.0)
+DEVICE_GRAIN: Final = Grain(width=32, entry=100.0, part=5_000.0, inside=100.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,7 +159,8 @@ def find_parts(graph: Graph, grain: Grain, most: int) -> Parts | None:
     from engine.backends.cpu_parts import arrange, merge
 
     rank, begin, border, parent = found
-    last = merge(parent, np.diff(begin), grain.width, grain.entry, grain.part)
+    inside = grain.inside / max(1, graph.n)
+    last = merge(parent, np.diff(begin), grain.width, grain.entry, grain.part, inside)
     position, *parts = arrange(parent, last, begin, border)
     return Parts(position[rank], *parts)
 
@@ -201,6 +205,11 @@ def _nested_dissection(pattern: csr_array) -> tuple[npt.NDArray[np.int32], npt.N
     return np.asarray(order, np.int32), np.asarray(rank, np.int32)
 
 
+def sweep_layout(facts: PartsFacts, n: int, rows: int, itemsize: int) -> SweepLayout:
+    """What sweeping ``rows`` rows of ``n`` vertices over such parts keeps on a GPU."""
+    return SweepLayout(n, rows, itemsize, facts.entries, n + 16 * facts.count, facts.border)
+
+
 def with_trial(graph: Graph, problem: Problem, plan: Plan, machine: Machine) -> Problem:
     """``problem`` with what a trial partition finds, where one can pay; else with the reason why there is none.
 
@@ -214,7 +223,8 @@ def with_trial(graph: Graph, problem: Problem, plan: Plan, machine: Machine) -> 
     if work < WORTHWHILE * took:
         why = f"a trial partition takes about {took:.2g} s, and all of {plan.algorithm} {work:.2g} s"
         return replace(problem, no_parts=why)
-    most = int(work / max(1, problem.rows) * machine.relax_rate[plan.dtype])
+    rates = machine.relax_rate if plan.device == "cpu" or machine.cuda is None else machine.cuda.relax_rate
+    most = int(work / max(1, problem.rows) * rates[plan.dtype])
     return with_parts(graph, problem, min(most, machine.memory // ENTRY_BYTES))
 
 
@@ -224,4 +234,7 @@ def with_parts(graph: Graph, problem: Problem, most: int) -> Problem:
     parts = find_parts(graph, CPU_GRAIN, most)
     if parts is None:
         return replace(problem, no_parts=f"the separators are large: the borders of all vertices pass {most} entries")
-    return replace(problem, parts=parts.facts(CPU_GRAIN, time.perf_counter() - began))
+    coarse = find_parts(graph, DEVICE_GRAIN, most)
+    assert coarse is not None  # the same order, so the same borders of single vertices
+    took = time.perf_counter() - began
+    return replace(problem, parts=parts.facts(CPU_GRAIN, took), device_parts=coarse.facts(DEVICE_GRAIN, took))

@@ -3,6 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
+from typing import Final
+
+from engine.stream.layout import Streaming
+
+#: Algorithms that work on the whole matrix until the end; all others finish one row after the other.
+DENSE: Final = frozenset({"recursive-floyd-warshall", "blocked-floyd-warshall", "repeated-squaring"})
+
+
+def by_rows(algorithm: str) -> bool:
+    """Whether an algorithm finishes rows one after the other, so that those done need not be done again."""
+    return algorithm not in DENSE
 
 
 @dataclass(frozen=True)
@@ -20,8 +31,9 @@ class Candidate:
     """One algorithm as the planner saw it.
 
     ``feasible`` says whether it could do the job here; ``rejected`` says why it was not chosen, with numbers, and is
-    None for the chosen one.  ``memory`` is the host's, ``device_memory`` the GPU's.  ``turned``: searches go from the
-    targets over the arcs turned round, because the targets are fewer than the sources.
+    None for the chosen one.  ``memory`` is the host's, ``device_memory`` the GPU's; ``tier`` is where the matrix lies
+    while it is worked on (``device``, ``host`` or ``store``), ``streaming`` how it is cut, where it is streamed.
+    ``turned``: searches go from the targets over the arcs turned round, because the targets are fewer than the sources.
     """
 
     algorithm: str
@@ -33,6 +45,8 @@ class Candidate:
     rejected: str | None = None
     device: str = "cpu"
     device_memory: int = 0
+    tier: str = "host"
+    streaming: Streaming | None = None
     turned: bool = False
 
 
@@ -48,6 +62,8 @@ class Plan:
         shape: rows and columns of the matrix.
         memory: projected peak of host memory, bytes; device_memory: of the GPU's; disk: bytes of the finished store.
         seconds: predicted wall time.
+        tier: where the matrix lies while it is worked on: ``device``, ``host`` or ``store``.
+        streaming: how it is cut into stripes and rounds; None where it is not streamed.
         reason: why this one, in a sentence with numbers.
         phases: the predicted phases, in order.
         candidates: all that were considered, the chosen one first.
@@ -67,6 +83,8 @@ class Plan:
     max_hops: int | None = None
     device_reason: str = ""
     device_memory: int = 0
+    tier: str = "host"
+    streaming: Streaming | None = None
     phases: tuple[Phase, ...] = ()
     candidates: tuple[Candidate, ...] = field(default=())
     cutoff: float | None = None
@@ -74,4 +92,7 @@ class Plan:
 
     def to_dict(self) -> dict[str, object]:
         """The plan as JSON types."""
-        return asdict(self)
+        plan = asdict(self)
+        if self.streaming is not None:
+            plan["streaming"]["rounds"] = self.streaming.rounds(self.shape[1])
+        return plan

@@ -6,10 +6,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from engine.algorithms import dijkstra, floyd_warshall, johnson, partitioned, squaring
+from engine.algorithms import bellman_ford, dijkstra, floyd_warshall, johnson, partitioned, squaring
 from engine.estimate import Setting
-from engine.plan import Candidate, Plan
+from engine.plan import Candidate, Plan, by_rows
 from engine.problem import Machine, Options, Problem
+from engine.stream.estimate import LONG, streamed
 from engine.types import WORK_TYPES, WorkType
 from storage.errors import DoesNotFit, InvalidRequest
 
@@ -27,7 +28,13 @@ DEVICE_ESTIMATES: Final[dict[str, Callable[[Setting], Candidate]]] = {
     "recursive-floyd-warshall": floyd_warshall.device_recursive,
     "blocked-floyd-warshall": floyd_warshall.device_blocked,
     "repeated-squaring": squaring.estimate_device,
+    "partitioned": partitioned.estimate_device,
+    "bellman-ford": bellman_ford.estimate,
+    "bfs": bellman_ford.estimate_bfs,
+    "johnson": bellman_ford.estimate_johnson,
 }
+#: How much slower a long solve may be for being kept.
+UNKEPT: Final = 1.25
 #: Below this a float32 is subnormal and loses digits.
 SMALLEST_FLOAT32 = 1.2e-38
 LARGEST_FLOAT32 = 3.4e38
@@ -51,6 +58,7 @@ def choose(problem: Problem, machine: Machine, options: Options, *, store: int |
     size = problem.rows * problem.columns * kind.itemsize if store is None else store
     setting = Setting(problem, machine, kind, size)
     candidates = [_judge(ESTIMATES[name](setting), setting, options) for name in ESTIMATES]
+    candidates += [_judge(candidate, setting, options) for candidate in streamed(setting)]
     if machine.cuda is not None and options.device != "cpu":
         candidates += [_judge(DEVICE_ESTIMATES[name](setting), setting, options) for name in DEVICE_ESTIMATES]
     pool = [c for c in candidates if _unsuitable(c.algorithm, problem) is None]
@@ -61,7 +69,7 @@ def choose(problem: Problem, machine: Machine, options: Options, *, store: int |
         if unsuitable:
             raise InvalidRequest(f"algorithm {options.algorithm} cannot be used: {unsuitable}", field="algorithm")
         pool = [c for c in pool if c.algorithm == options.algorithm]
-    best = min((c for c in pool if c.feasible), key=lambda c: c.seconds, default=None)
+    best = min((c for c in pool if c.feasible), key=_cost, default=None)
     if best is None:
         others = [c if c.rejected else replace(c, rejected="was not asked for") for c in candidates]
         raise _refusal(pool, others, machine)
@@ -80,6 +88,8 @@ def choose(problem: Problem, machine: Machine, options: Options, *, store: int |
         max_hops=problem.max_hops,
         device_reason=_device_reason(best, machine, options),
         device_memory=best.device_memory,
+        tier=best.tier,
+        streaming=best.streaming,
         phases=best.phases,
         candidates=(best, *(_lost(c, best, options) for c in others)),
         cutoff=problem.cutoff,
@@ -87,14 +97,24 @@ def choose(problem: Problem, machine: Machine, options: Options, *, store: int |
     )
 
 
+def _cost(candidate: Candidate) -> float:
+    """Seconds; a long solve that would be lost with its process must be much faster than one that is kept."""
+    kept = candidate.streaming is not None or by_rows(candidate.algorithm)
+    return candidate.seconds * (1.0 if kept or candidate.device != "cpu" or candidate.seconds < LONG else UNKEPT)
+
+
 def _check(options: Options, machine: Machine) -> None:
     if options.dtype != "auto" and options.dtype not in WORK_TYPES:
         raise InvalidRequest(f"dtype {options.dtype!r} is unknown; use auto, {', '.join(WORK_TYPES)}", field="dtype")
-    if options.algorithm != "auto" and options.algorithm not in ESTIMATES:
-        names = ", ".join(ESTIMATES)
+    known = dict.fromkeys((*ESTIMATES, *DEVICE_ESTIMATES))
+    if options.algorithm != "auto" and options.algorithm not in known:
+        names = ", ".join(known)
         raise InvalidRequest(f"algorithm {options.algorithm!r} is unknown; use auto, {names}", field="algorithm")
     if options.device not in ("auto", "cpu", "cuda"):
         raise InvalidRequest(f"device {options.device!r} is unknown; use auto, cpu, cuda", field="device")
+    if options.algorithm not in ("auto", *ESTIMATES) and (options.device == "cpu" or machine.cuda is None):
+        why = "device cpu was asked for" if options.device == "cpu" else machine.no_cuda
+        raise InvalidRequest(f"algorithm {options.algorithm} runs on a GPU only, and {why}", field="algorithm")
     if options.device == "cuda":
         if options.algorithm not in ("auto", *DEVICE_ESTIMATES):
             names = ", ".join(DEVICE_ESTIMATES)
@@ -156,10 +176,14 @@ def _unsuitable(name: str, problem: Problem) -> str | None:
     """Why an algorithm cannot answer this problem at all, or None."""
     if problem.max_hops is not None and name != "repeated-squaring":
         return f"only repeated-squaring limits paths to {problem.max_hops} hops"
-    if name == "dijkstra" and problem.negative:
+    if name in ("dijkstra", "bellman-ford", "bfs") and problem.negative:
         return f"some arcs are negative (the least is {problem.min_weight:g})"
     if name == "johnson" and not problem.negative:
         return "no arc is negative, so there is nothing to reweight"
+    if name == "bfs" and not problem.unit:
+        return "the arcs do not all weigh 1"
+    if name == "bfs" and problem.hops > bellman_ford.STEPS:
+        return f"some vertex lies {problem.hops} arcs away, and steps are counted up to 255"
     if name == "partitioned" and problem.parts is None:
         return problem.no_parts
     return None
@@ -249,8 +273,10 @@ def _lost(candidate: Candidate, best: Candidate, options: Options) -> Candidate:
 
 
 def _where(candidate: Candidate, other: Candidate) -> str:
-    """The device of a candidate, where it is not that of the other one spoken of."""
-    return "" if candidate.device == other.device else f" on {candidate.device}"
+    """Device and tier of a candidate, where they are not those of the other one spoken of."""
+    device = "" if candidate.device == other.device else f" on {candidate.device}"
+    tier = "" if candidate.tier == other.tier or "device" in (candidate.tier, other.tier) else candidate.tier
+    return f"{device} in the {tier} tier" if tier else device
 
 
 def gib(size: int) -> str:

@@ -43,7 +43,8 @@ class Problem:
         max_hops: at most that many arcs a path; None for no limit.
         targets: how many targets are asked for; None for all vertices.
         cutoff: the largest distance wanted; None for no limit.
-        parts: what a trial partition found; None without one.
+        parts: what a trial partition found, device_parts: the same in parts that suit a GPU; None without one.
+        hops: arcs from a vertex of highest degree to the one farthest from it; 0 where nobody has looked.
         no_parts: why there is none.
     """
 
@@ -61,7 +62,9 @@ class Problem:
     max_hops: int | None
     targets: int | None = None
     cutoff: float | None = None
+    hops: int = 0
     parts: PartsFacts | None = None
+    device_parts: PartsFacts | None = None
     no_parts: str = "no trial partition was made"
 
     @property
@@ -104,6 +107,9 @@ class Machine:
         search_rate: arcs scanned a second of all threads by searches (heap work included).
         search_seconds: measured seconds a source on the very graph, all threads together; None if not tried.
         write_rate: bytes a second written to the store.
+        device_search_seconds: the same of the GPU.
+        stream_rate: bytes a second that a working store reads and, at the same time, writes.
+        stream_work: seconds of a processor that each of these bytes takes.
         cuda: the GPU that may be used, if any.
         no_cuda: why there is none, in a sentence.
     """
@@ -116,6 +122,9 @@ class Machine:
     search_rate: float
     write_rate: float
     search_seconds: float | None = None
+    device_search_seconds: float | None = None
+    stream_rate: float = 8.0e8
+    stream_work: float = 6.0e-10
     cuda: Device | None = None
     no_cuda: str = "no GPU was looked for"
 

@@ -7,6 +7,8 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
+from engine import searching
+from engine.algorithms import partitioned
 from engine.algorithms.squaring import Schedule
 from engine.monitor import Monitor
 from engine.plan import Plan
@@ -34,10 +36,14 @@ def run(
         DoesNotFit: less device memory was free than when the plan was made.
         SolveFailed: the device failed.
     """
+    rows = np.arange(graph.n) if sources is None else sources
+    if plan.algorithm == "partitioned":
+        return partitioned.run_on_device(graph, plan, rows, sink, monitor, memory)
+    if plan.algorithm in searching.ALGORITHMS:
+        return searching.run(graph, plan, sources, sink, monitor, memory=memory)
     from engine.backends.cuda_matrix import device_matrix
 
     n, kind, symmetric = graph.n, WORK_TYPES[plan.dtype], not graph.directed
-    rows = np.arange(n) if sources is None else sources
     summary = Summary(rows, n, integral=graph.integral)
     nonnegative = graph.arcs == 0 or bool(graph.weights.min() >= 0)
     potentials = None

@@ -11,18 +11,19 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import numpy.typing as npt
 
-from engine import resident
+from engine import resident, streamed
 from engine.algorithms import dijkstra, floyd_warshall, johnson, partitioned, squaring
 from engine.calibrate import calibrate
-from engine.checkpoint import Continued, Journal, RowCommits, bound_to, by_rows, rest, resumable, suits
+from engine.checkpoint import Continued, Journal, RowCommits, bound_to, rest, resumable, suits
 from engine.describe import describe
 from engine.estimate import DEVICE_START, batch_rows
 from engine.ingest import weight_matrix, write_rows
 from engine.machine import available_memory, survey
 from engine.monitor import Monitor
+from engine.near import hop_radius
 from engine.parts import ENTRY_BYTES, with_parts, with_trial
-from engine.plan import Plan
-from engine.planner import choose, choose_type
+from engine.plan import Plan, by_rows
+from engine.planner import ESTIMATES, choose, choose_type
 from engine.potentials import find_potentials, reduced_weights
 from engine.problem import Machine, Options, Problem
 from engine.rectangle import Narrow, Rectangle, check_cutoff, check_vertices
@@ -143,6 +144,8 @@ def make_plan(graph: Graph, options: Options, *, out: Path | None = None, resume
     kind, _ = choose_type(problem, options.dtype)
     store = _store_bytes(graph, matrix_bytes((problem.rows, problem.columns), kind.itemsize))
     machine = _survey(problem, options, out, store)
+    if machine.cuda is not None:
+        problem = replace(problem, hops=hop_radius(graph.indptr, graph.heads))
     if found is not None and machine.disk is not None:
         machine = replace(machine, disk=machine.disk + found.bytes)
     plan = choose(problem, machine, options, store=store)
@@ -163,7 +166,7 @@ def _survey(problem: Problem, options: Options, out: Path | None, store: int) ->
     machine = survey(out=out, memory=options.memory, threads=options.threads)
     if options.device not in ("auto", "cuda"):
         return machine
-    if options.device == "auto":
+    if options.device == "auto" and options.algorithm in ("auto", *ESTIMATES):
         try:
             quick = choose(problem, machine, options, store=store).seconds < DEVICE_START
         except DoesNotFit:
@@ -277,15 +280,17 @@ def solve_to_store(
     with writer:
         clock.stop()
         journal = Journal(writer, plan, clock.so_far)
-        summary = _solve_rows(graph, plan, options, journal, clock)
+        summary = _follow(graph, plan, options, journal, clock)
         clock.begin("seal", 1, "store")
         writer.seal(summary)
         clock.stop()
     return Outcome(plan, journal.total(), summary)
 
 
-def _solve_rows(graph: Graph, plan: Plan, options: Options, journal: Journal, monitor: Monitor) -> dict[str, object]:
-    """Solve, committing rows where they are finished one after the other; returns the summary."""
+def _follow(graph: Graph, plan: Plan, options: Options, journal: Journal, monitor: Monitor) -> dict[str, object]:
+    """Solve, going on from the record and committing where that can be done; returns the summary."""
+    if plan.streaming is not None:
+        return streamed.run(graph, plan, journal, monitor).summary(graph.labels)
     if not by_rows(plan.algorithm):
         return solve(graph, plan, options, journal.writer, monitor).summary
     sink = RowCommits(journal)

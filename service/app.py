@@ -11,14 +11,18 @@ from fastapi.routing import APIRoute
 from starlette.middleware.cors import CORSMiddleware
 
 from service import problems
+from service.keys import Keyring
 from service.middleware import BodyLimit, Door
 from service.routes import graphs, health, jobs, results, rows, store
 from service.schemas import Problem
 from service.settings import Settings
 from service.state import Results, Service
 from service.stores import prepare
+from service.submission import Plans
+from service.waiting import Waiters
 from service.work import Worker
 from storage.jobs import JobStore
+from storage.keys import KeyStore
 from storage.uploads import Uploads
 
 _ASKED_BY_PAGES: Final = [
@@ -32,6 +36,7 @@ _READ_BY_PAGES: Final = [
 ROUTERS: Final = (
     results.distance,
     graphs.router,
+    jobs.estimates,
     jobs.router,
     results.router,
     rows.router,
@@ -43,20 +48,28 @@ ROUTERS: Final = (
 def create_app(settings: Settings) -> FastAPI:
     """The application; its reading process starts and stops with its lifespan."""
     prepare(settings)
+    store = JobStore(settings.database, timeout=settings.database_timeout)
+    keys = KeyStore(store.database)
+    identify = Keyring(keys).identify if settings.auth else None
     service = Service(
         settings=settings,
-        jobs=JobStore(settings.database),
+        jobs=store,
+        keys=keys,
         uploads=Uploads(settings.data_dir),
-        worker=Worker(settings.runner_nice // 2),
+        worker=Worker(settings.runner_nice // 2, settings.readers),
+        planner=Worker(settings.runner_nice // 2, settings.planners),
         results=Results(settings),
+        plans=Plans(),
+        waiters=Waiters(store),
     )
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        service.worker.start()
+        for pool in (service.worker, service.planner):
+            pool.start()
         yield
-        service.worker.stop()
-        service.jobs.close()
+        for pool in (service.worker, service.planner):
+            pool.stop()
 
     app = FastAPI(
         title="apsp",
@@ -67,7 +80,7 @@ def create_app(settings: Settings) -> FastAPI:
     )
     app.state.service = service
     app.add_middleware(BodyLimit, settings=settings)
-    app.add_middleware(Door, settings=settings, identify=None, observe=None)
+    app.add_middleware(Door, settings=settings, identify=identify, observe=None)
     _allow_origins(app, settings)
     problems.install(app)
     for router in ROUTERS:

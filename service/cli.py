@@ -45,6 +45,8 @@ Algorithm = Annotated[
         "recursive-floyd-warshall",
         "blocked-floyd-warshall",
         "repeated-squaring",
+        "bellman-ford",
+        "bfs",
     ],
     typer.Option(help="How to solve; auto lets the planner choose."),
 ]
@@ -240,6 +242,67 @@ def serve(
     from service.commands import serving
 
     serving.serve(host=host, port=port, data_dir=data_dir)
+
+
+keys = typer.Typer(help="Make, list and revoke the keys of a service.", no_args_is_help=True)
+app.add_typer(keys, name="key")
+KeyFolder = Annotated[
+    Path | None, typer.Option("--data-dir", metavar="FOLDER", help="Of the service; else APSP_DATA_DIR, or apsp-data.")
+]
+
+
+@keys.command("create")
+def create_key(
+    name: Annotated[str, typer.Argument(help="Whose key, or what for.", show_default=False)],
+    scope: Annotated[
+        list[str] | None,
+        typer.Option(help="What it may do, read, submit or admin; read and submit if left out."),
+    ] = None,
+    data_dir: KeyFolder = None,
+    as_json: Json = False,
+) -> None:
+    """Make a key and print it; it is shown this once."""
+    from service.commands import keys as commands
+
+    commands.create(name, scope or ["read", "submit"], data_dir=data_dir, as_json=as_json)
+
+
+@keys.command("list")
+def list_keys(data_dir: KeyFolder = None, as_json: Json = False) -> None:
+    """Show what is known about every key."""
+    from service.commands import keys as commands
+
+    commands.list_keys(data_dir=data_dir, as_json=as_json)
+
+
+@keys.command("revoke")
+def revoke_key(
+    key: Annotated[str, typer.Argument(metavar="ID", help="The id, as the list shows it.", show_default=False)],
+    data_dir: KeyFolder = None,
+    as_json: Json = False,
+) -> None:
+    """Make a key invalid, for good."""
+    from service.commands import keys as commands
+
+    commands.revoke(key, data_dir=data_dir, as_json=as_json)
+
+
+@app.command()
+def runner(
+    data_dir: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="The service's folder; else APSP_DATA_DIR, or apsp-data.")
+    ] = None,
+    database_url: Annotated[
+        str | None, typer.Option(metavar="URL", help="The job database; else APSP_DATABASE_URL, or a file there.")
+    ] = None,
+    devices: Annotated[
+        str | None, typer.Option(help="auto, or devices such as cpu or cuda0,cuda1; else APSP_RUNNERS, or auto.")
+    ] = None,
+) -> None:
+    """Run only runners: on any node that reaches the service's database and its folder."""
+    from service.commands import serving
+
+    serving.runner(data_dir=data_dir, database_url=database_url, devices=devices)
 
 
 @app.command()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from storage.errors import ApspError, Conflict, InvalidRequest
+from storage.errors import ApspError, Conflict, InvalidRequest, LimitExceeded
 
 
 @dataclass(frozen=True)
@@ -19,6 +19,18 @@ class Fault:
     def to_dict(self) -> dict[str, Any]:
         """The fault as JSON types, as the job store keeps it."""
         return {"code": self.code, "message": self.message, "details": self.details}
+
+
+class UnsupportedMedia(InvalidRequest):
+    """The body is in a form that is not read."""
+
+    kind = "unsupported-media-type"
+
+
+class TooManyAtOnce(LimitExceeded):
+    """As many of the caller's requests of this kind run at the same time as may."""
+
+    kind = "too-many-at-once"
 
 
 class Refused(ApspError):
@@ -55,6 +67,12 @@ class NoResult(Conflict):
     def details(self) -> dict[str, object]:
         """The state of the job."""
         return {"state": self.state}
+
+
+class Draining(ApspError):
+    """The service is about to stop and takes no new work."""
+
+    kind = "draining"
 
 
 class NotAcceptable(InvalidRequest):

@@ -25,11 +25,13 @@ _MEMBERS: Final = ("job_id", "method", "path", "status", "milliseconds")
 
 def configure(process: str, form: Literal["auto", "json", "text"]) -> None:
     """Send all logs of this process to standard error; ``auto`` is text on a terminal, else JSON."""
+    root = logging.getLogger()
+    if root.handlers:  # somebody embeds this process and has logs of their own
+        return
     handler = logging.StreamHandler(sys.stderr)
     as_text = form == "text" or (form == "auto" and sys.stderr.isatty())
     handler.setFormatter(_Text(process) if as_text else _Json(process))
-    root = logging.getLogger()
-    root.handlers[:] = [handler]
+    root.addHandler(handler)
     root.setLevel(logging.INFO)
 
 

@@ -11,7 +11,7 @@ import logging
 import re
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from starlette.requests import Request
@@ -27,7 +27,7 @@ from service.settings import Settings, variable
 
 log = logging.getLogger(__name__)
 
-Identify = Callable[[str], Caller | None]
+Identify = Callable[[str], Awaitable[Caller | None]]
 Observe = Callable[[str, str, int, float], None]
 
 _SAFE_ID: Final = re.compile(r"[A-Za-z0-9_.\-]{1,80}")
@@ -75,7 +75,7 @@ class Door:
             await send(message)
 
         try:
-            refused = self._refuse(scope, headers)
+            refused = await self._refuse(scope, headers)
             if refused is not None:
                 response = respond(Request(scope), refused.fault, headers=dict(refused.headers or {}))
                 await response(scope, receive, answer)
@@ -87,15 +87,17 @@ class Door:
             self._tell(scope, status, time.perf_counter() - began)
             REQUEST_ID.reset(token)
 
-    def _refuse(self, scope: Scope, headers: dict[bytes, bytes]) -> Problem | None:
+    async def _refuse(self, scope: Scope, headers: dict[bytes, bytes]) -> Problem | None:
         """Why the request goes no further; notes the caller and what is left of the rate otherwise."""
-        caller: Caller | None = ANYBODY
+        caller = ANYBODY
         path: str = scope["path"]
         if self._identify is not None and path.startswith("/v1/"):
             given = headers.get(b"authorization")
-            caller = None if given is None else self._identify(given.decode("latin-1"))
-            if caller is None:
-                return _unauthorized(given is not None)
+            found = None if given is None else await self._identify(given.decode("latin-1"))
+            if found is None:
+                wait = self._rates.wait(_address(scope))
+                return _too_fast(self._rates.limit, wait) if wait else _unauthorized(given is not None)
+            caller = found
             needed = needed_scope(scope["method"], path)
             if not caller.may(needed):
                 message = f"{scope['method']} {path} needs a key with the scope {needed!r}"
@@ -103,8 +105,7 @@ class Door:
         scope["state"]["caller"] = caller
         if path.startswith("/health/"):
             return None
-        who = caller.owner if caller is not None and caller.owner else (scope.get("client") or ("",))[0]
-        wait = self._rates.wait(who)
+        wait = self._rates.wait(caller.owner or _address(scope))
         if wait > 0:
             return _too_fast(self._rates.limit, wait)
         expect = headers.get(b"expect", b"100-continue")
@@ -219,6 +220,10 @@ def _with(headers: list[tuple[bytes, bytes]], extra: list[tuple[bytes, bytes]]) 
     own = any(name == _POLICY for name, _ in headers)
     kept = [item for item in headers if item[0] != b"x-request-id"]
     return [*kept, *extra, *(SECURITY[:-1] if own else SECURITY)]
+
+
+def _address(scope: Scope) -> str:
+    return str((scope.get("client") or ("",))[0])
 
 
 def _unauthorized(given: bool) -> Problem:

@@ -39,6 +39,8 @@ CODES: Final[dict[str, tuple[int, str]]] = {
     "too-slow": (408, "The request comes too slowly"),
     "expectation-failed": (417, "The expectation cannot be met"),
     "too-many-requests": (429, "Too many requests"),
+    "unsupported-media-type": (415, "The body is in a form that is not read"),
+    "too-many-at-once": (429, "Too many at the same time"),
     "range-not-satisfiable": (416, "The range lies outside the file"),
     "cancelled": (409, "The job was cancelled"),
     "storage-failed": (500, "Stored data cannot be used"),
@@ -49,7 +51,7 @@ CODES: Final[dict[str, tuple[int, str]]] = {
     "internal": (500, "Unexpected error"),
 }
 #: code -> seconds after which asking again makes sense
-RETRY_AFTER: Final = {"too-many-jobs": 1, "draining": 5, "database-unavailable": 2}
+RETRY_AFTER: Final = {"too-many-jobs": 1, "too-many-at-once": 1, "draining": 5, "database-unavailable": 2}
 _BY_STATUS: Final = {404: "not-found", 405: "method-not-allowed", 406: "not-acceptable", 409: "conflict",
                      413: "limit-exceeded", 416: "range-not-satisfiable", 422: "invalid-request"}  # fmt: skip
 

@@ -1,29 +1,33 @@
-"""The runner process: claims jobs and solves them, one after the other, until it is told to stop.
+"""A runner process: claims jobs and solves them, one after the other, until it is told to stop.
 
-Run as ``python -m service.runner`` with the settings in the environment.  It is the only runner of its data
-directory, which a lock guarantees: so a job that is *running* while the lock is being taken has lost its runner.
+Run as ``python -m service.runner DEVICE`` with the settings in the environment; DEVICE is ``cpu`` or ``cuda0``,
+``cuda1`` ...  There is one runner for each device of a node, which a lock guarantees: so a job of this slot that is
+*running* while the lock is being taken has lost its runner.
 """
 
 from __future__ import annotations
 
-import importlib
 import logging
 import os
 import signal
-import socket
 import sys
 import threading
 import time
 from collections.abc import Callable
+from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
-from service import logs
-from service.fault import fault_of
+from service import checkpoints, logs
+from service.checkpoints import tidy
+from service.fault import Fault, fault_of
+from service.joblog import job_log
+from service.probe import probe
 from service.settings import Settings
-from service.stores import discard, prepare, sweep
-from service.tracker import JobMonitor
-from storage.errors import ApspError, Cancelled, StorageFailed
-from storage.jobs import ACCEPTED, JobRecord, JobStore
+from service.stores import discard, folder_bytes, prepare, sweep
+from service.tracker import JobMonitor, Pulse
+from service.warmth import WarmUp
+from storage.errors import ApspError, Cancelled, Conflict, StorageFailed
+from storage.jobs import JobRecord, JobStore, RunnerRecord
 from storage.locks import FileLock
 
 if TYPE_CHECKING:
@@ -31,81 +35,134 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-#: seconds between two looks at an empty queue
+#: seconds between two looks at an empty queue, unless somebody says that there is a job
 _IDLE_SECONDS: Final = 0.05
 _RETRY_SECONDS: Final = 1.0
+#: seconds between two probes of a GPU that failed the last one: the first, and the longest
+_PROBE_PAUSES: Final = (10.0, 300.0)
 #: argument that makes the runner stop when its standard input ends, that is when its parent is gone
 WITH_PARENT: Final = "--with-parent"
+#: exit status of a runner whose GPU has to be started afresh
+DEVICE_LOST: Final = 3
 
 
 class Runner:
-    """One runner of one data directory."""
+    """The runner of one device.
 
-    def __init__(self, settings: Settings, stopping: threading.Event) -> None:
+    Args:
+        settings: of the service.
+        stopping: set to make it stop at the next tile or batch.
+        device: ``cpu``, or ``cuda`` and a number.
+        wake: set by whoever knows of a new job.
+    """
+
+    def __init__(
+        self, settings: Settings, stopping: threading.Event, device: str = "cpu", wake: threading.Event | None = None
+    ) -> None:
         prepare(settings)
-        self._settings, self._stopping = settings, stopping
-        self._jobs = JobStore(settings.database)
-        self._name = f"{socket.gethostname()}:{os.getpid()}"
+        self._settings, self._stopping, self._device = settings, stopping, device
+        self._wake = wake or threading.Event()
+        self._jobs = JobStore(settings.database, timeout=settings.database_timeout)
+        self._slot = settings.slot(device)
+        self._name = f"{self._slot}:{os.getpid()}"
+        self._monitor: JobMonitor | None = None
+        #: the GPU has to be started afresh, which takes a new process
+        self.device_lost = False
 
     def run(self) -> None:
         """Settle what a dead runner left, then work until told to stop.  No job's failure ends this loop."""
         self._until_stored(self._recover)
-        _warm_up()
-        while not self._stopping.is_set():
+        warm_up = WarmUp()
+        told = 0.0
+        while not self._stopping.is_set() and not self.device_lost:
+            if self._device != "cpu" and told == 0.0 and not self._healthy():
+                break
             try:
-                claimed = self._jobs.claim(self._name)
+                if time.monotonic() - told >= self._settings.heartbeat_seconds:
+                    self.announce("idle")
+                    told = time.monotonic()
+                claimed = self._jobs.claim(self._name, cuda=self._device != "cpu")
             except StorageFailed as error:
                 log.error("no job can be claimed: %s", error)
                 self._stopping.wait(_RETRY_SECONDS)
                 continue
-            if claimed is None:
-                self._stopping.wait(_IDLE_SECONDS)
-            else:
+            if claimed is not None:
                 self.work(claimed)
-        self._jobs.close()
+            elif not warm_up.step():
+                self._wake.wait(_IDLE_SECONDS)
+                self._wake.clear()
+        self._end()
+
+    def interrupt(self) -> None:
+        """Stop at the next tile; at once, by raising Cancelled, if the job that is solved was cancelled."""
+        self._stopping.set()
+        self._wake.set()
+        if self._monitor is not None and self._monitor.asked and not self._monitor.interrupted:
+            self._monitor.interrupted = True
+            raise Cancelled("the job was cancelled")
+
+    def announce(self, state: str, detail: str | None = None) -> None:
+        """Say that this runner is there, and how it is."""
+        self._jobs.announce(RunnerRecord(self._slot, self._name, self._device, state, detail, time.time()))
 
     def work(self, claimed: JobRecord) -> None:
         """Bring one claimed job to an end, whatever happens."""
-        logs.JOB_ID.set(claimed.id)
-        log.info("job %s: attempt %d begins", claimed.id, claimed.attempt)
+        with job_log(self._settings, claimed.id):
+            logs.JOB_ID.set(claimed.id)
+            log.info("job %s: attempt %d begins on %s", claimed.id, claimed.attempt, self._name)
+            self._work(claimed)
+
+    def _work(self, claimed: JobRecord) -> None:
         monitor = JobMonitor(self._jobs, claimed, self._stopping)
         try:
-            summary, seconds = self._solve(claimed, monitor)
-            self._until_stored(lambda: self._jobs.succeed(claimed, summary, seconds))
+            with Pulse(monitor, self._settings.heartbeat_seconds, lambda: self.announce("busy", claimed.id)):
+                self._monitor = monitor
+                try:
+                    summary, seconds, size = self._solve(claimed, monitor)
+                finally:
+                    self._monitor = None
+            self._until_stored(lambda: self._jobs.succeed(claimed, summary, seconds, size))
             log.info("job %s: done in %.3g s", claimed.id, sum(seconds.values()))
         except Cancelled:
             self._stopped(claimed, monitor)
         except Exception as error:
             if not isinstance(error, ApspError):
                 log.exception("job %s: unexpected error", claimed.id)
-            fault = fault_of(error)
-            log.error("job %s failed: %s: %s", claimed.id, fault.code, fault.message)
-            discard(self._settings, claimed.id)
-            self._until_stored(lambda: self._jobs.fail(claimed, fault.to_dict()))
+            self._failed(claimed, monitor, fault_of(error))
 
-    def _solve(self, claimed: JobRecord, monitor: JobMonitor) -> tuple[dict[str, Any], dict[str, float]]:
-        """Load, plan, solve, seal; returns summary and seconds of each phase."""
-        from engine.solve import make_plan, solve_to_store
+    def _solve(self, claimed: JobRecord, monitor: JobMonitor) -> tuple[dict[str, Any], dict[str, float], int]:
+        """Load, plan, solve, seal; returns summary, seconds of each phase and bytes of the store."""
         from service.tasks import job_options
         from storage.graphs import GraphStore
 
         store = self._settings.store(claimed.id)
         if store.exists():  # sealed by an earlier attempt, whose runner died before it could say so
-            return self._sealed(claimed), {}
-        discard(self._settings, claimed.id)
-        store.parent.mkdir(parents=True)
+            log.info("job %s: the result of an earlier attempt is complete", claimed.id)
+            return self._sealed(claimed), {}, folder_bytes(store)
+        tidy(self._settings, claimed.id)
+        store.parent.mkdir(parents=True, exist_ok=True)
         began = time.perf_counter()
         graph, _ = GraphStore(self._settings.data_dir).load(claimed.graph)
         options = job_options(graph, claimed.options, self._settings)
-        plan = make_plan(graph, options, out=store)
+        plan = checkpoints.plan(graph, options, store)
         loaded = time.perf_counter() - began
-        if plan.to_dict() != claimed.plan:
+        if _differs(plan.to_dict(), claimed.plan):
             self._jobs.replan(claimed, plan.to_dict())
         monitor.follow(plan)
-        outcome: Outcome = solve_to_store(
-            graph, options, store, plan=plan, compression=self._settings.compression, monitor=monitor
-        )
-        return outcome.summary, {"load": loaded, **outcome.seconds}
+        log.info("job %s: %s in %s on %s: %s", claimed.id, plan.algorithm, plan.dtype, plan.device, plan.reason)
+
+        def attempt() -> Outcome:
+            compression = self._settings.compression
+            return checkpoints.solve(graph, options, store, plan=plan, compression=compression, monitor=monitor)
+
+        try:
+            outcome = attempt()
+        except Conflict as error:
+            # A checkpoint of something else, or one that a runner which was given up still holds: out of its way.
+            log.warning("job %s: %s; it begins anew", claimed.id, error)
+            discard(self._settings, claimed.id, logs=False)
+            outcome = attempt()
+        return outcome.summary, {"load": loaded, **outcome.seconds}, folder_bytes(store)
 
     def _sealed(self, claimed: JobRecord) -> dict[str, Any]:
         from storage.matrix import open_matrix
@@ -118,7 +175,7 @@ class Runner:
         if monitor.lost:
             log.error("job %s: the claim was lost; leaving it alone", claimed.id)
             return
-        discard(self._settings, claimed.id)
+        tidy(self._settings, claimed.id)
         if monitor.asked:
             log.info("job %s: cancelled", claimed.id)
             self._until_stored(lambda: self._jobs.dismiss(claimed))
@@ -126,11 +183,43 @@ class Runner:
             log.info("job %s: given back, the runner stops", claimed.id)
             self._until_stored(lambda: self._jobs.release(claimed))
 
+    def _failed(self, claimed: JobRecord, monitor: JobMonitor, fault: Fault) -> None:
+        log.error("job %s failed: %s: %s", claimed.id, fault.code, fault.message)
+        if monitor.lost:
+            return
+        tidy(self._settings, claimed.id)
+        if self._device != "cpu" and fault.code in ("solve-failed", "internal"):
+            self.device_lost = True  # an error that CUDA reports may stick to the process
+            if (sick := self._probe()) is not None:
+                most = self._settings.max_attempts
+                reason = f"{fault.message}; the probe of {self._device} failed: {sick}"
+                self._until_stored(lambda: self._jobs.lose(claimed, reason, max_attempts=most))
+                return
+        self._until_stored(lambda: self._jobs.fail(claimed, fault.to_dict()))
+
+    def _healthy(self) -> bool:
+        """Wait until the GPU computes; False if told to stop meanwhile."""
+        pause, longest = _PROBE_PAUSES
+        while (sick := self._probe()) is not None:
+            log.error("%s is out of service: %s; it is probed again in %g s", self._slot, sick, pause)
+            until = time.monotonic() + pause
+            while time.monotonic() < until:
+                self._until_stored(lambda: self.announce("sick", sick))
+                if self._stopping.wait(min(pause, self._settings.heartbeat_seconds)):
+                    return False
+            pause = min(2 * pause, longest)
+        return True
+
+    def _probe(self) -> str | None:
+        # this process sees one device only, which is its first
+        return probe(0, self._settings.probe_seconds)
+
     def _recover(self) -> None:
-        for record in self._jobs.recover():
+        most = self._settings.max_attempts
+        for record in self._jobs.recover(self._slot, living=self._name, max_attempts=most):
             log.warning("job %s lost its runner in attempt %d and is now %s", record.id, record.attempt, record.state)
-            if record.state != ACCEPTED:
-                discard(self._settings, record.id)
+            if not record.open:
+                tidy(self._settings, record.id)
         for path in sweep(self._settings, self._jobs):
             log.warning("%s belonged to no job and was removed", path)
 
@@ -145,45 +234,57 @@ class Runner:
             if self._stopping.wait(_RETRY_SECONDS):
                 return
 
+    def _end(self) -> None:
+        try:
+            self._jobs.withdraw(self._name)
+        except StorageFailed as error:
+            log.warning("the runner ends without a word: %s", error)
+        self._jobs.close()
 
-def _warm_up() -> None:
-    """Import the engine and its kernels while nobody waits for them."""
-    for name in (
-        "service.tasks",
-        "storage.graphs",
-        "engine.solve",
-        "engine.backends.cpu",
-        "engine.algorithms.dijkstra",
-    ):
-        importlib.import_module(name)
+
+def _differs(plan: dict[str, Any], stored: dict[str, Any]) -> bool:
+    """Whether another way is followed than was shown; figures that follow the free memory do not count."""
+    names = ("algorithm", "dtype", "device", "threads", "max_hops", "tier")
+    return not stored or any(plan.get(name) != stored.get(name) for name in names)
 
 
 def main() -> None:
     """Entry of the runner process."""
     settings = Settings.load()
+    device = next((word for word in sys.argv[1:] if not word.startswith("-")), "cpu")
     logs.configure("runner", settings.log_format)
-    stopping = threading.Event()
+    stopping, wake = threading.Event(), threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())
     if WITH_PARENT in sys.argv[1:]:
-        threading.Thread(target=_watch_parent, args=(stopping,), daemon=True).start()
+        threading.Thread(target=_watch_parent, args=(stopping, wake), daemon=True).start()
     os.nice(settings.runner_nice)
-    lock = FileLock(settings.runner_lock)
+    lock = FileLock(settings.runner_lock(device))
     try:
         # A runner of a service that was killed may still be on its way to the next tile.
         lock.acquire(timeout=settings.stop_seconds)
     except ApspError as error:
-        log.error("another runner works on this data directory: %s", error)
+        log.error("another runner works on %s: %s", settings.slot(device), error)
         sys.exit(1)
-    Runner(settings, stopping).run()
+    runner = Runner(settings, stopping, device, wake)
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        runner.interrupt()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, stop)
+    runner.run()
     lock.release()
+    sys.exit(DEVICE_LOST if runner.device_lost else 0)
 
 
-def _watch_parent(stopping: threading.Event) -> None:
+def _watch_parent(stopping: threading.Event, wake: threading.Event) -> None:
+    """Each byte from the parent says that there is a job; the end of them, that the parent is gone."""
     # not through sys.stdin: its lock, held by a waiting thread, makes the interpreter abort at exit
     while os.read(0, 1024):
-        pass
+        wake.set()
     stopping.set()
+    wake.set()
 
 
 if __name__ == "__main__":

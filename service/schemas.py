@@ -84,9 +84,10 @@ class Graph(Wire):
 
 
 class GraphList(Wire):
-    """The newest graphs."""
+    """Graphs, newest first; ``next`` leads to older ones."""
 
     graphs: list[Graph]
+    next: str | None
 
 
 class JobRequest(Wire):
@@ -106,6 +107,8 @@ class JobRequest(Wire):
         None, ge=0, allow_inf_nan=False, description="Only distances up to this one; longer ones become unreachable."
     )
     threads: Size | None = Field(None, description="Processors.")
+    priority: int = Field(0, ge=-100, le=100, description="Higher goes first.")
+    fresh: bool = Field(False, description="Solve again even if there is a result of the same graph and options.")
 
     model_config = ConfigDict(
         extra="forbid",
@@ -120,7 +123,7 @@ class JobRequest(Wire):
 
     def options(self) -> dict[str, Any]:
         """The members that are options, as stored with the job."""
-        return self.model_dump(exclude={"graph", "name"})
+        return self.model_dump(exclude={"graph", "name", "priority", "fresh"})
 
 
 class JobItem(Wire):
@@ -136,6 +139,7 @@ class JobItem(Wire):
     unit: str | None = Field(examples=["updates", "rows"])
     eta_seconds: float | None
     attempt: int
+    priority: int
     cancel_requested: bool
     created: datetime
     started: datetime | None
@@ -155,15 +159,42 @@ class Job(JobItem):
     options: dict[str, Any]
     plan: dict[str, Any] = Field(description="What is done, on what, in which type, and every rejected candidate.")
     seconds: dict[str, float] | None
-    attempts: list[dict[str, Any]] = Field(description="Attempts that were lost with their runner.")
+    attempts: list[dict[str, Any]] = Field(description="Attempts that were lost with their runner, and why.")
+    queue_position: int | None = Field(description="How many jobs go first; null once it runs.")
+    bytes: int | None = Field(description="Of the result.")
+    removed: datetime | None = Field(description="When the result was removed because its time was over.")
 
     @classmethod
-    def of(cls, record: JobRecord) -> Job:
+    def of(cls, record: JobRecord, *, queue_position: int | None = None, resumable: bool = False) -> Job:
         """The wire form of a record."""
+        members = _job_members(record)
+        if resumable:
+            members["links"]["resume"] = f"/v1/jobs/{record.id}/resume"
         return cls(
-            **_job_members(record), options=record.options, plan=record.plan, seconds=record.seconds,
-            attempts=record.history,
+            **members, options=record.options, plan=record.plan, seconds=record.seconds,
+            attempts=record.history, queue_position=queue_position, bytes=record.bytes, removed=_time(record.removed),
         )  # fmt: skip
+
+
+class Estimate(Wire):
+    """What a job would take here and now."""
+
+    graph: str
+    algorithm: str
+    dtype: str
+    device: str
+    shape: tuple[int, int] = Field(description="Sources, targets.")
+    seconds: float = Field(description="Predicted wall time.")
+    memory: int = Field(description="Bytes of host memory, at the peak.")
+    device_memory: int
+    disk: int = Field(description="Bytes of the result.")
+    plan: dict[str, Any]
+
+    @classmethod
+    def of(cls, graph: str, plan: dict[str, Any]) -> Estimate:
+        """The wire form of a plan."""
+        names = ("algorithm", "dtype", "device", "shape", "seconds", "memory", "device_memory", "disk")
+        return cls(graph=graph, plan=plan, **{name: plan[name] for name in names})
 
 
 class JobList(Wire):
@@ -324,10 +355,10 @@ class Health(Wire):
 
 def _job_members(record: JobRecord) -> dict[str, Any]:
     base = f"/v1/jobs/{record.id}"
-    links = {"self": base, "graph": f"/v1/graphs/{record.graph}"}
+    links = {"self": base, "graph": f"/v1/graphs/{record.graph}", "log": f"{base}/log"}
     if record.open:
         links["cancel"] = f"{base}/cancel"
-    if record.state == "successful":
+    if record.state == "successful" and record.removed is None:
         links |= {name: f"{base}/{name}" for name in RESULT_LINKS}
     progress = record.progress
     error = None
@@ -337,7 +368,7 @@ def _job_members(record: JobRecord) -> dict[str, Any]:
         "id": record.id, "graph": record.graph, "name": record.name, "state": record.state, "phase": record.phase,
         "progress": progress.fraction, "rate": progress.rate if record.open else None, "unit": progress.unit,
         "eta_seconds": progress.eta if record.open else None,
-        "attempt": record.attempt, "cancel_requested": record.cancel,
+        "attempt": record.attempt, "priority": record.priority, "cancel_requested": record.cancel,
         "created": _time(record.created), "started": _time(record.started), "finished": _time(record.finished),
         "error": error, "links": links,
     }  # fmt: skip

@@ -1,92 +1,32 @@
-"""The whole service in one command: the API in this process, the runner in one beside it, watched."""
+"""The whole service in one command: the API in this process, the runners in processes beside it, watched."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
-import os
 import signal
 import socket
-import subprocess
-import sys
 import threading
-import time
 from collections.abc import Iterator
 from types import FrameType
-from typing import Final
 
 import uvicorn
+from fastapi import FastAPI
 
 from service import logs
 from service.app import create_app
+from service.keys import first_key
 from service.protocol import PatientProtocol
-from service.runner import WITH_PARENT
+from service.retention import Retention
 from service.settings import Settings
+from service.state import Service
 from service.stores import prepare
+from service.supervisor import Supervisor
 from storage.errors import Conflict, InvalidRequest
 from storage.locks import FileLock
 from storage.uploads import Uploads
 
 log = logging.getLogger(__name__)
-
-_FIRST_PAUSE: Final = 0.5
-_LONGEST_PAUSE: Final = 30.0
-#: a runner that lived this long did not die of its start
-_HEALTHY_SECONDS: Final = 30.0
-
-
-class RunnerProcess:
-    """Keeps one runner process alive until it is stopped; waits longer and longer between starts that fail."""
-
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
-        self._stopping = threading.Event()
-        self._process: subprocess.Popen[bytes] | None = None
-        self._thread = threading.Thread(target=self._watch, name="runner-watch", daemon=True)
-
-    def start(self) -> None:
-        """Start the runner and the watch over it."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Let the runner come to the next tile and give its job back; end it the hard way if it takes too long."""
-        self._stopping.set()
-        process = self._process
-        if process is not None and process.poll() is None:
-            process.terminate()
-            try:
-                process.wait(self._settings.stop_seconds)
-            except subprocess.TimeoutExpired:
-                log.warning("the runner did not stop in %g s and is killed", self._settings.stop_seconds)
-                process.kill()
-                process.wait()
-        self._thread.join()
-
-    def _watch(self) -> None:
-        pause = _FIRST_PAUSE
-        while not self._stopping.is_set():
-            born = time.monotonic()
-            self._process = self._spawn()
-            if self._stopping.is_set():  # asked to stop while it was being started
-                self._process.terminate()
-            code = self._process.wait()
-            if self._process.stdin is not None:
-                self._process.stdin.close()
-            if self._stopping.is_set():
-                return
-            pause = _FIRST_PAUSE if time.monotonic() - born > _HEALTHY_SECONDS else min(2 * pause, _LONGEST_PAUSE)
-            log.error("the runner ended with status %s; a new one starts in %.3g s", code, pause)
-            self._stopping.wait(pause)
-
-    def _spawn(self) -> subprocess.Popen[bytes]:
-        # Standard input is never written to: it ends when this process does, however it does, and then so does the
-        # runner.  A session of its own keeps the terminal's interrupt from it: it is stopped after the API.
-        return subprocess.Popen(  # noqa: S603 - nothing in it comes from outside
-            [sys.executable, "-m", "service.runner", WITH_PARENT],
-            stdin=subprocess.PIPE,
-            env={**os.environ, **self._settings.environment()},
-            start_new_session=True,
-        )
 
 
 def serve(settings: Settings) -> None:
@@ -101,6 +41,7 @@ def serve(settings: Settings) -> None:
     settings = settings.model_copy(update={"data_dir": settings.data_dir.absolute()})
     logs.configure("api", settings.log_format)
     prepare(settings)
+    key = first_key(settings)
     lock = FileLock(settings.data_dir / "serve.lock")
     try:
         lock.acquire()
@@ -109,39 +50,61 @@ def serve(settings: Settings) -> None:
     try:
         with _listen(settings) as listener, _signals_kept():
             Uploads(settings.data_dir).clear()
-            runner = RunnerProcess(settings)
-            runner.start()
-            try:
-                _run_api(settings, listener)
-            finally:
-                runner.stop()
+            _run_all(settings, listener, key)
     finally:
         lock.release()
 
 
-def _run_api(settings: Settings, listener: socket.socket) -> None:
+def _run_all(settings: Settings, listener: socket.socket, key: str | None) -> None:
+    app = create_app(settings)
+    service: Service = app.state.service
+    supervisor, retention = Supervisor(settings, service.jobs), Retention(settings, service.jobs)
+    service.wake = supervisor.wake
+    supervisor.start()
+    retention.start()
+    try:
+        _run_api(settings, app, listener, key)
+    finally:
+        retention.stop()
+        supervisor.stop()
+        service.jobs.close()
+
+
+def _run_api(settings: Settings, app: FastAPI, listener: socket.socket, key: str | None) -> None:
     config = uvicorn.Config(
-        create_app(settings),
+        app,
         http=PatientProtocol,
         log_config=None,
         access_log=False,
         server_header=False,
         timeout_graceful_shutdown=max(1, int(settings.stop_seconds)),
     )
-    _Announcing(config, _address(settings, listener)).run(sockets=[listener])
+    _Announcing(config, _address(settings, listener), app.state.service, key).run(sockets=[listener])
 
 
 class _Announcing(uvicorn.Server):
-    """Says where it listens, once it does."""
+    """Says where it listens, once it does; told to stop, it first says for a while that it is not ready any more."""
 
-    def __init__(self, config: uvicorn.Config, address: str) -> None:
+    def __init__(self, config: uvicorn.Config, address: str, service: Service, key: str | None) -> None:
         super().__init__(config)
-        self._address = address
+        self._address, self._service, self._key = address, service, key
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        seconds = self._service.settings.drain_seconds
+        if self._service.draining or seconds == 0:
+            self._service.draining = True
+            super().handle_exit(sig, frame)
+            return
+        self._service.draining = True
+        log.info("no more jobs are taken; the service closes in %g s", seconds)
+        threading.Timer(seconds, super().handle_exit, (sig, None)).start()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if self.started:
             print(f"apsp listens on {self._address} (API documentation: {self._address}/docs)", flush=True)
+            if self._key is not None:
+                print(f"key, shown this once: {self._key}", flush=True)
 
 
 def _listen(settings: Settings) -> socket.socket:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import socket
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Final, Literal
@@ -36,6 +38,12 @@ class Settings(BaseModel):
     host: str = Field("127.0.0.1", description="Address to listen on.")
     port: int = Field(8000, ge=0, le=65535, description="Port to listen on; 0 takes a free one and prints it.")
     data_dir: Path = Field(Path("apsp-data"), description="Folder of the database, the graphs and the results.")
+    database_url: str | None = Field(None, description="postgresql://... or sqlite:///FILE; a file there if not set.")
+    database_timeout: float = Field(30.0, gt=0, description="Seconds to wait for a lock of the database.")
+    node: str | None = Field(None, max_length=60, description="Name of this machine among the runners' machines.")
+    runners: str = Field("auto", description="Runners of this node: auto, none, or devices: cpu, cuda0,cuda1.")
+    readers: Count = Field(1, description="Processes that read uploaded graphs.")
+    planners: Count = Field(2, description="Processes that plan jobs.")
     threads: Count | None = Field(None, description="Processors that a job may use; all if not set.")
     memory: Size | None = Field(None, description="Memory in bytes that a job may use; what is free if not set.")
     compression: str = Field("none", description="Compression of result stores.")
@@ -53,6 +61,7 @@ class Settings(BaseModel):
     max_uploads: Count = Field(4, description="Uploads of one key at the same time.")
     max_body_silence: Count = Field(30, description="Seconds without a byte after which a body is given up.")
     min_body_rate: Size = Field(1024, description="Bytes a second that a body must bring, after that time.")
+    auth: bool = Field(True, description="Whether keys are asked for; if not, only the loopback is listened on.")
     cors_origins: str = Field("", description="Origins of web pages that may ask, with commas; * for all.")
     accel_prefix: str = Field("", description="Where the reverse proxy finds the data directory (X-Accel-Redirect).")
     log_format: Literal["auto", "json", "text"] = Field(
@@ -60,6 +69,19 @@ class Settings(BaseModel):
     )
     log_requests: bool = Field(False, description="Log every request, not only changes and failures.")
     matrix_cache: Count = Field(16, description="Result stores kept open for queries.")
+    max_open_jobs: Count = Field(1000, description="Open jobs of one key.")
+    max_open_jobs_total: Count = Field(10_000, description="Open jobs of all keys.")
+    max_wait_seconds: Count = Field(30, description="Seconds that an answer waits for a job at most (Prefer: wait).")
+    max_attempts: Count = Field(3, description="Attempts at a job whose runner was lost; then it fails.")
+    lease_seconds: float = Field(60.0, gt=0, description="A runner that gives no sign for so long has lost its job.")
+    heartbeat_seconds: float = Field(5.0, gt=0, description="Seconds between two signs of life of a runner.")
+    cancel_term_seconds: float = Field(5.0, gt=0, description="After so long a cancelled job's runner gets SIGTERM,")
+    cancel_kill_seconds: float = Field(10.0, gt=0, description="and after so much longer SIGKILL.")
+    probe_seconds: float = Field(60.0, gt=0, description="A GPU whose probe takes longer is out of service.")
+    retain_seconds: float | None = Field(None, gt=0, description="Results are removed when so old; never if not set.")
+    retain_bytes: Size | None = Field(None, description="The oldest results beyond this sum are removed.")
+    tombstone_seconds: float = Field(30 * 86400.0, gt=0, description="How long a removed job is answered with 410.")
+    drain_seconds: float = Field(0.0, ge=0, description="Seconds between not being ready and closing, at shutdown.")
     runner_nice: int = Field(10, ge=0, le=19, description="How far runners step back behind the API (nice).")
     stop_seconds: float = Field(20.0, gt=0, description="Time for requests and the running tile at shutdown.")
 
@@ -88,14 +110,22 @@ class Settings(BaseModel):
         return {variable(name): str(value) for name, value in self if value is not None}
 
     @property
-    def database(self) -> Path:
-        """The job database."""
-        return self.data_dir / "apsp.db"
+    def database(self) -> Path | str:
+        """The job database: a URL, or an SQLite file."""
+        return self.database_url or self.data_dir / "apsp.db"
 
     @property
-    def runner_lock(self) -> Path:
-        """Held by the runner as long as it lives."""
-        return self.data_dir / "runner.lock"
+    def node_name(self) -> str:
+        """This machine's name, fit for a file name."""
+        return re.sub(r"[^A-Za-z0-9_.\-]", "-", self.node or socket.gethostname())[:60]
+
+    def slot(self, device: str) -> str:
+        """The name of the place of one runner, among all that share the database."""
+        return f"{self.node_name}/{device}"
+
+    def runner_lock(self, device: str) -> Path:
+        """Held by the runner of a device of this node as long as it lives."""
+        return self.data_dir / "runners" / f"{self.node_name}-{device}.lock"
 
     def store(self, job_id: str) -> Path:
         """The result store of a job."""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import shutil
 import threading
 from collections import OrderedDict
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated
 
 import anyio.to_thread
@@ -13,16 +16,24 @@ from fastapi import Depends, Request
 from service.callers import Caller, Known
 from service.fault import NoResult, ResultNotReady
 from service.settings import Settings
+from service.shares import Shares
 from service.work import Worker
-from storage.errors import Gone, NotFound
-from storage.jobs import SUCCESSFUL, JobRecord, JobStore
+from storage.errors import Conflict, Gone, NotFound
+from storage.jobs import OPEN, SUCCESSFUL, GraphRecord, JobRecord, JobStore
+from storage.keys import KeyStore
 from storage.uploads import Uploads
 
 if TYPE_CHECKING:
     from service.results import Result
+    from service.submission import Plans
+    from service.waiting import Waiters
 
 #: seconds after which a client should ask again about an open job
 RETRY_AFTER = 1
+
+
+def _nobody() -> None:
+    """There is nobody to wake."""
 
 
 class Results:
@@ -66,22 +77,78 @@ class Results:
             self._open.pop(job_id, None)
 
 
-@dataclass(frozen=True)
+@dataclass
 class Service:
-    """Settings and everything that is opened once per process."""
+    """Settings and everything that is opened once per process.
+
+    Attributes:
+        plans: those made of late; waiters: requests that wait for a job.
+        worker: reads uploads; planner: plans jobs; neither waits for the other.
+        wake: tells the runners of this node that there is a job.
+        draining: the service is about to stop and takes no new jobs.
+    """
 
     settings: Settings
     jobs: JobStore
     uploads: Uploads
     worker: Worker
+    planner: Worker
     results: Results
+    keys: KeyStore
+    plans: Plans
+    waiters: Waiters
+    wake: Callable[[], None] = _nobody
+    draining: bool = False
+    uploading: Shares = field(default_factory=lambda: Shares("uploads", "max_uploads"))
+    watching: Shares = field(default_factory=lambda: Shares("event streams", "max_streams"))
 
     def job(self, job_id: str, caller: Caller) -> JobRecord:
         """The job of this id.  NotFound if there is none, or it is somebody else's."""
-        record = self.jobs.job(job_id)
+        try:
+            record = self.jobs.job(job_id)
+        except Gone:
+            if caller.sees(self.keys.job_owner(job_id)):
+                raise
+            raise NotFound(f"there is no job {job_id!r}") from None
         if not caller.sees(record.owner):
             raise NotFound(f"there is no job {job_id!r}")
         return record
+
+    def graph(self, graph_id: str, caller: Caller) -> GraphRecord:
+        """The graph of this id.  NotFound if there is none, or the caller did not upload it; Gone if it was deleted."""
+        if not self._sees_graph(graph_id, caller):
+            raise NotFound(f"there is no graph {graph_id!r}")
+        return self.jobs.graph(graph_id)
+
+    def add_graph(self, record: GraphRecord, caller: Caller) -> tuple[GraphRecord, bool]:
+        """Record an upload; the graph as it is kept, and whether it is new to the caller."""
+        kept, new = self.jobs.add_graph(record)
+        if caller.owner is not None:
+            new = self.keys.own_graph(caller.owner, replace(record, id=kept.id))
+        return kept, new
+
+    def remove_graph(self, graph_id: str, caller: Caller) -> None:
+        """Forget that the caller uploaded a graph, and the graph itself once nobody owns it.  Conflict if in use."""
+        self.graph(graph_id, caller)
+        owner = caller.owner
+        if owner is not None and not caller.may("admin"):
+            for state in OPEN:
+                if self.jobs.list_jobs(1, state=state, graph=graph_id, owner=owner):
+                    raise Conflict(f"graph {graph_id} is needed by open jobs")
+            if not self.keys.disown_graph(owner, graph_id):
+                return
+        folder, rubbish = self.settings.data_dir / "graphs" / graph_id, self.settings.data_dir / "trash" / graph_id
+
+        def take() -> None:
+            shutil.rmtree(rubbish, ignore_errors=True)
+            with contextlib.suppress(FileNotFoundError):
+                folder.rename(rubbish)
+
+        self.jobs.remove_graph(graph_id, take)
+        shutil.rmtree(rubbish, ignore_errors=True)
+
+    def _sees_graph(self, graph_id: str, caller: Caller) -> bool:
+        return caller.owner is None or caller.may("admin") or self.keys.owns_graph(caller.owner, graph_id)
 
     def result(self, job_id: str, caller: Caller) -> Result:
         """The result of a job.

@@ -3,32 +3,49 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import secrets
 import shutil
 from pathlib import Path
 
+from service.joblog import NAME as LOG
 from service.settings import Settings
 from storage.jobs import JobStore
 
 
 def prepare(settings: Settings) -> None:
     """Make the folders that the service works in."""
-    for name in ("graphs", "incoming", "jobs", "trash"):
+    for name in ("graphs", "incoming", "jobs", "runners", "trash"):
         (settings.data_dir / name).mkdir(parents=True, exist_ok=True)
 
 
-def discard(settings: Settings, job_id: str) -> None:
-    """Remove what a job has stored.  It is moved out of the way first, so that no half of it is ever seen."""
+def discard(settings: Settings, job_id: str, *, logs: bool = True) -> None:
+    """Remove what a job has stored, or all but its log.
+
+    It is moved out of the way first, so that no half of it is ever seen.
+    """
     folder = settings.store(job_id).parent
-    rubbish = settings.data_dir / "trash" / job_id
+    rubbish = settings.data_dir / "trash" / f"{job_id}-{secrets.token_hex(4)}"
     with contextlib.suppress(FileNotFoundError):
-        if rubbish.exists():
-            shutil.rmtree(rubbish, ignore_errors=True)
         folder.rename(rubbish)
+        if not logs and (rubbish / LOG).exists():
+            folder.mkdir()
+            (rubbish / LOG).rename(folder / LOG)
     shutil.rmtree(rubbish, ignore_errors=True)
 
 
+def folder_bytes(folder: Path) -> int:
+    """Bytes on the disk of all files in a folder and below."""
+    total = 0
+    for root, _, names in os.walk(folder):
+        for name in names:
+            with contextlib.suppress(OSError):
+                total += os.lstat(os.path.join(root, name)).st_size  # noqa: PTH118 - many files
+    return total
+
+
 def sweep(settings: Settings, jobs: JobStore) -> list[Path]:
-    """Remove what crashes left: the trash, and job folders of no job.  Only while nothing else runs."""
+    """Remove what crashes left: the trash, and the folders of jobs that are unknown or removed."""
     folders = [path for path in (settings.data_dir / "jobs").iterdir() if path.is_dir()]
     names = [path.name for path in folders]
     known = set().union(*(jobs.with_folder(names[at : at + 1000]) for at in range(0, len(names), 1000)))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import time
+from collections.abc import Callable
 from typing import Final
 
 from engine.monitor import Monitor
@@ -16,6 +18,8 @@ log = logging.getLogger(__name__)
 
 #: seconds between two reports; a cancel is noticed within this time
 REPORT_SECONDS: Final = 0.25
+#: seconds between two looks for a cancellation by the thread beside the solve
+LOOK_SECONDS: Final = 1.0
 #: the rate shown is that of about this many seconds
 _RATE_SECONDS: Final = 5.0
 
@@ -82,15 +86,33 @@ class JobMonitor(Monitor):
         stopping: set when the runner has to stop; the job then goes back to the queue.
         asked: somebody asked to cancel the job.
         lost: the claim is gone; nothing may be written about the job any more.
+        interrupted: the solve was stopped between two tiles.
     """
 
     def __init__(self, jobs: JobStore, claimed: JobRecord, stopping: threading.Event) -> None:
         self._jobs, self._claimed = jobs, claimed
         self.stopping = stopping
         self.asked = claimed.cancel
-        self.lost = False
+        self.lost = self.interrupted = False
         self._gauge = Gauge(None, time.monotonic())
         self._due = 0.0
+
+    def look(self) -> None:
+        """Learn whether to stop, however long the present tile takes; writes nothing."""
+        with contextlib.suppress(StorageFailed):
+            found = self._jobs.holds(self._claimed)
+            self.lost = found is None
+            self.asked = self.asked or bool(found)
+
+    def pulse(self) -> None:
+        """Say that the runner lives, and learn whether to stop, however long the present tile takes."""
+        try:
+            found = self._jobs.beat(self._claimed)
+        except StorageFailed as error:
+            log.warning("job %s: no sign of life was stored: %s", self._claimed.id, error)
+            return
+        self.lost = found is None
+        self.asked = self.asked or bool(found)
 
     def follow(self, plan: Plan) -> None:
         """Weigh phases as ``plan`` predicts them."""
@@ -99,6 +121,7 @@ class JobMonitor(Monitor):
     def begin(self, phase: str, total: int, unit: str) -> None:
         """Report the new phase at once."""
         now = time.monotonic()
+        log.info("job %s: phase %s, %d %s", self._claimed.id, phase, total, unit)
         self._gauge.begin(phase, total, unit, now)
         self._report(now)
 
@@ -125,4 +148,34 @@ class JobMonitor(Monitor):
             log.warning("job %s: progress was not stored: %s", self._claimed.id, error)
             return
         self.lost = found is None
-        self.asked = bool(found)
+        self.asked = self.asked or bool(found)
+
+
+class Pulse:
+    """While entered, a thread gives signs of life of the runner, every ``seconds``."""
+
+    def __init__(self, monitor: JobMonitor, seconds: float, announce: Callable[[], None]) -> None:
+        self._monitor, self._seconds, self._announce = monitor, seconds, announce
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="pulse", daemon=True)
+
+    def __enter__(self) -> Pulse:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        due = time.monotonic() + self._seconds
+        while not self._over.wait(min(self._seconds, LOOK_SECONDS)):
+            if time.monotonic() < due:
+                self._monitor.look()
+                continue
+            due = time.monotonic() + self._seconds
+            self._monitor.pulse()
+            try:
+                self._announce()
+            except StorageFailed as error:
+                log.warning("no sign of life was stored: %s", error)

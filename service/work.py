@@ -1,6 +1,6 @@
-"""One spawned process beside the API that reads uploads and plans jobs.
+"""A few spawned processes beside the API that read uploads, or plan jobs.
 
-Parsing and planning use all of a core for a while and may need gigabytes; in a process of their own they hold neither
+Parsing and planning use all of a core for a while and may need gigabytes; in processes of their own they hold neither
 the event loop nor the API's memory, and if the system kills that process for its memory, the API answers so.
 """
 
@@ -29,10 +29,10 @@ log = logging.getLogger(__name__)
 
 
 class Worker:
-    """Runs functions one after the other in the process beside; starts a new process when that one died."""
+    """Runs functions in up to ``most`` processes beside; starts new ones when one died."""
 
-    def __init__(self, nice: int) -> None:
-        self._nice = nice
+    def __init__(self, nice: int, most: int = 1) -> None:
+        self._nice, self._most = nice, most
         self._pool: ProcessPoolExecutor | None = None
 
     def start(self) -> None:
@@ -66,7 +66,7 @@ class Worker:
             except BrokenProcessPool:  # it died since the last task
                 self.stop()
         context = multiprocessing.get_context("spawn")
-        self._pool = ProcessPoolExecutor(1, context, initializer=_begin, initargs=(self._nice,))
+        self._pool = ProcessPoolExecutor(self._most, context, initializer=_begin, initargs=(self._nice,))
         return self._pool.submit(*call)
 
 

@@ -56,6 +56,11 @@ class JobStore(Claims):
         self.where = where
         super().__init__(Database(where, timeout=timeout))
 
+    @property
+    def database(self) -> Database:
+        """The database itself, for what else is kept in it."""
+        return self._database
+
     def close(self) -> None:
         """Give all connections back."""
         self._database.close()
@@ -147,6 +152,14 @@ class JobStore(Claims):
         """The job that was submitted with this idempotency key; KeyReused if it came with something else."""
         with self._database.transaction("read") as connection:
             return _keyed(connection, owner or "", key, digest)
+
+    def remember(self, owner: str | None, key: str, digest: str, job_id: str) -> None:
+        """From now on this idempotency key stands for a job that was there already; KeyReused as in :meth:`submit`."""
+        with self._database.transaction("durable") as connection:
+            self._database.one_at_a_time(connection, f"owner {owner or ''}")
+            if _keyed(connection, owner or "", key, digest) is None:
+                entry = {"owner": owner or "", "key": key, "digest": digest, "job": job_id, "created": time.time()}
+                connection.execute(insert(idempotency).values(**entry))
 
     def finished(self, owner: str | None, fingerprint: str) -> JobRecord | None:
         """The owner's newest successful job of this fingerprint that still has its result."""

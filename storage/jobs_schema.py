@@ -112,6 +112,27 @@ runners = Table(
     Column("heartbeat", Float, nullable=False),
 )
 
+keys = Table(
+    "keys",
+    metadata,
+    Column("id", String(16), primary_key=True),
+    Column("name", String(200), nullable=False),
+    Column("digest", String(64), nullable=False),
+    Column("scopes", JSON, nullable=False),
+    Column("created", Float, nullable=False),
+    Column("revoked", Float),
+)
+
+graph_owners = Table(
+    "graph_owners",
+    metadata,
+    Column("owner", String(80), primary_key=True),
+    Column("graph", String(40), ForeignKey("graphs.id"), primary_key=True),
+    Column("name", String(200)),
+    Column("created", Float, nullable=False),
+    Index("graph_owners_by_graph", "graph"),
+)
+
 
 @dataclass(frozen=True)
 class GraphRecord:

@@ -19,22 +19,25 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from engine.algorithms import dijkstra, floyd_warshall
 from engine.backends.base import Arcs, Array, Backend
-from engine.estimate import OVERHEAD, Setting, batch_rows, write_phase
+from engine.estimate import BAND_ROWS, DEVICE_LAUNCH, DEVICE_WRITE_GAIN, OVERHEAD, Setting, batch_rows, write_phase
 from engine.monitor import Monitor
-from engine.parts import CPU_GRAIN, SWEEP_ROWS, Lengths, Parts, find_parts
-from engine.plan import Candidate, Phase
+from engine.parts import CPU_GRAIN, DEVICE_GRAIN, SWEEP_ROWS, Grain, Lengths, Parts, find_parts, sweep_layout
+from engine.plan import Candidate, Phase, Plan
 from engine.potentials import find_potentials, reduced_weights
 from engine.problem import PartsFacts
-from engine.summary import Sink
-from engine.types import WorkType, work_type
+from engine.summary import Sink, Summary
+from engine.types import WORK_TYPES, WorkType, work_type
 from storage.graph import Graph
+
+if TYPE_CHECKING:
+    from engine.backends.cuda_sweep import DeviceSweep
 
 Positions = npt.NDArray[np.int64] | npt.NDArray[np.int32]
 
@@ -54,7 +57,7 @@ def estimate(setting: Setting) -> Candidate:
     problem, machine, size = setting.problem, setting.machine, setting.kind.itemsize
     facts = problem.parts or whole(problem.n)
     rate = setting.rate
-    prepare = Phase("prepare", facts.prepare / (rate * PREPARED) + facts.count * PART_SECONDS, updates=facts.prepare)
+    prepare = _prepare(setting, facts)
     updates = problem.rows * facts.sweep
     entries = problem.rows * problem.n
     sweep = Phase("sweep", updates / (rate * SWEPT) + entries * ENTRY_SECONDS / machine.threads, updates=updates)
@@ -73,9 +76,78 @@ def estimate(setting: Setting) -> Candidate:
     )
 
 
+#: Seconds that a part takes in a batch on the device, launches and waits.
+DEVICE_PART: Final = 2.5e-5
+#: Share of the rate of large products that products over borders reach there, which are shallow and ragged.
+DEVICE_SWEPT: Final = 0.3
+#: Seconds that an entry takes there beside its updates: cleared, put in its column, summed up.
+DEVICE_ENTRY: Final = 2e-11
+
+
+def estimate_device(setting: Setting) -> Candidate:
+    """Steps 1 and 2 on the processors, the rows on the GPU, which leave while others are swept."""
+    problem, machine, size = setting.problem, setting.machine, setting.kind.itemsize
+    if machine.cuda is None:
+        raise ValueError("the machine has no device")
+    facts = problem.device_parts or whole(problem.n)
+    layout = sweep_layout(facts, problem.n, problem.rows, size)
+    batches = -(-problem.rows // layout.batch(machine.cuda.memory))
+    prepare = _prepare(setting, facts)
+    updates = problem.rows * facts.sweep
+    sweep = Phase(
+        "sweep",
+        DEVICE_LAUNCH
+        + updates / (machine.cuda.relax_rate[setting.kind.name] * DEVICE_SWEPT)
+        + batches * facts.count * DEVICE_PART
+        + problem.rows * problem.n * DEVICE_ENTRY,
+        updates=updates,
+    )
+    gain = max(1.0, min(DEVICE_WRITE_GAIN, machine.threads / 2))
+    write = Phase("write", setting.store / (machine.write_rate * gain), bytes=setting.store)
+    bands = (machine.threads + 2) * BAND_ROWS * problem.n * size
+    return Candidate(
+        algorithm="partitioned",
+        device="cuda",
+        memory=machine.resident + OVERHEAD + 2 * size * facts.entries + bands + 60 * problem.arcs + 40 * problem.n,
+        device_memory=layout.bytes(layout.batch(machine.cuda.memory)),
+        disk=setting.store,
+        seconds=prepare.seconds + sweep.seconds + write.seconds,
+        phases=(prepare, sweep, write),
+    )
+
+
+def _prepare(setting: Setting, facts: PartsFacts) -> Phase:
+    """Steps 1 and 2."""
+    seconds = facts.prepare / (setting.rate * PREPARED) + facts.count * PART_SECONDS
+    return Phase("prepare", seconds, updates=facts.prepare)
+
+
 def whole(n: int) -> PartsFacts:
     """The facts of a graph that is one part, which is Floyd-Warshall."""
     return PartsFacts(count=1, largest=n, border=0, sweep=0, prepare=n**3, entries=2 * n**2, seconds=0.0)
+
+
+def _nonnegative(graph: Graph) -> bool:
+    return graph.arcs == 0 or bool(graph.weights.min() >= 0)
+
+
+def _partition(graph: Graph, grain: Grain, monitor: Monitor) -> tuple[Parts, Graph, npt.NDArray[np.float64] | None]:
+    """The parts, and the graph; floats of both signs are reduced by potentials, which come with it then.
+
+    Raises:
+        NegativeCycle: looked for among floats only.
+        Cancelled: the monitor asked to stop.
+    """
+    monitor.begin("partition", graph.arcs, "arcs")
+    parts = find_parts(graph, grain, graph.n**2)
+    assert parts is not None  # there cannot be more entries than that
+    monitor.step(graph.arcs)
+    if _nonnegative(graph) or graph.integral:
+        return parts, graph, None
+    monitor.begin("potentials", graph.arcs, "arcs")
+    potentials = find_potentials(graph)
+    monitor.step(graph.arcs)
+    return parts, replace(graph, weights=reduced_weights(graph, potentials)), potentials
 
 
 def run(  # noqa: PLR0917 - the signature that all searching algorithms share
@@ -87,7 +159,7 @@ def run(  # noqa: PLR0917 - the signature that all searching algorithms share
     monitor: Monitor,
     batch_rows: int,
 ) -> None:
-    """As :func:`engine.algorithms.dijkstra.run`, for arcs of any sign; floats of both are reduced by potentials first.
+    """As :func:`engine.algorithms.dijkstra.run`, for arcs of any sign.
 
     Raises:
         NegativeCycle: before any row is written; looked for among floats only.
@@ -95,24 +167,61 @@ def run(  # noqa: PLR0917 - the signature that all searching algorithms share
     """
     from engine.backends.cpu_sweep import Sweeper
 
-    kind, potentials = work_type(dtype), None
-    nonnegative = graph.arcs == 0 or bool(graph.weights.min() >= 0)
-    monitor.begin("partition", graph.arcs, "arcs")
-    parts = find_parts(graph, CPU_GRAIN, graph.n**2)
-    assert parts is not None  # there cannot be more entries than that
-    monitor.step(graph.arcs)
-    if not nonnegative and not graph.integral:
-        monitor.begin("potentials", graph.arcs, "arcs")
-        potentials = find_potentials(graph)
-        monitor.step(graph.arcs)
-        graph, nonnegative = replace(graph, weights=reduced_weights(graph, potentials)), True
-    lengths = find_lengths(backend, graph, parts, kind, nonnegative=nonnegative, monitor=monitor)
+    parts, graph, potentials = _partition(graph, CPU_GRAIN, monitor)
+    nonnegative = _nonnegative(graph)
+    lengths = find_lengths(backend, graph, parts, work_type(dtype), nonnegative=nonnegative, monitor=monitor)
     sweeper = Sweeper(parts, lengths, nonnegative=nonnegative, threads=backend.threads)
     try:
         arcs = Arcs(graph.indptr, graph.heads, graph.weights, potentials)
         dijkstra.run(sweeper, graph, sources, dtype, sink, monitor, batch_rows, arcs=arcs)
     finally:
         sweeper.shutdown()
+
+
+def run_on_device(  # noqa: PLR0917 - as resident.run
+    graph: Graph, plan: Plan, sources: npt.NDArray[np.int64], sink: Sink, monitor: Monitor, memory: int | None
+) -> Summary:
+    """The same with the rows on the GPU, which gets ready while the processors prepare.
+
+    ``memory`` limits the bytes of device memory.
+
+    Raises:
+        DoesNotFit: less device memory was free than when the plan was made.
+        SolveFailed: the device failed.
+        NegativeCycle, Cancelled: as :func:`run`.
+    """
+    from engine.backends.cpu import CpuBackend
+    from engine.backends.cuda_sweep import device_sweep
+
+    summary, kind = Summary(sources, graph.n, integral=graph.integral), WORK_TYPES[plan.dtype]
+    parts, graph, potentials = _partition(graph, DEVICE_GRAIN, monitor)
+    nonnegative, backend = _nonnegative(graph), CpuBackend(plan.threads)
+    try:
+        with device_sweep(
+            parts, kind, sources, sink, threads=plan.threads, nonnegative=nonnegative, memory=memory
+        ) as sweep:
+            lengths = find_lengths(backend, graph, parts, kind, nonnegative=nonnegative, monitor=monitor)
+            monitor.begin("search", len(sources), "rows")
+            sweep.load(lengths, potentials)
+            _sweep(sweep, summary, monitor)
+    finally:
+        backend.shutdown()
+    return summary
+
+
+def _sweep(sweep: DeviceSweep, summary: Summary, monitor: Monitor) -> None:
+    """Batch after batch; the rows of one leave while the next one is swept."""
+    leaving = None
+    for rows in sweep.batches():
+        sweep.begin(rows)
+        if leaving is not None:
+            sweep.send(leaving)
+        summary.add(rows.start, sweep.finish(), sweep.histogram)
+        leaving = sweep.leave()
+        monitor.step(len(rows))
+    if leaving is not None:
+        sweep.send(leaving)
+    sweep.written()
 
 
 def find_lengths(
@@ -147,6 +256,8 @@ class _Step:
 
     def eliminate(self, tables: list[Array]) -> tuple[list[Array], list[Array]]:
         """Step 1: the lengths to and from each part's border; those inside go to the first columns of its table."""
+        from engine.backends.cpu_parts import join
+
         parts, arcs, updates = self.parts, _Arcs(self.graph, self.parts, self.kind), self.parts.updates()[0]
         through: list[list[tuple[Positions, Array]]] = [[] for _ in range(parts.count)]
         upward: list[Array] = []
@@ -155,9 +266,7 @@ class _Step:
             size, border = len(tables[i]), parts.border(i)
             front = arcs.front(i)
             for other, lengths in through[i]:
-                at = arcs.local(i, other)
-                where = np.ix_(at, at)
-                front[where] = np.minimum(front[where], lengths)
+                join(front, arcs.local(i, other), lengths)
             through[i] = []
             own, out, back = front[:size, :size], front[:size, size:], front[size:, :size]
             self._close(own)

@@ -66,16 +66,17 @@ def eliminate(indptr, heads, order, rank, most):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def _cost(size, border, width, entry, part):  # type: ignore[no-untyped-def]
+def _cost(size, border, width, entry, part, inside):  # type: ignore[no-untyped-def]
     """Updates' worth of time a row that a part of ``size`` vertices takes."""
+    once = inside * size * (size + border) ** 2
     if border == 0:
-        return 0.0
-    return (size + width - 1) // width * width * border + entry * border + part
+        return once
+    return once + (size + width - 1) // width * width * border + entry * border + part
 
 
 @njit(nogil=True, cache=True)
-def merge(parent, borders, width, entry, part):  # type: ignore[no-untyped-def]
-    """Merge vertices into parts, children into parents, while a sweep gets cheaper by it.
+def merge(parent, borders, width, entry, part, inside):  # type: ignore[no-untyped-def]
+    """Merge vertices into parts, children into parents, while the whole gets cheaper by it.
 
     Args:
         parent: of each vertex in the elimination tree.
@@ -83,10 +84,12 @@ def merge(parent, borders, width, entry, part):  # type: ignore[no-untyped-def]
         width: columns that a product does at once.
         entry: updates' worth of time that gathering an entry of the border takes, a row.
         part: the same for beginning a product.
+        inside: the same for an update made once, before any row.
 
     Returns:
         For each vertex the last vertex of its part.
     """
+    fixed = (width, entry, part, inside)
     n = len(parent)
     size = np.ones(n, np.int64)
     into = np.arange(n)
@@ -95,8 +98,8 @@ def merge(parent, borders, width, entry, part):  # type: ignore[no-untyped-def]
     for v in range(n):
         c = child[v]
         while c >= 0:
-            apart = _cost(size[c], borders[c], width, entry, part) + _cost(size[v], borders[v], width, entry, part)
-            if _cost(size[c] + size[v], borders[v], width, entry, part) <= apart:
+            apart = _cost(size[c], borders[c], *fixed) + _cost(size[v], borders[v], *fixed)
+            if _cost(size[c] + size[v], borders[v], *fixed) <= apart:
                 into[c] = v
                 size[v] += size[c]
             c = sibling[c]
@@ -177,3 +180,12 @@ def arrange(parent, last, begin, border):  # type: ignore[no-untyped-def]
             some[k] = position[border[begin[v] + k]]
         some.sort()
     return position, starts, parents, ends, borders
+
+
+@njit(nogil=True, cache=True)
+def join(front, at, lengths):  # type: ignore[no-untyped-def]
+    """front[at[i], at[j]] <- the minimum of it and lengths[i, j]."""
+    for i in range(len(at)):
+        row = front[at[i]]
+        for j in range(len(at)):
+            row[at[j]] = min(row[at[j]], lengths[i, j])

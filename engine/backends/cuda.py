@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy.typing as npt
 from engine.backends.base import Arcs, Array
 from engine.backends.cuda_launch import Launcher
 from engine.backends.cuda_modules import allocate, modules
-from engine.backends.cuda_solve import Solver, padded
+from engine.backends.cuda_solve import BelowZero, Solver, padded
 from engine.device import SINGLE
 from engine.monitor import Monitor
 
@@ -71,6 +72,7 @@ class CudaBackend:
             if key not in self._solvers:
                 self._solvers[key] = Solver(self._modules, d.dtype, nonnegative=nonnegative)
             solver, n = self._solvers[key], d.shape[0]
+            solver.forget_negative()
             if n <= SINGLE:
                 on_device = self._down(d)
                 solver.close(on_device)
@@ -80,7 +82,8 @@ class CudaBackend:
                 whole = padded(self._modules, n, d.dtype)
                 on_device = whole[:n, :n]
                 self._copy(on_device, d)
-                solver.close(whole, symmetric=symmetric, monitor=monitor)
+                with suppress(BelowZero):  # with a negative cycle there are no distances, and any entries will do
+                    solver.close(whole, symmetric=symmetric, monitor=monitor)
             if not nonnegative:  # rounding may carry a zero diagonal below zero
                 diagonal = self._cupy.arange(n)
                 on_device[diagonal, diagonal] = self._cupy.maximum(on_device[diagonal, diagonal], 0)

@@ -114,6 +114,7 @@ class Launcher:
         self._launch = 0
         self._counter: Any = None
         self.negative: Any = None
+        self._sent: Any = None
 
     # ---- relax ------------------------------------------------------------------------------------------------------
 
@@ -272,8 +273,29 @@ class Launcher:
             self._base = 0
         return flags
 
+    def send_flag(self) -> None:
+        """Queue a copy of the flag that ``found_negative`` asks for; ``sent_flag`` reads it without waiting."""
+        if self.negative is None:  # nothing was closed so far
+            return
+        if self._sent is None:
+            self._sent = np.frombuffer(self.cupy.cuda.alloc_pinned_memory(4), np.int32, 1)
+            self._sent[0] = 0
+        stream, runtime = self.cupy.cuda.get_current_stream(), self.cupy.cuda.runtime
+        runtime.memcpyAsync(self._sent.ctypes.data, self.negative.data.ptr, 4, runtime.memcpyDeviceToHost, stream.ptr)
+
+    def sent_flag(self) -> bool:
+        """The flag as the last copy that arrived has it."""
+        return self._sent is not None and bool(self._sent[0])
+
+    def forget_negative(self) -> None:
+        """Begin anew: no diagonal entry has fallen below zero."""
+        if self.negative is not None:
+            self.negative.fill(0)
+        if self._sent is not None:
+            self._sent[0] = 0
+
     def found_negative(self) -> bool:
-        """Whether a diagonal entry fell below zero in any close so far; waits for the device."""
+        """Whether a diagonal entry fell below zero in any close since ``forget_negative``; waits for the device."""
         return self.negative is not None and bool(self.negative.get()[0])
 
     # ---- memory -----------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.backends.cuda_modules import ARITHMETICS, Arithmetic, Modules, allocate, modules, translated
-from engine.backends.cuda_solve import Solver, padded
+from engine.backends.cuda_solve import BelowZero, Solver, padded
 from engine.device import PIECE, SINGLE
 from engine.monitor import Monitor
 from engine.summary import RowFacts, Sink
@@ -100,7 +100,7 @@ class CudaMatrix:
             first = last
 
     def close(self, monitor: Monitor, *, recursive: bool = False) -> None:
-        """Floyd-Warshall; ``recursive`` in the order of halves.
+        """Floyd-Warshall; ``recursive`` in the order of halves.  Ends early at a negative cycle: ``found_negative``.
 
         Raises:
             Cancelled: the monitor asked to stop.
@@ -120,6 +120,9 @@ class CudaMatrix:
             if self._symmetric and (small or recursive):  # blocks work side by side: last bits may differ
                 self._solver.bulk.mirror(inner)
             self._settle(self._d)
+        except BelowZero:
+            self._below = True
+            return
         finally:
             self._cupy.cuda.runtime.deviceSynchronize()
         if small:

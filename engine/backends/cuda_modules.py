@@ -81,11 +81,18 @@ KERNELS: Final = MappingProxyType(
         "mirror": Kernel("pack.cu", "mirror", 256),
         **{name: Kernel("dense.cu", name, 256) for name in ("scatter", "settle", "restore", "facts", "histogram")},
         "single32": Kernel("single.cu", "single", 128, ("SIDE=32", "THREAD_ROWS=2", "BLOCKS=5")),
+        **{name: Kernel("sweep.cu", name, 256) for name in ("seed", "gather", "emit")},
         # 8 rows a thread are best for many tiles, 4 (twice the threads) for the latency of few
         "single64": Kernel("single.cu", "single", 128, ("SIDE=64", "THREAD_ROWS=8", "BLOCKS=4", "UNROLLED=2")),
         "single64wide": Kernel("single.cu", "single", 256, ("SIDE=64", "THREAD_ROWS=4", "BLOCKS=2")),
         "power8": Kernel("power.cu", "power", 256, ("ROWS=8",)),
         "power16": Kernel("power.cu", "power", 256, ("ROWS=16",)),
+        "search_sweep": Kernel("search.cu", "search_sweep", 256, ("FORM_SWEEP",)),
+        "search_lists": Kernel("search.cu", "search_lists", 256, ("FORM_LISTS",)),
+        # labels of 16 bits, a matrix of 32
+        "search_sweep_widened": Kernel("search.cu", "search_sweep", 256, ("FORM_SWEEP", "WIDEN")),
+        "search_lists_widened": Kernel("search.cu", "search_lists", 256, ("FORM_LISTS", "WIDEN")),
+        "hops": Kernel("hops.cu", "hops", 256),
     }
 )
 #: Two blocks of 128 threads with 64-bit entries leave room for all registers.

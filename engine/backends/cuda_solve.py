@@ -40,6 +40,10 @@ def padded(modules: Modules, n: int, dtype: object) -> Any:
     return whole
 
 
+class BelowZero(Exception):  # noqa: N818
+    """A diagonal entry of whole numbers fell below zero: there is a negative cycle, and what is left is in vain."""
+
+
 class Solver:
     """Closes square matrices of one working type on one device."""
 
@@ -62,6 +66,7 @@ class Solver:
 
         Raises:
             Cancelled: the monitor asked to stop; the device may still be at work on ``d``.
+            BelowZero: there is a negative cycle; only looked for between rounds, where there is a monitor.
         """
         n = d.shape[0]
         if width is None and n <= SINGLE:
@@ -89,6 +94,7 @@ class Solver:
         low.wait_event(begun)
         with high:
             panels.prepare(d, 0)
+            self.ahead.send_flag()
             prepared.record(high)
         for start in range(0, n, width):
             following = start + width
@@ -105,10 +111,12 @@ class Solver:
             if following < n:
                 with high:
                     panels.prepare(d, following)
+                    self.ahead.send_flag()
                 prepared = event(disable_timing=True)
                 prepared.record(high)
             if monitor is not None and start:
                 before.synchronize()
+                self._check_flag()  # as it was sent with the pivot block of that round, or later
                 monitor.step(entries * width)
         if monitor is not None:
             relaxed.synchronize()
@@ -120,6 +128,11 @@ class Solver:
         if symmetric:
             self.bulk.mirror(d)
 
+    def _check_flag(self) -> None:
+        """Floats are left alone: rounding can carry a cycle of length zero below it."""
+        if self.ahead.dtype.kind == "i" and self.ahead.sent_flag():
+            raise BelowZero
+
     def recursive(self, d: Any, *, base: int = 1024, monitor: Monitor | None = None) -> None:
         """Closure by halves (R-Kleene): close, four panels, close again; the same relax in cache-oblivious order.
 
@@ -127,10 +140,12 @@ class Solver:
 
         Raises:
             Cancelled: the monitor asked to stop.
+            BelowZero: as in ``close``.
         """
         n = d.shape[0]
         if n <= base:
             self.ahead.close(d)
+            self.ahead.send_flag()
             self._step(n**3, monitor)
             return
         half = -(-(n // 2) // tile_side(d.dtype)) * tile_side(d.dtype)
@@ -152,6 +167,7 @@ class Solver:
     def _step(self, updates: int, monitor: Monitor | None) -> None:
         if monitor is not None:
             self.cupy.cuda.get_current_stream().synchronize()
+            self._check_flag()
             monitor.step(updates)
 
     def square(self, d: Any, *, hops: int | None = None, symmetric: bool = False) -> Any:
@@ -173,6 +189,11 @@ class Solver:
         if symmetric:
             self.bulk.mirror(c)
         return c
+
+    def forget_negative(self) -> None:
+        """Begin anew: no negative cycle was met."""
+        self.ahead.forget_negative()
+        self.bulk.forget_negative()
 
     def found_negative(self) -> bool:
         """Whether a negative cycle was met; waits for the device."""

@@ -1,4 +1,4 @@
-"""``apsp serve``."""
+"""``apsp serve`` and ``apsp runner``."""
 
 from __future__ import annotations
 
@@ -6,8 +6,14 @@ from pathlib import Path
 
 from service.serve import serve as run_service
 from service.settings import Settings
+from service.supervisor import supervise
 
 
 def serve(*, host: str | None, port: int | None, data_dir: Path | None) -> None:
     """Run the service until it is told to stop; what is None comes from the environment or the defaults."""
     run_service(Settings.load(host=host, port=port, data_dir=data_dir))
+
+
+def runner(*, data_dir: Path | None, database_url: str | None, devices: str | None) -> None:
+    """Run the runners of this node until told to stop; what is None comes from the environment or the defaults."""
+    supervise(Settings.load(data_dir=data_dir, database_url=database_url, runners=devices))

@@ -172,7 +172,7 @@ def describe_plan(chosen: Plan) -> list[str]:
         hops += f", distances up to {number(chosen.cutoff)}"
     threads = f"{chosen.threads} thread{'s' if chosen.threads != 1 else ''}"
     on_device = f", {format_bytes(chosen.device_memory)} of the GPU's" if chosen.device_memory else ""
-    return [
+    lines = [
         f"plan: {chosen.algorithm} in {chosen.dtype} on {chosen.device}, {threads}{hops}",
         f"  device  {chosen.device_reason}",
         f"  why     {chosen.reason}",
@@ -180,14 +180,31 @@ def describe_plan(chosen: Plan) -> list[str]:
         f"  matrix  {rows:,} x {columns:,}, {format_bytes(chosen.disk)} on disk",
         f"  needs   {format_bytes(chosen.memory)} of memory{on_device}, about {format_seconds(chosen.seconds)}",
     ]
+    if chosen.streaming is not None:
+        lines.append(f"  tier    {_stream_text(chosen)}")
+    return lines
+
+
+def _stream_text(chosen: Plan) -> str:
+    """How the matrix is streamed, in a line."""
+    cut = chosen.streaming
+    if cut is None:
+        return chosen.tier
+    n, half = chosen.shape[1], ", the half above the diagonal" if cut.symmetric else ""
+    text = f"{chosen.tier}{half}: stripes of {cut.height:,} rows, {cut.rounds(n):,} rounds of {cut.width:,} vertices"
+    if chosen.device == "cuda":
+        text += f", {cut.slots} slots, {cut.resident:,} stripes stay on the GPU"
+    moved = sum(phase.bytes for phase in chosen.phases if phase.name == "relax")
+    return f"{text}, {format_bytes(moved)} to and from the store" if moved else text
 
 
 def _table_of(candidates: Iterable[Candidate]) -> list[str]:
-    head = ("candidate", "device", "memory", "GPU memory", "disk", "seconds", "")
+    head = ("candidate", "device", "tier", "memory", "GPU memory", "disk", "seconds", "")
     rows = [
         (
             candidate.algorithm,
             candidate.device,
+            candidate.tier,
             format_bytes(candidate.memory),
             format_bytes(candidate.device_memory) if candidate.device_memory else "-",
             format_bytes(candidate.disk),
@@ -196,7 +213,7 @@ def _table_of(candidates: Iterable[Candidate]) -> list[str]:
         )
         for candidate in candidates
     ]
-    return table([head, *rows], right=(2, 3, 4, 5))
+    return table([head, *rows], right=(3, 4, 5, 6))
 
 
 def solve(

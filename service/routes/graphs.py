@@ -1,27 +1,24 @@
-"""Graphs: upload and look up."""
+"""Graphs: upload, look up, list, forget."""
 
 from __future__ import annotations
 
 import time
-from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import anyio.to_thread
 from fastapi import APIRouter, Depends, Query, Request, Response
-from starlette.requests import ClientDisconnect
 
+from service import cursors
+from service.callers import Known
 from service.parameters import known_parameters
 from service.problems import documented
+from service.receiving import check_headers, receive
 from service.schemas import Graph, GraphList
 from service.state import Shared
 from service.tasks import read_upload
-from storage.errors import InvalidRequest, StorageFailed
 from storage.jobs import GraphRecord
 
 router = APIRouter(prefix="/v1/graphs", tags=["graphs"], dependencies=[Depends(known_parameters)])
-
-#: written at once; larger writes were not faster, smaller ones cost thread switches
-_BUFFER: Final = 4 << 20
 
 _BODY: Final = {
     "requestBody": {
@@ -36,7 +33,10 @@ _BODY: Final = {
     "",
     status_code=201,
     response_model=Graph,
-    responses={200: {"model": Graph, "description": "The same graph is there already"}, **documented(413, 422, 507)},
+    responses={
+        200: {"model": Graph, "description": "The same graph is there already"},
+        **documented(408, 413, 415, 422, 429, 507),
+    },
     openapi_extra=_BODY,
 )
 async def upload_graph(
@@ -44,6 +44,7 @@ async def upload_graph(
     request: Request,
     response: Response,
     service: Shared,
+    caller: Known,
     format: Annotated[str | None, Query(description="Name of the format; found out if left out.")] = None,  # noqa: A002
     directed: Annotated[bool | None, Query(description="Direction; what the format declares if left out.")] = None,
     weight: Annotated[str | None, Query(description="Column of the weights.")] = None,
@@ -51,59 +52,58 @@ async def upload_graph(
     name: Annotated[str | None, Query(max_length=200, description="A name of your own.")] = None,
     filename: Annotated[str | None, Query(max_length=255, description="Its ending hints at the format.")] = None,
 ) -> Graph:
-    """Upload a graph file as the raw body; 201 if its content is new, 200 if it was here before.
+    """Upload a graph file as the raw body; 201 if its content is new to you, 200 if you had uploaded it before.
 
     The receipt in the answer is that of this upload; ``GET`` shows the one of the first.
     """
-    if request.headers.get("content-type", "").startswith("multipart/"):
-        message = "the body is a form; send the file itself as the body, as curl --data-binary @FILE does"
-        raise InvalidRequest(message, field="Content-Type")
+    announced = check_headers(request)
     reading = {"format": format, "directed": directed, "weight": weight, "unweighted": unweighted}
-    length = request.headers.get("content-length", "")
-    path = await anyio.to_thread.run_sync(service.uploads.create, filename, int(length) if length.isdigit() else None)
-    try:
-        await _receive(request, path)
-        found = await service.worker.run(read_upload, service.settings, path, reading)
-    finally:
-        with anyio.CancelScope(shield=True):
-            await anyio.to_thread.run_sync(lambda: path.unlink(missing_ok=True))
+    with service.uploading.hold(caller.owner, service.settings.max_uploads):
+        path = await anyio.to_thread.run_sync(service.uploads.create, filename, announced)
+        try:
+            digest = await receive(request, path, announced)
+            found = await service.worker.run(read_upload, service.settings, path, reading)
+        finally:
+            with anyio.CancelScope(shield=True):
+                await anyio.to_thread.run_sync(lambda: path.unlink(missing_ok=True))
+    found["receipt"]["sha256"] = digest
     fresh = GraphRecord(**found, name=name, created=time.time())
-    kept, new = await anyio.to_thread.run_sync(service.jobs.add_graph, fresh)
+    kept, new = await anyio.to_thread.run_sync(service.add_graph, fresh, caller)
     response.status_code = 201 if new else 200
     response.headers["Location"] = f"/v1/graphs/{kept.id}"
     answer = Graph.of(kept)
     return answer.model_copy(update={"receipt": fresh.receipt})
 
 
-async def _receive(request: Request, path: Path) -> None:
-    """Stream the body to the file; memory stays at one buffer."""
-    buffer = bytearray()
-
-    async def flush(file: Any) -> None:
-        if buffer:
-            await anyio.to_thread.run_sync(file.write, bytes(buffer))
-            buffer.clear()
-
-    try:
-        with path.open("wb", buffering=0) as file:
-            async for chunk in request.stream():
-                buffer += chunk
-                if len(buffer) >= _BUFFER:
-                    await flush(file)
-            await flush(file)
-    except OSError as error:
-        raise StorageFailed(f"the upload cannot be kept: {error.strerror or error}") from error
-    except ClientDisconnect:
-        raise StorageFailed("the client went away during the upload") from None
-
-
 @router.get("", response_model=GraphList)
-def list_graphs(service: Shared, limit: Annotated[int, Query(ge=1, le=200)] = 50) -> GraphList:
-    """The newest graphs, newest first."""
-    return GraphList(graphs=[Graph.of(record) for record in service.jobs.list_graphs(limit)])
+def list_graphs(
+    *,
+    request: Request,
+    response: Response,
+    service: Shared,
+    caller: Known,
+    limit: Annotated[int, Query(ge=1, le=200)] = 50,
+    cursor: Annotated[str | None, Query(max_length=300, description="Where an earlier list ended.")] = None,
+) -> GraphList:
+    """Your graphs, newest first; ``next`` (and Link) leads to older ones."""
+    after = None if cursor is None else cursors.decode(cursor)
+    owner = None if caller.may("admin") else caller.owner
+    records = service.keys.list_graphs(limit + 1, owner, after)
+    following = None
+    if len(records) > limit:
+        last = records[limit - 1]
+        following = cursors.following(request, cursor=cursors.encode(last.created, last.id))
+        response.headers["Link"] = f'<{following}>; rel="next"'
+    return GraphList(graphs=[Graph.of(record) for record in records[:limit]], next=following)
 
 
-@router.get("/{graph_id}", response_model=Graph, responses=documented(404))
-def get_graph(graph_id: str, service: Shared) -> Graph:
+@router.get("/{graph_id}", response_model=Graph, responses=documented(404, 410))
+def get_graph(graph_id: str, service: Shared, caller: Known) -> Graph:
     """One graph."""
-    return Graph.of(service.jobs.graph(graph_id))
+    return Graph.of(service.graph(graph_id, caller))
+
+
+@router.delete("/{graph_id}", status_code=204, responses=documented(404, 409, 410))
+def delete_graph(graph_id: str, service: Shared, caller: Known) -> None:
+    """Forget a graph; refused while open jobs need it.  Results of finished jobs stay."""
+    service.remove_graph(graph_id, caller)

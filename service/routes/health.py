@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from importlib.metadata import PackageNotFoundError, version
 from typing import Final
 
@@ -10,10 +11,9 @@ from fastapi import APIRouter, Response
 
 from service.schemas import Health, Limit, Limits, Version
 from service.settings import Settings, variable
-from service.state import Shared
+from service.state import Service, Shared
 from storage.errors import StorageFailed
 from storage.jobs import JobStore
-from storage.locks import FileLock
 
 router = APIRouter(tags=["service"])
 
@@ -53,10 +53,17 @@ def ready(response: Response, service: Shared) -> Health:
     """Whether jobs can be accepted and done: database, runner, disk."""
     checks = {
         "database": _database(service.jobs),
-        "runner": "ok" if FileLock.taken(service.settings.runner_lock) else "no runner is alive",
+        "runner": "ok",
         "disk": _disk(service.settings),
     }
+    if checks["database"] == "ok":
+        checks["runner"], sick = _runners(service)
+    else:
+        sick = {}
+    if service.draining:
+        checks["service"] = "it is shutting down"
     good = all(state == "ok" for state in checks.values())
+    checks |= sick
     response.status_code = 200 if good else 503
     return Health(status="ok" if good else "unavailable", checks=checks)
 
@@ -67,6 +74,16 @@ def software_version() -> str:
         return version("apsp")
     except PackageNotFoundError:
         return "unknown"
+
+
+def _runners(service: Service) -> tuple[str, dict[str, str]]:
+    """``ok`` if some runner can work, and what is wrong with each one that cannot."""
+    silent = time.time() - 3 * service.settings.heartbeat_seconds
+    alive = [runner for runner in service.jobs.list_runners() if runner.heartbeat > silent]
+    sick = {f"runner {r.slot}": f"out of service: {r.detail}" for r in alive if r.state == "sick"}
+    if not alive:
+        return "no runner is alive", sick
+    return ("every runner is out of service" if len(sick) == len(alive) else "ok"), sick
 
 
 def _database(jobs: JobStore) -> str:

@@ -1,85 +1,210 @@
-"""Jobs: submit, watch, cancel, delete."""
+"""Jobs: estimate, submit, watch, cancel, resume, delete."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import base64
+import binascii
+from typing import Annotated, Final
 
 import anyio.to_thread
-from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi import APIRouter, Depends, Header, Query, Request, Response
+from fastapi.responses import FileResponse
 
+from service.callers import Known
+from service.checkpoints import has_checkpoint
+from service.joblog import log_path
 from service.parameters import known_parameters
 from service.problems import documented
-from service.schemas import Job, JobItem, JobList, JobRequest, State
-from service.state import RETRY_AFTER, Shared
+from service.ranges import matches
+from service.schemas import Estimate, Job, JobItem, JobList, JobRequest, State
+from service.state import RETRY_AFTER, Service, Shared
 from service.stores import discard
-from service.tasks import plan_job
-from storage.jobs import JobRecord
+from service.submission import check_key, refuse_if_draining, resume, submit
+from service.waiting import asked_to_wait
+from storage.errors import Conflict, InvalidRequest
+from storage.jobs import ACCEPTED, DISMISSED, FAILED, JobRecord
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"], dependencies=[Depends(known_parameters)])
+estimates = APIRouter(prefix="/v1/estimates", tags=["jobs"], dependencies=[Depends(known_parameters)])
+
+_RETRY: Final = {"Retry-After": {"description": "Seconds to wait before asking again.", "schema": {"type": "integer"}}}
+_LOCATION: Final = {"Location": {"description": "Where the job is.", "schema": {"type": "string"}}}
+Prefer = Annotated[str, Header(description="wait=N answers when the job is over, or after N seconds.")]
 
 
-@router.post("", status_code=201, response_model=Job, responses=documented(404, 413, 422, 507))
-async def submit_job(body: JobRequest, response: Response, service: Shared) -> Job:
-    """Plan a job and queue it.  What cannot be done is refused here, before any work."""
-    await anyio.to_thread.run_sync(service.jobs.graph, body.graph)
-    plan = await service.worker.run(plan_job, service.settings, body.graph, body.options())
+@estimates.post("", response_model=Estimate, responses=documented(404, 410, 413, 422, 503, 507))
+async def estimate(body: JobRequest, service: Shared, caller: Known) -> Estimate:
+    """Plan a job and say what it would take; nothing is queued.  What cannot be done is refused as a job would be."""
+    await anyio.to_thread.run_sync(service.graph, body.graph, caller)
+    plan = await service.plans.get(service, body.graph, body.options())
+    return Estimate.of(body.graph, plan)
 
-    def create() -> JobRecord:
-        return service.jobs.create(body.graph, body.options(), plan, body.name)
 
-    record = await anyio.to_thread.run_sync(create)
+@router.post(
+    "",
+    status_code=201,
+    response_model=Job,
+    responses={
+        200: {"model": Job, "description": "It was submitted, or solved, before"},
+        201: {"headers": {**_LOCATION, **_RETRY}},
+        **documented(404, 410, 413, 422, 429, 503, 507),
+    },
+)
+async def submit_job(
+    *,
+    body: JobRequest,
+    response: Response,
+    service: Shared,
+    caller: Known,
+    idempotency_key: Annotated[str | None, Header(description="Sent again, it stands for the same job.")] = None,
+    prefer: Prefer = "",
+) -> Job:
+    """Plan a job and queue it.  What cannot be done is refused here, before any work.
+
+    The job is on the disk when the answer is sent.  If the same graph was solved with the same options before, that
+    job is the answer (200), unless the request says `fresh`.
+    """
+    record, new = await submit(service, body, caller, check_key(idempotency_key))
+    record = await _waited(service, record, prefer, response)
+    response.status_code = 201 if new else 200
     response.headers["Location"] = f"/v1/jobs/{record.id}"
-    response.headers["Retry-After"] = str(RETRY_AFTER)
-    return Job.of(record)
+    return await anyio.to_thread.run_sync(_shown, service, record, response)
 
 
-@router.get("", response_model=JobList)
+@router.get("", response_model=JobList, responses=documented(422))
 def list_jobs(
     *,
     request: Request,
+    response: Response,
     service: Shared,
+    caller: Known,
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
     state: Annotated[State | None, Query(description="Only jobs in this state.")] = None,
     graph: Annotated[str | None, Query(description="Only jobs of this graph.")] = None,
-    before: Annotated[str | None, Query(description="Only jobs older than this one.")] = None,
+    cursor: Annotated[str | None, Query(description="Where the list before this one ended.")] = None,
 ) -> JobList:
-    """Jobs, newest first."""
-    records = service.jobs.list_jobs(limit, state=state, graph=graph, before=before)
+    """Jobs, newest first; the link `next` leads to older ones."""
+    owner = None if caller.may("admin") else caller.owner
+    before = None if cursor is None else _decoded(cursor)
+    records = service.jobs.list_jobs(limit + 1, state=state, graph=graph, owner=owner, before=before)
     following = None
-    if len(records) == limit:
-        url = request.url.include_query_params(before=records[-1].id)
+    if len(records) > limit:
+        records = records[:limit]
+        url = request.url.include_query_params(cursor=_encoded(records[-1].id))
         following = f"{url.path}?{url.query}"
+        response.headers["Link"] = f'<{following}>; rel="next"'
     return JobList(jobs=[JobItem.of(record) for record in records], next=following)
 
 
-@router.get("/{job_id}", response_model=Job, responses=documented(404))
-def get_job(job_id: str, response: Response, service: Shared) -> Job:
-    """State, phase, progress, plan; Retry-After while the job is open."""
-    record = service.jobs.job(job_id)
-    if record.open:
-        response.headers["Retry-After"] = str(RETRY_AFTER)
-    return Job.of(record)
+@router.get(
+    "/{job_id}",
+    response_model=Job,
+    responses={304: {"description": "As it was when the client's ETag was given"}, **documented(404, 410)},
+)
+async def get_job(
+    *,
+    job_id: str,
+    response: Response,
+    service: Shared,
+    caller: Known,
+    prefer: Prefer = "",
+    if_none_match: Annotated[str, Header()] = "",
+) -> Job | Response:
+    """State, phase, progress, plan; Retry-After while the job is open; an ETag that changes with the job."""
+    record = await anyio.to_thread.run_sync(service.job, job_id, caller)
+    record = await _waited(service, record, prefer, response)
+    shown = await anyio.to_thread.run_sync(_shown, service, record, response)
+    if if_none_match and matches(if_none_match, response.headers["ETag"]):
+        return Response(status_code=304, headers=dict(response.headers))
+    return shown
+
+
+@router.get(
+    "/{job_id}/log",
+    response_class=FileResponse,
+    responses={
+        200: {"description": "The whole log.", "content": {"text/plain": {}}},
+        206: {"description": "The part that was asked for by a Range.", "content": {"text/plain": {}}},
+        **documented(404, 410, 416),
+    },
+)
+def get_log(job_id: str, service: Shared, caller: Known) -> Response:
+    """What the runners wrote about the job so far, oldest first; reading takes nothing away, and takes ranges."""
+    record = service.job(job_id, caller)
+    path = log_path(service.settings, record.id)
+    headers = {"Cache-Control": "no-cache"}
+    if not path.is_file():  # nobody has begun with it
+        return Response("", media_type="text/plain", headers={**headers, "Accept-Ranges": "bytes"})
+    return FileResponse(path, media_type="text/plain", headers=headers)
 
 
 @router.post(
     "/{job_id}/cancel",
     status_code=202,
     response_model=Job,
-    responses={200: {"model": Job, "description": "The job is over"}, **documented(404)},
+    responses={200: {"model": Job, "description": "The job is over"}, **documented(404, 410)},
 )
-def cancel_job(job_id: str, response: Response, service: Shared) -> Job:
+def cancel_job(job_id: str, response: Response, service: Shared, caller: Known) -> Job:
     """Ask a job to stop: 202 while it still runs to the next tile or batch, 200 when it is over.  Safe to repeat."""
+    service.job(job_id, caller)
     record = service.jobs.cancel(job_id)
-    if record.open:
-        response.headers["Retry-After"] = str(RETRY_AFTER)
-    else:
-        response.status_code = 200
-    return Job.of(record)
+    response.status_code = 202 if record.open else 200
+    return _shown(service, record, response)
 
 
-@router.delete("/{job_id}", status_code=204, responses=documented(404, 409))
-def delete_job(job_id: str, service: Shared) -> None:
-    """Delete a finished job and its result."""
+@router.post(
+    "/{job_id}/resume",
+    status_code=202,
+    response_model=Job,
+    responses=documented(404, 409, 410, 429, 503),
+)
+def resume_job(job_id: str, response: Response, service: Shared, caller: Known) -> Job:
+    """Queue a failed or dismissed job again; it goes on from its checkpoint.  409 if it has none."""
+    refuse_if_draining(service)
+    record = service.job(job_id, caller)
+    if record.state in (FAILED, DISMISSED) and not has_checkpoint(service.settings.store(job_id)):
+        raise Conflict(f"job {job_id} has no checkpoint to go on from; submit it again")
+    return _shown(service, resume(service, record), response)
+
+
+@router.delete("/{job_id}", status_code=204, responses=documented(404, 409, 410))
+def delete_job(job_id: str, service: Shared, caller: Known) -> None:
+    """Delete a finished job and its result; 409 while it is open.  Afterwards its id is answered with 410."""
+    service.job(job_id, caller)
     service.jobs.delete(job_id)
     service.results.forget(job_id)
     discard(service.settings, job_id)
+
+
+async def _waited(service: Service, record: JobRecord, prefer: str, response: Response) -> JobRecord:
+    """The job when it is over, if the client prefers to wait, or as it is when the time is over."""
+    seconds = asked_to_wait(prefer, service.settings.max_wait_seconds)
+    if seconds is None:
+        return record
+    response.headers["Preference-Applied"] = f"wait={seconds}"
+    if not record.open or seconds == 0:
+        return record
+    await service.waiters.wait(record.id, seconds)
+    return await anyio.to_thread.run_sync(service.jobs.job, record.id)
+
+
+def _shown(service: Service, record: JobRecord, response: Response) -> Job:
+    position = service.jobs.queue_position(record) if record.state == ACCEPTED else None
+    stopped = record.state in (FAILED, DISMISSED) and record.removed is None
+    resumable = stopped and has_checkpoint(service.settings.store(record.id))
+    response.headers["ETag"] = f'"{record.version}.{position or 0}.{int(resumable)}"'
+    response.headers["Cache-Control"] = "private, no-cache"
+    if record.open:
+        response.headers["Retry-After"] = str(RETRY_AFTER)
+    return Job.of(record, queue_position=position, resumable=resumable)
+
+
+def _encoded(job_id: str) -> str:
+    return base64.urlsafe_b64encode(job_id.encode()).decode().rstrip("=")
+
+
+def _decoded(cursor: str) -> str:
+    try:
+        return base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode("ascii")
+    except (binascii.Error, ValueError):
+        raise InvalidRequest("the cursor is none that this service gave", field="cursor") from None

@@ -10,6 +10,7 @@ import pytest
 from engine.backends.cuda import CudaBackend
 from engine.backends.cuda_modules import modules
 from engine.backends.cuda_solve import Solver, padded, tile_side
+from engine.monitor import Monitor
 from engine.types import WORK_TYPES
 from tests.gpu.samples import closure, entries, product, weights
 
@@ -97,6 +98,19 @@ def test_large_matrices_of_the_host(cupy: Any, symmetric: bool) -> None:
     _solver("float32").recursive(other)
     backend = CudaBackend()
     backend.close(d, nonnegative=True, symmetric=symmetric)
+    np.testing.assert_array_equal(d, other.get())
+    backend.shutdown()
+
+
+def test_a_negative_cycle_is_forgotten_by_the_next_solve(cupy: Any) -> None:
+    n = 4100
+    d = weights(RNG(13), n, "int32", share=0.002)
+    bad = d.copy()
+    bad[0, 1], bad[1, 0] = 1, -5
+    backend, other = CudaBackend(), cupy.asarray(d)
+    backend.floyd_warshall(bad, nonnegative=False, monitor=Monitor())
+    backend.floyd_warshall(d, nonnegative=False, monitor=Monitor())
+    _solver("int32").recursive(other)
     np.testing.assert_array_equal(d, other.get())
     backend.shutdown()
 

@@ -22,7 +22,7 @@ class LiveService:
 
     def __init__(self, data: Path, **settings: str) -> None:
         self.data = data
-        self._settings = {"APSP_PORT": "0", "APSP_DATA_DIR": str(data), **settings}
+        self._settings = {"APSP_PORT": "0", "APSP_DATA_DIR": str(data), "APSP_AUTH": "false", **settings}
 
     def __enter__(self) -> LiveService:
         code = "from service.serve import serve; from service.settings import Settings; serve(Settings.load())"
@@ -89,4 +89,5 @@ class LiveService:
 
     def runner(self) -> int:
         """Process id of the runner."""
-        return int((self.data / "runner.lock").read_text())
+        [lock] = (self.data / "runners").iterdir()
+        return int(lock.read_text())

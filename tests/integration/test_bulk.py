@@ -16,70 +16,20 @@ import pytest
 from engine import bulk
 from engine.backends import cuda_bulk
 from engine.backends.cpu import CpuBackend
-from engine.bulk import Entry, Result, make_bulk_plan, run
 from engine.bulk_plan import plan_bulk
 from engine.describe import describe
 from engine.machine import survey
 from engine.monitor import Monitor
 from engine.problem import Device, Options
-from engine.solve import make_plan, solve_to_store
+from engine.solve import make_plan
 from engine.types import settle
 from service import cli
 from storage.errors import Cancelled, SolveFailed
-from storage.graph import Graph, build_graph
+from storage.graph import Graph
 from storage.matrix import open_matrix, verify_matrix
+from tests.bulks import cycle, graph_of, mixed, same_as_alone, solved
 
 GPU = Device("GPU", 2**30, 2**30, dict.fromkeys(("uint16", "int32", "float32", "float64"), 1e13))
-
-
-def graph_of(n: int, seed: int, *, degree: int = 3, negative: bool = False, share: float = 1, **kwargs: Any) -> Graph:
-    rng = np.random.default_rng(seed)
-    tails, heads = np.repeat(np.arange(n), degree), rng.integers(0, n, degree * n)
-    weights = rng.integers(1, 1000, degree * n).astype(np.int64)
-    if negative:
-        h = rng.integers(0, 5000, n)
-        weights += h[tails] - h[heads]
-    return build_graph(tails, heads, weights * share if share != 1 else weights, n=n, **{"directed": True, **kwargs})[0]
-
-
-def mixed() -> list[Graph]:
-    """Sizes, types, signs and directions in a jumble, some of them empty."""
-    graphs = [graph_of(n, n) for n in (1, 2, 31, 32, 33, 64, 65, 100, 129, 200)]
-    graphs += [graph_of(n, n, negative=True) for n in (5, 64, 130)]
-    graphs += [graph_of(n, n, share=0.37) for n in (20, 90)]
-    graphs += [graph_of(n, n, share=0.1, negative=True) for n in (40, 70)]
-    graphs += [graph_of(n, n, directed=False) for n in (50, 110)]
-    graphs += [graph_of(70, 1, directed=False, share=0.3)]
-    empty = np.zeros(0, np.int64)
-    return [*graphs, build_graph(empty, empty, empty, n=0, directed=True)[0]]
-
-
-def cycle() -> Graph:
-    arcs = np.array([0, 1, 2]), np.array([1, 2, 0]), np.array([1, -5, 1])
-    return build_graph(*arcs, n=3, directed=True)[0]
-
-
-def solved(graphs: list[Graph], folder: Path, options: Options = Options(device="cpu"), **kwargs: Any) -> list[Result]:  # noqa: B008
-    folder.mkdir(exist_ok=True)
-    entries = {i: Entry(graph, folder / f"{i}.zarr") for i, graph in enumerate(graphs)}
-    plan = kwargs.pop("plan", None) or make_bulk_plan(dict(enumerate(graphs)), options, stores=True, out=folder)
-    return sorted(run(entries, plan, options, **kwargs), key=lambda result: result.index)
-
-
-def same_as_alone(graphs: list[Graph], folder: Path, results: list[Result]) -> None:
-    for graph, result in zip(graphs, results, strict=True):
-        assert result.failure is None
-        alone = folder / "alone.zarr"
-        outcome = solve_to_store(graph, Options(device="cpu"), alone, overwrite=True)
-        verify_matrix(folder / f"{result.index}.zarr")
-        with open_matrix(alone) as one, open_matrix(folder / f"{result.index}.zarr") as two:
-            assert one.dtype == two.dtype
-            rows = np.arange(graph.n)
-            if graph.integral:
-                np.testing.assert_array_equal(two.rows(rows), one.rows(rows))
-                assert two.summary == outcome.summary
-            else:
-                np.testing.assert_allclose(two.rows(rows), one.rows(rows), rtol=1e-6, atol=1e-4)
 
 
 @pytest.mark.parametrize("processes", [False, True])

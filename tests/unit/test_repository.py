@@ -17,7 +17,9 @@ ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 LOCKS = [ROOT / "requirements.lock", ROOT / "benchmarks" / "requirements.lock"]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/*.md")])
-COMMANDS = {command.name or command.callback.__name__ for command in cli.app.registered_commands}
+COMMANDS = {command.name or command.callback.__name__ for command in cli.app.registered_commands} | {
+    str(group.name) for group in cli.app.registered_groups
+}
 
 
 def pins(lock: Path) -> dict[str, set[Version]]:

@@ -113,8 +113,8 @@ def test_too_little_memory_falls_back_to_searches_and_then_refuses() -> None:
 
 def test_an_algorithm_that_was_asked_for_is_kept_or_refused() -> None:
     assert choose(ROAD, BOX, Options(algorithm="blocked-floyd-warshall")).algorithm == "blocked-floyd-warshall"
-    with pytest.raises(DoesNotFit, match="blocked-floyd-warshall"):
-        choose(ROAD, replace(BOX, memory=GIB), Options(algorithm="blocked-floyd-warshall"))
+    with pytest.raises(DoesNotFit, match="recursive-floyd-warshall"):
+        choose(ROAD, replace(BOX, memory=GIB), Options(algorithm="recursive-floyd-warshall"))
 
 
 def test_undirected_graphs_need_about_half_the_work() -> None:

@@ -15,7 +15,14 @@ from tests.unit.service.support import Bench
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
-    return Settings(data_dir=tmp_path / "data", max_cells=64, max_pairs=10, max_body_bytes=4096, max_upload_bytes=8192)
+    return Settings(
+        data_dir=tmp_path / "data",
+        max_cells=64,
+        max_pairs=10,
+        max_body_bytes=4096,
+        max_upload_bytes=8192,
+        auth=False,
+    )
 
 
 @pytest.fixture
@@ -33,4 +40,5 @@ def client(settings: Settings) -> Iterator[TestClient]:
     yield client
     client.close()
     app.state.service.worker.stop()
+    app.state.service.planner.stop()
     app.state.service.jobs.close()

@@ -165,7 +165,7 @@ def test_refusals_of_the_reading_process_become_problems(client: TestClient, ben
         async def refuse(*_args: object, code: str = code, details: dict = details) -> None:
             raise Refused(Fault(code, "no", details))
 
-        monkeypatch.setattr(client.app.state.service.worker, "run", refuse)
+        monkeypatch.setattr(client.app.state.service.planner, "run", refuse)
         body = problem(client.post("/v1/jobs", json={"graph": graph_id}), status, code)
         assert body["details"] == details
     problem(client.post("/v1/jobs", json={"graph": "unknown"}), 404, "not-found")
@@ -178,7 +178,7 @@ def test_a_submitted_job_is_described(client: TestClient, bench: Bench, monkeypa
     async def plan(_task: object, _settings: Settings, graph: str, request: dict) -> dict:
         return {"algorithm": "dijkstra", "for": graph, "dtype": request["dtype"], "seconds": float("inf")}
 
-    monkeypatch.setattr(client.app.state.service.worker, "run", plan)
+    monkeypatch.setattr(client.app.state.service.planner, "run", plan)
     response = client.post("/v1/jobs", json={"graph": graph_id, "name": "mine", "sources": [10, "20"]})
     assert response.status_code == 201
     job = response.json()

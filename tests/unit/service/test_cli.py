@@ -317,11 +317,12 @@ def test_help_imports_nothing_heavy():
 
 
 def test_the_choices_of_the_command_line_are_those_of_the_engine():
+    from engine.planner import DEVICE_ESTIMATES
     from engine.solve import ALGORITHMS
     from engine.types import WORK_TYPES
 
     def choices(annotation):
         return set(annotation.__origin__.__args__) - {"auto"}
 
-    assert choices(cli.Algorithm) == set(ALGORITHMS)
+    assert choices(cli.Algorithm) == set(ALGORITHMS) | set(DEVICE_ESTIMATES)
     assert choices(cli.Dtype) == set(WORK_TYPES)

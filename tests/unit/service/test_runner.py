@@ -33,7 +33,7 @@ def runner(settings: Settings, stopping: threading.Event):
 def claim(bench: Bench) -> Callable[..., JobRecord]:
     def make(**options: object) -> JobRecord:
         bench.jobs.create(bench.add_graph(small_graph()), options, {})
-        claimed = bench.jobs.claim("r")
+        claimed = bench.jobs.claim(f"{bench.settings.slot('cpu')}:1")
         assert claimed is not None
         return claimed
 
@@ -78,7 +78,7 @@ def test_no_failure_ends_the_runner(runner: Runner, bench: Bench, claim, monkeyp
     assert job.state == "failed"
     assert job.error is not None
     assert job.error["code"] == code
-    assert not bench.settings.store(record.id).parent.exists()
+    assert not bench.settings.store(record.id).exists()
     following = claim()
     runner.work(following)
     assert bench.jobs.job(following.id).state == "successful"
@@ -125,7 +125,7 @@ def test_a_stopping_runner_gives_its_job_back(runner: Runner, bench: Bench, clai
     runner.work(record)
     job = bench.jobs.job(record.id)
     assert (job.state, job.attempt) == ("accepted", 0)
-    assert not bench.settings.store(record.id).parent.exists()
+    assert not bench.settings.store(record.id).exists()
 
 
 def test_a_cancelled_job_is_dismissed(runner: Runner, bench: Bench, claim):
@@ -173,10 +173,10 @@ def test_the_loop_works_off_the_queue_and_stops(settings: Settings, bench: Bench
     runner = Runner(settings, stopping)
     claims, troubles = runner._jobs.claim, [StorageFailed("locked")]
 
-    def claim_or_fail(name: str) -> JobRecord | None:
+    def claim_or_fail(name: str, *, cuda: bool) -> JobRecord | None:
         if troubles:
             raise troubles.pop()
-        return claims(name)
+        return claims(name, cuda=cuda)
 
     monkeypatch.setattr(runner._jobs, "claim", claim_or_fail)
     thread = threading.Thread(target=runner.run)

@@ -84,7 +84,7 @@ def test_a_negative_cycle_of_floats_is_named_before_any_row() -> None:
         run(replace(graph, weights=graph.weights - 30.5), "float64")
 
 
-@pytest.mark.parametrize("grain", [Grain(1, 0.0, 0.0), CPU_GRAIN, Grain(64, 0.0, 1e9)])
+@pytest.mark.parametrize("grain", [Grain(1, 0.0, 0.0, 0.0), CPU_GRAIN, Grain(64, 0.0, 1e9, 0.0)])
 def test_tables_hold_lengths_of_walks_that_suffice(grain: Grain) -> None:
     """No table entry is shorter than the distance; from a part to itself and above, the best is in some table."""
     graph = graphs.grid(400)

@@ -1,0 +1,105 @@
+"""Searches on a GPU, batched: label correcting (Bellman 1958; Ford 1956) from many sources at once, or breadth first.
+
+The device relaxes an arc for a whole block of sources at once (``engine/kernels/search.cu``); with arcs that all weigh
+1 it searches breadth first, one bit a source (``hops.cu``).  Graphs of few hops are swept over by the whole device;
+in others each thread block keeps lists of the vertices to look at.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from engine.algorithms import dijkstra
+from engine.algorithms.johnson import PASSES
+from engine.device import Form, SearchLayout
+from engine.estimate import BAND_ROWS, DEVICE_INGEST_RATE, DEVICE_LAUNCH, DEVICE_WRITE_GAIN, OVERHEAD, Setting
+from engine.plan import Candidate, Phase
+from engine.types import WorkType
+
+#: Hops from a vertex of highest degree up to which the whole device sweeps.
+SHALLOW: Final = 40
+#: The same for breadth-first searches, whose steps are counted in 8 bits.
+STEPS: Final = 120
+#: Bytes of labels that are pulled over arcs a second, where labels settle once: passes over the same arcs are in it.
+#: Measured on an H200 (docs/kernels.md); other chips are taken to be slower as their products are.
+RATES: Final = {"sweep": 3.0e11, "lists": 6.0e10, "hops": 1.0e11}
+#: Updates a second of int32 products of the chip that ``RATES`` are of.
+RATED: Final = 17.8e12
+#: Weights up to which labels of an int32 matrix are held in 16 bits at first.
+NARROW: Final = 4096
+#: Times over the arcs that a block of sources may take before it is given up: a sweep counts as one; lists count
+#: vertices looked at.
+SWEEPS: Final = 24
+LOOKS: Final = 1024
+
+
+def form_of(*, unit: bool, hops: int) -> Form:
+    """How to search a graph whose hub lies ``hops`` arcs from the vertex farthest from it."""
+    if unit and hops <= STEPS:
+        return Form("hops", 255)
+    if hops <= SHALLOW:
+        return Form("sweep", SWEEPS * (hops + 8))
+    return Form("lists", LOOKS)
+
+
+def narrow_first(kind: WorkType, heaviest: float) -> bool:
+    """Whether labels of 16 bits are tried for a matrix of type ``kind``."""
+    return kind.name == "int32" and heaviest <= NARROW
+
+
+def estimate(setting: Setting) -> Candidate:
+    """Batched label correcting, arcs of any weight but negative."""
+    return _candidate(setting, "bellman-ford", form_of(unit=False, hops=setting.problem.hops))
+
+
+def estimate_bfs(setting: Setting) -> Candidate:
+    """Batched breadth-first searches."""
+    return _candidate(setting, "bfs", form_of(unit=setting.problem.unit, hops=setting.problem.hops))
+
+
+def estimate_johnson(setting: Setting) -> Candidate:
+    """Potentials on the host, batched label correcting over reduced weights."""
+    before = Phase("potentials", PASSES * setting.problem.arcs / setting.machine.search_rate)
+    form = form_of(unit=False, hops=setting.problem.hops)
+    return _candidate(setting, "johnson", form, before=(before,), reduced=True)
+
+
+def _candidate(
+    setting: Setting, name: str, form: Form, *, before: tuple[Phase, ...] = (), reduced: bool = False
+) -> Candidate:
+    problem, machine, kind = setting.problem, setting.machine, setting.kind
+    if machine.cuda is None:
+        raise ValueError("the machine has no device")
+    arcs = problem.arcs * (4 + kind.itemsize)
+    ingest = Phase("ingest", DEVICE_LAUNCH + arcs / DEVICE_INGEST_RATE, bytes=arcs)
+    tried = machine.device_search_seconds
+    seconds = _search_seconds(setting, form, reduced=reduced) if tried is None else tried
+    if seconds == math.inf:  # a trial was given up, so the processors would have to do it after all
+        seconds = 2 * dijkstra.search_seconds(setting)
+    work = Phase("search", problem.rows * seconds, updates=problem.rows * problem.arcs)
+    gain = max(1.0, min(DEVICE_WRITE_GAIN, machine.threads / 2))
+    write = Phase("write", setting.store / (machine.write_rate * gain), bytes=setting.store)
+    layout = SearchLayout(problem.n, problem.arcs, problem.rows, kind.itemsize, form.name)
+    batch = layout.batch(machine.cuda.memory)
+    alone = min(work.seconds, write.seconds) * min(1.0, batch / max(problem.rows, 1))  # the rest overlaps
+    band = BAND_ROWS * problem.n * kind.itemsize
+    return Candidate(
+        algorithm=name,
+        device="cuda",
+        memory=machine.resident + OVERHEAD + (machine.threads + 2) * band + 64 * (problem.arcs + problem.n),
+        device_memory=layout.bytes(batch),
+        disk=setting.store,
+        seconds=sum(p.seconds for p in before) + ingest.seconds + max(work.seconds, write.seconds) + alone,
+        phases=(*before, ingest, work, write),
+    )
+
+
+def _search_seconds(setting: Setting, form: Form, *, reduced: bool) -> float:
+    """Seconds a source, where none was tried on the graph."""
+    problem, device = setting.problem, setting.machine.cuda
+    assert device is not None
+    narrow = narrow_first(setting.kind, problem.max_weight) and not reduced
+    size = {"hops": 0.125}.get(form.name, 2 if narrow else setting.kind.itemsize)
+    rate = RATES[form.name] * device.relax_rate["int32"] / RATED
+    return (problem.arcs + 2 * problem.n) * size / rate + problem.n * setting.kind.itemsize / 2e12

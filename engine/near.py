@@ -1,0 +1,45 @@
+"""What a graph's shape says before any length is known: a near order of its vertices, how many hops it spans."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import breadth_first_order, reverse_cuthill_mckee
+
+Ints = npt.NDArray[np.int32]
+
+
+def near_places(indptr: npt.NDArray[np.int64], heads: Ints) -> Ints:
+    """Reverse Cuthill-McKee: the new number of each vertex."""
+    n = len(indptr) - 1
+    place = np.arange(n, dtype=np.int32)
+    if n > 1:
+        order = reverse_cuthill_mckee(_pattern(indptr, heads), symmetric_mode=False)
+        place[order] = np.arange(n, dtype=np.int32)
+    return place
+
+
+def hop_radius(indptr: npt.NDArray[np.int64], heads: Ints) -> int:
+    """The most arcs that a breadth-first search needs from a vertex of highest degree; a hint at the diameter."""
+    n = len(indptr) - 1
+    if n <= 1 or len(heads) == 0:
+        return 0
+    start = int(np.argmax(np.diff(indptr)))
+    order, before = breadth_first_order(_pattern(indptr, heads), start, return_predecessors=True)
+    levels = 0
+    # parents precede children, so a level is a run of ``order``; its end is where parents of the next level stop
+    rank = np.zeros(n, np.int64)
+    rank[order] = np.arange(len(order))
+    parents = rank[before[order[1:]]]
+    last = 1
+    while last < len(order):
+        last, levels = 1 + int(np.searchsorted(parents, last, "left")), levels + 1
+    return levels
+
+
+def _pattern(indptr: npt.NDArray[np.int64], heads: Ints) -> csr_array[Any, tuple[int, int]]:
+    n = len(indptr) - 1
+    return csr_array((np.ones(len(heads), np.int8), heads, indptr), shape=(n, n))

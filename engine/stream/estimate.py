@@ -1,0 +1,123 @@
+"""What streaming would take on the processors: which layout, how many bytes of each tier, how many seconds.  Pure.
+
+A round reads and writes the whole matrix once.  Copies hide behind arithmetic where the pivot block is at least
+*bytes an entry x update rate / bytes a second* wide; below that the disk decides, and a wider block, which takes more
+host memory for its panels, is faster in proportion.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from engine.algorithms.products import PACK_BYTES
+from engine.estimate import INGEST_RATE, OVERHEAD, Setting, write_phase
+from engine.plan import Candidate, Phase
+from engine.stream.layout import GRAIN, Streaming, panel_bytes, updates
+
+ALGORITHM: Final = "blocked-floyd-warshall"
+#: From so many seconds on a solve in host memory is worth a copy in the store, so that it can be gone on with.
+LONG: Final = 120.0
+#: Share of the rate of large products that whole solves in rounds reach; see docs/benchmarks.md.
+EFFICIENCY: Final = 0.88
+#: Heights of a stripe, best first, and widths of a pivot block.
+HEIGHTS: Final = (512, 256, 128, 64)
+WIDTHS: Final = (64, 128, 256, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768)
+#: Rows of a stripe from which on packing the panel for each stripe costs half of what it saves.
+HALF: Final = 40
+#: Stripes in host memory beside the panels: two read ahead, one relaxed, three on their way back.
+BUFFERS: Final = 6
+#: Bytes of the tiles in flight and of spare files, beside the store itself.
+SPARE_SHARE: Final = 1 / 16
+SPARE_FILES: Final = 64
+
+
+def streamed(setting: Setting) -> Iterator[Candidate]:
+    """The ways of streaming that there are for this problem on the processors."""
+    problem, machine = setting.problem, setting.machine
+    whole = problem.rows == problem.columns == problem.n > 0
+    if not whole or problem.max_hops is not None or problem.cutoff is not None or machine.disk is None:
+        return  # the store must hold the whole matrix
+    host = in_memory(setting)
+    if host.seconds >= LONG:
+        yield host
+    if problem.integral or not problem.negative:
+        yield from_store(setting)
+
+
+def in_memory(setting: Setting) -> Candidate:
+    """Rounds over host memory, copied to the store now and then."""
+    n, size, machine = setting.problem.n, setting.kind.itemsize, setting.machine
+    streaming = Streaming("host", 512, 1024, symmetric=not setting.problem.directed)
+    fill = Phase("ingest", setting.matrix / INGEST_RATE, bytes=setting.matrix)
+    work = _relax(setting, streaming, 0.0)
+    write = write_phase(setting)
+    scratch = machine.threads * (PACK_BYTES + GRAIN * n * size) + streaming.height * streaming.width * size
+    return Candidate(
+        algorithm=ALGORITHM,
+        memory=machine.resident + OVERHEAD + setting.matrix + panel_bytes(streaming, n, size) + scratch,
+        disk=setting.store + spare_bytes(setting.store),
+        seconds=fill.seconds + work.seconds + write.seconds,
+        phases=(fill, work, write),
+        streaming=streaming,
+    )
+
+
+def from_store(setting: Setting) -> Candidate:
+    """Rounds over the working store, in the layout that is fastest within the budget; else the least hungry one."""
+    n, machine = setting.problem.n, setting.machine
+    whole = -(-n // GRAIN) * GRAIN
+    widths = [w for w in WIDTHS if w < whole] + [whole]
+    found = [
+        _store(setting, Streaming("store", height, width, symmetric=not setting.problem.directed))
+        for width in widths
+        for height in HEIGHTS
+        if width % height == 0
+    ]
+    fitting = [c for c in found if c.memory <= machine.memory]
+    return min(fitting, key=lambda c: c.seconds) if fitting else min(found, key=lambda c: c.memory)
+
+
+def _store(setting: Setting, streaming: Streaming) -> Candidate:
+    n, size, machine = setting.problem.n, setting.kind.itemsize, setting.machine
+    entries = updates(streaming, n) / n
+    each = entries * size * streaming.rounds(n)
+    # The first round is made from the arcs: it reads nothing.
+    moved = 2 * each - entries * size
+    relax = _relax(setting, streaming, moved * machine.stream_work / machine.threads)
+    disk = each / machine.stream_rate
+    relax = Phase("relax", max(relax.seconds, disk), bytes=int(moved), updates=relax.updates)
+    phases = [relax]
+    if streaming.symmetric:
+        # The upper half is read about twice, rows are put together, and the lower half is written.
+        bytes_ = setting.matrix * 1.5
+        phases.append(Phase("finish", bytes_ / machine.stream_rate, bytes=int(bytes_)))
+    scratch = machine.threads * PACK_BYTES + streaming.height * streaming.width * size
+    return Candidate(
+        algorithm=ALGORITHM,
+        tier="store",
+        memory=machine.resident
+        + OVERHEAD
+        + panel_bytes(streaming, n, size)
+        + BUFFERS * streaming.height * n * size
+        + scratch,
+        disk=setting.store + spare_bytes(setting.store),
+        seconds=sum(phase.seconds for phase in phases),
+        phases=tuple(phases),
+        streaming=streaming,
+    )
+
+
+def _relax(setting: Setting, streaming: Streaming, beside: float) -> Phase:
+    """The products of all rounds, and ``beside`` seconds that the processors do other things."""
+    n = setting.problem.n
+    count = updates(streaming, n)
+    efficiency = EFFICIENCY / (1 + HALF / streaming.height)
+    # A panel is relaxed, closed and multiplied by itself: its rows are worked on twice.
+    closing = n * n * min(streaming.width, n) * (1 if not streaming.symmetric else 2)
+    return Phase("relax", (count + closing) / (setting.rate * efficiency) + beside, updates=count)
+
+
+def spare_bytes(store: int) -> int:
+    """Disk beside the store while tiles are rewritten."""
+    return int(min(SPARE_FILES * 2**21, max(2**21, store * SPARE_SHARE)))

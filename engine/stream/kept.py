@@ -1,0 +1,114 @@
+"""The matrix in host memory, copied to the working store now and then, so that a solve can be gone on with.
+
+The copy is taken while stripes change (a fuzzy checkpoint): what it holds of a stripe is at least what the stripe was
+when its copying began, which is all that resuming asks for (see ``engine.stream.tier``).
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Final
+
+import numpy as np
+
+from engine.backends.base import Array
+from engine.checkpoint import Journal
+from engine.stream.layout import Streaming
+from engine.stream.levels import progress_of
+from engine.stream.store_tier import tiles_of
+from engine.stream.tier import HostTier
+from storage.errors import StorageFailed
+
+#: Share of the processors' time that copies may take.
+COST: Final = 0.02
+#: Seconds that a copy may take when the solve has been asked to stop.
+LAST: Final = 12.0
+
+
+class KeptHostTier(HostTier):
+    """A :class:`HostTier` with a thread that copies all stripes to the store, again and again; a context manager."""
+
+    def __init__(self, matrix: Array, streaming: Streaming, journal: Journal, *, threads: int = 1) -> None:
+        super().__init__(matrix, streaming, threads=threads)
+        self._journal, self._share = journal, threads * COST
+        self._due = time.monotonic() + journal.interval
+        self._asked: int | None = None
+        self._stopping = threading.Event()
+        self._copying: threading.Thread | None = None
+        self._failure: BaseException | None = None
+        self._took = 0.0
+
+    def wants(self, turn: int) -> bool:
+        """When it is time for another copy: then resident stripes come along."""
+        if self._idle() and time.monotonic() >= self._due and self._asked is None:
+            self._asked = turn
+        return self._asked == turn
+
+    def commit(self, turn: int) -> None:
+        """Begin a copy if it is time.  StorageFailed if the one before failed."""
+        if self._failure is not None:
+            raise self._failure
+        ready = self._streaming.resident == 0 or (self._asked is not None and turn >= self._asked)
+        if ready and self._idle() and time.monotonic() >= self._due:
+            self._asked = None
+            self._copying = threading.Thread(target=self._copy_all, name="apsp-keep", daemon=True)
+            self._copying.start()
+
+    def save(self) -> None:
+        """Copy once more, if that is soon done, or keep the copy before; stripes rest now.  StorageFailed."""
+        self._stop()
+        if self._took == 0.0 or self._took <= LAST:
+            self._stopping.clear()
+            self._copy_all(until=time.monotonic() + LAST)
+        if self._failure is not None:
+            raise self._failure
+
+    def forget(self) -> None:
+        """Make the record say that nothing is done: what is written from now on cannot be gone on from."""
+        self._stop()
+        if self._journal.writer.record() is not None:
+            self._journal.commit(progress_of(np.full_like(self.level, -1), self._streaming))
+
+    def __enter__(self) -> KeptHostTier:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop()
+
+    def _idle(self) -> bool:
+        return self._copying is None or not self._copying.is_alive()
+
+    def _stop(self) -> None:
+        self._stopping.set()
+        if self._copying is not None:
+            self._copying.join()
+
+    def _copy_all(self, until: float | None = None) -> None:
+        began, spent = time.monotonic(), time.thread_time()
+        writer, levels = self._journal.writer, np.empty_like(self.level)
+        scratch = np.empty((writer.tile[0], self.n), self.dtype)
+        try:
+            for stripe in range(len(levels)):
+                levels[stripe] = self.level[stripe]
+                first, last = self._streaming.rows(stripe, self.n)
+                for row in range(first, last, len(scratch)):
+                    if self._stopping.is_set() or (until is not None and time.monotonic() > until):
+                        return
+                    self._copy(row, min(last, row + len(scratch)), scratch, self._streaming.left(stripe))
+            self._journal.commit(progress_of(levels, self._streaming))
+            self._took = time.monotonic() - began
+        except StorageFailed as error:
+            self._failure = error
+        finally:
+            pause = (time.thread_time() - spent) / self._share
+            self._due = time.monotonic() + max(self._journal.interval, pause)
+
+    def _copy(self, first: int, last: int, scratch: Array, left: int) -> None:
+        """One band: out of the changing matrix first, so that checksum and bytes agree."""
+        writer = self._journal.writer
+        rows = scratch[: last - first]
+        begin = left // writer.tile[1] * writer.tile[1]
+        rows[:, begin:] = self.matrix[first:last, begin:]
+        for i, j, block in tiles_of(writer, first, rows, left):
+            writer.write(i * writer.tile[0], j * writer.tile[1], block)

@@ -1,0 +1,154 @@
+"""A solve in streamed rounds: from the plan to tiers and devices, and on to rows and their summary."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.checkpoint import Journal
+from engine.ingest import fill_weights, write_rows
+from engine.monitor import Monitor
+from engine.plan import Plan
+from engine.potentials import find_potentials, reduced_weights
+from engine.stream import rounds
+from engine.stream.estimate import BUFFERS
+from engine.stream.kept import KeptHostTier
+from engine.stream.layout import Streaming
+from engine.stream.levels import levels_of
+from engine.stream.store_tier import IO_THREADS, StoreTier, tiles_of
+from engine.stream.streamer import BelowZero, Streamer
+from engine.summary import SummarySink
+from engine.types import WORK_TYPES
+from storage.errors import Cancelled
+from storage.graph import Graph
+
+Array = npt.NDArray[np.generic]
+
+
+def run(graph: Graph, plan: Plan, journal: Journal, monitor: Monitor) -> SummarySink:
+    """Follow ``plan``, which streams, into the working store of ``journal``; goes on from its record.
+
+    Raises:
+        Cancelled: the monitor asked to stop; what was done is committed if it was much.
+        NegativeCycle: the graph has one, and the plan was made without looking.
+        StorageFailed, SolveFailed, DoesNotFit: the store or a device failed; the last commit stays.
+    """
+    if plan.streaming is None:
+        raise ValueError("the plan does not stream")
+    collector = SummarySink(journal.writer, np.arange(graph.n), graph.n, integral=graph.integral)
+    follow = _in_store if plan.tier == "store" else _in_memory
+    try:
+        with _devices(plan) as devices:
+            follow(graph, plan, plan.streaming, devices, journal, collector, monitor)
+    except BelowZero:
+        find_potentials(graph)  # names the cycle
+        raise
+    return collector
+
+
+def _in_store(  # noqa: PLR0917
+    graph: Graph,
+    plan: Plan,
+    streaming: Streaming,
+    devices: Sequence[Streamer],
+    journal: Journal,
+    collector: SummarySink,
+    monitor: Monitor,
+) -> None:
+    tier = StoreTier(
+        journal,
+        streaming,
+        weights=partial(fill_weights, graph, WORK_TYPES[plan.dtype]),
+        observe=collector.observe,
+        monitor=monitor,
+        buffers=BUFFERS + (len(devices) - 1) * (streaming.slots + 1) + streaming.slots - 1,
+    )
+    with tier:
+        try:
+            first = tier.first_round
+            rounds.run(streaming, tier, devices, monitor, nonnegative=_nonnegative(graph), first_round=first)
+        except Cancelled:
+            if journal.worth():
+                tier.save()
+            raise
+
+
+def _in_memory(  # noqa: PLR0917
+    graph: Graph,
+    plan: Plan,
+    streaming: Streaming,
+    devices: Sequence[Streamer],
+    journal: Journal,
+    collector: SummarySink,
+    monitor: Monitor,
+) -> None:
+    potentials, weights, nonnegative = None, graph, _nonnegative(graph)
+    if not nonnegative and not graph.integral:  # rounding would carry cycles of length zero below it: decision 006
+        monitor.begin("potentials", graph.arcs, "arcs")
+        potentials = find_potentials(graph)
+        monitor.step(graph.arcs)
+        weights, nonnegative = replace(graph, weights=reduced_weights(graph, potentials)), True
+    levels = levels_of(journal.writer.record(), streaming, graph.n)
+    matrix = np.empty((graph.n, graph.n), WORK_TYPES[plan.dtype].dtype)
+    _load(matrix, weights, plan, streaming, levels, journal, monitor)
+    with KeptHostTier(matrix, streaming, journal, threads=plan.threads) as tier:
+        tier.level[:] = np.minimum(levels, streaming.rounds(graph.n) - 1)
+        try:
+            first = int(tier.level.min()) + 1
+            rounds.run(streaming, tier, devices, monitor, nonnegative=nonnegative, first_round=first)
+        except Cancelled:
+            if journal.worth():
+                tier.save()
+            raise
+        if potentials is not None:
+            tier.forget()
+    write_rows(matrix, None, collector, monitor, plan.threads, potentials=potentials)
+
+
+def _load(  # noqa: PLR0917
+    matrix: Array,
+    graph: Graph,
+    plan: Plan,
+    streaming: Streaming,
+    levels: npt.NDArray[np.int64],
+    journal: Journal,
+    monitor: Monitor,
+) -> None:
+    """Fill the matrix with what the store has, and with weights where it has nothing."""
+    monitor.begin("ingest", graph.n, "rows")
+
+    def load(stripe: int) -> int:
+        first, last = streaming.rows(stripe, graph.n)
+        rows = matrix[first:last]
+        if levels[stripe] < 0:
+            fill_weights(graph, WORK_TYPES[plan.dtype], first, rows)
+        else:
+            for i, j, out in tiles_of(journal.writer, first, rows, streaming.left(stripe)):
+                journal.writer.read_tile(i, j, out)
+        return last - first
+
+    with ThreadPoolExecutor(IO_THREADS, "apsp-load") as pool:
+        for count in pool.map(load, range(streaming.stripes(graph.n))):
+            monitor.step(count)
+
+
+@contextlib.contextmanager
+def _devices(plan: Plan) -> Iterator[Sequence[Streamer]]:
+    from engine.backends.cpu import CpuBackend
+    from engine.stream.cpu import CpuStreamer
+
+    backend = CpuBackend(plan.threads)
+    try:
+        yield [CpuStreamer(backend)]
+    finally:
+        backend.shutdown()
+
+
+def _nonnegative(graph: Graph) -> bool:
+    return graph.arcs == 0 or bool(graph.weights.min() >= 0)

@@ -1,0 +1,34 @@
+"""Where a list goes on: an opaque cursor, and the Link header that leads there (RFC 8288)."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+
+from fastapi import Request
+
+from storage.errors import InvalidRequest
+
+
+def encode(*values: float | str) -> str:
+    """The last item's sort key as text that goes into an address."""
+    return base64.urlsafe_b64encode(json.dumps(values).encode()).decode().rstrip("=")
+
+
+def decode(cursor: str) -> tuple[float, str]:
+    """What ``encode(number, text)`` was given.  InvalidRequest for anything else."""
+    try:
+        padded = cursor.encode("ascii") + b"=" * (-len(cursor) % 4)
+        number, text = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
+        if type(number) in (int, float) and isinstance(text, str) and 0 <= number < 1e12:
+            return float(number), text[:100]
+    except (ValueError, TypeError, binascii.Error, RecursionError):
+        pass
+    raise InvalidRequest("the cursor is none that a list gave", field="cursor")
+
+
+def following(request: Request, **parameters: str) -> str:
+    """Path and query of the next part of a list."""
+    url = request.url.include_query_params(**parameters)
+    return f"{url.path}?{url.query}"

@@ -1,0 +1,49 @@
+"""The log of a job: a text file beside its result, which grows while the job runs and is read over HTTP."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from service.settings import Settings
+
+NAME = "log.txt"
+
+
+class _JobHandler(logging.FileHandler):
+    """A full disk must not end the job whose log cannot be written."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
+        pass
+
+
+def log_path(settings: Settings, job_id: str) -> Path:
+    """Where the log of a job lies."""
+    return settings.store(job_id).parent / NAME
+
+
+@contextlib.contextmanager
+def job_log(settings: Settings, job_id: str) -> Iterator[None]:
+    """What this process logs meanwhile also goes to the job's log."""
+    path = log_path(settings, job_id)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handler = _JobHandler(path, encoding="utf-8")
+    except OSError as error:
+        logging.getLogger(__name__).warning("job %s has no log: %s", job_id, error)
+        yield
+        return
+    formatter = logging.Formatter("%(asctime)s.%(msecs)03dZ %(levelname)s %(message)s", "%Y-%m-%dT%H:%M:%S")
+    formatter.converter = time.gmtime
+    handler.setFormatter(formatter)
+    handler.setLevel(logging.INFO)
+    root = logging.getLogger()
+    root.addHandler(handler)
+    try:
+        yield
+    finally:
+        root.removeHandler(handler)
+        handler.close()

@@ -1,0 +1,252 @@
+"""Streamed solves in both tiers: exact, summarised, stopped and resumed in any other way, within their buffers."""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine import checkpoint
+from engine.monitor import Monitor
+from engine.plan import Plan
+from engine.problem import Options
+from engine.solve import make_plan, solve_to_store
+from engine.stream import kept, store_tier
+from engine.stream.layout import Streaming
+from engine.stream.levels import levels_of, progress_of
+from storage.errors import Cancelled, NegativeCycle, StorageFailed
+from storage.graph import Graph, build_graph
+from storage.matrix import open_matrix, verify_matrix
+from storage.working import find_checkpoint
+
+
+def sample(n: int = 400, *, directed: bool = True, negative: bool = False, whole: bool = True, seed: int = 0) -> Graph:
+    rng = np.random.default_rng(seed)
+    tails, heads = rng.integers(0, n, (2, 3 * n))
+    weights = rng.integers(0, 100, 3 * n)
+    if negative:
+        height = rng.integers(0, 60, n)
+        weights = weights + height[tails] - height[heads]
+    return build_graph(tails, heads, weights if whole else weights / 8, n=n, directed=directed)[0]
+
+
+def plan_for(graph: Graph, tier: str | None, height: int = 64, width: int = 128, dtype: str = "auto") -> Plan:
+    """The plan for rounds in a tier; without one, in memory as ever."""
+    plan = make_plan(graph, Options(algorithm="blocked-floyd-warshall", dtype=dtype))
+    if tier is None:
+        return plan
+    return replace(plan, tier=tier, streaming=Streaming(tier, height, width, symmetric=not graph.directed))
+
+
+def expected(graph: Graph, folder: Path, dtype: str = "auto") -> Path:
+    path = folder / "expected.zarr"
+    solve_to_store(graph, Options(), path, plan=plan_for(graph, None, dtype=dtype))
+    return path
+
+
+def same(one: Path, other: Path) -> None:
+    with open_matrix(one) as a, open_matrix(other) as b:
+        np.testing.assert_array_equal(a.rows(a.sources), b.rows(b.sources))
+        one_bins, other_bins = a.summary.pop("histogram", None), b.summary.pop("histogram", None)
+        assert a.summary == b.summary
+        # the width of a bin follows from the rows that came first
+        assert (one_bins or {}).get("below_zero") == (other_bins or {}).get("below_zero")
+        assert sum((one_bins or {"counts": []})["counts"]) == sum((other_bins or {"counts": []})["counts"])
+    verify_matrix(other)
+    assert find_checkpoint(other) is None
+    assert sorted(p.name for p in other.parent.iterdir()) == sorted({one.name, other.name})
+
+
+class StopAt(Monitor):
+    """Asks to stop once so many updates are made."""
+
+    def __init__(self, updates: int) -> None:
+        self.left = updates
+
+    def advance(self, amount: int) -> None:
+        self.left -= amount
+
+    def cancelled(self) -> bool:
+        return self.left <= 0
+
+
+@pytest.fixture
+def eager(monkeypatch):
+    """Commits all the time, and keeps whatever is stopped."""
+    monkeypatch.setattr(checkpoint, "INTERVAL", 0.01)
+    monkeypatch.setattr(checkpoint, "WORTH", 0.0)
+    monkeypatch.setattr(kept, "COST", 100.0)
+
+
+@pytest.mark.parametrize("tier", ["host", "store"])
+@settings(max_examples=12, deadline=None)
+@given(
+    n=st.integers(1, 330),
+    height=st.sampled_from([64, 128]),
+    group=st.integers(1, 3),
+    directed=st.booleans(),
+    negative=st.booleans(),
+    dtype=st.sampled_from(["auto", "int32", "float64"]),
+    seed=st.integers(0, 99),
+)
+def test_both_tiers_give_what_memory_gives(tier, tmp_path_factory, n, height, group, directed, negative, dtype, seed):
+    folder = tmp_path_factory.mktemp("tiers")
+    graph = sample(n, directed=directed, negative=negative and directed, seed=seed)
+    plan = plan_for(graph, tier, height, group * height, dtype)
+    outcome = solve_to_store(graph, Options(dtype=dtype), folder / "d.zarr", plan=plan)
+    assert outcome.plan.tier == tier
+    same(expected(graph, folder, dtype), folder / "d.zarr")
+
+
+@pytest.mark.parametrize("tier", ["host", "store"])
+@pytest.mark.parametrize("directed", [True, False])
+def test_columns_of_several_tiles(tmp_path, tier, directed):
+    graph = sample(4200, directed=directed)  # two tiles across in float64
+    plan = plan_for(graph, tier, 512, 1024, "float64")
+    solve_to_store(graph, Options(dtype="float64"), tmp_path / "d.zarr", plan=plan)
+    same(expected(graph, tmp_path, "float64"), tmp_path / "d.zarr")
+
+
+def test_floats_of_both_signs_come_back_from_their_potentials(tmp_path, eager):
+    graph = sample(300, negative=True, whole=False)
+    with pytest.raises(Cancelled):
+        solve_to_store(graph, Options(), tmp_path / "d.zarr", plan=plan_for(graph, "host"), monitor=StopAt(300**3 // 2))
+    solve_to_store(graph, Options(), tmp_path / "d.zarr", plan=plan_for(graph, "host"), resume=True)
+    expected(graph, tmp_path)
+    with open_matrix(tmp_path / "d.zarr") as a, open_matrix(tmp_path / "expected.zarr") as b:
+        np.testing.assert_allclose(a.rows(a.sources), b.rows(b.sources), rtol=2e-6, atol=1e-5)
+
+
+WAYS = [("store", 64, 128), ("host", 64, 128), ("store", 128, 128), ("host", 64, 192), (None, 0, 0)]
+
+
+@pytest.mark.parametrize("directed", [True, False])
+@pytest.mark.parametrize("second", WAYS)
+@pytest.mark.parametrize("first", WAYS[:2])
+def test_a_stopped_solve_goes_on_in_any_tier_and_layout(tmp_path, eager, first, second, directed):
+    graph = sample(500, directed=directed, negative=directed)
+    path = tmp_path / "d.zarr"
+    share = graph.n**3 // 2 if directed else graph.n**3 // 4
+    with pytest.raises(Cancelled):
+        solve_to_store(graph, Options(), path, plan=plan_for(graph, *first), monitor=StopAt(share))
+    found = find_checkpoint(path)
+    levels = [level for level, _ in found.record["levels"]]
+    assert max(levels) >= 1  # something is worth going on from
+    solve_to_store(graph, Options(), path, plan=plan_for(graph, *second), resume=True)
+    same(expected(graph, tmp_path), path)
+
+
+@pytest.mark.parametrize("tier", ["host", "store"])
+@pytest.mark.parametrize("directed", [True, False])
+def test_stopped_again_and_again_it_ends_all_the_same(tmp_path, eager, tier, directed):
+    """Each turn comes further by a round at least: undirected, a round that was begun is begun again."""
+    graph, path, work = sample(400, directed=directed), tmp_path / "d.zarr", 0
+    plan = plan_for(graph, tier, 64, 64)  # seven rounds, each of less than a fifth of all updates
+    for turn in range(20):
+        monitor = StopAt(graph.n**3 // 5)
+        try:
+            solve_to_store(graph, Options(), path, plan=plan, resume=turn > 0, monitor=monitor)
+        except Cancelled:
+            work += graph.n**3 // 5 - monitor.left
+            continue
+        break
+    assert 1 <= turn < 19
+    assert work < 3 * graph.n**3
+    same(expected(graph, tmp_path), path)
+
+
+@pytest.mark.parametrize("tier", ["host", "store"])
+def test_a_negative_cycle_is_named_and_leaves_nothing(tmp_path, tier):
+    graph = sample(200, negative=True)
+    plan = plan_for(graph, tier)
+    graph.weights[graph.indptr[5] : graph.indptr[6]] -= 500
+    with pytest.raises(NegativeCycle):
+        solve_to_store(graph, Options(), tmp_path / "d.zarr", plan=plan)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_store_tier_holds_no_more_stripes_than_it_says(tmp_path, monkeypatch):
+    made = []
+    real = store_tier.StoreTier.__init__
+
+    def counting(self, *args, **kwargs):
+        def allocate(shape, dtype):
+            made.append(shape)
+            return np.empty(shape, dtype)
+
+        real(self, *args, **{**kwargs, "allocate": allocate})
+
+    monkeypatch.setattr(store_tier.StoreTier, "__init__", counting)
+    graph = sample(500, directed=False)
+    solve_to_store(graph, Options(), tmp_path / "d.zarr", plan=plan_for(graph, "store"))
+    assert made == [(64, 500)] * 6
+    same(expected(graph, tmp_path), tmp_path / "d.zarr")
+
+
+@pytest.mark.parametrize(
+    ("call", "code"), [("preadv", errno.EIO), ("writev", errno.ENOSPC), ("fsync", errno.EIO), ("open", errno.EMFILE)]
+)
+@pytest.mark.parametrize("when", [1, 7, 20])
+@pytest.mark.parametrize("directed", [True, False])
+def test_a_failing_disk_ends_the_solve_and_the_next_one_goes_on(
+    tmp_path, eager, monkeypatch, call, code, when, directed
+):
+    graph, path = sample(400, directed=directed), tmp_path / "d.zarr"
+    with pytest.raises(Cancelled):
+        solve_to_store(graph, Options(), path, plan=plan_for(graph, "store"), monitor=StopAt(graph.n**3 // 6))
+    before = find_checkpoint(path).record
+    real, calls, lock = getattr(os, call), [], threading.Lock()
+
+    def failing(*args, **kwargs):
+        if threading.current_thread().name.startswith("apsp-"):
+            with lock:
+                calls.append(call)
+                if len(calls) >= when:
+                    raise OSError(code, os.strerror(code))
+        return real(*args, **kwargs)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, call, failing)
+        with pytest.raises(StorageFailed, match=os.strerror(code)):
+            solve_to_store(graph, Options(), path, plan=plan_for(graph, "store"), resume=True)
+    after = find_checkpoint(path).record
+    assert min(level for level, _ in after["levels"]) >= min(level for level, _ in before["levels"])
+    solve_to_store(graph, Options(), path, plan=plan_for(graph, "store"), resume=True)
+    same(expected(graph, tmp_path), path)
+
+
+def test_a_flipped_tile_is_found_when_it_is_read(tmp_path, eager):
+    graph, path = sample(400), tmp_path / "d.zarr"
+    with pytest.raises(Cancelled):
+        solve_to_store(graph, Options(), path, plan=plan_for(graph, "store"), monitor=StopAt(graph.n**3 // 2))
+    tile = tmp_path / ".d.zarr.working" / "store" / "distances" / "c" / "3" / "0"
+    data = bytearray(tile.read_bytes())
+    data[1000] ^= 64
+    tile.write_bytes(data)
+    for tier in ("store", "host"):
+        with pytest.raises(StorageFailed, match=r"tile \(3, 0\), rows 192 to 255.*checksum"):
+            solve_to_store(graph, Options(), path, plan=plan_for(graph, tier), resume=True)
+    solve_to_store(graph, Options(), path, plan=plan_for(graph, "store"), overwrite=True)
+    same(expected(graph, tmp_path), path)
+
+
+def test_levels_survive_a_record_and_change_with_the_layout():
+    n = 1000
+    wide, other = Streaming("store", 64, 128), Streaming("host", 128, 384)
+    levels = np.array([5] * 3 + [4] * 13)
+    record = progress_of(levels, wide)
+    assert record["levels"] == [[5, 3], [4, 13]]
+    np.testing.assert_array_equal(levels_of(record, wide, n), levels)
+    # five rounds of 128 vertices are one of 384 and a part
+    np.testing.assert_array_equal(levels_of(record, other, n), [0] * 8)
+    assert (levels_of(progress_of(np.full(16, 7), wide), other, n) == other.rounds(n) - 1).all()
+    assert (levels_of(progress_of(np.array([-1] + [3] * 15), wide), other, n) == -1).all()
+    assert (levels_of(None, wide, n) == -1).all()
+    assert (levels_of({"kind": "rows", "rows": 64}, wide, n) == -1).all()

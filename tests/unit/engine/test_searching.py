@@ -1,0 +1,125 @@
+"""Batches of searches: what is searched while what leaves, and what happens when a batch is given up; no GPU needed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import dijkstra
+
+from benchmarks import graphs
+from engine import searching
+from engine.algorithms.bellman_ford import form_of
+from engine.backends.base import Arcs
+from engine.backends.cpu_summary import count_rows, row_facts
+from engine.device import LEAST_BATCH, SearchLayout
+from engine.monitor import Monitor
+from engine.plan import Plan
+from engine.problem import Options
+from engine.solve import make_plan, solve
+from engine.summary import ArraySink, RowFacts, Summary
+from storage.errors import Cancelled
+
+GRAPH = graphs.random(200)
+MATRIX = csr_array((GRAPH.weights.astype(np.float64), GRAPH.heads, GRAPH.indptr), shape=(200, 200))
+ANSWER = dijkstra(MATRIX).astype(np.int32)
+
+
+class FakeSearch:
+    """Gives up at a batch; keeps a diary; a batch may only be overwritten once it has been sent."""
+
+    def __init__(self, rows: int, batch: int, gives_up_at: int | None = None) -> None:
+        self.answer = ANSWER[:rows]
+        self.batch, self.gives_up_at, self.diary = batch, gives_up_at, []
+        self.now = range(0)
+
+    def batches(self) -> Iterator[range]:
+        for first in range(0, len(self.answer), self.batch):
+            yield range(first, min(first + self.batch, len(self.answer)))
+
+    def begin(self, rows: range) -> None:
+        self.diary.append(("begin", rows.start))
+        self.now = rows
+
+    def finish(self) -> RowFacts | None:
+        if self.gives_up_at is not None and self.now.start >= self.gives_up_at:
+            return None
+        return RowFacts(*row_facts(self.answer[self.now.start : self.now.stop], np.array(self.now)))
+
+    def histogram(self, width: float, counts: Any) -> int:
+        return count_rows(self.answer[self.now.start : self.now.stop], np.array(self.now), width, counts)
+
+    def leave(self) -> tuple[Any, int, int]:
+        return self.answer[self.now.start : self.now.stop], self.now.start, 0
+
+    def send(self, leaving: tuple[Any, int, int], sink: Any, threads: int) -> None:
+        self.diary.append(("send", leaving[1]))
+        sink.write(leaving[1], 0, leaving[0])
+
+    def written(self) -> None:
+        self.diary.append(("written", 0))
+
+
+def _summary(rows: int) -> Summary:
+    return Summary(np.arange(rows), GRAPH.n, integral=True)
+
+
+def test_rows_leave_while_the_next_are_searched() -> None:
+    search, sink, summary = FakeSearch(200, 64), ArraySink((200, 200), "int32"), _summary(200)
+    assert searching._batches(search, sink, summary, Monitor(), 2) == 200  # type: ignore[arg-type]
+    np.testing.assert_array_equal(sink.array, search.answer)
+    assert search.diary == [
+        ("begin", 0), ("begin", 64), ("send", 0), ("begin", 128), ("send", 64), ("begin", 192), ("send", 128),
+        ("send", 192), ("written", 0),
+    ]  # fmt: skip
+    want = solve(GRAPH, make_plan(GRAPH, Options()), Options(), ArraySink((200, 200), "int32")).summary
+    assert summary.summary(GRAPH.labels) == want
+
+
+@pytest.mark.parametrize("gives_up_at", [0, 64, 192])
+def test_what_is_given_up_is_searched_by_the_processors(gives_up_at: int) -> None:
+    search, sink, summary = FakeSearch(200, 64, gives_up_at), ArraySink((200, 200), "int32"), _summary(200)
+    done = searching._batches(search, sink, summary, Monitor(), 2)  # type: ignore[arg-type]
+    assert done == gives_up_at
+    plan = Plan("bellman-ford", "int32", "cuda", 2, (200, 200), 0, 0, 0.0, "", "")
+    arcs = Arcs(GRAPH.indptr, GRAPH.heads, GRAPH.weights)
+    searching._on_processors(GRAPH, arcs, plan, np.arange(200), done, sink, summary, Monitor())
+    np.testing.assert_array_equal(sink.array, search.answer)
+    assert summary.summary(GRAPH.labels)["reached"] == 200 * 199
+
+
+def test_a_wish_to_stop_is_asked_for_after_each_batch() -> None:
+    class Stop(Monitor):
+        def cancelled(self) -> bool:
+            return True
+
+    search = FakeSearch(200, 64)
+    with pytest.raises(Cancelled):
+        searching._batches(search, ArraySink((200, 200), "int32"), _summary(200), Stop(), 2)  # type: ignore[arg-type]
+    assert search.diary == [("begin", 0)]
+
+
+def test_the_form_follows_from_hops() -> None:
+    assert form_of(unit=True, hops=9).name == "hops"
+    assert form_of(unit=False, hops=9).name == "sweep"
+    assert form_of(unit=False, hops=500).name == "lists"
+    assert form_of(unit=True, hops=500).name == "lists"
+
+
+@pytest.mark.parametrize("form", ["sweep", "lists", "hops"])
+def test_batches_follow_from_memory(form: str) -> None:
+    layout = SearchLayout(65_536, 262_144, 65_536, 4, form)
+    ample = layout.batch(10**12)
+    assert ample == (65_536 if form == "lists" else 8192)
+    least = layout.bytes(64)
+    for memory in (least, 2 * least, 4 * 2**30):
+        batch = layout.batch(memory)
+        assert batch % 64 == 0
+        assert layout.bytes(batch) <= memory
+        assert batch == ample or layout.bytes(2 * batch + 64) > memory
+    assert layout.batch(0) == 64
+    assert SearchLayout(100, 400, 7, 4, form).batch(10**9) == 7
+    assert LEAST_BATCH % 64 == 0

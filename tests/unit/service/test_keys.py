@@ -1,0 +1,221 @@
+"""Keys: what they allow, what they hide, and what never shows them."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+from fastapi.testclient import TestClient
+
+from service.app import create_app
+from service.callers import Caller
+from service.cli import run
+from service.keys import first_key
+from service.logs import redacted
+from service.middleware import needed_scope
+from service.settings import Settings
+from service.state import Service
+from storage.errors import InvalidRequest, NotFound
+from storage.jobs import JobStore, Submission
+from storage.keys import KeyStore
+from tests.unit.service.support import Bench, small_graph
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return Settings(data_dir=tmp_path / "data", max_requests_per_second=50, max_uploads=1)
+
+
+@pytest.fixture
+def service(client: TestClient) -> Service:
+    return client.app.state.service  # type: ignore[attr-defined]
+
+
+@pytest.fixture
+def two(service: Service, bench: Bench) -> dict[str, tuple[dict[str, str], str, str]]:
+    """Two keys, each with a graph and a solved job of its own: headers, graph id, job id."""
+    found = {}
+    for name, names in (("ann", False), ("bob", True)):
+        record, key = service.keys.create(name, ("read", "submit"))
+        graph = small_graph(names)
+        job_id, _ = bench.solved(graph, "int32")
+        graph_id = bench.jobs.job(job_id).graph
+        service.add_graph(bench.jobs.graph(graph_id), Caller(record.id, frozenset(record.scopes)))
+        with service.jobs.database.transaction("durable") as connection:
+            connection.exec_driver_sql(f"UPDATE jobs SET owner = '{record.id}' WHERE id = '{job_id}'")
+        found[name] = ({"authorization": f"Bearer {key}"}, graph_id, job_id)
+    return found
+
+
+def test_without_a_key_nothing_below_v1_answers(client: TestClient):
+    for path in ("/v1/jobs", "/v1/limits", "/v1/nothing"):
+        response = client.get(path)
+        assert (response.status_code, response.json()["code"]) == (401, "unauthorized")
+        assert response.headers["www-authenticate"].startswith("Bearer")
+    for header in ("Bearer x", "Bearer apsp_aaaaaaaa_" + "a" * 43, "Basic YTpi", "Bearer", "bearer  ", "Bearer é"):
+        assert client.get("/v1/jobs", headers={"authorization": header.encode()}).status_code == 401
+    assert client.get("/health/live").status_code == 200
+
+
+def test_scopes(client: TestClient, service: Service):
+    headers = {
+        scope: {"authorization": f"Bearer {service.keys.create(scope, (scope,))[1]}"} for scope in ("read", "admin")
+    }
+    assert client.get("/v1/jobs", headers=headers["read"]).status_code == 200
+    refused = client.post("/v1/jobs", json={"graph": "x"}, headers=headers["read"])
+    assert (refused.status_code, refused.json()["details"]) == (403, {"scope": "submit"})
+    assert client.post("/v1/jobs", json={"graph": "x"}, headers=headers["admin"]).status_code == 404
+    assert client.post("/v1/jobs/x/distances", json={"pairs": [[1, 2]]}, headers=headers["read"]).status_code == 404
+    assert client.get("/v1/jobs", headers=headers["admin"]).status_code == 200
+    assert needed_scope("HEAD", "/v1/jobs/x/zarr/zarr.json") == "read"
+    assert needed_scope("POST", "/v1/jobs/x/cancel") == "submit"
+    assert needed_scope("DELETE", "/v1/graphs/x") == "submit"
+
+
+JOB_PATHS = (
+    "", "/results", "/summary", "/histogram", "/distance?source=10&target=20", "/rows?sources=10",
+    "/columns?targets=10", "/path?source=10&target=20", "/nearest?source=10", "/zarr/zarr.json",
+    "/zarr/distances/c/0/0",
+)  # fmt: skip
+
+
+def test_what_belongs_to_another_key_does_not_exist(client: TestClient, two: dict, service: Service):
+    ann, graph_id, job_id = two["ann"]
+    bob = two["bob"][0]
+    for path in JOB_PATHS:
+        assert client.get(f"/v1/jobs/{job_id}{path}", headers=ann).status_code == 200, path
+        assert client.get(f"/v1/jobs/{job_id}{path}", headers=bob).status_code == 404, path
+        assert client.head(f"/v1/jobs/{job_id}{path}", headers=bob).status_code == 404, path
+    body = {"pairs": [[10, 20]]}
+    for path in ("distances", "paths", "submatrix", "cancel"):
+        sent = {} if path in ("submatrix", "cancel") else body
+        assert client.post(f"/v1/jobs/{job_id}/{path}", json=sent, headers=bob).status_code == 404, path
+    assert client.get(f"/v1/graphs/{graph_id}", headers=ann).status_code == 200
+    assert client.get(f"/v1/graphs/{graph_id}", headers=bob).status_code == 404
+    assert client.delete(f"/v1/graphs/{graph_id}", headers=bob).status_code == 404
+    assert client.post("/v1/jobs", json={"graph": graph_id}, headers=bob).status_code == 404
+    assert [job["id"] for job in client.get("/v1/jobs", headers=bob).json()["jobs"]] == [two["bob"][2]]
+    assert [graph["id"] for graph in client.get("/v1/graphs", headers=bob).json()["graphs"]] == [two["bob"][1]]
+    assert client.delete(f"/v1/jobs/{job_id}", headers=bob).status_code == 404
+    assert client.delete(f"/v1/jobs/{job_id}", headers=ann).status_code == 204
+    assert client.get(f"/v1/jobs/{job_id}", headers=ann).status_code == 410
+    assert client.get(f"/v1/jobs/{job_id}", headers=bob).status_code == 404
+    admin = {"authorization": f"Bearer {service.keys.create('root', ('admin',))[1]}"}
+    assert len(client.get("/v1/jobs", headers=admin).json()["jobs"]) == 1
+    assert client.get(f"/v1/graphs/{graph_id}", headers=admin).status_code == 200
+
+
+def test_a_graph_of_two_owners_goes_with_the_last(client: TestClient, two: dict, service: Service):
+    ann, graph_id, _ = two["ann"]
+    record, key = service.keys.create("carl", ("read", "submit"))
+    carl = {"authorization": f"Bearer {key}"}
+    assert service.add_graph(service.jobs.graph(graph_id), Caller(record.id, frozenset(record.scopes)))[1]
+    assert not service.add_graph(service.jobs.graph(graph_id), Caller(record.id, frozenset(record.scopes)))[1]
+    open_job, _ = service.jobs.submit(Submission(graph_id, {}, {}, owner=record.id))
+    assert client.delete(f"/v1/graphs/{graph_id}", headers=carl).status_code == 409
+    service.jobs.cancel(open_job.id)
+    assert client.delete(f"/v1/graphs/{graph_id}", headers=carl).status_code == 204
+    assert client.get(f"/v1/graphs/{graph_id}", headers=carl).status_code == 404
+    assert client.get(f"/v1/graphs/{graph_id}", headers=ann).status_code == 200
+    assert client.delete(f"/v1/graphs/{graph_id}", headers=ann).status_code == 204
+    assert not (service.settings.data_dir / "graphs" / graph_id).exists()
+
+
+def test_graphs_page_by_page(client: TestClient, service: Service, bench: Bench):
+    record, key = service.keys.create("ann", ("read",))
+    owner = Caller(record.id, frozenset(record.scopes))
+    for names in (False, True):
+        service.add_graph(bench.jobs.graph(bench.add_graph(small_graph(names))), owner)
+    headers = {"authorization": f"Bearer {key}"}
+    seen, url = [], "/v1/graphs?limit=1"
+    while url:
+        answer = client.get(url, headers=headers)
+        seen += [graph["id"] for graph in answer.json()["graphs"]]
+        url = answer.json()["next"]
+        assert (url is not None) == ("link" in answer.headers)
+    assert len(set(seen)) == len(seen) == 2
+    for cursor in ("x", "W10", "é", "W251bGwsIDFd", "WzFlOTk5LCAiYSJd", "W05hTiwgImEiXQ"):
+        assert client.get("/v1/graphs", params={"cursor": cursor}, headers=headers).status_code == 422
+
+
+def test_a_revoked_key_is_refused(client: TestClient, service: Service, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("service.keys.REMEMBERED_SECONDS", 0.0)
+    record, key = service.keys.create("ann", ("read",))
+    headers = {"authorization": f"Bearer {key}"}
+    assert client.get("/v1/jobs", headers=headers).status_code == 200
+    first = service.keys.revoke(record.id).revoked
+    assert client.get("/v1/jobs", headers=headers).status_code == 401
+    assert service.keys.revoke(record.id).revoked == first
+    with pytest.raises(NotFound, match="nobody"):
+        service.keys.revoke("nobody")
+
+
+def test_too_many_requests_a_second(client: TestClient, service: Service):
+    headers = {"authorization": f"Bearer {service.keys.create('ann', ('read',))[1]}"}
+    other = {"authorization": f"Bearer {service.keys.create('bob', ('read',))[1]}"}
+    answers = [client.get("/v1/version", headers=headers) for _ in range(400)]
+    refused = [answer for answer in answers if answer.status_code == 429]
+    assert refused
+    assert refused[0].json()["details"] == {"limit": 50, "setting": "APSP_MAX_REQUESTS_PER_SECOND"}
+    assert int(refused[0].headers["retry-after"]) >= 1
+    assert client.get("/v1/version", headers=other).status_code == 200
+    assert client.get("/health/live").status_code == 200
+    guesses = [client.get("/v1/version", headers={"authorization": "Bearer x"}).status_code for _ in range(400)]
+    assert guesses[0] == 401
+    assert 429 in guesses
+
+
+def test_the_key_itself_is_kept_nowhere(service: Service, settings: Settings, client: TestClient, caplog):
+    caplog.set_level(logging.DEBUG)
+    _, key = service.keys.create("ann", ("read",))
+    client.get("/v1/jobs", headers={"authorization": f"Bearer {key}"})
+    secret = key.rsplit("_", 1)[1].encode()
+    assert all(secret not in path.read_bytes() for path in settings.data_dir.rglob("*") if path.is_file())
+    assert secret.decode() not in caplog.text
+
+
+def test_secrets_are_struck_out_of_logs():
+    _, key = "", "apsp_abcdefgh_" + "s" * 43
+    for text in (f"got {key}", f"Authorization: Bearer {key}", "postgresql://me:secretpass@host/x", f"?k={key}&x=1"):
+        assert "sss" not in redacted(text)
+        assert "secretpass" not in redacted(text)
+    assert redacted("tile (3, 4) of job 01a1") == "tile (3, 4) of job 01a1"
+
+
+def test_the_first_key(tmp_path: Path):
+    settings = Settings(data_dir=tmp_path)
+    with pytest.raises(InvalidRequest, match="apsp key create"):
+        first_key(settings.model_copy(update={"host": "0.0.0.0"}))
+    key = first_key(settings)
+    assert key is not None
+    jobs = JobStore(settings.database)
+    record = KeyStore(jobs.database).find(key)
+    assert record is not None
+    assert record.scopes == ("admin",)
+    jobs.close()
+    assert first_key(settings) is None
+    assert first_key(settings.model_copy(update={"host": "0.0.0.0"})) is None
+    with pytest.raises(InvalidRequest, match="loopback"):
+        first_key(settings.model_copy(update={"host": "::", "auth": False}))
+    assert first_key(settings.model_copy(update={"host": "localhost", "auth": False})) is None
+
+
+def test_the_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    folder = ["--data-dir", str(tmp_path)]
+    assert run(["key", "create", "ann", "--scope", "read", *folder]) == 0
+    key = capsys.readouterr().out.strip()
+    assert key.startswith("apsp_")
+    assert run(["key", "list", *folder]) == 0
+    listed = capsys.readouterr().out
+    assert "ann" in listed
+    assert key not in listed
+    assert run(["key", "revoke", key.split("_")[1], *folder]) == 0
+    assert run(["key", "revoke", "nobody", *folder]) == 2
+    assert run(["key", "create", "ann", "--scope", "all", *folder]) == 2
+
+
+def test_an_application_without_keys_asks_for_none(tmp_path: Path):
+    app = create_app(Settings(data_dir=tmp_path, auth=False))
+    with TestClient(app) as client:
+        assert client.get("/v1/jobs").status_code == 200

@@ -1,0 +1,189 @@
+"""Runners kept alive, ended when they do not stop, and their jobs taken from them when they are silent."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from service import supervisor as supervisor_module
+from service.settings import Settings
+from service.supervisor import RunnerProcess, Supervisor, devices
+from storage.errors import InvalidRequest
+from storage.jobs import JobRecord
+from tests.unit.service.support import Bench, small_graph
+
+
+@pytest.fixture
+def fake_runner(monkeypatch: pytest.MonkeyPatch):
+    """Runner processes that run a line of Python instead."""
+    born: list[subprocess.Popen[bytes]] = []
+
+    def install(code: str) -> list[subprocess.Popen[bytes]]:
+        def spawn(_self: RunnerProcess) -> subprocess.Popen[bytes]:
+            born.append(subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE))
+            return born[-1]
+
+        monkeypatch.setattr(RunnerProcess, "_spawn", spawn)
+        monkeypatch.setattr(supervisor_module, "_FIRST_PAUSE", 0.02)
+        return born
+
+    return install
+
+
+def test_a_dying_runner_is_started_again_and_again_more_slowly(tmp_path: Path, fake_runner):
+    born = fake_runner("raise SystemExit(3)")
+    watched = RunnerProcess(Settings(data_dir=tmp_path))
+    watched.start()
+    deadline = time.monotonic() + 20
+    while len(born) < 3 and time.monotonic() < deadline:
+        time.sleep(0.02)
+    watched.stop()
+    assert len(born) >= 3
+    count = len(born)
+    time.sleep(0.3)
+    assert len(born) == count
+
+
+def test_a_runner_that_will_not_stop_is_killed(tmp_path: Path, fake_runner):
+    code = "import signal, sys, time; signal.signal(15, signal.SIG_IGN); time.sleep(60)"
+    born = fake_runner(code)
+    watched = RunnerProcess(Settings(data_dir=tmp_path, stop_seconds=0.3))
+    watched.start()
+    time.sleep(1.0)
+    watched.stop()
+    assert [p.returncode for p in born] == [-9]
+
+
+@pytest.mark.parametrize(
+    ("setting", "found"), [("none", []), ("cpu", ["cpu"]), ("cuda0, cuda1,cuda0", ["cuda0", "cuda1"])]
+)
+def test_devices_are_named(setting: str, found: list[str]):
+    assert devices(setting) == found
+
+
+def test_every_gpu_gets_a_runner_and_without_one_the_processors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setattr(supervisor_module, "_NVIDIA", tmp_path / "gpus")
+    assert devices("auto") == ["cpu"]
+    for name in ("0000:01:00.0", "0000:02:00.0"):
+        (tmp_path / "gpus" / name).mkdir(parents=True)
+    monkeypatch.setattr(supervisor_module.importlib.util, "find_spec", lambda _name: object())
+    assert devices("auto") == ["cuda0", "cuda1"]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
+    assert devices("auto") == ["cuda0"]
+    with pytest.raises(InvalidRequest, match="'tpu' is no device"):
+        devices("cpu,tpu")
+
+
+class Held:
+    """A runner process that sleeps, and a job that it holds."""
+
+    def __init__(self, bench: Bench, code: str = "import time; time.sleep(60)") -> None:
+        self.bench, self.settings = bench, bench.settings
+        self.supervisor = Supervisor(bench.settings, bench.jobs)
+        [self.runner] = self.supervisor.runners
+        self.process = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        if "print" in code:
+            assert self.process.stdout is not None
+            self.process.stdout.readline()
+        self.runner._process = self.process
+        bench.jobs.create(bench.add_graph(small_graph()), {}, {})
+        claimed = bench.jobs.claim(f"{self.runner.slot}:{self.process.pid}")
+        assert claimed is not None
+        self.job = claimed
+
+    def now(self) -> JobRecord:
+        return self.bench.jobs.job(self.job.id)
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+
+@pytest.fixture
+def hold(settings: Settings):
+    held: list[Held] = []
+    lasting = settings.model_copy(update={"runners": "cpu", "cancel_term_seconds": 5.0, "cancel_kill_seconds": 10.0})
+
+    def make(*code: str) -> Held:
+        held.append(Held(Bench(lasting), *code))
+        return held[-1]
+
+    yield make
+    for one in held:
+        one.close()
+        one.bench.jobs.close()
+
+
+STUBBORN = "import signal, time; signal.signal(15, signal.SIG_IGN); print('up', flush=True); time.sleep(60)"
+
+
+def test_a_runner_that_does_not_stop_a_cancelled_job_is_terminated_then_killed(hold: Callable[..., Held]):
+    held = hold(STUBBORN)
+    held.supervisor.look(100.0)
+    held.bench.jobs.cancel(held.job.id)
+    for moment, code in ((101.0, None), (105.9, None), (106.1, None), (115.9, None), (116.1, -signal.SIGKILL)):
+        held.supervisor.look(moment)
+        if code is not None:
+            held.process.wait(10)
+        assert held.process.poll() == code, moment
+    held.supervisor._ended(held.runner.slot, "it was killed")
+    assert held.now().state == "dismissed"
+
+
+def test_a_runner_that_obeys_gets_no_further_than_sigterm(hold: Callable[..., Held]):
+    held = hold()
+    held.bench.jobs.cancel(held.job.id)
+    held.supervisor.look(0.0)
+    held.supervisor.look(5.1)
+    assert held.process.wait(10) == -signal.SIGTERM
+
+
+def test_the_runner_of_another_job_is_left_alone(hold: Callable[..., Held]):
+    held = hold()
+    held.runner.signal(signal.SIGKILL, f"{held.runner.slot}:{os.getpid()}")
+    assert held.process.poll() is None
+
+
+def test_a_silent_runner_loses_its_job_and_is_killed_first(hold: Callable[..., Held]):
+    held = hold()
+    held.process.send_signal(signal.SIGSTOP)
+    moment = 0.0
+    while moment < held.settings.lease_seconds:
+        held.supervisor.look(moment)
+        assert held.now().state == "running"
+        moment += 2
+    held.supervisor.look(moment)
+    held.supervisor.look(moment + 2)
+    assert held.process.wait(10) == -signal.SIGKILL
+    job = held.now()
+    assert (job.state, job.attempt) == ("accepted", 1)
+    assert "no sign of life" in job.history[0]["reason"]
+
+
+def test_a_runner_that_beats_keeps_its_job(hold: Callable[..., Held]):
+    held = hold()
+    for moment in range(0, 200, 2):
+        held.supervisor.look(float(moment))
+        if moment % 50 == 0:
+            assert held.bench.jobs.beat(held.job) is False
+    assert held.now().state == "running"
+
+
+def test_an_ended_runner_gives_its_job_back_at_once_with_the_reason(hold: Callable[..., Held]):
+    held = hold()
+    for attempt in range(1, 4):
+        held.supervisor._ended(held.runner.slot, f"reason {attempt}")
+        if attempt < 3:
+            assert held.bench.jobs.claim(f"{held.runner.slot}:{attempt}") is not None
+    job = held.now()
+    assert job.state == "failed"
+    assert job.error is not None
+    assert all(f"attempt {n}: reason {n}" in job.error["message"] for n in (1, 2, 3))

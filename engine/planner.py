@@ -58,7 +58,9 @@ def choose(problem: Problem, machine: Machine, options: Options, *, store: int |
     size = problem.rows * problem.columns * kind.itemsize if store is None else store
     setting = Setting(problem, machine, kind, size)
     candidates = [_judge(ESTIMATES[name](setting), setting, options) for name in ESTIMATES]
-    candidates += [_judge(candidate, setting, options) for candidate in streamed(setting)]
+    candidates += [
+        _judge(c, setting, options) for c in streamed(setting) if options.device in (c.device, "auto", "cuda")
+    ]
     if machine.cuda is not None and options.device != "cpu":
         candidates += [_judge(DEVICE_ESTIMATES[name](setting), setting, options) for name in DEVICE_ESTIMATES]
     pool = [c for c in candidates if _unsuitable(c.algorithm, problem) is None]

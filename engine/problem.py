@@ -86,12 +86,14 @@ class Device:
         name: as the driver calls it.
         memory: bytes of its memory that may be used; total: bytes that it has.
         relax_rate: updates a second per working type.
+        count: GPUs of this kind in the machine, numbered from this one's number on; only streaming uses several.
     """
 
     name: str
     memory: int
     total: int
     relax_rate: dict[str, float]
+    count: int = 1
 
 
 @dataclass(frozen=True)

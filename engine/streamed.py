@@ -95,10 +95,28 @@ def _in_memory(  # noqa: PLR0917
         monitor.step(graph.arcs)
         weights, nonnegative = replace(graph, weights=reduced_weights(graph, potentials)), True
     levels = levels_of(journal.writer.record(), streaming, graph.n)
-    matrix = np.empty((graph.n, graph.n), WORK_TYPES[plan.dtype].dtype)
-    _load(matrix, weights, plan, streaming, levels, journal, monitor)
+    with _matrix(plan, monitor) as matrix:
+        _load(matrix, weights, plan, streaming, levels, journal, monitor)
+        last = potentials is not None
+        _rounds(plan, matrix, streaming, devices, journal, monitor, levels, nonnegative=nonnegative, last=last)
+        write_rows(matrix, None, collector, monitor, plan.threads, potentials=potentials)
+
+
+def _rounds(  # noqa: PLR0917
+    plan: Plan,
+    matrix: Array,
+    streaming: Streaming,
+    devices: Sequence[Streamer],
+    journal: Journal,
+    monitor: Monitor,
+    levels: npt.NDArray[np.int64],
+    *,
+    nonnegative: bool,
+    last: bool,
+) -> None:
+    """Go through the rounds, copied to the store now and then; ``last``: nothing can be gone on from after them."""
     with KeptHostTier(matrix, streaming, journal, threads=plan.threads) as tier:
-        tier.level[:] = np.minimum(levels, streaming.rounds(graph.n) - 1)
+        tier.level[:] = np.minimum(levels, streaming.rounds(len(matrix)) - 1)
         try:
             first = int(tier.level.min()) + 1
             rounds.run(streaming, tier, devices, monitor, nonnegative=nonnegative, first_round=first)
@@ -106,9 +124,23 @@ def _in_memory(  # noqa: PLR0917
             if journal.worth():
                 tier.save()
             raise
-        if potentials is not None:
+        if last:
             tier.forget()
-    write_rows(matrix, None, collector, monitor, plan.threads, potentials=potentials)
+
+
+@contextlib.contextmanager
+def _matrix(plan: Plan, monitor: Monitor) -> Iterator[Array]:
+    """Host memory for the whole matrix; locked for the devices where there are any."""
+    shape, dtype = plan.shape, WORK_TYPES[plan.dtype].dtype
+    if plan.device == "cpu":
+        yield np.empty(shape, dtype)
+        return
+    from engine.backends.cuda_host import host_matrix
+
+    monitor.begin("prepare", 1, "matrix")
+    with host_matrix(shape, dtype, threads=plan.threads) as memory:
+        monitor.step(1)
+        yield memory.array
 
 
 def _load(  # noqa: PLR0917
@@ -140,6 +172,12 @@ def _load(  # noqa: PLR0917
 
 @contextlib.contextmanager
 def _devices(plan: Plan) -> Iterator[Sequence[Streamer]]:
+    if plan.device == "cuda":
+        from engine.backends.cuda_stream import CudaStreamer, found_devices
+
+        # what was predicted is the limit: it is at most what was asked for
+        yield [CudaStreamer(device, memory=plan.device_memory) for device in range(found_devices())]
+        return
     from engine.backends.cpu import CpuBackend
     from engine.stream.cpu import CpuStreamer
 

@@ -1,4 +1,4 @@
-"""What streaming would take on the processors: which layout, how many bytes of each tier, how many seconds.  Pure.
+"""What streaming would take, on the processors and through GPUs: which layout, how many bytes of each tier, how many seconds.  Pure.
 
 A round reads and writes the whole matrix once.  Copies hide behind arithmetic where the pivot block is at least
 *bytes an entry x update rate / bytes a second* wide; below that the disk decides, and a wider block, which takes more
@@ -11,9 +11,19 @@ from collections.abc import Iterator
 from typing import Final
 
 from engine.algorithms.products import PACK_BYTES
-from engine.estimate import INGEST_RATE, OVERHEAD, Setting, write_phase
+from engine.device import base_bytes, rounds_bytes
+from engine.estimate import DEVICE_EFFICIENCY, DEVICE_LAUNCH, INGEST_RATE, OVERHEAD, Setting, write_phase
 from engine.plan import Candidate, Phase
-from engine.stream.layout import GRAIN, Streaming, panel_bytes, updates
+from engine.problem import Device
+from engine.stream.layout import (
+    GRAIN,
+    Streaming,
+    choose_layout,
+    device_bytes,
+    panel_bytes,
+    streamed_bytes,
+    updates,
+)
 
 ALGORITHM: Final = "blocked-floyd-warshall"
 #: From so many seconds on a solve in host memory is worth a copy in the store, so that it can be gone on with.
@@ -23,6 +33,13 @@ EFFICIENCY: Final = 0.88
 #: Heights of a stripe, best first, and widths of a pivot block.
 HEIGHTS: Final = (512, 256, 128, 64)
 WIDTHS: Final = (64, 128, 256, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768)
+#: Bytes a second that cross the bus of a GPU each way, both ways at once, and of all GPUs of a host together.
+BUS_RATE: Final = 5.0e10
+BUS_MOST: Final = 1.06e11
+#: Seconds that a byte of host memory takes to be touched and locked for the devices.
+LOCK: Final = 0.17 / 2**30
+#: Vertices from which on several GPUs share a matrix that one could hold.
+SHARED: Final = 16384
 #: Rows of a stripe from which on packing the panel for each stripe costs half of what it saves.
 HALF: Final = 40
 #: Stripes in host memory beside the panels: two read ahead, one relaxed, three on their way back.
@@ -33,7 +50,7 @@ SPARE_FILES: Final = 64
 
 
 def streamed(setting: Setting) -> Iterator[Candidate]:
-    """The ways of streaming that there are for this problem on the processors."""
+    """The ways of streaming that there are for this problem."""
     problem, machine = setting.problem, setting.machine
     whole = problem.rows == problem.columns == problem.n > 0
     if not whole or problem.max_hops is not None or problem.cutoff is not None or machine.disk is None:
@@ -43,6 +60,49 @@ def streamed(setting: Setting) -> Iterator[Candidate]:
         yield host
     if problem.integral or not problem.negative:
         yield from_store(setting)
+    if machine.cuda is not None and _worth_streaming(setting, machine.cuda):
+        on_devices = through_devices(setting, machine.cuda)
+        if on_devices is not None:
+            yield on_devices
+
+
+def _worth_streaming(setting: Setting, cuda: Device) -> bool:
+    """Whether one GPU's memory does not hold the matrix, or several GPUs would be quicker at it."""
+    n, size = setting.problem.n, setting.kind.itemsize
+    return base_bytes(n, n, size) + rounds_bytes(n, size) > cuda.memory or (cuda.count > 1 and n >= SHARED)
+
+
+def through_devices(setting: Setting, cuda: Device) -> Candidate | None:
+    """Rounds over host memory, streamed through all GPUs; None where the least layout does not fit one of them."""
+    n, size, machine, count = setting.problem.n, setting.kind.itemsize, setting.machine, cuda.count
+    rate = count * cuda.relax_rate[setting.kind.name] * DEVICE_EFFICIENCY
+    bus = min(count * BUS_RATE, BUS_MOST)
+    streaming = choose_layout(
+        n,
+        size,
+        device_memory=cuda.memory,
+        devices=count,
+        bus_rate=bus,
+        relax_rate=rate,
+        symmetric=not setting.problem.directed,
+    )
+    if streaming is None:
+        return None
+    fill = Phase("ingest", DEVICE_LAUNCH + setting.matrix * (1 / INGEST_RATE + LOCK), bytes=setting.matrix)
+    work = updates(streaming, n) + (n * n * min(streaming.width, n) if streaming.symmetric else 0)
+    moved = streaming.rounds(n) * streamed_bytes(streaming, n, size, count) + setting.matrix
+    relax = Phase("relax", max(work / rate, moved / bus), bytes=2 * moved, updates=updates(streaming, n))
+    write = write_phase(setting)
+    return Candidate(
+        algorithm=ALGORITHM,
+        device="cuda",
+        memory=machine.resident + OVERHEAD + setting.matrix + 2 * machine.threads * GRAIN * n * size,
+        device_memory=device_bytes(streaming, n, size),
+        disk=setting.store + spare_bytes(setting.store),
+        seconds=fill.seconds + relax.seconds + write.seconds,
+        phases=(fill, relax, write),
+        streaming=streaming,
+    )
 
 
 def in_memory(setting: Setting) -> Candidate:

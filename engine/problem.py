@@ -87,6 +87,8 @@ class Device:
         memory: bytes of its memory that may be used; total: bytes that it has.
         relax_rate: updates a second per working type.
         count: GPUs of this kind in the machine, numbered from this one's number on; only streaming uses several.
+        bus_rate: bytes a second that cross its bus each way, both ways at once; bus_most: of all GPUs together.
+        touch_seconds, lock_seconds: what a byte of host memory takes to be had, and to be locked for copies.
     """
 
     name: str
@@ -94,6 +96,10 @@ class Device:
     total: int
     relax_rate: dict[str, float]
     count: int = 1
+    bus_rate: float = 5.0e10
+    bus_most: float = 1.06e11
+    touch_seconds: float = 0.09 / 2**30
+    lock_seconds: float = 0.08 / 2**30
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+import logging
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -17,7 +18,7 @@ from engine.monitor import Monitor
 from engine.plan import Plan
 from engine.potentials import find_potentials, reduced_weights
 from engine.stream import rounds
-from engine.stream.estimate import BUFFERS
+from engine.stream.estimate import store_buffers
 from engine.stream.kept import KeptHostTier
 from engine.stream.layout import Streaming
 from engine.stream.levels import levels_of
@@ -29,6 +30,7 @@ from storage.errors import Cancelled
 from storage.graph import Graph
 
 Array = npt.NDArray[np.generic]
+log = logging.getLogger("apsp.engine")
 
 
 def run(graph: Graph, plan: Plan, journal: Journal, monitor: Monitor) -> SummarySink:
@@ -61,22 +63,37 @@ def _in_store(  # noqa: PLR0917
     collector: SummarySink,
     monitor: Monitor,
 ) -> None:
-    tier = StoreTier(
-        journal,
-        streaming,
-        weights=partial(fill_weights, graph, WORK_TYPES[plan.dtype]),
-        observe=collector.observe,
-        monitor=monitor,
-        buffers=BUFFERS + (len(devices) - 1) * (streaming.slots + 1) + streaming.slots - 1,
-    )
-    with tier:
-        try:
-            first = tier.first_round
-            rounds.run(streaming, tier, devices, monitor, nonnegative=_nonnegative(graph), first_round=first)
-        except Cancelled:
-            if journal.worth():
-                tier.save()
-            raise
+    count = store_buffers(streaming, len(devices))
+    with _memory((count * streaming.height, graph.n), plan, monitor) as (memory, ready):
+        ready()
+        tier = StoreTier(
+            journal,
+            streaming,
+            weights=partial(fill_weights, graph, WORK_TYPES[plan.dtype]),
+            observe=collector.observe,
+            monitor=monitor,
+            buffers=np.split(memory, count),
+        )
+        with tier:
+            _go_on(tier, streaming, devices, monitor, journal, nonnegative=_nonnegative(graph))
+
+
+def _go_on(
+    tier: StoreTier,
+    streaming: Streaming,
+    devices: Sequence[Streamer],
+    monitor: Monitor,
+    journal: Journal,
+    *,
+    nonnegative: bool,
+) -> None:
+    try:
+        first = tier.first_round
+        rounds.run(streaming, tier, devices, monitor, nonnegative=nonnegative, first_round=first)
+    except Cancelled:
+        if journal.worth():
+            tier.save()
+        raise
 
 
 def _in_memory(  # noqa: PLR0917
@@ -95,8 +112,9 @@ def _in_memory(  # noqa: PLR0917
         monitor.step(graph.arcs)
         weights, nonnegative = replace(graph, weights=reduced_weights(graph, potentials)), True
     levels = levels_of(journal.writer.record(), streaming, graph.n)
-    with _matrix(plan, monitor) as matrix:
+    with _memory(plan.shape, plan, monitor) as (matrix, ready):
         _load(matrix, weights, plan, streaming, levels, journal, monitor)
+        ready()
         last = potentials is not None
         _rounds(plan, matrix, streaming, devices, journal, monitor, levels, nonnegative=nonnegative, last=last)
         write_rows(matrix, None, collector, monitor, plan.threads, potentials=potentials)
@@ -129,18 +147,24 @@ def _rounds(  # noqa: PLR0917
 
 
 @contextlib.contextmanager
-def _matrix(plan: Plan, monitor: Monitor) -> Iterator[Array]:
-    """Host memory for the whole matrix; locked for the devices where there are any."""
-    shape, dtype = plan.shape, WORK_TYPES[plan.dtype].dtype
+def _memory(shape: tuple[int, int], plan: Plan, monitor: Monitor) -> Iterator[tuple[Array, Callable[[], None]]]:
+    """Host memory, locked for the devices where there are any: once the function beside it has returned."""
+    dtype = WORK_TYPES[plan.dtype].dtype
     if plan.device == "cpu":
-        yield np.empty(shape, dtype)
+        yield np.empty(shape, dtype), lambda: None
         return
     from engine.backends.cuda_host import host_matrix
 
-    monitor.begin("prepare", 1, "matrix")
-    with host_matrix(shape, dtype, threads=plan.threads) as memory:
+    monitor.begin("prepare", 1, "memory")
+    with host_matrix(shape, dtype, threads=plan.threads, ahead=True) as memory:
         monitor.step(1)
-        yield memory.array
+
+        def ready() -> None:
+            memory.wait()
+            if memory.refused:
+                log.warning("%s", memory.refused)
+
+        yield memory.array, ready
 
 
 def _load(  # noqa: PLR0917
@@ -165,7 +189,7 @@ def _load(  # noqa: PLR0917
                 journal.writer.read_tile(i, j, out)
         return last - first
 
-    with ThreadPoolExecutor(IO_THREADS, "apsp-load") as pool:
+    with ThreadPoolExecutor(max(IO_THREADS, plan.threads), "apsp-load") as pool:
         for count in pool.map(load, range(streaming.stripes(graph.n))):
             monitor.step(count)
 

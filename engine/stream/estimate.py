@@ -1,4 +1,4 @@
-"""What streaming would take, on the processors and through GPUs: which layout, how many bytes of each tier, how many seconds.  Pure.
+"""What streaming would take on the processors: which layout, how many bytes of each tier, how many seconds.  Pure.
 
 A round reads and writes the whole matrix once.  Copies hide behind arithmetic where the pivot block is at least
 *bytes an entry x update rate / bytes a second* wide; below that the disk decides, and a wider block, which takes more
@@ -11,19 +11,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from engine.algorithms.products import PACK_BYTES
-from engine.device import base_bytes, rounds_bytes
-from engine.estimate import DEVICE_EFFICIENCY, DEVICE_LAUNCH, INGEST_RATE, OVERHEAD, Setting, write_phase
+from engine.estimate import INGEST_RATE, OVERHEAD, Setting, write_phase
 from engine.plan import Candidate, Phase
-from engine.problem import Device
-from engine.stream.layout import (
-    GRAIN,
-    Streaming,
-    choose_layout,
-    device_bytes,
-    panel_bytes,
-    streamed_bytes,
-    updates,
-)
+from engine.stream.layout import GRAIN, Streaming, entries, panel_bytes, updates
 
 ALGORITHM: Final = "blocked-floyd-warshall"
 #: From so many seconds on a solve in host memory is worth a copy in the store, so that it can be gone on with.
@@ -33,13 +23,6 @@ EFFICIENCY: Final = 0.88
 #: Heights of a stripe, best first, and widths of a pivot block.
 HEIGHTS: Final = (512, 256, 128, 64)
 WIDTHS: Final = (64, 128, 256, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768)
-#: Bytes a second that cross the bus of a GPU each way, both ways at once, and of all GPUs of a host together.
-BUS_RATE: Final = 5.0e10
-BUS_MOST: Final = 1.06e11
-#: Seconds that a byte of host memory takes to be touched and locked for the devices.
-LOCK: Final = 0.17 / 2**30
-#: Vertices from which on several GPUs share a matrix that one could hold.
-SHARED: Final = 16384
 #: Rows of a stripe from which on packing the panel for each stripe costs half of what it saves.
 HALF: Final = 40
 #: Stripes in host memory beside the panels: two read ahead, one relaxed, three on their way back.
@@ -50,59 +33,22 @@ SPARE_FILES: Final = 64
 
 
 def streamed(setting: Setting) -> Iterator[Candidate]:
-    """The ways of streaming that there are for this problem."""
-    problem, machine = setting.problem, setting.machine
-    whole = problem.rows == problem.columns == problem.n > 0
-    if not whole or problem.max_hops is not None or problem.cutoff is not None or machine.disk is None:
-        return  # the store must hold the whole matrix
+    """The ways of streaming that there are for this problem on the processors."""
+    problem = setting.problem
+    if not streamable(setting):
+        return
     host = in_memory(setting)
     if host.seconds >= LONG:
         yield host
     if problem.integral or not problem.negative:
         yield from_store(setting)
-    if machine.cuda is not None and _worth_streaming(setting, machine.cuda):
-        on_devices = through_devices(setting, machine.cuda)
-        if on_devices is not None:
-            yield on_devices
 
 
-def _worth_streaming(setting: Setting, cuda: Device) -> bool:
-    """Whether one GPU's memory does not hold the matrix, or several GPUs would be quicker at it."""
-    n, size = setting.problem.n, setting.kind.itemsize
-    return base_bytes(n, n, size) + rounds_bytes(n, size) > cuda.memory or (cuda.count > 1 and n >= SHARED)
-
-
-def through_devices(setting: Setting, cuda: Device) -> Candidate | None:
-    """Rounds over host memory, streamed through all GPUs; None where the least layout does not fit one of them."""
-    n, size, machine, count = setting.problem.n, setting.kind.itemsize, setting.machine, cuda.count
-    rate = count * cuda.relax_rate[setting.kind.name] * DEVICE_EFFICIENCY
-    bus = min(count * BUS_RATE, BUS_MOST)
-    streaming = choose_layout(
-        n,
-        size,
-        device_memory=cuda.memory,
-        devices=count,
-        bus_rate=bus,
-        relax_rate=rate,
-        symmetric=not setting.problem.directed,
-    )
-    if streaming is None:
-        return None
-    fill = Phase("ingest", DEVICE_LAUNCH + setting.matrix * (1 / INGEST_RATE + LOCK), bytes=setting.matrix)
-    work = updates(streaming, n) + (n * n * min(streaming.width, n) if streaming.symmetric else 0)
-    moved = streaming.rounds(n) * streamed_bytes(streaming, n, size, count) + setting.matrix
-    relax = Phase("relax", max(work / rate, moved / bus), bytes=2 * moved, updates=updates(streaming, n))
-    write = write_phase(setting)
-    return Candidate(
-        algorithm=ALGORITHM,
-        device="cuda",
-        memory=machine.resident + OVERHEAD + setting.matrix + 2 * machine.threads * GRAIN * n * size,
-        device_memory=device_bytes(streaming, n, size),
-        disk=setting.store + spare_bytes(setting.store),
-        seconds=fill.seconds + relax.seconds + write.seconds,
-        phases=(fill, relax, write),
-        streaming=streaming,
-    )
+def streamable(setting: Setting) -> bool:
+    """Whether there is a store that will hold the whole matrix, as streaming wants it."""
+    problem = setting.problem
+    whole = problem.rows == problem.columns == problem.n > 0
+    return whole and problem.max_hops is None and problem.cutoff is None and setting.machine.disk is not None
 
 
 def in_memory(setting: Setting) -> Candidate:
@@ -140,18 +86,16 @@ def from_store(setting: Setting) -> Candidate:
 
 def _store(setting: Setting, streaming: Streaming) -> Candidate:
     n, size, machine = setting.problem.n, setting.kind.itemsize, setting.machine
-    entries = updates(streaming, n) / n
-    each = entries * size * streaming.rounds(n)
+    once = entries(streaming, n) * size
+    each = once * streaming.rounds(n)
     # The first round is made from the arcs: it reads nothing.
-    moved = 2 * each - entries * size
+    moved = 2 * each - once
     relax = _relax(setting, streaming, moved * machine.stream_work / machine.threads)
     disk = each / machine.stream_rate
     relax = Phase("relax", max(relax.seconds, disk), bytes=int(moved), updates=relax.updates)
     phases = [relax]
     if streaming.symmetric:
-        # The upper half is read about twice, rows are put together, and the lower half is written.
-        bytes_ = setting.matrix * 1.5
-        phases.append(Phase("finish", bytes_ / machine.stream_rate, bytes=int(bytes_)))
+        phases.append(finish_phase(setting))
     scratch = machine.threads * PACK_BYTES + streaming.height * streaming.width * size
     return Candidate(
         algorithm=ALGORITHM,
@@ -166,6 +110,17 @@ def _store(setting: Setting, streaming: Streaming) -> Candidate:
         phases=tuple(phases),
         streaming=streaming,
     )
+
+
+def finish_phase(setting: Setting) -> Phase:
+    """Undirected, in the store: the upper half is read about twice, rows are put together, the lower half written."""
+    bytes_ = int(setting.matrix * 1.5)
+    return Phase("finish", bytes_ / setting.machine.stream_rate, bytes=bytes_)
+
+
+def store_buffers(streaming: Streaming, devices: int) -> int:
+    """Stripes in host memory where the matrix lies in the store."""
+    return BUFFERS + (devices - 1) * (streaming.slots + 1) + streaming.slots - 1
 
 
 def _relax(setting: Setting, streaming: Streaming, beside: float) -> Phase:

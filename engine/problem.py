@@ -118,6 +118,7 @@ class Machine:
         device_search_seconds: the same of the GPU.
         stream_rate: bytes a second that a working store reads and, at the same time, writes.
         stream_work: seconds of a processor that each of these bytes takes.
+        stream_write: bytes a second of finished rows that it takes; None if not measured.
         cuda: the GPU that may be used, if any.
         no_cuda: why there is none, in a sentence.
     """
@@ -133,6 +134,7 @@ class Machine:
     device_search_seconds: float | None = None
     stream_rate: float = 8.0e8
     stream_work: float = 6.0e-10
+    stream_write: float | None = None
     cuda: Device | None = None
     no_cuda: str = "no GPU was looked for"
 

@@ -27,6 +27,8 @@ WIDTHS: Final = (64, 128, 256, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 819
 HALF: Final = 40
 #: Stripes in host memory beside the panels: two read ahead, one relaxed, three on their way back.
 BUFFERS: Final = 6
+#: More of them where GPUs stream.
+IN_FLIGHT: Final = 4
 #: Bytes of the tiles in flight and of spare files, beside the store itself.
 SPARE_SHARE: Final = 1 / 16
 SPARE_FILES: Final = 64
@@ -119,8 +121,9 @@ def finish_phase(setting: Setting) -> Phase:
 
 
 def store_buffers(streaming: Streaming, devices: int) -> int:
-    """Stripes in host memory where the matrix lies in the store."""
-    return BUFFERS + (devices - 1) * (streaming.slots + 1) + streaming.slots - 1
+    """Stripes in host memory where the matrix lies in the store; more where a GPU is not to wait for the disk."""
+    beside = IN_FLIGHT if streaming.slots > 1 else 0
+    return BUFFERS + (devices - 1) * (streaming.slots + 1) + streaming.slots - 1 + beside
 
 
 def _relax(setting: Setting, streaming: Streaming, beside: float) -> Phase:

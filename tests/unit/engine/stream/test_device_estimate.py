@@ -76,7 +76,8 @@ def test_undirected_takes_half(card: int) -> None:
     for tier in ("host", "store"):
         relax = [next(p for p in c[tier].phases if p.name == "relax") for c in (whole, half)]
         assert 0.45 < relax[1].updates / relax[0].updates < 0.53
-        assert 0.4 < relax[1].seconds / relax[0].seconds < (0.56 if card == 4 else 0.8)
+        # one panel more is held, so that blocks may be narrower
+        assert 0.4 < relax[1].seconds / relax[0].seconds < (0.56 if (card, tier) == (4, "host") else 0.8)
 
 
 def test_several_devices_share_what_one_could_hold() -> None:

@@ -150,12 +150,10 @@ def test_stopped_and_gone_on_with_elsewhere(
 ) -> None:
     """On the other device, in the other tier, and cut otherwise."""
     graph, path = graph_of(2000, directed=directed), tmp_path / "d.zarr"
-    for share in (0.2, 0.3):
-        work = share * graph.n**3 * (1 if directed else 0.5)
-        plan = plan_for(graph, *one)
-        with pytest.raises(Cancelled):
-            solve_to_store(graph, Options(), path, plan=plan, resume=True, monitor=StopAt(work))
-        assert find_checkpoint(path) is not None
+    work = 0.3 * graph.n**3 * (1 if directed else 0.5)
+    with pytest.raises(Cancelled):
+        solve_to_store(graph, Options(), path, plan=plan_for(graph, *one), monitor=StopAt(work))
+    assert find_checkpoint(path) is not None
     solve_to_store(graph, Options(), path, plan=plan_for(graph, *two, height=128, width=256), resume=True)
     check(graph, path, tmp_path)
 

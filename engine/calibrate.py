@@ -1,7 +1,7 @@
 """Rates measured on this machine and on this graph, so that predictions rest on more than a table.
 
-What is measured here is not kept from one plan to the next: what the machine gives changes with what else it does, and
-the measurements take a small part of the work that they predict.  What ``engine.rates`` measures is kept.
+Nothing is kept from one plan to the next: what the machine gives changes with what else it does, and the measurements
+take a small part of the work that they predict.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def calibrate(
     What products on a GPU take is predicted from a table: it hardly varies.  What searches take there depends on the
     graph: a few are tried where they may be the best choice.  ``device`` is the one asked for; with ``cuda`` there is
     no choice that the processors' rates could change.  ``rectangle`` is what is asked of the matrix, ``out`` where the
-    store would go.
+    store would go; what ``engine.rates`` measures there is kept.
     """
     if plan.seconds < WORTHWHILE:
         return machine

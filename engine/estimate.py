@@ -59,7 +59,8 @@ def buffer_bytes(columns: int, rows: int, itemsize: int) -> int:
 
 def write_phase(setting: Setting) -> Phase:
     """Bringing the store to the disk."""
-    return Phase("write", setting.store / setting.machine.write_rate, bytes=setting.store)
+    rate = setting.machine.stream_write or setting.machine.write_rate
+    return Phase("write", setting.store / rate, bytes=setting.store)
 
 
 def device_write(setting: Setting) -> Phase:

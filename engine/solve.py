@@ -152,7 +152,7 @@ def make_plan(graph: Graph, options: Options, *, out: Path | None = None, resume
     if problem.negative:
         find_potentials(graph)
     rectangle = Rectangle.of(options, graph.n)
-    measured = calibrate(graph, problem, kind, machine, plan, device=options.device, rectangle=rectangle)
+    measured = calibrate(graph, problem, kind, machine, plan, device=options.device, rectangle=rectangle, out=out)
     if measured is not machine:
         now = survey(out=out, memory=options.memory, threads=options.threads)  # measuring took memory, too
         machine = replace(measured, memory=now.memory, resident=now.resident)

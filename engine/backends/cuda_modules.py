@@ -231,6 +231,16 @@ def modules(device: int = 0) -> Modules:
     return Modules(device)
 
 
+def alike(runtime: Any, index: int) -> int:
+    """How many devices from ``index`` on are of its model and reach its memory, itself counted."""
+    name, last = runtime.getDeviceProperties(index)["name"], index + 1
+    while last < runtime.getDeviceCount() and runtime.getDeviceProperties(last)["name"] == name:
+        if not (runtime.deviceCanAccessPeer(index, last) and runtime.deviceCanAccessPeer(last, index)):
+            break
+        last += 1
+    return last - index
+
+
 def find_device(budget: int | None, index: int = 0) -> Device:
     """The device as the planner sees it, once a kernel has been built for it.
 
@@ -259,6 +269,7 @@ def find_device(budget: int | None, index: int = 0) -> Device:
         memory=usable if budget is None else min(budget, usable),
         total=int(total),
         relax_rate={name: rate * clocks for name, rate in (HOPPER if capability >= 90 else OLDER).items()},
+        count=alike(runtime, index),
     )
 
 

@@ -23,7 +23,7 @@ from engine.types import WorkType
 from storage.graph import Graph
 
 #: Below so many seconds of predicted work nothing is measured: any choice is quick.
-WORTHWHILE: Final = 0.5
+WORTHWHILE: Final = 0.05
 #: Edge of the product that is timed, 2^30 updates: some hundredths of a second.
 EDGE: Final = 1024
 #: Products are timed only if the table's prediction is within this factor of the searches.
@@ -36,6 +36,11 @@ DEVICE_WORTHWHILE: Final = 1.0
 LEAST_LIMIT: Final = 255
 #: Sources of a later trial for each one of the trial before; searches work on many side by side.
 STEP: Final = 64
+#: Bytes of labels that a thread works on side by side for each vertex: fewer sources say little about many.
+ABREAST: Final = 256
+#: Share of the sources, and predicted seconds, either of which a trial of that many may come to.
+SHARE: Final = 0.05
+LONG_TRIAL: Final = 0.3
 
 
 def calibrate(
@@ -130,12 +135,15 @@ def search_seconds(
 
     try:
         search(1)  # compiles and prepares
-        count = threads
+        count, full = threads, min(most, threads * ABREAST // kind.itemsize)
         while True:
             count = min(count, most)
             began = time.perf_counter()
             out = search(count)
             took = time.perf_counter() - began
+            if count < full and (full < SHARE * most or took / count * full < LONG_TRIAL):
+                count = full
+                continue
             if count == most or took > TRIAL / 4 or out.nbytes > 2**26:
                 return took / count
             count *= max(2, min(STEP, int(TRIAL / 2 / max(took, 1e-6))))

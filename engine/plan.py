@@ -34,6 +34,7 @@ class Candidate:
     None for the chosen one.  ``memory`` is the host's, ``device_memory`` the GPU's; ``tier`` is where the matrix lies
     while it is worked on (``device``, ``host`` or ``store``), ``streaming`` how it is cut, where it is streamed.
     ``turned``: searches go from the targets over the arcs turned round, because the targets are fewer than the sources.
+    ``batch``: most rows that are searched or swept before they leave; 0 where rows do not come in batches.
     """
 
     algorithm: str
@@ -48,6 +49,7 @@ class Candidate:
     tier: str = "host"
     streaming: Streaming | None = None
     turned: bool = False
+    batch: int = 0
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,7 @@ class Plan:
         reason: why this one, in a sentence with numbers.
         phases: the predicted phases, in order.
         candidates: all that were considered, the chosen one first.
-        cutoff: the largest distance in the result; turned: as in :class:`Candidate`.
+        cutoff: the largest distance in the result; turned, batch: as in :class:`Candidate`.
     """
 
     algorithm: str
@@ -89,6 +91,7 @@ class Plan:
     candidates: tuple[Candidate, ...] = field(default=())
     cutoff: float | None = None
     turned: bool = False
+    batch: int = 0
 
     def to_dict(self) -> dict[str, object]:
         """The plan as JSON types."""

@@ -7,6 +7,9 @@ they come in a whole solve: phases that do not depend on the sources count as th
 Peers are timed on as many sources as take about ``--budget`` seconds.  All contenders on a graph take turns, the best
 run of each counts.  ``heap`` is our own Dijkstra, one search a source with no vectors.  *Regret* is the time of the
 choice by that of the best of our algorithms; planning (calibration, trial partition) is told apart.
+
+Tables tell processor seconds, of all threads together: they hardly depend on what else the machine does, and compare
+libraries of one thread and of many as if all had one.  Wall seconds are in the JSON.
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ import numpy.typing as npt
 from benchmarks import graphs
 from benchmarks.peers import facts
 from benchmarks.sampled import PEERS, Timed
+from engine.monitor import Monitor
 from engine.plan import Candidate, Plan
 from engine.problem import Options
 from engine.solve import make_plan, solve
@@ -107,8 +111,31 @@ def sample(n: int) -> list[int]:
     return np.add.outer(firsts, np.arange(SPAN)).ravel().tolist()
 
 
+class Clock(Monitor):
+    """Wall and processor seconds of what depends on the sources, and of what is done once."""
+
+    def __init__(self) -> None:
+        self._since, self._once = self._now(), False
+        self.once, self.each = np.zeros(2), np.zeros(2)
+
+    def begin(self, phase: str, total: int, unit: str) -> None:  # noqa: ARG002
+        """Book the phase before."""
+        self.stop()
+        self._once = phase in ONCE
+
+    def stop(self) -> None:
+        """Book the present phase."""
+        now = self._now()
+        (self.once if self._once else self.each)[:] += now - self._since
+        self._since = now
+
+    @staticmethod
+    def _now() -> npt.NDArray[np.float64]:
+        return np.array([time.perf_counter(), time.process_time()])
+
+
 class Own:
-    """One of our algorithms on one graph: best seconds for the whole matrix over several runs."""
+    """One of our algorithms on one graph: best wall and processor seconds for the whole matrix over several runs."""
 
     def __init__(self, graph: Graph, plan: Plan, candidate: Candidate, sources: Sequence[int], *, heap: bool = False):
         whole = candidate.algorithm not in ("dijkstra", "partitioned", "johnson") or len(sources) == graph.n
@@ -117,7 +144,7 @@ class Own:
         fields = {"algorithm", "tier", "streaming", "turned", "phases", "memory", "seconds"}
         self._plan = replace(plan, shape=shape, **{name: getattr(candidate, name) for name in fields})
         self._heap, self.name = heap, "heap" if heap else candidate.algorithm
-        self.best, self.spent = math.inf, 0.0
+        self.best, self.spent = np.full(2, math.inf), 0.0
 
     def run(self) -> None:
         """Once more."""
@@ -125,14 +152,12 @@ class Own:
 
         options = Options(device="cpu", threads=self._plan.threads, sources=self._sources)
         with mock.patch.object(cpu_search, "LEAST_LANES", 10**9 if self._heap else cpu_search.LEAST_LANES):
-            began = time.perf_counter()
-            outcome = solve(self._graph, self._plan, options, Dropped((64, self._graph.n)))
-            wall = time.perf_counter() - began
-        self.spent += wall
-        if self._sources is not None:
-            once = sum(took for phase, took in outcome.seconds.items() if phase in ONCE)
-            wall = once + (wall - once) * self._graph.n / len(self._sources)
-        self.best = min(self.best, wall)
+            clock = Clock()
+            solve(self._graph, self._plan, options, Dropped((64, self._graph.n)), clock)
+            clock.stop()
+        self.spent += float(clock.once[0] + clock.each[0])
+        scale = 1.0 if self._sources is None else self._graph.n / len(self._sources)
+        self.best = np.minimum(self.best, clock.once + scale * clock.each)
 
 
 def worth(candidate: Candidate, chosen: Candidate, patience: float) -> bool:
@@ -151,9 +176,9 @@ def compare(name: str, graph: Graph, threads: int, patience: float, budget: floa
     """All applicable algorithms and peers on one graph."""
     options = Options(device="cpu", threads=threads)
     make_plan(graph, options)  # compiles what calibrating and partitioning need
-    began = time.perf_counter()
+    began = time.process_time()
     plan = make_plan(graph, options)
-    planning = time.perf_counter() - began
+    planning = time.process_time() - began
     sources = sample(graph.n)
     unit = bool((graph.weights == 1).all())
     own = _contenders(graph, plan, sources, patience)
@@ -163,7 +188,7 @@ def compare(name: str, graph: Graph, threads: int, patience: float, budget: floa
         for one in (*own, *peers):
             if turn < 2 or one.spent < ENOUGH:
                 one.run()
-    taken = {one.name: one.best for one in own}
+    taken = {one.name: float(one.best[1]) for one in own}
     ours = {name: took for name, took in taken.items() if name != "heap"}
     best = min(ours, key=ours.__getitem__)
     return {
@@ -177,7 +202,9 @@ def compare(name: str, graph: Graph, threads: int, patience: float, budget: floa
         "best": best,
         "regret": taken[plan.algorithm] / taken[best],
         "seconds": taken,
-        "peers": {peer.name: peer.best * graph.n for peer in peers},
+        "wall": {one.name: float(one.best[0]) for one in own},
+        "peers": {peer.name: float(peer.best[1]) * graph.n for peer in peers},
+        "peers_wall": {peer.name: float(peer.best[0]) * graph.n for peer in peers},
         "peer_sources": {peer.name: len(peer.sources) for peer in peers},
         "predicted": {c.algorithm: c.seconds for c in plan.candidates if c.feasible and c.streaming is None},
         "rejected": {c.algorithm: c.rejected for c in plan.candidates},

@@ -1,8 +1,7 @@
 """Other libraries asked for distances from some sources: what they are timed by where a whole matrix takes too long.
 
 Every peer is called as its own documentation says for many sources: SciPy's ``dijkstra`` (one thread), igraph's
-``distances`` (one thread), NetworKit's ``SPSP`` (all threads), rustworkx one source after the other, its time divided
-by the threads as if its work were shared out perfectly.
+``distances`` (one thread), NetworKit's ``SPSP`` (all threads), rustworkx one source after the other (one thread).
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 
 from benchmarks.peers import coo
 from storage.graph import Graph
@@ -75,25 +75,22 @@ PEERS: Final[dict[str, Callable[[Graph, bool, int], Search]]] = {
     "NetworKit": networkit,
     "rustworkx": rustworkx,
 }
-#: Peers whose one thread is taken for all of them.
-SHARED: Final = frozenset({"rustworkx"})
 
 
 @dataclass
 class Timed:
-    """One peer on one graph: the best seconds a source of several runs over ``sources``."""
+    """One peer on one graph: best wall and processor seconds a source of several runs over ``sources``."""
 
     name: str
     search: Search
-    threads: int
     sources: list[int] = field(default_factory=list)
-    best: float = float("inf")
+    best: npt.NDArray[np.float64] = field(default_factory=lambda: np.full(2, np.inf))
     spent: float = 0.0
 
     @classmethod
     def of(cls, name: str, search: Search, threads: int, order: Sequence[int], budget: float) -> Timed:
         """Ready to run over as many of ``order`` as take about ``budget`` seconds."""
-        made = cls(name, search, threads)
+        made = cls(name, search)
         few, took = list(order[: 2 * threads]), 0.0
         for _ in range(2):  # the first one warms up
             began = time.perf_counter()
@@ -104,8 +101,8 @@ class Timed:
 
     def run(self) -> None:
         """Once more."""
-        began = time.perf_counter()
+        began, used = time.perf_counter(), time.process_time()
         self.search(self.sources)
-        wall = time.perf_counter() - began
-        took, self.spent = wall / len(self.sources), self.spent + wall
-        self.best = min(self.best, took / self.threads if self.name in SHARED else took)
+        wall, processor = time.perf_counter() - began, time.process_time() - used
+        self.spent += wall
+        self.best = np.minimum(self.best, np.array([wall, processor]) / len(self.sources))

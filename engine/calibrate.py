@@ -1,7 +1,8 @@
 """Rates measured on this machine and on this graph, so that predictions rest on more than a table.
 
 Nothing is kept from one plan to the next: what the machine gives changes with what else it does, and the measurements
-take a small part of the work that they predict.
+take a small part of the work that they predict.  Processor time is measured, shared out over the threads: another
+process that happens to run meanwhile must not make one algorithm look slower than another.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.algorithms.bellman_ford import form_of
+from engine.algorithms.dijkstra import FEW, SIDE_BY_SIDE
 from engine.backends.base import Arcs
 from engine.plan import Plan
 from engine.problem import Machine, Problem
@@ -36,9 +38,7 @@ DEVICE_WORTHWHILE: Final = 1.0
 LEAST_LIMIT: Final = 255
 #: Sources of a later trial for each one of the trial before; searches work on many side by side.
 STEP: Final = 64
-#: Bytes of labels that a thread works on side by side for each vertex: fewer sources say little about many.
-ABREAST: Final = 256
-#: Share of the sources, and predicted seconds, either of which a trial of that many may come to.
+#: Share of the sources, and predicted seconds, either of which a trial that fills the vectors may come to.
 SHARE: Final = 0.05
 LONG_TRIAL: Final = 0.3
 
@@ -103,9 +103,9 @@ def relax_rate(kind: WorkType, threads: int) -> float:
         a, c = np.ones((EDGE, EDGE), kind.dtype), np.full((EDGE, EDGE), 9, kind.dtype)
         times = []
         for _ in range(4):
-            began = time.perf_counter()
+            began = time.process_time()
             backend.relax(c, a, a, nonnegative=True)
-            times.append(time.perf_counter() - began)
+            times.append((time.process_time() - began) / threads)
         return float(EDGE**3 / min(times[1:]))  # the first one compiles
     finally:
         backend.shutdown()
@@ -134,13 +134,14 @@ def search_seconds(
         return out
 
     try:
-        search(1)  # compiles and prepares
-        count, full = threads, min(most, threads * ABREAST // kind.itemsize)
+        search(1)  # compiles and prepares, for one by one
+        search(FEW)  # and for side by side
+        count, full = threads, min(most, threads * SIDE_BY_SIDE // kind.itemsize)
         while True:
             count = min(count, most)
-            began = time.perf_counter()
+            began = time.process_time()
             out = search(count)
-            took = time.perf_counter() - began
+            took = (time.process_time() - began) / threads
             if count < full and (full < SHARE * most or took / count * full < LONG_TRIAL):
                 count = full
                 continue

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Final
 
+from engine.problem import Statistics
 from engine.stream.layout import Streaming
 
 #: Algorithms that work on the whole matrix until the end; all others finish one row after the other.
@@ -69,6 +70,7 @@ class Plan:
         reason: why this one, in a sentence with numbers.
         phases: the predicted phases, in order.
         candidates: all that were considered, the chosen one first.
+        statistics: the graph as planning saw it.
         cutoff: the largest distance in the result; turned, batch: as in :class:`Candidate`.
     """
 
@@ -92,6 +94,7 @@ class Plan:
     cutoff: float | None = None
     turned: bool = False
     batch: int = 0
+    statistics: Statistics | None = None
 
     def to_dict(self) -> dict[str, object]:
         """The plan as JSON types."""

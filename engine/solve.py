@@ -15,7 +15,7 @@ from engine import resident, streamed
 from engine.algorithms import dijkstra, floyd_warshall, johnson, partitioned, squaring
 from engine.calibrate import calibrate
 from engine.checkpoint import Continued, Journal, RowCommits, bound_to, rest, resumable, suits
-from engine.describe import describe
+from engine.describe import describe, statistics
 from engine.estimate import DEVICE_START
 from engine.ingest import weight_matrix, write_rows
 from engine.machine import available_memory, survey
@@ -158,7 +158,8 @@ def make_plan(graph: Graph, options: Options, *, out: Path | None = None, resume
         machine = replace(measured, memory=now.memory, resident=now.resident)
         plan = choose(problem, machine, options, store=store)
     tried = with_trial(graph, problem, plan, machine)
-    return plan if tried is problem else choose(tried, machine, options, store=store)
+    plan = plan if tried is problem else choose(tried, machine, options, store=store)
+    return replace(plan, statistics=statistics(graph, tried))
 
 
 def _survey(problem: Problem, options: Options, out: Path | None, store: int) -> Machine:

@@ -95,7 +95,7 @@ def _on_processors(  # noqa: PLR0917 - what a run has at hand
     rest, kind = rows[done:], WORK_TYPES[plan.dtype]
     backend = CpuBackend(plan.threads)
     try:
-        batch = batch_rows(graph.n, len(rest), kind.itemsize)
+        batch = batch_rows(graph.n, len(rest), kind.itemsize, threads=plan.threads)
         below, unit = _Below(sink, summary, rest, done), plan.algorithm == "bfs"
         dijkstra.run(backend, graph, rest, kind.dtype, below, monitor, batch, arcs=arcs, unit=unit)
     finally:

@@ -62,7 +62,8 @@ def estimate(setting: Setting) -> Candidate:
     entries = problem.rows * problem.n
     sweep = Phase("sweep", updates / (rate * SWEPT) + entries * ENTRY_SECONDS / machine.threads, updates=updates)
     write = write_phase(setting)
-    rows = 2 * batch_rows(problem.n, problem.rows, size) + machine.threads * (SWEEP_ROWS + 8)
+    batch = batch_rows(problem.n, problem.rows, size, threads=machine.threads, memory=machine.memory)
+    rows = 2 * batch + machine.threads * (SWEEP_ROWS + 8)
     return Candidate(
         algorithm="partitioned",
         memory=machine.resident
@@ -73,6 +74,7 @@ def estimate(setting: Setting) -> Candidate:
         disk=setting.store,
         seconds=prepare.seconds + sweep.seconds + write.seconds,
         phases=(prepare, sweep, write),
+        batch=batch,
     )
 
 

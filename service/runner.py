@@ -121,9 +121,9 @@ class Runner:
                     summary, seconds, size = self._solve(claimed, monitor)
                 finally:
                     self._monitor = None
-            if self._until_stored(lambda: self._jobs.succeed(claimed, summary, seconds, size)):
-                log.info("job %s: done in %.3g s", claimed.id, sum(seconds.values()))
-            else:
+            # said first: whoever learns that the job is over finds its log complete
+            log.info("job %s: done in %.3g s", claimed.id, sum(seconds.values()))
+            if not self._until_stored(lambda: self._jobs.succeed(claimed, summary, seconds, size)):
                 log.error("job %s: its end was not stored; whoever holds the job now ends it", claimed.id)
         except Cancelled:
             self._stopped(claimed, monitor)

@@ -80,7 +80,6 @@ class Round:
         else:
             assert response.status_code == 409, response.text
 
-
     def look(self) -> None:
         """Remember how a job ended: nothing may change about that any more."""
         response = self.service.ask("GET", f"/v1/jobs/{self.chance.choice(list(self.accepted.values()))}")

@@ -13,13 +13,14 @@ from starlette.middleware.cors import CORSMiddleware
 from service import problems
 from service.events import Watch
 from service.keys import Keyring
-from service.middleware import BodyLimit, Door
+from service.middleware import BodyLimit, Door, Observe
 from service.routes import graphs, health, jobs, results, rows, store
 from service.schemas import Problem
 from service.settings import Settings
 from service.state import Results, Service
 from service.stores import prepare
 from service.submission import Plans
+from service.version import software_version
 from service.waiting import Waiters
 from service.work import Worker
 from storage.jobs import JobStore
@@ -46,8 +47,11 @@ ROUTERS: Final = (
 )
 
 
-def create_app(settings: Settings) -> FastAPI:
-    """The application; its reading process starts and stops with its lifespan."""
+def create_app(settings: Settings, *, observe: Observe | None = None) -> FastAPI:
+    """The application; its reading process starts and stops with its lifespan.
+
+    ``observe`` hears of every request: method, pattern of the path, status, seconds.
+    """
     prepare(settings)
     store = JobStore(settings.database, timeout=settings.database_timeout)
     keys = KeyStore(store.database)
@@ -76,13 +80,13 @@ def create_app(settings: Settings) -> FastAPI:
     app = FastAPI(
         title="apsp",
         summary="All-pairs shortest paths of graphs larger than memory",
-        version=health.software_version(),
+        version=software_version(),
         lifespan=lifespan,
         generate_unique_id_function=_operation_id,
     )
     app.state.service = service
     app.add_middleware(BodyLimit, settings=settings)
-    app.add_middleware(Door, settings=settings, identify=identify, observe=None)
+    app.add_middleware(Door, settings=settings, identify=identify, observe=observe)
     _allow_origins(app, settings)
     problems.install(app)
     for router in ROUTERS:

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr
 
 from service.fault import Fault
 from service.problems import document
-from storage.jobs import GraphRecord, JobRecord
+from storage.jobs import GraphRecord, JobRecord, RunnerRecord
 
 #: a vertex as the file names it
 Label = StrictInt | StrictStr
@@ -330,6 +330,37 @@ class Version(Wire):
 
     apsp: str
     api: Literal["v1"] = "v1"
+
+
+class Device(Wire):
+    """What one runner solves on; ``state`` is ``silent`` if it gave no sign of life of late."""
+
+    runner: str = Field(description="Its place: node and device.", examples=["gpu-node-1/cuda0"])
+    device: str = Field(examples=["cuda0", "cpu"])
+    name: str | None = Field(description="What the chip is called.", examples=["NVIDIA H100 80GB HBM3"])
+    state: Literal["idle", "busy", "sick", "silent"]
+    reason: str | None = Field(description="Why it is out of service.")
+    memory_bytes: int | None = Field(description="Memory that there is, where the runner knows it.")
+    memory_used_bytes: int | None
+    seen: datetime
+
+    @classmethod
+    def of(cls, runner: RunnerRecord, silent: bool) -> Device:
+        """The wire form of a record.  What a busy runner works on is nobody else's business."""
+        figures = runner.figures or {}
+        memory = figures.get("memory") or {}
+        return cls(
+            runner=runner.slot, device=runner.device, name=figures.get("name"),
+            state="silent" if silent else runner.state,  # type: ignore[arg-type]
+            reason=runner.detail if runner.state == "sick" else None,
+            memory_bytes=memory.get("limit"), memory_used_bytes=memory.get("used"), seen=_time(runner.heartbeat),
+        )  # fmt: skip
+
+
+class Devices(Wire):
+    """All devices that solve jobs of this service."""
+
+    devices: list[Device]
 
 
 class Limit(Wire):

@@ -16,6 +16,7 @@ from fastapi import FastAPI
 from service import logs
 from service.app import create_app
 from service.keys import first_key
+from service.metrics import Metrics
 from service.protocol import PatientProtocol
 from service.retention import Retention
 from service.settings import Settings
@@ -56,15 +57,18 @@ def serve(settings: Settings) -> None:
 
 
 def _run_all(settings: Settings, listener: socket.socket, key: str | None) -> None:
-    app = create_app(settings)
+    metrics = Metrics(settings)
+    app = create_app(settings, observe=metrics.observe)
     service: Service = app.state.service
     supervisor, retention = Supervisor(settings, service.jobs), Retention(settings, service.jobs)
     service.wake = supervisor.wake
     supervisor.start()
     retention.start()
+    metrics.start(service.jobs)
     try:
         _run_api(settings, app, listener, key)
     finally:
+        metrics.stop()
         retention.stop()
         supervisor.stop()
         service.jobs.close()

@@ -1,17 +1,16 @@
-"""Version, limits, health."""
+"""Version, limits, devices, health."""
 
 from __future__ import annotations
 
 import shutil
-import time
-from importlib.metadata import PackageNotFoundError, version
 from typing import Final
 
 from fastapi import APIRouter, Response
 
-from service.schemas import Health, Limit, Limits, Version
+from service.schemas import Device, Devices, Health, Limit, Limits, Version
 from service.settings import Settings, variable
-from service.state import Service, Shared
+from service.state import Service, Shared, silent
+from service.version import software_version
 from storage.errors import StorageFailed
 from storage.jobs import JobStore
 
@@ -42,6 +41,13 @@ def get_limits(service: Shared) -> Limits:
     return Limits(limits=found)
 
 
+@router.get("/v1/devices", response_model=Devices)
+def list_devices(service: Shared) -> Devices:
+    """Where jobs are solved: every runner's device, and how it is."""
+    runners = service.jobs.list_runners()
+    return Devices(devices=[Device.of(runner, silent(runner, service.settings)) for runner in runners])
+
+
 @router.get("/health/live", response_model=Health)
 async def live() -> Health:
     """Whether the process answers."""
@@ -68,18 +74,9 @@ def ready(response: Response, service: Shared) -> Health:
     return Health(status="ok" if good else "unavailable", checks=checks)
 
 
-def software_version() -> str:
-    """The installed version."""
-    try:
-        return version("apsp")
-    except PackageNotFoundError:
-        return "unknown"
-
-
 def _runners(service: Service) -> tuple[str, dict[str, str]]:
     """``ok`` if some runner can work, and what is wrong with each one that cannot."""
-    silent = time.time() - 3 * service.settings.heartbeat_seconds
-    alive = [runner for runner in service.jobs.list_runners() if runner.heartbeat > silent]
+    alive = [runner for runner in service.jobs.list_runners() if not silent(runner, service.settings)]
     sick = {f"runner {r.slot}": f"out of service: {r.detail}" for r in alive if r.state == "sick"}
     if not alive:
         return "no runner is alive", sick

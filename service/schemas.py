@@ -14,6 +14,8 @@ from storage.jobs import GraphRecord, JobRecord, RunnerRecord
 #: a vertex as the file names it
 Label = StrictInt | StrictStr
 Size = Annotated[int, Field(ge=1, lt=2**63)]
+#: sources, targets
+Shape = Annotated[list[int], Field(min_length=2, max_length=2)]
 State = Literal["accepted", "running", "successful", "failed", "dismissed"]
 
 
@@ -183,7 +185,7 @@ class Estimate(Wire):
     algorithm: str
     dtype: str
     device: str
-    shape: tuple[int, int] = Field(description="Sources, targets.")
+    shape: Shape = Field(description="Sources, targets.")
     seconds: float = Field(description="Predicted wall time.")
     memory: int = Field(description="Bytes of host memory, at the peak.")
     device_memory: int
@@ -289,7 +291,7 @@ class Manifest(Wire):
     """What a sealed result is, and where to read it."""
 
     job: str
-    shape: tuple[int, int] = Field(description="Sources, targets.")
+    shape: Shape = Field(description="Sources, targets.")
     dtype: str
     unreachable: int | float | str | None = Field(description="The stored value of *no path*.")
     unit: str | None
@@ -318,7 +320,7 @@ class Summary(Wire):
     """Facts about a solved matrix."""
 
     job: str
-    shape: tuple[int, int]
+    shape: Shape
     dtype: str
     directed: bool
     unit: str
@@ -364,10 +366,10 @@ class Devices(Wire):
 
 
 class Limit(Wire):
-    """One limit and the setting that holds it."""
+    """One limit and the setting that holds it; null for one that is not set or cannot be."""
 
-    value: int
-    setting: str
+    value: int | float | None
+    setting: str | None
     description: str
 
 

@@ -17,7 +17,7 @@ from service import logs
 from service.app import create_app
 from service.keys import first_key
 from service.metrics import Metrics
-from service.protocol import PatientProtocol
+from service.protocol import HEADER_BYTES, PatientProtocol
 from service.retention import Retention
 from service.settings import Settings
 from service.state import Service
@@ -78,6 +78,7 @@ def _run_api(settings: Settings, app: FastAPI, listener: socket.socket, key: str
     config = uvicorn.Config(
         app,
         http=PatientProtocol,
+        h11_max_incomplete_event_size=HEADER_BYTES,
         log_config=None,
         access_log=False,
         server_header=False,

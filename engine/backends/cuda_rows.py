@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from engine import traffic
 from engine.summary import Sink
 
 
@@ -42,6 +43,7 @@ class Outgoing:
             block = self._buffers[self._turn % len(self._buffers)][: len(part)]
             self._turn += 1
             to_host = runtime.memcpyDeviceToHost
+            traffic.moved("read", int(block.nbytes))
             runtime.memcpyAsync(block.ctypes.data, part.data.ptr, block.nbytes, to_host, self._stream.ptr)
             arrived = self._cupy.cuda.Event(disable_timing=True)
             arrived.record(self._stream)

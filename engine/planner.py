@@ -251,10 +251,10 @@ def _reason(best: Candidate, others: list[Candidate], options: Options) -> str:
     cost = f"about {best.seconds:.3g} s and {gib(best.memory)} of memory"
     if best.device_memory:
         cost += f", {gib(best.device_memory)} of the GPU's"
-    if options.algorithm != "auto":
-        return f"{best.algorithm} was asked for: {cost}"
     if best.turned:
         cost += ", searching from the targets, which are fewer"
+    if options.algorithm != "auto":
+        return f"{best.algorithm} was asked for: {cost}"
     rivals = [c for c in others if c.feasible]
     if not rivals:
         return f"{best.algorithm} is the only algorithm that suits and fits: {cost}"

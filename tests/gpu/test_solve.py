@@ -223,3 +223,20 @@ def _peak() -> int:
     """The most bytes of memory that this process has held."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))
+
+
+@pytest.mark.parametrize("algorithm", [*DENSE, "partitioned", "bellman-ford"])
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"targets": (7, 0, 399)},
+        {"sources": (3, 250), "targets": (250, 9)},
+        {"cutoff": 60.0},
+        {"sources": (1, 2), "targets": (5, 4, 3), "cutoff": 60.0},
+    ],
+)
+def test_rectangles_leave_the_device_as_from_the_processors(
+    algorithm: str, asked: dict[str, Any], tmp_path: Path
+) -> None:
+    one, two = both(graph_of(400), tmp_path, algorithm=algorithm, **asked)
+    same_facts(one, two)

@@ -181,8 +181,9 @@ def test_bad_options_and_what_does_not_fit(live: LiveService, roads: dict):
     for options, field in (({"algorithm": "magic"}, "algorithm"), ({"device": "cuda"}, "device")):
         response = submit(**options)
         assert (response.status_code, response.json()["details"]["field"]) == (422, field)
-    response = submit(sources=["nowhere"])
-    assert (response.status_code, response.json()["details"]["field"]) == (422, "sources")
+    for field in ("sources", "targets"):
+        body = submit(**{field: ["nowhere"]}).json()
+        assert (body["status"], body["code"], body["details"]["field"]) == (422, "invalid-request", field)
     response = submit(memory=1000, fresh=True)
     body = response.json()
     assert (response.status_code, body["code"]) == (507, "does-not-fit")

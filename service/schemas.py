@@ -13,7 +13,9 @@ from storage.jobs import GraphRecord, JobRecord, RunnerRecord
 
 #: a vertex as the file names it
 Label = StrictInt | StrictStr
-Size = Annotated[int, Field(ge=1, lt=2**63)]
+Size = Annotated[int, Field(ge=1, lt=2**63, strict=True)]
+#: NUL is in no name: not every database keeps it
+_NAME = r"^[^\x00]*$"
 #: sources, targets
 Shape = Annotated[list[int], Field(min_length=2, max_length=2)]
 State = Literal["accepted", "running", "successful", "failed", "dismissed"]
@@ -95,8 +97,8 @@ class GraphList(Wire):
 class JobRequest(Wire):
     """A graph and the options of a solve; all but the graph may be left out."""
 
-    graph: str = Field(description="Id of an uploaded graph.")
-    name: str | None = Field(None, max_length=200, description="A name of your own.")
+    graph: str = Field(max_length=100, pattern=_NAME, description="Id of an uploaded graph.")
+    name: str | None = Field(None, max_length=200, pattern=_NAME, description="A name of your own.")
     dtype: Literal["auto", "uint16", "int32", "float32", "float64"] = "auto"
     algorithm: str = Field("auto", description="Name of an algorithm, or auto.", examples=["auto", "dijkstra"])
     device: Literal["auto", "cpu", "cuda"] = "auto"
@@ -106,10 +108,14 @@ class JobRequest(Wire):
     sources: list[Label] | None = Field(None, min_length=1, description="Only these rows; vertices as in the file.")
     targets: list[Label] | None = Field(None, min_length=1, description="Only these columns; vertices as in the file.")
     cutoff: float | None = Field(
-        None, ge=0, allow_inf_nan=False, description="Only distances up to this one; longer ones become unreachable."
+        None,
+        ge=0,
+        allow_inf_nan=False,
+        strict=True,
+        description="Only distances up to this one; longer ones become unreachable.",
     )
     threads: Size | None = Field(None, description="Processors.")
-    priority: int = Field(0, ge=-100, le=100, description="Higher goes first.")
+    priority: int = Field(0, ge=-100, le=100, strict=True, description="Higher goes first.")
     fresh: bool = Field(False, description="Solve again even if there is a result of the same graph and options.")
 
     model_config = ConfigDict(

@@ -261,6 +261,9 @@ def _encoded(job_id: str) -> str:
 
 def _decoded(cursor: str) -> str:
     try:
-        return base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode("ascii")
+        job_id = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode("ascii")
+        if not job_id.isprintable():
+            raise ValueError(cursor)
+        return job_id
     except (binascii.Error, ValueError):
         raise InvalidRequest("the cursor is none that this service gave", field="cursor") from None

@@ -14,6 +14,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from engine import traffic
 from engine.backends.cuda_modules import ARITHMETICS, Arithmetic, Modules, allocate, modules, translated
 from engine.backends.cuda_solve import BelowZero, Solver, padded
 from engine.device import PIECE, SINGLE
@@ -91,6 +92,7 @@ class CudaMatrix:
                 weights = np.minimum(weights, int(self._kind.unreachable))
             heads = self._cupy.asarray(np.ascontiguousarray(graph.heads[begin:end], np.int32))
             values = self._cupy.asarray(weights.astype(self._kind.dtype))
+            traffic.moved("write", int(heads.nbytes) + int(values.nbytes))
             self._launch(
                 "scatter", last - first,
                 self._d, self._ld, np.int32(first), pointers, np.int64(begin), heads, values,
@@ -307,6 +309,7 @@ class CudaMatrix:
                 self._cupy.take(self._d, self._cupy.asarray(wanted), axis=0, out=part)
             else:
                 part = self._d[start : start + len(block)]
+            traffic.moved("read", self._n * block.itemsize * len(block))
             runtime.memcpy2DAsync(
                 block.ctypes.data, block.strides[0], part.data.ptr, part.strides[0],
                 self._n * block.itemsize, len(block), runtime.memcpyDeviceToHost, stream.ptr,

@@ -273,6 +273,15 @@ def find_device(budget: int | None, index: int = 0) -> Device:
     )
 
 
+def memory_in_use() -> tuple[int, int] | None:
+    """Bytes of the present device that are in use, and all it has; None if it does not say."""
+    try:
+        free, total = _cupy().cuda.runtime.memGetInfo()
+    except Exception:  # a figure for those who measure: whatever is wrong is told where it matters
+        return None
+    return int(total - free), int(total)
+
+
 @contextmanager
 def translated(cupy: Any) -> Iterator[None]:
     """Errors of the device as those of storage/errors.py."""

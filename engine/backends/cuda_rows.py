@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from engine import traffic
 from engine.backends.cuda_host import LockedSink, host_matrix
 from engine.summary import Sink
 
@@ -81,6 +82,7 @@ class Outgoing:
 
     def _copy(self, there: npt.NDArray[Any], rows: Any) -> None:
         runtime = self._cupy.cuda.runtime
+        traffic.moved("read", int(rows.nbytes))
         runtime.memcpyAsync(there.ctypes.data, rows.data.ptr, rows.nbytes, runtime.memcpyDeviceToHost, self._stream.ptr)
 
     def _write(self, first: int, block: npt.NDArray[Any], arrived: Any) -> None:

@@ -11,6 +11,7 @@ from fastapi.routing import APIRoute
 from starlette.middleware.cors import CORSMiddleware
 
 from service import problems
+from service.events import Watch
 from service.keys import Keyring
 from service.middleware import BodyLimit, Door
 from service.routes import graphs, health, jobs, results, rows, store
@@ -61,6 +62,7 @@ def create_app(settings: Settings) -> FastAPI:
         results=Results(settings),
         plans=Plans(),
         waiters=Waiters(store),
+        events=Watch(settings, store, lambda: service.draining),
     )
 
     @asynccontextmanager

@@ -121,8 +121,9 @@ class Runner:
                     summary, seconds, size = self._solve(claimed, monitor)
                 finally:
                     self._monitor = None
-            self._until_stored(lambda: self._jobs.succeed(claimed, summary, seconds, size))
+            # said first: whoever learns that the job is over finds its log complete
             log.info("job %s: done in %.3g s", claimed.id, sum(seconds.values()))
+            self._until_stored(lambda: self._jobs.succeed(claimed, summary, seconds, size))
         except Cancelled:
             self._stopped(claimed, monitor)
         except Exception as error:

@@ -24,6 +24,7 @@ from storage.keys import KeyStore
 from storage.uploads import Uploads
 
 if TYPE_CHECKING:
+    from service.events import Watch
     from service.results import Result
     from service.submission import Plans
     from service.waiting import Waiters
@@ -82,7 +83,7 @@ class Service:
     """Settings and everything that is opened once per process.
 
     Attributes:
-        plans: those made of late; waiters: requests that wait for a job.
+        plans: those made of late; waiters: requests that wait for a job; events: streams of what happens to jobs.
         worker: reads uploads; planner: plans jobs; neither waits for the other.
         wake: tells the runners of this node that there is a job.
         draining: the service is about to stop and takes no new jobs.
@@ -97,6 +98,7 @@ class Service:
     keys: KeyStore
     plans: Plans
     waiters: Waiters
+    events: Watch
     wake: Callable[[], None] = _nobody
     draining: bool = False
     uploading: Shares = field(default_factory=lambda: Shares("uploads", "max_uploads"))

@@ -201,6 +201,12 @@ class JobStore(Claims):
         with self._database.transaction("read") as connection:
             return set(connection.execute(query).scalars())
 
+    def versions(self, job_ids: Sequence[str]) -> dict[str, int]:
+        """The versions of these jobs: one that is the same as before says that nothing changed."""
+        query = select(jobs.c.id, jobs.c.version).where(jobs.c.id.in_(job_ids))
+        with self._database.transaction("read") as connection:
+            return {row.id: row.version for row in connection.execute(query)}
+
     def counts(self) -> dict[str, int]:
         """How many jobs there are in each state."""
         query = select(jobs.c.state, func.count()).group_by(jobs.c.state)

@@ -56,7 +56,7 @@ async def upload_graph(
 
     The receipt in the answer is that of this upload; ``GET`` shows the one of the first.
     """
-    announced = check_headers(request)
+    announced = check_headers(request, service.settings.max_upload_bytes)
     reading = {"format": format, "directed": directed, "weight": weight, "unweighted": unweighted}
     with service.uploading.hold(caller.owner, service.settings.max_uploads):
         path = await anyio.to_thread.run_sync(service.uploads.create, filename, announced)

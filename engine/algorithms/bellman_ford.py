@@ -26,6 +26,9 @@ STEPS: Final = 120
 RATES: Final = {"sweep": 3.0e11, "lists": 6.0e10, "hops": 1.0e11}
 #: Updates a second of int32 products of the chip that ``RATES`` are of.
 RATED: Final = 17.8e12
+#: Vertices, those that only gather included, up to which a thread block keeps lists: it marks them in shared memory,
+#: three bits each, of which the smallest chip (7.5) gives a block 64 KiB.
+LISTED: Final = 170_000
 #: Weights up to which labels of an int32 matrix are held in 16 bits at first.
 NARROW: Final = 4096
 #: Times over the arcs that a block of sources may take before it is given up: a sweep counts as one; lists count
@@ -34,11 +37,11 @@ SWEEPS: Final = 24
 LOOKS: Final = 1024
 
 
-def form_of(*, unit: bool, hops: int) -> Form:
+def form_of(*, unit: bool, hops: int, n: int, arcs: int) -> Form:
     """How to search a graph whose hub lies ``hops`` arcs from the vertex farthest from it."""
     if unit and hops <= STEPS:
         return Form("hops", 255)
-    if hops <= SHALLOW:
+    if hops <= SHALLOW or n + arcs // 32 > LISTED:
         return Form("sweep", SWEEPS * (hops + 8))
     return Form("lists", LOOKS)
 
@@ -50,19 +53,24 @@ def narrow_first(kind: WorkType, heaviest: float) -> bool:
 
 def estimate(setting: Setting) -> Candidate:
     """Batched label correcting, arcs of any weight but negative."""
-    return _candidate(setting, "bellman-ford", form_of(unit=False, hops=setting.problem.hops))
+    return _candidate(setting, "bellman-ford", _form(setting, unit=False))
 
 
 def estimate_bfs(setting: Setting) -> Candidate:
     """Batched breadth-first searches."""
-    return _candidate(setting, "bfs", form_of(unit=setting.problem.unit, hops=setting.problem.hops))
+    return _candidate(setting, "bfs", _form(setting, unit=setting.problem.unit))
 
 
 def estimate_johnson(setting: Setting) -> Candidate:
     """Potentials on the host, batched label correcting over reduced weights."""
     before = Phase("potentials", PASSES * setting.problem.arcs / setting.machine.search_rate)
-    form = form_of(unit=False, hops=setting.problem.hops)
+    form = _form(setting, unit=False)
     return _candidate(setting, "johnson", form, before=(before,), reduced=True)
+
+
+def _form(setting: Setting, *, unit: bool) -> Form:
+    problem = setting.problem
+    return form_of(unit=unit, hops=problem.hops, n=problem.n, arcs=problem.arcs)
 
 
 def _candidate(

@@ -126,7 +126,8 @@ class Runner:
                     self._monitor = None
             # said first: whoever learns that the job is over finds its log complete
             log.info("job %s: done in %.3g s", claimed.id, sum(seconds.values()))
-            self._until_stored(lambda: self._jobs.succeed(claimed, summary, seconds, size))
+            if not self._until_stored(lambda: self._jobs.succeed(claimed, summary, seconds, size)):
+                log.error("job %s: its end was not stored; whoever holds the job now ends it", claimed.id)
         except Cancelled:
             self._stopped(claimed, monitor)
         except Exception as error:
@@ -227,16 +228,18 @@ class Runner:
         for path in sweep(self._settings, self._jobs):
             log.warning("%s belonged to no job and was removed", path)
 
-    def _until_stored(self, write: Callable[[], object]) -> None:
-        """The end of a job must be recorded: try until it is.  Told to stop, the next runner settles the job."""
+    def _until_stored(self, write: Callable[[], object]) -> object:
+        """The end of a job must be recorded: try until it is.  Told to stop, the next runner settles the job.
+
+        Returns what ``write`` returned; None if it was given up.
+        """
         while True:
             try:
-                write()
-                return
+                return write()
             except StorageFailed as error:
                 log.error("%s; trying again", error)
             if self._stopping.wait(_RETRY_SECONDS):
-                return
+                return None
 
     def _end(self) -> None:
         try:

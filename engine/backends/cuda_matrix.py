@@ -116,10 +116,10 @@ class CudaMatrix:
             if small:
                 self._solver.close(inner)
             elif recursive:
-                self._solver.recursive(self._d, monitor=monitor)
+                self._solver.recursive(self._d, symmetric=self._symmetric, monitor=monitor)
             else:
                 self._solver.close(self._d, symmetric=self._symmetric, monitor=monitor)
-            if self._symmetric and (small or recursive):  # blocks work side by side: last bits may differ
+            if self._symmetric and small:  # blocks work side by side: last bits may differ
                 self._solver.bulk.mirror(inner)
             self._settle(self._d)
         except BelowZero:

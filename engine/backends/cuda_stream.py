@@ -18,7 +18,7 @@ import numpy as np
 from engine import traffic
 from engine.backends.base import Array
 from engine.backends.cuda_launch import Copy, Launcher, Product
-from engine.backends.cuda_modules import Modules, allocate, modules, translated
+from engine.backends.cuda_modules import Modules, alike, allocate, modules, translated
 from engine.backends.cuda_solve import Solver
 from engine.backends.cuda_trace import Trace
 from engine.device import SINGLE, padded_side
@@ -37,6 +37,12 @@ _STEP: Final = 16
 
 def _round_up(x: int, to: int) -> int:
     return -(-x // to) * to
+
+
+def found_devices() -> int:
+    """How many GPUs share a streamed solve: those like the first one."""
+    found = modules()
+    return alike(found.cupy.cuda.runtime, found.device)
 
 
 class Slot:

@@ -29,7 +29,9 @@ def log_path(settings: Settings, job_id: str) -> Path:
 class _Plain(logging.Formatter):
     """Time in UTC, level, message; never a secret, for the holder of the job reads it."""
 
-    converter = time.gmtime
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s.%(msecs)03dZ %(levelname)s %(message)s", "%Y-%m-%dT%H:%M:%S")
+        self.converter = time.gmtime
 
     def format(self, record: logging.LogRecord) -> str:
         """The line of a record."""
@@ -47,7 +49,7 @@ def job_log(settings: Settings, job_id: str) -> Iterator[None]:
         logging.getLogger(__name__).warning("job %s has no log: %s", job_id, error)
         yield
         return
-    handler.setFormatter(_Plain("%(asctime)s.%(msecs)03dZ %(levelname)s %(message)s", "%Y-%m-%dT%H:%M:%S"))
+    handler.setFormatter(_Plain())
     handler.setLevel(logging.INFO)
     root = logging.getLogger()
     root.addHandler(handler)

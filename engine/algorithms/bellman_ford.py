@@ -24,6 +24,9 @@ STEPS: Final = 120
 #: Bytes of labels that are pulled over arcs a second, where labels settle once: passes over the same arcs are in it.
 #: Measured on an H200 (docs/kernels.md); other chips are taken to be slower as their products are.
 RATES: Final = {"sweep": 3.0e11, "lists": 6.0e10, "hops": 1.0e11}
+#: Arcs a vertex at which sweeps take twice as long for each arc: there are more ways to be corrected, and heads of many
+#: arcs take them through others.  From complete graphs, where it is seven times as long, and those of m = 4 n.
+DENSE: Final = 700
 #: Updates a second of int32 products of the chip that ``RATES`` are of.
 RATED: Final = 17.8e12
 #: Vertices, those that only gather included, up to which a thread block keeps lists: it marks them in shared memory,
@@ -110,4 +113,6 @@ def _search_seconds(setting: Setting, form: Form, *, reduced: bool) -> float:
     narrow = narrow_first(setting.kind, problem.max_weight) and not reduced
     size = {"hops": 0.125}.get(form.name, 2 if narrow else setting.kind.itemsize)
     rate = RATES[form.name] * device.relax_rate["int32"] / RATED
+    if form.name == "sweep":
+        rate /= 1 + problem.arcs / max(1, problem.n) / DENSE
     return (problem.arcs + 2 * problem.n) * size / rate + problem.n * setting.kind.itemsize / 2e12

@@ -20,6 +20,7 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 
 from engine.device import SweepLayout
+from engine.near import hops_across
 from engine.plan import Plan
 from engine.problem import Machine, PartsFacts, Problem
 
@@ -28,9 +29,11 @@ if TYPE_CHECKING:
 
 
 #: Seconds that METIS and the elimination take for each vertex and arc, on the cautious side.
-TRIAL_SECONDS: Final = 2e-6
-#: A trial partition is made where all else is predicted to take this many times as long.
-WORTHWHILE: Final = 10
+TRIAL_SECONDS: Final = 1e-6
+#: A trial partition is made where all else is predicted to take this many times as long; the second number is for
+#: graphs of as many arcs across as a lattice has, a good half of the root of n, whose separators are likely small.
+WORTHWHILE: Final = (10.0, 2.5)
+LATTICE: Final = 0.5
 #: Bytes that finding parts holds for each entry of the borders of single vertices, at most.
 ENTRY_BYTES: Final = 16
 
@@ -56,7 +59,7 @@ class Grain:
 #: On a processor, where the rows of a product are few and its beginning cheap.
 CPU_GRAIN: Final = Grain(width=16, entry=40.0, part=200.0, inside=10.0)
 #: Rows that a thread sweeps at once: few, and a packed border is soon used up; many, and they leave the cache.
-SWEEP_ROWS: Final = 96
+SWEEP_ROWS: Final = 24
 #: On a GPU, where a launch takes as long as many updates.
 DEVICE_GRAIN: Final = Grain(width=32, entry=100.0, part=5_000.0, inside=100.0)
 
@@ -220,7 +223,9 @@ def with_trial(graph: Graph, problem: Problem, plan: Plan, machine: Machine) -> 
         return problem
     work = sum(phase.seconds for phase in plan.phases if phase.name != "write")
     took = TRIAL_SECONDS * (problem.n + problem.arcs)
-    if work < WORTHWHILE * took:
+    if work < WORTHWHILE[1] * took or (
+        work < WORTHWHILE[0] * took and hops_across(graph.indptr, graph.heads) < LATTICE * graph.n**0.5
+    ):
         why = f"a trial partition takes about {took:.2g} s, and all of {plan.algorithm} {work:.2g} s"
         return replace(problem, no_parts=why)
     rates = machine.relax_rate if plan.device == "cpu" or machine.cuda is None else machine.cuda.relax_rate

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -19,6 +20,7 @@ from engine.algorithms.dijkstra import FEW, SIDE_BY_SIDE
 from engine.backends.base import Arcs
 from engine.plan import Plan
 from engine.problem import Machine, Problem
+from engine.rates import with_rates
 from engine.rectangle import Rectangle
 from engine.searching import ALGORITHMS as SEARCHES
 from engine.types import WorkType
@@ -54,15 +56,18 @@ def calibrate(
     *,
     device: str = "cpu",
     rectangle: Rectangle | None = None,
+    out: Path | None = None,
 ) -> Machine:
     """``machine`` with the rates measured that matter for choosing; ``plan`` is what its present rates predict.
 
     What products on a GPU take is predicted from a table: it hardly varies.  What searches take there depends on the
     graph: a few are tried where they may be the best choice.  ``device`` is the one asked for; with ``cuda`` there is
-    no choice that the processors' rates could change.  ``rectangle`` is what is asked of the matrix.
+    no choice that the processors' rates could change.  ``rectangle`` is what is asked of the matrix, ``out`` where the
+    store would go; what ``engine.rates`` measures there is kept.
     """
     if plan.seconds < WORTHWHILE:
         return machine
+    machine = with_rates(machine, kind, plan, out)
     machine = _tried_on_device(graph, problem, kind, machine, plan)
     if device == "cuda":
         return machine

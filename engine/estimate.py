@@ -63,7 +63,16 @@ def batch_rows(n: int, rows: int, itemsize: int, *, threads: int = 1, memory: in
 
 def write_phase(setting: Setting) -> Phase:
     """Bringing the store to the disk."""
-    return Phase("write", setting.store / setting.machine.write_rate, bytes=setting.store)
+    rate = setting.machine.stream_write or setting.machine.write_rate
+    return Phase("write", setting.store / rate, bytes=setting.store)
+
+
+def device_write(setting: Setting) -> Phase:
+    """Bringing rows from the device to the store, or to memory where there is none."""
+    machine = setting.machine
+    gain = max(1.0, min(DEVICE_WRITE_GAIN, machine.threads / 2))  # the bus is faster than any store
+    rate = DEVICE_HOST_RATE if machine.disk is None else machine.write_rate * gain
+    return Phase("write", setting.store / rate, bytes=setting.store)
 
 
 def dense_candidate(setting: Setting, name: str, *, updates: int, workspace: int, efficiency: float) -> Candidate:
@@ -91,6 +100,8 @@ DEVICE_LAUNCH: Final = 0.05
 #: How many times the rate of other writes rows from the device reach the store at: the device has summed them up, and
 #: nothing else runs on the processors.  At most; two threads gain nothing.  Measured with 16.
 DEVICE_WRITE_GAIN: Final = 2.5
+#: Bytes a second from the device into an array in the host's memory, with 16 processors.
+DEVICE_HOST_RATE: Final = 3.6e10
 #: Bytes of arcs a second that reach the device, in the working type, row pointers and all.
 DEVICE_INGEST_RATE: Final = 2e9
 #: Share of the rate of large products that a whole solve on the device reaches.
@@ -108,8 +119,7 @@ def device_candidate(
     arcs = problem.arcs * (4 + size)
     ingest = Phase("ingest", DEVICE_LAUNCH + arcs / DEVICE_INGEST_RATE, bytes=arcs)
     work = Phase("relax", updates / (machine.cuda.relax_rate[setting.kind.name] * efficiency), updates=updates)
-    gain = max(1.0, min(DEVICE_WRITE_GAIN, machine.threads / 2))  # the bus is faster than any store
-    write = Phase("write", setting.store / (machine.write_rate * gain), bytes=setting.store)
+    write = device_write(setting)
     return Candidate(
         algorithm=name,
         device="cuda",

@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array
 
+from engine.algorithms.bellman_ford import SHALLOW
 from engine.device import SweepLayout
 from engine.near import hops_across
 from engine.plan import Plan
@@ -30,10 +31,14 @@ if TYPE_CHECKING:
 
 #: Seconds that METIS and the elimination take for each vertex and arc, on the cautious side.
 TRIAL_SECONDS: Final = 1e-6
-#: A trial partition is made where all else is predicted to take this many times as long; the second number is for
-#: graphs of as many arcs across as a lattice has, a good half of the root of n, whose separators are likely small.
-WORTHWHILE: Final = (10.0, 2.5)
+#: A trial partition is made where all else is predicted to take this many times as long.
+WORTHWHILE: Final = 10.0
+#: The same for graphs of as many arcs across as lattices have, a good half of the root of n: their separators are
+#: likely small.
+LONG_WORTHWHILE: Final = 2.5
 LATTICE: Final = 0.5
+#: The same where a GPU would search a graph of many hops: its separators are mostly small, and sweeps much faster.
+DEVICE_WORTHWHILE: Final = 1.0
 #: Bytes that finding parts holds for each entry of the borders of single vertices, at most.
 ENTRY_BYTES: Final = 16
 
@@ -223,14 +228,21 @@ def with_trial(graph: Graph, problem: Problem, plan: Plan, machine: Machine) -> 
         return problem
     work = sum(phase.seconds for phase in plan.phases if phase.name != "write")
     took = TRIAL_SECONDS * (problem.n + problem.arcs)
-    if work < WORTHWHILE[1] * took or (
-        work < WORTHWHILE[0] * took and hops_across(graph.indptr, graph.heads) < LATTICE * graph.n**0.5
-    ):
+    if work < _worthwhile(graph, problem, plan, work / max(took, 1e-9)) * took:
         why = f"a trial partition takes about {took:.2g} s, and all of {plan.algorithm} {work:.2g} s"
         return replace(problem, no_parts=why)
     rates = machine.relax_rate if plan.device == "cpu" or machine.cuda is None else machine.cuda.relax_rate
     most = int(work / max(1, problem.rows) * rates[plan.dtype])
     return with_parts(graph, problem, min(most, machine.memory // ENTRY_BYTES))
+
+
+def _worthwhile(graph: Graph, problem: Problem, plan: Plan, found: float) -> float:
+    """How many times as long as a trial all else must take; ``found`` is how many times as long it does."""
+    if plan.device == "cuda" and problem.hops > SHALLOW:
+        return DEVICE_WORTHWHILE
+    if LONG_WORTHWHILE <= found < WORTHWHILE and hops_across(graph.indptr, graph.heads) >= LATTICE * graph.n**0.5:
+        return LONG_WORTHWHILE
+    return WORTHWHILE
 
 
 def with_parts(graph: Graph, problem: Problem, most: int) -> Problem:

@@ -20,7 +20,7 @@ from engine.estimate import DEVICE_START
 from engine.ingest import weight_matrix, write_rows
 from engine.machine import available_memory, survey
 from engine.monitor import Monitor
-from engine.near import hop_radius
+from engine.near import hops_of
 from engine.parts import ENTRY_BYTES, with_parts, with_trial
 from engine.plan import Plan, by_rows
 from engine.planner import ESTIMATES, choose, choose_type
@@ -145,14 +145,14 @@ def make_plan(graph: Graph, options: Options, *, out: Path | None = None, resume
     store = _store_bytes(graph, matrix_bytes((problem.rows, problem.columns), kind.itemsize))
     machine = _survey(problem, options, out, store)
     if machine.cuda is not None:
-        problem = replace(problem, hops=hop_radius(graph.indptr, graph.heads))
+        problem = replace(problem, hops=hops_of(graph))
     if found is not None and machine.disk is not None:
         machine = replace(machine, disk=machine.disk + found.bytes)
     plan = choose(problem, machine, options, store=store)
     if problem.negative:
         find_potentials(graph)
     rectangle = Rectangle.of(options, graph.n)
-    measured = calibrate(graph, problem, kind, machine, plan, device=options.device, rectangle=rectangle)
+    measured = calibrate(graph, problem, kind, machine, plan, device=options.device, rectangle=rectangle, out=out)
     if measured is not machine:
         now = survey(out=out, memory=options.memory, threads=options.threads)  # measuring took memory, too
         machine = replace(measured, memory=now.memory, resident=now.resident)

@@ -18,6 +18,8 @@ Count = Callable[[float, npt.NDArray[np.int64]], int]
 
 #: Bins of the distance histogram; the width doubles (pairs of bins merge) when a distance lies beyond the last one.
 BINS = 128
+#: Least width of a bin: its inverse, which the kernels multiply by, must not overflow (0 * inf is no bin).
+NARROWEST = 2.0**-1000
 
 
 class Sink(Protocol):
@@ -192,6 +194,7 @@ class _Histogram:
         self.width = max(1.0, math.ceil((largest + 1) / BINS)) if integral else (largest or 1.0) / BINS * (1 + 1e-9)
         if self.width <= 0:  # all distances seen so far are negative
             self.width = 1.0
+        self.width = max(self.width, NARROWEST)
         self.below = 0
         self.counts = np.zeros(BINS, np.int64)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -19,11 +20,12 @@ from service.settings import Settings
 from service.shares import Shares
 from service.work import Worker
 from storage.errors import Conflict, Gone, NotFound
-from storage.jobs import OPEN, SUCCESSFUL, GraphRecord, JobRecord, JobStore
+from storage.jobs import OPEN, SUCCESSFUL, GraphRecord, JobRecord, JobStore, RunnerRecord
 from storage.keys import KeyStore
 from storage.uploads import Uploads
 
 if TYPE_CHECKING:
+    from service.events import Watch
     from service.results import Result
     from service.submission import Plans
     from service.waiting import Waiters
@@ -82,7 +84,7 @@ class Service:
     """Settings and everything that is opened once per process.
 
     Attributes:
-        plans: those made of late; waiters: requests that wait for a job.
+        plans: those made of late; waiters: requests that wait for a job; events: streams of what happens to jobs.
         worker: reads uploads; planner: plans jobs; neither waits for the other.
         wake: tells the runners of this node that there is a job.
         draining: the service is about to stop and takes no new jobs.
@@ -97,6 +99,7 @@ class Service:
     keys: KeyStore
     plans: Plans
     waiters: Waiters
+    events: Watch
     wake: Callable[[], None] = _nobody
     draining: bool = False
     uploading: Shares = field(default_factory=lambda: Shares("uploads", "max_uploads"))
@@ -175,6 +178,11 @@ def require_result(job: JobRecord) -> None:
         raise NoResult(f"job {job.id} is {job.state} and has no result{reason}", state=job.state)
     if job.removed is not None:
         raise Gone(f"the result of job {job.id} was removed when its time was over; submit the job again")
+
+
+def silent(runner: RunnerRecord, settings: Settings) -> bool:
+    """Whether a runner has missed so many signs of life that it counts as gone."""
+    return runner.heartbeat <= time.time() - 3 * settings.heartbeat_seconds
 
 
 async def _service(request: Request) -> Service:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import base64
 import binascii
+from collections.abc import AsyncIterator
 from typing import Annotated, Final
 
 import anyio.to_thread
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
-from fastapi.responses import FileResponse
+from fastapi.responses import FileResponse, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
+from service import events
 from service.callers import Known
 from service.checkpoints import has_checkpoint
 from service.joblog import log_path
@@ -29,6 +32,12 @@ estimates = APIRouter(prefix="/v1/estimates", tags=["jobs"], dependencies=[Depen
 
 _RETRY: Final = {"Retry-After": {"description": "Seconds to wait before asking again.", "schema": {"type": "integer"}}}
 _LOCATION: Final = {"Location": {"description": "Where the job is.", "schema": {"type": "string"}}}
+_EVENTS: Final = {
+    "example": (
+        'id: 7.220\nevent: progress\ndata: {"state":"running","phase":"search","progress":0.31,"rate":5200.0,'
+        '"unit":"rows","eta_seconds":4.2,"attempt":1}\n\n'
+    )
+}
 Prefer = Annotated[str, Header(description="wait=N answers when the job is over, or after N seconds.")]
 
 
@@ -138,6 +147,53 @@ def get_log(job_id: str, service: Shared, caller: Known) -> Response:
     return FileResponse(path, media_type="text/plain", headers=headers)
 
 
+@router.get(
+    "/{job_id}/events",
+    response_class=Response,
+    responses={
+        200: {"description": "Events until the job is over.", "content": {events.MEDIA_TYPE: _EVENTS}},
+        204: {"description": "The job is over, and the client has heard all."},
+        **documented(404, 410, 429, 503),
+    },
+)
+async def get_events(
+    *,
+    job_id: str,
+    service: Shared,
+    caller: Known,
+    last_event_id: Annotated[str, Header(description="The id of the last event that was heard.")] = "",
+) -> Response:
+    """What happens to the job, as server-sent events, until it is over.
+
+    `phase` and `progress` hold the job's numbers, `log` lines of its log, `done` the job at its end.  With
+    Last-Event-ID the stream goes on behind that event.
+    """
+    refuse_if_draining(service)
+    record = await anyio.to_thread.run_sync(service.job, job_id, caller)
+    snapshot = await anyio.to_thread.run_sync(service.events.snapshot, record)
+    at = events.Position.of(last_event_id)
+    if snapshot.heard(at):
+        return Response(status_code=204)
+    return _Events(service, caller.owner, service.events.stream(snapshot, at))
+
+
+class _Events(StreamingResponse):
+    """A stream that counts among its caller's while it runs."""
+
+    def __init__(self, service: Service, owner: str | None, stream: AsyncIterator[bytes]) -> None:
+        headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+        super().__init__(stream, media_type=events.MEDIA_TYPE, headers=headers)
+        self._service, self._owner = service, owner
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """The ASGI entry point."""
+        if scope["state"].get("head"):
+            await Response(headers=dict(self.headers))(scope, receive, send)
+            return
+        with self._service.watching.hold(self._owner, self._service.settings.max_streams):
+            await super().__call__(scope, receive, send)
+
+
 @router.post(
     "/{job_id}/cancel",
     status_code=202,
@@ -205,6 +261,9 @@ def _encoded(job_id: str) -> str:
 
 def _decoded(cursor: str) -> str:
     try:
-        return base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode("ascii")
+        job_id = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode("ascii")
+        if not job_id.isprintable():
+            raise ValueError(cursor)
+        return job_id
     except (binascii.Error, ValueError):
         raise InvalidRequest("the cursor is none that this service gave", field="cursor") from None

@@ -52,6 +52,14 @@ def test_a_histogram_grows_and_keeps_its_counts() -> None:
     assert counts == again.tolist()
 
 
+@pytest.mark.parametrize("tiny", [2.2e-308, 5e-324])
+def test_distances_so_short_that_a_bin_s_inverse_overflows(tiny: float) -> None:
+    values = np.array([[0, tiny, 0], [tiny, 0, np.inf], [3.0, 1e300, 0]])
+    bands = [slice(0, 1), slice(1, 2), slice(2, 3)]
+    assert sum(gather(values, False, bands[:2])["histogram"]["counts"]) == 3
+    assert sum(gather(values, False, bands)["histogram"]["counts"]) == 5
+
+
 def test_negative_distances_are_counted_apart() -> None:
     values = np.array([[0, -2.5], [4.0, 0]], np.float32)
     found = gather(values, False, [slice(0, 2)])

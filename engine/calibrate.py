@@ -38,6 +38,8 @@ TRIAL: Final = 0.1
 DEVICE_WORTHWHILE: Final = 1.0
 #: A trial is given up at a quarter of the limit of a solve, but not below this one.
 LEAST_LIMIT: Final = 255
+#: Share of the sources that tells enough about all of them: the more are asked for, the nearer their neighbours are.
+TOLD: Final = 0.005
 #: Sources of a later trial for each one of the trial before; searches work on many side by side.
 STEP: Final = 64
 #: Share of the sources, and predicted seconds, either of which a trial that fills the vectors may come to.
@@ -150,7 +152,7 @@ def search_seconds(
             if count < full and (full < SHARE * most or took / count * full < LONG_TRIAL):
                 count = full
                 continue
-            if count == most or took > TRIAL / 4 or out.nbytes > 2**26:
+            if count == most or (took > TRIAL / 4 and count > TOLD * most) or out.nbytes > 2**26:
                 return took / count
             count *= max(2, min(STEP, int(TRIAL / 2 / max(took, 1e-6))))
     finally:

@@ -49,7 +49,7 @@ PART_SECONDS: Final = 3e-4
 #: Share of that rate that sweeps reach.
 SWEPT: Final = 0.9
 #: Seconds of a thread that an entry of the matrix takes beside its updates: cleared, put in its column.
-ENTRY_SECONDS: Final = 1.4e-9
+ENTRY_SECONDS: Final = 1.6e-9
 
 
 def estimate(setting: Setting) -> Candidate:

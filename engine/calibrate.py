@@ -1,7 +1,8 @@
 """Rates measured on this machine and on this graph, so that predictions rest on more than a table.
 
 Nothing is kept from one plan to the next: what the machine gives changes with what else it does, and the measurements
-take a small part of the work that they predict.
+take a small part of the work that they predict.  Processor time is measured, shared out over the threads: another
+process that happens to run meanwhile must not make one algorithm look slower than another.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.algorithms.bellman_ford import form_of
+from engine.algorithms.dijkstra import FEW, SIDE_BY_SIDE
 from engine.backends.base import Arcs
 from engine.plan import Plan
 from engine.problem import Machine, Problem
@@ -25,7 +27,7 @@ from engine.types import WorkType
 from storage.graph import Graph
 
 #: Below so many seconds of predicted work nothing is measured: any choice is quick.
-WORTHWHILE: Final = 0.5
+WORTHWHILE: Final = 0.05
 #: Edge of the product that is timed, 2^30 updates: some hundredths of a second.
 EDGE: Final = 1024
 #: Products are timed only if the table's prediction is within this factor of the searches.
@@ -38,6 +40,9 @@ DEVICE_WORTHWHILE: Final = 1.0
 LEAST_LIMIT: Final = 255
 #: Sources of a later trial for each one of the trial before; searches work on many side by side.
 STEP: Final = 64
+#: Share of the sources, and predicted seconds, either of which a trial that fills the vectors may come to.
+SHARE: Final = 0.05
+LONG_TRIAL: Final = 0.3
 
 
 def calibrate(
@@ -103,9 +108,9 @@ def relax_rate(kind: WorkType, threads: int) -> float:
         a, c = np.ones((EDGE, EDGE), kind.dtype), np.full((EDGE, EDGE), 9, kind.dtype)
         times = []
         for _ in range(4):
-            began = time.perf_counter()
+            began = time.process_time()
             backend.relax(c, a, a, nonnegative=True)
-            times.append(time.perf_counter() - began)
+            times.append((time.process_time() - began) / threads)
         return float(EDGE**3 / min(times[1:]))  # the first one compiles
     finally:
         backend.shutdown()
@@ -134,13 +139,17 @@ def search_seconds(
         return out
 
     try:
-        search(1)  # compiles and prepares
-        count = threads
+        search(1)  # compiles and prepares, for one by one
+        search(FEW)  # and for side by side
+        count, full = threads, min(most, threads * SIDE_BY_SIDE // kind.itemsize)
         while True:
             count = min(count, most)
-            began = time.perf_counter()
+            began = time.process_time()
             out = search(count)
-            took = time.perf_counter() - began
+            took = (time.process_time() - began) / threads
+            if count < full and (full < SHARE * most or took / count * full < LONG_TRIAL):
+                count = full
+                continue
             if count == most or took > TRIAL / 4 or out.nbytes > 2**26:
                 return took / count
             count *= max(2, min(STEP, int(TRIAL / 2 / max(took, 1e-6))))

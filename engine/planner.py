@@ -97,6 +97,7 @@ def choose(problem: Problem, machine: Machine, options: Options, *, store: int |
         candidates=(best, *(_lost(c, best, options) for c in others)),
         cutoff=problem.cutoff,
         turned=best.turned,
+        batch=best.batch,
     )
 
 

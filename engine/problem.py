@@ -27,6 +27,28 @@ class PartsFacts:
 
 
 @dataclass(frozen=True)
+class Statistics:
+    """What planning saw of the graph.
+
+    Attributes:
+        vertices, arcs: an undirected edge is two arcs.
+        least_degree, mean_degree, largest_degree: arcs out of a vertex; degree_deviation: their standard deviation.
+        hops_across: arcs of some shortest path; the diameter in arcs is at least this, and seldom much more.
+        parts: what a trial partition found; None where none was made, for the reason ``no_parts``.
+    """
+
+    vertices: int
+    arcs: int
+    least_degree: int
+    mean_degree: float
+    largest_degree: int
+    degree_deviation: float
+    hops_across: int
+    parts: PartsFacts | None = None
+    no_parts: str = ""
+
+
+@dataclass(frozen=True)
 class Problem:
     """Facts about a graph and what is asked of it.
 

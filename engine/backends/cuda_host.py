@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from engine.backends.base import Array
 from engine.backends.cuda_modules import open_device
+from engine.summary import ArraySink
 from storage.errors import DoesNotFit
 
 #: cudaHostRegisterPortable: for all devices.
@@ -54,6 +55,14 @@ class HostMemory:
         except self._runtime.CUDARuntimeError as error:
             self.refused = f"the driver does not lock {size:,} bytes of host memory ({error}); copies will be slower"
         self.registered = time.perf_counter() - began
+
+
+class LockedSink(ArraySink):
+    """A sink that is memory from :func:`host_matrix`: a device copies whole rows straight into it."""
+
+    def __init__(self, memory: HostMemory) -> None:
+        self.memory, self.array = memory, memory.array
+        self.tile = (64, max(1, memory.array.shape[1]))
 
 
 @contextmanager

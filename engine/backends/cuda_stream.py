@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from engine import traffic
 from engine.backends.base import Array
 from engine.backends.cuda_launch import Copy, Launcher, Product
 from engine.backends.cuda_modules import Modules, alike, allocate, modules, translated
@@ -540,6 +541,7 @@ class CudaStreamer:
         kind = runtime.memcpyDeviceToHost if isinstance(target, np.ndarray) else runtime.memcpyHostToDevice
         offset, width, count = left * size, (n - left) * size, len(source)
         pitches = [x.shape[1] * size for x in (target, source)]
+        traffic.moved("read" if isinstance(target, np.ndarray) else "write", width * count)
         if left == 0 and pitches[0] == pitches[1] == width:
             runtime.memcpyAsync(to, begin, width * count, kind, stream.ptr)
         else:

@@ -16,8 +16,8 @@ from engine.plan import Candidate, Phase
 from engine.stream.layout import GRAIN, Streaming, entries, panel_bytes, updates
 
 ALGORITHM: Final = "blocked-floyd-warshall"
-#: From so many seconds on a solve in host memory is worth a copy in the store, so that it can be gone on with.
-LONG: Final = 120.0
+#: From so many seconds on a solve in host memory is worth a copy in the store: as many may be lost with a process.
+LONG: Final = 60.0
 #: Share of the rate of large products that whole solves in rounds reach; see docs/benchmarks.md.
 EFFICIENCY: Final = 0.88
 #: Heights of a stripe, best first, and widths of a pivot block.

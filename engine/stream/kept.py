@@ -100,7 +100,7 @@ class KeptHostTier(HostTier):
             with ThreadPoolExecutor(self._helpers, "apsp-keep") as pool:
                 copies = [pool.submit(self._copy_stripe, s, levels, spent, until) for s in range(len(levels))]
                 try:
-                    whole = all([copy.result() for copy in copies])
+                    whole = all(copy.result() for copy in copies)
                 except BaseException:
                     pool.shutdown(wait=False, cancel_futures=True)
                     raise

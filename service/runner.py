@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from service import checkpoints, logs
 from service.checkpoints import tidy
 from service.fault import Fault, fault_of
+from service.figures import Figures
 from service.joblog import job_log
 from service.probe import probe
 from service.settings import Settings
@@ -67,6 +68,7 @@ class Runner:
         self._slot = settings.slot(device)
         self._name = f"{self._slot}:{os.getpid()}"
         self._monitor: JobMonitor | None = None
+        self._figures = Figures(device)
         #: the GPU has to be started afresh, which takes a new process
         self.device_lost = False
 
@@ -104,7 +106,8 @@ class Runner:
 
     def announce(self, state: str, detail: str | None = None) -> None:
         """Say that this runner is there, and how it is."""
-        self._jobs.announce(RunnerRecord(self._slot, self._name, self._device, state, detail, time.time()))
+        figures = self._figures.read()
+        self._jobs.announce(RunnerRecord(self._slot, self._name, self._device, state, detail, time.time(), figures))
 
     def work(self, claimed: JobRecord) -> None:
         """Bring one claimed job to an end, whatever happens."""
@@ -114,7 +117,7 @@ class Runner:
             self._work(claimed)
 
     def _work(self, claimed: JobRecord) -> None:
-        monitor = JobMonitor(self._jobs, claimed, self._stopping)
+        monitor = JobMonitor(self._jobs, claimed, self._stopping, self._figures.step)
         try:
             with Pulse(monitor, self._settings.heartbeat_seconds, lambda: self.announce("busy", claimed.id)):
                 self._monitor = monitor

@@ -40,7 +40,7 @@ def dense_job(live: LiveService, n: int) -> dict[str, Any]:
 
 def check(live: LiveService, job: dict[str, Any]) -> None:
     """The job is done, in its first attempt."""
-    done = live.wait(job["id"], seconds=240)
+    done = live.wait(job["id"], seconds=500)
     assert (done["state"], done["attempt"]) == ("successful", 1), done
     row = live.http.get(f"/v1/jobs/{job['id']}/distance", params={"source": 0, "target": 1})
     assert row.status_code == 200
@@ -50,7 +50,7 @@ def check(live: LiveService, job: dict[str, Any]) -> None:
 @pytest.mark.alone
 def test_a_locked_database_delays_writes_and_loses_nothing(tmp_path: Path):
     with LiveService(tmp_path / "data", APSP_DATABASE_TIMEOUT=str(_TIMEOUT)) as live:
-        job = dense_job(live, 2000)
+        job = dense_job(live, 5000)
         lock = sqlite3.connect(tmp_path / "data" / "apsp.db", isolation_level=None, timeout=30)
         lock.execute("BEGIN IMMEDIATE")
         began = time.monotonic()
@@ -88,7 +88,7 @@ def server() -> Iterator[Postgres]:
 def test_postgresql_may_restart_in_mid_job(tmp_path: Path, server: Postgres):
     settings = {"APSP_DATABASE_URL": server.url(), "APSP_DATABASE_TIMEOUT": str(_TIMEOUT)}
     with LiveService(tmp_path / "data", **settings) as live:
-        job = dense_job(live, 2000)
+        job = dense_job(live, 5000)
         over = threading.Event()
         promised: list[str] = []
         refused: list[int] = []

@@ -94,7 +94,7 @@ def _tried_on_device(graph: Graph, problem: Problem, kind: WorkType, machine: Ma
 
     arcs = Arcs(graph.indptr, graph.heads, np.abs(graph.weights))
     unit = any(c.algorithm == "bfs" for c in searches)
-    form = form_of(unit=unit, hops=problem.hops)
+    form = form_of(unit=unit, hops=problem.hops, n=graph.n, arcs=graph.arcs)
     form = replace(form, limit=max(form.limit // 4, LEAST_LIMIT))
     sources = np.roll(np.arange(graph.n), graph.n // 3)
     took = trial_seconds(arcs, kind, form, sources, memory=machine.cuda.memory if machine.cuda else None)

@@ -72,7 +72,7 @@ class Batches:
 
     def __init__(self, rows: int, tile: int, most: int, busy: int = 1, first: int = 1) -> None:
         self._rows, self._tile, self._busy = rows, tile, busy
-        self.most = min(rows, max(tile, most // tile * tile))
+        self.most = rows if most >= rows else min(rows, max(tile, most // tile * tile))
         self._size = min(max(tile, first // tile * tile), self.most)
 
     def __iter__(self) -> Iterator[range]:

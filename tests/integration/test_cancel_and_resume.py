@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import dijkstra
 
 from tests.integration.service_process import LiveService
 
@@ -49,3 +52,21 @@ def test_a_cancel_is_prompt(live: LiveService, graph: str):
         seconds.append(time.monotonic() - began)
         assert live.http.post(f"/v1/jobs/{job}/resume").status_code == 409, "there was nothing worth keeping"
     assert min(seconds) < 2, seconds
+
+
+def test_a_cancelled_job_that_kept_its_work_goes_on(live: LiveService, graph: str, tmp_path: Path):
+    job = live.submit(graph, **ASKED)["id"]
+    live.wait(job, phase="relax")
+    time.sleep(6)
+    live.http.post(f"/v1/jobs/{job}/cancel")
+    stopped = live.wait(job)
+    assert stopped["state"] == "dismissed", stopped
+    resumed = live.http.post(stopped["links"]["resume"])
+    assert resumed.status_code == 202, resumed.text
+    done = live.wait(job, seconds=600)
+    assert (done["state"], done["attempt"]) == ("successful", 1), done
+    rows = live.http.get(f"/v1/jobs/{job}/rows", params={"sources": "0,4999", "format": "npy"}).content
+    (tmp_path / "rows.npy").write_bytes(rows)
+    tails, heads, weights = arcs()
+    expected = dijkstra(csr_array((weights, (tails, heads)), shape=(N, N)), indices=[0, 4999])
+    np.testing.assert_array_equal(np.load(tmp_path / "rows.npy"), expected)

@@ -27,6 +27,8 @@ WIDTHS: Final = (64, 128, 256, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 819
 HALF: Final = 40
 #: Stripes in host memory beside the panels: two read ahead, one relaxed, three on their way back.
 BUFFERS: Final = 6
+#: Memory of the threads that read and write: a tile each.
+ROOMS: Final = 8 * 2**21
 #: Bytes of the tiles in flight and of spare files, beside the store itself.
 SPARE_SHARE: Final = 1 / 16
 SPARE_FILES: Final = 64
@@ -100,6 +102,7 @@ def _store(setting: Setting, streaming: Streaming) -> Candidate:
         + OVERHEAD
         + panel_bytes(streaming, n, size)
         + BUFFERS * streaming.height * n * size
+        + ROOMS
         + scratch,
         disk=setting.store + spare_bytes(setting.store),
         seconds=sum(phase.seconds for phase in phases),

@@ -13,7 +13,7 @@ from typing import Final
 from engine.algorithms.products import PACK_BYTES
 from engine.estimate import INGEST_RATE, OVERHEAD, Setting, write_phase
 from engine.plan import Candidate, Phase
-from engine.stream.layout import GRAIN, Streaming, panel_bytes, updates
+from engine.stream.layout import GRAIN, Streaming, entries, panel_bytes, updates
 
 ALGORITHM: Final = "blocked-floyd-warshall"
 #: From so many seconds on a solve in host memory is worth a copy in the store: as many may be lost with a process.
@@ -29,6 +29,8 @@ HALF: Final = 40
 BUFFERS: Final = 6
 #: Memory of the threads that read and write: a tile each.
 ROOMS: Final = 8 * 2**21
+#: More of them where GPUs stream.
+IN_FLIGHT: Final = 4
 #: Bytes of the tiles in flight and of spare files, beside the store itself.
 SPARE_SHARE: Final = 1 / 16
 SPARE_FILES: Final = 64
@@ -36,15 +38,21 @@ SPARE_FILES: Final = 64
 
 def streamed(setting: Setting) -> Iterator[Candidate]:
     """The ways of streaming that there are for this problem on the processors."""
-    problem, machine = setting.problem, setting.machine
-    whole = problem.rows == problem.columns == problem.n > 0
-    if not whole or problem.max_hops is not None or problem.cutoff is not None or machine.disk is None:
-        return  # the store must hold the whole matrix
+    problem = setting.problem
+    if not streamable(setting):
+        return
     host = in_memory(setting)
     if host.seconds >= LONG:
         yield host
     if problem.integral or not problem.negative:
         yield from_store(setting)
+
+
+def streamable(setting: Setting) -> bool:
+    """Whether there is a store that will hold the whole matrix, as streaming wants it."""
+    problem = setting.problem
+    whole = problem.rows == problem.columns == problem.n > 0
+    return whole and problem.max_hops is None and problem.cutoff is None and setting.machine.disk is not None
 
 
 def in_memory(setting: Setting) -> Candidate:
@@ -82,18 +90,16 @@ def from_store(setting: Setting) -> Candidate:
 
 def _store(setting: Setting, streaming: Streaming) -> Candidate:
     n, size, machine = setting.problem.n, setting.kind.itemsize, setting.machine
-    entries = updates(streaming, n) / n
-    each = entries * size * streaming.rounds(n)
+    once = entries(streaming, n) * size
+    each = once * streaming.rounds(n)
     # The first round is made from the arcs: it reads nothing.
-    moved = 2 * each - entries * size
+    moved = 2 * each - once
     relax = _relax(setting, streaming, moved * machine.stream_work / machine.threads)
     disk = each / machine.stream_rate
     relax = Phase("relax", max(relax.seconds, disk), bytes=int(moved), updates=relax.updates)
     phases = [relax]
     if streaming.symmetric:
-        # The upper half is read about twice, rows are put together, and the lower half is written.
-        bytes_ = setting.matrix * 1.5
-        phases.append(Phase("finish", bytes_ / machine.stream_rate, bytes=int(bytes_)))
+        phases.append(finish_phase(setting))
     scratch = machine.threads * PACK_BYTES + streaming.height * streaming.width * size
     return Candidate(
         algorithm=ALGORITHM,
@@ -109,6 +115,18 @@ def _store(setting: Setting, streaming: Streaming) -> Candidate:
         phases=tuple(phases),
         streaming=streaming,
     )
+
+
+def finish_phase(setting: Setting) -> Phase:
+    """Undirected, in the store: the upper half is read about twice, rows are put together, the lower half written."""
+    bytes_ = int(setting.matrix * 1.5)
+    return Phase("finish", bytes_ / setting.machine.stream_rate, bytes=bytes_)
+
+
+def store_buffers(streaming: Streaming, devices: int) -> int:
+    """Stripes in host memory where the matrix lies in the store; more where a GPU is not to wait for the disk."""
+    beside = IN_FLIGHT if streaming.slots > 1 else 0
+    return BUFFERS + (devices - 1) * (streaming.slots + 1) + streaming.slots - 1 + beside
 
 
 def _relax(setting: Setting, streaming: Streaming, beside: float) -> Phase:

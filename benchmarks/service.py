@@ -1,0 +1,331 @@
+"""The service under load: ``python -m benchmarks.service [--only WORD ...] [--rounds 3] [--out FOLDER]``.
+
+Starts the real service (with keys, one API process), a FastAPI endpoint that returns a constant, and nginx with the
+files of deploy/, and loads them with wrk and a client of the standard library, one after the other, in one run.  Prints
+a Markdown table and writes JSON to ``benchmarks/results/``.  Needs wrk, nginx and curl; Debian has them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import http.client
+import json
+import random
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from benchmarks import service_load as load
+from benchmarks.graphs import road
+from benchmarks.peers import facts
+from tests.integration.keyed_service import KeyedService
+from tests.integration.nginx_process import Nginx
+
+MB: Final = 1e6
+#: in all services here: wrk asks more often than a caller may
+_SETTINGS: Final = {"APSP_MAX_REQUESTS_PER_SECOND": "1000000000", "APSP_MAX_OPEN_JOBS": "100000"}
+
+
+@dataclass
+class Row:
+    """One figure: what was measured, what was asked for, and whatever else was seen."""
+
+    name: str
+    value: float
+    unit: str
+    wanted: str
+    met: bool
+    more: dict[str, Any] = field(default_factory=dict)
+
+
+class Bench:
+    """The services under load, and the figures."""
+
+    def __init__(self, folder: Path, rounds: int, n: int) -> None:
+        self.folder, self.rounds, self.rows = folder, rounds, list[Row]()
+        graph = road(n)
+        self.graph = load.edge_list(graph)
+        #: the vertices, without those that no street reaches
+        self.names = np.unique(graph.heads).tolist()
+        self.n = len(self.names)
+
+    def note(self, name: str, value: float, unit: str, wanted: str, met: bool, **more: Any) -> None:
+        """Record and show one figure."""
+        self.rows.append(Row(name, value, unit, wanted, met, more))
+        print(f"| {name} | {value:.4g} {unit} | {wanted} | {'yes' if met else 'NO'} | {load.as_json(more)}", flush=True)
+
+    def solve(self, service: KeyedService) -> str:
+        """The job of the graph; its id."""
+        job = service.submit(service.upload(self.graph)["id"])["id"]
+        found = service.wait(job, seconds=900)
+        assert found["state"] == "successful", found
+        return str(job)
+
+
+# Streaming
+
+
+def streaming(bench: Bench) -> None:
+    """Tiles from the application, and from nginx."""
+    for accelerated in (False, True):
+        settings = {**_SETTINGS, **({"APSP_ACCEL_PREFIX": "/apsp-files"} if accelerated else {})}
+        data = bench.folder / f"stream{int(accelerated)}"
+        with KeyedService(data, **settings) as service:
+            job = bench.solve(service)
+            tiles = sorted((data / "jobs" / job / "matrix.zarr" / "distances" / "c").glob("*/*"))
+            paths = [f"/v1/jobs/{job}/zarr/distances/c/{tile.parent.name}/{tile.name}" for tile in tiles]
+            if not accelerated:
+                _stream(bench, "application, one stream", service.url, paths, service, wanted=300 * MB)
+                continue
+            with Nginx(bench.folder / "nginx", service.url.removeprefix("http://"), data) as nginx:
+                _stream(bench, "nginx, one stream", nginx.plain, paths, service, wanted=1000 * MB)
+                _stream(bench, "nginx, four streams", nginx.plain, paths, service, wanted=1000 * MB, clients=4)
+
+
+def _stream(
+    bench: Bench, name: str, base: str, paths: list[str], service: KeyedService, *, wanted: float, clients: int = 1
+) -> None:
+    headers, number = [f"Authorization: {service.bearer}"], service.process.pid
+    load.wrk(base, paths, bench.folder, process=number, clients=clients, seconds=2, headers=headers)
+    load.forget_peak(service.process.pid)
+    before = load.memory(service.process.pid)
+    found = [
+        load.wrk(base, paths, bench.folder, process=number, clients=clients, seconds=4, headers=headers)
+        for _ in range(bench.rounds)
+    ]
+    grown = load.memory(service.process.pid, "VmHWM") - before
+    best = max(item.bytes for item in found)
+    bench.note(
+        f"tiles from {name}", best / MB, "MB/s", f"≥ {wanted / MB:g}", best >= wanted,
+        grown_mb=grown / MB, tiles_a_second=max(item.rate for item in found),
+    )  # fmt: skip
+
+
+# Queries
+
+
+def queries(bench: Bench) -> None:
+    """Distances beside a bare endpoint; routes, rows and many pairs of a warm store."""
+    with KeyedService(bench.folder / "queries", **_SETTINGS) as service, load.bare_endpoint() as bare:
+        base = f"/v1/jobs/{bench.solve(service)}"
+        rng = random.Random(1)
+        pairs = [(rng.choice(bench.names), rng.choice(bench.names)) for _ in range(20_000)]
+        _warm(service, base, bench.names)
+        paths = [f"{base}/distance?source={u}&target={v}" for u, v in pairs]
+        _beside(bench, service, bare, paths)
+        headers = [f"Authorization: {service.bearer}"]
+        for name, kind in (("a route", "path?source={}&target={}"), ("a row as npy", "rows?format=npy&sources={}")):
+            some = [f"{base}/{kind.format(u, v)}" for u, v in pairs[:2000]]
+            found = [
+                load.wrk(
+                    service.url, some, bench.folder, process=service.process.pid, clients=1, seconds=4, headers=headers
+                )
+                for _ in range(bench.rounds)
+            ]
+            best = min(item.p99 for item in found)
+            middle, rate = min(item.median for item in found), max(item.rate for item in found)
+            bench.note(f"{name}, p99", best * 1000, "ms", "≤ 50", best <= 0.05, median_ms=middle * 1000, rate=rate)
+        _many_pairs(bench, service, base, pairs[:10_000])
+
+
+def _warm(service: KeyedService, base: str, names: list[int]) -> None:
+    """Touch every tile once, as a store in use is."""
+    for u in names[::64]:
+        assert service.http.get(f"{base}/rows", params={"sources": u, "format": "npy"}).status_code == 200
+    assert service.http.get(f"{base}/path", params={"source": names[0], "target": names[-1]}).status_code == 200
+
+
+def _beside(bench: Bench, service: KeyedService, bare: tuple[str, int], paths: list[str]) -> None:
+    headers = [f"Authorization: {service.bearer}"]
+
+    def ask(seconds: float) -> tuple[load.Load, load.Load]:
+        folder, (address, number) = bench.folder, bare
+        plain = load.wrk(address, ["/distance"], folder, process=number, clients=32, seconds=seconds)
+        number = service.process.pid
+        return plain, load.wrk(service.url, paths, folder, process=number, clients=32, seconds=seconds, headers=headers)
+
+    ask(1)
+    plain, ours = zip(*[ask(5) for _ in range(2 * bench.rounds)], strict=True)
+    more = {"bare": [asdict(item) for item in plain], "distance": [asdict(item) for item in ours]}
+    share = max(own.rate for own in ours) / max(other.rate for other in plain)
+    bench.note("a distance: requests a second by those of the bare endpoint", share, "", "≥ 0.5", share >= 0.5, **more)
+    share = min(other.processor for other in plain) / min(own.processor for own in ours)
+    bench.note("the same by processor seconds for each request", share, "", "≥ 0.5", share >= 0.5)
+    p99 = min(own.p99 for own in ours) / min(other.p99 for other in plain)
+    bench.note("a distance: p99 by that of the bare endpoint", p99, "", "≤ 2", p99 <= 2)
+
+
+def _many_pairs(bench: Bench, service: KeyedService, base: str, pairs: list[tuple[int, int]]) -> None:
+    body = load.as_json({"pairs": pairs}).encode()
+    found = []
+    for _ in range(2 * bench.rounds):
+        seconds, answer = timed(lambda: service.http.post(
+            f"{base}/distances", content=body, headers={"Content-Type": "application/json"}))  # fmt: skip
+        assert answer.status_code == 200, answer.text
+        found.append(seconds)
+    bench.note(f"{len(pairs):,} pairs in a request", min(found), "s", "≤ 0.5", min(found) <= 0.5, all=found)
+
+
+def cold(bench: Bench) -> None:
+    """A store of 100,000 vertices that the process has not open and the kernel has forgotten."""
+    data = bench.folder / "cold"
+    jobs, n = load.add_large_jobs(data, 100_000, 2)
+    with KeyedService(data, **_SETTINGS, APSP_MATRIX_CACHE="1") as service:
+        time.sleep(5)  # the service gets ready to read stores after it has started
+        rng = random.Random(1)
+        for name, wanted, kind in (("distance", 0.05, "distance?source={}&target={}"),
+                                   ("row", 0.15, "rows?format=npy&sources={}")):  # fmt: skip
+            found = []
+            for turn in range(4 * bench.rounds + 1):
+                job = jobs[turn % 2]  # only one is kept open: the other one was closed
+                load.drop_cache(data / "jobs" / job)
+                path = f"/v1/jobs/{job}/{kind.format(rng.randrange(n), rng.randrange(n))}"
+                seconds, answer = timed(lambda path=path: service.http.get(path))
+                assert answer.status_code == 200, answer.text
+                found.append(seconds)
+            best, middle = min(found), statistics.median(found)
+            bench.note(
+                f"a cold {name} of {n:,} vertices", best * 1000, "ms", f"≤ {wanted * 1000:g}", best <= wanted,
+                median_ms=middle * 1000, first_ms=found[0] * 1000,
+            )  # fmt: skip
+
+
+# Uploads and jobs
+
+
+def uploads(bench: Bench) -> None:
+    """A gigabyte that is refused for its digest once it is on the disk: the time of receiving alone."""
+    size = 10**9
+    path = bench.folder / "upload"
+    with path.open("wb") as file:
+        piece = (b"# " + b"x" * 997 + b"\n") * 1000
+        for _ in range(size // len(piece)):
+            file.write(piece)
+    with KeyedService(bench.folder / "uploads", **_SETTINGS) as service:
+        command = [
+            "curl", "-sS", "-X", "POST", "-T", str(path), "-H", f"Authorization: {service.bearer}", "-H", "Expect:",
+            "-H", f"Content-Digest: sha-256=:{'A' * 43}=:", "-w", "\n%{http_code} %{time_total}",
+            f"{service.url}/v1/graphs",
+        ]  # fmt: skip
+        load.forget_peak(service.process.pid)
+        before, found = load.memory(service.process.pid), []
+        for _ in range(bench.rounds):
+            output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+            status, seconds = output.splitlines()[-1].split()
+            assert (status, "Content-Digest" in output) == ("422", True), output
+            found.append(size / float(seconds))
+        grown = load.memory(service.process.pid, "VmHWM") - before
+    path.unlink()
+    bench.note("an upload", max(found) / MB, "MB/s", "≥ 200", max(found) >= 200 * MB, all=[x / MB for x in found])
+    bench.note("memory that uploads took", grown / MB, "MB", "< 50", grown < 50 * MB)
+
+
+def jobs(bench: Bench) -> None:
+    """Submissions a second, and how long a small job takes beside its solving."""
+    with KeyedService(bench.folder / "jobs", **_SETTINGS) as service:
+        tiny = service.upload(b"1 2 3\n2 3 4\n3 4 5\n")["id"]
+        service.wait(service.submit(tiny)["id"])
+        for name, body in (
+            ("the same", lambda _: {"graph": tiny, "fresh": True}),
+            ("different", lambda k: {"graph": tiny, "sources": [k % 4 + 1], "max_hops": k // 4 + 1}),
+        ):
+            rates = [_submit(service, 300, body, k * 300) for k in range(bench.rounds)]
+            wanted = "≥ 100" if name == "the same" else ""
+            bench.note(f"submissions of {name} jobs", max(rates), "/s", wanted, max(rates) >= 100, all=rates)
+        while service.http.get("/v1/jobs", params={"state": "accepted", "limit": 1}).json()["jobs"]:
+            time.sleep(0.2)
+        time.sleep(1)
+        graph = service.upload(load.edge_list(road(1000)))["id"]
+        over, found = [], {}
+        for _ in range(5 * bench.rounds):
+            ask = {"graph": graph, "fresh": True}
+            seconds, answer = timed(lambda ask=ask: service.http.post("/v1/jobs", json=ask, headers={
+                "Prefer": "wait=30"}))  # fmt: skip
+            found = answer.json()
+            assert found["state"] == "successful", found
+            # all that the runner did to have the distances; storing and sealing them counts as waiting
+            solved = sum(value for name, value in found["seconds"].items() if name not in ("load", "create", "seal"))
+            over.append(seconds - solved)
+        bench.note(
+            "a job of 1,000 vertices, submission to result, beyond its solve time", min(over) * 1000, "ms", "≤ 150",
+            min(over) <= 0.15, median_ms=statistics.median(over) * 1000, last=found["seconds"],
+        )  # fmt: skip
+
+
+def _submit(service: KeyedService, count: int, body: Callable[[int], Any], first: int, clients: int = 8) -> float:
+    """Accepted jobs a second from several clients, each with a connection of its own."""
+    host, port = service.url.removeprefix("http://").split(":")
+    headers = {"Authorization": service.bearer, "Content-Type": "application/json"}
+    failures: list[str] = []
+
+    def run(share: range) -> None:
+        connection = http.client.HTTPConnection(host, int(port))
+        connection.connect()
+        connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for k in share:
+            connection.request("POST", "/v1/jobs", load.as_json(body(first + k)), headers)
+            answer = connection.getresponse()
+            text = answer.read()
+            if answer.status != 201:
+                failures.append(f"{answer.status} {text[:200]!r}")
+        connection.close()
+
+    threads = [threading.Thread(target=run, args=(range(k, count, clients),)) for k in range(clients)]
+    began = time.perf_counter()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures, failures[:3]
+    return count / (time.perf_counter() - began)
+
+
+def timed(call: Callable[[], Any]) -> tuple[float, Any]:
+    """Seconds, and what came out."""
+    began = time.perf_counter()
+    found = call()
+    return time.perf_counter() - began, found
+
+
+PARTS: Final[dict[str, Callable[[Bench], None]]] = {
+    "streaming": streaming, "queries": queries, "cold": cold, "uploads": uploads, "jobs": jobs,
+}  # fmt: skip
+
+
+def main() -> None:
+    """Measure, print, save."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", nargs="*", choices=sorted(PARTS), default=list(PARTS))
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--vertices", type=int, default=20_000, help="of the warm store")
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
+    options = parser.parse_args()
+    print("| measured | best | asked for | met | |\n| --- | --- | --- | --- | --- |")
+    with tempfile.TemporaryDirectory() as folder:
+        bench = Bench(Path(folder), options.rounds, options.vertices)
+        for part in options.only:
+            print(part, file=sys.stderr, flush=True)
+            PARTS[part](bench)
+    found = {"facts": facts(2), "load generator": "wrk -t1, curl, http.client", "rounds": options.rounds}
+    record = {**found, "vertices": bench.n, "rows": [asdict(row) for row in bench.rows]}
+    options.out.mkdir(parents=True, exist_ok=True)
+    path = (
+        options.out
+        / f"service-{found['facts']['date']}-{'-'.join(options.only) if len(options.only) < 5 else 'all'}.json"
+    )
+    path.write_text(json.dumps(record, indent=1) + "\n")
+    print(f"\n{path}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,222 @@
+"""What ``benchmarks.service`` loads the service with: stores, a bare endpoint, wrk, memory of processes."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from benchmarks.graphs import road
+from storage.graph import Graph
+from storage.graphs import GraphStore
+from storage.jobs import GraphRecord, JobStore
+from storage.matrix import create_matrix
+from storage.matrix_writer import MatrixWriter
+
+#: a FastAPI endpoint that returns a constant, as its documentation shows one
+BARE: Final = """
+import socket, sys
+import uvicorn
+from fastapi import FastAPI
+
+app = FastAPI()
+ANSWER = {"source": 17, "target": 4711, "reachable": True, "distance": 1234}
+
+@app.get("/distance")
+async def distance():
+    return ANSWER
+
+# the protocol is named so that asyncio sets TCP_NODELAY on what is accepted
+listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+listener.bind(("127.0.0.1", 0))
+print(listener.getsockname()[1], flush=True)
+uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False)).run(sockets=[listener])
+"""
+#: asks for the paths in a file, in turn, from a place that differs between threads
+_SCRIPT: Final = """
+local paths = {}
+for line in io.lines(os.getenv("WRK_PATHS")) do paths[#paths + 1] = line end
+math.randomseed(os.time())
+local at = math.random(#paths)
+request = function()
+  at = at % #paths + 1
+  return wrk.format("GET", paths[at])
+end
+"""
+_UNITS: Final = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0}
+_BYTES: Final = {"B": 1.0, "KB": 2.0**10, "MB": 2.0**20, "GB": 2.0**30}
+
+
+@dataclass(frozen=True)
+class Load:
+    """What wrk saw: requests and bytes a second, and seconds that half, and 99 of 100, of the answers took at most;
+    and the server's processor seconds for each request, which other work on the machine changes least."""
+
+    rate: float
+    bytes: float
+    median: float
+    p99: float
+    processor: float
+
+
+def wrk(
+    base: str,
+    paths: Sequence[str],
+    folder: Path,
+    *,
+    process: int,
+    clients: int,
+    seconds: float,
+    headers: Sequence[str] = (),
+) -> Load:
+    """Ask the server, whose process is given, for the paths, again and again.  An answer that is no success is an
+    error."""
+    script, listed = folder / "load.lua", folder / "paths"
+    script.write_text(_SCRIPT)
+    listed.write_text("\n".join(paths) + "\n")
+    command = ["wrk", "-t1", f"-c{clients}", f"-d{seconds:g}s", "--latency", "--timeout", "30s", "-s", str(script)]
+    for header in headers:
+        command += ["-H", header]
+    before = processor(process)
+    output = subprocess.run(
+        [*command, base], env={**os.environ, "WRK_PATHS": str(listed)}, capture_output=True, text=True, check=True
+    ).stdout
+    used = processor(process) - before
+    if "Non-2xx" in output or "Socket errors" in output:
+        raise RuntimeError(output)
+
+    def found(pattern: str) -> tuple[float, str]:
+        match = re.search(pattern, output)
+        assert match is not None, output
+        return float(match[1]), match[2] if match.re.groups > 1 else ""
+
+    half, last = found(r" 50%\s+([\d.]+)([a-z]+)"), found(r" 99%\s+([\d.]+)([a-z]+)")
+    moved = found(r"Transfer/sec:\s+([\d.]+)([KMG]?B)")
+    return Load(
+        found(r"Requests/sec:\s+([\d.]+)")[0], moved[0] * _BYTES[moved[1]], half[0] * _UNITS[half[1]],
+        last[0] * _UNITS[last[1]], used / max(1.0, found(r"(\d+) requests in")[0]),
+    )  # fmt: skip
+
+
+@contextlib.contextmanager
+def bare_endpoint() -> Iterator[tuple[str, int]]:
+    """Address and number of a process that serves a constant."""
+    process = subprocess.Popen([sys.executable, "-c", BARE], stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        base = f"http://127.0.0.1:{int(process.stdout.readline())}"
+        time.sleep(1.5)
+        yield base, process.pid
+    finally:
+        process.terminate()
+        process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
+
+
+def processor(process: int) -> float:
+    """Processor seconds that a process has used."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def memory(process: int, name: str = "VmRSS") -> int:
+    """Bytes of a process: VmRSS now, VmHWM at most since ``forget_peak``."""
+    lines = Path(f"/proc/{process}/status").read_text().splitlines()
+    return next(int(line.split()[1]) << 10 for line in lines if line.startswith(name))
+
+
+def forget_peak(process: int) -> None:
+    """Let VmHWM begin at the present memory."""
+    Path(f"/proc/{process}/clear_refs").write_text("5")
+
+
+class _LinkedWriter:
+    """Fills a store with one band of tiles, which stands for all others by hard links: the files of a matrix that
+    would not fit the disk."""
+
+    def __init__(self, writer: MatrixWriter) -> None:
+        self._writer = writer
+
+    def repeat_first_band(self) -> None:
+        """Link every tile to that of its column in the first band."""
+        writer = self._writer
+        tiles, (down, across) = Path(writer._tiles), writer._grid.counts
+        for i in range(1, down):
+            (tiles / str(i)).mkdir(exist_ok=True)
+            for j in range(across):
+                os.link(tiles / "0" / str(j), tiles / str(i) / str(j))
+        writer._checksums[1:] = writer._checksums[0]
+        writer._sizes[1:] = writer._sizes[0]
+
+
+def add_job(data: Path, graph: Graph, fill: Any) -> str:
+    """A finished job in a data directory that no service uses yet; ``fill(writer)`` writes the tiles.  Its id."""
+    from service.settings import Settings
+
+    settings = Settings(data_dir=data)
+    (data / "jobs").mkdir(parents=True, exist_ok=True)
+    jobs = JobStore(settings.database)
+    receipt: Any = {"entries": graph.arcs}
+    from storage.graph import Receipt
+
+    graph_id, digest = GraphStore(data).add(graph, Receipt("edges", None, graph.arcs, 0, 0, 0, "weight"))
+    jobs.add_graph(GraphRecord(graph_id, digest, "made", graph.n, graph.m, {}, receipt, time.time()))
+    record = jobs.create(graph_id, {}, {})
+    claimed = jobs.claim("benchmark")
+    assert claimed is not None
+    path = settings.store(record.id)
+    path.parent.mkdir()
+    with create_matrix(path, graph, dtype="uint16", unreachable=2**15 - 1, attributes={"unit": "weight"}) as writer:
+        fill(writer)
+        writer.seal({})
+    jobs.succeed(claimed, {}, {})
+    jobs.close()
+    return record.id
+
+
+def add_large_jobs(data: Path, n: int, count: int) -> tuple[list[str], int]:
+    """Jobs of ``n`` vertices in uint16 whose bands of tiles are all the same; their ids, and n as it came out."""
+    graph = road(n)
+    rng = np.random.default_rng(1)
+
+    def fill(writer: MatrixWriter) -> None:
+        writer.write(0, 0, rng.integers(0, 30_000, (writer.tile[0], graph.n)).astype(writer.dtype))
+        _LinkedWriter(writer).repeat_first_band()
+
+    return [add_job(data, graph, fill) for _ in range(count)], graph.n
+
+
+def drop_cache(folder: Path) -> None:
+    """Let the kernel forget the contents of all files below a folder."""
+    seen = set()
+    for path in folder.rglob("*"):
+        if path.is_file() and (number := path.stat().st_ino) not in seen:
+            seen.add(number)
+            handle = os.open(path, os.O_RDONLY)
+            os.fsync(handle)
+            os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
+            os.close(handle)
+
+
+def edge_list(graph: Graph) -> bytes:
+    """The graph as an edge list, each edge once."""
+    tails = np.repeat(np.arange(graph.n), np.diff(graph.indptr))
+    once = tails < graph.heads
+    columns = (tails[once].tolist(), graph.heads[once].tolist(), graph.weights[once].tolist())
+    return "\n".join(f"{u} {v} {w}" for u, v, w in zip(*columns, strict=True)).encode()
+
+
+def as_json(value: object) -> str:
+    """Compact JSON."""
+    return json.dumps(value, separators=(",", ":"))

@@ -16,8 +16,10 @@ from engine.plan import Candidate, Phase
 from engine.stream.layout import GRAIN, Streaming, entries, panel_bytes, updates
 
 ALGORITHM: Final = "blocked-floyd-warshall"
-#: From so many seconds on a solve in host memory is worth a copy in the store: as many may be lost with a process.
-LONG: Final = 60.0
+#: From so many seconds on a solve in memory is worth a copy in the store, on GPUs and on the processors: as many may be
+#: lost with a process.
+LONG: Final = 120.0
+LONG_CPU: Final = 60.0
 #: Share of the rate of large products that whole solves in rounds reach; see docs/benchmarks.md.
 EFFICIENCY: Final = 0.88
 #: Heights of a stripe, best first, and widths of a pivot block.
@@ -42,7 +44,7 @@ def streamed(setting: Setting) -> Iterator[Candidate]:
     if not streamable(setting):
         return
     host = in_memory(setting)
-    if host.seconds >= LONG:
+    if host.seconds >= LONG_CPU:
         yield host
     if problem.integral or not problem.negative:
         yield from_store(setting)

@@ -11,7 +11,7 @@ from engine.estimate import Setting
 from engine.plan import Candidate, Plan, by_rows
 from engine.problem import Machine, Options, Problem
 from engine.stream.device_estimate import through_devices
-from engine.stream.estimate import LONG, streamable, streamed
+from engine.stream.estimate import LONG, LONG_CPU, streamable, streamed
 from engine.types import WORK_TYPES, WorkType
 from storage.errors import DoesNotFit, InvalidRequest
 
@@ -104,7 +104,8 @@ def choose(problem: Problem, machine: Machine, options: Options, *, store: int |
 def _cost(candidate: Candidate) -> float:
     """Seconds; a long solve that would be lost with its process must be much faster than one that is kept."""
     kept = candidate.streaming is not None or by_rows(candidate.algorithm)
-    return candidate.seconds * (1.0 if kept or candidate.seconds < LONG else UNKEPT)
+    long = LONG_CPU if candidate.device == "cpu" else LONG
+    return candidate.seconds * (1.0 if kept or candidate.seconds < long else UNKEPT)
 
 
 def _check(options: Options, machine: Machine) -> None:

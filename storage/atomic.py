@@ -22,6 +22,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from storage import direct
 from storage.errors import Conflict, StorageFailed
 
 Buffer = bytes | npt.NDArray[np.generic]
@@ -95,7 +96,8 @@ def overwrite_file(path: Path, buffers: Sequence[Buffer], size: int) -> None:
     """
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
     try:
-        _write_all(handle, buffers)
+        if not direct.write(handle, buffers, size):
+            _write_all(handle, buffers)
         if os.fstat(handle).st_size != size:
             os.ftruncate(handle, size)
         os.fsync(handle)
@@ -156,6 +158,8 @@ def read_file(path: Path, buffers: Sequence[npt.NDArray[np.generic]]) -> int:
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         size, at = os.fstat(handle).st_size, 0
+        if direct.read(handle, buffers, size):
+            return size
         if hasattr(os, "posix_fadvise"):
             os.posix_fadvise(handle, 0, size, os.POSIX_FADV_WILLNEED)
         rest = [buffer.data for buffer in buffers]

@@ -16,8 +16,10 @@ from engine.plan import Candidate, Phase
 from engine.stream.layout import GRAIN, Streaming, entries, panel_bytes, updates
 
 ALGORITHM: Final = "blocked-floyd-warshall"
-#: From so many seconds on a solve in host memory is worth a copy in the store: as many may be lost with a process.
-LONG: Final = 60.0
+#: From so many seconds on a solve in memory is worth a copy in the store, on GPUs and on the processors: as many may be
+#: lost with a process.
+LONG: Final = 120.0
+LONG_CPU: Final = 60.0
 #: Share of the rate of large products that whole solves in rounds reach; see docs/benchmarks.md.
 EFFICIENCY: Final = 0.88
 #: Heights of a stripe, best first, and widths of a pivot block.
@@ -27,6 +29,8 @@ WIDTHS: Final = (64, 128, 256, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 819
 HALF: Final = 40
 #: Stripes in host memory beside the panels: two read ahead, one relaxed, three on their way back.
 BUFFERS: Final = 6
+#: Memory of the threads that read and write: a tile each.
+ROOMS: Final = 8 * 2**21
 #: More of them where GPUs stream.
 IN_FLIGHT: Final = 4
 #: Bytes of the tiles in flight and of spare files, beside the store itself.
@@ -40,7 +44,7 @@ def streamed(setting: Setting) -> Iterator[Candidate]:
     if not streamable(setting):
         return
     host = in_memory(setting)
-    if host.seconds >= LONG:
+    if host.seconds >= LONG_CPU:
         yield host
     if problem.integral or not problem.negative:
         yield from_store(setting)
@@ -106,6 +110,7 @@ def _store(setting: Setting, streaming: Streaming) -> Candidate:
         + OVERHEAD
         + panel_bytes(streaming, n, size)
         + BUFFERS * streaming.height * n * size
+        + ROOMS
         + scratch,
         disk=setting.store + spare_bytes(setting.store),
         seconds=sum(phase.seconds for phase in phases),

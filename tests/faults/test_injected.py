@@ -28,7 +28,7 @@ from storage.matrix import open_matrix, verify_matrix
 from storage.working import WorkingMatrix, find_checkpoint
 from tests.faults.crash_solve import plan_of
 
-N = 180
+N = 300
 STEP = int(os.environ.get("APSP_FAULT_STEP", "5"))
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 #: what fails, with which error, and whether it goes on failing until somebody has seen to it

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import json
 import multiprocessing
 import os
@@ -423,3 +424,32 @@ def test_a_kill_just_before_publishing_leaves_the_checkpoint(tmp_path, monkeypat
         writer.seal({})
     with open_matrix(path) as matrix:
         np.testing.assert_array_equal(matrix.rows(range(N)), entries)
+
+
+@pytest.mark.parametrize("size", [100, 2**16, 2**16 + 4, 2**18 - 1, 2**20 + 4096])
+def test_files_past_the_page_cache_hold_what_was_written(tmp_path, monkeypatch, size):
+    data = np.random.default_rng(size).integers(0, 256, size).astype(np.uint8)
+    pieces = [data[: size // 3], data[size // 3 : size // 2].tobytes(), data[size // 2 :]]
+    refused = []
+
+    def refusing(flag_of):
+        def call(handle, command, *value):
+            if command == fcntl.F_SETFL and value[0] & os.O_DIRECT:
+                refused.append(size)
+                raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+            return flag_of(handle, command, *value)
+
+        return call
+
+    for turn in range(2):  # the second time as where the file system does not know it
+        if turn:
+            monkeypatch.setattr("storage.direct.fcntl.fcntl", refusing(fcntl.fcntl))
+        path = tmp_path / str(turn)
+        path.write_bytes(b"longer before" * size)
+        atomic.overwrite_file(path, pieces, size)
+        assert path.read_bytes() == data.tobytes()
+        one, other, beyond = np.zeros(size - 9, np.uint8), np.zeros(9, np.uint8), np.full(5, 7, np.uint8)
+        assert atomic.read_file(path, [one, other, beyond]) == size
+        np.testing.assert_array_equal(np.concatenate([one, other]), data)
+        assert (beyond == 7).all()
+    assert len(refused) == 2 * (size >= 2**16)

@@ -1,0 +1,198 @@
+"""What it costs to keep a solve, and to solve from the disk: whole solves into sealed stores, side by side.
+
+Run ``python -m benchmarks.keeping [--n 10240] [--turns 2] [--folder FOLDER] [--interval SECONDS]``; it prints a
+Markdown table and writes JSON to ``benchmarks/results/``.  Four ways take turns, so that what else the machine does
+meets all of them: in memory (recursive Floyd-Warshall), in rounds over host memory without and with commits, and in
+rounds over the working store with a quarter of the matrix in host memory, which commits, too.  *Seconds* are those of
+the clock, the best turn; *processor* are the seconds that all threads computed, system calls included, which tell what
+commits cost even where other programs run beside.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import tempfile
+import time
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from benchmarks.kernels.common import RESULTS, facts
+from engine import checkpoint
+from engine.algorithms.products import PACK_BYTES
+from engine.checkpoint import Journal
+from engine.describe import describe
+from engine.estimate import OVERHEAD, Setting
+from engine.machine import survey
+from engine.plan import Plan
+from engine.problem import Options
+from engine.solve import make_plan, solve_to_store
+from engine.stream.estimate import ROOMS, from_store
+from engine.stream.layout import Streaming
+from engine.types import work_type
+from storage.graph import Graph, build_graph
+
+NEVER: Final = 1e9
+DTYPE: Final = "float32"
+
+
+@dataclass
+class Way:
+    """One way to solve, and what its turns took."""
+
+    name: str
+    plan: Plan
+    interval: float
+    turns: list[dict[str, float]] = field(default_factory=list)
+
+    def best(self, what: str) -> float:
+        """The least of all turns."""
+        return min(turn[what] for turn in self.turns)
+
+
+def sample(n: int) -> Graph:
+    """Four arcs a vertex, between any two vertices."""
+    rng = np.random.default_rng(n)
+    tails, heads = rng.integers(0, n, (2, 4 * n))
+    return build_graph(tails, heads, rng.random(4 * n).astype(np.float32), n=n, directed=True)[0]
+
+
+def quarter(graph: Graph, folder: Path) -> Streaming:
+    """What the planner chooses where panels and buffers may take a quarter of the matrix."""
+    problem, machine, kind = describe(graph), survey(out=folder), work_type(np.dtype(DTYPE))
+    beside = machine.resident + OVERHEAD + ROOMS + machine.threads * PACK_BYTES
+    matrix = graph.n**2 * kind.itemsize
+    chosen = from_store(Setting(problem, replace(machine, memory=beside + matrix // 4), kind, matrix))
+    if chosen.memory > beside + matrix // 4:
+        raise SystemExit(f"n = {graph.n} is too small: a quarter of the matrix does not hold the buffers")
+    if chosen.streaming is None:
+        raise TypeError("the store tier streams")
+    return chosen.streaming
+
+
+def ways_for(graph: Graph, folder: Path, interval: float) -> list[Way]:
+    """The four ways."""
+    memory = make_plan(
+        graph, Options(algorithm="recursive-floyd-warshall", dtype=DTYPE, device="cpu"), out=folder / "d"
+    )
+    rounds = make_plan(graph, Options(algorithm="blocked-floyd-warshall", dtype=DTYPE, device="cpu"), out=folder / "d")
+    host = replace(rounds, tier="host", streaming=Streaming("host", 512, 1024))
+    store = replace(rounds, tier="store", streaming=quarter(graph, folder))
+    return [
+        Way("in memory", memory, interval),
+        Way("host, no commits", host, NEVER),
+        Way("host, commits", host, interval),
+        Way("store, a quarter of the matrix", store, interval),
+    ]
+
+
+def turn(way: Way, graph: Graph, path: Path) -> None:
+    """Solve once and note seconds, processor seconds and commits."""
+    journals: list[Journal] = []
+    real = Journal.__init__
+
+    def noting(self: Journal, *arguments: Any, **named: Any) -> None:
+        real(self, *arguments, **named)
+        self.interval = way.interval
+        journals.append(self)
+
+    checkpoint.Journal.__init__ = noting  # type: ignore[method-assign]
+    began, spent = time.perf_counter(), time.process_time()
+    try:
+        outcome = solve_to_store(graph, Options(dtype=DTYPE), path, plan=way.plan)
+    finally:
+        checkpoint.Journal.__init__ = real  # type: ignore[method-assign]
+    seconds, processor = time.perf_counter() - began, time.process_time() - spent
+    relax = sum(outcome.seconds.get(name, 0.0) for name in ("relax", "close"))
+    found = {"seconds": seconds, "processor": processor, "relax": relax, "commits": float(journals[0].commits)}
+    way.turns.append({**found, "commit_seconds": journals[0].spent})
+    shutil.rmtree(path)
+
+
+def disk_rates(folder: Path, size: int = 2**28) -> dict[str, float]:
+    """Bytes a second that one thread writes durably and reads again, past the system's cache."""
+    path, data = folder / "probe", np.zeros(size, np.uint8)
+    began = time.perf_counter()
+    with path.open("wb") as file:
+        file.write(data.data)
+        file.flush()
+        os.fsync(file.fileno())
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    written = time.perf_counter()
+    path.read_bytes()
+    read = time.perf_counter()
+    path.unlink()
+    return {"write": size / (written - began), "read": size / (read - written)}
+
+
+def main() -> None:
+    """Measure, print, write."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--n", type=int, default=10_240)
+    parser.add_argument("--turns", type=int, default=2)
+    parser.add_argument("--interval", type=float, default=checkpoint.INTERVAL)
+    parser.add_argument("--folder", type=Path)
+    parser.add_argument("--only", default="", help="ways whose names have this word, beside that in memory")
+    arguments = parser.parse_args()
+    graph = sample(arguments.n)
+    with tempfile.TemporaryDirectory(dir=arguments.folder) as place:
+        folder = Path(place)
+        ways = ways_for(graph, folder, arguments.interval)
+        ways = [way for way in ways if way is ways[0] or arguments.only in way.name]
+        disk = disk_rates(folder)
+        small = sample(1500)
+        for way in ways:  # compiles
+            solve_to_store(small, Options(dtype=DTYPE), folder / way.name, plan=way.plan)
+        for _ in range(arguments.turns):
+            for way in ways:
+                turn(way, graph, folder / "d.zarr")
+                print(way.name, way.turns[-1], flush=True)
+    tell(ways, arguments.n, disk, arguments.interval)
+
+
+def tell(ways: list[Way], n: int, disk: dict[str, float], interval: float) -> None:
+    """The table, and the file."""
+    base = ways[0]
+    lines = [
+        "| way | seconds | processor | 10^9 updates/s | share of in memory: seconds, processor | commits |",
+        "|---|---|---|---|---|---|",
+    ]
+    for way in ways:
+        seconds, processor = way.best("seconds"), way.best("processor")
+        shares = f"{base.best('seconds') / seconds:.1%}, {base.best('processor') / processor:.1%}"
+        rate, commits = n**3 / seconds / 1e9, max(turn["commits"] for turn in way.turns)
+        lines.append(f"| {way.name} | {seconds:.1f} | {processor:.1f} | {rate:.1f} | {shares} | {commits:.0f} |")
+    print("\n".join(lines))
+    cost = {}
+    if len(ways) == 4:
+        cost = {what: ways[2].best(what) / ways[1].best(what) - 1 for what in ("seconds", "processor")}
+        print(
+            f"commits in host memory cost {cost['seconds']:.1%} by the clock, {cost['processor']:.1%} of the processors"
+        )
+    results = {
+        "n": n,
+        "dtype": DTYPE,
+        "interval": interval,
+        "matrix_bytes": n * n * np.dtype(DTYPE).itemsize,
+        "layout_of_the_store_way": _cut(ways[-1].plan),
+        "disk_bytes_a_second": disk,
+        "cost_of_commits": cost,
+        "ways": {w.name: w.turns for w in ways},
+    }
+    made = facts()
+    path = RESULTS / f"keeping-{made['date']}-{made['commit'][:8]}.json"
+    path.write_text(json.dumps({"facts": made, **results}, indent=1) + "\n")
+    print(path.name)
+
+
+def _cut(plan: Plan) -> list[int]:
+    return [] if plan.streaming is None else [plan.streaming.height, plan.streaming.width]
+
+
+if __name__ == "__main__":
+    main()

@@ -131,6 +131,6 @@ def test_stores_are_foreseen():
 def test_planning_a_small_graph_costs_less_than_solving_it():
     """A graph of 64 vertices takes about 0.4 ms."""
     problems = many(*(sized(20 + i % 200) for i in range(1000)))
-    began = time.perf_counter()
+    began = time.process_time()
     plan_bulk(problems, GPU, Options(), stores=True)
-    assert (time.perf_counter() - began) / 1000 < 4e-4
+    assert (time.process_time() - began) / 1000 < 4e-4

@@ -101,6 +101,7 @@ KERNELS: Final = MappingProxyType(
 _FLOAT64: Final = MappingProxyType(
     {
         "single64": ("SIDE=64", "THREAD_ROWS=8", "BLOCKS=2", "UNROLLED=2"),
+        "single64wide": ("SIDE=64", "THREAD_ROWS=4", "BLOCKS=2"),  # a third slower if each tile is asked
         "lone64": ("SIDE=64", "THREAD_ROWS=8", "BLOCKS=2"),
     }
 )

@@ -17,8 +17,8 @@ import h11
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-#: name of the scope extension
-SENDFILE: Final = "apsp.sendfile"
+from service.sendfile import SENDFILE
+
 #: seconds from the first moment of a request to the end of its headers
 HEADER_SECONDS: Final = 15.0
 #: bytes of the headers of a request, with its first line

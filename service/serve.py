@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import gc
+import importlib
 import logging
 import signal
 import socket
@@ -110,6 +112,22 @@ class _Announcing(uvicorn.Server):
             print(f"apsp listens on {self._address} (API documentation: {self._address}/docs)", flush=True)
             if self._key is not None:
                 print(f"key, shown this once: {self._key}", flush=True)
+            threading.Thread(target=_get_ready, name="get-ready", daemon=True).start()
+
+
+def _get_ready() -> None:
+    """Import what the first question about a result would wait for; the service listens already."""
+    try:
+        for name in ("service.results", "service.encode", "engine.paths"):
+            importlib.import_module(name)
+        from storage.matrix import get_ready
+
+        get_ready()
+        # all of this stays until the end: collections while requests are answered need not look at it
+        gc.collect()
+        gc.freeze()
+    except Exception as error:
+        log.warning("the first question about a result will take longer: %s", error)
 
 
 def _listen(settings: Settings) -> socket.socket:

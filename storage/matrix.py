@@ -64,6 +64,13 @@ def open_matrix(path: str | Path) -> Matrix:
     raise StorageFailed(f"{path} is being replaced again and again; try later")
 
 
+def get_ready() -> None:
+    """Import what opening a store needs; the first one opened does not wait for it then."""
+    import zarr
+
+    zarr.create_array({}, data=np.zeros(1))[...]
+
+
 def verify_matrix(path: str | Path) -> None:
     """Read every file of the store again and compare sizes and checksums with the manifest.
 

@@ -14,8 +14,8 @@ from starlette.types import Receive, Scope, Send
 
 from service.parameters import known_parameters
 from service.problems import Problem, documented
-from service.protocol import SENDFILE
 from service.ranges import Part, Refusal, http_date, matches, parse_ranges, unchanged
+from service.sendfile import SENDFILE
 from service.state import Opened, Service, Shared
 
 router = APIRouter(prefix="/v1/jobs/{job_id}", tags=["store"], dependencies=[Depends(known_parameters)])

@@ -249,7 +249,7 @@ def test_a_killed_reading_process_is_replaced(live: LiveService):
     assert live.upload(b"1 2 3\n2 3 4\n")["n"] == 3
 
 
-def test_uploads_do_not_fill_memory(live: LiveService):
+def test_uploads_do_not_fill_memory(live: LiveService, roads: dict):
     def peak() -> int:
         lines = Path(f"/proc/{live.process.pid}/status").read_text().splitlines()
         return next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmHWM"))

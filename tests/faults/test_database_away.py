@@ -59,7 +59,9 @@ def test_a_locked_database_delays_writes_and_loses_nothing(tmp_path: Path):
         refused = live.http.post("/v1/jobs", json=asked, headers=headers)
         assert (refused.status_code, refused.json()["code"]) == (503, "database-unavailable")
         assert int(refused.headers["retry-after"]) > 0
-        assert time.monotonic() - began < _TIMEOUT + 5
+        asking = time.monotonic()
+        assert live.http.post(f"/v1/jobs/{job['id']}/cancel").status_code == 503, "no promise to stop it, either"
+        assert time.monotonic() - asking < _TIMEOUT + 5
         assert live.http.get("/health/ready").status_code == 503
         assert live.http.get("/health/live").status_code == 200
         assert live.job(job["id"])["state"] == "running", "reading goes on"

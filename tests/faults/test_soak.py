@@ -1,6 +1,6 @@
 """Many small jobs from eight clients: all are done, and no process grows in memory or in open files.
 
-CI does 120 jobs; ``APSP_SOAK_JOBS=2000 ./dev test tests/faults/test_soak.py -m slow -s`` does as many as named and
+CI does 80 jobs; ``APSP_SOAK_JOBS=2000 ./dev test tests/faults/test_soak.py -m slow -s`` does as many as named and
 prints what it saw.
 """
 
@@ -16,7 +16,7 @@ import pytest
 
 from tests.integration.service_process import LiveService
 
-JOBS = int(os.environ.get("APSP_SOAK_JOBS", "120"))
+JOBS = int(os.environ.get("APSP_SOAK_JOBS", "80"))
 _CLIENTS = 8
 #: the first part fills caches, pools and the allocator's arenas
 _WARM = max(JOBS // 4, 40)

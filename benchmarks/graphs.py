@@ -80,6 +80,27 @@ def ring(n: int, *, seed: int = 1) -> Graph:
     return from_edges(n, name, np.roll(name, 1), rng.integers(1, 101, n))
 
 
+def chords(n: int, *, seed: int = 1) -> Graph:
+    """A path of arcs of length 1 with 3 n chords, each longer than its stretch of the path.
+
+    Few arcs lead everywhere by chords, so that label correcting is misled again and again, and the path wins at last.
+    """
+    rng = np.random.default_rng(seed)
+    u, v = rng.integers(0, n, (2, 3 * n))
+    at = np.arange(n - 1)
+    lengths = np.abs(u - v) * 2 + rng.integers(1, n, 3 * n)
+    return from_edges(
+        n, np.concatenate((at, u)), np.concatenate((at + 1, v)), np.concatenate((np.ones(n - 1, np.int64), lengths))
+    )
+
+
+def tails(n: int, *, seed: int = 1) -> Graph:
+    """The edges of :func:`random` with weights of a heavy tail: most short, some a hundred thousand times longer."""
+    rng = np.random.default_rng(seed)
+    weights = np.minimum(rng.pareto(0.5, 4 * n) * 10, 1e6).astype(np.int64) + 1
+    return from_edges(n, rng.integers(0, n, 4 * n), rng.integers(0, n, 4 * n), weights)
+
+
 def dense(n: int, *, seed: int = 1) -> Graph:
     """All edges; weights 1 … n."""
     u, v = np.triu_indices(n, 1)
@@ -93,5 +114,14 @@ def hops(graph: Graph) -> Graph:
 
 
 GENERATORS: Final = MappingProxyType[str, Callable[[int], Graph]](
-    {"random": random, "rmat": rmat, "grid": grid, "road": road, "ring": ring, "dense": dense}
+    {
+        "random": random,
+        "rmat": rmat,
+        "grid": grid,
+        "road": road,
+        "ring": ring,
+        "dense": dense,
+        "chords": chords,
+        "tails": tails,
+    }
 )

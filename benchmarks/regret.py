@@ -1,10 +1,15 @@
-"""What the planner's choices cost: every applicable algorithm runs on each graph, and the choice is compared.
+"""What the planner's choices cost, and how other libraries do: every applicable algorithm and peer on each graph.
 
-Run ``python -m benchmarks.regret [--threads 2] [--data FOLDER] [--only WORD ...] [--patience SECONDS]``; it prints a
-Markdown table and writes JSON to ``benchmarks/results/``.  Rows go to a sink that drops them, so that no disk is
-measured; everything else of a solve counts, and for the choice also what planning took (calibration and the trial
-partition).  Algorithms that are predicted to take more than ``--patience`` seconds and many times as long as the choice
-are not run.  *Regret* is the time of the choice by that of the best.
+Run ``python -m benchmarks.regret [--threads 2] [--data FOLDER] [--only WORD ...] [--patience SECONDS]``; it prints two
+Markdown tables and writes JSON to ``benchmarks/results/``.  The plan is made for the whole matrix.  Rows go to a sink
+that drops them, so that no disk is measured.  Large graphs are searched from some sources, in spans of neighbours as
+they come in a whole solve: phases that do not depend on the sources count as they are, the others in proportion.
+Peers are timed on as many sources as take about ``--budget`` seconds.  All contenders on a graph take turns, the best
+run of each counts.  ``heap`` is our own Dijkstra, one search a source with no vectors.  *Regret* is the time of the
+choice by that of the best of our algorithms; planning (calibration, trial partition) is told apart.
+
+Tables tell processor seconds, of all threads together: they hardly depend on what else the machine does, and compare
+libraries of one thread and of many as if all had one.  Wall seconds are in the JSON.
 """
 
 from __future__ import annotations
@@ -14,50 +19,75 @@ import hashlib
 import json
 import math
 import time
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
+from unittest import mock
 
 import numpy as np
 import numpy.typing as npt
 
 from benchmarks import graphs
 from benchmarks.peers import facts
-from engine.plan import Candidate
+from benchmarks.sampled import PEERS, Timed
+from engine.monitor import Monitor
+from engine.plan import Candidate, Plan
 from engine.problem import Options
 from engine.solve import make_plan, solve
 from storage.graph import Graph
 
 #: Made graphs: shape and vertices.
 MADE: Final = (
-    *(("random", n) for n in (1000, 2000, 4000, 8000)),
-    *(("rmat", n) for n in (4096, 16384)),
-    *(("grid", n) for n in (1024, 4096, 16384)),
+    *(("random", 1000 * 2**k) for k in range(8)),
+    *(("rmat", n) for n in (1024, 4096, 16384, 65536)),
+    *(("grid", n) for n in (1024, 4096, 16384, 65536)),
     *(("road", n) for n in (4096, 16384)),
-    *(("ring", n) for n in (1000, 4096, 16384)),
-    *(("dense", n) for n in (512, 2048)),
+    *(("ring", n) for n in (1000, 4096, 16384, 65536)),
+    *(("dense", n) for n in (512, 1024, 2048)),
+    *((shape, n) for shape in ("chords", "tails") for n in (4096, 16384)),
+    *(("random hops", n) for n in (1000, 4000, 16000, 64000)),
+    *(("rmat hops", n) for n in (4096, 65536)),
+    *(("grid hops", n) for n in (4096, 65536)),
 )
 #: Real graphs, and how they are read where the file does not say.
 REAL: Final[dict[str, dict[str, Any]]] = {
     "monaco_drive.csv": {},
-    "graph_23rd.gr": {},
-    "rome99.gr": {},
-    "minnesota_km.mtx": {},
-    "munich_net.tntp": {},
-    "helsinki_drive.csv": {},
     "krems_drive.csv": {},
+    "helsinki_drive.csv": {},
     "north-bayreuth_drive.csv": {},
+    "munich_net.tntp": {},
+    "Winnipeg_net.tntp": {},
+    "graph_23rd.gr": {},
+    "minnesota_km.mtx": {},
+    "openflights_km.csv.gz": {},
+    "rome99.gr": {},
     "ChicagoRegional_net.tntp.gz": {},
-    "power.graph": {},
-    "4elt.graph": {},
-    "PGPgiantcompo.graph": {},
-    "p2p-Gnutella08.txt": {},
     "cal.cedge.gz": {"directed": False},
+    "Sydney_net.tntp.gz": {},
     "bremen_dist.gr.gz": {},
+    "bremen_time.gr.gz": {},
+    "seattle-roads.gr.gz": {},
+    "delhi-roads.gr.gz": {},
+    "power.graph": {},
+    "p2p-Gnutella08.txt": {},
+    "as-caida20070917.txt": {"unweighted": True},
+    "PGPgiantcompo.graph": {},
+    "4elt.graph": {},
+    "p2p-Gnutella31.txt.gz": {},
+    "delaunay_n16.mtx.gz": {"directed": False},
+    "sx-askubuntu.txt.gz": {},
+    "NY.gr.gz": {},
 }
-#: Runs of an algorithm: until so many seconds or so many runs have passed.
-ENOUGH_SECONDS: Final = 1.0
-ENOUGH_RUNS: Final = 5
+#: Phases whose length does not depend on how many sources there are.
+ONCE: Final = frozenset({"partition", "prepare", "potentials", "ingest", "load"})
+#: Most sources of a sample, the entries that it comes to, and how many neighbours of it stand together.
+SAMPLE: Final = 4096
+SAMPLE_ENTRIES: Final = 2**25
+SPAN: Final = 256
+#: Most turns that the contenders take; one that has taken so many seconds needs no more than two.
+TURNS: Final = 12
+ENOUGH: Final = 0.7
 #: An algorithm that is predicted to take so many times as long as the choice is not run if that tries the patience.
 HOPELESS: Final = 4.0
 
@@ -72,74 +102,152 @@ class Dropped:
         """Drop the block."""
 
 
-def seconds_of(graph: Graph, algorithm: str, threads: int) -> float:
-    """The best of some runs after a first one that compiles; planning left out."""
-    options = Options(algorithm=algorithm, device="cpu", threads=threads)
-    plan = make_plan(graph, options)
-    best, total, runs = math.inf, 0.0, 0
-    while runs < 2 or (runs < ENOUGH_RUNS and total < ENOUGH_SECONDS):
-        began = time.perf_counter()
-        solve(graph, plan, options, Dropped((64, graph.n)))
-        took = time.perf_counter() - began
-        best, total, runs = min(best, took), total + took, runs + 1
-        if took > 4 * ENOUGH_SECONDS and runs == 1 and took < 1.5 * plan.seconds:
-            break  # so long that compiling hardly counts
-    return best
+def sample(n: int) -> list[int]:
+    """The sources that stand for all: everyone, or spans spread over the graph."""
+    count = max(2 * SPAN, min(SAMPLE, SAMPLE_ENTRIES // n // SPAN * SPAN))
+    if count >= n:
+        return list(range(n))
+    firsts = np.linspace(0, n - SPAN, count // SPAN).astype(int)
+    return np.add.outer(firsts, np.arange(SPAN)).ravel().tolist()
+
+
+class Clock(Monitor):
+    """Wall and processor seconds of what depends on the sources, and of what is done once."""
+
+    def __init__(self) -> None:
+        self._since, self._once = self._now(), False
+        self.once, self.each = np.zeros(2), np.zeros(2)
+
+    def begin(self, phase: str, total: int, unit: str) -> None:  # noqa: ARG002
+        """Book the phase before."""
+        self.stop()
+        self._once = phase in ONCE
+
+    def stop(self) -> None:
+        """Book the present phase."""
+        now = self._now()
+        (self.once if self._once else self.each)[:] += now - self._since
+        self._since = now
+
+    @staticmethod
+    def _now() -> npt.NDArray[np.float64]:
+        return np.array([time.perf_counter(), time.process_time()])
+
+
+class Own:
+    """One of our algorithms on one graph: best wall and processor seconds for the whole matrix over several runs."""
+
+    def __init__(self, graph: Graph, plan: Plan, candidate: Candidate, sources: Sequence[int], *, heap: bool = False):
+        whole = candidate.algorithm not in ("dijkstra", "partitioned", "johnson") or len(sources) == graph.n
+        self._graph, self._sources = graph, None if whole else tuple(sources)
+        shape = (graph.n if whole else len(sources), graph.n)
+        fields = {"algorithm", "tier", "streaming", "turned", "phases", "memory", "seconds"}
+        self._plan = replace(plan, shape=shape, **{name: getattr(candidate, name) for name in fields})
+        self._heap, self.name = heap, "heap" if heap else candidate.algorithm
+        self.best, self.spent = np.full(2, math.inf), 0.0
+
+    def run(self) -> None:
+        """Once more."""
+        from engine.backends import cpu_search
+
+        options = Options(device="cpu", threads=self._plan.threads, sources=self._sources)
+        with mock.patch.object(cpu_search, "LEAST_LANES", 10**9 if self._heap else cpu_search.LEAST_LANES):
+            clock = Clock()
+            solve(self._graph, self._plan, options, Dropped((64, self._graph.n)), clock)
+            clock.stop()
+        self.spent += float(clock.once[0] + clock.each[0])
+        scale = 1.0 if self._sources is None else self._graph.n / len(self._sources)
+        self.best = np.minimum(self.best, clock.once + scale * clock.each)
 
 
 def worth(candidate: Candidate, chosen: Candidate, patience: float) -> bool:
     """Whether to run it."""
-    if not candidate.feasible:
+    if not candidate.feasible or candidate.streaming is not None:
         return False
     return candidate.seconds < patience or candidate.seconds < HOPELESS * chosen.seconds
 
 
-def compare(name: str, graph: Graph, threads: int, patience: float) -> dict[str, Any]:
-    """All applicable algorithms on one graph."""
+def small_enough(candidate: Candidate, most: float) -> bool:
+    """Whether it can be run at all: searches and sweeps run over a sample, all others over everything."""
+    return candidate.algorithm in ("dijkstra", "partitioned", "johnson") or candidate.seconds < most
+
+
+def compare(name: str, graph: Graph, threads: int, patience: float, budget: float) -> dict[str, Any]:
+    """All applicable algorithms and peers on one graph."""
     options = Options(device="cpu", threads=threads)
     make_plan(graph, options)  # compiles what calibrating and partitioning need
-    began = time.perf_counter()
+    began = time.process_time()
     plan = make_plan(graph, options)
-    planning = time.perf_counter() - began
-    chosen = plan.candidates[0]
-    run = [c for c in plan.candidates if worth(c, chosen, patience)]
-    taken = {c.algorithm: seconds_of(graph, c.algorithm, threads) for c in run}
-    best = min(taken, key=taken.__getitem__)
+    planning = time.process_time() - began
+    sources = sample(graph.n)
+    unit = bool((graph.weights == 1).all())
+    own = _contenders(graph, plan, sources, patience)
+    order = np.random.default_rng(1).permutation(graph.n).tolist()
+    peers = [Timed.of(peer, PEERS[peer](graph, unit, threads), threads, order, budget) for peer in PEERS]
+    for turn in range(TURNS):
+        for one in (*own, *peers):
+            if turn < 2 or one.spent < ENOUGH:
+                one.run()
+    taken = {one.name: float(one.best[1]) for one in own}
+    ours = {name: took for name, took in taken.items() if name != "heap"}
+    best = min(ours, key=ours.__getitem__)
     return {
         "graph": name,
         "n": graph.n,
         "arcs": graph.arcs,
+        "type": plan.dtype,
+        "sampled": len(sources) if len(sources) < graph.n else None,
         "choice": plan.algorithm,
         "planning": planning,
         "best": best,
         "regret": taken[plan.algorithm] / taken[best],
         "seconds": taken,
-        "predicted": {c.algorithm: c.seconds for c in plan.candidates if c.feasible},
+        "wall": {one.name: float(one.best[0]) for one in own},
+        "peers": {peer.name: float(peer.best[1]) * graph.n for peer in peers},
+        "peers_wall": {peer.name: float(peer.best[0]) * graph.n for peer in peers},
+        "peer_sources": {peer.name: len(peer.sources) for peer in peers},
+        "predicted": {c.algorithm: c.seconds for c in plan.candidates if c.feasible and c.streaming is None},
         "rejected": {c.algorithm: c.rejected for c in plan.candidates},
     }
 
 
+def _contenders(graph: Graph, plan: Plan, sources: Sequence[int], patience: float) -> list[Own]:
+    """The candidates of the plan that are worth a run, and our own Dijkstra."""
+    chosen = plan.candidates[0]
+    run = [c for c in plan.candidates if c is chosen or (worth(c, chosen, patience) and small_enough(c, patience))]
+    own = [Own(graph, plan, c, sources) for c in run]
+    search = next((c for c in plan.candidates if c.algorithm == "dijkstra" and c.feasible), None)
+    if search is not None:
+        few = sources if len(sources) * graph.n < 2**22 else sources[: max(32, 2**22 // graph.n)]
+        own.append(Own(graph, plan, search, few, heap=True))
+    return own
+
+
 def markdown(rows: list[dict[str, Any]]) -> str:
-    """The table."""
-    head = ["graph", "n", "arcs", "choice", "s", "planning, s", "regret", "others, s"]
+    """Two tables: our algorithms, and the peers as multiples of the choice."""
+    head = ["graph", "n", "arcs", "choice", "s", "planning, s", "regret", "others, s", "heap ÷ choice", *PEERS]
     lines = [f"| {' | '.join(head)} |", f"|{' --- |' * len(head)}"]
     for row in rows:
         seconds = dict(row["seconds"])
-        own = seconds.pop(row["choice"])
+        own, heap = seconds.pop(row["choice"]), seconds.pop("heap", math.nan)
         others = ", ".join(f"{name} {took:.3g}" for name, took in sorted(seconds.items(), key=lambda item: item[1]))
-        cells = [row["graph"], f"{row['n']:,}", f"{row['arcs']:,}", row["choice"], f"{own:.3g}"]
-        cells += [f"{row['planning']:.2g}", f"{row['regret']:.2f}", others]
+        star = "*" if row["sampled"] else ""
+        cells = [row["graph"], f"{row['n']:,}", f"{row['arcs']:,}", row["choice"], f"{own:.3g}{star}"]
+        cells += [f"{row['planning']:.2g}", f"{row['regret']:.2f}", others, f"{heap / own:.1f}×"]
+        cells += [f"{row['peers'][peer] / own:.1f}×" for peer in PEERS]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
-def cases(data: Path | None, only: list[str] | None) -> list[tuple[str, Any]]:
+def cases(data: Path | None, only: list[str] | None) -> list[tuple[str, Callable[[], Graph]]]:
     """Names, and how to come by the graphs."""
     from storage.readers import read_graph
 
-    found: list[tuple[str, Any]] = [
-        (f"{shape} {n:,}", lambda shape=shape, n=n: graphs.GENERATORS[shape](n)) for shape, n in MADE
-    ]
+    def made(shape: str, n: int) -> Graph:
+        graph = graphs.GENERATORS[shape.removesuffix(" hops")](n)
+        return graphs.hops(graph) if shape.endswith("hops") else graph
+
+    found: list[tuple[str, Any]] = [(f"{shape} {n:,}", lambda shape=shape, n=n: made(shape, n)) for shape, n in MADE]
     if data is not None:
         found += [
             (name, lambda name=name, given=given: read_graph(data / name, **given)[0]) for name, given in REAL.items()
@@ -153,12 +261,13 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--data", type=Path, help="folder of the real graphs")
     parser.add_argument("--only", nargs="*", help="words; graphs are kept whose name has one of them")
-    parser.add_argument("--patience", type=float, default=5.0, help="predicted seconds that are run in any case")
+    parser.add_argument("--patience", type=float, default=2.0, help="predicted seconds that are run in any case")
+    parser.add_argument("--budget", type=float, default=0.4, help="seconds of a run of a peer, about")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
     options = parser.parse_args()
     rows = []
     for name, make in cases(options.data, options.only):
-        rows.append(compare(name, make(), options.threads, options.patience))
+        rows.append(compare(name, make(), options.threads, options.patience, options.budget))
         print(markdown(rows[-1:]).splitlines()[-1], flush=True)
     record: dict[str, Any] = {"facts": facts(options.threads), "rows": rows}
     print(markdown(rows))

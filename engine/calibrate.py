@@ -1,29 +1,33 @@
 """Rates measured on this machine and on this graph, so that predictions rest on more than a table.
 
 Nothing is kept from one plan to the next: what the machine gives changes with what else it does, and the measurements
-take a small part of the work that they predict.
+take a small part of the work that they predict.  Processor time is measured, shared out over the threads: another
+process that happens to run meanwhile must not make one algorithm look slower than another.
 """
 
 from __future__ import annotations
 
 import time
 from dataclasses import replace
+from pathlib import Path
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from engine.algorithms.bellman_ford import form_of
+from engine.algorithms.dijkstra import FEW, SIDE_BY_SIDE
 from engine.backends.base import Arcs
 from engine.plan import Plan
 from engine.problem import Machine, Problem
+from engine.rates import with_rates
 from engine.rectangle import Rectangle
 from engine.searching import ALGORITHMS as SEARCHES
 from engine.types import WorkType
 from storage.graph import Graph
 
 #: Below so many seconds of predicted work nothing is measured: any choice is quick.
-WORTHWHILE: Final = 0.5
+WORTHWHILE: Final = 0.05
 #: Edge of the product that is timed, 2^30 updates: some hundredths of a second.
 EDGE: Final = 1024
 #: Products are timed only if the table's prediction is within this factor of the searches.
@@ -36,6 +40,9 @@ DEVICE_WORTHWHILE: Final = 1.0
 LEAST_LIMIT: Final = 255
 #: Sources of a later trial for each one of the trial before; searches work on many side by side.
 STEP: Final = 64
+#: Share of the sources, and predicted seconds, either of which a trial that fills the vectors may come to.
+SHARE: Final = 0.05
+LONG_TRIAL: Final = 0.3
 
 
 def calibrate(
@@ -47,15 +54,18 @@ def calibrate(
     *,
     device: str = "cpu",
     rectangle: Rectangle | None = None,
+    out: Path | None = None,
 ) -> Machine:
     """``machine`` with the rates measured that matter for choosing; ``plan`` is what its present rates predict.
 
     What products on a GPU take is predicted from a table: it hardly varies.  What searches take there depends on the
     graph: a few are tried where they may be the best choice.  ``device`` is the one asked for; with ``cuda`` there is
-    no choice that the processors' rates could change.  ``rectangle`` is what is asked of the matrix.
+    no choice that the processors' rates could change.  ``rectangle`` is what is asked of the matrix, ``out`` where the
+    store would go; what ``engine.rates`` measures there is kept.
     """
     if plan.seconds < WORTHWHILE:
         return machine
+    machine = with_rates(machine, kind, plan, out)
     machine = _tried_on_device(graph, problem, kind, machine, plan)
     if device == "cuda":
         return machine
@@ -98,9 +108,9 @@ def relax_rate(kind: WorkType, threads: int) -> float:
         a, c = np.ones((EDGE, EDGE), kind.dtype), np.full((EDGE, EDGE), 9, kind.dtype)
         times = []
         for _ in range(4):
-            began = time.perf_counter()
+            began = time.process_time()
             backend.relax(c, a, a, nonnegative=True)
-            times.append(time.perf_counter() - began)
+            times.append((time.process_time() - began) / threads)
         return float(EDGE**3 / min(times[1:]))  # the first one compiles
     finally:
         backend.shutdown()
@@ -129,13 +139,17 @@ def search_seconds(
         return out
 
     try:
-        search(1)  # compiles and prepares
-        count = threads
+        search(1)  # compiles and prepares, for one by one
+        search(FEW)  # and for side by side
+        count, full = threads, min(most, threads * SIDE_BY_SIDE // kind.itemsize)
         while True:
             count = min(count, most)
-            began = time.perf_counter()
+            began = time.process_time()
             out = search(count)
-            took = time.perf_counter() - began
+            took = (time.process_time() - began) / threads
+            if count < full and (full < SHARE * most or took / count * full < LONG_TRIAL):
+                count = full
+                continue
             if count == most or took > TRIAL / 4 or out.nbytes > 2**26:
                 return took / count
             count *= max(2, min(STEP, int(TRIAL / 2 / max(took, 1e-6))))

@@ -9,7 +9,8 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components, dijkstra
 
-from engine.problem import Problem
+from engine.near import hops_across
+from engine.problem import Problem, Statistics
 from engine.types import WORK_TYPES
 from storage.graph import Graph
 
@@ -51,6 +52,22 @@ def describe(
         max_hops=hops,
         targets=targets,
         cutoff=cutoff,
+    )
+
+
+def statistics(graph: Graph, problem: Problem) -> Statistics:
+    """The shape of ``graph`` in numbers, with what ``problem`` knows of its parts; O(m)."""
+    degrees = np.diff(graph.indptr)
+    return Statistics(
+        vertices=graph.n,
+        arcs=graph.arcs,
+        least_degree=int(degrees.min(initial=graph.arcs)),
+        mean_degree=graph.arcs / max(1, graph.n),
+        largest_degree=int(degrees.max(initial=0)),
+        degree_deviation=float(degrees.std()) if graph.n else 0.0,
+        hops_across=hops_across(graph.indptr, graph.heads),
+        parts=problem.parts,
+        no_parts="" if problem.parts else problem.no_parts,
     )
 
 

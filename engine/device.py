@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -107,8 +108,16 @@ HOPS_ROWS: Final = 11
 #: Thread blocks a multiprocessor that search over lists of their own, and the most memory that their labels may take.
 LIST_BLOCKS: Final = 4
 LIST_BYTES: Final = 8 * 2**30
-#: Blocks of sources that are swept side by side, each by its share of the device.
-SWEEP_GROUPS: Final = 4
+#: Blocks of sources that are swept side by side, each by its share of the device: so many that their arcs together
+#: come to this, and at most that many.
+SWEEP_ARCS: Final = 2**20
+SWEEP_GROUPS: Final = 33
+
+
+def sweep_groups(arcs: int, rows: int, itemsize: int) -> int:
+    """Groups of thread blocks that sweep, each over a block of sources of its own."""
+    blocks = -(-rows // (ROW // itemsize))
+    return max(1, min(SWEEP_ARCS // max(arcs, 1), blocks, SWEEP_GROUPS))
 
 
 def list_groups(vertices: int, rows: int, itemsize: int, multiprocessors: int) -> int:
@@ -143,9 +152,9 @@ class SearchLayout:
         if self.form == "hops":
             own = HOPS_ROWS * self.n * ROW
         elif self.form == "sweep":
-            own = SWEEP_GROUPS * vertices * (ROW + 8)
+            own = sweep_groups(self.arcs, batch, self.itemsize) * vertices * (ROW + 8)
         else:
-            own = list_groups(vertices, batch, 2, multiprocessors) * vertices * (LIST_ROW + 12)
+            own = list_groups(vertices, batch, self.itemsize, multiprocessors) * vertices * (LIST_ROW + 12)
         out = batch * self.n * self.itemsize * (2 if batch < self.rows else 1)
         return own + out + self.arcs * 18 + vertices * 20 + batch * 72 + SLACK
 
@@ -156,3 +165,15 @@ class SearchLayout:
         while batch > TILE_ROWS and self.bytes(batch) > memory:
             batch = max(TILE_ROWS, batch // 2 // TILE_ROWS * TILE_ROWS)
         return max(batch, 1)
+
+    def spans(self, batch: int) -> Iterator[range]:
+        """The rows of each batch, where one takes at most ``batch``.
+
+        The first one is short, so that rows soon begin to leave, and each later one twice the one before until all have
+        the full size: a batch is searched in less time than the rows of half of it take to leave, or has to be waited
+        for anyway.
+        """
+        first, size = 0, batch if batch >= self.rows else min(batch, LEAST_BATCH)
+        while first < self.rows:
+            yield range(first, min(first + size, self.rows))
+            first, size = first + size, min(batch, 2 * size)

@@ -19,8 +19,11 @@ OVERHEAD: Final = 192 * 2**20
 #: Rows of a tile of the store; ``storage.grid`` decides, the planner only needs the magnitude of write buffers.
 BAND_ROWS: Final = 64
 
-#: Most bytes of one batch of rows that a search fills before it is handed to the sink.
+#: Bytes of one batch of rows that a search fills before it is handed to the sink.
 BATCH_BYTES: Final = 64 * 2**20
+
+#: Rows of a batch that keep a thread busy: what it searches side by side, or sweeps over at once.
+ABREAST: Final = 128
 
 #: Bytes a second at which the weight matrix is filled.
 INGEST_RATE: Final = 4e9
@@ -46,20 +49,30 @@ class Setting:
         return self.problem.n**2 * self.kind.itemsize
 
 
-def batch_rows(n: int, rows: int, itemsize: int) -> int:
-    """Rows of a batch of sources: whole bands, at most ``BATCH_BYTES`` of them, at least one band."""
-    bands = BATCH_BYTES // max(1, n * itemsize * BAND_ROWS)
+def batch_rows(n: int, rows: int, itemsize: int, *, threads: int = 1, memory: int | None = None) -> int:
+    """Rows of a batch of sources: whole bands, one at least.
+
+    As many as ``BATCH_BYTES`` hold, or as keep all ``threads`` busy if that is more; two batches take a quarter of
+    ``memory`` bytes, or one band each.
+    """
+    band = max(1, n * itemsize * BAND_ROWS)
+    busy = threads * ABREAST // BAND_ROWS
+    bands = max(BATCH_BYTES // band, busy if memory is None else min(busy, memory // 8 // band))
     return min(max(1, rows), max(1, bands) * BAND_ROWS)
-
-
-def buffer_bytes(columns: int, rows: int, itemsize: int) -> int:
-    """Bytes of a batch of :func:`batch_rows` rows."""
-    return batch_rows(columns, rows, itemsize) * columns * itemsize
 
 
 def write_phase(setting: Setting) -> Phase:
     """Bringing the store to the disk."""
-    return Phase("write", setting.store / setting.machine.write_rate, bytes=setting.store)
+    rate = setting.machine.stream_write or setting.machine.write_rate
+    return Phase("write", setting.store / rate, bytes=setting.store)
+
+
+def device_write(setting: Setting) -> Phase:
+    """Bringing rows from the device to the store, or to memory where there is none."""
+    machine = setting.machine
+    gain = max(1.0, min(DEVICE_WRITE_GAIN, machine.threads / 2))  # the bus is faster than any store
+    rate = DEVICE_HOST_RATE if machine.disk is None else machine.write_rate * gain
+    return Phase("write", setting.store / rate, bytes=setting.store)
 
 
 def dense_candidate(setting: Setting, name: str, *, updates: int, workspace: int, efficiency: float) -> Candidate:
@@ -87,6 +100,8 @@ DEVICE_LAUNCH: Final = 0.05
 #: How many times the rate of other writes rows from the device reach the store at: the device has summed them up, and
 #: nothing else runs on the processors.  At most; two threads gain nothing.  Measured with 16.
 DEVICE_WRITE_GAIN: Final = 2.5
+#: Bytes a second from the device into an array in the host's memory, with 16 processors.
+DEVICE_HOST_RATE: Final = 3.6e10
 #: Bytes of arcs a second that reach the device, in the working type, row pointers and all.
 DEVICE_INGEST_RATE: Final = 2e9
 #: Share of the rate of large products that a whole solve on the device reaches.
@@ -104,8 +119,7 @@ def device_candidate(
     arcs = problem.arcs * (4 + size)
     ingest = Phase("ingest", DEVICE_LAUNCH + arcs / DEVICE_INGEST_RATE, bytes=arcs)
     work = Phase("relax", updates / (machine.cuda.relax_rate[setting.kind.name] * efficiency), updates=updates)
-    gain = max(1.0, min(DEVICE_WRITE_GAIN, machine.threads / 2))  # the bus is faster than any store
-    write = Phase("write", setting.store / (machine.write_rate * gain), bytes=setting.store)
+    write = device_write(setting)
     return Candidate(
         algorithm=name,
         device="cuda",
@@ -137,20 +151,24 @@ def search_candidate(setting: Setting, name: str, *, seconds: float, before: tup
     problem, threads, size = setting.problem, setting.machine.threads, setting.kind.itemsize
     own = setting.machine.resident + OVERHEAD + search_workspace(problem.n, problem.arcs, threads)
     searches, columns, held = problem.rows, problem.columns, 0
+    room = {"threads": threads, "memory": setting.machine.memory}
+    aside = batch_rows(searches, columns, size, **room) * searches * size
     # the arcs turned round, the rectangle, and the bands of it that are being transposed
     rectangle = problem.arcs * 24 + (searches + 4 * threads * BAND_ROWS) * columns * size
-    turned = columns < searches and own + rectangle + 2 * buffer_bytes(searches, columns, size) < setting.machine.memory
+    turned = columns < searches and own + rectangle + 2 * aside < setting.machine.memory
     if turned:
         searches, columns, held = columns, searches, rectangle
     tried = setting.machine.search_seconds
     work = searches * (seconds if tried is None else tried)
     search, write = Phase("search", work, updates=searches * problem.arcs), write_phase(setting)
+    batch = batch_rows(columns, searches, size, **room)
     return Candidate(
         algorithm=name,
-        memory=own + held + 2 * buffer_bytes(columns, searches, size),
+        memory=own + held + 2 * batch * columns * size,
         disk=setting.store,
         # batches are written while the next ones are searched, on the same processors
         seconds=sum(p.seconds for p in before) + search.seconds + write.seconds,
         phases=(*before, search, write),
         turned=turned,
+        batch=batch,
     )

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+import weakref
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import breadth_first_order, reverse_cuthill_mckee
+
+if TYPE_CHECKING:
+    from storage.graph import Graph
 
 Ints = npt.NDArray[np.int32]
 
@@ -24,11 +28,30 @@ def near_places(indptr: npt.NDArray[np.int64], heads: Ints) -> Ints:
 
 def hop_radius(indptr: npt.NDArray[np.int64], heads: Ints) -> int:
     """The most arcs that a breadth-first search needs from a vertex of highest degree; a hint at the diameter."""
-    n = len(indptr) - 1
-    if n <= 1 or len(heads) == 0:
+    if len(indptr) <= 2 or len(heads) == 0:
         return 0
+    return _levels(_pattern(indptr, heads), int(np.argmax(np.diff(indptr))))[0]
+
+
+def hops_across(indptr: npt.NDArray[np.int64], heads: Ints) -> int:
+    """Arcs of some shortest path: no more than the diameter in arcs, and seldom much less.
+
+    Breadth first from a vertex of highest degree, then from the farthest vertex found, twice.
+    """
+    if len(indptr) <= 2 or len(heads) == 0:
+        return 0
+    pattern, most = _pattern(indptr, heads), 0
     start = int(np.argmax(np.diff(indptr)))
-    order, before = breadth_first_order(_pattern(indptr, heads), start, return_predecessors=True)
+    for _ in range(3):
+        levels, start = _levels(pattern, start)
+        most = max(most, levels)
+    return most
+
+
+def _levels(pattern: csr_array[Any, tuple[int, int]], start: int) -> tuple[int, int]:
+    """Arcs to the vertex farthest from ``start``, and that vertex."""
+    n = pattern.shape[0]
+    order, before = breadth_first_order(pattern, start, return_predecessors=True)
     levels = 0
     # parents precede children, so a level is a run of ``order``; its end is where parents of the next level stop
     rank = np.zeros(n, np.int64)
@@ -37,7 +60,18 @@ def hop_radius(indptr: npt.NDArray[np.int64], heads: Ints) -> int:
     last = 1
     while last < len(order):
         last, levels = 1 + int(np.searchsorted(parents, last, "left")), levels + 1
-    return levels
+    return levels, int(order[-1])
+
+
+_KNOWN: dict[int, int] = {}
+
+
+def hops_of(graph: Graph) -> int:
+    """As :func:`hop_radius`; kept as long as the graph lives."""
+    if id(graph) not in _KNOWN:
+        _KNOWN[id(graph)] = hop_radius(graph.indptr, graph.heads)
+        weakref.finalize(graph, _KNOWN.pop, id(graph), None)
+    return _KNOWN[id(graph)]
 
 
 def _pattern(indptr: npt.NDArray[np.int64], heads: Ints) -> csr_array[Any, tuple[int, int]]:

@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array
 
+from engine.algorithms.bellman_ford import SHALLOW
 from engine.device import SweepLayout
 from engine.plan import Plan
 from engine.problem import Machine, PartsFacts, Problem
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 TRIAL_SECONDS: Final = 2e-6
 #: A trial partition is made where all else is predicted to take this many times as long.
 WORTHWHILE: Final = 10
+#: The same where a GPU would search a graph of many hops: its separators are mostly small, and sweeps much faster.
+DEVICE_WORTHWHILE: Final = 1
 #: Bytes that finding parts holds for each entry of the borders of single vertices, at most.
 ENTRY_BYTES: Final = 16
 
@@ -220,7 +223,8 @@ def with_trial(graph: Graph, problem: Problem, plan: Plan, machine: Machine) -> 
         return problem
     work = sum(phase.seconds for phase in plan.phases if phase.name != "write")
     took = TRIAL_SECONDS * (problem.n + problem.arcs)
-    if work < WORTHWHILE * took:
+    long = plan.device == "cuda" and problem.hops > SHALLOW
+    if work < (DEVICE_WORTHWHILE if long else WORTHWHILE) * took:
         why = f"a trial partition takes about {took:.2g} s, and all of {plan.algorithm} {work:.2g} s"
         return replace(problem, no_parts=why)
     rates = machine.relax_rate if plan.device == "cpu" or machine.cuda is None else machine.cuda.relax_rate

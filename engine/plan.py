@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Final
 
+from engine.problem import Statistics
 from engine.stream.layout import Streaming
 
 #: Algorithms that work on the whole matrix until the end; all others finish one row after the other.
@@ -34,6 +35,7 @@ class Candidate:
     None for the chosen one.  ``memory`` is the host's, ``device_memory`` the GPU's; ``tier`` is where the matrix lies
     while it is worked on (``device``, ``host`` or ``store``), ``streaming`` how it is cut, where it is streamed.
     ``turned``: searches go from the targets over the arcs turned round, because the targets are fewer than the sources.
+    ``batch``: most rows that are searched or swept before they leave; 0 where rows do not come in batches.
     """
 
     algorithm: str
@@ -48,6 +50,7 @@ class Candidate:
     tier: str = "host"
     streaming: Streaming | None = None
     turned: bool = False
+    batch: int = 0
 
 
 @dataclass(frozen=True)
@@ -67,7 +70,8 @@ class Plan:
         reason: why this one, in a sentence with numbers.
         phases: the predicted phases, in order.
         candidates: all that were considered, the chosen one first.
-        cutoff: the largest distance in the result; turned: as in :class:`Candidate`.
+        statistics: the graph as planning saw it.
+        cutoff: the largest distance in the result; turned, batch: as in :class:`Candidate`.
     """
 
     algorithm: str
@@ -89,6 +93,8 @@ class Plan:
     candidates: tuple[Candidate, ...] = field(default=())
     cutoff: float | None = None
     turned: bool = False
+    batch: int = 0
+    statistics: Statistics | None = None
 
     def to_dict(self) -> dict[str, object]:
         """The plan as JSON types."""

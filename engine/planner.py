@@ -10,7 +10,8 @@ from engine.algorithms import bellman_ford, dijkstra, floyd_warshall, johnson, p
 from engine.estimate import Setting
 from engine.plan import Candidate, Plan, by_rows
 from engine.problem import Machine, Options, Problem
-from engine.stream.estimate import LONG, streamed
+from engine.stream.device_estimate import through_devices
+from engine.stream.estimate import LONG, streamable, streamed
 from engine.types import WORK_TYPES, WorkType
 from storage.errors import DoesNotFit, InvalidRequest
 
@@ -60,6 +61,8 @@ def choose(problem: Problem, machine: Machine, options: Options, *, store: int |
     candidates = [_judge(ESTIMATES[name](setting), setting, options) for name in ESTIMATES]
     candidates += [_judge(candidate, setting, options) for candidate in streamed(setting)]
     if machine.cuda is not None and options.device != "cpu":
+        if streamable(setting):
+            candidates += [_judge(candidate, setting, options) for candidate in through_devices(setting)]
         candidates += [_judge(DEVICE_ESTIMATES[name](setting), setting, options) for name in DEVICE_ESTIMATES]
     pool = [c for c in candidates if _unsuitable(c.algorithm, problem) is None]
     if options.device == "cuda":
@@ -94,13 +97,14 @@ def choose(problem: Problem, machine: Machine, options: Options, *, store: int |
         candidates=(best, *(_lost(c, best, options) for c in others)),
         cutoff=problem.cutoff,
         turned=best.turned,
+        batch=best.batch,
     )
 
 
 def _cost(candidate: Candidate) -> float:
     """Seconds; a long solve that would be lost with its process must be much faster than one that is kept."""
     kept = candidate.streaming is not None or by_rows(candidate.algorithm)
-    return candidate.seconds * (1.0 if kept or candidate.device != "cpu" or candidate.seconds < LONG else UNKEPT)
+    return candidate.seconds * (1.0 if kept or candidate.seconds < LONG else UNKEPT)
 
 
 def _check(options: Options, machine: Machine) -> None:
@@ -239,7 +243,11 @@ def _refusal(pool: list[Candidate], candidates: list[Candidate], machine: Machin
 def _device_reason(best: Candidate, machine: Machine, options: Options) -> str:
     """Where, and why there."""
     if best.device == "cuda" and machine.cuda is not None:
-        return f"{machine.cuda.name}, {gib(best.device_memory)} of {gib(machine.cuda.memory)} of its memory"
+        cuda, each = machine.cuda, ""
+        name = cuda.name
+        if best.streaming is not None and cuda.count > 1:
+            name, each = f"{cuda.count} of {cuda.name}", " each"
+        return f"{name}, {gib(best.device_memory)} of {gib(cuda.memory)} of its memory{each}"
     if options.device == "cpu":
         return "the CPU was asked for"
     if machine.cuda is None:

@@ -27,6 +27,28 @@ class PartsFacts:
 
 
 @dataclass(frozen=True)
+class Statistics:
+    """What planning saw of the graph.
+
+    Attributes:
+        vertices, arcs: an undirected edge is two arcs.
+        least_degree, mean_degree, largest_degree: arcs out of a vertex; degree_deviation: their standard deviation.
+        hops_across: arcs of some shortest path; the diameter in arcs is at least this, and seldom much more.
+        parts: what a trial partition found; None where none was made, for the reason ``no_parts``.
+    """
+
+    vertices: int
+    arcs: int
+    least_degree: int
+    mean_degree: float
+    largest_degree: int
+    degree_deviation: float
+    hops_across: int
+    parts: PartsFacts | None = None
+    no_parts: str = ""
+
+
+@dataclass(frozen=True)
 class Problem:
     """Facts about a graph and what is asked of it.
 
@@ -86,12 +108,20 @@ class Device:
         name: as the driver calls it.
         memory: bytes of its memory that may be used; total: bytes that it has.
         relax_rate: updates a second per working type.
+        count: GPUs of this kind in the machine, numbered from this one's number on; only streaming uses several.
+        bus_rate: bytes a second that cross its bus each way, both ways at once; bus_most: of all GPUs together.
+        touch_seconds, lock_seconds: what a byte of host memory takes to be had, and to be locked for copies.
     """
 
     name: str
     memory: int
     total: int
     relax_rate: dict[str, float]
+    count: int = 1
+    bus_rate: float = 5.0e10
+    bus_most: float = 1.06e11
+    touch_seconds: float = 0.09 / 2**30
+    lock_seconds: float = 0.08 / 2**30
 
 
 @dataclass(frozen=True)
@@ -110,6 +140,7 @@ class Machine:
         device_search_seconds: the same of the GPU.
         stream_rate: bytes a second that a working store reads and, at the same time, writes.
         stream_work: seconds of a processor that each of these bytes takes.
+        stream_write: bytes a second of finished rows that it takes; None if not measured.
         cuda: the GPU that may be used, if any.
         no_cuda: why there is none, in a sentence.
     """
@@ -125,6 +156,7 @@ class Machine:
     device_search_seconds: float | None = None
     stream_rate: float = 8.0e8
     stream_work: float = 6.0e-10
+    stream_write: float | None = None
     cuda: Device | None = None
     no_cuda: str = "no GPU was looked for"
 

@@ -15,7 +15,7 @@ from engine.algorithms.bellman_ford import form_of
 from engine.backends.base import Arcs, Array
 from engine.estimate import batch_rows
 from engine.monitor import Monitor
-from engine.near import hop_radius
+from engine.near import hops_of
 from engine.plan import Plan
 from engine.potentials import find_potentials, reduced_weights
 from engine.summary import RowFacts, Sink, Summary
@@ -42,16 +42,16 @@ def run(
         DoesNotFit: less device memory was free than when the plan was made.
         SolveFailed: the device failed.
     """
-    from engine.backends.cuda_batches import device_search
+    from engine.backends.cuda_batches import Outlet, device_search
 
     rows = np.arange(graph.n) if sources is None else sources
     summary = Summary(rows, graph.n, integral=graph.integral)
     kind = WORK_TYPES[plan.dtype]
     arcs = _arcs(graph, plan, monitor)
-    form = form_of(unit=plan.algorithm == "bfs", hops=hop_radius(graph.indptr, graph.heads))
+    form = form_of(unit=plan.algorithm == "bfs", hops=hops_of(graph))
     monitor.begin("search", len(rows), "rows")
-    with device_search(arcs, kind, form, rows, memory=memory) as search:
-        done = _batches(search, sink, summary, monitor, plan.threads)
+    with device_search(arcs, kind, form, rows, outlet=Outlet(sink, plan.threads), memory=memory) as search:
+        done = _batches(search, summary, monitor)
     if done < len(rows):
         _on_processors(graph, arcs, plan, rows, done, sink, summary, monitor)
     return summary
@@ -66,13 +66,13 @@ def _arcs(graph: Graph, plan: Plan, monitor: Monitor) -> Arcs:
     return Arcs(graph.indptr, graph.heads, reduced_weights(graph, h), h)
 
 
-def _batches(search: DeviceSearch, sink: Sink, summary: Summary, monitor: Monitor, threads: int) -> int:
+def _batches(search: DeviceSearch, summary: Summary, monitor: Monitor) -> int:
     """Search until all is done, or a batch is given up; returns how many rows are done and written."""
     leaving, done = None, 0
-    for rows in search.batches():
+    for rows in search.batches:
         search.begin(rows)
         if leaving is not None:
-            search.send(leaving, sink, threads)
+            search.send(leaving)
         facts = search.finish()
         if facts is None:
             leaving = None
@@ -81,7 +81,7 @@ def _batches(search: DeviceSearch, sink: Sink, summary: Summary, monitor: Monito
         leaving, done = search.leave(), rows.stop
         monitor.step(len(rows))
     if leaving is not None:
-        search.send(leaving, sink, threads)
+        search.send(leaving)
     search.written()
     return done
 
@@ -95,7 +95,7 @@ def _on_processors(  # noqa: PLR0917 - what a run has at hand
     rest, kind = rows[done:], WORK_TYPES[plan.dtype]
     backend = CpuBackend(plan.threads)
     try:
-        batch = batch_rows(graph.n, len(rest), kind.itemsize)
+        batch = batch_rows(graph.n, len(rest), kind.itemsize, threads=plan.threads)
         below, unit = _Below(sink, summary, rest, done), plan.algorithm == "bfs"
         dijkstra.run(backend, graph, rest, kind.dtype, below, monitor, batch, arcs=arcs, unit=unit)
     finally:

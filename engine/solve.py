@@ -15,12 +15,12 @@ from engine import resident, streamed
 from engine.algorithms import dijkstra, floyd_warshall, johnson, partitioned, squaring
 from engine.calibrate import calibrate
 from engine.checkpoint import Continued, Journal, RowCommits, bound_to, rest, resumable, suits
-from engine.describe import describe
-from engine.estimate import DEVICE_START, batch_rows
+from engine.describe import describe, statistics
+from engine.estimate import DEVICE_START
 from engine.ingest import weight_matrix, write_rows
 from engine.machine import available_memory, survey
 from engine.monitor import Monitor
-from engine.near import hop_radius
+from engine.near import hops_of
 from engine.parts import ENTRY_BYTES, with_parts, with_trial
 from engine.plan import Plan, by_rows
 from engine.planner import ESTIMATES, choose, choose_type
@@ -145,20 +145,21 @@ def make_plan(graph: Graph, options: Options, *, out: Path | None = None, resume
     store = _store_bytes(graph, matrix_bytes((problem.rows, problem.columns), kind.itemsize))
     machine = _survey(problem, options, out, store)
     if machine.cuda is not None:
-        problem = replace(problem, hops=hop_radius(graph.indptr, graph.heads))
+        problem = replace(problem, hops=hops_of(graph))
     if found is not None and machine.disk is not None:
         machine = replace(machine, disk=machine.disk + found.bytes)
     plan = choose(problem, machine, options, store=store)
     if problem.negative:
         find_potentials(graph)
     rectangle = Rectangle.of(options, graph.n)
-    measured = calibrate(graph, problem, kind, machine, plan, device=options.device, rectangle=rectangle)
+    measured = calibrate(graph, problem, kind, machine, plan, device=options.device, rectangle=rectangle, out=out)
     if measured is not machine:
         now = survey(out=out, memory=options.memory, threads=options.threads)  # measuring took memory, too
         machine = replace(measured, memory=now.memory, resident=now.resident)
         plan = choose(problem, machine, options, store=store)
     tried = with_trial(graph, problem, plan, machine)
-    return plan if tried is problem else choose(tried, machine, options, store=store)
+    plan = plan if tried is problem else choose(tried, machine, options, store=store)
+    return replace(plan, statistics=statistics(graph, tried))
 
 
 def _survey(problem: Problem, options: Options, out: Path | None, store: int) -> Machine:
@@ -322,21 +323,21 @@ def store_attributes(graph: Graph, plan: Plan) -> dict[str, object]:
 
 
 def _dijkstra(task: Task) -> None:
-    dtype, turned = WORK_TYPES[task.plan.dtype].dtype, task.plan.turned
+    dtype = WORK_TYPES[task.plan.dtype].dtype
     dijkstra.solve(
-        *(task.backend, task.graph, task.rectangle, dtype, task.sink, task.monitor), unit=task.unit, turned=turned
-    )
+        *(task.backend, task.graph, task.rectangle, dtype, task.sink, task.monitor, task.plan.batch),
+        unit=task.unit, turned=task.plan.turned,
+    )  # fmt: skip
 
 
 def _johnson(task: Task) -> None:
-    dtype, turned = WORK_TYPES[task.plan.dtype].dtype, task.plan.turned
-    johnson.solve(task.backend, task.graph, task.rectangle, dtype, task.sink, task.monitor, turned=turned)
+    dtype, turned, batch = WORK_TYPES[task.plan.dtype].dtype, task.plan.turned, task.plan.batch
+    johnson.solve(task.backend, task.graph, task.rectangle, dtype, task.sink, task.monitor, batch, turned=turned)
 
 
 def _partitioned(task: Task) -> None:
     kind = WORK_TYPES[task.plan.dtype]
-    batch = batch_rows(task.graph.n, len(task.rows), kind.itemsize)
-    partitioned.run(task.backend, task.graph, task.rows, kind.dtype, task.sink, task.monitor, batch)
+    partitioned.run(task.backend, task.graph, task.rows, kind.dtype, task.sink, task.monitor, task.plan.batch)
 
 
 def _dense(task: Task) -> tuple[npt.NDArray[np.generic], bool, npt.NDArray[np.float64] | None]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+import logging
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -17,7 +18,7 @@ from engine.monitor import Monitor
 from engine.plan import Plan
 from engine.potentials import find_potentials, reduced_weights
 from engine.stream import rounds
-from engine.stream.estimate import BUFFERS
+from engine.stream.estimate import store_buffers
 from engine.stream.kept import KeptHostTier
 from engine.stream.layout import Streaming
 from engine.stream.levels import levels_of
@@ -29,6 +30,7 @@ from storage.errors import Cancelled
 from storage.graph import Graph
 
 Array = npt.NDArray[np.generic]
+log = logging.getLogger("apsp.engine")
 
 
 def run(graph: Graph, plan: Plan, journal: Journal, monitor: Monitor) -> SummarySink:
@@ -61,22 +63,37 @@ def _in_store(  # noqa: PLR0917
     collector: SummarySink,
     monitor: Monitor,
 ) -> None:
-    tier = StoreTier(
-        journal,
-        streaming,
-        weights=partial(fill_weights, graph, WORK_TYPES[plan.dtype]),
-        observe=collector.observe,
-        monitor=monitor,
-        buffers=BUFFERS + (len(devices) - 1) * (streaming.slots + 1) + streaming.slots - 1,
-    )
-    with tier:
-        try:
-            first = tier.first_round
-            rounds.run(streaming, tier, devices, monitor, nonnegative=_nonnegative(graph), first_round=first)
-        except Cancelled:
-            if journal.worth():
-                tier.save()
-            raise
+    count = store_buffers(streaming, len(devices))
+    with _memory((count * streaming.height, graph.n), plan, monitor) as (memory, ready):
+        ready()
+        tier = StoreTier(
+            journal,
+            streaming,
+            weights=partial(fill_weights, graph, WORK_TYPES[plan.dtype]),
+            observe=collector.observe,
+            monitor=monitor,
+            buffers=np.split(memory, count),
+        )
+        with tier:
+            _go_on(tier, streaming, devices, monitor, journal, nonnegative=_nonnegative(graph))
+
+
+def _go_on(
+    tier: StoreTier,
+    streaming: Streaming,
+    devices: Sequence[Streamer],
+    monitor: Monitor,
+    journal: Journal,
+    *,
+    nonnegative: bool,
+) -> None:
+    try:
+        first = tier.first_round
+        rounds.run(streaming, tier, devices, monitor, nonnegative=nonnegative, first_round=first)
+    except Cancelled:
+        if journal.worth():
+            tier.save()
+        raise
 
 
 def _in_memory(  # noqa: PLR0917
@@ -95,10 +112,29 @@ def _in_memory(  # noqa: PLR0917
         monitor.step(graph.arcs)
         weights, nonnegative = replace(graph, weights=reduced_weights(graph, potentials)), True
     levels = levels_of(journal.writer.record(), streaming, graph.n)
-    matrix = np.empty((graph.n, graph.n), WORK_TYPES[plan.dtype].dtype)
-    _load(matrix, weights, plan, streaming, levels, journal, monitor)
+    with _memory(plan.shape, plan, monitor) as (matrix, ready):
+        _load(matrix, weights, plan, streaming, levels, journal, monitor)
+        ready()
+        last = potentials is not None
+        _rounds(plan, matrix, streaming, devices, journal, monitor, levels, nonnegative=nonnegative, last=last)
+        write_rows(matrix, None, collector, monitor, plan.threads, potentials=potentials)
+
+
+def _rounds(  # noqa: PLR0917
+    plan: Plan,
+    matrix: Array,
+    streaming: Streaming,
+    devices: Sequence[Streamer],
+    journal: Journal,
+    monitor: Monitor,
+    levels: npt.NDArray[np.int64],
+    *,
+    nonnegative: bool,
+    last: bool,
+) -> None:
+    """Go through the rounds, copied to the store now and then; ``last``: nothing can be gone on from after them."""
     with KeptHostTier(matrix, streaming, journal, threads=plan.threads) as tier:
-        tier.level[:] = np.minimum(levels, streaming.rounds(graph.n) - 1)
+        tier.level[:] = np.minimum(levels, streaming.rounds(len(matrix)) - 1)
         try:
             first = int(tier.level.min()) + 1
             rounds.run(streaming, tier, devices, monitor, nonnegative=nonnegative, first_round=first)
@@ -106,9 +142,29 @@ def _in_memory(  # noqa: PLR0917
             if journal.worth():
                 tier.save()
             raise
-        if potentials is not None:
+        if last:
             tier.forget()
-    write_rows(matrix, None, collector, monitor, plan.threads, potentials=potentials)
+
+
+@contextlib.contextmanager
+def _memory(shape: tuple[int, int], plan: Plan, monitor: Monitor) -> Iterator[tuple[Array, Callable[[], None]]]:
+    """Host memory, locked for the devices where there are any: once the function beside it has returned."""
+    dtype = WORK_TYPES[plan.dtype].dtype
+    if plan.device == "cpu":
+        yield np.empty(shape, dtype), lambda: None
+        return
+    from engine.backends.cuda_host import host_matrix
+
+    monitor.begin("prepare", 1, "memory")
+    with host_matrix(shape, dtype, threads=plan.threads, ahead=True) as memory:
+        monitor.step(1)
+
+        def ready() -> None:
+            memory.wait()
+            if memory.refused:
+                log.warning("%s", memory.refused)
+
+        yield memory.array, ready
 
 
 def _load(  # noqa: PLR0917
@@ -133,13 +189,19 @@ def _load(  # noqa: PLR0917
                 journal.writer.read_tile(i, j, out)
         return last - first
 
-    with ThreadPoolExecutor(IO_THREADS, "apsp-load") as pool:
+    with ThreadPoolExecutor(max(IO_THREADS, plan.threads), "apsp-load") as pool:
         for count in pool.map(load, range(streaming.stripes(graph.n))):
             monitor.step(count)
 
 
 @contextlib.contextmanager
 def _devices(plan: Plan) -> Iterator[Sequence[Streamer]]:
+    if plan.device == "cuda":
+        from engine.backends.cuda_stream import CudaStreamer, found_devices
+
+        # what was predicted is the limit: it is at most what was asked for
+        yield [CudaStreamer(device, memory=plan.device_memory) for device in range(found_devices())]
+        return
     from engine.backends.cpu import CpuBackend
     from engine.stream.cpu import CpuStreamer
 

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any, Final
+from typing import Final
 
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
 from starlette.middleware.cors import CORSMiddleware
 
 from service import problems
+from service.document import describe
 from service.events import Watch
 from service.keys import Keyring
-from service.middleware import BodyLimit, Door
+from service.middleware import BodyLimit, Door, Observe
 from service.routes import graphs, health, jobs, results, rows, store
-from service.schemas import Problem
 from service.settings import Settings
 from service.state import Results, Service
 from service.stores import prepare
 from service.submission import Plans
+from service.version import software_version
 from service.waiting import Waiters
 from service.work import Worker
 from storage.jobs import JobStore
@@ -46,8 +47,11 @@ ROUTERS: Final = (
 )
 
 
-def create_app(settings: Settings) -> FastAPI:
-    """The application; its reading process starts and stops with its lifespan."""
+def create_app(settings: Settings, *, observe: Observe | None = None) -> FastAPI:
+    """The application; its reading process starts and stops with its lifespan.
+
+    ``observe`` hears of every request: method, pattern of the path, status, seconds.
+    """
     prepare(settings)
     store = JobStore(settings.database, timeout=settings.database_timeout)
     keys = KeyStore(store.database)
@@ -76,19 +80,21 @@ def create_app(settings: Settings) -> FastAPI:
     app = FastAPI(
         title="apsp",
         summary="All-pairs shortest paths of graphs larger than memory",
-        version=health.software_version(),
+        version=software_version(),
         lifespan=lifespan,
         generate_unique_id_function=_operation_id,
+        docs_url=None,
+        redoc_url=None,
     )
     app.state.service = service
     app.add_middleware(BodyLimit, settings=settings)
-    app.add_middleware(Door, settings=settings, identify=identify, observe=None)
+    app.add_middleware(Door, settings=settings, identify=identify, observe=observe)
     _allow_origins(app, settings)
     problems.install(app)
     for router in ROUTERS:
         app.include_router(router)
     app.state.routes = [route for router in ROUTERS for route in router.routes]
-    _describe_problems(app)
+    describe(app, keys=settings.auth)
     return app
 
 
@@ -104,24 +110,3 @@ def _allow_origins(app: FastAPI, settings: Settings) -> None:
 
 def _operation_id(route: APIRoute) -> str:
     return route.name
-
-
-def _describe_problems(app: FastAPI) -> None:
-    """Put the problem document into the OpenAPI schemas, in place of FastAPI's own form of validation errors."""
-    generate = app.openapi
-
-    def openapi() -> dict[str, Any]:
-        if app.openapi_schema is None:
-            schema = generate()
-            schemas = schema["components"]["schemas"]
-            schemas["Problem"] = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
-            for name in ("HTTPValidationError", "ValidationError"):
-                schemas.pop(name, None)
-            for operations in schema["paths"].values():
-                for operation in operations.values():
-                    if "422" in operation["responses"]:
-                        operation["responses"].update({"422": problems.documented(422)[422]})
-            app.openapi_schema = schema
-        return app.openapi_schema
-
-    app.openapi = openapi  # type: ignore[method-assign]

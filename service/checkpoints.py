@@ -29,6 +29,14 @@ def has_checkpoint(store: Path) -> bool:
     return (working_folder(store) / _RECORD).is_file()
 
 
+def checkpoint_time(store: Path) -> float | None:
+    """When a solve into ``store`` last committed something, in seconds since the epoch; None if it never did."""
+    try:
+        return (working_folder(store) / _RECORD).stat().st_mtime
+    except OSError:
+        return None
+
+
 def plan(graph: Graph, options: Options, store: Path) -> Plan:
     """The plan of a solve into ``store``, from its checkpoint if there is one."""
     from engine import solve as engine

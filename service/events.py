@@ -31,7 +31,7 @@ _LOOK_SECONDS: Final = 0.2
 #: after so many seconds without an event a comment says that the stream lives
 QUIET_SECONDS: Final = 15.0
 #: a stream ends after so many seconds, and a client that comes back shows its key again
-_LONGEST_SECONDS: Final = 600.0
+LONGEST_SECONDS: Final = 600.0
 _RETRY_MILLISECONDS: Final = 2000
 #: bytes of the log in one event, at most
 _LOG_BYTES: Final = 1 << 16
@@ -106,7 +106,7 @@ class Watch:
                         yield event
                 if not now.record.open and at.version == now.record.version:
                     return
-                if self._closing() or time.monotonic() - began > _LONGEST_SECONDS:
+                if self._closing() or time.monotonic() - began > LONGEST_SECONDS:
                     yield b": come back with the last id\n\n"
                     return
                 if time.monotonic() - told >= QUIET_SECONDS:

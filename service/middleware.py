@@ -112,7 +112,7 @@ class Door:
         if expect.lower() != b"100-continue":
             message = f"Expect: {expect[:40].decode('latin-1')} cannot be met"
             return Problem(Fault("expectation-failed", message, {"field": "Expect"}))
-        return None
+        return _no_nul(path, scope["query_string"])
 
     def _tell(self, scope: Scope, status: int, seconds: float) -> None:
         route = getattr(scope.get("route"), "path_format", "")
@@ -220,6 +220,15 @@ def _with(headers: list[tuple[bytes, bytes]], extra: list[tuple[bytes, bytes]]) 
     own = any(name == _POLICY for name, _ in headers)
     kept = [item for item in headers if item[0] != b"x-request-id"]
     return [*kept, *extra, *(SECURITY[:-1] if own else SECURITY)]
+
+
+def _no_nul(path: str, query: bytes) -> Problem | None:
+    """NUL is in no name: not every database takes it."""
+    if "\0" in path:
+        return Problem(Fault("not-found", "there is nothing whose name holds a NUL"))
+    if b"%00" in query:
+        return Problem(Fault("invalid-request", "a parameter holds a NUL, which is in no name", {"field": "query"}))
+    return None
 
 
 def _address(scope: Scope) -> str:

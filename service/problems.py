@@ -55,6 +55,9 @@ RETRY_AFTER: Final = {"too-many-jobs": 1, "too-many-at-once": 1, "draining": 5, 
 _BY_STATUS: Final = {404: "not-found", 405: "method-not-allowed", 406: "not-acceptable", 409: "conflict",
                      413: "limit-exceeded", 416: "range-not-satisfiable", 422: "invalid-request"}  # fmt: skip
 
+#: what FastAPI says about a body for which its parser has no better words
+_NO_JSON: Final = "There was an error parsing the body"
+
 
 class Problem(HTTPException):
     """A fault raised where only Starlette's own exceptions pass, such as in a middleware's ``receive``."""
@@ -119,6 +122,9 @@ def install(app: FastAPI) -> None:
             headers["Allow"] = _allowed(request) or headers.get("Allow", "")
         if isinstance(error, Problem):
             return respond(request, error.fault, status=error.status_code, headers=headers)
+        if error.status_code == HTTPStatus.BAD_REQUEST and error.detail == _NO_JSON:
+            fault = Fault("invalid-request", "the body is no JSON: it is not UTF-8, or nested too deeply")
+            return respond(request, fault)
         code = _BY_STATUS.get(error.status_code, "internal" if error.status_code >= 500 else "invalid-request")
         message = _http_message(request, error)
         return respond(request, Fault(code, message), status=error.status_code, headers=headers)

@@ -21,6 +21,8 @@ from service.sendfile import SENDFILE
 
 #: seconds from the first moment of a request to the end of its headers
 HEADER_SECONDS: Final = 15.0
+#: bytes of the headers of a request, with its first line
+HEADER_BYTES: Final = 64 << 10
 #: seconds in which a client has to take one segment of a file
 _SEGMENT_SECONDS: Final = 60.0
 #: bytes handed to the kernel at once; the next ones are read ahead meanwhile

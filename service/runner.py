@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from service import checkpoints, logs
 from service.checkpoints import tidy
 from service.fault import Fault, fault_of
+from service.figures import Figures
 from service.joblog import job_log
 from service.probe import probe
 from service.settings import Settings
@@ -66,6 +67,7 @@ class Runner:
         self._slot = settings.slot(device)
         self._name = f"{self._slot}:{os.getpid()}"
         self._monitor: JobMonitor | None = None
+        self._figures = Figures(device)
         #: the GPU has to be started afresh, which takes a new process
         self.device_lost = False
 
@@ -103,7 +105,8 @@ class Runner:
 
     def announce(self, state: str, detail: str | None = None) -> None:
         """Say that this runner is there, and how it is."""
-        self._jobs.announce(RunnerRecord(self._slot, self._name, self._device, state, detail, time.time()))
+        figures = self._figures.read()
+        self._jobs.announce(RunnerRecord(self._slot, self._name, self._device, state, detail, time.time(), figures))
 
     def work(self, claimed: JobRecord) -> None:
         """Bring one claimed job to an end, whatever happens."""
@@ -113,7 +116,7 @@ class Runner:
             self._work(claimed)
 
     def _work(self, claimed: JobRecord) -> None:
-        monitor = JobMonitor(self._jobs, claimed, self._stopping)
+        monitor = JobMonitor(self._jobs, claimed, self._stopping, self._figures.step)
         try:
             with Pulse(monitor, self._settings.heartbeat_seconds, lambda: self.announce("busy", claimed.id)):
                 self._monitor = monitor
@@ -123,7 +126,8 @@ class Runner:
                     self._monitor = None
             # said first: whoever learns that the job is over finds its log complete
             log.info("job %s: done in %.3g s", claimed.id, sum(seconds.values()))
-            self._until_stored(lambda: self._jobs.succeed(claimed, summary, seconds, size))
+            if not self._until_stored(lambda: self._jobs.succeed(claimed, summary, seconds, size)):
+                log.error("job %s: its end was not stored; whoever holds the job now ends it", claimed.id)
         except Cancelled:
             self._stopped(claimed, monitor)
         except Exception as error:
@@ -224,16 +228,18 @@ class Runner:
         for path in sweep(self._settings, self._jobs):
             log.warning("%s belonged to no job and was removed", path)
 
-    def _until_stored(self, write: Callable[[], object]) -> None:
-        """The end of a job must be recorded: try until it is.  Told to stop, the next runner settles the job."""
+    def _until_stored(self, write: Callable[[], object]) -> object:
+        """The end of a job must be recorded: try until it is.  Told to stop, the next runner settles the job.
+
+        Returns what ``write`` returned; None if it was given up.
+        """
         while True:
             try:
-                write()
-                return
+                return write()
             except StorageFailed as error:
                 log.error("%s; trying again", error)
             if self._stopping.wait(_RETRY_SECONDS):
-                return
+                return None
 
     def _end(self) -> None:
         try:

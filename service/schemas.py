@@ -9,11 +9,15 @@ from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr
 
 from service.fault import Fault
 from service.problems import document
-from storage.jobs import GraphRecord, JobRecord
+from storage.jobs import GraphRecord, JobRecord, RunnerRecord
 
 #: a vertex as the file names it
 Label = StrictInt | StrictStr
-Size = Annotated[int, Field(ge=1, lt=2**63)]
+Size = Annotated[int, Field(ge=1, lt=2**63, strict=True)]
+#: NUL is in no name: not every database keeps it
+_NAME = r"^[^\x00]*$"
+#: sources, targets
+Shape = Annotated[list[int], Field(min_length=2, max_length=2)]
 State = Literal["accepted", "running", "successful", "failed", "dismissed"]
 
 
@@ -93,8 +97,8 @@ class GraphList(Wire):
 class JobRequest(Wire):
     """A graph and the options of a solve; all but the graph may be left out."""
 
-    graph: str = Field(description="Id of an uploaded graph.")
-    name: str | None = Field(None, max_length=200, description="A name of your own.")
+    graph: str = Field(max_length=100, pattern=_NAME, description="Id of an uploaded graph.")
+    name: str | None = Field(None, max_length=200, pattern=_NAME, description="A name of your own.")
     dtype: Literal["auto", "uint16", "int32", "float32", "float64"] = "auto"
     algorithm: str = Field("auto", description="Name of an algorithm, or auto.", examples=["auto", "dijkstra"])
     device: Literal["auto", "cpu", "cuda"] = "auto"
@@ -104,10 +108,14 @@ class JobRequest(Wire):
     sources: list[Label] | None = Field(None, min_length=1, description="Only these rows; vertices as in the file.")
     targets: list[Label] | None = Field(None, min_length=1, description="Only these columns; vertices as in the file.")
     cutoff: float | None = Field(
-        None, ge=0, allow_inf_nan=False, description="Only distances up to this one; longer ones become unreachable."
+        None,
+        ge=0,
+        allow_inf_nan=False,
+        strict=True,
+        description="Only distances up to this one; longer ones become unreachable.",
     )
     threads: Size | None = Field(None, description="Processors.")
-    priority: int = Field(0, ge=-100, le=100, description="Higher goes first.")
+    priority: int = Field(0, ge=-100, le=100, strict=True, description="Higher goes first.")
     fresh: bool = Field(False, description="Solve again even if there is a result of the same graph and options.")
 
     model_config = ConfigDict(
@@ -183,7 +191,7 @@ class Estimate(Wire):
     algorithm: str
     dtype: str
     device: str
-    shape: tuple[int, int] = Field(description="Sources, targets.")
+    shape: Shape = Field(description="Sources, targets.")
     seconds: float = Field(description="Predicted wall time.")
     memory: int = Field(description="Bytes of host memory, at the peak.")
     device_memory: int
@@ -289,7 +297,7 @@ class Manifest(Wire):
     """What a sealed result is, and where to read it."""
 
     job: str
-    shape: tuple[int, int] = Field(description="Sources, targets.")
+    shape: Shape = Field(description="Sources, targets.")
     dtype: str
     unreachable: int | float | str | None = Field(description="The stored value of *no path*.")
     unit: str | None
@@ -318,7 +326,7 @@ class Summary(Wire):
     """Facts about a solved matrix."""
 
     job: str
-    shape: tuple[int, int]
+    shape: Shape
     dtype: str
     directed: bool
     unit: str
@@ -332,11 +340,42 @@ class Version(Wire):
     api: Literal["v1"] = "v1"
 
 
-class Limit(Wire):
-    """One limit and the setting that holds it."""
+class Device(Wire):
+    """What one runner solves on; ``state`` is ``silent`` if it gave no sign of life of late."""
 
-    value: int
-    setting: str
+    runner: str = Field(description="Its place: node and device.", examples=["gpu-node-1/cuda0"])
+    device: str = Field(examples=["cuda0", "cpu"])
+    name: str | None = Field(description="What the chip is called.", examples=["NVIDIA H100 80GB HBM3"])
+    state: Literal["idle", "busy", "sick", "silent"]
+    reason: str | None = Field(description="Why it is out of service.")
+    memory_bytes: int | None = Field(description="Memory that there is, where the runner knows it.")
+    memory_used_bytes: int | None
+    seen: datetime
+
+    @classmethod
+    def of(cls, runner: RunnerRecord, silent: bool) -> Device:
+        """The wire form of a record.  What a busy runner works on is nobody else's business."""
+        figures = runner.figures or {}
+        memory = figures.get("memory") or {}
+        return cls(
+            runner=runner.slot, device=runner.device, name=figures.get("name"),
+            state="silent" if silent else runner.state,  # type: ignore[arg-type]
+            reason=runner.detail if runner.state == "sick" else None,
+            memory_bytes=memory.get("limit"), memory_used_bytes=memory.get("used"), seen=_time(runner.heartbeat),
+        )  # fmt: skip
+
+
+class Devices(Wire):
+    """All devices that solve jobs of this service."""
+
+    devices: list[Device]
+
+
+class Limit(Wire):
+    """One limit and the setting that holds it; null for one that is not set or cannot be."""
+
+    value: int | float | None
+    setting: str | None
     description: str
 
 

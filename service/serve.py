@@ -18,7 +18,8 @@ from fastapi import FastAPI
 from service import logs
 from service.app import create_app
 from service.keys import first_key
-from service.protocol import PatientProtocol
+from service.metrics import Metrics
+from service.protocol import HEADER_BYTES, PatientProtocol
 from service.retention import Retention
 from service.settings import Settings
 from service.state import Service
@@ -58,15 +59,18 @@ def serve(settings: Settings) -> None:
 
 
 def _run_all(settings: Settings, listener: socket.socket, key: str | None) -> None:
-    app = create_app(settings)
+    metrics = Metrics(settings)
+    app = create_app(settings, observe=metrics.observe)
     service: Service = app.state.service
     supervisor, retention = Supervisor(settings, service.jobs), Retention(settings, service.jobs)
     service.wake = supervisor.wake
     supervisor.start()
     retention.start()
+    metrics.start(service.jobs)
     try:
         _run_api(settings, app, listener, key)
     finally:
+        metrics.stop()
         retention.stop()
         supervisor.stop()
         service.jobs.close()
@@ -76,6 +80,7 @@ def _run_api(settings: Settings, app: FastAPI, listener: socket.socket, key: str
     config = uvicorn.Config(
         app,
         http=PatientProtocol,
+        h11_max_incomplete_event_size=HEADER_BYTES,
         log_config=None,
         access_log=False,
         server_header=False,

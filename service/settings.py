@@ -37,6 +37,8 @@ class Settings(BaseModel):
 
     host: str = Field("127.0.0.1", description="Address to listen on.")
     port: int = Field(8000, ge=0, le=65535, description="Port to listen on; 0 takes a free one and prints it.")
+    metrics_host: str = Field("127.0.0.1", description="Address on which Prometheus finds metrics.")
+    metrics_port: int = Field(9464, ge=0, le=65535, description="Port of /metrics; 0 for none.")
     data_dir: Path = Field(Path("apsp-data"), description="Folder of the database, the graphs and the results.")
     database_url: str | None = Field(None, description="postgresql://... or sqlite:///FILE; a file there if not set.")
     database_timeout: float = Field(30.0, gt=0, description="Seconds to wait for a lock of the database.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -19,7 +20,7 @@ from service.settings import Settings
 from service.shares import Shares
 from service.work import Worker
 from storage.errors import Conflict, Gone, NotFound
-from storage.jobs import OPEN, SUCCESSFUL, GraphRecord, JobRecord, JobStore
+from storage.jobs import OPEN, SUCCESSFUL, GraphRecord, JobRecord, JobStore, RunnerRecord
 from storage.keys import KeyStore
 from storage.uploads import Uploads
 
@@ -177,6 +178,11 @@ def require_result(job: JobRecord) -> None:
         raise NoResult(f"job {job.id} is {job.state} and has no result{reason}", state=job.state)
     if job.removed is not None:
         raise Gone(f"the result of job {job.id} was removed when its time was over; submit the job again")
+
+
+def silent(runner: RunnerRecord, settings: Settings) -> bool:
+    """Whether a runner has missed so many signs of life that it counts as gone."""
+    return runner.heartbeat <= time.time() - 3 * settings.heartbeat_seconds
 
 
 async def _service(request: Request) -> Service:

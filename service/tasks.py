@@ -29,6 +29,7 @@ def read_upload(settings: Settings, path: Path, request: dict[str, Any]) -> dict
         LimitExceeded: the file or the graph is larger than the settings allow.
     """
     from service.facts import graph_facts
+    from service.settings import variable
     from storage.graphs import GraphStore
     from storage.readers import ReadLimits, read_graph
 
@@ -38,7 +39,11 @@ def read_upload(settings: Settings, path: Path, request: dict[str, Any]) -> dict
         max_vertices=settings.max_vertices,
         max_arcs=settings.max_arcs,
     )
-    graph, receipt = read_graph(path, limits=limits, **request)
+    try:
+        graph, receipt = read_graph(path, limits=limits, **request)
+    except LimitExceeded as error:
+        setting = variable({"max_bytes": "max_graph_bytes"}.get(error.setting, error.setting))
+        raise LimitExceeded(str(error), limit=error.limit, requested=error.requested, setting=setting) from None
     graph_id, digest = GraphStore(settings.data_dir).add(graph, receipt)
     facts = graph_facts(graph, receipt)
     return {"id": graph_id, "digest": digest, "n": graph.n, "m": graph.m, "facts": facts, "receipt": asdict(receipt)}

@@ -89,13 +89,21 @@ class JobMonitor(Monitor):
         interrupted: the solve was stopped between two tiles.
     """
 
-    def __init__(self, jobs: JobStore, claimed: JobRecord, stopping: threading.Event) -> None:
-        self._jobs, self._claimed = jobs, claimed
+    def __init__(
+        self,
+        jobs: JobStore,
+        claimed: JobRecord,
+        stopping: threading.Event,
+        stepped: Callable[[str, float], None] = lambda _phase, _seconds: None,
+    ) -> None:
+        """``stepped`` hears of every tile, batch or round: its phase, and its seconds."""
+        self._jobs, self._claimed, self._stepped = jobs, claimed, stepped
         self.stopping = stopping
         self.asked = claimed.cancel
         self.lost = self.interrupted = False
         self._gauge = Gauge(None, time.monotonic())
         self._due = 0.0
+        self._stepped_at = time.monotonic()
 
     def look(self) -> None:
         """Learn whether to stop, however long the present tile takes; writes nothing."""
@@ -123,11 +131,15 @@ class JobMonitor(Monitor):
         now = time.monotonic()
         log.info("job %s: phase %s, %d %s", self._claimed.id, phase, total, unit)
         self._gauge.begin(phase, total, unit, now)
+        self._stepped_at = now
         self._report(now)
 
     def advance(self, amount: int) -> None:
         """Count; report when it is time."""
         self._gauge.advance(amount)
+        now, before = time.monotonic(), self._stepped_at
+        self._stepped_at = now
+        self._stepped(self._gauge.phase, now - before)
         self._report_if_due()
 
     def cancelled(self) -> bool:

@@ -207,6 +207,17 @@ class JobStore(Claims):
         with self._database.transaction("read") as connection:
             return {row.id: row.version for row in connection.execute(query)}
 
+    def running(self) -> list[JobRecord]:
+        """All jobs that are being solved."""
+        with self._database.transaction("read") as connection:
+            return [job_of(row) for row in connection.execute(select(jobs).where(jobs.c.state == RUNNING))]
+
+    def ended_since(self, moment: float, limit: int = 10_000) -> list[JobRecord]:
+        """Jobs that ended at that time or later, the earliest first, deleted ones too."""
+        query = select(jobs).where(jobs.c.state.in_(OVER), jobs.c.finished >= moment)
+        with self._database.transaction("read") as connection:
+            return [job_of(row) for row in connection.execute(query.order_by(jobs.c.finished).limit(limit))]
+
     def counts(self) -> dict[str, int]:
         """How many jobs there are in each state."""
         query = select(jobs.c.state, func.count()).group_by(jobs.c.state)

@@ -110,6 +110,7 @@ runners = Table(
     Column("state", String(12), nullable=False),
     Column("detail", String(500)),
     Column("heartbeat", Float, nullable=False),
+    Column("figures", JSON),
 )
 
 keys = Table(
@@ -212,7 +213,10 @@ class JobRecord:
 
 @dataclass(frozen=True)
 class RunnerRecord:
-    """One place where jobs are solved: ``state`` is ``idle``, ``busy`` or ``sick``; ``detail`` says why it is sick."""
+    """One place where jobs are solved: ``state`` is ``idle``, ``busy`` or ``sick``; ``detail`` says why it is sick.
+
+    ``figures`` are numbers about it, for those who measure.
+    """
 
     slot: str
     name: str
@@ -220,6 +224,7 @@ class RunnerRecord:
     state: str
     detail: str | None
     heartbeat: float
+    figures: Json | None = None
 
 
 @dataclass(frozen=True)

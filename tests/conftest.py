@@ -28,6 +28,12 @@ def data_dir() -> Path:
     pytest.skip(message)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Rates that are measured go to no user's cache."""
+    os.environ["XDG_CACHE_HOME"] = str(tmp_path_factory.mktemp("cache"))
+
+
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Postgres]:
     """A private PostgreSQL server."""

@@ -12,7 +12,6 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
 
 #: set where PostgreSQL must be there, as in CI
@@ -55,6 +54,8 @@ class Postgres:
 
     def url(self) -> str:
         """A new database."""
+        import psycopg  # only here: machines that test nothing but kernels lack it
+
         name = f"test_{uuid.uuid4().hex}"
         with psycopg.connect(f"host={self.folder} user=apsp dbname=postgres", autocommit=True) as connection:
             connection.execute(f'CREATE DATABASE "{name}"')

@@ -2,7 +2,7 @@
 
     ncu --clock-control none --csv --page raw --metrics $(python -m benchmarks.kernels.gpu_counters --metrics) \\
         --cache-control none --target-processes all \\
-        -k 'regex:^(relax|single|power|pivot|panels|rest)$' \\
+        -k 'regex:^(relax|single|lone|power|pivot|panels|rest)$' \\
         python -m benchmarks.kernels.gpu_counters > counters.csv
     python -m benchmarks.kernels.gpu_counters --table counters.csv
 

@@ -9,7 +9,7 @@ import json
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -86,11 +86,9 @@ def stream(
 ) -> Watch:
     """Run the rounds, or the first of them."""
     watch = Watch(share)
-    try:
+    with suppress(Cancelled):
         devices = [kind(0, **given)]
         rounds.run(streaming, HostTier(matrix, streaming, threads=THREADS), devices, watch, nonnegative=True)
-    except Cancelled:
-        pass
     return watch
 
 

@@ -5,10 +5,10 @@ python -m benchmarks.kernels.gpu_stream_many [scale] [large] [one]
 
 from __future__ import annotations
 
-import contextlib
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
 import cupy
@@ -64,7 +64,7 @@ def stream(matrix: Any, streaming: Streaming, count: int, share: float, memory: 
     """Run some of the rounds on ``count`` devices."""
     watch = Watch(share)
     devices = [CudaStreamer(i, memory=memory) for i in range(count)]
-    with contextlib.suppress(Cancelled):
+    with suppress(Cancelled):
         rounds.run(streaming, HostTier(matrix, streaming, threads=THREADS), devices, watch, nonnegative=True)
     return watch
 

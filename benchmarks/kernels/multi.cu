@@ -12,11 +12,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pivot(const __grid
   Single* const b_tile = a_tile + SIDE * LD_A;
   Single c[ROWS][COLUMNS];
   const int x = threadIdx.x % ACROSS, y = threadIdx.x / ACROSS;
-  UNROLL for (int i = 0; i < ROWS; i++) read4(g, g.d, k * SIDE + row_of(i), k * SIDE + x * 4, c[i]);
+  UNROLL for (int i = 0; i < ROWS; i++) read4(g, true, g.d, k * SIDE + row_of(i), k * SIDE + x * 4, c[i]);
   if (INTERLEAVED) regroup(c, b_tile, x, y, false);
   close_tile(c, a_tile);
   if (INTERLEAVED) regroup(c, b_tile, x, y, true);
-  UNROLL for (int i = 0; i < ROWS; i++) write4(g, g.d, k * SIDE + row_of(i), k * SIDE + x * 4, c[i]);
+  UNROLL for (int i = 0; i < ROWS; i++) write4(g, true, g.d, k * SIDE + row_of(i), k * SIDE + x * 4, c[i]);
 }
 
 INLINE void update_tile(const Block& g, int i, int j, int k) {
@@ -30,9 +30,9 @@ INLINE void update_tile(const Block& g, int i, int j, int k) {
     fetch_b(g, g.d, k, j, part, b_tile);
     copy_commit();
   }
-  UNROLL for (int r = 0; r < ROWS; r++) read4(g, g.d, i * SIDE + row_of(r), j * SIDE + x * 4, c[r]);
+  UNROLL for (int r = 0; r < ROWS; r++) read4(g, true, g.d, i * SIDE + row_of(r), j * SIDE + x * 4, c[r]);
   multiply(c, a_tile, b_tile);
-  UNROLL for (int r = 0; r < ROWS; r++) write4(g, g.d, i * SIDE + row_of(r), j * SIDE + x * 4, c[r]);
+  UNROLL for (int r = 0; r < ROWS; r++) write4(g, true, g.d, i * SIDE + row_of(r), j * SIDE + x * 4, c[r]);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) panels(const __grid_constant__ Block g, int k) {

@@ -13,7 +13,7 @@ from typing import Final
 from engine.algorithms import dijkstra
 from engine.algorithms.johnson import PASSES
 from engine.device import Form, SearchLayout
-from engine.estimate import BAND_ROWS, DEVICE_INGEST_RATE, DEVICE_LAUNCH, DEVICE_WRITE_GAIN, OVERHEAD, Setting
+from engine.estimate import BAND_ROWS, DEVICE_INGEST_RATE, DEVICE_LAUNCH, OVERHEAD, Setting, device_write
 from engine.plan import Candidate, Phase
 from engine.types import WorkType
 
@@ -78,11 +78,11 @@ def _candidate(
     if seconds == math.inf:  # a trial was given up, so the processors would have to do it after all
         seconds = 2 * dijkstra.search_seconds(setting)
     work = Phase("search", problem.rows * seconds, updates=problem.rows * problem.arcs)
-    gain = max(1.0, min(DEVICE_WRITE_GAIN, machine.threads / 2))
-    write = Phase("write", setting.store / (machine.write_rate * gain), bytes=setting.store)
+    write = device_write(setting)
     layout = SearchLayout(problem.n, problem.arcs, problem.rows, kind.itemsize, form.name)
     batch = layout.batch(machine.cuda.memory)
-    alone = min(work.seconds, write.seconds) * min(1.0, batch / max(problem.rows, 1))  # the rest overlaps
+    first = next(layout.spans(batch), range(0))
+    alone = min(work.seconds, write.seconds) * len(first) / max(problem.rows, 1)  # the rest overlaps
     band = BAND_ROWS * problem.n * kind.itemsize
     return Candidate(
         algorithm=name,

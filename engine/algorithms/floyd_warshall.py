@@ -67,12 +67,12 @@ def estimate_blocked(setting: Setting) -> Candidate:
 
 
 def device_recursive(setting: Setting) -> Candidate:
-    """The recursive order on a GPU, which has no undirected half there."""
-    n, size = setting.problem.n, setting.kind.itemsize
+    """The recursive order on a GPU."""
+    n, size, symmetric = setting.problem.n, setting.kind.itemsize, not setting.problem.directed
     return device_candidate(
         setting,
         "recursive-floyd-warshall",
-        updates=n**3,
+        updates=kleene_updates(n, symmetric=symmetric),
         workspace=device.product_bytes(n, size),
         efficiency=0.9 * DEVICE_EFFICIENCY,  # what it closes and packs hides behind nothing
     )

@@ -23,7 +23,7 @@ PASSES: Final = 30
 def estimate(setting: Setting) -> Candidate:
     """Potentials by Bellman-Ford, then one search a source over reduced weights."""
     potentials = Phase("potentials", PASSES * setting.problem.arcs / setting.machine.search_rate)
-    return search_candidate(setting, "johnson", seconds=dijkstra.search_seconds(setting), before=(potentials,))
+    return search_candidate(setting, "johnson", seconds=dijkstra.abreast_seconds(setting), before=(potentials,))
 
 
 def solve(  # noqa: PLR0917 - the signature that all searching algorithms share
@@ -33,6 +33,7 @@ def solve(  # noqa: PLR0917 - the signature that all searching algorithms share
     dtype: npt.DTypeLike,
     sink: Sink,
     monitor: Monitor,
+    batch_rows: int,
     *,
     turned: bool = False,
 ) -> None:
@@ -46,4 +47,4 @@ def solve(  # noqa: PLR0917 - the signature that all searching algorithms share
     h = find_potentials(graph)
     arcs = Arcs(graph.indptr, graph.heads, reduced_weights(graph, h), h) if h.any() else None
     monitor.step(graph.arcs)
-    dijkstra.solve(backend, graph, rectangle, dtype, sink, monitor, arcs=arcs, turned=turned)
+    dijkstra.solve(backend, graph, rectangle, dtype, sink, monitor, batch_rows, arcs=arcs, turned=turned)

@@ -26,7 +26,7 @@ import numpy.typing as npt
 
 from engine.algorithms import dijkstra, floyd_warshall
 from engine.backends.base import Arcs, Array, Backend
-from engine.estimate import BAND_ROWS, DEVICE_LAUNCH, DEVICE_WRITE_GAIN, OVERHEAD, Setting, batch_rows, write_phase
+from engine.estimate import BAND_ROWS, DEVICE_LAUNCH, OVERHEAD, Setting, batch_rows, device_write, write_phase
 from engine.monitor import Monitor
 from engine.parts import CPU_GRAIN, DEVICE_GRAIN, SWEEP_ROWS, Grain, Lengths, Parts, find_parts, sweep_layout
 from engine.plan import Candidate, Phase, Plan
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 Positions = npt.NDArray[np.int64] | npt.NDArray[np.int32]
 
 
-#: Share of the rate of large products that steps 1 and 2 reach: many products are small.
-PREPARED: Final = 0.3
+#: Share of one thread's rate of large products that steps 1 and 2 reach: most products are too small to share.
+PREPARED: Final = 0.6
 #: Seconds of a thread for each part, whatever its size.
 PART_SECONDS: Final = 3e-4
 #: Share of that rate that sweeps reach.
@@ -62,7 +62,8 @@ def estimate(setting: Setting) -> Candidate:
     entries = problem.rows * problem.n
     sweep = Phase("sweep", updates / (rate * SWEPT) + entries * ENTRY_SECONDS / machine.threads, updates=updates)
     write = write_phase(setting)
-    rows = 2 * batch_rows(problem.n, problem.rows, size) + machine.threads * (SWEEP_ROWS + 8)
+    batch = batch_rows(problem.n, problem.rows, size, threads=machine.threads, memory=machine.memory)
+    rows = 2 * batch + machine.threads * (SWEEP_ROWS + 8)
     return Candidate(
         algorithm="partitioned",
         memory=machine.resident
@@ -73,15 +74,16 @@ def estimate(setting: Setting) -> Candidate:
         disk=setting.store,
         seconds=prepare.seconds + sweep.seconds + write.seconds,
         phases=(prepare, sweep, write),
+        batch=batch,
     )
 
 
 #: Seconds that a part takes in a batch on the device, launches and waits.
-DEVICE_PART: Final = 2.5e-5
+DEVICE_PART: Final = 1.2e-5
 #: Share of the rate of large products that products over borders reach there, which are shallow and ragged.
 DEVICE_SWEPT: Final = 0.3
 #: Seconds that an entry takes there beside its updates: cleared, put in its column, summed up.
-DEVICE_ENTRY: Final = 2e-11
+DEVICE_ENTRY: Final = 4e-12
 
 
 def estimate_device(setting: Setting) -> Candidate:
@@ -91,7 +93,8 @@ def estimate_device(setting: Setting) -> Candidate:
         raise ValueError("the machine has no device")
     facts = problem.device_parts or whole(problem.n)
     layout = sweep_layout(facts, problem.n, problem.rows, size)
-    batches = -(-problem.rows // layout.batch(machine.cuda.memory))
+    batch = layout.batch(machine.cuda.memory)
+    batches = -(-problem.rows // batch)
     prepare = _prepare(setting, facts)
     updates = problem.rows * facts.sweep
     sweep = Phase(
@@ -102,23 +105,24 @@ def estimate_device(setting: Setting) -> Candidate:
         + problem.rows * problem.n * DEVICE_ENTRY,
         updates=updates,
     )
-    gain = max(1.0, min(DEVICE_WRITE_GAIN, machine.threads / 2))
-    write = Phase("write", setting.store / (machine.write_rate * gain), bytes=setting.store)
+    write = device_write(setting)
+    alone = min(sweep.seconds, write.seconds) / max(1, batches)  # one batch; the others overlap
     bands = (machine.threads + 2) * BAND_ROWS * problem.n * size
     return Candidate(
         algorithm="partitioned",
         device="cuda",
         memory=machine.resident + OVERHEAD + 2 * size * facts.entries + bands + 60 * problem.arcs + 40 * problem.n,
-        device_memory=layout.bytes(layout.batch(machine.cuda.memory)),
+        device_memory=layout.bytes(batch),
         disk=setting.store,
-        seconds=prepare.seconds + sweep.seconds + write.seconds,
+        seconds=prepare.seconds + max(sweep.seconds, write.seconds) + alone,
         phases=(prepare, sweep, write),
     )
 
 
 def _prepare(setting: Setting, facts: PartsFacts) -> Phase:
     """Steps 1 and 2."""
-    seconds = facts.prepare / (setting.rate * PREPARED) + facts.count * PART_SECONDS
+    rate = setting.rate / setting.machine.threads * PREPARED
+    seconds = facts.prepare / rate + facts.count * PART_SECONDS
     return Phase("prepare", seconds, updates=facts.prepare)
 
 

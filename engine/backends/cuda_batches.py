@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -34,9 +35,24 @@ _TRIAL_BLOCKS: Final = 8
 _TRIAL_SEARCHERS: Final = 132
 
 
+@dataclass(frozen=True)
+class Outlet:
+    """Where rows go, and how many threads write there."""
+
+    sink: Sink
+    threads: int
+
+
 @contextmanager
 def device_search(
-    arcs: Arcs, kind: WorkType, form: Form, sources: Integers, *, memory: int | None = None, rows: int | None = None
+    arcs: Arcs,
+    kind: WorkType,
+    form: Form,
+    sources: Integers,
+    *,
+    outlet: Outlet | None = None,
+    memory: int | None = None,
+    rows: int | None = None,
 ) -> Iterator[DeviceSearch]:
     """Searches from ``sources`` on the first device; its memory goes back at the end, whatever happens.
 
@@ -45,6 +61,7 @@ def device_search(
         kind: the working type of the matrix.
         form: how to search.
         sources: vertex indices, one a row of the matrix.
+        outlet: where rows go; None where they are not to leave.
         memory: bytes of device memory that may be used; None for all that is free.
         rows: sources of a batch; None for as many as suit.
 
@@ -57,16 +74,18 @@ def device_search(
     pool = found.cupy.get_default_memory_pool()
     pool.set_limit(size=memory or 0)
     try:
-        with translated(found.cupy), found.cupy.cuda.Device(found.device):
+        with translated(found.cupy), found.cupy.cuda.Device(found.device), ExitStack() as held:
+            shape, outgoing = (len(sources), len(arcs.indptr) - 1), None
+            if outlet is not None:  # gets ready while arcs are sorted and sent
+                outgoing = Outgoing(found.cupy, outlet.sink, shape, kind.dtype, outlet.threads)
+                held.callback(outgoing.release)
             free = found.cupy.cuda.runtime.memGetInfo()[0] + pool.free_bytes()
             usable = min(memory or free, free)
-            layout = SearchLayout(len(arcs.indptr) - 1, len(arcs.heads), len(sources), kind.itemsize, form.name)
+            layout = SearchLayout(shape[1], len(arcs.heads), len(sources), kind.itemsize, form.name)
             batch = rows or layout.batch(usable)
-            search = DeviceSearch(found, arcs, kind, form=form, sources=sources, batch=batch)
-            try:
-                yield search
-            finally:
-                search.release()
+            search = DeviceSearch(found, arcs, kind, form, sources, list(layout.spans(batch)), outgoing)
+            held.callback(search.release)
+            yield search
     finally:
         pool.set_limit(size=0)
 
@@ -74,14 +93,22 @@ def device_search(
 class DeviceSearch:
     """See :func:`device_search`, which makes it.  Not thread-safe.
 
-    ``batch`` sources are searched at a time, the last time fewer.
+    ``batches`` are the rows that are searched at a time.
     """
 
-    def __init__(
-        self, found: Modules, arcs: Arcs, kind: WorkType, *, form: Form, sources: Integers, batch: int
+    def __init__(  # noqa: PLR0917 - what device_search is asked for
+        self,
+        found: Modules,
+        arcs: Arcs,
+        kind: WorkType,
+        form: Form,
+        sources: Integers,
+        batches: list[range],
+        outgoing: Outgoing | None,
     ) -> None:
         self._found, self._cupy, self._arcs, self._kind, self._form = found, found.cupy, arcs, kind, form
-        self._sources, self.batch, self._n = sources, batch, len(arcs.indptr) - 1
+        self._sources, self.batches, self._n = sources, batches, len(arcs.indptr) - 1
+        self.batch = max(map(len, batches), default=1)
         self._heaviest = arcs.weights.max(initial=0).item()
         # the planner has proven the matrix's type; narrower labels must show that they suffice
         narrow = arcs.potentials is None and narrow_first(kind, self._heaviest)
@@ -90,17 +117,12 @@ class DeviceSearch:
         cluster = LIST_ROW // self._labels.itemsize if form.name == "lists" else None
         self._incoming = incoming(arcs.indptr, arcs.heads, arcs.weights, cluster=cluster, split=split)
         self._searcher = self._make_searcher()
-        count = 2 if batch < len(sources) else 1
-        self._out = [allocate(self._cupy, (batch, self._n), kind.dtype) for _ in range(count)]
+        count = min(2, max(1, len(batches)))
+        self._out = [allocate(self._cupy, (self.batch, self._n), kind.dtype) for _ in range(count)]
         self._left: list[Any] = [None] * count
         self._potentials = None if arcs.potentials is None else self._cupy.asarray(arcs.potentials.astype(np.float64))
         self._turn, self._rows = 0, range(0)
-        self._outgoing: Outgoing | None = None
-
-    def batches(self) -> Iterator[range]:
-        """The rows of each batch."""
-        for first in range(0, len(self._sources), self.batch):
-            yield range(first, min(first + self.batch, len(self._sources)))
+        self._outgoing = outgoing
 
     def begin(self, rows: range) -> None:
         """Queue the search of ``rows``; returns at once."""
@@ -138,13 +160,11 @@ class DeviceSearch:
         """What :meth:`send` takes to let the rows searched last leave, later."""
         return self._out[self._turn][: len(self._rows)], self._rows.start, self._turn
 
-    def send(self, leaving: tuple[Any, int, int], sink: Sink, threads: int) -> None:
-        """Let rows go to the sink; what is searched next may overtake them."""
-        if self._outgoing is None:
-            dtype = self._kind.dtype
-            self._outgoing = Outgoing(self._cupy, sink, (len(self._sources), self._n), dtype, threads)
+    def send(self, leaving: tuple[Any, int, int]) -> None:
+        """Let rows go to the outlet; what is searched next may overtake them."""
         rows, first, turn = leaving
-        self._left[turn] = self._outgoing.send(rows, first)
+        if self._outgoing is not None:
+            self._left[turn] = self._outgoing.send(rows, first)
 
     def written(self) -> None:
         """Wait until all rows that were sent are written."""

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import numpy as np
 import numpy.typing as npt
 
+from engine import traffic
 from engine.backends.cuda_launch import Launcher
 from engine.backends.cuda_modules import Modules, allocate, modules, translated
 from engine.types import settle
@@ -58,6 +59,8 @@ class DeviceStacks:
             there.set(stack)
             launcher.close(there)
             there.get(out=stack)
+            traffic.moved("write", int(stack.nbytes))
+            traffic.moved("read", int(stack.nbytes))
             if not nonnegative:
                 if launcher.found_negative():
                     raise SolveFailed("the GPU found a vertex at less than zero from itself in one of the graphs")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import mmap
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from engine.backends.base import Array
 from engine.backends.cuda_modules import open_device
+from engine.summary import ArraySink
 from storage.errors import DoesNotFit
 
 #: cudaHostRegisterPortable: for all devices.
@@ -22,28 +23,57 @@ _PORTABLE: Final = 1
 _PAGE: Final = 4096
 
 
-@dataclass
 class HostMemory:
     """Some host memory.
 
     Attributes:
         array: the memory, in the shape asked for, not cleared.
         touched, registered: seconds that it took to get the pages, and to lock them.
-        refused: why the pages are not locked, in a sentence; the bus is slower then.
+        refused: why the pages are not locked, in a sentence; the bus is slower then.  Known after :meth:`wait`.
     """
 
-    array: Array
-    touched: float = 0.0
-    registered: float = 0.0
-    refused: str = ""
+    def __init__(self, raw: npt.NDArray[np.uint8], array: Array, touched: float, runtime: Any) -> None:
+        self.array, self.touched, self.registered, self.refused = array, touched, 0.0, ""
+        self._raw, self._runtime = raw, runtime
+        self._locking = threading.Thread(target=self._lock, name="apsp-lock", daemon=True)
+        self._locking.start()
+
+    def wait(self) -> None:
+        """Until the pages are locked, or are known not to be."""
+        self._locking.join()
+
+    def release(self) -> None:
+        """Unlock the pages."""
+        self.wait()
+        if not self.refused:
+            self._runtime.hostUnregister(self._raw.ctypes.data)
+
+    def _lock(self) -> None:
+        began, size = time.perf_counter(), len(self._raw)
+        try:
+            self._runtime.hostRegister(self._raw.ctypes.data, size, _PORTABLE)
+        except self._runtime.CUDARuntimeError as error:
+            self.refused = f"the driver does not lock {size:,} bytes of host memory ({error}); copies will be slower"
+        self.registered = time.perf_counter() - began
+
+
+class LockedSink(ArraySink):
+    """A sink that is memory from :func:`host_matrix`: a device copies whole rows straight into it."""
+
+    def __init__(self, memory: HostMemory) -> None:
+        self.memory, self.array = memory, memory.array
+        self.tile = (64, max(1, memory.array.shape[1]))
 
 
 @contextmanager
-def host_matrix(shape: tuple[int, int], dtype: npt.DTypeLike, *, threads: int = 1) -> Iterator[HostMemory]:
+def host_matrix(
+    shape: tuple[int, int], dtype: npt.DTypeLike, *, threads: int = 1, ahead: bool = False
+) -> Iterator[HostMemory]:
     """Memory in large pages, touched by several threads and then locked for the devices.
 
     ``cudaHostAlloc`` takes 0.35 s/GiB, this way a fraction of that.  Where the driver refuses to lock so much, the
-    memory is used all the same: each copy then goes through the driver's own buffers.
+    memory is used all the same: each copy then goes through the driver's own buffers.  With ``ahead`` the memory can be
+    filled while it is being locked; the caller waits before the devices use it.
 
     Raises:
         DoesNotFit: the system has not the memory.
@@ -61,18 +91,13 @@ def host_matrix(shape: tuple[int, int], dtype: npt.DTypeLike, *, threads: int = 
         space.madvise(mmap.MADV_HUGEPAGE)
     raw: npt.NDArray[np.uint8] = np.frombuffer(space, np.uint8)
     _touch(raw, threads)
-    memory = HostMemory(raw[:size].view(kind).reshape(shape), time.perf_counter() - began)
-    address, began = raw.ctypes.data, time.perf_counter()
-    try:
-        runtime.hostRegister(address, max(size, 1), _PORTABLE)
-    except runtime.CUDARuntimeError as error:
-        memory.refused = f"the driver does not lock {size:,} bytes of host memory ({error}); copies will be slower"
-    memory.registered = time.perf_counter() - began
+    memory = HostMemory(raw, raw[:size].view(kind).reshape(shape), time.perf_counter() - began, runtime)
+    if not ahead:
+        memory.wait()
     try:
         yield memory
     finally:
-        if not memory.refused:
-            runtime.hostUnregister(address)
+        memory.release()
 
 
 def _touch(raw: npt.NDArray[np.uint8], threads: int) -> None:

@@ -203,10 +203,13 @@ class Launcher:
             return
         if side is None:
             side = 32 if n <= 32 or (64 < n <= _SMALL and graphs == 1) else 64
-        name = "single64wide" if side == 64 and graphs == 1 and _WIDE[0] <= n <= _WIDE[1] else f"single{side}"
         tiles = -(-n // side)
-        per_graph = 1 if tiles == 1 else 2 * tiles - 1 + ((tiles - 1) ** 2 + 2) * tiles
-        if blocks is None:  # some two tiles and a half a block and round
+        lone, wide = tiles == 1, side == 64 and graphs == 1 and _WIDE[0] <= n <= _WIDE[1]
+        name = f"lone{side}" if lone else "single64wide" if wide else f"single{side}"
+        per_graph = 2 * tiles - 1 + ((tiles - 1) ** 2 + 2) * tiles
+        if lone:
+            blocks = graphs
+        elif blocks is None:  # some two tiles and a half a block and round
             device = self.modules.multiprocessors
             wanted = max(1, round(graphs * tiles * tiles / (2.4 * device)))
             blocks = min(device * min(wanted, _RESIDENT[name]), graphs * tiles * tiles)
@@ -218,15 +221,16 @@ class Launcher:
         arguments["d"], arguments["ld"] = d.data.ptr, leading(rows)
         arguments["stride"] = d.strides[0] // d.itemsize if d.ndim == 3 else 0
         arguments["n"], arguments["tiles"], arguments["graphs"], arguments["group"] = n, tiles, graphs, group
-        arguments["aligned"] = n % side == 0 and _aligned(rows) and arguments["stride"] * d.itemsize % 16 == 0
+        whole = wide or n % side == 0  # the wide form asks each tile
+        arguments["aligned"] = whole and _aligned(rows) and arguments["stride"] * d.itemsize % 16 == 0
         arguments["base"], arguments["drawn"] = self._base, self._drawn
         arguments["counter"], arguments["flags"] = self._counter.data.ptr, flags.data.ptr
         arguments["negative"] = self.negative.data.ptr
-        shared = single_shared(side, self.dtype.itemsize)
+        shared = 0 if lone else single_shared(side, self.dtype.itemsize)
         kernel = self.modules.get(name, self.arithmetic, shared)
         kernel((blocks,), (KERNELS[name].threads,), (arguments,), shared_mem=shared)
-        self._base += tiles + 1
-        if tiles > 1:
+        if not lone:
+            self._base += tiles + 1
             self._drawn = (self._drawn + graphs * per_graph + blocks) % 2**32
 
     def squares(self, d: Any) -> bool:

@@ -14,6 +14,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from engine import traffic
 from engine.backends.cuda_modules import ARITHMETICS, Arithmetic, Modules, allocate, modules, translated
 from engine.backends.cuda_solve import BelowZero, Solver, padded
 from engine.device import PIECE, SINGLE
@@ -91,6 +92,7 @@ class CudaMatrix:
                 weights = np.minimum(weights, int(self._kind.unreachable))
             heads = self._cupy.asarray(np.ascontiguousarray(graph.heads[begin:end], np.int32))
             values = self._cupy.asarray(weights.astype(self._kind.dtype))
+            traffic.moved("write", int(heads.nbytes) + int(values.nbytes))
             self._launch(
                 "scatter", last - first,
                 self._d, self._ld, np.int32(first), pointers, np.int64(begin), heads, values,
@@ -114,10 +116,10 @@ class CudaMatrix:
             if small:
                 self._solver.close(inner)
             elif recursive:
-                self._solver.recursive(self._d, monitor=monitor)
+                self._solver.recursive(self._d, symmetric=self._symmetric, monitor=monitor)
             else:
                 self._solver.close(self._d, symmetric=self._symmetric, monitor=monitor)
-            if self._symmetric and (small or recursive):  # blocks work side by side: last bits may differ
+            if self._symmetric and small:  # blocks work side by side: last bits may differ
                 self._solver.bulk.mirror(inner)
             self._settle(self._d)
         except BelowZero:
@@ -307,6 +309,7 @@ class CudaMatrix:
                 self._cupy.take(self._d, self._cupy.asarray(wanted), axis=0, out=part)
             else:
                 part = self._d[start : start + len(block)]
+            traffic.moved("read", self._n * block.itemsize * len(block))
             runtime.memcpy2DAsync(
                 block.ctypes.data, block.strides[0], part.data.ptr, part.strides[0],
                 self._n * block.itemsize, len(block), runtime.memcpyDeviceToHost, stream.ptr,

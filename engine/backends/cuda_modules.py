@@ -84,7 +84,9 @@ KERNELS: Final = MappingProxyType(
         **{name: Kernel("sweep.cu", name, 256) for name in ("seed", "gather", "emit")},
         # 8 rows a thread are best for many tiles, 4 (twice the threads) for the latency of few
         "single64": Kernel("single.cu", "single", 128, ("SIDE=64", "THREAD_ROWS=8", "BLOCKS=4", "UNROLLED=2")),
-        "single64wide": Kernel("single.cu", "single", 256, ("SIDE=64", "THREAD_ROWS=4", "BLOCKS=2")),
+        "single64wide": Kernel("single.cu", "single", 256, ("SIDE=64", "THREAD_ROWS=4", "BLOCKS=2", "BY_TILE=1")),
+        "lone32": Kernel("single.cu", "lone", 128, ("SIDE=32", "THREAD_ROWS=2", "BLOCKS=5")),
+        "lone64": Kernel("single.cu", "lone", 128, ("SIDE=64", "THREAD_ROWS=8", "BLOCKS=4")),
         "power8": Kernel("power.cu", "power", 256, ("ROWS=8",)),
         "power16": Kernel("power.cu", "power", 256, ("ROWS=16",)),
         "search_sweep": Kernel("search.cu", "search_sweep", 256, ("FORM_SWEEP",)),
@@ -96,7 +98,12 @@ KERNELS: Final = MappingProxyType(
     }
 )
 #: Two blocks of 128 threads with 64-bit entries leave room for all registers.
-_FLOAT64: Final = MappingProxyType({"single64": ("SIDE=64", "THREAD_ROWS=8", "BLOCKS=2", "UNROLLED=2")})
+_FLOAT64: Final = MappingProxyType(
+    {
+        "single64": ("SIDE=64", "THREAD_ROWS=8", "BLOCKS=2", "UNROLLED=2"),
+        "lone64": ("SIDE=64", "THREAD_ROWS=8", "BLOCKS=2"),
+    }
+)
 
 
 def source(kernel: Kernel) -> str:
@@ -133,12 +140,31 @@ def _cupy() -> Any:
     try:
         import cupy
     except ImportError as error:
+        absent = error.name == "cupy"
+        what = "is not installed" if absent else f"does not load ({str(error).partition(chr(10))[0]})"
         raise InvalidRequest(
-            "computing on a GPU needs cupy, which is not installed: install apsp[cuda] "
+            f"computing on a GPU needs cupy, which {what}: install apsp[cuda] "
             "(or the cupy wheel that fits your CUDA version), or use --device cpu",
             field="device",
         ) from error
     return cupy
+
+
+def _unusable(cupy: Any, error: Exception) -> str:
+    """Why the runtime refuses: no driver, one too old for the wheel, or what it says itself."""
+    runtime = cupy.cuda.runtime
+    try:
+        offered, needed = int(runtime.driverGetVersion()), int(runtime.runtimeGetVersion())
+    except runtime.CUDARuntimeError:
+        return f"the CUDA driver or device cannot be used ({error})"
+    if offered == 0:
+        return "there is no NVIDIA driver on this machine, or it cannot be seen from here (containers need --gpus all)"
+    if offered // 1000 < needed // 1000:
+        return (
+            f"the NVIDIA driver serves CUDA up to {offered // 1000}.{offered % 1000 // 10}, and the installed cupy is "
+            f"for CUDA {needed // 1000}: update the driver, or install cupy-cuda{offered // 1000}x instead"
+        )
+    return f"the CUDA driver or device cannot be used ({error})"
 
 
 def open_device(index: int = 0) -> Any:
@@ -154,7 +180,7 @@ def open_device(index: int = 0) -> Any:
             raise InvalidRequest(f"there is no CUDA device {index}: {count} found", field="device")
         capability = tuple(int(d) for d in divmod(int(cupy.cuda.Device(index).compute_capability), 10))
     except cupy.cuda.runtime.CUDARuntimeError as error:
-        raise InvalidRequest(f"the CUDA driver or device cannot be used ({error})", field="device") from error
+        raise InvalidRequest(_unusable(cupy, error), field="device") from error
     if capability < OLDEST:
         found, needed = (".".join(map(str, c)) for c in (capability, OLDEST))
         raise InvalidRequest(f"CUDA device {index} has compute capability {found}; {needed} is needed", field="device")
@@ -205,6 +231,16 @@ def modules(device: int = 0) -> Modules:
     return Modules(device)
 
 
+def alike(runtime: Any, index: int) -> int:
+    """How many devices from ``index`` on are of its model and reach its memory, itself counted."""
+    name, last = runtime.getDeviceProperties(index)["name"], index + 1
+    while last < runtime.getDeviceCount() and runtime.getDeviceProperties(last)["name"] == name:
+        if not (runtime.deviceCanAccessPeer(index, last) and runtime.deviceCanAccessPeer(last, index)):
+            break
+        last += 1
+    return last - index
+
+
 def find_device(budget: int | None, index: int = 0) -> Device:
     """The device as the planner sees it, once a kernel has been built for it.
 
@@ -233,7 +269,17 @@ def find_device(budget: int | None, index: int = 0) -> Device:
         memory=usable if budget is None else min(budget, usable),
         total=int(total),
         relax_rate={name: rate * clocks for name, rate in (HOPPER if capability >= 90 else OLDER).items()},
+        count=alike(runtime, index),
     )
+
+
+def memory_in_use() -> tuple[int, int] | None:
+    """Bytes of the present device that are in use, and all it has; None if it does not say."""
+    try:
+        free, total = _cupy().cuda.runtime.memGetInfo()
+    except Exception:  # a figure for those who measure: whatever is wrong is told where it matters
+        return None
+    return int(total - free), int(total)
 
 
 @contextmanager

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from engine.backends.cuda_modules import ARITHMETICS, KERNELS, Modules, allocate
 from engine.backends.incoming import Incoming
-from engine.device import HOPS_ROWS, LIST_ROW, ROW, SWEEP_GROUPS, list_groups
+from engine.device import HOPS_ROWS, LIST_ROW, ROW, list_groups, sweep_groups
 from engine.types import WorkType
 
 _POINTERS: Final = (
@@ -76,7 +76,9 @@ class Searcher:
             self._arrays["turns"] = self._cupy.zeros(2 * self._n, "i4")
         else:
             sweeping = self.form == "sweep"
-            groups = SWEEP_GROUPS if sweeping else list_groups(vertices, rows, itemsize, found.multiprocessors)
+            groups = list_groups(vertices, rows, itemsize, found.multiprocessors)
+            if sweeping:
+                groups = sweep_groups(self._arrays["tails"].size, rows, itemsize)
             self._arrays["labels"] = allocate(self._cupy, (groups * vertices, ROW if sweeping else LIST_ROW), "u1")
             self._arrays["scratch"] = self._cupy.zeros((groups, 2 if sweeping else 3, vertices), "i4")
         self._state = self._cupy.zeros((1 + groups, _STATE), "u4")

@@ -133,10 +133,12 @@ class Solver:
         if self.ahead.dtype.kind == "i" and self.ahead.sent_flag():
             raise BelowZero
 
-    def recursive(self, d: Any, *, base: int = 1024, monitor: Monitor | None = None) -> None:
+    def recursive(self, d: Any, *, base: int = 1024, symmetric: bool = False, monitor: Monitor | None = None) -> None:
         """Closure by halves (R-Kleene): close, four panels, close again; the same relax in cache-oblivious order.
 
-        ``monitor`` is told of updates as they finish on the device.
+        ``symmetric`` promises that ``d`` is: then one panel serves as both, and of each half only what lies on or above
+        its diagonal is relaxed.  ``monitor`` is told of updates as they finish on the device, each of an undirected
+        graph counting for its mirror image too.
 
         Raises:
             Cancelled: the monitor asked to stop.
@@ -145,6 +147,8 @@ class Solver:
         n = d.shape[0]
         if n <= base:
             self.ahead.close(d)
+            if symmetric:  # blocks work side by side: last bits may differ
+                self.ahead.mirror(d)
             self.ahead.send_flag()
             self._step(n**3, monitor)
             return
@@ -155,14 +159,29 @@ class Solver:
             self.ahead.relax(x, y, z)
             self._step(x.shape[0] * y.shape[1] * x.shape[1], monitor)
 
-        self.recursive(a, base=base, monitor=monitor)
-        relax(b, a, b)
-        relax(c, c, a)
-        relax(e, c, b)
-        self.recursive(e, base=base, monitor=monitor)
-        relax(b, b, e)
-        relax(c, e, c)
-        relax(a, b, c)
+        def carry(x: Any, y: Any, z: Any) -> None:
+            """One panel and its mirror image, then the other half's upper triangle and its mirror image."""
+            self.ahead.relax(b, y, z)
+            self.ahead.pack([Copy(b, c, transposed=True)])
+            first, second = (c, b) if x is e else (b, c)
+            self.ahead.relax(x, first, second, upper=True)
+            self.ahead.mirror(x)
+            self._step(2 * b.size * y.shape[1] + x.shape[0] ** 2 * first.shape[1], monitor)
+
+        self.recursive(a, base=base, symmetric=symmetric, monitor=monitor)
+        if symmetric:
+            carry(e, a, b)
+        else:
+            relax(b, a, b)
+            relax(c, c, a)
+            relax(e, c, b)
+        self.recursive(e, base=base, symmetric=symmetric, monitor=monitor)
+        if symmetric:
+            carry(a, b, e)
+        else:
+            relax(b, b, e)
+            relax(c, e, c)
+            relax(a, b, c)
 
     def _step(self, updates: int, monitor: Monitor | None) -> None:
         if monitor is not None:

@@ -15,9 +15,10 @@ from typing import Any, Final
 
 import numpy as np
 
+from engine import traffic
 from engine.backends.base import Array
 from engine.backends.cuda_launch import Copy, Launcher, Product
-from engine.backends.cuda_modules import Modules, allocate, modules, translated
+from engine.backends.cuda_modules import Modules, alike, allocate, modules, translated
 from engine.backends.cuda_solve import Solver
 from engine.backends.cuda_trace import Trace
 from engine.device import SINGLE, padded_side
@@ -36,6 +37,12 @@ _STEP: Final = 16
 
 def _round_up(x: int, to: int) -> int:
     return -(-x // to) * to
+
+
+def found_devices() -> int:
+    """How many GPUs share a streamed solve: those like the first one."""
+    found = modules()
+    return alike(found.cupy.cuda.runtime, found.device)
 
 
 class Slot:
@@ -534,6 +541,7 @@ class CudaStreamer:
         kind = runtime.memcpyDeviceToHost if isinstance(target, np.ndarray) else runtime.memcpyHostToDevice
         offset, width, count = left * size, (n - left) * size, len(source)
         pitches = [x.shape[1] * size for x in (target, source)]
+        traffic.moved("read" if isinstance(target, np.ndarray) else "write", width * count)
         if left == 0 and pitches[0] == pitches[1] == width:
             runtime.memcpyAsync(to, begin, width * count, kind, stream.ptr)
         else:

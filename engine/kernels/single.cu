@@ -23,6 +23,9 @@
 #ifndef BLOCKS
 #define BLOCKS 1  // least resident blocks a multiprocessor that the compiler leaves room for
 #endif
+#ifndef BY_TILE
+#define BY_TILE 0  // whether a tile can be moved whole is asked of each tile, not once of the matrix (docs/kernels.md)
+#endif
 
 namespace {
 
@@ -60,7 +63,7 @@ struct Block {
   long long ld, stride;  // elements a row, elements a graph
   int n, tiles;          // vertices; tiles a side
   int graphs, group;     // graphs; how many of them advance together
-  int aligned;           // every row of every tile starts at 16 bytes and n is a multiple of SIDE
+  int aligned;           // every row starts at 16 bytes; without BY_TILE also: n is a multiple of SIDE
   int base;              // flags: where they stand
   u32 drawn;             // counter: where it stands
   u32* counter;
@@ -76,9 +79,14 @@ INLINE int row_of(int i) {
   return INTERLEAVED ? y + DOWN * i : y * ROWS + i;
 }
 
-INLINE void read4(const Block& g, const Element* d, int row, int column, Single* r) {
+// Whether a rectangle lies inside the matrix, so that all of it can be moved 16 bytes (uint16: 8) at a time.
+INLINE bool whole(const Block& g, int row0, int column0, int rows, int columns) {
+  return g.aligned && (!BY_TILE || (row0 + rows <= g.n && column0 + columns <= g.n));
+}
+
+INLINE void read4(const Block& g, bool all, const Element* d, int row, int column, Single* r) {
   const Element* const p = d + (size_t)row * g.ld + column;
-  if (sizeof(Element) == sizeof(Single) && g.aligned) {
+  if (sizeof(Element) == sizeof(Single) && all) {
     if constexpr (sizeof(Single) == 8) {
       const double2 u = __ldcg((const double2*)p), v = __ldcg((const double2*)p + 1);
       r[0] = u.x, r[1] = u.y, r[2] = v.x, r[3] = v.y;
@@ -86,7 +94,7 @@ INLINE void read4(const Block& g, const Element* d, int row, int column, Single*
       const uint4 v = __ldcg((const uint4*)p);
       r[0] = v.x, r[1] = v.y, r[2] = v.z, r[3] = v.w;
     }
-  } else if (g.aligned) {  // uint16, four entries in 8 bytes
+  } else if (all) {  // uint16, four entries in 8 bytes
     const uint2 v = __ldcg((const uint2*)p);
     r[0] = (Single)(v.x & 0xffffu), r[1] = (Single)(v.x >> 16);
     r[2] = (Single)(v.y & 0xffffu), r[3] = (Single)(v.y >> 16);
@@ -96,14 +104,14 @@ INLINE void read4(const Block& g, const Element* d, int row, int column, Single*
   }
 }
 
-INLINE void write4(const Block& g, Element* d, int row, int column, const Single* r) {
+INLINE void write4(const Block& g, bool all, Element* d, int row, int column, const Single* r) {
   Element* const p = d + (size_t)row * g.ld + column;
-  if (sizeof(Element) == sizeof(Single) && g.aligned) {
+  if (sizeof(Element) == sizeof(Single) && all) {
     if constexpr (sizeof(Single) == 8) {
       __stcg((double2*)p, make_double2(r[0], r[1]));
       __stcg((double2*)p + 1, make_double2(r[2], r[3]));
     } else __stcg((uint4*)p, make_uint4(r[0], r[1], r[2], r[3]));
-  } else if (g.aligned) {
+  } else if (all) {
     __stcg((uint2*)p, make_uint2((u32)r[0] | (u32)r[1] << 16, (u32)r[2] | (u32)r[3] << 16));
   } else {
     UNROLL for (int j = 0; j < 4; j++)
@@ -114,15 +122,16 @@ INLINE void write4(const Block& g, Element* d, int row, int column, const Single
 // Starts the copy of a rectangle into shared memory; finished after copy_wait and a barrier.
 template <int TALL, int WIDE>
 INLINE void fetch(const Block& g, const Element* d, int row0, int column0, Single* to, int ld_to) {
+  const bool all = whole(g, row0, column0, TALL, WIDE);
   UNROLL for (int e = threadIdx.x; e < TALL * WIDE / 4; e += THREADS) {
     const int row = e / (WIDE / 4), column = e % (WIDE / 4) * 4;
     Single* const at = to + row * ld_to + column;
-    if (sizeof(Element) == sizeof(Single) && g.aligned) {
+    if (sizeof(Element) == sizeof(Single) && all) {
       const Element* const p = d + (size_t)(row0 + row) * g.ld + column0 + column;
       UNROLL for (int b = 0; b < 4; b += 16 / sizeof(Single)) copy16(at + b, p + b);
     } else {
       Single r[4];
-      read4(g, d, row0 + row, column0 + column, r);
+      read4(g, all, d, row0 + row, column0 + column, r);
       store4(at, r);
     }
   }
@@ -294,12 +303,12 @@ INLINE void settle_diagonal(const Block& g, Single (&p)[ROWS][COLUMNS], int x, i
 INLINE void perform(const Block& g, const Task& t, Element* d, int* flags, Single* a_tile, Single* b_tile) {
   const int x = threadIdx.x % ACROSS, y = threadIdx.x / ACROSS;
   const int row0 = t.i * SIDE, column0 = t.j * SIDE + x * 4;
-  const bool leader = threadIdx.x == 0;
+  const bool leader = threadIdx.x == 0, all = whole(g, row0, t.j * SIDE, SIDE, SIDE);
   Single c[ROWS][COLUMNS];
   int done = t.k + 1;
   bool close = t.kind == PIVOT, panel = false;
   if (t.kind == PIVOT) {
-    UNROLL for (int i = 0; i < ROWS; i++) read4(g, d, row0 + row_of(i), column0, c[i]);
+    UNROLL for (int i = 0; i < ROWS; i++) read4(g, all, d, row0 + row_of(i), column0, c[i]);
   } else {
     const bool in_row = t.i == t.k, in_column = t.j == t.k;  // one of them for a panel
     if (threadIdx.x == 0) await(g, flags, t.i, t.j, t.k);
@@ -310,7 +319,7 @@ INLINE void perform(const Block& g, const Task& t, Element* d, int* flags, Singl
       fetch_a(g, d, t.i, t.k, part, a_tile);
       fetch_b(g, d, t.k, t.j, part, b_tile);
       copy_commit();
-      if (part == 0) UNROLL for (int i = 0; i < ROWS; i++) read4(g, d, row0 + row_of(i), column0, c[i]);
+      if (part == 0) UNROLL for (int i = 0; i < ROWS; i++) read4(g, all, d, row0 + row_of(i), column0, c[i]);
     }
     multiply(c, a_tile, b_tile);
     if (t.kind == REST && t.k + 1 < g.tiles) {
@@ -342,9 +351,9 @@ INLINE void perform(const Block& g, const Task& t, Element* d, int* flags, Singl
     settle_diagonal(g, c, x, y);
     if (INTERLEAVED) regroup(c, b_tile, x, y, true);
   }
-  UNROLL for (int i = 0; i < ROWS; i++) write4(g, d, row0 + row_of(i), column0, c[i]);
+  UNROLL for (int i = 0; i < ROWS; i++) write4(g, all, d, row0 + row_of(i), column0, c[i]);
   __syncthreads();
-  if (leader && g.tiles > 1) store_release(flags + t.i * g.tiles + t.j, g.base + done);
+  if (leader) store_release(flags + t.i * g.tiles + t.j, g.base + done);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) single(const __grid_constant__ Block g) {
@@ -353,15 +362,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) single(const __gri
   Single* const b_tile = a_tile + SIDE * LD_A;
   u32* const drawn = (u32*)(b_tile + SIDE * LD_B);  // last, so that the tiles are aligned to all banks
   const int others = g.tiles - 1;
-  const bool alone = g.tiles == 1;  // nothing depends on anything: no need to draw
-  const u32 per_graph = alone ? 1 : 1 + 2 * others + (others * others + 2) * g.tiles, total = per_graph * g.graphs;
-  if (threadIdx.x == 0) drawn[0] = alone ? blockIdx.x : atomicAdd(g.counter, 1u) - g.drawn;
+  const u32 per_graph = 1 + 2 * others + (others * others + 2) * g.tiles, total = per_graph * g.graphs;
+  if (threadIdx.x == 0) drawn[0] = atomicAdd(g.counter, 1u) - g.drawn;
   for (int turn = 0;; turn ^= 1) {
     __syncthreads();
     const u32 task = drawn[turn];
     if (task >= total) return;
     u32 ahead = 0;
-    if (threadIdx.x == 0) ahead = alone ? task + gridDim.x : atomicAdd(g.counter, 1u) - g.drawn;
+    if (threadIdx.x == 0) ahead = atomicAdd(g.counter, 1u) - g.drawn;
     // groups of graphs one after the other; within a group, the same task of each graph side by side
     const u32 per_group = per_graph * g.group, group = task / per_group, rest = task - group * per_group;
     const u32 size = min(g.group, g.graphs - (int)group * g.group), graph = group * g.group + rest % size;
@@ -370,4 +378,20 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) single(const __gri
       perform(g, t, g.d + (size_t)graph * g.stride, g.flags + (size_t)graph * g.tiles * g.tiles, a_tile, b_tile);
     if (threadIdx.x == 0) drawn[turn ^ 1] = ahead;
   }
+}
+
+// Graphs of at most one tile, a block each: nothing to draw and nobody to wait for.
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) lone(const __grid_constant__ Block g) {
+  __shared__ __align__(16) Single tile[INTERLEAVED ? SIDE * LD_B : 1], pivots[8 * SIDE];
+  const int x = threadIdx.x % ACROSS, y = threadIdx.x / ACROSS;
+  const bool all = whole(g, 0, 0, SIDE, SIDE);
+  Element* const d = g.d + (size_t)blockIdx.x * g.stride;
+  Single c[ROWS][COLUMNS];
+  UNROLL for (int i = 0; i < ROWS; i++) read4(g, all, d, row_of(i), x * 4, c[i]);
+  if (INTERLEAVED) regroup(c, tile, x, y, false);
+  settle_diagonal(g, c, x, y);
+  close_tile(c, pivots);
+  settle_diagonal(g, c, x, y);
+  if (INTERLEAVED) regroup(c, tile, x, y, true);
+  UNROLL for (int i = 0; i < ROWS; i++) write4(g, all, d, row_of(i), x * 4, c[i]);
 }

@@ -13,11 +13,11 @@ from typing import Final
 from engine.algorithms.products import PACK_BYTES
 from engine.estimate import INGEST_RATE, OVERHEAD, Setting, write_phase
 from engine.plan import Candidate, Phase
-from engine.stream.layout import GRAIN, Streaming, panel_bytes, updates
+from engine.stream.layout import GRAIN, Streaming, entries, panel_bytes, updates
 
 ALGORITHM: Final = "blocked-floyd-warshall"
-#: From so many seconds on a solve in host memory is worth a copy in the store, so that it can be gone on with.
-LONG: Final = 120.0
+#: From so many seconds on a solve in host memory is worth a copy in the store: as many may be lost with a process.
+LONG: Final = 60.0
 #: Share of the rate of large products that whole solves in rounds reach; see docs/benchmarks.md.
 EFFICIENCY: Final = 0.88
 #: Heights of a stripe, best first, and widths of a pivot block.
@@ -27,6 +27,8 @@ WIDTHS: Final = (64, 128, 256, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 819
 HALF: Final = 40
 #: Stripes in host memory beside the panels: two read ahead, one relaxed, three on their way back.
 BUFFERS: Final = 6
+#: More of them where GPUs stream.
+IN_FLIGHT: Final = 4
 #: Bytes of the tiles in flight and of spare files, beside the store itself.
 SPARE_SHARE: Final = 1 / 16
 SPARE_FILES: Final = 64
@@ -34,15 +36,21 @@ SPARE_FILES: Final = 64
 
 def streamed(setting: Setting) -> Iterator[Candidate]:
     """The ways of streaming that there are for this problem on the processors."""
-    problem, machine = setting.problem, setting.machine
-    whole = problem.rows == problem.columns == problem.n > 0
-    if not whole or problem.max_hops is not None or problem.cutoff is not None or machine.disk is None:
-        return  # the store must hold the whole matrix
+    problem = setting.problem
+    if not streamable(setting):
+        return
     host = in_memory(setting)
     if host.seconds >= LONG:
         yield host
     if problem.integral or not problem.negative:
         yield from_store(setting)
+
+
+def streamable(setting: Setting) -> bool:
+    """Whether there is a store that will hold the whole matrix, as streaming wants it."""
+    problem = setting.problem
+    whole = problem.rows == problem.columns == problem.n > 0
+    return whole and problem.max_hops is None and problem.cutoff is None and setting.machine.disk is not None
 
 
 def in_memory(setting: Setting) -> Candidate:
@@ -80,18 +88,16 @@ def from_store(setting: Setting) -> Candidate:
 
 def _store(setting: Setting, streaming: Streaming) -> Candidate:
     n, size, machine = setting.problem.n, setting.kind.itemsize, setting.machine
-    entries = updates(streaming, n) / n
-    each = entries * size * streaming.rounds(n)
+    once = entries(streaming, n) * size
+    each = once * streaming.rounds(n)
     # The first round is made from the arcs: it reads nothing.
-    moved = 2 * each - entries * size
+    moved = 2 * each - once
     relax = _relax(setting, streaming, moved * machine.stream_work / machine.threads)
     disk = each / machine.stream_rate
     relax = Phase("relax", max(relax.seconds, disk), bytes=int(moved), updates=relax.updates)
     phases = [relax]
     if streaming.symmetric:
-        # The upper half is read about twice, rows are put together, and the lower half is written.
-        bytes_ = setting.matrix * 1.5
-        phases.append(Phase("finish", bytes_ / machine.stream_rate, bytes=int(bytes_)))
+        phases.append(finish_phase(setting))
     scratch = machine.threads * PACK_BYTES + streaming.height * streaming.width * size
     return Candidate(
         algorithm=ALGORITHM,
@@ -106,6 +112,18 @@ def _store(setting: Setting, streaming: Streaming) -> Candidate:
         phases=tuple(phases),
         streaming=streaming,
     )
+
+
+def finish_phase(setting: Setting) -> Phase:
+    """Undirected, in the store: the upper half is read about twice, rows are put together, the lower half written."""
+    bytes_ = int(setting.matrix * 1.5)
+    return Phase("finish", bytes_ / setting.machine.stream_rate, bytes=bytes_)
+
+
+def store_buffers(streaming: Streaming, devices: int) -> int:
+    """Stripes in host memory where the matrix lies in the store; more where a GPU is not to wait for the disk."""
+    beside = IN_FLIGHT if streaming.slots > 1 else 0
+    return BUFFERS + (devices - 1) * (streaming.slots + 1) + streaming.slots - 1 + beside
 
 
 def _relax(setting: Setting, streaming: Streaming, beside: float) -> Phase:

@@ -18,7 +18,6 @@ from engine.stream.layout import Streaming
 from engine.stream.levels import progress_of
 from engine.stream.store_tier import tiles_of
 from engine.stream.tier import HostTier
-from storage.errors import StorageFailed
 
 #: Share of the processors' time that copies may take.
 COST: Final = 0.02
@@ -46,7 +45,7 @@ class KeptHostTier(HostTier):
         return self._asked == turn
 
     def commit(self, turn: int) -> None:
-        """Begin a copy if it is time.  StorageFailed if the one before failed."""
+        """Begin a copy if it is time.  Raises what the one before failed with, StorageFailed mostly."""
         if self._failure is not None:
             raise self._failure
         ready = self._streaming.resident == 0 or (self._asked is not None and turn >= self._asked)
@@ -98,7 +97,7 @@ class KeptHostTier(HostTier):
                     self._copy(row, min(last, row + len(scratch)), scratch, self._streaming.left(stripe))
             self._journal.commit(progress_of(levels, self._streaming))
             self._took = time.monotonic() - began
-        except StorageFailed as error:
+        except BaseException as error:
             self._failure = error
         finally:
             pause = (time.thread_time() - spent) / self._share

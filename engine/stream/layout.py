@@ -98,13 +98,16 @@ def pitch(n: int, itemsize: int) -> int:
 
 def updates(streaming: Streaming, n: int) -> int:
     """Updates of a whole solve, c = min(c, a + b)."""
+    return n * entries(streaming, n)
+
+
+def entries(streaming: Streaming, n: int) -> int:
+    """Entries of all stripes that are kept right."""
     if not streaming.symmetric:
-        return n**3
-    total = 0
-    for turn in range(streaming.rounds(n)):
-        first, last = streaming.pivot(turn, n)
-        total += (last - first) * sum(stripe_entries(streaming, s, n) for s in range(streaming.stripes(n)))
-    return total
+        return n * n
+    height, whole = streaming.height, n // streaming.height
+    rest = n - whole * height
+    return whole * height * n - height * height * (whole * (whole - 1) // 2) + rest * rest
 
 
 def stripe_entries(streaming: Streaming, stripe: int, n: int) -> int:
@@ -116,8 +119,7 @@ def stripe_entries(streaming: Streaming, stripe: int, n: int) -> int:
 def streamed_bytes(streaming: Streaming, n: int, itemsize: int, devices: int = 1) -> int:
     """Bytes that cross to the devices in a round, and about as many come back: stripes that are not resident."""
     streamed = max(0, streaming.stripes(n) - devices * streaming.resident)
-    whole = sum(stripe_entries(streaming, s, n) for s in range(streaming.stripes(n)))
-    return whole * itemsize * streamed // max(1, streaming.stripes(n))
+    return entries(streaming, n) * itemsize * streamed // max(1, streaming.stripes(n))
 
 
 def device_bytes(streaming: Streaming, n: int, itemsize: int) -> int:
@@ -216,7 +218,7 @@ def _keep(streaming: Streaming, n: int, itemsize: int, memory: int, devices: int
 
 
 def _round_cost(streaming: Streaming, n: int, devices: int, wanted: float) -> float:
-    """Relative time: bus against kernels, closing of panels, stripes too low for full waves, slots too few."""
+    """Relative time: bus against kernels, closing, stripes too low for full waves, few slots, uneven shares."""
     stripes = streaming.stripes(n)
     share = max(0, stripes - devices * streaming.resident) / max(1, stripes)
     bus = share * wanted / MARGIN / streaming.width
@@ -224,4 +226,6 @@ def _round_cost(streaming: Streaming, n: int, devices: int, wanted: float) -> fl
     low = {1024: 0.0, 512: 0.005}.get(streaming.height, 8 / streaming.height) * (0.2 + share)
     shallow = 0.03 * (1024 / streaming.width) ** 2
     few = 0.01 * share if streaming.slots < SLOTS else 0.0
-    return max(1.0, bus * (MARGIN if share else 1)) + closing + low + shallow + few
+    groups = streaming.rounds(n)
+    uneven = (1 - share) * (math.ceil(groups / devices) * devices / groups - 1)  # resident groups stay where they are
+    return max(1.0, bus * (MARGIN if share else 1)) + closing + low + shallow + few + uneven

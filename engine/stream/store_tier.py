@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final
 
@@ -46,8 +46,7 @@ class StoreTier:
         weights: makes rows of the weight matrix; called from several threads.
         observe: told each finished row once; called from several threads, for different rows.
         monitor: asked between stripes of the last pass whether to stop.
-        buffers: stripes in host memory at most.
-        allocate: makes a buffer, given its shape and type.
+        buffers: arrays of shape (rows of a stripe, n), for all stripes that are in host memory at a time.
     """
 
     window = WINDOW
@@ -60,8 +59,7 @@ class StoreTier:
         weights: Weights,
         observe: Observe,
         monitor: Monitor,
-        buffers: int,
-        allocate: Callable[[tuple[int, int], np.dtype[np.generic]], Array] = np.empty,
+        buffers: Sequence[Array],
         threads: int = IO_THREADS,
     ) -> None:
         self._journal, self._writer, self._streaming = journal, journal.writer, streaming
@@ -71,7 +69,8 @@ class StoreTier:
         self._levels = levels_of(self._writer.record(), streaming, self.n)
         self._seen = np.zeros(streaming.stripes(self.n), np.bool_)
         self._state = threading.Condition()
-        self._free = deque(allocate((streaming.height, self.n), self.dtype) for _ in range(max(2, buffers)))
+        self._buffers = {buffer.ctypes.data: buffer for buffer in buffers}
+        self._free = deque(buffers)
         self._asked: deque[tuple[int, Future[Array]]] = deque()
         self._writing: set[int] = set()
         self._busy = 0
@@ -245,9 +244,8 @@ class StoreTier:
         self._observe(first, rows)
 
     def _release(self, rows: Array) -> None:
-        base = rows.base
         with self._state:
-            self._free.append(rows if base is None or len(rows) == self._streaming.height else base)
+            self._free.append(self._buffers[rows.ctypes.data])
             self._state.notify_all()
         self._serve()
 

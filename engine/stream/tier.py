@@ -129,12 +129,16 @@ class HostTier:
             mirror(self.matrix, self._threads)
 
 
-def mirror(matrix: npt.NDArray[np.generic], threads: int, side: int = 8 * GRAIN) -> None:
+def mirror(matrix: npt.NDArray[np.generic], threads: int, side: int = 4 * GRAIN) -> None:
     """Copy what lies above the diagonal of a square matrix below it, in square blocks, by several threads."""
 
     def row(i: tuple[int, int]) -> None:
+        # rows may lie a power of two apart, which caches bear ill: blocks are turned round in a place of their own
+        place = np.empty((side, side + 16), matrix.dtype)
         for j in cut((0, i[0]), side):
-            matrix[slice(*i), slice(*j)] = matrix[slice(*j), slice(*i)].T
+            block = place[: j[1] - j[0], : i[1] - i[0]]
+            block[:] = matrix[slice(*j), slice(*i)]
+            matrix[slice(*i), slice(*j)] = block.T
         block = matrix[slice(*i), slice(*i)]
         below = np.tri(len(block), k=-1, dtype=np.bool_)
         np.copyto(block, block.T.copy(), where=below)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import cast
 
 from engine.plan import Candidate, Plan
-from engine.problem import Options
+from engine.problem import Options, Statistics
 from service.chosen import chosen_vertices
 from service.commands.interrupts import INTERRUPTS
 from service.commands.output import emit, emit_json, number, table
@@ -180,9 +180,22 @@ def describe_plan(chosen: Plan) -> list[str]:
         f"  matrix  {rows:,} x {columns:,}, {format_bytes(chosen.disk)} on disk",
         f"  needs   {format_bytes(chosen.memory)} of memory{on_device}, about {format_seconds(chosen.seconds)}",
     ]
+    if chosen.statistics is not None:
+        lines.insert(1, f"  graph   {_statistics_text(chosen.statistics)}")
     if chosen.streaming is not None:
         lines.append(f"  tier    {_stream_text(chosen)}")
     return lines
+
+
+def _statistics_text(graph: Statistics) -> str:
+    """The graph as planning saw it, in a line."""
+    degrees = f"{graph.least_degree:,} to {graph.largest_degree:,} arcs a vertex"
+    spread = f"{graph.mean_degree:.3g} on average, deviation {graph.degree_deviation:.3g}"
+    shape = f"{graph.vertices:,} vertices, {degrees} ({spread}), {graph.hops_across:,} arcs across or more"
+    if graph.parts is None:
+        return f"{shape}; not cut: {graph.no_parts}" if graph.no_parts else shape
+    parts = graph.parts
+    return f"{shape}; cut into {parts.count:,} parts of {parts.largest:,} at most, borders of {parts.border:,} at most"
 
 
 def _stream_text(chosen: Plan) -> str:

@@ -1,17 +1,22 @@
-"""Version, limits, health."""
+"""Version, limits, devices, health."""
 
 from __future__ import annotations
 
 import shutil
-import time
-from importlib.metadata import PackageNotFoundError, version
 from typing import Final
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import HTMLResponse
 
-from service.schemas import Health, Limit, Limits, Version
+from service import page
+from service.events import LONGEST_SECONDS
+from service.protocol import HEADER_BYTES, HEADER_SECONDS
+from service.ranges import MAX_RANGES
+from service.retention import KEY_SECONDS
+from service.schemas import Device, Devices, Health, Limit, Limits, Version
 from service.settings import Settings, variable
-from service.state import Service, Shared
+from service.state import Service, Shared, silent
+from service.version import software_version
 from storage.errors import StorageFailed
 from storage.jobs import JobStore
 
@@ -19,6 +24,22 @@ router = APIRouter(tags=["service"])
 
 #: readiness ends when less than this is free: the database needs room to say that a job failed
 _DISK_RESERVE: Final = 64 << 20
+
+
+#: settings that limit what a client can have, by other names than max_...
+_LIMITS: Final = (
+    "threads", "memory", "min_body_rate", "retain_seconds", "retain_bytes", "tombstone_seconds",
+)  # fmt: skip
+#: limits that no setting moves
+_FIXED: Final[dict[str, tuple[float, str]]] = {
+    "header_seconds": (HEADER_SECONDS, "Seconds in which the headers of a request must come."),
+    "header_bytes": (HEADER_BYTES, "Bytes of the headers of a request, with its address."),
+    "ranges": (MAX_RANGES, "Ranges in one request."),
+    "page": (200, "Graphs or jobs in one list."),
+    "vertex_name": (1000, "Characters of a vertex in an address."),
+    "idempotency_key_seconds": (KEY_SECONDS, "How long an Idempotency-Key is remembered."),
+    "event_stream_seconds": (LONGEST_SECONDS, "After so long a stream of events ends, to be asked for again."),
+}
 
 
 @router.get("/v1/version", response_model=Version)
@@ -30,16 +51,32 @@ def get_version() -> Version:
 @router.get("/v1/limits", response_model=Limits)
 def get_limits(service: Shared) -> Limits:
     """Every limit with its setting."""
-    names = [name for name in Settings.model_fields if name.startswith("max_")]
-    found = {
+    set_here = {
         name: Limit(
             value=getattr(service.settings, name),
             setting=variable(name),
             description=Settings.model_fields[name].description or "",
         )
-        for name in names
+        for name in Settings.model_fields
+        if name.startswith("max_") or name in _LIMITS
     }
-    return Limits(limits=found)
+    fixed = {
+        name: Limit(value=value, setting=None, description=description) for name, (value, description) in _FIXED.items()
+    }
+    return Limits(limits={**set_here, **fixed})
+
+
+@router.get("/v1/devices", response_model=Devices)
+def list_devices(service: Shared) -> Devices:
+    """Where jobs are solved: every runner's device, and how it is."""
+    runners = service.jobs.list_runners()
+    return Devices(devices=[Device.of(runner, silent(runner, service.settings)) for runner in runners])
+
+
+@router.get("/docs", include_in_schema=False)
+def get_docs(request: Request) -> HTMLResponse:
+    """What is in the OpenAPI document, for people."""
+    return HTMLResponse(page.render(request.app.openapi()), headers={"Content-Security-Policy": page.POLICY})
 
 
 @router.get("/health/live", response_model=Health)
@@ -68,18 +105,9 @@ def ready(response: Response, service: Shared) -> Health:
     return Health(status="ok" if good else "unavailable", checks=checks)
 
 
-def software_version() -> str:
-    """The installed version."""
-    try:
-        return version("apsp")
-    except PackageNotFoundError:
-        return "unknown"
-
-
 def _runners(service: Service) -> tuple[str, dict[str, str]]:
     """``ok`` if some runner can work, and what is wrong with each one that cannot."""
-    silent = time.time() - 3 * service.settings.heartbeat_seconds
-    alive = [runner for runner in service.jobs.list_runners() if runner.heartbeat > silent]
+    alive = [runner for runner in service.jobs.list_runners() if not silent(runner, service.settings)]
     sick = {f"runner {r.slot}": f"out of service: {r.detail}" for r in alive if r.state == "sick"}
     if not alive:
         return "no runner is alive", sick

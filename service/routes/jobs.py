@@ -33,11 +33,10 @@ estimates = APIRouter(prefix="/v1/estimates", tags=["jobs"], dependencies=[Depen
 _RETRY: Final = {"Retry-After": {"description": "Seconds to wait before asking again.", "schema": {"type": "integer"}}}
 _LOCATION: Final = {"Location": {"description": "Where the job is.", "schema": {"type": "string"}}}
 _EVENTS: Final = {
-    "type": "string",
-    "examples": [
+    "example": (
         'id: 7.220\nevent: progress\ndata: {"state":"running","phase":"search","progress":0.31,"rate":5200.0,'
         '"unit":"rows","eta_seconds":4.2,"attempt":1}\n\n'
-    ],
+    )
 }
 Prefer = Annotated[str, Header(description="wait=N answers when the job is over, or after N seconds.")]
 
@@ -152,7 +151,7 @@ def get_log(job_id: str, service: Shared, caller: Known) -> Response:
     "/{job_id}/events",
     response_class=Response,
     responses={
-        200: {"description": "Events until the job is over.", "content": {events.MEDIA_TYPE: {"schema": _EVENTS}}},
+        200: {"description": "Events until the job is over.", "content": {events.MEDIA_TYPE: _EVENTS}},
         204: {"description": "The job is over, and the client has heard all."},
         **documented(404, 410, 429, 503),
     },
@@ -262,6 +261,9 @@ def _encoded(job_id: str) -> str:
 
 def _decoded(cursor: str) -> str:
     try:
-        return base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode("ascii")
+        job_id = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode("ascii")
+        if not job_id.isprintable():
+            raise ValueError(cursor)
+        return job_id
     except (binascii.Error, ValueError):
         raise InvalidRequest("the cursor is none that this service gave", field="cursor") from None

@@ -49,7 +49,7 @@ def get_summary(job_id: str, opened: Opened, _: Tagged) -> Summary:
     matrix = opened.matrix
     unit = str(matrix.attributes.get("unit"))
     return Summary(
-        job=job_id, shape=matrix.shape, dtype=matrix.dtype.name, directed=matrix.directed, unit=unit,
+        job=job_id, shape=list(matrix.shape), dtype=matrix.dtype.name, directed=matrix.directed, unit=unit,
         summary=matrix.summary,
     )  # fmt: skip
 

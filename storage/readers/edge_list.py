@@ -21,7 +21,7 @@ from storage.readers.source import Source
 from storage.readers.table import ArcTable, is_comment
 
 #: SNAP writes the counts into a comment.
-_SNAP = re.compile(r"#\s*Nodes:\s*(\d+)\s+Edges:\s*(\d+)\s*", re.IGNORECASE)
+_SNAP = re.compile(r"#\s*Nodes:\s*(\d{1,18})\s+Edges:\s*(\d{1,18})\s*", re.IGNORECASE)
 #: An 'n m' line that looks like an arc itself is believed only above this many rows.
 _FEW = 32
 

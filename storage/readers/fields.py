@@ -12,7 +12,8 @@ import re
 from storage.cleaning import EXACT
 from storage.errors import InvalidGraph
 
-_WHOLE = re.compile(r"[+-]?[0-9]+")
+#: longer ones are beyond every type, and Python refuses to read numbers of some thousand digits
+_WHOLE = re.compile(r"[+-]?[0-9]{1,400}")
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _FORTRAN = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)[dD][+-]?[0-9]+")
 _INFINITE = re.compile(r"([+-]?)(inf|infinity)", re.IGNORECASE)

@@ -215,7 +215,7 @@ def _wanted(weight: str, names: list[str] | None, width: int) -> int:
     lower = [name.lower() for name in names or []]
     if weight.lower() in lower:
         return lower.index(weight.lower())
-    if weight.isascii() and weight.isdigit():
+    if is_whole(weight) and weight.isdigit():
         if 1 <= int(weight) <= width:
             return int(weight) - 1
         raise InvalidRequest(f"there is no column {weight}: the rows have {width}", field="weight")

@@ -56,6 +56,8 @@ def read(source: Source, options: Options) -> Parsed:
     for block in source.body(header.skip):
         table.feed(block)
     entries = len(table)
+    if not entries:
+        raise InvalidGraph("there is no link in the file: only metadata")
     links, line = header.counts.get("NUMBER OF LINKS", (entries, 0))
     if links != entries:
         raise InvalidGraph(f"declares {links} links, the file has {entries}", line=line, field="NUMBER OF LINKS")

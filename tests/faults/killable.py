@@ -13,6 +13,9 @@ from typing import Any
 
 import httpx2 as httpx
 
+from storage.jobs import JobStore
+from storage.keys import KeyStore
+
 ROOT = Path(__file__).resolve().parents[2]
 _API = "from service.serve import serve; from service.settings import Settings; serve(Settings.load())"
 _RUNNERS = "from service.supervisor import supervise; from service.settings import Settings; supervise(Settings.load())"
@@ -23,10 +26,14 @@ class Killable:
 
     def __init__(self, data: Path, port: int, **settings: str) -> None:
         self.data, self.port = data, port
+        jobs = JobStore(data / "apsp.db")
+        _, key = KeyStore(jobs.database).create("faults", ("read", "submit"))
+        jobs.close()
+        self._authorization = {"Authorization": f"Bearer {key}"}
         inherited = {k: v for k, v in os.environ.items() if not k.startswith("APSP_")}
         # a short lease, so that many rounds fit: here nothing else than a kill takes a runner's voice
         fixed = {"APSP_PORT": str(port), "APSP_DATA_DIR": str(data), "APSP_LEASE_SECONDS": "20",
-                 "APSP_HEARTBEAT_SECONDS": "1", "APSP_RUNNER_NICE": "0"}  # fmt: skip
+                 "APSP_HEARTBEAT_SECONDS": "1", "APSP_RUNNER_NICE": "0", "APSP_PLANNERS": "1"}  # fmt: skip
         self._environment = {**inherited, **fixed, **settings}
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self.log = data.parent / f"{data.name}.log"
@@ -63,9 +70,10 @@ class Killable:
     def ask(self, method: str, path: str, *, seconds: float = 30, **more: Any) -> httpx.Response | None:
         """One request, once the API is there; None if the API died before it answered."""
         deadline = time.monotonic() + seconds
+        headers = self._authorization | more.pop("headers", {})
         while True:
             try:
-                return httpx.request(method, f"http://127.0.0.1:{self.port}{path}", timeout=30, **more)
+                return httpx.request(method, f"http://127.0.0.1:{self.port}{path}", timeout=30, headers=headers, **more)
             except httpx.ConnectError:
                 assert time.monotonic() < deadline, self.log.read_text()[-3000:]
                 time.sleep(0.05)

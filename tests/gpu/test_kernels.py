@@ -123,6 +123,21 @@ def test_single(cupy: Any, dtype: str, signed: bool, side: int, n: int) -> None:
     assert (rest == 77).all(), "entries beside the block were written"
 
 
+@pytest.mark.parametrize(("dtype", "signed"), KINDS)
+@pytest.mark.parametrize("n", [33, 61, 100, 333, 700])
+def test_single_ragged_in_aligned_rows(cupy: Any, dtype: str, signed: bool, n: int) -> None:
+    """Tiles inside the matrix are moved 16 bytes at a time, those on its edge entry by entry."""
+    d = weights(RNG(n), n, dtype)
+    there, whole = _poisoned(cupy, d, 16 - n % 8, 8)
+    assert there.data.ptr % 16 == 0
+    assert there.strides[0] % 16 == 0
+    _launcher(dtype, signed).close(there, side=64)
+    np.testing.assert_array_equal(there.get(), closure(d))
+    rest = whole.get()
+    rest[1:-1, 8 : 8 + n] = 77
+    assert (rest == 77).all(), "entries beside the block were written"
+
+
 @pytest.mark.parametrize("dtype", ["int32", "float32", "float64"])
 @pytest.mark.parametrize("n", [40, 64, 200])
 def test_single_negative_arcs(cupy: Any, dtype: str, n: int) -> None:

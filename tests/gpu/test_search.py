@@ -14,6 +14,7 @@ import pytest
 
 from engine import device
 from engine.algorithms import bellman_ford
+from engine.backends.cuda_host import LockedSink, host_matrix
 from engine.calibrate import calibrate
 from engine.describe import describe
 from engine.machine import survey
@@ -214,6 +215,22 @@ def test_a_failing_sink_is_heard(monkeypatch: pytest.MonkeyPatch) -> None:
     graph, options = random(500), Options(algorithm="bellman-ford", device="cuda")
     with pytest.raises(OSError, match="disk is full"):
         solve(graph, make_plan(graph, options), options, Full((500, 500), "int32"))
+
+
+@pytest.mark.parametrize("algorithm", ["bellman-ford", "partitioned"])
+def test_rows_go_straight_into_page_locked_memory(monkeypatch: pytest.MonkeyPatch, algorithm: str) -> None:
+    monkeypatch.setattr(device, "LEAST_BATCH", 128)
+    monkeypatch.setattr(device, "SHARE", 5)
+    graph, options = random(1500), Options("int32", algorithm, "cuda")
+    plan = make_plan(graph, options)
+    want = ArraySink(plan.shape, plan.dtype)
+    solve(graph, plan, options, want)
+    with host_matrix(plan.shape, plan.dtype, threads=2) as memory:
+        memory.array[:] = 77
+        sink = LockedSink(memory)
+        monkeypatch.setattr(sink, "write", None)  # nobody has to write
+        solve(graph, plan, options, sink)
+        np.testing.assert_array_equal(sink.array, want.array)
 
 
 @pytest.mark.parametrize("n", [8000, 20_000])

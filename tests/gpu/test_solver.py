@@ -47,10 +47,12 @@ def test_rounds_repeat(cupy: Any, symmetric: bool) -> None:
 
 
 @pytest.mark.parametrize("dtype", WORK_TYPES)
-def test_recursive(cupy: Any, dtype: str) -> None:
-    d = weights(RNG(9), 1000, dtype, share=0.02)
+@pytest.mark.parametrize("symmetric", [False, True])
+@pytest.mark.parametrize("n", [1000, 1300])
+def test_recursive(cupy: Any, dtype: str, symmetric: bool, n: int) -> None:
+    d = weights(RNG(9), n, dtype, share=0.02, symmetric=symmetric)
     there = cupy.asarray(d)
-    _solver(dtype).recursive(there, base=256)
+    _solver(dtype).recursive(there, base=256, symmetric=symmetric)
     np.testing.assert_array_equal(there.get(), closure(d))
 
 

@@ -18,7 +18,7 @@ from engine.stream import rounds
 from engine.stream.layout import Streaming, choose_layout, device_bytes, updates
 from engine.stream.streamer import BelowZero
 from engine.stream.tier import HostTier
-from engine.types import WORK_TYPES
+from engine.types import WORK_TYPES, settle
 from storage.errors import Cancelled, DoesNotFit, StorageFailed
 from tests.gpu.samples import closure, weights
 
@@ -146,6 +146,7 @@ def test_negative_arcs(n: int, resident: int) -> None:
     arc = d != WORK_TYPES["int32"].sentinel()
     d = np.where(arc, d + height[:, None] - height, d).astype(np.int32)
     want = answer(d, nonnegative=False)
+    settle(want)
     stream(d, Streaming("host", 64, 128, 3, resident), nonnegative=False)
     np.testing.assert_array_equal(d, want)
 

@@ -22,7 +22,13 @@ class LiveService:
 
     def __init__(self, data: Path, **settings: str) -> None:
         self.data = data
-        self._settings = {"APSP_PORT": "0", "APSP_DATA_DIR": str(data), "APSP_AUTH": "false", **settings}
+        self._settings = {
+            "APSP_PORT": "0",
+            "APSP_DATA_DIR": str(data),
+            "APSP_AUTH": "false",
+            "APSP_METRICS_PORT": "0",
+            **settings,
+        }
 
     def __enter__(self) -> LiveService:
         code = "from service.serve import serve; from service.settings import Settings; serve(Settings.load())"

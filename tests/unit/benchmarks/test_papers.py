@@ -32,3 +32,17 @@ def test_what_is_not_held_is_a_dash() -> None:
     assert "| 1,024 | - | - | 1 | 0.25 | 4.0 |" in lines
     assert "| 8,192 | - | 4 | 3 | 2 | 1 |" in lines
     assert "| 1,024 | - | 26 % |" in lines
+
+
+def test_searches_print_beside_the_one_figure_that_is_held() -> None:
+    rows = [
+        {"graph": "random", "n": 32768, "dtype": "int32", "form": "sweep", "ms": 50.0},
+        {"graph": "random", "n": 1024, "dtype": "int32", "form": "sweep", "ms": 1.0},
+        {"graph": "ring", "n": 1024, "dtype": "int32", "form": "lists", "ms": 2.0},
+        {"graph": "roads", "n": 5000, "dtype": "int32", "locked_s": 2.0},
+        {"graph": "any", "n": 1024, "form": "floyd-warshall", "dtype": "float32", "ms": 0.25},
+    ]
+    lines = papers.searches({"rows": rows, "gpu": "a GPU", "commit": "c0ffee", "date": "today"})
+    assert "| 32,768 | 21.4 | 0.05 | 428 | - |" in lines
+    assert "| 1,024 | - | 0.001 | - | 0.00025 |" in lines
+    assert lines[-1] == "| ring | 1,024 | int32 | 0.002 |"

@@ -125,9 +125,17 @@ def test_undirected_graphs_need_about_half_the_work() -> None:
 
 def test_batches_are_whole_bands_within_their_budget() -> None:
     assert batch_rows(10, 10, 4) == 10
-    assert batch_rows(10**6, 10**6, 4) == 64
+    assert batch_rows(10**6, 10**6, 4) == 128
     assert batch_rows(10_000, 10_000, 4) % 64 == 0
     assert batch_rows(10_000, 10_000, 4) * 10_000 * 4 <= 64 * 2**20
+
+
+def test_batches_keep_all_threads_busy_where_there_is_memory() -> None:
+    assert batch_rows(10**6, 10**6, 4, threads=16) == 16 * 128
+    assert batch_rows(10**6, 10**6, 4, threads=16, memory=2**30) == 64
+    assert 0.2 < 2 * batch_rows(10**6, 10**6, 4, threads=16, memory=2**34) * 4e6 / 2**34 <= 0.25
+    plan = choose(ROAD, BOX, Options(algorithm="dijkstra"))
+    assert plan.batch >= BOX.threads * 128
 
 
 def test_a_plan_is_json() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
 from typing import Any
 
 import numpy as np
@@ -33,12 +33,10 @@ class FakeSearch:
 
     def __init__(self, rows: int, batch: int, gives_up_at: int | None = None) -> None:
         self.answer = ANSWER[:rows]
-        self.batch, self.gives_up_at, self.diary = batch, gives_up_at, []
+        self.sink = ArraySink(self.answer.shape, "int32")
+        self.batches = [range(first, min(first + batch, rows)) for first in range(0, rows, batch)]
+        self.gives_up_at, self.diary = gives_up_at, []
         self.now = range(0)
-
-    def batches(self) -> Iterator[range]:
-        for first in range(0, len(self.answer), self.batch):
-            yield range(first, min(first + self.batch, len(self.answer)))
 
     def begin(self, rows: range) -> None:
         self.diary.append(("begin", rows.start))
@@ -55,9 +53,9 @@ class FakeSearch:
     def leave(self) -> tuple[Any, int, int]:
         return self.answer[self.now.start : self.now.stop], self.now.start, 0
 
-    def send(self, leaving: tuple[Any, int, int], sink: Any, threads: int) -> None:
+    def send(self, leaving: tuple[Any, int, int]) -> None:
         self.diary.append(("send", leaving[1]))
-        sink.write(leaving[1], 0, leaving[0])
+        self.sink.write(leaving[1], 0, leaving[0])
 
     def written(self) -> None:
         self.diary.append(("written", 0))
@@ -68,9 +66,9 @@ def _summary(rows: int) -> Summary:
 
 
 def test_rows_leave_while_the_next_are_searched() -> None:
-    search, sink, summary = FakeSearch(200, 64), ArraySink((200, 200), "int32"), _summary(200)
-    assert searching._batches(search, sink, summary, Monitor(), 2) == 200  # type: ignore[arg-type]
-    np.testing.assert_array_equal(sink.array, search.answer)
+    search, summary = FakeSearch(200, 64), _summary(200)
+    assert searching._batches(search, summary, Monitor()) == 200  # type: ignore[arg-type]
+    np.testing.assert_array_equal(search.sink.array, search.answer)
     assert search.diary == [
         ("begin", 0), ("begin", 64), ("send", 0), ("begin", 128), ("send", 64), ("begin", 192), ("send", 128),
         ("send", 192), ("written", 0),
@@ -81,13 +79,13 @@ def test_rows_leave_while_the_next_are_searched() -> None:
 
 @pytest.mark.parametrize("gives_up_at", [0, 64, 192])
 def test_what_is_given_up_is_searched_by_the_processors(gives_up_at: int) -> None:
-    search, sink, summary = FakeSearch(200, 64, gives_up_at), ArraySink((200, 200), "int32"), _summary(200)
-    done = searching._batches(search, sink, summary, Monitor(), 2)  # type: ignore[arg-type]
+    search, summary = FakeSearch(200, 64, gives_up_at), _summary(200)
+    done = searching._batches(search, summary, Monitor())  # type: ignore[arg-type]
     assert done == gives_up_at
     plan = Plan("bellman-ford", "int32", "cuda", 2, (200, 200), 0, 0, 0.0, "", "")
     arcs = Arcs(GRAPH.indptr, GRAPH.heads, GRAPH.weights)
-    searching._on_processors(GRAPH, arcs, plan, np.arange(200), done, sink, summary, Monitor())
-    np.testing.assert_array_equal(sink.array, search.answer)
+    searching._on_processors(GRAPH, arcs, plan, np.arange(200), done, search.sink, summary, Monitor())
+    np.testing.assert_array_equal(search.sink.array, search.answer)
     assert summary.summary(GRAPH.labels)["reached"] == 200 * 199
 
 
@@ -98,7 +96,7 @@ def test_a_wish_to_stop_is_asked_for_after_each_batch() -> None:
 
     search = FakeSearch(200, 64)
     with pytest.raises(Cancelled):
-        searching._batches(search, ArraySink((200, 200), "int32"), _summary(200), Stop(), 2)  # type: ignore[arg-type]
+        searching._batches(search, _summary(200), Stop())  # type: ignore[arg-type]
     assert search.diary == [("begin", 0)]
 
 
@@ -123,3 +121,15 @@ def test_batches_follow_from_memory(form: str) -> None:
     assert layout.batch(0) == 64
     assert SearchLayout(100, 400, 7, 4, form).batch(10**9) == 7
     assert LEAST_BATCH % 64 == 0
+
+
+@pytest.mark.parametrize("rows", [1, 64, 2048, 2049, 9000, 65_536])
+@pytest.mark.parametrize("batch", [64, 2048, 8192, 65_536])
+def test_batches_grow_and_hold_every_row_once(rows: int, batch: int) -> None:
+    spans = list(SearchLayout(rows, 4 * rows, rows, 4, "sweep").spans(batch))
+    assert [row for span in spans for row in span] == list(range(rows))
+    assert max(map(len, spans)) <= batch
+    assert (len(spans) == 1) == (batch >= rows)
+    if len(spans) > 1:
+        assert len(spans[0]) == min(batch, LEAST_BATCH)
+        assert all(len(b) <= 2 * len(a) for a, b in itertools.pairwise(spans))

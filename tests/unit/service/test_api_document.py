@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import re
+from base64 import b64encode
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
 from pydantic import BaseModel
 
-from service import schemas
+from service import page, schemas
+from service.app import create_app
+from service.document import EVERYWHERE, WITH_BODY
 from service.formats import MEDIA_TYPES
 from service.problems import CODES
 from service.settings import Settings, variable
 
-TEXT = (Path(__file__).resolve().parents[3] / "docs" / "api.md").read_text()
+ROOT = Path(__file__).resolve().parents[3]
+TEXT = (ROOT / "docs" / "api.md").read_text()
 
 
 def test_the_endpoints_and_their_statuses(client: TestClient):
@@ -28,9 +33,16 @@ def test_the_endpoints_and_their_statuses(client: TestClient):
         for method, operation in operations.items()
     }
     assert set(documented) == set(real)
+    sentence = re.search(
+        r"Every request under `/v1` can also be answered with ([^;]*); one with a body with (.*?)\.", TEXT
+    )
+    assert sentence is not None
+    everywhere, with_body = (tuple(map(int, re.findall(r"\d{3}", sentence[part]))) for part in (1, 2))
+    assert (everywhere, with_body) == (EVERYWHERE, WITH_BODY)
     for request, statuses in documented.items():
         assert statuses <= real[request], (request, real[request])
-        assert real[request] - statuses <= {422}, request  # wrong parameters are refused everywhere
+        general = {*everywhere, *with_body} if " /v1/" in request else set()
+        assert real[request] - statuses <= general, request
 
 
 def test_the_codes_formats_and_settings():
@@ -41,6 +53,67 @@ def test_the_codes_formats_and_settings():
     for name in Settings.model_fields:
         assert f"`{variable(name)}`" in TEXT, name
     assert set(re.findall(r"APSP_[A-Z_]+", TEXT)) == {variable(name) for name in Settings.model_fields}
+
+
+def test_every_limit_of_a_request_is_told_and_looked_at(client: TestClient):
+    told = client.get("/v1/limits").json()["limits"]
+    sources = {path: path.read_text() for folder in ("service", "storage") for path in (ROOT / folder).rglob("*.py")}
+    code = "\n".join(text for path, text in sources.items() if path.name not in ("settings.py", "health.py"))
+    named = set(re.findall(r'\bvariable\("(\w+)"\)|\bsetting="APSP_(\w+)"|"APSP_(MAX_\w+)"', code))
+    raised = {next(filter(None, found)).lower() for found in named}
+    raised |= set(re.findall(r'"(max_\w+)"', code)) & set(Settings.model_fields)
+    assert raised <= set(told), "a client could run into a limit that it was not told of"
+    for name, limit in told.items():
+        assert limit["description"]
+        if limit["setting"] is None:
+            assert name not in Settings.model_fields
+            continue
+        assert limit["setting"] == variable(name)
+        assert limit["value"] == getattr(client.app.state.service.settings, name)
+        assert re.search(rf"\b{name}\b", code), f"{name} is told, and nothing looks at it"
+
+
+def test_keys_and_scopes_are_in_the_document(tmp_path: Path):
+    app = create_app(Settings(data_dir=tmp_path))
+    document = app.openapi()
+    assert document["components"]["securitySchemes"]["key"]["scheme"] == "bearer"
+    scopes = {
+        f"{method} {path}": operation.get("security")
+        for path, operations in document["paths"].items()
+        for method, operation in operations.items()
+    }
+    assert scopes["post /v1/jobs"] == scopes["delete /v1/graphs/{graph_id}"] == [{"key": ["submit"]}]
+    assert scopes["get /v1/jobs"] == scopes["post /v1/jobs/{job_id}/paths"] == [{"key": ["read"]}]
+    assert scopes["get /health/live"] is None
+    app.state.service.jobs.close()
+
+
+def test_the_page_is_whole_and_loads_nothing(client: TestClient):
+    answer = client.get("/docs")
+    assert answer.headers["content-type"].startswith("text/html")
+    policy = answer.headers["content-security-policy"]
+    assert answer.headers.get_list("content-security-policy") == [policy]
+    assert policy.startswith("default-src 'none'; style-src 'sha256-")
+    [style] = re.findall(r"<style>(.*?)</style>", answer.text, re.DOTALL)
+    assert f"'sha256-{b64encode(sha256(style.encode()).digest()).decode()}'" in policy
+    assert not re.search(r"<script|<link|<img|@import|url\(|\bsrc=|\son\w+=|https?://", answer.text)
+    assert "style=" not in answer.text
+    document = client.get("/openapi.json").json()
+    for path, operations in document["paths"].items():
+        for method in operations:
+            assert f"<code>{method.upper()} {path}</code>" in answer.text
+    for name in document["components"]["schemas"]:
+        assert f"id='form-{name}'" in answer.text
+    for target in re.findall(r"href='#([^']*)'", answer.text):
+        assert f"id='{target}'" in answer.text
+    assert client.get("/redoc").status_code == 404
+
+
+def test_the_page_shows_what_looks_like_markup_as_text():
+    schema = {"description": "<b>&", "properties": {"<i>": {"enum": ["<u>"]}}, "examples": ["<s>"]}
+    document = {"info": {"title": "<x>", "version": "1"}, "paths": {}, "components": {"schemas": {"<y>": schema}}}
+    text = page.render(document)
+    assert not re.search(r"<(?:x|y|b|i|u|s)>", text)
 
 
 def models() -> list[type[BaseModel]]:

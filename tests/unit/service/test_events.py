@@ -195,7 +195,7 @@ def test_comments_keep_a_quiet_stream_alive_and_its_end_is_said(settings: Settin
     assert text.endswith(": come back with the last id\n\n")
     assert [e["event"] for e in parsed(text)] == ["phase"]
     closing.clear()
-    monkeypatch.setattr(events, "_LONGEST_SECONDS", 0.1)
+    monkeypatch.setattr(events, "LONGEST_SECONDS", 0.1)
     [text] = asyncio.run(gather(watch, watch.snapshot(job), lambda: None, 1))
     assert text.endswith(": come back with the last id\n\n")
 

@@ -78,3 +78,16 @@ def test_slow_batches_shrink(monkeypatch: pytest.MonkeyPatch) -> None:
         sizes.append(len(rows))
         clock[0] += len(rows) * 0.003
     assert sizes[:4] == [10, 40, 100, 100]
+
+
+@pytest.mark.parametrize(("row_seconds", "size"), [(0.01, 160), (0.02, 100), (1.0, 10)])
+def test_batches_keep_all_threads_busy_unless_that_takes_long(
+    row_seconds: float, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [0.0]
+    monkeypatch.setattr("engine.algorithms.dijkstra.time.perf_counter", lambda: clock[0])
+    sizes = []
+    for rows in Batches(4_000, 10, 4_000, 160):
+        sizes.append(len(rows))
+        clock[0] += len(rows) * row_seconds
+    assert sizes[3] == size

@@ -41,7 +41,7 @@ def test_agrees_with_scipy(weights: str, scale: float, dtype: str, tolerance: fl
     matrix = csr_array((graph.weights.astype(np.float64), graph.heads, graph.indptr), shape=(200, 200))
     expected = scipy_johnson(matrix)
     backend, sink, tally = Searcher(), Collect(200, 200, dtype, 64), Tally()
-    solve(backend, graph, whole(200), dtype, sink, tally)
+    solve(backend, graph, whole(200), dtype, sink, tally, 128)
     backend.shutdown()
     found = sink.array.astype(np.float64)
     if dtype == "int32":
@@ -56,7 +56,7 @@ def test_agrees_with_scipy(weights: str, scale: float, dtype: str, tolerance: fl
 def test_a_graph_without_negative_arcs_is_searched_as_it_is() -> None:
     graph = make_graph(100, 300)
     plain, sink = Searcher(), Collect(100, 100, "int32", 64)
-    solve(plain, graph, whole(100), "int32", sink, Monitor())
+    solve(plain, graph, whole(100), "int32", sink, Monitor(), 128)
     plain.shutdown()
     matrix = csr_array((graph.weights.astype(np.float64), graph.heads, graph.indptr), shape=(100, 100))
     expected = np.nan_to_num(scipy_johnson(matrix), posinf=2**30 - 1)
@@ -68,6 +68,6 @@ def test_a_negative_cycle_is_refused_before_any_row() -> None:
     bad = Graph(graph.indptr, graph.heads, graph.weights - 30, graph.labels, directed=True, weighted=True)
     backend, sink = Searcher(), Collect(100, 100, "int32", 64)
     with pytest.raises(NegativeCycle):
-        solve(backend, bad, whole(100), "int32", sink, Monitor())
+        solve(backend, bad, whole(100), "int32", sink, Monitor(), 128)
     backend.shutdown()
     assert backend.calls == []

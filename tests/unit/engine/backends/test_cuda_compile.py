@@ -1,7 +1,7 @@
 """Every CUDA kernel compiles for every generation of chips, without a GPU; relax keeps all it has in registers.
 
-nvcc is used where it is installed, else NVRTC from NVIDIA's wheel (``nvidia-cuda-nvrtc``).  Generations that the
-compiler at hand does not know (CUDA 13 has dropped 7.0) are skipped and say so.
+Compilers: nvcc where it is installed, then NVRTC from whichever of NVIDIA's wheels there are.  Each generation takes
+the first that knows it: CUDA 13 has dropped 7.0, which the NVRTC of CUDA 12, a development dependency, still knows.
 """
 
 from __future__ import annotations
@@ -31,71 +31,75 @@ COMPILED = [
 ]
 
 
-@functools.cache
-def _nvrtc() -> ctypes.CDLL | None:
-    spec = importlib.util.find_spec("nvidia")
-    for folder in (spec.submodule_search_locations or []) if spec else []:
-        for library in sorted(Path(folder).rglob("libnvrtc.so.*")):
-            if "builtins" not in library.name and "alt" not in library.name:
-                return ctypes.CDLL(str(library))
-    return None
+class Nvcc:
+    """The compiler of an installed toolkit."""
 
+    def __init__(self, program: str) -> None:
+        self.program = program
+        listed = subprocess.run([program, "--list-gpu-code"], capture_output=True, text=True, check=True).stdout
+        self.knows = frozenset(int(x) for x in re.findall(r"sm_(\d+)", listed))
 
-@functools.cache
-def _known() -> frozenset[int]:
-    """Generations that the compiler at hand knows; empty where there is none."""
-    if nvcc := shutil.which("nvcc"):
-        listed = subprocess.run([nvcc, "--list-gpu-code"], capture_output=True, text=True, check=True).stdout
-        return frozenset(int(x) for x in re.findall(r"sm_(\d+)", listed))
-    library = _nvrtc()
-    if library is None:
-        return frozenset()
-    count = ctypes.c_int()
-    library.nvrtcGetNumSupportedArchs(ctypes.byref(count))
-    found = (ctypes.c_int * count.value)()
-    library.nvrtcGetSupportedArchs(found)
-    return frozenset(found)
-
-
-def _report(name: str, arithmetic: Arithmetic, generation: int, folder: Path) -> str:
-    """Compile one kernel and return the compiler's report of registers and spills."""
-    text, flags = source(KERNELS[name]), [*options(name, arithmetic), f"-arch=sm_{generation}"]
-    if nvcc := shutil.which("nvcc"):
+    def report(self, text: str, flags: list[str], folder: Path) -> str:
+        """Compile and return the report of registers and spills."""
         file = folder / "kernel.cu"
         file.write_text(text, encoding="utf-8")
-        command = [nvcc, *flags, "-cubin", "-Xptxas", "-v", "-o", str(folder / "kernel.cubin"), str(file)]
+        command = [self.program, *flags, "-cubin", "-Xptxas", "-v", "-o", str(folder / "kernel.cubin"), str(file)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         return done.stderr
-    library = _nvrtc()
-    assert library is not None
-    program = ctypes.c_void_p()
-    assert library.nvrtcCreateProgram(ctypes.byref(program), text.encode(), b"kernel.cu", 0, None, None) == 0
-    flags.append("--ptxas-options=-v")
-    given = (ctypes.c_char_p * len(flags))(*(f.encode() for f in flags))
-    status = library.nvrtcCompileProgram(program, len(flags), given)
-    size = ctypes.c_size_t()
-    library.nvrtcGetProgramLogSize(program, ctypes.byref(size))
-    log = ctypes.create_string_buffer(size.value)
-    library.nvrtcGetProgramLog(program, log)
-    library.nvrtcDestroyProgram(ctypes.byref(program))
-    assert status == 0, log.value.decode()
-    return log.value.decode()
 
 
-def _require(generation: int) -> None:
-    if not _known():
+class Nvrtc:
+    """The library of a wheel."""
+
+    def __init__(self, path: Path) -> None:
+        self.library = ctypes.CDLL(str(path))
+        count = ctypes.c_int()
+        self.library.nvrtcGetNumSupportedArchs(ctypes.byref(count))
+        found = (ctypes.c_int * count.value)()
+        self.library.nvrtcGetSupportedArchs(found)
+        self.knows = frozenset(found)
+
+    def report(self, text: str, flags: list[str], folder: Path) -> str:
+        """Compile and return the report of registers and spills."""
+        library, program = self.library, ctypes.c_void_p()
+        assert library.nvrtcCreateProgram(ctypes.byref(program), text.encode(), b"kernel.cu", 0, None, None) == 0
+        flags = [*flags, "--ptxas-options=-v"]
+        given = (ctypes.c_char_p * len(flags))(*(f.encode() for f in flags))
+        status = library.nvrtcCompileProgram(program, len(flags), given)
+        size = ctypes.c_size_t()
+        library.nvrtcGetProgramLogSize(program, ctypes.byref(size))
+        log = ctypes.create_string_buffer(size.value)
+        library.nvrtcGetProgramLog(program, log)
+        library.nvrtcDestroyProgram(ctypes.byref(program))
+        assert status == 0, log.value.decode()
+        return log.value.decode()
+
+
+@functools.cache
+def _compilers() -> list[Nvcc | Nvrtc]:
+    nvcc = shutil.which("nvcc")
+    found: list[Nvcc | Nvrtc] = [Nvcc(nvcc)] if nvcc else []
+    spec = importlib.util.find_spec("nvidia")
+    for folder in (spec.submodule_search_locations or []) if spec else []:
+        found.extend(Nvrtc(library) for library in sorted(Path(folder).rglob("libnvrtc.so.*"), reverse=True))
+    return found
+
+
+def _report(name: str, arithmetic: Arithmetic, generation: int, folder: Path) -> str:
+    """Compile one kernel and return the compiler's report of registers and spills; skip where no compiler can."""
+    compiler = next((c for c in _compilers() if generation in c.knows), None)
+    if compiler is None:
+        message = f"no CUDA compiler here knows sm_{generation}; install nvidia-cuda-nvrtc-cu12"
         if os.environ.get("APSP_REQUIRE_CUDA_COMPILER") == "1":
-            pytest.fail("there is neither nvcc nor NVRTC")
-        pytest.skip("there is neither nvcc nor NVRTC; install nvidia-cuda-nvrtc")
-    if generation not in _known():
-        pytest.skip(f"the CUDA compiler here does not know sm_{generation}")
+            pytest.fail(message)
+        pytest.skip(message)
+    return compiler.report(source(KERNELS[name]), [*options(name, arithmetic), f"-arch=sm_{generation}"], folder)
 
 
 @pytest.mark.parametrize("generation", GENERATIONS)
 @pytest.mark.parametrize("arithmetic", ONCE)
 def test_relax_spills_nothing(arithmetic: str, generation: int, tmp_path: Path) -> None:
-    _require(generation)
     report = _report("relax", ONCE[arithmetic], generation, tmp_path)
     stores = [int(n) for n in re.findall(r"(\d+) bytes spill stores", report)]
     assert stores == [0], report
@@ -107,5 +111,4 @@ def test_relax_spills_nothing(arithmetic: str, generation: int, tmp_path: Path) 
 @pytest.mark.parametrize("generation", GENERATIONS)
 @pytest.mark.parametrize(("name", "arithmetic"), COMPILED)
 def test_it_compiles(name: str, arithmetic: str, generation: int, tmp_path: Path) -> None:
-    _require(generation)
     assert "registers" in _report(name, ONCE[arithmetic], generation, tmp_path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,16 +24,29 @@ class OutOfMemory(MemoryError):
     pass
 
 
-def _fake(*, devices: int = 1, capability: str = "90", failing: bool = False) -> Any:
+def _fake(*, devices: int = 1, capability: str = "90", failing: bool = False, driver: int = 13000) -> Any:
+    """Some of cupy; a ``driver`` of -1 does not even tell its version."""
+
     def count() -> int:
         if failing:
             raise DriverError("driver version is insufficient")
         return devices
 
+    def driver_version() -> int:
+        if driver < 0:
+            raise DriverError("unknown error")
+        return driver
+
     def empty(shape: tuple[int, ...], dtype: object) -> None:
         raise OutOfMemory
 
-    runtime = SimpleNamespace(CUDARuntimeError=DriverError, getDeviceCount=count, memGetInfo=lambda: (1000, 2000))
+    runtime = SimpleNamespace(
+        CUDARuntimeError=DriverError,
+        getDeviceCount=count,
+        memGetInfo=lambda: (1000, 2000),
+        driverGetVersion=driver_version,
+        runtimeGetVersion=lambda: 13000,
+    )
     cuda = SimpleNamespace(
         runtime=runtime,
         Device=lambda _: SimpleNamespace(compute_capability=capability),
@@ -45,7 +59,16 @@ def _fake(*, devices: int = 1, capability: str = "90", failing: bool = False) ->
 def test_without_cupy_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cupy", None)
     cuda_modules._cupy.cache_clear()
-    with pytest.raises(InvalidRequest, match=r"install apsp\[cuda\]"):
+    with pytest.raises(InvalidRequest, match=r"not installed: install apsp\[cuda\]"):
+        open_device()
+
+
+def test_a_broken_cupy_says_what_it_lacks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "cupy.py").write_text("import a_part_of_cupy_that_is_not_there\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "cupy", raising=False)
+    cuda_modules._cupy.cache_clear()
+    with pytest.raises(InvalidRequest, match=r"does not load \(No module named 'a_part_of_cupy_that_is_not_there'\)"):
         open_device()
 
 
@@ -53,6 +76,9 @@ def test_without_cupy_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> Non
     ("given", "message"),
     [
         ({"failing": True}, "driver version is insufficient"),
+        ({"failing": True, "driver": -1}, "driver version is insufficient"),
+        ({"failing": True, "driver": 0}, "there is no NVIDIA driver on this machine"),
+        ({"failing": True, "driver": 12040}, r"up to 12\.4, and the installed cupy is for CUDA 13: .*cupy-cuda12x"),
         ({"devices": 0}, "no CUDA device 0: 0 found"),
         ({"capability": "61"}, r"capability 6\.1; 7\.0 is needed"),
     ],

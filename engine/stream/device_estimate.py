@@ -1,0 +1,147 @@
+"""What streaming through GPUs would take, from host memory and from the store.  Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from engine.device import base_bytes, rounds_bytes
+from engine.estimate import DEVICE_EFFICIENCY, DEVICE_LAUNCH, INGEST_RATE, OVERHEAD, Setting, write_phase
+from engine.plan import Candidate, Phase
+from engine.problem import Device
+from engine.stream.estimate import ALGORITHM, LONG, finish_phase, spare_bytes, store_buffers
+from engine.stream.layout import (
+    GRAIN,
+    HEIGHTS,
+    SLOTS,
+    Streaming,
+    choose_layout,
+    device_bytes,
+    entries,
+    streamed_bytes,
+    updates,
+)
+
+#: Vertices from which on several GPUs share a matrix that one could hold.
+SHARED: Final = 16384
+#: Share of the shorter one of work and copies that does not hide behind the other, where the disk is waited for.
+UNHIDDEN: Final = 0.15
+#: Widths of a pivot block for a matrix in the store: the disk wants them wide.
+WIDTHS: Final = (64, 128, 256, 512, 1024, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768)
+
+
+def through_devices(setting: Setting) -> Iterator[Candidate]:
+    """The ways of streaming through the machine's GPUs that are worth considering.
+
+    One GPU that holds the matrix needs no streaming, unless the solve is so long that it should be kept on the way.
+    """
+    cuda, n, size = setting.machine.cuda, setting.problem.n, setting.kind.itemsize
+    if cuda is None:
+        return
+    fits = base_bytes(n, n, size) + rounds_bytes(n, size) <= cuda.memory
+    if fits and n**3 / rate_of(setting, cuda, 1) < LONG and (cuda.count == 1 or n < SHARED):
+        return
+    found = from_host(setting, cuda)
+    if found is not None:
+        yield found
+    if setting.problem.integral or not setting.problem.negative:  # the potentials of decision 006 want all rows at once
+        found = from_store(setting, cuda)
+        if found is not None:
+            yield found
+
+
+def rate_of(setting: Setting, cuda: Device, count: int) -> float:
+    """Updates a second that whole solves reach on ``count`` devices."""
+    return count * cuda.relax_rate[setting.kind.name] * DEVICE_EFFICIENCY
+
+
+def from_host(setting: Setting, cuda: Device) -> Candidate | None:
+    """Rounds over host memory; None where the least layout does not fit a device."""
+    n, size, machine, count = setting.problem.n, setting.kind.itemsize, setting.machine, cuda.count
+    bus = min(count * cuda.bus_rate, cuda.bus_most)
+    streaming = choose_layout(
+        n,
+        size,
+        device_memory=cuda.memory,
+        devices=count,
+        bus_rate=bus,
+        relax_rate=rate_of(setting, cuda, count),
+        symmetric=not setting.problem.directed,
+    )
+    if streaming is None:
+        return None
+    # the rows are filled while the memory is locked
+    fill = setting.matrix * (cuda.touch_seconds + max(1 / INGEST_RATE, cuda.lock_seconds))
+    moved = streaming.rounds(n) * streamed_bytes(streaming, n, size, count) + setting.matrix
+    phases = (
+        Phase("ingest", DEVICE_LAUNCH + fill, bytes=setting.matrix),
+        _relax(setting, cuda, streaming, moved / bus, moved),
+        write_phase(setting),
+    )
+    return Candidate(
+        algorithm=ALGORITHM,
+        device="cuda",
+        memory=machine.resident + OVERHEAD + setting.matrix + 2 * machine.threads * GRAIN * n * size,
+        device_memory=device_bytes(streaming, n, size),
+        disk=setting.store + spare_bytes(setting.store),
+        seconds=sum(phase.seconds for phase in phases),
+        phases=phases,
+        streaming=streaming,
+    )
+
+
+def from_store(setting: Setting, cuda: Device) -> Candidate | None:
+    """Rounds over the working store: the fastest layout that fits, else the one that takes least of the host's memory;
+    None where nothing fits a device."""
+    symmetric, whole = not setting.problem.directed, -(-setting.problem.n // GRAIN) * GRAIN
+    found = [
+        _store(setting, cuda, Streaming("store", height, width, slots, 0, symmetric))
+        for width in WIDTHS
+        for height in HEIGHTS
+        for slots in (SLOTS, 3)
+        if width <= whole and width % height == 0
+    ]
+    on_device = [c for c in found if c.device_memory <= cuda.memory]
+    fitting = [c for c in on_device if c.memory <= setting.machine.memory]
+    if fitting:
+        return min(fitting, key=lambda c: c.seconds)
+    return min(on_device, key=lambda c: c.memory, default=None)
+
+
+def _store(setting: Setting, cuda: Device, streaming: Streaming) -> Candidate:
+    n, size, machine = setting.problem.n, setting.kind.itemsize, setting.machine
+    each = entries(streaming, n) * size
+    moved = (2 * streaming.rounds(n) - 1) * each  # the first round is made from the arcs: it reads nothing
+    seconds = max(
+        streaming.rounds(n) * each / machine.stream_rate,
+        streaming.rounds(n) * each / min(cuda.count * cuda.bus_rate, cuda.bus_most),
+        moved * machine.stream_work / machine.threads,
+    )
+    # low stripes are many, and each waits for the disk, the bus and the device once
+    seconds *= 1 + 8 / streaming.height + (0.02 if streaming.slots < SLOTS else 0.0)
+    phases = [_relax(setting, cuda, streaming, seconds, moved)]
+    if streaming.symmetric:
+        phases.append(finish_phase(setting))
+    buffers = store_buffers(streaming, cuda.count) * streaming.height * n * size
+    return Candidate(
+        algorithm=ALGORITHM,
+        device="cuda",
+        tier="store",
+        memory=machine.resident + OVERHEAD + buffers,
+        device_memory=device_bytes(streaming, n, size),
+        disk=setting.store + spare_bytes(setting.store),
+        seconds=DEVICE_LAUNCH + sum(phase.seconds for phase in phases),
+        phases=tuple(phases),
+        streaming=streaming,
+    )
+
+
+def _relax(setting: Setting, cuda: Device, streaming: Streaming, copying: float, moved: int) -> Phase:
+    """The rounds: products, the closing of pivot blocks, and ``copying`` seconds of copies behind which they hide."""
+    n = setting.problem.n
+    count, width = updates(streaming, n), min(streaming.width, n)
+    # undirected, a panel is relaxed in its whole length though only half of its stripes are kept
+    closing = n * width * width + (n * n * width if streaming.symmetric else 0)
+    work = (count + closing) / rate_of(setting, cuda, cuda.count)
+    seconds = max(work, copying) + (UNHIDDEN * min(work, copying) if streaming.tier == "store" else 0.0)
+    return Phase("relax", seconds, bytes=moved, updates=count)

@@ -1,0 +1,13 @@
+"""The version of the software."""
+
+from __future__ import annotations
+
+from importlib.metadata import PackageNotFoundError, version
+
+
+def software_version() -> str:
+    """The installed version."""
+    try:
+        return version("apsp")
+    except PackageNotFoundError:
+        return "unknown"

@@ -1,0 +1,144 @@
+"""Solves a small graph in a child that is killed at a random instant, goes on in another child, compares; many times.
+
+Run as a program: ``crash_solve.py FOLDER WAY COUNT SEED`` with WAY one of ``WAYS``.  Prints, as JSON, how many kills
+met a running solve (COUNT at least), how many of them left a checkpoint to go on from, how many met a solve that had
+gone on from one, how many solves came to their end, and how many results were wrong.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from engine import checkpoint
+from engine.algorithms import dijkstra
+from engine.plan import Plan
+from engine.problem import Options
+from engine.solve import make_plan, solve_to_store
+from engine.stream import kept
+from engine.stream.layout import Streaming
+from storage.errors import NotFound
+from storage.graph import Graph, build_graph
+from storage.matrix import open_matrix, verify_matrix
+from storage.working import find_checkpoint
+from tests.faults.crash_store import in_child
+
+N = 600
+WAYS = ("store", "store undirected", "host", "host undirected", "search")
+
+
+def sample(directed: bool) -> Graph:
+    rng = np.random.default_rng(5)
+    tails, heads = rng.integers(0, N, (2, 4 * N))
+    return build_graph(tails, heads, rng.integers(0, 1000, 4 * N), n=N, directed=directed)[0]
+
+
+def plan_of(graph: Graph, tier: str, height: int, width: int) -> Plan:
+    if tier == "search":
+        return make_plan(graph, Options(algorithm="dijkstra", dtype="int32"))
+    plan = make_plan(graph, Options(algorithm="blocked-floyd-warshall", dtype="int32"))
+    return replace(plan, tier=tier, streaming=Streaming(tier, height, width, symmetric=not graph.directed))
+
+
+def solve(graph: Graph, plan: Plan, path: Path) -> None:
+    solve_to_store(graph, Options(dtype="int32"), path, plan=plan, resume=True)
+
+
+def killed(work, after: float) -> bool:
+    """Run ``work`` in a child and kill it after some seconds; whether it was still running."""
+    child = os.fork()
+    if child == 0:
+        try:
+            work()
+            os._exit(0)
+        except BaseException:
+            sys.excepthook(*sys.exc_info())
+            os._exit(1)
+    time.sleep(after)
+    os.kill(child, signal.SIGKILL)
+    status = os.waitpid(child, 0)[1]
+    if status not in (0, signal.SIGKILL):
+        raise SystemExit(f"the solve failed with status {status}")
+    return status == signal.SIGKILL
+
+
+def rows_of(path: Path) -> np.ndarray | None:
+    try:
+        with open_matrix(path) as matrix:
+            return matrix.rows(range(N))
+    except NotFound:
+        return None
+
+
+def ways_on(graph: Graph, way: str) -> list[Plan]:
+    """The plan of ``way`` first; then others that may go on: more threads, the other tier, other stripes."""
+    tier = way.partition(" ")[0]
+    first = plan_of(graph, tier, 64, 128)
+    if tier == "search":
+        return [first, replace(first, threads=3)]
+    other = "host" if tier == "store" else "store"
+    return [
+        first,
+        replace(first, threads=3),
+        plan_of(graph, other, 64, 128),
+        plan_of(graph, tier, 128, 256),
+        replace(plan_of(graph, other, 64, 192), threads=1),
+    ]
+
+
+def main(folder: Path, way: str, count: int, seed: int) -> None:
+    checkpoint.INTERVAL = 0.01
+    dijkstra.BATCH_SECONDS = 0.0
+    kept.COST = 100.0
+    graph = sample(directed=not way.endswith("undirected"))
+    plans, path = ways_on(graph, way), folder / "d.zarr"
+    solve(graph, plans[0], path)  # compiles
+    expected, whole = rows_of(path), float("inf")
+    for _ in range(3):
+        shutil.rmtree(path)
+        began = time.perf_counter()
+        finish(graph, plans[0], path)
+        whole = min(whole, time.perf_counter() - began)
+    chance = random.Random(seed)
+    facts = {"kills": 0, "resumed": 0, "again": 0, "solves": 0, "wrong": 0}
+    while facts["kills"] < count or facts["resumed"] < count // 4:
+        shutil.rmtree(path)
+        plan, alive = plans[0], False
+        for turn in range(3):  # whoever goes on may be killed, too
+            met = killed(lambda plan=plan: solve(graph, plan, path), chance.random() * whole)
+            facts["kills"] += met
+            kept_it = met and find_checkpoint(path) is not None
+            facts["again"] += met and alive
+            if path.exists():
+                break
+            facts["resumed"] += kept_it
+            alive, plan = alive or kept_it, chance.choice(plans)
+            if turn == 0 and chance.random() < 0.5:
+                break
+        if not path.exists():
+            finish(graph, plan, path)
+        verify_matrix(path)
+        facts["solves"] += 1
+        facts["wrong"] += not np.array_equal(rows_of(path), expected)
+        left = {p.name for p in folder.iterdir()} - {"d.zarr", ".d.zarr.working"}
+        if left:
+            raise SystemExit(f"left behind: {left}")
+    print(json.dumps(facts))
+
+
+def finish(graph: Graph, plan: Plan, path: Path) -> None:
+    if in_child(lambda: solve(graph, plan, path)):
+        raise SystemExit(f"going on in tier {plan.tier} with {plan.threads} threads failed")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))

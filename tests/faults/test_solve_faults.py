@@ -1,0 +1,35 @@
+"""Kill -9 at random instants of solves that are committed: each goes on, to exactly the same matrix.
+
+CI kills a few of each way; ``APSP_KILL_SOLVES=200 ./dev test tests/faults/test_solve_faults.py`` as many as named.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from tests.faults.crash_solve import WAYS
+
+ROOT = Path(__file__).resolve().parents[2]
+COUNT = int(os.environ.get("APSP_KILL_SOLVES", "4"))
+
+
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("way", WAYS)
+def test_a_killed_solve_goes_on_to_the_same_matrix(way):
+    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    with tempfile.TemporaryDirectory(dir=memory) as folder:
+        command = [sys.executable, "-m", "tests.faults.crash_solve", folder, way, str(COUNT), "1"]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    facts = json.loads(done.stdout)
+    print(way, facts)
+    assert facts["wrong"] == 0
+    assert facts["kills"] >= COUNT
+    assert facts["resumed"] >= COUNT // 4, facts

@@ -1,6 +1,6 @@
 """Seeded graphs of the shapes that shortest-path codes differ on.  Needs NumPy only.
 
-Every generator returns a clean :class:`storage.graph.Graph`: undirected, int32 weights, vertices 0 … n - 1.
+Every generator returns a clean :class:`storage.graph.Graph`: int32 weights, vertices 0 … n - 1, undirected unless said.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from storage.graph import Graph
+from storage.graph import Graph, build_graph
 
 Ints = npt.NDArray[np.int64]
 
@@ -105,6 +105,13 @@ def dense(n: int, *, seed: int = 1) -> Graph:
     """All edges; weights 1 … n."""
     u, v = np.triu_indices(n, 1)
     return from_edges(n, u.astype(np.int64), v.astype(np.int64), np.random.default_rng(seed).integers(1, n + 1, len(u)))
+
+
+def one_way(n: int, *, seed: int = 1) -> Graph:
+    """Four arcs a vertex, between vertices drawn evenly, in one direction each; weights 1 … 1,000."""
+    rng = np.random.default_rng(seed)
+    tails, heads = rng.integers(0, n, (2, 4 * n))
+    return build_graph(tails, heads, rng.integers(1, 1001, 4 * n), n=n, directed=True)[0]
 
 
 def hops(graph: Graph) -> Graph:

@@ -228,6 +228,33 @@ def scattered(folder: Path, n: int) -> None:
     shutil.rmtree(path)
 
 
+def compare_solve(folder: Path, file: Path, dtype: str, threads: int, repeats: int) -> None:
+    """A whole solve that is bound by the disk, against its bytes written plainly; both until they are durable."""
+    from engine.problem import Options
+    from engine.solve import make_plan, solve_to_store
+
+    graph = read_graph(file)[0]
+    options, path = Options(dtype=dtype, threads=threads, device="cpu"), folder / "solved.zarr"
+    plan = make_plan(graph, options, out=path)
+    grid, itemsize = layout((graph.n, graph.n), np.dtype(dtype).itemsize), np.dtype(dtype).itemsize
+
+    def solve() -> tuple[float, ...]:
+        begin = time.perf_counter()
+        solve_to_store(graph, options, path, plan=plan)
+        took = time.perf_counter() - begin
+        shutil.rmtree(path)
+        return (took,)
+
+    runs = {
+        "raw": lambda: raw_write(folder / "raw", grid, itemsize, threads, flush=True)[1:],
+        f"solve, {plan.algorithm}": solve,
+    }
+    found = best(runs, repeats)
+    size = matrix_bytes((graph.n, graph.n), itemsize)
+    rows = [(name, f"{size / took / 1e9:.2f}", f"{found['raw'][0] / took:.2f}") for name, (took,) in found.items()]
+    table(f"{file.name} in {dtype}: {size / 1e9:.2f} GB, {threads} threads", ("", "GB/s durable", "of raw"), rows)
+
+
 def compare_compression(folder: Path, file: Path, dtype: str) -> None:
     """Size and seconds of the matrix of a real graph, stored plain and compressed (one thread, processor time)."""
     graph, _ = read_graph(file)
@@ -277,9 +304,10 @@ def main() -> None:
     parser.add_argument("--n", type=int, default=16_384)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--only", choices=("writers", "tiles", "rows", "pairs"), action="append")
+    parser.add_argument("--only", choices=("writers", "tiles", "rows", "pairs", "none"), action="append")
     parser.add_argument("--graph", type=Path, action="append", default=[], help="measure compression on its matrix")
     parser.add_argument("--dtype", default="int32")
+    parser.add_argument("--solve", type=Path, action="append", default=[], help="a whole solve of it against the disk")
     asked = parser.parse_args()
     asked.folder.mkdir(parents=True, exist_ok=True)
     only = asked.only or ("writers", "tiles", "rows", "pairs")
@@ -291,6 +319,8 @@ def main() -> None:
         row_cost(asked.folder, 50_000)
     if "pairs" in only:
         scattered(asked.folder, asked.n)
+    for file in asked.solve:
+        compare_solve(asked.folder, file, asked.dtype, asked.threads, asked.repeats)
     for file in asked.graph:
         compare_compression(asked.folder, file, asked.dtype)
 

@@ -38,6 +38,8 @@ TRIAL: Final = 0.1
 DEVICE_WORTHWHILE: Final = 1.0
 #: A trial is given up at a quarter of the limit of a solve, but not below this one.
 LEAST_LIMIT: Final = 255
+#: Share of the sources that tells enough about all of them: the more are asked for, the nearer their neighbours are.
+TOLD: Final = 0.005
 #: Sources of a later trial for each one of the trial before; searches work on many side by side.
 STEP: Final = 64
 #: Share of the sources, and predicted seconds, either of which a trial that fills the vectors may come to.
@@ -92,7 +94,7 @@ def _tried_on_device(graph: Graph, problem: Problem, kind: WorkType, machine: Ma
 
     arcs = Arcs(graph.indptr, graph.heads, np.abs(graph.weights))
     unit = any(c.algorithm == "bfs" for c in searches)
-    form = form_of(unit=unit, hops=problem.hops)
+    form = form_of(unit=unit, hops=problem.hops, n=graph.n, arcs=graph.arcs)
     form = replace(form, limit=max(form.limit // 4, LEAST_LIMIT))
     sources = np.roll(np.arange(graph.n), graph.n // 3)
     took = trial_seconds(arcs, kind, form, sources, memory=machine.cuda.memory if machine.cuda else None)
@@ -150,7 +152,7 @@ def search_seconds(
             if count < full and (full < SHARE * most or took / count * full < LONG_TRIAL):
                 count = full
                 continue
-            if count == most or took > TRIAL / 4 or out.nbytes > 2**26:
+            if count == most or (took > TRIAL / 4 and count > TOLD * most) or out.nbytes > 2**26:
                 return took / count
             count *= max(2, min(STEP, int(TRIAL / 2 / max(took, 1e-6))))
     finally:

@@ -21,6 +21,7 @@ from scipy.sparse import csr_array
 
 from engine.algorithms.bellman_ford import SHALLOW
 from engine.device import SweepLayout
+from engine.near import hops_across
 from engine.plan import Plan
 from engine.problem import Machine, PartsFacts, Problem
 
@@ -29,11 +30,15 @@ if TYPE_CHECKING:
 
 
 #: Seconds that METIS and the elimination take for each vertex and arc, on the cautious side.
-TRIAL_SECONDS: Final = 2e-6
+TRIAL_SECONDS: Final = 1e-6
 #: A trial partition is made where all else is predicted to take this many times as long.
-WORTHWHILE: Final = 10
+WORTHWHILE: Final = 10.0
+#: The same for graphs of as many arcs across as lattices have, a good half of the root of n: their separators are
+#: likely small.
+LONG_WORTHWHILE: Final = 2.5
+LATTICE: Final = 0.5
 #: The same where a GPU would search a graph of many hops: its separators are mostly small, and sweeps much faster.
-DEVICE_WORTHWHILE: Final = 1
+DEVICE_WORTHWHILE: Final = 1.0
 #: Bytes that finding parts holds for each entry of the borders of single vertices, at most.
 ENTRY_BYTES: Final = 16
 
@@ -59,7 +64,7 @@ class Grain:
 #: On a processor, where the rows of a product are few and its beginning cheap.
 CPU_GRAIN: Final = Grain(width=16, entry=40.0, part=200.0, inside=10.0)
 #: Rows that a thread sweeps at once: few, and a packed border is soon used up; many, and they leave the cache.
-SWEEP_ROWS: Final = 96
+SWEEP_ROWS: Final = 24
 #: On a GPU, where a launch takes as long as many updates.
 DEVICE_GRAIN: Final = Grain(width=32, entry=100.0, part=5_000.0, inside=100.0)
 
@@ -223,13 +228,21 @@ def with_trial(graph: Graph, problem: Problem, plan: Plan, machine: Machine) -> 
         return problem
     work = sum(phase.seconds for phase in plan.phases if phase.name != "write")
     took = TRIAL_SECONDS * (problem.n + problem.arcs)
-    long = plan.device == "cuda" and problem.hops > SHALLOW
-    if work < (DEVICE_WORTHWHILE if long else WORTHWHILE) * took:
+    if work < _worthwhile(graph, problem, plan, work / max(took, 1e-9)) * took:
         why = f"a trial partition takes about {took:.2g} s, and all of {plan.algorithm} {work:.2g} s"
         return replace(problem, no_parts=why)
     rates = machine.relax_rate if plan.device == "cpu" or machine.cuda is None else machine.cuda.relax_rate
     most = int(work / max(1, problem.rows) * rates[plan.dtype])
     return with_parts(graph, problem, min(most, machine.memory // ENTRY_BYTES))
+
+
+def _worthwhile(graph: Graph, problem: Problem, plan: Plan, found: float) -> float:
+    """How many times as long as a trial all else must take; ``found`` is how many times as long it does."""
+    if plan.device == "cuda" and problem.hops > SHALLOW:
+        return DEVICE_WORTHWHILE
+    if LONG_WORTHWHILE <= found < WORTHWHILE and hops_across(graph.indptr, graph.heads) >= LATTICE * graph.n**0.5:
+        return LONG_WORTHWHILE
+    return WORTHWHILE
 
 
 def with_parts(graph: Graph, problem: Problem, most: int) -> Problem:

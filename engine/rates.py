@@ -39,8 +39,8 @@ WORTHWHILE: Final = 10.0
 CONTENDER: Final = 4.0
 #: Days for which rates are kept.
 DAYS: Final = 30
-#: Vertices of the store that is written for trial, float32: 256 MiB; and seconds that each pass may take.
-SIDE: Final = 8192
+#: Vertices of the store that is written for trial, float32: 1 GiB; and seconds that each pass may take.
+SIDE: Final = 16384
 LIMIT: Final = 2.0
 
 Values = dict[str, float]
@@ -98,8 +98,9 @@ class _Limit(Monitor):
 def _write_rate(writer: WorkingMatrix, threads: int) -> tuple[float, int]:
     """Bytes a second of finished rows, looked at for the summary and made durable; and the rows that are there."""
     rows = np.broadcast_to(np.arange(SIDE, dtype=np.float32), (SIDE, SIDE))
-    sink, limit = SummarySink(writer, np.arange(SIDE), SIDE, integral=False), _Limit()
-    began = time.perf_counter()
+    sink = SummarySink(writer, np.arange(SIDE), SIDE, integral=False)
+    sink.write(0, 0, np.ascontiguousarray(rows[: writer.tile[0]]))  # compiles the summary, or loads it
+    began, limit = time.perf_counter(), _Limit()
     with suppress(Cancelled):
         write_rows(rows, None, sink, limit, threads)
     writer.commit({})

@@ -48,7 +48,7 @@ def run(
     summary = Summary(rows, graph.n, integral=graph.integral)
     kind = WORK_TYPES[plan.dtype]
     arcs = _arcs(graph, plan, monitor)
-    form = form_of(unit=plan.algorithm == "bfs", hops=hops_of(graph))
+    form = form_of(unit=plan.algorithm == "bfs", hops=hops_of(graph), n=graph.n, arcs=graph.arcs)
     monitor.begin("search", len(rows), "rows")
     with device_search(arcs, kind, form, rows, outlet=Outlet(sink, plan.threads), memory=memory) as search:
         done = _batches(search, summary, monitor)

@@ -133,7 +133,7 @@ def _rounds(  # noqa: PLR0917
     last: bool,
 ) -> None:
     """Go through the rounds, copied to the store now and then; ``last``: nothing can be gone on from after them."""
-    with KeptHostTier(matrix, streaming, journal, threads=plan.threads) as tier:
+    with KeptHostTier(matrix, streaming, journal, threads=plan.threads, idle=plan.device != "cpu") as tier:
         tier.level[:] = np.minimum(levels, streaming.rounds(len(matrix)) - 1)
         try:
             first = int(tier.level.min()) + 1

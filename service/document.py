@@ -11,7 +11,7 @@ from service.problems import documented
 from service.schemas import Problem
 
 #: answers that any operation under /v1 can give, and those of any with a body
-EVERYWHERE: Final = (401, 403, 417, 422, 429, 500, 503)
+EVERYWHERE: Final = (401, 403, 417, 422, 429, 431, 500, 503)
 WITH_BODY: Final = (408, 413)
 _RETRY: Final = {"Retry-After": {"description": "Seconds to wait before asking again.", "schema": {"type": "integer"}}}
 _WAITING: Final = ("429", "503")

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from service.logs import redacted
 from service.settings import Settings
 
 NAME = "log.txt"
@@ -25,6 +26,18 @@ def log_path(settings: Settings, job_id: str) -> Path:
     return settings.store(job_id).parent / NAME
 
 
+class _Plain(logging.Formatter):
+    """Time in UTC, level, message; never a secret, for the holder of the job reads it."""
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s.%(msecs)03dZ %(levelname)s %(message)s", "%Y-%m-%dT%H:%M:%S")
+        self.converter = time.gmtime
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line of a record."""
+        return redacted(super().format(record))
+
+
 @contextlib.contextmanager
 def job_log(settings: Settings, job_id: str) -> Iterator[None]:
     """What this process logs meanwhile also goes to the job's log."""
@@ -36,9 +49,7 @@ def job_log(settings: Settings, job_id: str) -> Iterator[None]:
         logging.getLogger(__name__).warning("job %s has no log: %s", job_id, error)
         yield
         return
-    formatter = logging.Formatter("%(asctime)s.%(msecs)03dZ %(levelname)s %(message)s", "%Y-%m-%dT%H:%M:%S")
-    formatter.converter = time.gmtime
-    handler.setFormatter(formatter)
+    handler.setFormatter(_Plain())
     handler.setLevel(logging.INFO)
     root = logging.getLogger()
     root.addHandler(handler)

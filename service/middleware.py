@@ -22,6 +22,7 @@ from service.callers import Scope as KeyScope
 from service.fault import Fault
 from service.logs import REQUEST_ID
 from service.problems import Problem, respond
+from service.protocol import HEADER_BYTES
 from service.rates import Rates
 from service.settings import Settings, variable
 
@@ -39,6 +40,8 @@ SECURITY: Final = [
 ]
 #: only pages set their own
 _POLICY: Final = b"content-security-policy"
+#: headers of one request
+MOST_HEADERS: Final = 200
 #: POST requests that change nothing
 _QUESTIONS: Final = re.compile(r"/v1/(estimates|jobs/[^/]+/(distances|paths|submatrix))")
 
@@ -112,7 +115,7 @@ class Door:
         if expect.lower() != b"100-continue":
             message = f"Expect: {expect[:40].decode('latin-1')} cannot be met"
             return Problem(Fault("expectation-failed", message, {"field": "Expect"}))
-        return _no_nul(path, scope["query_string"])
+        return _too_long(scope) or _no_nul(path, scope["query_string"])
 
     def _tell(self, scope: Scope, status: int, seconds: float) -> None:
         route = getattr(scope.get("route"), "path_format", "")
@@ -220,6 +223,16 @@ def _with(headers: list[tuple[bytes, bytes]], extra: list[tuple[bytes, bytes]]) 
     own = any(name == _POLICY for name, _ in headers)
     kept = [item for item in headers if item[0] != b"x-request-id"]
     return [*kept, *extra, *(SECURITY[:-1] if own else SECURITY)]
+
+
+def _too_long(scope: Scope) -> Problem | None:
+    """The server bounds what it waits for; what came at once can be longer."""
+    size = len(scope["path"]) + len(scope["query_string"]) + sum(len(k) + len(v) for k, v in scope["headers"])
+    if size <= HEADER_BYTES and len(scope["headers"]) <= MOST_HEADERS:
+        return None
+    message = f"address and headers have {size} bytes in {len(scope['headers'])} headers; at most {HEADER_BYTES} bytes"
+    details = {"limit": HEADER_BYTES, "requested": size}
+    return Problem(Fault("headers-too-large", f"{message} in {MOST_HEADERS} headers are read", details))
 
 
 def _no_nul(path: str, query: bytes) -> Problem | None:

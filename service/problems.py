@@ -38,6 +38,7 @@ CODES: Final[dict[str, tuple[int, str]]] = {
     "no-result": (409, "The job has no result"),
     "too-slow": (408, "The request comes too slowly"),
     "expectation-failed": (417, "The expectation cannot be met"),
+    "headers-too-large": (431, "The headers are too large"),
     "too-many-requests": (429, "Too many requests"),
     "unsupported-media-type": (415, "The body is in a form that is not read"),
     "too-many-at-once": (429, "Too many at the same time"),

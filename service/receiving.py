@@ -15,15 +15,16 @@ from fastapi import Request
 from starlette.requests import ClientDisconnect
 
 from service.fault import UnsupportedMedia
-from storage.errors import InvalidRequest, StorageFailed
+from service.settings import variable
+from storage.errors import InvalidRequest, LimitExceeded, StorageFailed
 
 #: written at once; larger writes were not faster, smaller ones cost thread switches
 _BUFFER: Final = 4 << 20
 _ENCODINGS: Final = ("", "identity", "gzip", "x-gzip", "zstd")
 
 
-def check_headers(request: Request) -> int | None:
-    """The announced length.  Refuses forms and encodings that no reader knows, before a byte is read."""
+def check_headers(request: Request, most: int) -> int | None:
+    """The announced length.  Refuses forms and encodings that no reader knows, and more than ``most`` bytes."""
     if request.headers.get("content-type", "").startswith("multipart/"):
         message = "the body is a form; send the file itself as the body, as curl --data-binary @FILE does"
         raise InvalidRequest(message, field="Content-Type")
@@ -32,7 +33,13 @@ def check_headers(request: Request) -> int | None:
         message = f"Content-Encoding: {encoding[:40]} is not read; there are gzip and zstd"
         raise UnsupportedMedia(message, field="Content-Encoding")
     length = request.headers.get("content-length", "")
-    return int(length) if length.isdigit() else None
+    if not length.isdigit():
+        return None
+    announced = int(length)
+    if announced > most:
+        message = f"the body has {announced} bytes, {most} are allowed"
+        raise LimitExceeded(message, limit=most, requested=announced, setting=variable("max_upload_bytes"))
+    return announced
 
 
 async def receive(request: Request, path: Path, announced: int | None) -> str:

@@ -27,6 +27,7 @@ from service.settings import Settings
 from service.stores import discard, folder_bytes, prepare, sweep
 from service.tracker import JobMonitor, Pulse
 from service.warmth import WarmUp
+from storage.atomic import failure
 from storage.errors import ApspError, Cancelled, Conflict, StorageFailed
 from storage.jobs import JobRecord, JobStore, RunnerRecord
 from storage.locks import FileLock
@@ -145,7 +146,10 @@ class Runner:
             log.info("job %s: the result of an earlier attempt is complete", claimed.id)
             return self._sealed(claimed), {}, folder_bytes(store)
         tidy(self._settings, claimed.id)
-        store.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            store.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise failure("make", store.parent, error) from error
         began = time.perf_counter()
         graph, _ = GraphStore(self._settings.data_dir).load(claimed.graph)
         options = job_options(graph, claimed.options, self._settings)

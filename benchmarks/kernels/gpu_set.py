@@ -31,7 +31,6 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import dijkstra
 
 from benchmarks import graphs
-from benchmarks.kernels.gpu_search import random, unweighted
 from engine.backends import cpu_search
 from engine.backends.base import Arcs
 from engine.backends.cpu import CpuBackend
@@ -43,19 +42,25 @@ from storage.graph import Graph, load_graph
 
 RESULT: Final = Path(__file__).resolve().parents[1] / "results" / "gpu_set.json"
 Make = Callable[[int], Graph]
+
+
+def _unweighted(n: int) -> Graph:
+    return graphs.hops(graphs.one_way(n))
+
+
 #: Made graphs.
 MADE: Final[tuple[tuple[str, Make, int], ...]] = (
-    *(("random", random, n) for n in (65536, 32768, 131072)),
-    *(("unweighted", unweighted, 65536), ("rmat", graphs.rmat, 65536)),
+    *(("random", graphs.one_way, n) for n in (65536, 32768, 131072)),
+    *(("unweighted", _unweighted, 65536), ("rmat", graphs.rmat, 65536)),
     *(("ring", graphs.ring, 65536), ("grid", graphs.grid, 65536), ("dense", graphs.dense, 4096)),
 )
 #: The same, less telling: after the real ones.
 SMALL: Final[tuple[tuple[str, Make, int], ...]] = (
-    *(("random", random, n) for n in (1024, 2048, 4096, 8192, 16384)),
+    *(("random", graphs.one_way, n) for n in (1024, 2048, 4096, 8192, 16384)),
     *(("rmat", graphs.rmat, n) for n in (4096, 16384)),
     *(("ring", graphs.ring, n) for n in (4096, 16384)),
     *(("grid", graphs.grid, n) for n in (4096, 16384)),
-    *(("dense", graphs.dense, 1024), ("unweighted", unweighted, 16384)),
+    *(("dense", graphs.dense, 1024), ("unweighted", _unweighted, 16384)),
 )
 #: Real graphs, the most telling first.
 REAL: Final = (

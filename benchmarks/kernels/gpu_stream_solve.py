@@ -1,6 +1,6 @@
 """Streamed solves through the planner, from the graph to the sealed store: what was predicted, what it took and held.
 
-python -m benchmarks.kernels.gpu_stream_solve FOLDER PART...    (host, store, undirected; each in a process of its own)
+python -m benchmarks.kernels.gpu_stream_solve FOLDER PART...    (each in a process of its own)
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from scipy.sparse.csgraph import dijkstra
 
 from benchmarks.kernels.gpu_store import random_graph
 from benchmarks.kernels.gpu_timing import Record
+from engine.machine import resident_bytes
 from engine.monitor import Monitor
 from engine.plan import Plan
 from engine.problem import Options
@@ -40,11 +41,13 @@ class Watch(Monitor):
 
     def __init__(self, limit: float = float("inf")) -> None:
         self.limit, self.phase, self.device = limit, "", 0
+        self.held: dict[str, int] = {}
         self.notes: list[tuple[float, int]] = []
 
     def begin(self, phase: str, total: int, unit: str) -> None:  # noqa: ARG002
         """A phase begins."""
         self.phase = phase
+        self.held[phase] = resident_bytes()
         if phase == "relax":
             self.notes.append((time.perf_counter(), 0))
 
@@ -102,7 +105,8 @@ def host(record: Record, folder: Path, n: int = 65536, memory: int = 4 * GIB) ->
     ready = outcome.seconds.get("prepare", 0.0) + outcome.seconds["ingest"]
     record.add(what="host tier", **facts(plan), planning_s=planned, solved_s=took, of_predicted=took / plan.seconds,
                phases=outcome.seconds, relax_T=n**3 / outcome.seconds["relax"] * 1e-12, ready_s_per_gib=ready / size,
-               most_device=watch.device, most_memory=peak(), wrong=wrong(graph, out))  # fmt: skip
+               most_device=watch.device, most_memory=peak(), memory_at_begin=watch.held,
+               wrong=wrong(graph, out))  # fmt: skip
     shutil.rmtree(out)
 
 
@@ -132,18 +136,32 @@ def store(record: Record, folder: Path, n: int = 49152, limit: float = 40.0) -> 
 
 
 def undirected(record: Record, folder: Path, n: int = 32768) -> None:
-    """The rounds of a directed graph and of an undirected one, an eighth of the matrix on the device."""
+    """The rounds of a directed graph and of an undirected one, a quarter of the matrix on the device."""
     arcs = random_graph(n)
     tails = np.repeat(np.arange(n), np.diff(arcs.indptr))
     both = {True: arcs, False: build_graph(tails, arcs.heads, arcs.weights, n=n, directed=False)[0]}
     for directed, graph in both.items():
         out = folder / "u.zarr"
-        options = Options(device="cuda", algorithm=FW, dtype="float32", device_memory=n * n // 2)
+        options = Options(device="cuda", algorithm=FW, dtype="float32", device_memory=n * n)
         plan = make_plan(graph, options, out=out)
         outcome = solve_to_store(graph, options, out, plan=plan)
         record.add(what="directed" if directed else "undirected", **facts(plan), phases=outcome.seconds,
                    wrong=wrong(graph, out, 16))  # fmt: skip
         shutil.rmtree(out)
+
+
+def resident(record: Record, folder: Path, n: int = 49152) -> None:
+    """A matrix that the device holds: what was predicted, and what it took."""
+    graph, out, watch = random_graph(n), folder / "resident.zarr", Watch()
+    options = Options(device="cuda", algorithm=FW, dtype="float32")
+    plan = make_plan(graph, options, out=out)
+    began = time.perf_counter()
+    outcome = solve_to_store(graph, options, out, plan=plan, monitor=watch)
+    took = time.perf_counter() - began
+    record.add(what="device tier", **facts(plan), solved_s=took, of_predicted=took / plan.seconds,
+               phases=outcome.seconds, most_device=watch.device, most_memory=peak(),
+               wrong=wrong(graph, out))  # fmt: skip
+    shutil.rmtree(out)
 
 
 def raw_disk(folder: Path, size: int = 2 * GIB, piece: int = 2**22, threads: int = 4) -> float:
@@ -176,7 +194,7 @@ def main(folder: str, *parts: str) -> None:
     """Measure and record each part in a file of its own."""
     for part in parts:
         record = Record(f"gpu_stream_solve_{part}")
-        {"host": host, "store": store, "undirected": undirected}[part](record, Path(folder))
+        {"host": host, "store": store, "undirected": undirected, "resident": resident}[part](record, Path(folder))
         record.write()
 
 

@@ -24,8 +24,14 @@ STEPS: Final = 120
 #: Bytes of labels that are pulled over arcs a second, where labels settle once: passes over the same arcs are in it.
 #: Measured on an H200 (docs/kernels.md); other chips are taken to be slower as their products are.
 RATES: Final = {"sweep": 3.0e11, "lists": 6.0e10, "hops": 1.0e11}
+#: Arcs a vertex at which sweeps take twice as long for each arc: there are more ways to be corrected, and heads of many
+#: arcs take them through others.  From complete graphs, where it is seven times as long, and those of m = 4 n.
+DENSE: Final = 700
 #: Updates a second of int32 products of the chip that ``RATES`` are of.
 RATED: Final = 17.8e12
+#: Vertices, those that only gather included, up to which a thread block keeps lists: it marks them in shared memory,
+#: three bits each, of which the smallest chip (7.5) gives a block 64 KiB.
+LISTED: Final = 170_000
 #: Weights up to which labels of an int32 matrix are held in 16 bits at first.
 NARROW: Final = 4096
 #: Times over the arcs that a block of sources may take before it is given up: a sweep counts as one; lists count
@@ -34,11 +40,11 @@ SWEEPS: Final = 24
 LOOKS: Final = 1024
 
 
-def form_of(*, unit: bool, hops: int) -> Form:
+def form_of(*, unit: bool, hops: int, n: int, arcs: int) -> Form:
     """How to search a graph whose hub lies ``hops`` arcs from the vertex farthest from it."""
     if unit and hops <= STEPS:
         return Form("hops", 255)
-    if hops <= SHALLOW:
+    if hops <= SHALLOW or n + arcs // 32 > LISTED:
         return Form("sweep", SWEEPS * (hops + 8))
     return Form("lists", LOOKS)
 
@@ -50,19 +56,24 @@ def narrow_first(kind: WorkType, heaviest: float) -> bool:
 
 def estimate(setting: Setting) -> Candidate:
     """Batched label correcting, arcs of any weight but negative."""
-    return _candidate(setting, "bellman-ford", form_of(unit=False, hops=setting.problem.hops))
+    return _candidate(setting, "bellman-ford", _form(setting, unit=False))
 
 
 def estimate_bfs(setting: Setting) -> Candidate:
     """Batched breadth-first searches."""
-    return _candidate(setting, "bfs", form_of(unit=setting.problem.unit, hops=setting.problem.hops))
+    return _candidate(setting, "bfs", _form(setting, unit=setting.problem.unit))
 
 
 def estimate_johnson(setting: Setting) -> Candidate:
     """Potentials on the host, batched label correcting over reduced weights."""
     before = Phase("potentials", PASSES * setting.problem.arcs / setting.machine.search_rate)
-    form = form_of(unit=False, hops=setting.problem.hops)
+    form = _form(setting, unit=False)
     return _candidate(setting, "johnson", form, before=(before,), reduced=True)
+
+
+def _form(setting: Setting, *, unit: bool) -> Form:
+    problem = setting.problem
+    return form_of(unit=unit, hops=problem.hops, n=problem.n, arcs=problem.arcs)
 
 
 def _candidate(
@@ -102,4 +113,6 @@ def _search_seconds(setting: Setting, form: Form, *, reduced: bool) -> float:
     narrow = narrow_first(setting.kind, problem.max_weight) and not reduced
     size = {"hops": 0.125}.get(form.name, 2 if narrow else setting.kind.itemsize)
     rate = RATES[form.name] * device.relax_rate["int32"] / RATED
+    if form.name == "sweep":
+        rate /= 1 + problem.arcs / max(1, problem.n) / DENSE
     return (problem.arcs + 2 * problem.n) * size / rate + problem.n * setting.kind.itemsize / 2e12

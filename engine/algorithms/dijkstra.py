@@ -25,6 +25,8 @@ from storage.graph import Graph
 BATCH_SECONDS: Final = 0.3
 #: Seconds that it may take for all threads to be busy.
 BUSY_SECONDS: Final = 2.0
+#: Entries of the first batch, whose rate is not known: the whole matrix where it is small, so that neighbours meet.
+FIRST_ENTRIES: Final = 2**21
 
 
 #: Fewer searches than this are made one by one with a heap, more of them side by side.
@@ -65,13 +67,13 @@ def abreast_seconds(setting: Setting) -> float:
 class Batches:
     """Cuts ``rows`` rows into batches of about ``BATCH_SECONDS``: whole tiles, at most ``most`` rows.
 
-    ``busy`` rows keep all threads busy; so many may take up to ``BUSY_SECONDS``.
+    ``busy`` rows keep all threads busy; so many may take up to ``BUSY_SECONDS``.  ``first`` is how many to begin with.
     """
 
-    def __init__(self, rows: int, tile: int, most: int, busy: int = 1) -> None:
+    def __init__(self, rows: int, tile: int, most: int, busy: int = 1, first: int = 1) -> None:
         self._rows, self._tile, self._busy = rows, tile, busy
-        self.most = min(rows, max(tile, most // tile * tile))
-        self._size = min(tile, self.most)
+        self.most = rows if most >= rows else min(rows, max(tile, most // tile * tile))
+        self._size = min(max(tile, first // tile * tile), self.most)
 
     def __iter__(self) -> Iterator[range]:
         start = 0
@@ -145,7 +147,8 @@ def run(  # noqa: PLR0917 - the signature that all searching algorithms share
         Cancelled: the monitor asked to stop; what the sink holds is then incomplete.
     """
     arcs = arcs or Arcs(graph.indptr, graph.heads, graph.weights)
-    batches = Batches(len(sources), sink.tile[0], batch_rows, backend.threads * ABREAST)
+    first = FIRST_ENTRIES // max(1, graph.n)
+    batches = Batches(len(sources), sink.tile[0], batch_rows, backend.threads * ABREAST, first)
     columns = graph.n if targets is None else len(targets)
     buffers = [np.empty((batches.most, columns), dtype) for _ in range(2 if batches.most < len(sources) else 1)]
     monitor.begin("search", len(sources), "rows")

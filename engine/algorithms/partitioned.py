@@ -45,11 +45,11 @@ Positions = npt.NDArray[np.int64] | npt.NDArray[np.int32]
 #: Share of one thread's rate of large products that steps 1 and 2 reach: most products are too small to share.
 PREPARED: Final = 0.6
 #: Seconds of a thread for each part, whatever its size.
-PART_SECONDS: Final = 3e-4
+PART_SECONDS: Final = 1.2e-4
 #: Share of that rate that sweeps reach.
 SWEPT: Final = 0.9
 #: Seconds of a thread that an entry of the matrix takes beside its updates: cleared, put in its column.
-ENTRY_SECONDS: Final = 1.4e-9
+ENTRY_SECONDS: Final = 1.6e-9
 
 
 def estimate(setting: Setting) -> Candidate:

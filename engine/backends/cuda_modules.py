@@ -197,26 +197,31 @@ class Modules:
 
         self.driver: Any = driver
         self._built: dict[tuple[str, str], Any] = {}
+        self._allowed: dict[tuple[str, str], int] = {}
         self._lock = threading.Lock()
         properties = self.cupy.cuda.runtime.getDeviceProperties(device)
         self.multiprocessors = int(properties["multiProcessorCount"])
 
     def get(self, name: str, arithmetic: Arithmetic, shared: int = 0) -> Any:
-        """Kernel ``name`` for one arithmetic, allowed ``shared`` bytes of dynamic shared memory."""
+        """Kernel ``name`` for one arithmetic, allowed ``shared`` bytes of dynamic shared memory, or more."""
         key = (name, arithmetic.name)
         with self._lock:
             if key not in self._built:
-                self._built[key] = self._build(name, arithmetic, shared)
-            return self._built[key]
+                self._built[key] = self._build(name, arithmetic)
+            function = self._built[key]
+            # above 48 KiB, static memory included, it must be asked for
+            if shared > max(40 * 1024, self._allowed.get(key, 0)):
+                with self.cupy.cuda.Device(self.device), translated(self.cupy):
+                    function.max_dynamic_shared_size_bytes = shared
+                self._allowed[key] = shared
+            return function
 
-    def _build(self, name: str, arithmetic: Arithmetic, shared: int) -> Any:
+    def _build(self, name: str, arithmetic: Arithmetic) -> Any:
         kernel = KERNELS[name]
         try:
             with self.cupy.cuda.Device(self.device):
                 module = self.cupy.RawModule(code=source(kernel), options=options(name, arithmetic))
                 function = module.get_function(kernel.entry)
-                if shared > 40 * 1024:  # above 48 KiB, static memory included, it must be asked for
-                    function.max_dynamic_shared_size_bytes = shared
         except (self.cupy.cuda.compiler.CompileException, self.cupy.cuda.driver.CUDADriverError, RuntimeError) as error:
             raise SolveFailed(
                 f"the CUDA kernel {name} could not be built for this device; the installed cupy and the driver's CUDA "

@@ -25,9 +25,9 @@ class Outgoing:
     def __init__(self, cupy: Any, sink: Sink, shape: tuple[int, int], dtype: np.dtype[Any], threads: int) -> None:
         rows, columns = shape
         self._cupy, self._sink = cupy, sink
-        self._straight = sink.array if isinstance(sink, LockedSink) and not sink.memory.refused else None
+        self._locked = sink if isinstance(sink, LockedSink) else None
         self._band = min(sink.tile[0], max(1, rows))
-        count = min(threads + 2, -(-rows // self._band)) if columns and self._straight is None else 0
+        count = min(threads + 2, -(-rows // self._band)) if columns else 0
         self._stream = cupy.cuda.Stream(non_blocking=True)
         self._pool = ThreadPoolExecutor(max(1, threads), "apsp-write")
         self._held = ExitStack()
@@ -40,10 +40,11 @@ class Outgoing:
 
         Returns an event of the device: once it has passed, ``rows`` may be overwritten.
         """
-        if self._straight is not None:
-            self._copy(self._straight[first : first + len(rows)], rows)
+        buffers = self._opened.result()
+        if self._locked is not None and self._straight():
+            self._copy(self._locked.array[first : first + len(rows)], rows)
         else:
-            self._send_bands(rows, first)
+            self._send_bands(buffers, rows, first)
         left = self._cupy.cuda.Event(disable_timing=True)
         left.record(self._stream)
         return left
@@ -62,13 +63,19 @@ class Outgoing:
         self._held.close()
 
     def _open(self, count: int, columns: int, dtype: np.dtype[Any], threads: int) -> list[npt.NDArray[Any]]:
-        if count == 0:
+        if count == 0 or self._straight():
             return []
         memory = self._held.enter_context(host_matrix((count * self._band, columns), dtype, threads=threads))
         return [memory.array[i * self._band : (i + 1) * self._band] for i in range(count)]
 
-    def _send_bands(self, rows: Any, first: int) -> None:
-        buffers = self._opened.result()
+    def _straight(self) -> bool:
+        """Whether rows go into the sink's own memory; waits until it is known whether its pages could be locked."""
+        if self._locked is None:
+            return False
+        self._locked.memory.wait()
+        return not self._locked.memory.refused
+
+    def _send_bands(self, buffers: list[npt.NDArray[Any]], rows: Any, first: int) -> None:
         for start in range(0, len(rows) if buffers else 0, self._band):
             if len(self._pending) == len(buffers):  # the oldest one holds the buffer that is next
                 self._pending.popleft().result()

@@ -22,6 +22,8 @@ from engine.stream.layout import (
     updates,
 )
 
+#: Host memory that the CUDA driver takes beyond what it holds when a solve is planned.
+DRIVER: Final = 2**30
 #: Vertices from which on several GPUs share a matrix that one could hold.
 SHARED: Final = 16384
 #: Share of the shorter one of work and copies that does not hide behind the other, where the disk is waited for.
@@ -70,8 +72,9 @@ def from_host(setting: Setting, cuda: Device) -> Candidate | None:
     )
     if streaming is None:
         return None
-    # the rows are filled while the memory is locked
-    fill = setting.matrix * (cuda.touch_seconds + max(1 / INGEST_RATE, cuda.lock_seconds))
+    # the rows are filled, by all processors, while the memory is locked
+    rate = INGEST_RATE * max(1.0, machine.threads / 2)
+    fill = setting.matrix * (cuda.touch_seconds + max(1 / rate, cuda.lock_seconds))
     moved = streaming.rounds(n) * streamed_bytes(streaming, n, size, count) + setting.matrix
     phases = (
         Phase("ingest", DEVICE_LAUNCH + fill, bytes=setting.matrix),
@@ -81,7 +84,7 @@ def from_host(setting: Setting, cuda: Device) -> Candidate | None:
     return Candidate(
         algorithm=ALGORITHM,
         device="cuda",
-        memory=machine.resident + OVERHEAD + setting.matrix + 2 * machine.threads * GRAIN * n * size,
+        memory=machine.resident + OVERHEAD + DRIVER + setting.matrix + 4 * machine.threads * GRAIN * n * size,
         device_memory=device_bytes(streaming, n, size),
         disk=setting.store + spare_bytes(setting.store),
         seconds=sum(phase.seconds for phase in phases),
@@ -127,7 +130,7 @@ def _store(setting: Setting, cuda: Device, streaming: Streaming) -> Candidate:
         algorithm=ALGORITHM,
         device="cuda",
         tier="store",
-        memory=machine.resident + OVERHEAD + buffers,
+        memory=machine.resident + OVERHEAD + DRIVER + buffers,
         device_memory=device_bytes(streaming, n, size),
         disk=setting.store + spare_bytes(setting.store),
         seconds=DEVICE_LAUNCH + sum(phase.seconds for phase in phases),

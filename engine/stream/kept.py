@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
 from engine.backends.base import Array
 from engine.checkpoint import Journal
@@ -19,18 +21,27 @@ from engine.stream.levels import progress_of
 from engine.stream.store_tier import tiles_of
 from engine.stream.tier import HostTier
 
-#: Share of the processors' time that copies may take.
+#: Share of the processors' time that copies may take; of GPUs' solves, in which the processors have little else to do.
 COST: Final = 0.02
+IDLE_COST: Final = 0.5
+#: Threads that copy then.
+HELPERS: Final = 4
 #: Seconds that a copy may take when the solve has been asked to stop.
 LAST: Final = 12.0
 
 
 class KeptHostTier(HostTier):
-    """A :class:`HostTier` with a thread that copies all stripes to the store, again and again; a context manager."""
+    """A :class:`HostTier` with a thread that copies all stripes to the store, again and again; a context manager.
 
-    def __init__(self, matrix: Array, streaming: Streaming, journal: Journal, *, threads: int = 1) -> None:
+    ``idle``: the processors have little else to do.
+    """
+
+    def __init__(
+        self, matrix: Array, streaming: Streaming, journal: Journal, *, threads: int = 1, idle: bool = False
+    ) -> None:
         super().__init__(matrix, streaming, threads=threads)
-        self._journal, self._share = journal, threads * COST
+        self._journal, self._share = journal, threads * (IDLE_COST if idle else COST)
+        self._helpers = min(HELPERS, threads) if idle else 1
         self._due = time.monotonic() + journal.interval
         self._asked: int | None = None
         self._stopping = threading.Event()
@@ -84,24 +95,35 @@ class KeptHostTier(HostTier):
             self._copying.join()
 
     def _copy_all(self, until: float | None = None) -> None:
-        began, spent = time.monotonic(), time.thread_time()
-        writer, levels = self._journal.writer, np.empty_like(self.level)
-        scratch = np.empty((writer.tile[0], self.n), self.dtype)
+        began, spent, levels = time.monotonic(), list[float](), np.full_like(self.level, -1)
         try:
-            for stripe in range(len(levels)):
-                levels[stripe] = self.level[stripe]
-                first, last = self._streaming.rows(stripe, self.n)
-                for row in range(first, last, len(scratch)):
-                    if self._stopping.is_set() or (until is not None and time.monotonic() > until):
-                        return
-                    self._copy(row, min(last, row + len(scratch)), scratch, self._streaming.left(stripe))
-            self._journal.commit(progress_of(levels, self._streaming))
-            self._took = time.monotonic() - began
+            with ThreadPoolExecutor(self._helpers, "apsp-keep") as pool:
+                copies = [pool.submit(self._copy_stripe, s, levels, spent, until) for s in range(len(levels))]
+                try:
+                    whole = all(copy.result() for copy in copies)
+                except BaseException:
+                    pool.shutdown(wait=False, cancel_futures=True)
+                    raise
+            if whole:
+                self._journal.commit(progress_of(levels, self._streaming))
+                self._took = time.monotonic() - began
         except BaseException as error:
             self._failure = error
         finally:
-            pause = (time.thread_time() - spent) / self._share
-            self._due = time.monotonic() + max(self._journal.interval, pause)
+            self._due = time.monotonic() + max(self._journal.interval, sum(spent) / self._share)
+
+    def _copy_stripe(self, stripe: int, levels: npt.NDArray[np.int64], spent: list[float], until: float | None) -> bool:
+        """Copy one stripe, noting of which round it is at least; False if there is no time left."""
+        began, height = time.thread_time(), self._journal.writer.tile[0]
+        levels[stripe] = self.level[stripe]
+        first, last = self._streaming.rows(stripe, self.n)
+        scratch = np.empty((height, self.n), self.dtype)
+        for row in range(first, last, height):
+            if self._stopping.is_set() or (until is not None and time.monotonic() > until):
+                return False
+            self._copy(row, min(last, row + height), scratch, self._streaming.left(stripe))
+        spent.append(time.thread_time() - began)
+        return True
 
     def _copy(self, first: int, last: int, scratch: Array, left: int) -> None:
         """One band: out of the changing matrix first, so that checksum and bytes agree."""

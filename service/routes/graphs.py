@@ -24,7 +24,12 @@ _BODY: Final = {
     "requestBody": {
         "required": True,
         "description": "The file itself, in any of the formats, plain, gzip or zstd.",
-        "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
+        "content": {
+            "application/octet-stream": {
+                "schema": {"type": "string", "format": "binary"},
+                "example": "from,to,km\n1,2,3.5\n2,17,1\n17,1,8\n",
+            }
+        },
     }
 }
 
@@ -56,7 +61,7 @@ async def upload_graph(
 
     The receipt in the answer is that of this upload; ``GET`` shows the one of the first.
     """
-    announced = check_headers(request)
+    announced = check_headers(request, service.settings.max_upload_bytes)
     reading = {"format": format, "directed": directed, "weight": weight, "unweighted": unweighted}
     with service.uploading.hold(caller.owner, service.settings.max_uploads):
         path = await anyio.to_thread.run_sync(service.uploads.create, filename, announced)
@@ -103,7 +108,7 @@ def get_graph(graph_id: str, service: Shared, caller: Known) -> Graph:
     return Graph.of(service.graph(graph_id, caller))
 
 
-@router.delete("/{graph_id}", status_code=204, responses=documented(404, 409, 410))
+@router.delete("/{graph_id}", status_code=204, response_class=Response, responses=documented(404, 409, 410))
 def delete_graph(graph_id: str, service: Shared, caller: Known) -> None:
     """Forget a graph; refused while open jobs need it.  Results of finished jobs stay."""
     service.remove_graph(graph_id, caller)

@@ -10,6 +10,7 @@ from fastapi.responses import HTMLResponse
 
 from service import page
 from service.events import LONGEST_SECONDS
+from service.middleware import MOST_HEADERS
 from service.protocol import HEADER_BYTES, HEADER_SECONDS
 from service.ranges import MAX_RANGES
 from service.retention import KEY_SECONDS
@@ -34,6 +35,7 @@ _LIMITS: Final = (
 _FIXED: Final[dict[str, tuple[float, str]]] = {
     "header_seconds": (HEADER_SECONDS, "Seconds in which the headers of a request must come."),
     "header_bytes": (HEADER_BYTES, "Bytes of the headers of a request, with its address."),
+    "headers": (MOST_HEADERS, "Headers of a request."),
     "ranges": (MAX_RANGES, "Ranges in one request."),
     "page": (200, "Graphs or jobs in one list."),
     "vertex_name": (1000, "Characters of a vertex in an address."),

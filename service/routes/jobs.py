@@ -223,7 +223,7 @@ def resume_job(job_id: str, response: Response, service: Shared, caller: Known) 
     return _shown(service, resume(service, record), response)
 
 
-@router.delete("/{job_id}", status_code=204, responses=documented(404, 409, 410))
+@router.delete("/{job_id}", status_code=204, response_class=Response, responses=documented(404, 409, 410))
 def delete_job(job_id: str, service: Shared, caller: Known) -> None:
     """Delete a finished job and its result; 409 while it is open.  Afterwards its id is answered with 410."""
     service.job(job_id, caller)

@@ -25,7 +25,10 @@ router = APIRouter(prefix="/v1/jobs/{job_id}", tags=["results"], dependencies=[D
 
 Vertices = Annotated[
     list[str] | None,
-    Query(description='Vertices, separated by commas or repeated; quote (") names that hold a comma.'),
+    Query(
+        description='Vertices, separated by commas or repeated; quote (") names that hold a comma.',
+        examples=[["1,17"], ["1", "17"]],
+    ),
 ]
 Format = Annotated[Literal["json", "csv", "npy", "parquet", "arrow"] | None, Query(description="Goes before Accept.")]
 Accept = Annotated[str | None, Header()]

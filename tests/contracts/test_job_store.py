@@ -430,3 +430,36 @@ def test_runners_announce_themselves_and_withdraw(jobs: JobStore):
     assert jobs.list_runners() == [sick]
     jobs.withdraw(sick.name)
     assert jobs.list_runners() == []
+
+
+def test_runners_tell_figures(jobs: JobStore):
+    told = {"memory": {"used": 2**40, "limit": None}, "phases": {"search": [3, 0.25]}}
+    jobs.announce(RunnerRecord("node/cpu", "node/cpu:7", "cpu", "idle", None, time.time(), told))
+    assert jobs.list_runners()[0].figures == told
+
+
+def test_versions_of_many_jobs_at_once(jobs: JobStore):
+    first, second = make(jobs), make(jobs)
+    before = jobs.versions([first.id, second.id, "unknown"])
+    assert before == {first.id: first.version, second.id: second.version}
+    jobs.cancel(first.id)
+    after = jobs.versions([first.id, second.id])
+    assert after[first.id] > before[first.id]
+    assert after[second.id] == before[second.id]
+    assert jobs.versions([]) == {}
+
+
+def test_what_runs_and_what_ended_since(jobs: JobStore):
+    waiting, began = make(jobs), time.time()
+    claim = jobs.claim("r")
+    assert claim is not None
+    assert [record.id for record in jobs.running()] == [waiting.id]
+    assert jobs.ended_since(began) == []
+    assert jobs.succeed(claim, {}, {})
+    jobs.delete(waiting.id)
+    other = make(jobs)
+    jobs.cancel(other.id)
+    assert jobs.running() == []
+    assert [record.id for record in jobs.ended_since(began)] == [waiting.id, other.id]
+    assert [record.id for record in jobs.ended_since(began, 1)] == [waiting.id]
+    assert jobs.ended_since(time.time() + 60) == []

@@ -67,13 +67,13 @@ class Killable:
         for process in self._processes.values():
             process.wait(60)
 
-    def ask(self, method: str, path: str, *, seconds: float = 30, **more: Any) -> httpx.Response | None:
+    def ask(self, method: str, path: str, *, seconds: float = 120, **more: Any) -> httpx.Response | None:
         """One request, once the API is there; None if the API died before it answered."""
         deadline = time.monotonic() + seconds
         headers = self._authorization | more.pop("headers", {})
         while True:
             try:
-                return httpx.request(method, f"http://127.0.0.1:{self.port}{path}", timeout=30, headers=headers, **more)
+                return httpx.request(method, f"http://127.0.0.1:{self.port}{path}", timeout=60, headers=headers, **more)
             except httpx.ConnectError:
                 assert time.monotonic() < deadline, self.log.read_text()[-3000:]
                 time.sleep(0.05)

@@ -68,6 +68,14 @@ def answer(graph: Graph, monitor: Monitor | None = None, **given: Any) -> tuple[
     return sink.array, summary
 
 
+def test_lists_of_more_vertices_after_lists_of_fewer() -> None:
+    for n in (20_000, 145_000):  # the later one's marks need more shared memory than a kernel gets unasked
+        graph, sources = ring(n), (0, n // 2, n - 1)
+        want, _ = answer(graph, sources=sources, algorithm="dijkstra", device="cpu")
+        got, _ = answer(graph, sources=sources, algorithm="bellman-ford", device="cuda")
+        np.testing.assert_array_equal(got, want)
+
+
 def compare(graph: Graph, algorithm: str, *, dtype: str = "auto", **given: Any) -> None:
     """Both devices, all entries, all facts."""
     want, facts = answer(graph, dtype=dtype, device="cpu", **given)

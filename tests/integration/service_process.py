@@ -38,7 +38,7 @@ class LiveService:
             [sys.executable, "-c", code], cwd=ROOT, env={**inherited, **self._settings},
             stdout=subprocess.PIPE, stderr=self.log, text=True,
         )  # fmt: skip
-        self.http = httpx.Client(base_url=self._address(), timeout=60)
+        self.http = httpx.Client(base_url=self._address(), timeout=120)
         return self
 
     def __exit__(self, *_: object) -> None:

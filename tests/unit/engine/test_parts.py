@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks import graphs
 from engine.describe import describe
-from engine.parts import CPU_GRAIN, DEVICE_GRAIN, Grain, Parts, find_parts, with_parts, with_trial
+from engine.parts import CPU_GRAIN, DEVICE_GRAIN, TRIAL_SECONDS, Grain, Parts, find_parts, with_parts, with_trial
 from engine.planner import choose
 from engine.problem import Machine, Options
 from engine.types import WORK_TYPES
@@ -112,11 +112,21 @@ def test_borders_that_are_too_long_end_the_search() -> None:
 
 def test_a_trial_is_made_where_it_can_pay() -> None:
     road, tiny = graphs.road(6400), graphs.grid(16)
-    for graph, tried in ((road, True), (tiny, False)):
+    for graph, pays in ((road, True), (tiny, False)):
         problem = describe(graph)
         found = with_trial(graph, problem, choose(problem, BOX, Options()), BOX)
-        assert (found.parts is not None) == tried
-        assert tried or "a trial partition takes" in found.no_parts
+        assert (found.parts is not None) == pays
+        assert pays or "a trial partition takes" in found.no_parts
+
+    def tried(graph: Graph) -> bool:
+        """Where searches take five times as long as a trial."""
+        problem = describe(graph)
+        fast = replace(BOX, search_seconds=5 * TRIAL_SECONDS * (graph.n + graph.arcs) / graph.n)
+        found = with_trial(graph, problem, choose(problem, fast, Options(algorithm="dijkstra")), fast)
+        return "a trial partition takes" not in found.no_parts or found.parts is not None
+
+    assert tried(road)
+    assert not tried(graphs.random(1600))
     problem = describe(road, max_hops=4)
     assert with_trial(road, problem, choose(problem, BOX, Options()), BOX) is problem
 

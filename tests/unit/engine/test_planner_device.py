@@ -42,6 +42,18 @@ def test_dense_graphs_go_to_the_device_and_searches_compete() -> None:
     assert "faster than a card" in sparse.device_reason
 
 
+def test_sweeps_take_longer_for_each_arc_of_a_dense_graph() -> None:
+    """On an H200: about 3.1 s for the complete graph of 4,096 vertices, 0.17 s for 65,536 of four arcs each."""
+    chip = replace(CARD, memory=140 * GIB, relax_rate={"uint16": 34.2e12, "int32": 17.8e12})
+    box = replace(BOX, cuda=chip, memory=64 * GIB, disk=None)
+    for n, arcs, measured in ((4096, 4096 * 4095, 3.1), (65_536, 262_137, 0.166), (32_768, 131_055, 0.0375)):
+        problem = replace(ROAD, n=n, arcs=arcs, rows=n, bound=9000, max_weight=1000)
+        kind = WORK_TYPES["uint16" if n == 4096 else "int32"]
+        found = DEVICE_ESTIMATES["bellman-ford"](Setting(problem, box, kind, n * n * kind.itemsize))
+        search = next(p.seconds for p in found.phases if p.name == "search")
+        assert measured / 1.6 < search < measured * 1.6
+
+
 def test_every_candidate_of_both_devices_is_listed_with_numbers_and_a_reason() -> None:
     plan = choose(DENSE, BOX, Options())
     named = {(c.algorithm, c.device) for c in plan.candidates}

@@ -12,9 +12,10 @@ from scipy.sparse.csgraph import dijkstra
 
 from benchmarks import graphs
 from engine import searching
-from engine.algorithms.bellman_ford import form_of
+from engine.algorithms.bellman_ford import LISTED, form_of
 from engine.backends.base import Arcs
 from engine.backends.cpu_summary import count_rows, row_facts
+from engine.backends.cuda_search import list_shared
 from engine.device import LEAST_BATCH, SearchLayout
 from engine.monitor import Monitor
 from engine.plan import Plan
@@ -101,10 +102,14 @@ def test_a_wish_to_stop_is_asked_for_after_each_batch() -> None:
 
 
 def test_the_form_follows_from_hops() -> None:
-    assert form_of(unit=True, hops=9).name == "hops"
-    assert form_of(unit=False, hops=9).name == "sweep"
-    assert form_of(unit=False, hops=500).name == "lists"
-    assert form_of(unit=True, hops=500).name == "lists"
+    assert form_of(unit=True, hops=9, n=9000, arcs=20_000).name == "hops"
+    assert form_of(unit=False, hops=9, n=9000, arcs=20_000).name == "sweep"
+    assert form_of(unit=False, hops=500, n=9000, arcs=20_000).name == "lists"
+    assert form_of(unit=True, hops=500, n=9000, arcs=20_000).name == "lists"
+    # what a thread block marks in shared memory must fit every chip's
+    assert list_shared(LISTED) <= 64 * 1024
+    assert form_of(unit=False, hops=500, n=LISTED - 1000, arcs=32_000).name == "lists"
+    assert form_of(unit=False, hops=500, n=LISTED, arcs=32).name == "sweep"
 
 
 @pytest.mark.parametrize("form", ["sweep", "lists", "hops"])

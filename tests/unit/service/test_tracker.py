@@ -104,3 +104,18 @@ def test_progress_that_cannot_be_stored_is_no_reason_to_stop():
     watched.begin("search", 10, "rows")
     watched.step(1)
     assert not watched.lost
+
+
+def test_seconds_of_steps_are_told_by_phase():
+    told: list[tuple[str, float]] = []
+    claimed = SimpleNamespace(id="j", cancel=False)
+    watched = JobMonitor(FakeJobs(), claimed, threading.Event(), lambda *step: told.append(step))
+    watched.begin("relax", 2, "updates")
+    time.sleep(0.05)
+    watched.step(1)
+    watched.step(1)
+    watched.begin("write", 1, "rows")
+    watched.step(1)
+    assert [phase for phase, _ in told] == ["relax", "relax", "write"]
+    assert told[0][1] >= 0.05
+    assert min(seconds for _, seconds in told) >= 0

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -111,6 +113,40 @@ def test_a_database_of_the_first_version_is_brought_up_to_date(tmp_path: Path):
     assert store.succeed(record, {"pairs": 6}, {})
     assert store.graph("g1") == GraphRecord("g1", "sha256:g1", "roads", 3, 2, {"directed": True}, {}, 1.5)
     store.close()
+
+
+@pytest.mark.slow
+def test_processes_that_start_together_bring_an_old_database_up_to_date_once(tmp_path: Path, where: Path | str):
+    tables = [part for part in FIRST.split(";\n") if part.startswith(("\nCREATE", "CREATE"))]
+    database = Database(where)
+    with database.transaction("durable") as connection:
+        metadata.drop_all(connection)
+        connection.execute(text("DROP TABLE alembic_version"))
+        for table in tables:
+            connection.execute(text(table))
+    begun = tmp_path / "begin"
+    code = """
+import sys, time
+from pathlib import Path
+from storage.jobs_database import Database
+where = Path(sys.argv[1]) if "://" not in sys.argv[1] else sys.argv[1]
+while not Path(sys.argv[2]).exists():
+    time.sleep(0.001)
+Database(where).close()
+"""
+    command = [sys.executable, "-c", code, str(where), str(begun)]
+    root = Path(__file__).parents[3]
+    processes = [subprocess.Popen(command, cwd=root, stderr=subprocess.PIPE, text=True) for _ in range(4)]
+    time.sleep(1)
+    begun.touch()
+    ends = [(process.communicate(timeout=120)[1], process.returncode) for process in processes]
+    assert [code for _, code in ends] == [0] * 4, ends
+    with database.transaction("read") as connection:
+        assert connection.execute(text("SELECT version_num FROM alembic_version")).scalars().all() == [HEAD]
+        found = inspect(connection)
+        for table in metadata.sorted_tables:
+            assert {column["name"] for column in found.get_columns(table.name)} == {c.name for c in table.columns}
+    database.close()
 
 
 def test_a_database_of_a_newer_version_is_refused(tmp_path: Path):

@@ -68,6 +68,8 @@ def test_batches_are_whole_tiles_that_grow_to_the_limit_and_cover_all_rows() -> 
     assert ranges[0].start == 0
     assert ranges[-1].stop == 1_000
     assert Batches(10, 64, 1).most == 10
+    assert [len(r) for r in Batches(100, 64, 100, 1, 1_000)] == [100]
+    assert [len(r) for r in Batches(1_000, 16, 200, 1, 100)][:2] == [96, 192]
 
 
 def test_slow_batches_shrink(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+import threading
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -54,6 +56,27 @@ def _fake(*, devices: int = 1, capability: str = "90", failing: bool = False, dr
     )
     pool = SimpleNamespace(free_all_blocks=lambda: None)
     return SimpleNamespace(cuda=cuda, empty=empty, dtype=np.dtype, get_default_memory_pool=lambda: pool)
+
+
+def test_a_kernel_may_ask_for_more_shared_memory_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = object.__new__(cuda_modules.Modules)
+    found.device, found._built, found._allowed, found._lock = 0, {}, {}, threading.Lock()
+    found.cupy = _fake()
+    found.cupy.cuda.Device = lambda _: nullcontext()
+    found.cupy.cuda.driver = SimpleNamespace(CUDADriverError=DriverError)
+    made: list[str] = []
+
+    def build(name: str, arithmetic: object) -> Any:
+        made.append(name)
+        return SimpleNamespace(max_dynamic_shared_size_bytes=None)
+
+    monkeypatch.setattr(found, "_build", build)
+    asked = [
+        found.get("search_lists", ARITHMETICS["int32", False], shared).max_dynamic_shared_size_bytes
+        for shared in (0, 49_152, 55_512, 49_152, 60_000)
+    ]
+    assert asked == [None, 49_152, 55_512, 55_512, 60_000]
+    assert made == ["search_lists"]
 
 
 def test_without_cupy_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

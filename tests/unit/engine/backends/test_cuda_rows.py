@@ -66,8 +66,24 @@ def copy(there: int, here: int, size: int, kind: int, stream: int) -> None:
     Stream.last.queued.append((there, here, size))
 
 
-RUNTIME = SimpleNamespace(memcpyAsync=copy, memcpyDeviceToHost=2)
+class DriverError(Exception):
+    pass
+
+
+def register(address: int, size: int, flags: int) -> None:
+    if size < 2000:
+        raise DriverError("too small")
+
+
+RUNTIME = SimpleNamespace(
+    memcpyAsync=copy, memcpyDeviceToHost=2, hostRegister=register, hostUnregister=print, CUDARuntimeError=DriverError
+)
 CUPY = SimpleNamespace(cuda=SimpleNamespace(Stream=Stream, Event=Event, runtime=RUNTIME))
+
+
+def memory(array: np.ndarray[Any, Any]) -> HostMemory:
+    """As of a driver that locks no less than 2,000 bytes."""
+    return HostMemory(array.reshape(-1).view(np.uint8), array, 0.0, RUNTIME)
 
 
 @pytest.fixture(autouse=True)
@@ -78,7 +94,7 @@ def locked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     @contextmanager
     def imitated(shape: tuple[int, int], dtype: Any, *, threads: int) -> Iterator[HostMemory]:
         held.append(str(shape))
-        yield HostMemory(np.full(shape, 77, dtype))
+        yield memory(np.full(shape, 77, dtype))
         held.pop()
 
     monkeypatch.setattr(cuda_rows, "host_matrix", imitated)
@@ -104,7 +120,7 @@ def test_every_row_is_written_once(n: int, tile: int, threads: int, locked: list
 
 def test_a_sink_in_page_locked_memory_is_copied_into(locked: list[str]) -> None:
     matrix = np.arange(10_000, dtype=np.int32).reshape(100, 100)
-    sink = LockedSink(HostMemory(np.zeros((100, 100), np.int32)))
+    sink = LockedSink(memory(np.zeros((100, 100), np.int32)))
     outgoing = Outgoing(CUPY, sink, (100, 100), np.dtype("int32"), 2)
     for first in range(0, 100, 30):
         outgoing.send(Rows(matrix[first : first + 30]), first)
@@ -116,7 +132,7 @@ def test_a_sink_in_page_locked_memory_is_copied_into(locked: list[str]) -> None:
 
 def test_memory_that_the_driver_does_not_lock_is_written_by_threads() -> None:
     matrix = np.arange(400, dtype=np.int32).reshape(20, 20)
-    sink = LockedSink(HostMemory(np.zeros((20, 20), np.int32), refused="too much"))
+    sink = LockedSink(memory(np.zeros((20, 20), np.int32)))
     outgoing = Outgoing(CUPY, sink, (20, 20), np.dtype("int32"), 2)
     outgoing.send(Rows(matrix), 0)
     outgoing.finish()

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine import checkpoint
+from engine import checkpoint, streamed
 from engine.monitor import Monitor
 from engine.plan import Plan
 from engine.problem import Options
@@ -159,6 +159,19 @@ def test_stopped_again_and_again_it_ends_all_the_same(tmp_path, eager, tier, dir
         break
     assert 1 <= turn < 19
     assert work < 3 * graph.n**3
+    same(expected(graph, tmp_path), path)
+
+
+@pytest.mark.parametrize("directed", [True, False])
+def test_copies_by_several_threads_are_gone_on_with(tmp_path, eager, monkeypatch, directed):
+    """As of a GPU's solve, whose processors are idle."""
+    monkeypatch.setattr(streamed, "KeptHostTier", lambda *a, **k: kept.KeptHostTier(*a, **{**k, "idle": True}))
+    graph, path = sample(900, directed=directed), tmp_path / "d.zarr"
+    plan = plan_for(graph, "host")
+    with pytest.raises(Cancelled):
+        solve_to_store(graph, Options(), path, plan=plan, monitor=StopAt(graph.n**3 // (3 if directed else 6)))
+    assert max(turn for turn, _ in find_checkpoint(path).record["levels"]) > 0
+    solve_to_store(graph, Options(), path, plan=plan, resume=True)
     same(expected(graph, tmp_path), path)
 
 

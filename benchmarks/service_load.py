@@ -130,6 +130,14 @@ def processor(process: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+def settle(process: int) -> None:
+    """Wait until a process that has just started does nothing any more."""
+    used = -1.0
+    while (now := processor(process)) > used + 0.02:
+        used = now
+        time.sleep(1)
+
+
 def memory(process: int, name: str = "VmRSS") -> int:
     """Bytes of a process: VmRSS now, VmHWM at most since ``forget_peak``."""
     lines = Path(f"/proc/{process}/status").read_text().splitlines()

@@ -26,9 +26,24 @@ def graph_of(n: int) -> Graph:
     return build_graph(tails, heads, rng.integers(1, 100, 4 * n) / 8, n=n, directed=True)[0]
 
 
+def idle() -> float:
+    """Share of the processors' time that nobody uses now."""
+
+    def ticks() -> tuple[int, int]:
+        spent = [int(word) for word in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
+        return spent[3] + spent[4], sum(spent)
+
+    free, total = ticks()
+    time.sleep(1)
+    now = ticks()
+    return (now[0] - free) / max(1, now[1] - total)
+
+
 @pytest.mark.parametrize("tier", ["host", "store"])
 def test_within_a_quarter(tier: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As many vertices as keep this machine busy for twelve seconds or more; the better one of two tries."""
+    if idle() < 0.8:
+        pytest.skip("other processes use this machine: a prediction is of one that is free")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     small = make_plan(graph_of(3072), Options(algorithm=FW, dtype="float32", device="cpu"))
     n = int(3072 * (13 / small.seconds) ** (1 / 3)) // 64 * 64

@@ -9,7 +9,7 @@ from engine.device import base_bytes, rounds_bytes
 from engine.estimate import DEVICE_EFFICIENCY, DEVICE_LAUNCH, INGEST_RATE, OVERHEAD, Setting, write_phase
 from engine.plan import Candidate, Phase
 from engine.problem import Device
-from engine.stream.estimate import ALGORITHM, LONG, finish_phase, spare_bytes, store_buffers
+from engine.stream.estimate import ALGORITHM, LONG, ROOMS, finish_phase, spare_bytes, store_buffers
 from engine.stream.layout import (
     GRAIN,
     HEIGHTS,
@@ -130,7 +130,7 @@ def _store(setting: Setting, cuda: Device, streaming: Streaming) -> Candidate:
         algorithm=ALGORITHM,
         device="cuda",
         tier="store",
-        memory=machine.resident + OVERHEAD + DRIVER + buffers,
+        memory=machine.resident + OVERHEAD + DRIVER + ROOMS + buffers,
         device_memory=device_bytes(streaming, n, size),
         disk=setting.store + spare_bytes(setting.store),
         seconds=DEVICE_LAUNCH + sum(phase.seconds for phase in phases),

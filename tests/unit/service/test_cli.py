@@ -201,6 +201,8 @@ def test_a_fault_of_ours_shows_its_traceback_only_when_asked_for(capsys, monkeyp
 @pytest.fixture
 def keep_signals():
     before = {which: signal.getsignal(which) for which in (signal.SIGINT, signal.SIGTERM)}
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # whatever started the tests may ignore it
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     yield
     for which, handler in before.items():
         signal.signal(which, handler)

@@ -53,7 +53,7 @@ class Killable:
     def kill(self, name: str) -> None:
         """SIGKILL: ``api``, ``runners`` (the watchers, their runner follows), or ``runner`` (the one that solves)."""
         if name == "runner":
-            with contextlib.suppress(OSError, ValueError, IndexError):
+            with contextlib.suppress(OSError, ValueError, StopIteration):
                 os.kill(int(next((self.data / "runners").iterdir()).read_text()), signal.SIGKILL)
             return
         process = self._processes[name]

@@ -13,7 +13,7 @@ from scipy.sparse.csgraph import dijkstra
 
 from tests.integration.service_process import LiveService
 
-N = 5000
+N = 7000
 
 
 def arcs() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -65,8 +65,8 @@ def test_a_cancelled_job_that_kept_its_work_goes_on(live: LiveService, graph: st
     assert resumed.status_code == 202, resumed.text
     done = live.wait(job, seconds=600)
     assert (done["state"], done["attempt"]) == ("successful", 1), done
-    rows = live.http.get(f"/v1/jobs/{job}/rows", params={"sources": "0,4999", "format": "npy"}).content
+    rows = live.http.get(f"/v1/jobs/{job}/rows", params={"sources": "0,6999", "format": "npy"}).content
     (tmp_path / "rows.npy").write_bytes(rows)
     tails, heads, weights = arcs()
-    expected = dijkstra(csr_array((weights, (tails, heads)), shape=(N, N)), indices=[0, 4999])
+    expected = dijkstra(csr_array((weights, (tails, heads)), shape=(N, N)), indices=[0, 6999])
     np.testing.assert_array_equal(np.load(tmp_path / "rows.npy"), expected)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 
@@ -42,6 +43,8 @@ def idle() -> float:
 @pytest.mark.parametrize("tier", ["host", "store"])
 def test_within_a_quarter(tier: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As many vertices as keep this machine busy for twelve seconds or more; the better one of two tries."""
+    if not os.environ.get("APSP_PREDICTIONS"):
+        pytest.skip("a measurement of this machine, for whom asks for it: APSP_PREDICTIONS=1")
     if idle() < 0.8:
         pytest.skip("other processes use this machine: a prediction is of one that is free")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))

@@ -37,7 +37,7 @@ class CpuStreamer:
 
     def open(self, job: Job, index: int, resident: Sequence[int]) -> None:  # noqa: ARG002
         """Take memory for the panels, once for all."""
-        self._job, self._monitor = job, _Checks(job)
+        self._job, self._monitor, self._packing = job, _Checks(job), None
         width, backend = min(job.streaming.width, job.n), self._backend
         if isinstance(backend, Packing) and not job.streaming.symmetric and len(job.devices) == 1:
             self._packing, self._packed = backend, backend.packed(width, job.n, job.kind.dtype)

@@ -7,7 +7,7 @@ suite in ``tests/contracts/backend.py``.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -83,4 +83,22 @@ class Backend(Protocol):
 
     def shutdown(self) -> None:
         """Release threads and device memory; the backend is not used afterwards."""
+        ...
+
+
+@runtime_checkable
+class Packing(Protocol):
+    """What a backend may offer besides: products by a B that is packed once and used for many."""
+
+    def packed(self, depth: int, columns: int, dtype: np.dtype[np.generic]) -> Array:
+        """Memory, flat, for a packed B of this shape at most."""
+        ...
+
+    def pack(self, out: Array, b: Array) -> None:
+        """Pack ``b`` into the beginning of such memory."""
+        ...
+
+    def relax_by(self, c: Array, a: Array, packed: Array, *, nonnegative: bool) -> None:
+        """C <- min(C, A (x) B) as :meth:`Backend.relax`, B as it was packed; C has as many columns as B or, from the
+        first one on, a multiple of ``engine.algorithms.products.SIDE`` of them."""
         ...

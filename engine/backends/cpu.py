@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from engine.backends import cpu_relax
+from engine.backends import cpu_packed, cpu_relax
 from engine.backends.base import Arcs, Array
 from engine.backends.team import Team
 
@@ -30,6 +30,19 @@ class CpuBackend:
     def relax(self, c: Array, a: Array, b: Array, *, nonnegative: bool, upper: bool = False) -> None:
         """C <- min(C, A (x) B); results do not depend on the number of threads, not even in the last bit."""
         cpu_relax.relax(self._team, self._space, c, a, b, nonnegative=nonnegative, upper=upper)
+
+    def packed(self, depth: int, columns: int, dtype: np.dtype[np.generic]) -> Array:
+        """Memory for a packed matrix of ``depth`` x ``columns`` at most, aligned as the kernels like it."""
+        entries = cpu_packed.packed_entries(depth, columns, dtype.itemsize)
+        return cpu_relax.aligned(entries * dtype.itemsize).view(dtype)
+
+    def pack(self, out: Array, b: Array) -> None:
+        """Pack B, for :meth:`relax_by`."""
+        cpu_packed.pack(self._team, out, b)
+
+    def relax_by(self, c: Array, a: Array, packed: Array, *, nonnegative: bool) -> None:
+        """C <- min(C, A (x) B), B packed by :meth:`pack`; else as :meth:`relax`, and as good to the last bit."""
+        cpu_packed.relax(self._team, self._space, c, a, packed, nonnegative=nonnegative)
 
     def close(self, d: Array, *, nonnegative: bool, symmetric: bool = False) -> None:  # noqa: ARG002
         """Floyd-Warshall inside ``d``, by the calling thread alone: it is meant for blocks that fit the cache.

@@ -51,7 +51,7 @@ BAND: Final = 32
 
 
 @njit(nogil=True, cache=True)
-def _pack_left(a, start, stride, rows, depth, out):  # type: ignore[no-untyped-def]
+def pack_left(a, start, stride, rows, depth, out):  # type: ignore[no-untyped-def]
     """Pack ``rows`` x ``depth`` of A in strips of TILE_ROWS rows, each strip step by step; the last one is padded."""
     for top in range(0, rows, TILE_ROWS):
         base, first = top * depth, start + top * stride
@@ -128,7 +128,7 @@ def _relax_item(  # type: ignore[no-untyped-def]
         pack_right(b, b0 + k * b_stride, b_stride, deep, columns, right)
         for top in range(0, rows, BLOCK_ROWS):
             high = min(BLOCK_ROWS, rows - top)
-            _pack_left(a, a0 + top * a_stride + k, a_stride, high, deep, left)
+            pack_left(a, a0 + top * a_stride + k, a_stride, high, deep, left)
             relax_packed(c, c0 + top * c_stride, c_stride, high, columns, deep, below + top, by_bits, left, right, edge)
 
 
@@ -275,7 +275,7 @@ def aligned(size: int) -> Array:
     return buffer[start : start + size]
 
 
-def _flat(block: Array) -> tuple[Array, int]:
+def flat_of(block: Array) -> tuple[Array, int]:
     """A matrix, contiguous in its last axis, as the one-dimensional array it lies in, and its row stride in entries."""
     rows, columns = block.shape
     if block.strides[1] != block.itemsize and columns > 1:
@@ -290,13 +290,13 @@ def _item_shape(rows: int, columns: int, itemsize: int, threads: int) -> tuple[i
     tile = TILE_VECTORS * VECTOR_BYTES // itemsize
     across = -(-columns * itemsize // ITEM_BYTES)
     if threads == 1:
-        return rows, _share(columns, across, tile)
+        return rows, share(columns, across, tile)
     down = min(-(-rows // (4 * TILE_ROWS)), -(-ITEMS * threads // across))
     across = max(across, min(-(-columns // (2 * tile)), -(-ITEMS * threads // down)))
-    return _share(rows, down, TILE_ROWS), _share(columns, across, tile)
+    return share(rows, down, TILE_ROWS), share(columns, across, tile)
 
 
-def _share(total: int, parts: int, unit: int) -> int:
+def share(total: int, parts: int, unit: int) -> int:
     """The size of each of ``parts`` equal parts, rounded up to ``unit``."""
     return -(-total // (parts * unit)) * unit
 
@@ -312,7 +312,7 @@ def relax(team: Team, space: Workspace, c: Array, a: Array, b: Array, *, nonnega
     updates = rows * depth * columns
     threads = team.threads if updates >= ALONE and team.worth_sharing() else 1
     item = _item_shape(rows, columns, c.itemsize, threads)
-    parts = [part for block in (c, a, b) for part in _flat(block)]
+    parts = [part for block in (c, a, b) for part in flat_of(block)]
     counter = np.zeros(1, np.int64)
     arguments = (counter, *item, *parts, (rows, columns, depth), upper, nonnegative, space.packs(c.dtype))
     if threads == 1:
@@ -326,7 +326,7 @@ def close(space: Workspace, d: Array, *, nonnegative: bool) -> None:
     if d.shape[0] != d.shape[1]:
         raise ValueError(f"a block to close must be square, found {d.shape}")
     if d.size:
-        flat, stride = _flat(d)
+        flat, stride = flat_of(d)
         buffers = [buffer[0] for buffer in space.packs(d.dtype)]
         _close(flat, 0, stride, len(d), nonnegative, *buffers)
 
@@ -336,7 +336,7 @@ def transpose(team: Team, out: Array, a: Array, *, lower: bool) -> None:
     if out.shape != a.shape[::-1] or out.dtype != a.dtype:
         raise ValueError(f"the transpose of {a.dtype}{a.shape} is not {out.dtype}{out.shape}")
     if out.size:
-        arguments = (np.zeros(1, np.int64), *_flat(out), *_flat(a), *out.shape, lower)
+        arguments = (np.zeros(1, np.int64), *flat_of(out), *flat_of(a), *out.shape, lower)
         if out.size < ALONE // 256:
             _transpose_items(0, *arguments)
         else:

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Final
 
 import numpy as np
 
 from engine.algorithms import floyd_warshall
-from engine.algorithms.products import clamp_diagonal, cut, multiply
-from engine.backends.base import Array, Backend
+from engine.algorithms.products import PIECE, SIDE, clamp_diagonal, cut, multiply
+from engine.backends.base import Array, Backend, Packing
 from engine.monitor import Monitor
-from engine.stream.layout import stripe_entries
+from engine.stream.layout import CLOSED, stripe_entries
 from engine.stream.streamer import Job, below_zero, diagonal
 from engine.types import settle
-
-#: Columns of a panel that are copied and relaxed at a time when it is closed.
-STRIPE: Final = 1024
 
 
 class CpuStreamer:
     """The verbs of :class:`engine.stream.streamer.Streamer` over a backend; each is done when it returns.
 
     Several of them share their panels.  Stripes can be resident here, too, as copies; that only serves tests.
+
+    Packing a panel for every stripe would cost as much as the stripes themselves where they are low.  So a directed
+    round packs its panel once, where the backend can; the panel's own place is then free for the next one, so that this
+    takes no more memory.
     """
 
     name = "cpu"
@@ -32,12 +32,17 @@ class CpuStreamer:
         self._backend = backend
         self._job: Job
         self._resident: dict[int, Array] = {}
+        self._packing: Packing | None = None
+        self._packed: Array = np.empty(0)
 
     def open(self, job: Job, index: int, resident: Sequence[int]) -> None:  # noqa: ARG002
         """Take memory for the panels, once for all."""
-        self._job, self._monitor = job, _Checks(job)
+        self._job, self._monitor, self._packing = job, _Checks(job), None
+        width, backend = min(job.streaming.width, job.n), self._backend
+        if isinstance(backend, Packing) and not job.streaming.symmetric and len(job.devices) == 1:
+            self._packing, self._packed = backend, backend.packed(width, job.n, job.kind.dtype)
         if not job.panels:
-            shape = (job.streaming.panels, min(job.streaming.width, job.n), job.n)
+            shape = (job.streaming.panels - (self._packing is not None), width, job.n)
             job.panels.extend(np.empty(shape, job.kind.dtype))
         self._resident = {}
 
@@ -71,7 +76,7 @@ class CpuStreamer:
             self._backend.transpose(block, block, lower=True)
         if not first:
             before = slice(*job.pivot(turn - 1))
-            self._multiply(panel, panel[:, before].copy(), self._panel(turn - 1))
+            self._through(turn - 1, panel, panel[:, before].copy())
         self._close(turn, panel)
         for stripe in job.members(turn):
             top, bottom = job.rows(stripe)
@@ -85,8 +90,10 @@ class CpuStreamer:
                 self._advance(turn - 1, stripe)
 
     def follow(self, turn: int) -> None:
-        """The panel is shared; undirected, its columns that the panel after the next needs are collected."""
+        """Pack the panel, or share it; undirected, its columns that the panel after the next needs are collected."""
         job = self._job
+        if self._packing is not None:
+            self._packing.pack(self._packed, self._panel(turn))
         if job.streaming.symmetric and turn + 2 < job.rounds and job.devices[job.leaders[turn + 2]] is self:
             self._collect(turn + 2, job.pivot(turn), self._panel(turn))
 
@@ -118,22 +125,23 @@ class CpuStreamer:
     def release(self) -> None:
         """Forget the copies; the backend is the caller's."""
         self._resident.clear()
+        self._packed = np.empty(0)
 
     # ---- pieces -----------------------------------------------------------------------------------------------------
 
     def _panel(self, turn: int) -> Array:
         start, stop = self._job.pivot(turn)
-        return self._job.panels[turn % self._job.streaming.panels][: stop - start]
+        return self._job.panels[turn % len(self._job.panels)][: stop - start]
 
     def _relax(self, turn: int, stripe: int, rows: Array) -> None:
         job, (start, stop), (top, bottom) = self._job, self._job.pivot(turn), self._job.rows(stripe)
-        panel, left = self._panel(turn), job.streaming.left(stripe)
+        left = job.streaming.left(stripe)
         if job.streaming.symmetric:
             through = np.empty((bottom - top, stop - start), rows.dtype)
-            self._backend.transpose(through, panel[:, top:bottom])
+            self._backend.transpose(through, self._panel(turn)[:, top:bottom])
         else:
             through = rows[:, start:stop].copy()
-        self._multiply(rows[:, left:], through, panel[:, left:])
+        self._through(turn, rows, through, left)
         if not job.nonnegative:
             self._check(turn, rows, top)
         if job.settles(turn):
@@ -141,6 +149,18 @@ class CpuStreamer:
         if job.collected(turn, stripe):
             self._collect(turn + 2, (top, bottom), rows)
         self._advance(turn, stripe)
+
+    def _through(self, turn: int, rows: Array, through: Array, left: int = 0) -> None:
+        """Relax ``rows``, from column ``left`` on, by the closed panel ``turn``."""
+        if self._packing is None:
+            self._multiply(rows[:, left:], through, self._panel(turn)[:, left:])
+            return
+        depth = through.shape[1]
+        most = PIECE * self._backend.threads // (through.size * rows.itemsize)
+        for first, last in cut((0, rows.shape[1]), max(1, most // SIDE) * SIDE):
+            packed = self._packed[first * depth :]
+            self._packing.relax_by(rows[:, first:last], through, packed, nonnegative=self._job.nonnegative)
+            self._monitor.step(0)
 
     def _close(self, turn: int, panel: Array) -> None:
         """C closed, then P <- C (x) P, over copies so that sums of floats do not depend on who came first."""
@@ -152,7 +172,7 @@ class CpuStreamer:
         if not job.nonnegative and job.kind.integer and (block + block.T).min() < 0:  # type: ignore[operator]
             raise below_zero(turn)
         closed = block.copy()
-        for some in cut((0, job.n), STRIPE):
+        for some in cut((0, job.n), CLOSED):
             part = panel[:, slice(*some)]
             self._multiply(part, closed, part.copy())
         if job.settles(turn):

@@ -23,9 +23,14 @@ LONG_CPU: Final = 60.0
 #: Share of the rate of large products that whole solves in rounds reach; see docs/benchmarks.md.
 EFFICIENCY: Final = 0.88
 #: Heights of a stripe, best first, and widths of a pivot block.
-HEIGHTS: Final = (512, 256, 128, 64)
-WIDTHS: Final = (64, 128, 256, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768)
-#: Rows of a stripe from which on packing the panel for each stripe costs half of what it saves.
+HEIGHTS: Final = (512, 384, 256, 192, 128, 64)
+WIDTHS: Final = (
+    64, 128, 192, 256, 384, 512, 640, 768, 896, 1024, 1152, 1280, 1408, 1536, 1792, 2048, 2304, 2560, 3072, 3584, 4096,
+    5120, 6144, 7168, 8192, 10240, 12288, 14336, 16384, 20480, 24576, 28672, 32768,
+)  # fmt: skip
+#: Rows of a stripe that take as long as bringing the panel to the processors, once for each stripe; undirected, the
+#: panel is also packed for each.
+ROWS: Final = 24
 HALF: Final = 40
 #: Stripes in host memory beside the panels: two read ahead, one relaxed, three on their way back.
 BUFFERS: Final = 6
@@ -135,9 +140,10 @@ def _relax(setting: Setting, streaming: Streaming, beside: float) -> Phase:
     """The products of all rounds, and ``beside`` seconds that the processors do other things."""
     n = setting.problem.n
     count = updates(streaming, n)
-    efficiency = EFFICIENCY / (1 + HALF / streaming.height)
-    # A panel is relaxed, closed and multiplied by itself: its rows are worked on twice.
-    closing = n * n * min(streaming.width, n) * (1 if not streaming.symmetric else 2)
+    efficiency = EFFICIENCY / (1 + (HALF if streaming.symmetric else ROWS) / streaming.height)
+    width = min(streaming.width, n)
+    # Closing the pivot blocks; undirected, panels are also as long as the matrix where other rows are half of it.
+    closing = 2 * n * n * width if streaming.symmetric else n * width * width
     return Phase("relax", (count + closing) / (setting.rate * efficiency) + beside, updates=count)
 
 

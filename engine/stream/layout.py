@@ -16,6 +16,9 @@ from engine.device import SINGLE, SLACK, padded_side, rounds_bytes, tile_side
 GRAIN: Final = 64
 #: Columns of the panel that are copied and relaxed at a time when it is closed.
 CHUNK: Final = 8192
+#: Columns that are copied at a time where a CPU closes one, and columns by which packing may widen a panel there.
+CLOSED: Final = 1024
+PADDING: Final = 64
 #: Stripes in flight on a device: one comes, one is relaxed, one goes, one waits.
 SLOTS: Final = 4
 #: Heights of a stripe and widths of a pivot block that are considered, best first where all fit.
@@ -152,8 +155,11 @@ def host_bytes(streaming: Streaming, n: int, itemsize: int, *, window: int = 0, 
 
 
 def panel_bytes(streaming: Streaming, n: int, itemsize: int) -> int:
-    """Bytes of host memory that the panels take where a CPU streams."""
-    return (streaming.panels * streaming.width + min(streaming.width, CHUNK)) * n * itemsize
+    """Bytes of host memory that the panels take where a CPU streams, packed or not, and what closing one takes."""
+    width = min(streaming.width, n)
+    padding = width * PADDING * itemsize
+    closing = width * (width + CLOSED) * itemsize
+    return streaming.panels * width * n * itemsize + padding + closing
 
 
 def choose_layout(

@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 from numba import from_dtype, njit, types
 
-from engine.algorithms.products import PACK_BYTES
-from engine.backends import cpu_relax, cpu_vector
+from engine.algorithms.products import PACK_BYTES, SIDE, cut
+from engine.backends import cpu_packed, cpu_relax, cpu_vector
+from engine.backends.base import Packing
 from engine.backends.cpu import CpuBackend
 from engine.types import WORK_TYPES
 from tests import oracle
@@ -51,6 +52,35 @@ def test_results_do_not_depend_on_the_number_of_threads(dtype: str, nonnegative:
         backend.shutdown()
         results.append(out)
     assert all(np.array_equal(results[0], other) for other in results[1:])
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 1), (64, 300, 2100), (193, 513, 4097), (500, 256, 64)])
+@pytest.mark.parametrize("dtype", list(WORK_TYPES))
+@pytest.mark.parametrize("threads", [1, 3])
+def test_packed_products_are_products(
+    dtype: str, threads: int, shape: tuple[int, int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To the last bit, in whole and from a later column on, and nothing beyond C is touched."""
+    monkeypatch.setattr(cpu_packed, "ALONE", 0)
+    (rows, depth, columns), rng, backend = shape, np.random.default_rng(7), CpuBackend(threads)
+    assert isinstance(backend, Packing)
+    a, b, wide = (rng.integers(0, 999, s).astype(dtype) for s in ((rows, depth), (depth, columns), (rows, columns + 9)))
+    expected = wide.copy()
+    backend.relax(expected[:, :columns], a, b, nonnegative=True)
+    packed = backend.packed(depth + 3, columns, np.dtype(dtype))
+    backend.pack(packed, b)
+    for first, last in cut((0, columns), SIDE):
+        backend.relax_by(wide[:, first:last], a, packed[first * depth :], nonnegative=True)
+    backend.shutdown()
+    np.testing.assert_array_equal(wide, expected)
+
+
+def test_what_cannot_be_packed_is_refused() -> None:
+    backend, b = CpuBackend(1), np.zeros((10, 100), np.float32)
+    with pytest.raises(ValueError, match="cannot be packed"):
+        backend.pack(backend.packed(5, 100, b.dtype), b)
+    with pytest.raises(ValueError, match="do not match"):
+        backend.relax_by(np.zeros((4, 100)), np.zeros((4, 10)), backend.packed(10, 100, b.dtype), nonnegative=True)
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="only x86 names its registers by width")
@@ -98,7 +128,7 @@ def test_items_fit_the_pack_buffers_and_occupy_everybody(rows: int, columns: int
 SECOND_START = """
 import sys, time
 import numpy as np
-from engine.algorithms.products import PACK_BYTES
+from engine.algorithms.products import PACK_BYTES, SIDE, cut
 from engine.backends import cpu_relax
 from engine.backends.cpu import CpuBackend
 

@@ -156,6 +156,8 @@ def host_bytes(streaming: Streaming, n: int, itemsize: int, *, window: int = 0, 
 
 def panel_bytes(streaming: Streaming, n: int, itemsize: int) -> int:
     """Bytes of host memory that the panels take where a CPU streams, packed or not, and what closing one takes."""
+    if streaming.symmetric:  # counted generously: the last pass, which mirrors, has tiles of its own
+        return (streaming.panels * streaming.width + min(streaming.width, CHUNK)) * n * itemsize
     width = min(streaming.width, n)
     padding = width * PADDING * itemsize
     closing = width * (width + CLOSED) * itemsize

@@ -43,8 +43,9 @@ _RUNNER = _SETUP + "from service import runner; runner.main()"
 @pytest.fixture(scope="module")
 def graph() -> Graph:
     rng = np.random.default_rng(2)
-    tails, heads = rng.integers(0, N, (2, 4 * N))
-    return build_graph(tails, heads, rng.integers(1, 1000, 4 * N), n=N, directed=True)[0]
+    # a ring besides, so that each vertex is in the list of edges
+    tails, heads = np.hstack([rng.integers(0, N, (2, 4 * N)), [np.arange(N), np.roll(np.arange(N), 1)]])
+    return build_graph(tails, heads, rng.integers(1, 1000, 5 * N), n=N, directed=True)[0]
 
 
 @pytest.fixture(scope="module")

@@ -53,16 +53,16 @@ class Nvrtc:
     """The library of a wheel."""
 
     def __init__(self, path: Path) -> None:
-        self.library = ctypes.CDLL(str(path))
+        self.nvrtc = ctypes.CDLL(str(path))
         count = ctypes.c_int()
-        self.library.nvrtcGetNumSupportedArchs(ctypes.byref(count))
+        self.nvrtc.nvrtcGetNumSupportedArchs(ctypes.byref(count))
         found = (ctypes.c_int * count.value)()
-        self.library.nvrtcGetSupportedArchs(found)
+        self.nvrtc.nvrtcGetSupportedArchs(found)
         self.knows = frozenset(found)
 
     def report(self, text: str, flags: list[str], folder: Path) -> str:
         """Compile and return the report of registers and spills."""
-        library, program = self.library, ctypes.c_void_p()
+        library, program = self.nvrtc, ctypes.c_void_p()
         assert library.nvrtcCreateProgram(ctypes.byref(program), text.encode(), b"kernel.cu", 0, None, None) == 0
         flags = [*flags, "--ptxas-options=-v"]
         given = (ctypes.c_char_p * len(flags))(*(f.encode() for f in flags))

@@ -54,7 +54,7 @@ def first_key(settings: Settings) -> str | None:
     Raises:
         InvalidRequest: others could reach the address, and there is no key, or keys are not asked for.
     """
-    local = _is_loopback(settings.host)
+    local = is_loopback(settings.host)
     if not settings.auth:
         if local:
             return None
@@ -73,7 +73,8 @@ def first_key(settings: Settings) -> str | None:
         jobs.close()
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches the address."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -46,7 +46,7 @@ class Incoming:
         """First arcs of runs of whole vertices with about ``size`` arcs each, and the end."""
         starts = np.arange(0, max(len(self.tails), 1), size)
         firsts = np.append(self.into[np.searchsorted(self.into, starts)], np.int32(len(self.tails)))
-        return firsts[np.append(True, firsts[1:] > firsts[:-1])]
+        return np.asarray(firsts[np.append(True, firsts[1:] > firsts[:-1])])
 
     def outgoing(self) -> tuple[Ints, Ints]:
         """CSR of the arcs out of each vertex: where they begin, and their heads."""

@@ -1,12 +1,13 @@
 """Files past the system's page cache (O_DIRECT): half the processors' work of a byte, and nothing to forget afterwards.
 
-The kernel asks for aligned memory and offsets, so bytes lie in an aligned *room* of each thread, in large pages where the
-system has them: a tile is put together, checked and taken apart there, while it is in the processor's cache.  Where the
-file system does not know O_DIRECT, or a file is small, the answer says so and the caller goes the usual way.
+The kernel asks for aligned memory and offsets, so bytes lie in an aligned *room* of each thread, in large pages where
+the system has them: a tile is put together, checked and taken apart there, while it is in the processor's cache.  Where
+the file system does not know O_DIRECT, or a file is small, the answer says so and the caller goes the usual way.
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import mmap
@@ -97,10 +98,8 @@ def _aligned(size: int) -> Bytes:
     whole = np.frombuffer(memory, np.uint8)
     skip = -whole.ctypes.data % _LARGE
     if hasattr(mmap, "MADV_HUGEPAGE") and size >= _LARGE:
-        try:
+        with contextlib.suppress(OSError):  # a kernel without them: small pages serve
             memory.madvise(mmap.MADV_HUGEPAGE, skip, size // _LARGE * _LARGE)
-        except OSError:  # a kernel without them: small pages serve
-            pass
     return whole[skip : skip + size]
 
 

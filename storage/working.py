@@ -250,7 +250,7 @@ class WorkingMatrix(MatrixWriter):
         return checksum, len(data)
 
     def _segments(self, part: Array) -> list[Array | bytes]:
-        """The bytes of a padded tile, put together where files are written from: one copy, and a checksum in the cache."""
+        """The bytes of a padded tile, put together where files are written from, so that they are copied but once."""
         (height, width), (rows, columns) = self._grid.tile, part.shape
         size = self._grid.tile_bytes(self._dtype.itemsize)
         tile = direct.room(size)[: size - CHECKSUM_BYTES].view(self._dtype).reshape(height, width)

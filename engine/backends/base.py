@@ -94,6 +94,11 @@ class Packing(Protocol):
         """Memory, flat, for a packed B of this shape at most."""
         ...
 
+    def piece(self, dtype: np.dtype[np.generic]) -> int:
+        """Columns that may be packed on their own, from a multiple of as many on: into the memory from where they lie
+        in a B whose pieces lie one after the other, (first column) x depth."""
+        ...
+
     def pack(self, out: Array, b: Array) -> None:
         """Pack ``b`` into the beginning of such memory."""
         ...

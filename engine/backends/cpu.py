@@ -36,6 +36,10 @@ class CpuBackend:
         entries = cpu_packed.packed_entries(depth, columns, dtype.itemsize)
         return cpu_relax.aligned(entries * dtype.itemsize).view(dtype)
 
+    def piece(self, dtype: np.dtype[np.generic]) -> int:
+        """As wide as an item of work."""
+        return cpu_relax.ITEM_BYTES // dtype.itemsize
+
     def pack(self, out: Array, b: Array) -> None:
         """Pack B, for :meth:`relax_by`."""
         cpu_packed.pack(self._team, out, b)

@@ -65,7 +65,7 @@ def streamable(setting: Setting) -> bool:
 def in_memory(setting: Setting) -> Candidate:
     """Rounds over host memory, copied to the store now and then."""
     n, size, machine = setting.problem.n, setting.kind.itemsize, setting.machine
-    streaming = Streaming("host", 512, 1024, symmetric=not setting.problem.directed)
+    streaming = _layout("host", 512, 1024, symmetric=not setting.problem.directed)
     fill = Phase("ingest", setting.matrix / INGEST_RATE, bytes=setting.matrix)
     work = _relax(setting, streaming, 0.0)
     write = write_phase(setting)
@@ -86,13 +86,18 @@ def from_store(setting: Setting) -> Candidate:
     whole = -(-n // GRAIN) * GRAIN
     widths = [w for w in WIDTHS if w < whole] + [whole]
     found = [
-        _store(setting, Streaming("store", height, width, symmetric=not setting.problem.directed))
+        _store(setting, _layout("store", height, width, symmetric=not setting.problem.directed))
         for width in widths
         for height in HEIGHTS
         if width % height == 0
     ]
     fitting = [c for c in found if c.memory <= machine.memory]
     return min(fitting, key=lambda c: c.seconds) if fitting else min(found, key=lambda c: c.memory)
+
+
+def _layout(tier: str, height: int, width: int, *, symmetric: bool) -> Streaming:
+    """What one CPU streams by."""
+    return Streaming(tier, height, width, symmetric=symmetric, ahead=symmetric)
 
 
 def _store(setting: Setting, streaming: Streaming) -> Candidate:

@@ -42,7 +42,8 @@ def plan_for(graph: Graph, tier: str | None, height: int = 64, width: int = 128,
     plan = make_plan(graph, Options(algorithm="blocked-floyd-warshall", dtype=dtype))
     if tier is None:
         return plan
-    return replace(plan, tier=tier, streaming=Streaming(tier, height, width, symmetric=not graph.directed))
+    streaming = Streaming(tier, height, width, symmetric=not graph.directed, ahead=not graph.directed)
+    return replace(plan, tier=tier, streaming=streaming)
 
 
 def expected(graph: Graph, folder: Path, dtype: str = "auto") -> Path:

@@ -103,6 +103,10 @@ class Packing(Protocol):
         """Pack ``b`` into the beginning of such memory."""
         ...
 
+    def unpack(self, out: Array, packed: Array, depth: int, first: int) -> None:
+        """``out`` <- the rows from ``first`` on of a B of ``depth`` rows and as many columns as ``out``."""
+        ...
+
     def relax_by(self, c: Array, a: Array, packed: Array, *, nonnegative: bool) -> None:
         """C <- min(C, A (x) B) as :meth:`Backend.relax`, B as it was packed; C has as many columns as B or, from the
         first one on, a multiple of ``engine.algorithms.products.SIDE`` of them."""

@@ -44,6 +44,10 @@ class CpuBackend:
         """Pack B, for :meth:`relax_by`."""
         cpu_packed.pack(self._team, out, b)
 
+    def unpack(self, out: Array, packed: Array, depth: int, first: int) -> None:
+        """Some rows of a packed B, by the calling thread alone."""
+        cpu_packed.unpack(out, packed, depth, first)
+
     def relax_by(self, c: Array, a: Array, packed: Array, *, nonnegative: bool) -> None:
         """C <- min(C, A (x) B), B packed by :meth:`pack`; else as :meth:`relax`, and as good to the last bit."""
         cpu_packed.relax(self._team, self._space, c, a, packed, nonnegative=nonnegative)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 
@@ -33,6 +34,7 @@ class CpuStreamer:
         self._job: Job
         self._resident: dict[int, Array] = {}
         self._packed: PackedPanel | None = None
+        self._owed: deque[int] = deque()  # stripes of the packed panel that are to go back
 
     def open(self, job: Job, index: int, resident: Sequence[int]) -> None:  # noqa: ARG002
         """Take memory for the panels, once for all."""
@@ -43,6 +45,7 @@ class CpuStreamer:
         elif not job.panels:
             job.panels.extend(np.empty((job.streaming.panels, width, job.n), dtype))
         self._resident = {}
+        self._owed.clear()
 
     def guard(self) -> AbstractContextManager[object]:
         """Nothing to make current."""
@@ -106,12 +109,16 @@ class CpuStreamer:
                 self._give(turn, stripe)
 
     def relax(self, turn: int, stripe: int, rows: Array) -> None:
-        """Relax and give back."""
+        """Relax and give back; of a packed panel a stripe goes back, too, so that none waits for the writing."""
         self._relax(turn, stripe, rows)
         self._job.done(turn, stripe, rows)
+        if self._packed is not None and self._owed:
+            self._give_owed(self._packed, turn)
 
     def leave(self, turn: int) -> None:
-        """All is done already."""
+        """Give back what is left of the panel."""
+        while self._packed is not None and self._owed:
+            self._give_owed(self._packed, turn)
 
     def drain(self, *, wait: bool) -> None:
         """All is done already."""
@@ -139,12 +146,16 @@ class CpuStreamer:
             panel.put(job.rows(stripe)[0], rows)
             job.tier.drop(stripe, rows)
         panel.close(last=job.settles(turn))
-        for stripe in job.members(turn):
-            rows = job.tier.blank(stripe)
-            panel.take(job.rows(stripe)[0], rows)
-            job.done(turn, stripe, rows)
-            self._advance(turn, stripe)
         panel.pack()
+        self._owed.extend(job.members(turn))
+
+    def _give_owed(self, panel: PackedPanel, turn: int) -> None:
+        """A stripe of the panel goes back."""
+        stripe = self._owed.popleft()
+        rows = self._job.tier.blank(stripe)
+        panel.take(self._job.rows(stripe)[0], rows)
+        self._job.done(turn, stripe, rows)
+        self._advance(turn, stripe)
 
     def _panel(self, turn: int) -> Array:
         start, stop = self._job.pivot(turn)

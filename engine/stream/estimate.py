@@ -30,7 +30,7 @@ WIDTHS: Final = (
 )  # fmt: skip
 #: Rows of a stripe that take as long as bringing the panel to the processors, once for each stripe; undirected, the
 #: panel is also packed for each.
-ROWS: Final = 24
+ROWS: Final = 14
 HALF: Final = 40
 #: Stripes in host memory beside the panels: two read ahead, one relaxed, three on their way back.
 BUFFERS: Final = 6

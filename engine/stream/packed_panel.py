@@ -16,7 +16,7 @@ from engine.types import settle, work_type
 
 
 class PackedPanel:
-    """The rows of one pivot block at a time, from ``begin`` to the next ``begin``: put in, closed, taken out, packed.
+    """The rows of one pivot block at a time, from ``begin`` to the next ``begin``: put in, closed, packed, taken out.
 
     Columns lie in blocks, one after the other, as wide as the backend packs them: each is packed in its own place,
     through a copy of it alone.
@@ -41,12 +41,6 @@ class PackedPanel:
         top = first - self._span[0]
         for (left, right), block in self._blocks():
             block[top : top + len(rows)] = rows[:, left:right]
-
-    def take(self, first: int, rows: Array) -> None:
-        """The rows from ``first`` on, before they are packed, into ``rows``."""
-        top = first - self._span[0]
-        for (left, right), block in self._blocks():
-            rows[:, left:right] = block[top : top + len(rows)]
 
     def close(self, *, last: bool) -> None:
         """C closed, then P <- C (x) P; ``last``: whole numbers that are no distance become unreachable.
@@ -74,6 +68,11 @@ class PackedPanel:
         """From now on rows can be relaxed by the panel."""
         for (left, _), block in self._blocks():
             self._packing.pack(self._memory[left * len(block) :], block.copy())
+
+    def take(self, first: int, rows: Array) -> None:
+        """The rows from ``first`` on, once they are packed, into ``rows``."""
+        start, stop = self._span
+        self._packing.unpack(rows, self._memory, stop - start, first - start)
 
     def relax(self, rows: Array) -> None:
         """X <- min(X, A (x) P), A being the pivot columns of ``rows``."""

@@ -72,9 +72,9 @@ def from_host(setting: Setting, cuda: Device) -> Candidate | None:
     )
     if streaming is None:
         return None
-    # the rows are filled, by all processors, while the memory is locked
+    # the rows are filled, by all processors, while the memory is had and locked
     rate = INGEST_RATE * max(1.0, machine.threads / 2)
-    fill = setting.matrix * (cuda.touch_seconds + max(1 / rate, cuda.lock_seconds))
+    fill = setting.matrix * max(cuda.touch_seconds + 1 / rate, cuda.lock_seconds)
     moved = streaming.rounds(n) * streamed_bytes(streaming, n, size, count) + setting.matrix
     phases = (
         Phase("ingest", DEVICE_LAUNCH + fill, bytes=setting.matrix),

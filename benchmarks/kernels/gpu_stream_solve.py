@@ -164,13 +164,15 @@ def ready(record: Record, folder: Path, gib: int = 12) -> None:  # noqa: ARG001
     What is measured first is held while the rest is, so that all of it is new.
     """
     threads = os.cpu_count() or 1
+    with host_matrix((1, 1), "float32"):  # opens the device
+        pass
     for memory in ("new to the machine", "used before"):
         with ExitStack() as held:
             for ahead in (True, False, True):
                 began = time.perf_counter()
                 space = held.enter_context(host_matrix((gib * 2**14, 2**14), "float32", threads=threads, ahead=ahead))
                 with ThreadPoolExecutor(threads) as pool:
-                    list(pool.map(lambda rows: rows.fill(1), np.array_split(space.array, 16 * threads)))  # noqa: B023
+                    list(pool.map(lambda rows: rows.fill(1), np.array_split(space.array, 16 * threads)))
                 space.wait()
                 took = time.perf_counter() - began
                 record.add(what=f"host memory, {memory}", at_once=ahead, gib=gib, s_per_gib=took / gib,

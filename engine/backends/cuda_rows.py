@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,10 +13,6 @@ import numpy.typing as npt
 from engine import traffic
 from engine.backends.cuda_host import LockedSink, host_matrix
 from engine.summary import Sink
-
-#: Bytes of a copy that goes straight to the sink.  Copies of a direction queue up behind each other, whatever their
-#: streams: behind one of a whole batch, the few numbers that say whether the next batch is done would wait for it.
-_PIECE: Final = 32 << 20
 
 
 class Outgoing:
@@ -46,10 +42,7 @@ class Outgoing:
         """
         buffers = self._opened.result()
         if self._locked is not None and self._straight():
-            height = max(1, _PIECE // max(1, rows[:1].nbytes))
-            for start in range(0, len(rows), height):
-                piece = rows[start : start + height]
-                self._copy(self._locked.array[first + start : first + start + len(piece)], piece)
+            self._copy(self._locked.array[first : first + len(rows)], rows)
         else:
             self._send_bands(buffers, rows, first)
         left = self._cupy.cuda.Event(disable_timing=True)

@@ -71,7 +71,6 @@ class Container:
         )
         self.key = ""
         self.http: Any = None
-        self.connect()
 
     def connect(self) -> None:
         """Wait until the engine calls it healthy, and until a runner is there; the port is new after each start."""
@@ -105,7 +104,7 @@ class Container:
 
 
 def client(port: str, key: str) -> httpx.Client:
-    return httpx.Client(base_url=f"http://127.0.0.1:{port}", headers={"Authorization": f"Bearer {key}"}, timeout=60)
+    return httpx.Client(base_url=f"http://127.0.0.1:{port}", headers={"Authorization": f"Bearer {key}"}, timeout=180)
 
 
 def wait_for(happened: Any, seconds: float, why: Any) -> None:
@@ -133,9 +132,12 @@ def ended(http: httpx.Client, job: str) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def container(image: Image) -> Iterator[Container]:
-    found = Container(image, "apsp-test")
-    yield found
-    found.remove()
+    found = Container(image, f"apsp-test-{secrets.token_hex(4)}")
+    try:
+        found.connect()
+        yield found
+    finally:
+        found.remove()
 
 
 def test_the_image_says_what_it_is(image: Image):
@@ -228,7 +230,7 @@ def test_it_is_stopped_in_time_and_goes_on_where_it_was(container: Container, da
 
 def test_compose_starts_api_and_runner(image: Image, data_dir: Path):
     program = compose_program()
-    words = [program, "-f", ROOT / "deploy" / "compose" / "compose.yaml", "-p", "apsp-test-compose"]
+    words = [program, "-f", ROOT / "deploy" / "compose" / "compose.yaml", "-p", f"apsp-test-{secrets.token_hex(4)}"]
     # nothing is built or pulled, and any free ports will do
     settings = {"APSP_IMAGE": image.name, "APSP_PUBLISH": "127.0.0.1:0", "APSP_PUBLISH_METRICS": "127.0.0.1:0"}
 

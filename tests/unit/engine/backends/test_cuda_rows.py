@@ -118,17 +118,13 @@ def test_every_row_is_written_once(n: int, tile: int, threads: int, locked: list
     assert not locked
 
 
-@pytest.mark.parametrize(("piece", "copies"), [(1 << 20, 4), (4000, 10), (1, 100)])
-def test_a_sink_in_page_locked_memory_is_copied_into(
-    piece: int, copies: int, locked: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(cuda_rows, "_PIECE", piece)
+def test_a_sink_in_page_locked_memory_is_copied_into(locked: list[str]) -> None:
     matrix = np.arange(10_000, dtype=np.int32).reshape(100, 100)
     sink = LockedSink(memory(np.zeros((100, 100), np.int32)))
     outgoing = Outgoing(CUPY, sink, (100, 100), np.dtype("int32"), 2)
     for first in range(0, 100, 30):
         outgoing.send(Rows(matrix[first : first + 30]), first)
-    assert len(Stream.last.queued) == copies
+    assert len(Stream.last.queued) == 4
     outgoing.finish()
     outgoing.release()
     np.testing.assert_array_equal(sink.array, matrix)

@@ -98,8 +98,11 @@ def first_key(settings: Settings) -> str | None:
         keys = KeyStore(jobs.database)
         if keys.any_valid():
             return None
-        if not local:
-            message = f"there is no key yet: make one (apsp key create NAME) before listening on {settings.host}"
+        if not (local or settings.first_key):
+            message = (
+                f"there is no key yet: make one (apsp key create NAME) before listening on {settings.host}, "
+                "or let the service make it (APSP_FIRST_KEY=true)"
+            )
             raise InvalidRequest(message, field="host")
         return keys.create("first", ("admin",))[1]
     finally:

@@ -206,6 +206,25 @@ def query(
 
 
 @app.command()
+def plot(
+    store: StoreFolder,
+    out: Annotated[Path, typer.Option("-o", "--out", metavar="FILE", help="The picture: .png, .svg or .pdf.")],
+    order: Annotated[
+        Literal["near", "label"], typer.Option(help="Rows and columns: neighbours beside each other, or as stored.")
+    ] = "near",
+    side: Annotated[int, typer.Option(metavar="CELLS", min=1, max=4096, help="Cells of the heat map a side.")] = 512,
+    read: Annotated[
+        str, typer.Option(metavar="SIZE", help="Read at most so much; of a larger store rows picked evenly.")
+    ] = "2GiB",
+    as_json: Json = False,
+) -> None:
+    """Draw a store: a heat map of the matrix, histograms of distances and eccentricities."""
+    from service.commands import plotting
+
+    plotting.plot(store, out, order=order, side=side, read=read, as_json=as_json)
+
+
+@app.command()
 def verify(store: StoreFolder, as_json: Json = False) -> None:
     """Read every tile of a store again and check it."""
     from service.commands import querying

@@ -21,7 +21,7 @@ def query(store: Path, question: str, vertices: Sequence[str], *, as_json: bool)
         NotFound: no such store or vertex, or its row was not solved.
     """
     check_question(question, vertices)
-    result = Result(_folder(store))
+    result = Result(store_folder(store))
     if question == "distance":
         show_distance(result.distance(*vertices), as_json)
     elif question == "path":
@@ -32,7 +32,8 @@ def query(store: Path, question: str, vertices: Sequence[str], *, as_json: bool)
         _summary(result, as_json)
 
 
-def _folder(store: Path) -> Path:
+def store_folder(store: Path) -> Path:
+    """``store``, unless it is a file: NotFound says what a store is."""
     if store.is_file():
         raise NotFound(f"{store} is a file; a solved matrix is a folder, as apsp solve --out makes it")
     return store
@@ -53,7 +54,7 @@ def _summary(result: Result, as_json: bool) -> None:
 
 def verify(store: Path, *, as_json: bool) -> None:
     """Re-read every tile against the manifest; StorageFailed names what differs."""
-    verify_matrix(_folder(store))
+    verify_matrix(store_folder(store))
     if as_json:
         emit_json({"store": str(store), "verified": True})
     else:

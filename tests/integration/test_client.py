@@ -185,7 +185,7 @@ def test_what_the_service_refuses_carries_its_problem(client):
     assert caught.value.code == "does-not-fit"
     assert caught.value.problem.limit == 1
     assert caught.value.problem.asked > 1
-    with pytest.raises(ServiceError, match="there is no job") as caught:
+    with pytest.raises(ServiceError, match="there is nothing at") as caught:
         client.job("../../v1/version")
     assert caught.value.status == 404
 

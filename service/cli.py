@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from service import cli_remote
 from service.arguments import (
     Algorithm,
     Cutoff,
@@ -190,9 +191,15 @@ def query(
     vertices: Annotated[
         list[str] | None, typer.Argument(metavar="[U] [V]", help="Vertices, named as in the graph.", show_default=False)
     ] = None,
+    server: cli_remote.Server = None,
     as_json: Json = False,
 ) -> None:
-    """Ask a store: distance U V, path U V, row U, or summary."""
+    """Ask a store, or with --server a job's result: distance U V, path U V, row U, or summary."""
+    if server is not None or cli_remote.means_job(store):
+        from service.commands import remote
+
+        remote.query(str(store), question, vertices or [], server=server, as_json=as_json)
+        return
     from service.commands import querying
 
     querying.query(store, question, vertices or [], as_json=as_json)
@@ -223,6 +230,10 @@ def verify(store: StoreFolder, as_json: Json = False) -> None:
     from service.commands import querying
 
     querying.verify(store, as_json=as_json)
+
+
+for _command in cli_remote.COMMANDS:
+    app.command()(_command)
 
 
 @app.command()

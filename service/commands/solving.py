@@ -15,6 +15,7 @@ from engine.problem import Options, Statistics
 from service.chosen import chosen_vertices
 from service.commands.interrupts import INTERRUPTS
 from service.commands.output import emit, emit_json, number, table
+from service.commands.showing import summary_lines
 from service.facts import graph_facts
 from service.progress import progress_on
 from service.sizes import format_bytes, format_seconds, parse_size
@@ -315,24 +316,3 @@ def _keeping(out: Path) -> Iterator[None]:
                 if not INTERRUPTS.requested():
                     _tell([f"note: {INTERRUPTS.left_behind}"])
         raise
-
-
-def summary_lines(summary: Mapping[str, object]) -> list[str]:
-    """The summary of a matrix in aligned lines."""
-    pair = summary.get("diameter_pair")
-    between = f" from {pair[0]} to {pair[1]}" if isinstance(pair, (list, tuple)) else ""
-    pairs, reached = cast(int, summary["pairs"]), cast(int, summary["reached"])
-    share = f" ({100 * reached / pairs:.4g} %)" if pairs else ""
-    rows = [("pairs", f"{pairs:,}"), ("reached", f"{reached:,}{share}")]
-    if reached:
-        rows += [
-            ("mean", f"{summary['mean']:.7g}"),
-            ("diameter", f"{_digits(summary['diameter'])}{between}"),
-            ("radius", _digits(summary["radius"])),
-        ]
-    return table(rows, indent="  ")
-
-
-def _digits(value: object) -> str:
-    """Whole numbers in full, others with the seven digits that float32 has."""
-    return f"{value:.7g}" if isinstance(value, float) else str(value)

@@ -76,7 +76,7 @@ def _draw(figure: Figure, matrix: Matrix, picture: Picture, order: Order) -> Non
     rows, columns = matrix.shape
     kind = "directed" if matrix.directed else "undirected"
     reached = f"{summary['reached']:,} of {summary['pairs']:,} pairs reached" if "reached" in summary else ""
-    figure.suptitle(f"{matrix.path.name}: {rows:,} × {columns:,} distances, {kind}, {reached}", fontsize=11)
+    figure.suptitle(f"{Path(matrix.path).name}: {rows:,} × {columns:,} distances, {kind}, {reached}", fontsize=11)
     _draw_map(figure, axes["map"], matrix.shape, picture, "beside their neighbours" if order == "near" else "by label")
     _draw_distances(axes["distances"], summary, name)
     _draw_ends(axes["ends"], summary, picture, name)

@@ -87,7 +87,10 @@ class Objects:
 
     def write(self, name: str, data: bytes) -> None:
         """Put an object there, whatever was there.  StorageFailed."""
-        self._guarded("write", name, lambda: self._store.put(self._key(name), data, use_multipart=False))
+        try:
+            self._store.put(self._key(name), data, use_multipart=False)
+        except Exception as error:
+            raise self._failure("write", name, error) from error
 
     def create(self, name: str, data: bytes) -> None:
         """Put an object where there is none.

@@ -2,8 +2,8 @@
 
 Below the address of a store lie its *generations*, one for each solve that wrote there, and ``zarr.json``, which names
 the sealed one.  A generation is a whole store as on a disk; nobody but its solve writes it, so a solve that was given
-up and goes on all the same harms nothing.  ``zarr.json`` is put last, where there is none or in the place of the one that
-was there when the solve began.  ``checkpoint.json`` says which generation an unfinished solve can be gone on with.
+up and goes on all the same harms nothing.  ``zarr.json`` is put last, where there is none or in the place of the one
+that was there when the solve began.  ``checkpoint.json`` says which generation an unfinished solve can be gone on with.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from typing import Any, Final
 import numpy as np
 
 from storage import atomic
-from storage.errors import Conflict, NotFound, StorageFailed
+from storage.addresses import CHECKPOINT, SEAL
+from storage.errors import NotFound, StorageFailed
 from storage.grid import CHECKSUM_BYTES, TileGrid
 from storage.matrix_format import DISTANCES, ROOT_DOCUMENT, crc32c, group_document
 from storage.objects import Objects, Stat, each
@@ -29,7 +30,6 @@ from storage.workplace import discard_checkpoint, place_checkpoint, record_bytes
 
 log = logging.getLogger(__name__)
 
-CHECKPOINT: Final = "checkpoint.json"
 #: Checkpoints are sent for at most one part in so many of the time.
 _SHARE: Final = 10
 #: A tile that is replaced while it is read is read again.
@@ -112,15 +112,15 @@ class RemoteMatrix(WorkingMatrix):
         named = group_document({"apsp": {"generation": self.generation, "digest": digest}})
         pointer = json.dumps(named, indent=1).encode()
         if self._before is None:
-            self._objects.create(ROOT_DOCUMENT, pointer)
+            self._objects.create(SEAL, pointer)
         else:
-            self._objects.replace(ROOT_DOCUMENT, pointer, str(self._before.tag))
+            self._objects.replace(SEAL, pointer, str(self._before.tag))
 
     def _tidy(self) -> None:
         """Remove the checkpoint and other generations; what stays for a failure here is in nobody's way."""
         try:
             own = f"{self.generation}/"
-            others = [name for name in self._objects.names() if name != ROOT_DOCUMENT and not name.startswith(own)]
+            others = [name for name in self._objects.names() if name != SEAL and not name.startswith(own)]
             self._objects.remove(others)
         except StorageFailed as error:
             log.warning("what other solves left at %s stays there: %s", self._objects.address, error)
@@ -170,16 +170,6 @@ def _read_whole(path: Path) -> bytes:
     raise StorageFailed(f"{path} is damaged: its checksum is wrong")
 
 
-def sealed_stat(address: str) -> Stat | None:
-    """The document that says that the store at ``address`` is sealed; None if there is none.  StorageFailed."""
-    return Objects(address).stat(ROOT_DOCUMENT)
-
-
-def checkpoint_stat(address: str) -> Stat | None:
-    """The document of the checkpoint at ``address``; None if there is none.  StorageFailed."""
-    return Objects(address).stat(CHECKPOINT)
-
-
 def fetch_checkpoint(target: Path, address: str) -> bool:
     """Bring the checkpoint at ``address`` to the working folder of ``target``; whether there is one to go on with.
 
@@ -224,21 +214,3 @@ def _own_record(target: Path) -> bytes | None:
         return record_bytes(target)
     except FileNotFoundError:
         return None
-
-
-def discard_remote(address: str) -> None:
-    """Remove a store, its checkpoint and everything else below ``address``; the seal goes first.
-
-    Conflict is not looked for: whoever calls this knows that nobody works there.  StorageFailed.
-    """
-    objects = Objects(address)
-    objects.remove([ROOT_DOCUMENT, CHECKPOINT])
-    objects.remove_all()
-
-
-def check_address(address: str, *, overwrite: bool) -> Stat | None:
-    """The seal that may be replaced, or None.  Conflict: there is a store, and it may not be replaced."""
-    found = sealed_stat(address)
-    if found is not None and not overwrite:
-        raise Conflict(f"{address} exists already; choose another address or ask for it to be overwritten")
-    return found

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from storage.addresses import SEAL
 from storage.errors import NotFound, StorageFailed
 from storage.grid import TileGrid
-from storage.matrix_format import DISTANCES, ROOT_DOCUMENT, Array, IntArray
+from storage.matrix_format import DISTANCES, Array, IntArray
 from storage.matrix_tiles import TileReader
 from storage.objects import Objects
 
@@ -41,16 +42,16 @@ class RemoteFolder:
         """Find the sealed generation.  NotFound if there is none; StorageFailed."""
         self._objects = Objects(address)
         self.path = self._objects.address
-        found = self._objects.stat(ROOT_DOCUMENT)
+        found = self._objects.stat(SEAL)
         if found is None:
             raise NotFound(f"there is no store at {self.path}")
         self._tag, self.modified = found.tag, found.modified
         try:
-            self._generation = str(json.loads(self._objects.read(ROOT_DOCUMENT))["attributes"]["apsp"]["generation"])
+            self._generation = str(json.loads(self._objects.read(SEAL))["attributes"]["apsp"]["generation"])
         except NotFound:
             raise NotFound(f"there is no store at {self.path}") from None
         except (ValueError, KeyError, TypeError) as error:
-            raise StorageFailed(f"{self.path} is no matrix store: {ROOT_DOCUMENT} is not understood") from error
+            raise StorageFailed(f"{self.path} is no matrix store: {SEAL} is not understood") from error
         self._lock = threading.Lock()
         self._seen, self._is_current = time.monotonic(), True
 
@@ -100,7 +101,7 @@ class RemoteFolder:
 
     def _ask(self) -> bool:
         try:
-            found = self._objects.stat(ROOT_DOCUMENT)
+            found = self._objects.stat(SEAL)
         except StorageFailed:  # it cannot be told: as before
             return self._is_current
         self._is_current = found is not None and found.tag == self._tag

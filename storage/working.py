@@ -86,8 +86,9 @@ def open_working(
     )
     if address is None:
         return begin(frame, place, WorkingMatrix)
+    from storage.addresses import check_address
     from storage.objects import Objects
-    from storage.remote import RemoteMatrix, check_address
+    from storage.remote import RemoteMatrix
 
     before = check_address(address, overwrite=overwrite)
     return begin(frame, place, partial(RemoteMatrix, objects=Objects(address), before=before))

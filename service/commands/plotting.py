@@ -29,7 +29,7 @@ SUFFIXES: Final = (".png", ".svg", ".pdf")
 _BINS: Final = 64
 
 
-def plot(store: Path, out: Path, *, order: Order, side: int, read: str, as_json: bool) -> None:
+def plot(store: str, out: Path, *, order: Order, side: int, read: str, as_json: bool) -> None:
     """Read a store by bands of tiles, draw, and write the picture; one that is there is replaced.
 
     Raises:

@@ -12,12 +12,13 @@ from service.commands.solving import summary_lines
 from service.results import Result
 from storage.errors import InvalidRequest, NotFound
 from storage.matrix import verify_matrix
+from storage.objects import is_address
 
 #: What can be asked, with the vertices that it takes.
 QUESTIONS: Final = {"distance": ("U", "V"), "path": ("U", "V"), "row": ("U",), "summary": ()}
 
 
-def query(store: Path, question: str, vertices: Sequence[str], *, as_json: bool) -> None:
+def query(store: str, question: str, vertices: Sequence[str], *, as_json: bool) -> None:
     """Answer one question; vertices are named as in the graph's file.
 
     Raises:
@@ -41,11 +42,13 @@ def query(store: Path, question: str, vertices: Sequence[str], *, as_json: bool)
         _summary(result, as_json)
 
 
-def store_folder(store: Path) -> Path:
-    """``store``, unless it is a file: NotFound says what a store is."""
-    if store.is_file():
+def store_folder(store: str) -> str | Path:
+    """The folder, or the address in an object store; NotFound says of a file what a store is."""
+    if is_address(store):
+        return store
+    if Path(store).is_file():
         raise NotFound(f"{store} is a file; a solved matrix is a folder, as apsp solve --out makes it")
-    return store
+    return Path(store)
 
 
 def _distance(answer: dict[str, Any], as_json: bool) -> None:
@@ -104,7 +107,7 @@ def _summary(result: Result, as_json: bool) -> None:
     emit([f"{matrix.path}: {rows:,} x {columns:,}, {matrix.dtype}, {kind}", *summary_lines(matrix.summary)])
 
 
-def verify(store: Path, *, as_json: bool) -> None:
+def verify(store: str, *, as_json: bool) -> None:
     """Re-read every tile against the manifest; StorageFailed names what differs."""
     verify_matrix(store_folder(store))
     if as_json:

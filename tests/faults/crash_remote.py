@@ -1,4 +1,4 @@
-"""Writes a small store into an object store again and again, each time in a child that is killed before a later request.
+"""Writes a small store into an object store again and again, each time in a child killed before a later request.
 
 Run as a program: ``crash_remote.py FOLDER ADDRESS SCENARIO``.  ``ADDRESS/k/d.zarr`` then holds what a kill before
 request k left.  Prints the requests of the run that was not killed, as JSON.

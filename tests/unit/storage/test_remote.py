@@ -11,11 +11,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from storage import remote, remote_reader
+from storage import remote_reader
+from storage.addresses import checkpoint_stat, discard_remote
 from storage.errors import Conflict, InvalidRequest, NotFound, StorageFailed
 from storage.matrix import open_matrix, verify_matrix
 from storage.objects import Objects
-from storage.remote import RemoteMatrix, discard_remote, fetch_checkpoint
+from storage.remote import RemoteMatrix, fetch_checkpoint
 from storage.working import find_checkpoint, open_working
 from tests.s3 import S3Server
 from tests.stores import UNREACHABLE, entries_of, line_graph
@@ -155,7 +156,7 @@ def test_a_checkpoint_is_gone_on_with_elsewhere(tmp_path, address, elsewhere):
     with opened(tmp_path / "a", address) as writer:
         writer.write(0, 0, entries[:64])
         writer.commit({"rows": 64})
-    assert remote.checkpoint_stat(address) is not None
+    assert checkpoint_stat(address) is not None
     folder = tmp_path / ("b" if elsewhere else "a")
     folder.mkdir(exist_ok=True)
     assert fetch_checkpoint(folder / "d.zarr", address)
@@ -170,7 +171,7 @@ def test_a_checkpoint_is_gone_on_with_elsewhere(tmp_path, address, elsewhere):
     with open_matrix(address) as matrix:
         np.testing.assert_array_equal(matrix.rows(np.arange(N)), entries)
     verify_matrix(address)
-    assert remote.checkpoint_stat(address) is None
+    assert checkpoint_stat(address) is None
     assert not any(name.startswith("checkpoint") for name in names(address))
 
 

@@ -78,6 +78,13 @@ class RemoteFolder:
             raise
         return handle
 
+    def size(self, name: str) -> int:
+        """Bytes of an object of the store.  FileNotFoundError: there is none; StorageFailed."""
+        found = self._objects.stat(f"{self._generation}/{name}")
+        if found is None:
+            raise FileNotFoundError(f"{self.path}: {name}")
+        return found.size
+
     def arrays(self, names: Iterable[str]) -> MemoryStore:
         """The objects of these names, as a store that Zarr reads."""
         from zarr.core.buffer import default_buffer_prototype

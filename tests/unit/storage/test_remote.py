@@ -234,6 +234,10 @@ def test_files_are_opened_as_from_a_disk(tmp_path, address):
         assert document["attributes"]["seal"]["digest"] == matrix.digest
         with pytest.raises(NotFound):
             matrix.open_file("../zarr.json")
+        assert matrix.holds("distances/c/0/0")
+        assert not matrix.holds("distances/c/99/0")
+        Objects(address).remove(name for name in names(address) if name.endswith("/c/0/0"))
+        assert not matrix.holds("distances/c/0/0")
 
 
 def test_addresses_and_servers_that_are_none(tmp_path, monkeypatch):

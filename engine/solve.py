@@ -241,6 +241,7 @@ def solve_to_store(
     resume: bool = False,
     compression: str = "none",
     monitor: Monitor | None = None,
+    address: str | None = None,
 ) -> Outcome:
     """Plan (unless given), solve into a new store at ``path`` and seal it.
 
@@ -255,6 +256,8 @@ def solve_to_store(
         resume: go on from the checkpoint of the same matrix, if there is one.
         compression: of the tiles, ``none`` or ``zstd``.
         monitor: told of progress, asked whether to stop.
+        address: where the store goes instead, in an object store (``s3://``); ``path`` is then only where it is worked
+            on, and what is committed is sent there, too.
 
     Raises:
         Conflict: ``path`` exists and ``overwrite`` was not asked for; there is a checkpoint, and neither ``resume`` nor
@@ -279,6 +282,7 @@ def solve_to_store(
         compression=compression,
         overwrite=overwrite,
         resume=resume,
+        address=address,
     )
     with writer:
         clock.stop()

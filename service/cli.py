@@ -28,6 +28,7 @@ from service.arguments import (
     Memory,
     Sources,
     StoreFolder,
+    StoreUrl,
     Targets,
     Threads,
     Unweighted,
@@ -49,7 +50,7 @@ app = typer.Typer(
 @app.command()
 def solve(
     graph: GraphFile,
-    out: Annotated[Path, typer.Option("--out", metavar="STORE.zarr", help="Where the matrix goes.")],
+    out: Annotated[str, typer.Option("--out", metavar="STORE.zarr", help="Where the matrix goes; s3://... too.")],
     format: Format = None,  # noqa: A002
     directed: Directed = None,
     weight: Weight = None,
@@ -71,6 +72,9 @@ def solve(
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on from what a stopped solve of the same into STORE.zarr has kept.")
     ] = False,
+    work: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Where to work if --out is s3://...; else ~/.cache/apsp/work.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Compute all distances, or those from --sources to --targets, into a store."""
@@ -83,6 +87,7 @@ def solve(
         overwrite=overwrite,
         resume=resume,
         compression=compression,
+        work=work,
         as_json=as_json,
     )
 
@@ -246,11 +251,12 @@ def serve(
     data_dir: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Where all is kept; else APSP_DATA_DIR, or apsp-data.")
     ] = None,
+    store: StoreUrl = None,
 ) -> None:
     """Run the service: API, runner, database and results in one folder."""
     from service.commands import serving
 
-    serving.serve(host=host, port=port, data_dir=data_dir)
+    serving.serve(host=host, port=port, data_dir=data_dir, store_url=store)
 
 
 keys = typer.Typer(help="Make, list and revoke the keys of a service.", no_args_is_help=True)
@@ -304,14 +310,15 @@ def runner(
     database_url: Annotated[
         str | None, typer.Option(metavar="URL", help="The job database; else APSP_DATABASE_URL, or a file there.")
     ] = None,
+    store: StoreUrl = None,
     devices: Annotated[
         str | None, typer.Option(help="auto, or devices such as cpu or cuda0,cuda1; else APSP_RUNNERS, or auto.")
     ] = None,
 ) -> None:
-    """Run only runners: on any node that reaches the service's database and its folder."""
+    """Run only runners: on any node that reaches the service's database, and its folder or object store."""
     from service.commands import serving
 
-    serving.runner(data_dir=data_dir, database_url=database_url, devices=devices)
+    serving.runner(data_dir=data_dir, database_url=database_url, store_url=store, devices=devices)
 
 
 @app.command()

@@ -153,7 +153,7 @@ def frame_of(
     return Frame(target, graph, (rows, columns), common, overwrite)
 
 
-def begin(frame: Frame, place: Callable[[Frame], atomic.Staging], kind: type[Writer]) -> Writer:
+def begin(frame: Frame, place: Callable[[Frame], atomic.Staging], kind: Callable[..., Writer]) -> Writer:
     """A writer of ``kind`` over the folder that ``place`` gives, with everything in it but tiles and seal."""
     staging = place(frame)
     try:
@@ -246,6 +246,14 @@ class MatrixWriter:
         try:
             self._write_manifest()
             data = seal_document(folder, {**self._attributes, "summary": summary or {}})
+        except OSError as error:
+            raise atomic.failure("finish", folder, error) from error
+        self._publish(data)
+
+    def _publish(self, data: bytes) -> None:
+        """Put the store, complete but for its root document ``data``, where it is read."""
+        folder = self._staging.folder
+        try:
             # The seal must never be durable before what it vouches for.
             atomic.sync_tree(folder)
             atomic.write_file(folder / ROOT_DOCUMENT, [data])

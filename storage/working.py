@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -45,6 +46,7 @@ def open_working(
     compression: str = "none",
     overwrite: bool = False,
     resume: bool = False,
+    address: str | None = None,
 ) -> WorkingMatrix:
     """Begin a working copy of the store at ``path``, or take up the one that a stopped process has left.
 
@@ -54,6 +56,7 @@ def open_working(
         overwrite: replace a store at ``path`` once this one is sealed, and begin anew where a checkpoint may not be
             resumed.
         resume: go on from the checkpoint, if there is one.
+        address: where the store goes instead, in an object store; ``path`` is then only where it is worked on.
 
     Raises:
         Conflict: another process works there; there is a checkpoint, and neither was asked for; it is of another
@@ -81,7 +84,14 @@ def open_working(
         compression=compression,
         overwrite=overwrite,
     )
-    return begin(frame, place, WorkingMatrix)
+    if address is None:
+        return begin(frame, place, WorkingMatrix)
+    from storage.addresses import check_address
+    from storage.objects import Objects
+    from storage.remote import RemoteMatrix
+
+    before = check_address(address, overwrite=overwrite)
+    return begin(frame, place, partial(RemoteMatrix, objects=Objects(address), before=before))
 
 
 class WorkingMatrix(MatrixWriter):

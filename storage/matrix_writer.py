@@ -190,6 +190,7 @@ class MatrixWriter:
         fill = fill_value(dtype, 0)
         self._pad = np.full(grid.tile, fill, self._dtype)
         self._local = threading.local()
+        self._past = False  # whether tiles are written past the page cache
         self._compressed = attributes["compression"] == "zstd"
         self._state = threading.Condition()
         self._open, self._accepting, self._busy = True, True, 0
@@ -306,7 +307,7 @@ class MatrixWriter:
         checksum, size = self._add_trailer(buffers)
         path = f"{self._tiles}/{i}/{j}"
         try:
-            atomic.write_file(path, buffers, flush=True)
+            atomic.write_file(path, buffers, flush=True, past=self._past)
         except OSError as error:
             self._sizes[i, j] = 0
             raise atomic.failure("write tile", Path(path), error, size) from error

@@ -28,7 +28,8 @@ from storage.workplace import Checkpoint, Workplace, discard_checkpoint, find_ch
 
 __all__ = ["Checkpoint", "WorkingMatrix", "discard_checkpoint", "find_checkpoint", "open_working"]
 
-#: New tiles that wait for a commit, at most; then they are made durable by whoever writes the next one.
+#: New tiles that wait for a commit, at most; then they are made durable by whoever writes the next one.  A matrix that
+#: has more of them is written past the page cache.
 _PENDING: Final = 128
 #: Attributes that say how a matrix was solved, not which matrix it is.
 _CIRCUMSTANCES: Final = frozenset({"algorithm", "plan", "software", "compression"})
@@ -109,6 +110,8 @@ class WorkingMatrix(MatrixWriter):
         if not isinstance(staging, Workplace):
             raise TypeError("a working matrix needs a workplace")
         self._place = staging
+        # less than that is soon asked for, and stays in the page cache
+        self._past = grid.tiles > _PENDING
         self._spares = Spares(staging.spare, grid.tiles)
         self._present = _present(Path(self._tiles), grid)
         self._state_lock = threading.Lock()

@@ -5,13 +5,13 @@ the repository.  A comment before a block says what is not plain; it is not show
 
 ``<!-- test: not run, REASON -->``       it cannot run in a test, because of REASON
 ``<!-- test: slow -->``                  it runs in the slow test of the page only
-``<!-- test: background, NAME=REGEX -->``  it keeps running; when its output has REGEX, the shell gets NAME (all of what is
-                                         found, or its group), and what follows can use it
+``<!-- test: background, NAME=REGEX -->``  it keeps running; what REGEX (or its group) finds in its output is then
+                                         the shell's variable NAME
 ``<!-- test: output -->``                what the block before prints
 ``<!-- test: before, COMMANDS -->``      what the page takes for granted: commands that are run unseen
 
-In ``console`` blocks a line that begins with ``$`` is a command, what follows is its output.  ``...`` stands for anything,
-a line of nothing else for any lines; seconds, rates and memory may be others.
+In ``console`` blocks a line that begins with ``$`` is a command, what follows is its output.  ``...`` stands for
+anything, a line of nothing else for any lines; seconds, rates and memory may be others.
 """
 
 from __future__ import annotations
@@ -70,7 +70,9 @@ def blocks_of(page: Path) -> list[Block]:
     """All blocks of a page, in order, each with what the comment before it says."""
     text = page.read_text(encoding="utf-8")
     found, kind, detail = [], "", ""
-    assert text.count("<!-- test:") == sum(1 for token in _TOKENS.finditer(text) if token["kind"]), f"{page}: a wrong mark"
+    assert text.count("<!-- test:") == sum(1 for token in _TOKENS.finditer(text) if token["kind"]), (
+        f"{page}: a wrong mark"
+    )
     for token in _TOKENS.finditer(text):
         line = text.count("\n", 0, token.start()) + 1
         if token["kind"] == "before":
@@ -194,7 +196,13 @@ class Reader:
             program.chmod(0o755)
         kept = {name: value for name, value in os.environ.items() if not name.startswith("APSP_")}
         port = self._address.rpartition(":")[2]
-        own = {"APSP_PORT": port, "APSP_METRICS_PORT": "0", "PYTHONPATH": str(ROOT), "HOME": str(folder), "COLUMNS": "120"}
+        own = {
+            "APSP_PORT": port,
+            "APSP_METRICS_PORT": "0",
+            "PYTHONPATH": str(ROOT),
+            "HOME": str(folder),
+            "COLUMNS": "120",
+        }
         return {**kept, **own, "PATH": f"{programs}:{Path(sys.executable).parent}:{os.environ['PATH']}"}
 
     def follow(self, block: Block) -> None:

@@ -60,6 +60,11 @@ def make_page(folder: Path, text: str) -> list[Block]:
     return [Block(page, b.line, b.language, b.body, b.kind, b.detail) for b in blocks_of(folder / "page.md")]
 
 
+def follow_all(reader: Reader, blocks: list[Block]) -> None:
+    for block in blocks:
+        reader.follow(block)
+
+
 PAGE = """
 <!-- test: before, word=before -->
 ```console
@@ -96,8 +101,7 @@ def test_a_page_that_is_right(tmp_path):
     blocks = make_page(tmp_path, PAGE.replace("$ ls nowhere\napsp: ...\n", ""))
     assert [block.language for block in blocks] == ["before", "console", "sh", "python", "text"]
     with Reader(tmp_path) as reader:
-        for block in blocks:
-            reader.follow(block)
+        follow_all(reader, blocks)
 
 
 @pytest.mark.parametrize(
@@ -118,8 +122,7 @@ def test_a_page_that_is_right(tmp_path):
 def test_a_page_that_is_wrong(tmp_path, right, wrong):
     blocks = make_page(tmp_path, PAGE.replace(right, wrong))
     with Reader(tmp_path) as reader, pytest.raises((AssertionError, ModuleNotFoundError)):
-        for block in blocks:
-            reader.follow(block)
+        follow_all(reader, blocks)
 
 
 def test_numbers_that_do_not_vary_are_compared():
@@ -133,8 +136,7 @@ def test_what_runs_in_the_background_ends_with_the_page(tmp_path):
     text = "<!-- test: background, WORD=up (\\w+) -->\n```sh\necho $BASHPID > pid; echo up now; exec sleep 600\n```\n"
     text += "```sh\ntest $WORD = now\n```\n"
     with Reader(tmp_path) as reader:
-        for block in make_page(tmp_path, text):
-            reader.follow(block)
+        follow_all(reader, make_page(tmp_path, text))
         process = psutil.Process(int((reader.folder / "pid").read_text()))
         assert lives(process)
     assert not lives(process)

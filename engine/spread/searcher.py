@@ -1,0 +1,1 @@
+"""A worker's side of a solve by rows."""

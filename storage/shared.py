@@ -69,6 +69,8 @@ class GuestMatrix(WorkingMatrix):
 
     def write_tile(self, i: int, j: int, part: Array) -> TileFile:
         """Write a tile, without its padding, durably into the room.  StorageFailed."""
+        if part.strides[1] != part.itemsize and part.shape[1] > 1:
+            part = np.ascontiguousarray(part)
         buffers = self._compress(part) if self._compressed else self._segments(part)
         checksum, size = self._add_trailer(buffers)
         path = self._room / f"tile-{i}-{j}-{secrets.token_hex(8)}"

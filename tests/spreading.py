@@ -38,15 +38,16 @@ class Worker:
 
 
 class ToyCluster:
-    """The verbs of :class:`engine.spread.cluster.Cluster`; one task is done at each look, in any order.
+    """The verbs of :class:`engine.spread.cluster.Cluster`; one task is done at each look, in any order
+    unless ``ordered``.
 
     ``mischief`` is called before each task with the cluster, and may lose and add workers.
     """
 
     address = "toy"
 
-    def __init__(self, count: int, *, seed: int = 0, memory: int = 2**30) -> None:
-        self.random, self.memory, self.number = random.Random(seed), memory, 0
+    def __init__(self, count: int, *, seed: int = 0, memory: int = 2**30, ordered: bool = False) -> None:
+        self.random, self.memory, self.number, self.ordered = random.Random(seed), memory, 0, ordered
         self.workers: dict[str, Worker] = {}
         self.zombies: list[tuple[Worker, tuple[Any, ...]]] = []
         self.news: list[Event] = []
@@ -100,6 +101,6 @@ class ToyCluster:
         busy = [w for w in self.workers.values() if w.waiting]
         if busy:
             worker = self.random.choice(busy)
-            ticket, given = worker.waiting.pop(self.random.randrange(len(worker.waiting)))
+            ticket, given = worker.waiting.pop(0 if self.ordered else self.random.randrange(len(worker.waiting)))
             self.done.append(given[1])
             yield Done(ticket, worker.do(*given), None)

@@ -288,7 +288,7 @@ class Bench:
         """Potentials off, facts gathered, rows written."""
         first, last = self._streaming.rows(stripe, self.job.n)
         band, vertices = self._grid.tile[0], np.arange(first, last)
-        summary = Summary(vertices, self.job.n, integral=self.graph.integral, binary=True)
+        summary = Summary(vertices, self.job.n, integral=self.job.integral, binary=True)
 
         def write(row: int) -> list[TileFile]:
             rows = np.empty((min(last, row + band) - row, self.job.n), self.kind.dtype)

@@ -26,7 +26,7 @@ class Job:
         sides: vertex indices of rows and columns of the result as bytes of int64; None for all vertices.
         compression: of tiles.
         nonnegative: no entry is below zero, potentials taken off.
-        reduced: ``potentials.npy`` beside the room makes the weights so.
+        reduced: ``potentials.npy`` beside the room makes the weights so; integral: weights are whole numbers.
         tile: rows and columns of a tile; shape: of the matrix.
         device: what computes, ``cpu`` or ``cuda``.
     """
@@ -40,6 +40,7 @@ class Job:
     compression: str
     nonnegative: bool
     reduced: bool
+    integral: bool
     tile: tuple[int, int]
     shape: tuple[int, int]
     device: str
@@ -82,6 +83,7 @@ class Order:
         panels: names of files of closed panels, by round: those that may be needed.
         stored: where to find stripes that the driver believes not to be with this worker.
         leave: stripes that are written and not held any longer.
+        rows: of the result, the first and the one after the last, of a solve by rows.
     """
 
     stripes: tuple[int, ...] = ()
@@ -89,6 +91,7 @@ class Order:
     panels: Mapping[int, str] = field(default_factory=dict)
     stored: Mapping[int, Stored] = field(default_factory=dict)
     leave: frozenset[int] = frozenset()
+    rows: tuple[int, int] = (0, 0)
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,10 @@ ones (see ``engine.stream.tier``).
 
 from __future__ import annotations
 
-import logging
 import shutil
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -25,18 +23,15 @@ import numpy.typing as npt
 
 from engine.checkpoint import Journal
 from engine.monitor import Monitor
-from engine.spread import tasks
-from engine.spread.cluster import Came, Cluster, Done, Event, Ticket, Went
+from engine.spread.cluster import Came, Cluster, Done, Ticket, Went
+from engine.spread.drive import PAUSE, Drive, result_of
 from engine.spread.estimate import room
 from engine.spread.job import Failure, Hello, Job, Order, Report, Stored
 from engine.stream.layout import stripe_entries
 from engine.stream.levels import progress_of
-from engine.stream.streamer import BelowZero
 from engine.summary import Summary
-from storage.errors import ApspError, Cancelled, SolveFailed, StorageFailed
+from storage.errors import Cancelled
 from storage.rooms import TileFile
-
-log = logging.getLogger("apsp.engine")
 
 #: Seconds that a task should take at least.
 TASK: Final = 0.5
@@ -52,12 +47,6 @@ SAVED: Final = 4e8
 LAST: Final = 12.0
 #: Bytes of stripes that one task writes, if they are small.
 PIECE: Final = 2**28
-#: Workers that may be lost before one task more is done, for each worker that there was.
-LOSSES: Final = 4
-#: Seconds that a solve waits for a worker while it has none.
-PATIENCE: Final = 120.0
-#: Seconds between two questions to the monitor.
-PAUSE: Final = 0.1
 
 
 @dataclass
@@ -93,15 +82,7 @@ class Worker:
     saving: Ticket | None = None
 
 
-@dataclass(frozen=True)
-class Note:
-    """What a ticket is for."""
-
-    verb: str
-    order: Order
-
-
-class Rounds:
+class Rounds(Drive):
     """One run.
 
     Args:
@@ -123,8 +104,8 @@ class Rounds:
         *,
         upper: bool = False,
     ) -> None:
-        self._cluster, self._job, self._journal, self._monitor = cluster, job, journal, monitor
-        self._writer, self._room, self._summary = journal.writer, Path(job.room), summary
+        super().__init__(cluster, job, journal, monitor)
+        self._summary = summary
         self._streaming, self._n, self._last = job.streaming, job.n, job.streaming.rounds(job.n) - 1
         floor = int(levels.min())
         known = [floor if upper else int(level) for level in levels]
@@ -132,13 +113,13 @@ class Rounds:
         self._closed, self._leading = floor, -1
         self._panels: dict[int, str] = {}
         self._workers: dict[str, Worker] = {}
-        self._lonely = self._saved = time.monotonic()
-        self._losses = self._serial = 0
+        self._saved = time.monotonic()
+        self._serial = 0
         self._unsaved: list[int] = []
         self._committing, self._began, self._took = False, 0.0, self._bytes() / SAVED
         self._left = sum((self._last - s.level) * self._updates(i) for i, s in enumerate(self._stripes))
         for name, hello in workers.items():
-            self._join(name, hello)
+            self._came(name, hello)
 
     def run(self) -> None:
         """Go through the rounds until all rows are in the store.
@@ -161,34 +142,20 @@ class Rounds:
             self._stop()
             raise
         finally:
-            (self._room.parent / "stop").touch()
-            self._cluster.everywhere(tasks.leave, self._job.run)
+            self._end()
 
-    def _turn(self) -> None:
-        """Hand out what can be done, and take what has come."""
+    def _hand_out(self) -> None:
         self._commit_if_due()
         for name in list(self._workers):
             self._feed(name)
-        for event in self._cluster.events(PAUSE):
-            self._take(event)
-        self._monitor.step(0)
-        if self._workers:
-            self._lonely = time.monotonic()
-        elif time.monotonic() - self._lonely > PATIENCE:
-            raise SolveFailed(f"no worker has been left for {PATIENCE:.0f} s{self._why_not()}")
 
-    def _why_not(self) -> str:
-        refused = [f"; {worker} is refused: {why}" for worker, why in self._cluster.refused.items()]
-        return "".join(refused[:1])
+    @property
+    def _present(self) -> int:
+        return len(self._workers)
 
     # ---- who works ---------------------------------------------------------------------------------------------------
 
     def _join(self, name: str, hello: Hello) -> None:
-        if hello.device != self._job.device:
-            log.warning(
-                "worker %s has %s, and this solve is for %s: it is left out", name, hello.device, self._job.device
-            )
-            return
         rate = hello.relax_rate.get(self._job.plan.dtype, 1e10)
         self._workers[name] = Worker(
             hello, rate, room(self._streaming, self._n, self._writer.dtype.itemsize, hello.memory)
@@ -199,10 +166,7 @@ class Rounds:
         """A worker is gone with all that it held."""
         if self._workers.pop(name, None) is None:
             return
-        self._losses += 1
-        log.warning("worker %s is lost; what it held is done again elsewhere", name)
-        if self._losses > LOSSES * max(1, len(self._workers)):
-            raise SolveFailed(f"{self._losses} workers were lost one after the other, and nothing was done meanwhile")
+        self._lost(name)
         for number, stripe in enumerate(self._stripes):
             if stripe.owner == name:
                 stripe.owner, stripe.held, stripe.ticket, stripe.saving = "", False, None, None
@@ -308,24 +272,12 @@ class Rounds:
         if verb == "lead":
             self._leading = level
 
-    def _send(self, name: str, verb: str, order: Order, *, device: str | None, urgent: bool = False) -> Ticket:
-        note = Note(verb, order)
-        return self._cluster.submit(note, name, tasks.work, self._job, verb, order, device=device, urgent=urgent)
-
     def _whereabouts(self, number: int) -> Stored:
         stripe, band = self._stripes[number], self._writer.tile[0]
         first, last = self._streaming.rows(number, self._n)
         return Stored(stripe.stored, self._writer.marks(first // band, -(-last // band)), stripe.upper)
 
     # ---- what has come -----------------------------------------------------------------------------------------------
-
-    def _take(self, event: Event) -> None:
-        if isinstance(event, Came):
-            self._join(event.worker, event.hello)
-        elif isinstance(event, Went):
-            self._leave(event.worker)
-        else:
-            self._done(event)
 
     def _done(self, done: Done) -> None:
         name, note = done.ticket.worker, done.ticket.note
@@ -471,7 +423,7 @@ class Rounds:
 
     def _stop(self) -> None:
         """The solve was cancelled: have tasks end, and commit once more if that is soon done."""
-        (self._room.parent / "stop").touch()
+        self._halt()
         reduced = self._job.reduced and any(s.finished for s in self._stripes)
         if not self._journal.worth() or reduced or self._took > LAST:
             return
@@ -488,7 +440,10 @@ class Rounds:
                 if isinstance(event, Done) and isinstance(event.result, Failure):
                     self._workers[event.ticket.worker].tickets.clear()
                     continue
-                self._take(event)
+                if isinstance(event, Went):
+                    self._leave(event.worker)
+                else:
+                    self._done(event)
             if not self._unsaved and all(s.saving is None for s in self._stripes):
                 self._commit()
 
@@ -504,16 +459,3 @@ class Rounds:
 
     def _bytes(self) -> int:
         return self._n * self._n * self._writer.dtype.itemsize
-
-
-def result_of(done: Done) -> Report | None:
-    """What a task has brought; None if it was cancelled.  Raises what went wrong."""
-    if done.error is not None:
-        raise SolveFailed(f"a task on worker {done.ticket.worker} failed: {done.error!r}") from done.error
-    if not isinstance(done.result, Failure):
-        report: Report = done.result
-        return report
-    if done.result.error in ("Lost", "Stopped"):
-        return None
-    kinds: dict[str, type[ApspError]] = {"StorageFailed": StorageFailed, "BelowZero": BelowZero}
-    raise kinds.get(done.result.error, SolveFailed)(done.result.message)

@@ -15,6 +15,7 @@ from engine.plan import Plan
 from engine.potentials import find_potentials
 from engine.problem import Options
 from engine.rectangle import Rectangle
+from engine.spread.batches import Batches
 from engine.spread.cluster import Cluster
 from engine.spread.job import Hello, Job, code_digest
 from engine.spread.planning import address_of, gather
@@ -40,10 +41,12 @@ def run(graph: Graph, plan: Plan, options: Options, journal: Journal, monitor: M
     with Cluster(address_of(options)) as cluster:
         workers = gather(cluster, plan.device)
         job = _job(graph, plan, rectangle, journal, monitor)
-        if plan.streaming is None:
-            raise NotImplementedError
         try:
-            _in_rounds(cluster, workers, job, journal, summary, monitor)
+            if plan.streaming is None:
+                done = int((journal.writer.record() or {}).get("rows", 0))
+                Batches(cluster, workers, job, journal, summary, monitor, done).run()
+            else:
+                _in_rounds(cluster, workers, job, journal, summary, monitor)
         except BelowZero:
             find_potentials(graph)  # names the cycle
             raise
@@ -63,7 +66,8 @@ def _in_rounds(  # noqa: PLR0917 - what a run has at hand
 def _job(graph: Graph, plan: Plan, rectangle: Rectangle, journal: Journal, monitor: Monitor) -> Job:
     writer, nonnegative = journal.writer, graph.arcs == 0 or bool(graph.weights.min() >= 0)
     room = writer.room()
-    reduced = not nonnegative and not graph.integral  # rounding would carry cycles below zero: decision 006
+    # rounding would carry cycles below zero: decision 006; searches know no negative arcs
+    reduced = not nonnegative and (plan.algorithm == "johnson" or not graph.integral)
     if reduced:
         monitor.begin("potentials", graph.arcs, "arcs")
         np.save(room.parent / "potentials.npy", find_potentials(graph))
@@ -79,6 +83,7 @@ def _job(graph: Graph, plan: Plan, rectangle: Rectangle, journal: Journal, monit
         compression=writer.compression,
         nonnegative=nonnegative or reduced,
         reduced=reduced,
+        integral=graph.integral,
         tile=writer.tile,
         shape=writer.shape,
         device=plan.device,

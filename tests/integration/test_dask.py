@@ -111,6 +111,18 @@ def test_four_workers_are_exact(four: Processes, kind: dict[str, bool], tmp_path
     check(tmp_path / "d.zarr", graph)
 
 
+@pytest.mark.parametrize("kind", [{}, {"negative": True}], ids=["dijkstra", "johnson"])
+def test_searches_are_shared_out_by_rows(four: Processes, kind: dict[str, bool], tmp_path: Path) -> None:
+    graph, path = sample(2000, **kind), tmp_path / "d.zarr"
+    asked = options(four, sources=tuple(range(1500, 100, -1)))
+    plan = make_plan(graph, asked)
+    assert plan.algorithm == ("johnson" if kind else "dijkstra")
+    solve_to_store(graph, asked, path, plan=plan)
+    with open_matrix(path) as store:
+        np.testing.assert_array_equal(store.sources, asked.sources)
+    check(path, graph)
+
+
 def test_a_worker_killed_in_mid_round_costs_its_part_alone(four: Processes, tmp_path: Path) -> None:
     graph, asked = sample(900), options(four)
     before = four.worker_processes()

@@ -15,16 +15,16 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 from typing import Final
 
 from engine.machine import available_memory, usable_processors
-from service.supervisor import devices as devices_of
 from storage.errors import InvalidRequest
 
-log = logging.getLogger("apsp.workers")
+log = logging.getLogger("apsp.engine")
 
 _PAUSE: Final = 0.2
 _FIRST_WAIT: Final = 0.5
@@ -46,10 +46,13 @@ _PR_SET_PDEATHSIG: Final = 1
 
 @dataclass(frozen=True)
 class WorkersArgs:
-    """What ``apsp worker`` is asked for; fields are named as on the command line, sizes in bytes."""
+    """What ``apsp worker`` is asked for; fields are named as on the command line, sizes in bytes.
+
+    ``devices`` are ``cpu``, ``cuda0``, ``cuda1`` and so on.
+    """
 
     scheduler: str
-    devices: str = "auto"
+    devices: Sequence[str]
     workers: int | None = None
     threads: int | None = None
     memory: int | None = None
@@ -82,7 +85,7 @@ class Workers:
     def __post_init__(self) -> None:
         if importlib.util.find_spec("distributed") is None:
             raise InvalidRequest("apsp worker needs Dask: pip install 'apsp[dask]'", field="scheduler")
-        found = devices_of(self.args.devices)
+        found = self.args.devices
         if not found:
             raise InvalidRequest("devices none leaves nothing to work with", field="devices")
         gpus = [name for name in found if name != "cpu"]
@@ -163,7 +166,7 @@ def _environment(device: str, threads: int, memory: int, more: dict[str, str]) -
         "APSP_WORKER_THREADS": str(threads),
         "APSP_WORKER_MEMORY": str(memory),
         "PYTHONPATH": os.pathsep.join(
-            filter(None, [str(Path(__file__).resolve().parents[1]), os.environ.get("PYTHONPATH")])
+            filter(None, [str(Path(__file__).resolve().parents[2]), os.environ.get("PYTHONPATH")])
         ),
     }
     return {**_SETTINGS, **os.environ, **own, **more}

@@ -9,6 +9,7 @@ whole, compared with one process bit for bit, and a part of the rounds of a larg
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
 import statistics
@@ -19,10 +20,11 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from benchmarks.record import Record
+from benchmarks.kernels.common import RESULTS, facts
 from engine.monitor import Monitor
 from engine.plan import Plan
 from engine.problem import Options
@@ -36,6 +38,29 @@ PORT = 28786
 ADDRESS = f"tcp://127.0.0.1:{PORT}"
 FW = "blocked-floyd-warshall"
 TURNS = 5
+
+
+class Record:
+    """Collects rows and writes them with what they were measured on."""
+
+    def __init__(self, name: str) -> None:
+        self._name, self._rows = name, list[dict[str, Any]]()
+
+    def add(self, **row: Any) -> None:
+        """One measurement, printed as it comes."""
+        self._rows.append(row)
+        print(json.dumps(row), flush=True)
+
+    def write(self) -> None:
+        """Write ``results/NAME.json``, or the same under APSP_RESULTS."""
+        folder = Path(os.environ.get("APSP_RESULTS", RESULTS))
+        about = {**facts(), "gpus": _gpus()} if self._name.endswith("gpu") else facts()
+        (folder / f"{self._name}.json").write_text(json.dumps({**about, "rows": self._rows}, indent=1) + "\n")
+
+
+def _gpus() -> list[str]:
+    words = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
+    return subprocess.run(words, capture_output=True, text=True, check=False).stdout.splitlines()
 
 
 @contextlib.contextmanager
@@ -87,7 +112,7 @@ class Slope(Monitor):
     def __init__(self, share: float) -> None:
         self.share, self.total, self.marks = share, 0, list[tuple[float, int]]()
 
-    def begin(self, phase: str, total: int, unit: str) -> None:
+    def begin(self, phase: str, total: int, unit: str) -> None:  # noqa: ARG002
         """Only the rounds are looked at."""
         self.total = total if phase == "relax" else 0
         if self.total:
@@ -115,7 +140,9 @@ def processor_seconds(processes: Sequence[int]) -> float:
     return sum(int(w[11]) + int(w[12]) for w in words) / ticks
 
 
-def solved(graph: Graph, options: Options, plan: Plan, path: Path, watched: Sequence[int]) -> tuple[Outcome, float, float]:
+def solved(
+    graph: Graph, options: Options, plan: Plan, path: Path, watched: Sequence[int]
+) -> tuple[Outcome, float, float]:
     """The outcome, wall and processor seconds of a solve."""
     shutil.rmtree(path, ignore_errors=True)
     before, began = processor_seconds(watched), time.perf_counter()
@@ -138,7 +165,8 @@ def on_cpu(record: Record, folder: Path, n: int = 8192, width: int = 1024) -> No
                 relax = outcome.seconds.get("relax", 0.0)
                 if turn:  # the first one compiles and imports
                     times[name].append((wall, work, relax))
-                record.add(what=name, turn=turn, n=n, width=width, wall_s=wall, processor_s=work, phases=outcome.seconds)
+                row = {"what": name, "turn": turn, "n": n, "width": width}
+                record.add(**row, wall_s=wall, processor_s=work, phases=outcome.seconds)
                 record.write()
     names = ("wall_s", "processor_s", "relax_s")
     middle = {
@@ -187,8 +215,9 @@ def on_gpus(record: Record, folder: Path) -> None:
             with contextlib.suppress(Cancelled):
                 solve_to_store(large, spread, folder / "d.zarr", plan=own, monitor=watch, overwrite=True)
             rates[width] = watch.rate(0.15)
+            chosen = plan.streaming.width if plan.streaming else None
             record.add(what="workers, half of the rounds", n=large.n, gpus=count, width=width,
-                       rate_T=rates[width] * 1e-12, chosen_width=plan.streaming.width if plan.streaming else None)  # fmt: skip
+                       rate_T=rates[width] * 1e-12, chosen_width=chosen)  # fmt: skip
             record.write()
     from benchmarks.kernels.gpu_stream import Watch
     from benchmarks.kernels.gpu_stream_many import USABLE, ingest, layout, stream

@@ -51,6 +51,8 @@ class SolveArgs:
     threads: int | None = None
     targets: str | None = None
     cutoff: float | None = None
+    executor: str = "local"
+    scheduler: str | None = None
 
 
 def load(args: GraphArgs) -> tuple[Graph, Receipt]:
@@ -80,6 +82,8 @@ def options_of(args: SolveArgs, graph: Graph) -> Options:
         sources=sources,
         targets=targets,
         cutoff=args.cutoff,
+        executor=args.executor,
+        scheduler=args.scheduler,
     )
 
 
@@ -173,6 +177,8 @@ def describe_plan(chosen: Plan) -> list[str]:
     if chosen.cutoff is not None:
         hops += f", distances up to {number(chosen.cutoff)}"
     threads = f"{chosen.threads} thread{'s' if chosen.threads != 1 else ''}"
+    if chosen.workers:
+        threads = f"{chosen.workers:,} worker{'s' if chosen.workers != 1 else ''} of Dask, {threads} each"
     on_device = f", {format_bytes(chosen.device_memory)} of the GPU's" if chosen.device_memory else ""
     lines = [
         f"plan: {chosen.algorithm} in {chosen.dtype} on {chosen.device}, {threads}{hops}",

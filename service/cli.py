@@ -217,7 +217,7 @@ def query(
     if server is not None or cli_remote.means_job(store):
         from service.commands import remote
 
-        remote.query(str(store), question, vertices or [], server=server, as_json=as_json)
+        remote.query(store, question, vertices or [], server=server, as_json=as_json)
         return
     from service.commands import querying
 

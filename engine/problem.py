@@ -136,6 +136,7 @@ class Machine:
         relax_rate: updates a second of all threads, per working type, e.g. ``{"float32": 6e10}``.
         search_rate: arcs scanned a second of all threads by searches (heap work included).
         search_seconds: measured seconds a source on the very graph, all threads together; None if not tried.
+        hop_search_seconds: the same of searches with one bit a source.
         write_rate: bytes a second written to the store.
         device_search_seconds: the same of the GPU.
         stream_rate: bytes a second that a working store reads and, at the same time, writes.
@@ -153,6 +154,7 @@ class Machine:
     search_rate: float
     write_rate: float
     search_seconds: float | None = None
+    hop_search_seconds: float | None = None
     device_search_seconds: float | None = None
     stream_rate: float = 8.0e8
     stream_work: float = 6.0e-10

@@ -13,6 +13,26 @@ from typing import Annotated, Literal
 
 import typer
 
+from service.arguments import (
+    Algorithm,
+    Cutoff,
+    Device,
+    DeviceMemory,
+    Directed,
+    Dtype,
+    Format,
+    GraphFile,
+    Json,
+    MaxHops,
+    Memory,
+    Sources,
+    StoreFolder,
+    Targets,
+    Threads,
+    Unweighted,
+    Weight,
+)
+
 app = typer.Typer(
     name="apsp",
     help="All-pairs shortest paths: a graph in, the matrix of all its distances out.",
@@ -23,47 +43,6 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-
-GraphFile = Annotated[Path, typer.Argument(metavar="GRAPH", help="Graph file: plain, .gz or .zst.", show_default=False)]
-StoreFolder = Annotated[Path, typer.Argument(metavar="STORE.zarr", help="A solved matrix.", show_default=False)]
-Format = Annotated[str | None, typer.Option("--format", metavar="NAME", help="Format of GRAPH; else told by content.")]
-Directed = Annotated[
-    bool | None,
-    typer.Option("--directed/--undirected", help="Direction of the arcs; else as the format declares, or directed."),
-]
-Weight = Annotated[
-    str | None, typer.Option(metavar="COLUMN", help="Column of weights: its name, or its number from 1.")
-]
-Unweighted = Annotated[bool, typer.Option("--unweighted", help="Every arc counts 1, whatever the file says.")]
-Dtype = Annotated[Literal["auto", "uint16", "int32", "float32", "float64"], typer.Option(help="Type of the distances.")]
-Algorithm = Annotated[
-    Literal[
-        "auto",
-        "dijkstra",
-        "johnson",
-        "partitioned",
-        "recursive-floyd-warshall",
-        "blocked-floyd-warshall",
-        "repeated-squaring",
-        "bellman-ford",
-        "bfs",
-    ],
-    typer.Option(help="How to solve; auto lets the planner choose."),
-]
-Device = Annotated[Literal["auto", "cpu", "cuda"], typer.Option(help="Where to solve.")]
-Memory = Annotated[str | None, typer.Option(metavar="SIZE", help="Host memory to use at most, such as 4GiB or 500M.")]
-DeviceMemory = Annotated[str | None, typer.Option(metavar="SIZE", help="Device memory to use at most.")]
-MaxHops = Annotated[int | None, typer.Option(metavar="K", min=1, help="Only paths of at most K arcs.")]
-Sources = Annotated[
-    str | None,
-    typer.Option(
-        metavar="LIST|FILE|-", help="Only these rows: names with commas, @FILE or FILE of one name a line, -."
-    ),
-]
-Targets = Annotated[str | None, typer.Option(metavar="LIST|FILE|-", help="Only these columns, named likewise.")]
-Cutoff = Annotated[float | None, typer.Option(metavar="DISTANCE", help="Only distances up to this one.")]
-Threads = Annotated[int | None, typer.Option(metavar="N", min=1, help="Threads; else all processors.")]
-Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
 
 
 @app.command()
@@ -217,6 +196,25 @@ def query(
     from service.commands import querying
 
     querying.query(store, question, vertices or [], as_json=as_json)
+
+
+@app.command()
+def plot(
+    store: StoreFolder,
+    out: Annotated[Path, typer.Option("-o", "--out", metavar="FILE", help="The picture: .png, .svg or .pdf.")],
+    order: Annotated[
+        Literal["near", "label"], typer.Option(help="Rows and columns: neighbours beside each other, or as stored.")
+    ] = "near",
+    side: Annotated[int, typer.Option(metavar="CELLS", min=1, max=4096, help="Cells of the heat map a side.")] = 512,
+    read: Annotated[
+        str, typer.Option(metavar="SIZE", help="Read at most so much; of a larger store rows picked evenly.")
+    ] = "2GiB",
+    as_json: Json = False,
+) -> None:
+    """Draw a store: a heat map of the matrix, histograms of distances and eccentricities."""
+    from service.commands import plotting
+
+    plotting.plot(store, out, order=order, side=side, read=read, as_json=as_json)
 
 
 @app.command()

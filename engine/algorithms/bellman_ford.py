@@ -25,7 +25,7 @@ STEPS: Final = 120
 #: Measured on an H200 (docs/kernels.md); other chips are taken to be slower as their products are.
 RATES: Final = {"sweep": 3.0e11, "lists": 6.0e10, "hops": 1.0e11}
 #: Seconds that breadth-first searches take besides.  They leave vertices of many in-arcs as they are, so a step waits
-#: for the one that has most; of as-caida20070917, where one has 2,400, all took 4.3 ms longer than sweeps.
+#: for the one that has most; of as-caida20070917, where one has 1,452, all took 4.3 ms longer than sweeps.
 STEPPING: Final = 4e-3
 #: Arcs a vertex at which sweeps take twice as long for each arc: there are more ways to be corrected, and heads of many
 #: arcs take them through others.  From complete graphs, where it is seven times as long, and those of m = 4 n.

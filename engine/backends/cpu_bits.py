@@ -42,7 +42,7 @@ MANY: Final = 0.25
 
 @intrinsic
 def _turn_square(typingctx, square, at):  # type: ignore[no-untyped-def]
-    """Turn 64 words of ``square`` (uint64, aligned) from index ``at`` round: bit j of word k is bit k of word j then."""
+    """Turn 64 words of ``square`` from index ``at`` round: bit j of word k becomes bit k of word j."""
 
     def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
         word, index = ir.IntType(64), ir.IntType(32)
@@ -131,7 +131,7 @@ def _any(builder, vector):  # type: ignore[no-untyped-def]
 
 
 def _over_arcs(builder, first, last, carried, body):  # type: ignore[no-untyped-def]
-    """A loop over arcs ``first`` ... ``last`` - 1: ``body(e, value)`` gives the value carried on; the last is returned."""
+    """A loop over arcs ``first`` ... ``last`` - 1: ``body(e, value)`` gives the value carried on; returns the last."""
     word, entry = ir.IntType(64), builder.block
     loop, done = builder.append_basic_block("arc"), builder.append_basic_block("done")
     builder.cbranch(builder.icmp_signed("<", first, last), loop, done)

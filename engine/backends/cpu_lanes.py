@@ -222,9 +222,9 @@ def search_lanes(  # type: ignore[no-untyped-def]
     (1,), is "no path" in the type of the labels.  ``rank`` numbers the vertices, ``near`` holds the numbers of the
     columns of ``out``; ``shift`` and ``onto`` are their potentials, empty for none, and what comes to lie at ``beyond``
     without them is unreachable.  ``tally`` counts blocks [finished, given up] over all calls for a graph; ``undone``,
-    shape (blocks,), receives True for those left to other searches: those
-    that take too many relaxations, and, unless ``heaviest`` (the largest weight) is 0, those of which a label may have
-    been cut off at ``far``: none was if the largest one and ``heaviest`` together stay below.  Labels count ``unit``, unless that is None.
+    shape (blocks,), receives True for those left to other searches: those that take too many relaxations, and, unless
+    ``heaviest`` (the largest weight) is 0, those of which a label may have been cut off at ``far``: none was if the
+    largest one and ``heaviest`` together stay below.  Labels count ``unit``, unless that is None.
     """
     n = len(indptr) - 1
     lanes = ROW_BYTES // weights.itemsize

@@ -18,7 +18,8 @@ import numpy.typing as npt
 
 from engine.algorithms.bellman_ford import narrow_first
 from engine.backends.base import Arcs
-from engine.backends.cuda_modules import ARITHMETICS, Modules, allocate, modules, translated
+from engine.backends.cuda_answers import Answers
+from engine.backends.cuda_modules import ARITHMETICS, Modules, allocate, held_device
 from engine.backends.cuda_rows import Outgoing
 from engine.backends.cuda_search import Searcher
 from engine.backends.incoming import SPLIT, incoming
@@ -28,7 +29,6 @@ from engine.types import WORK_TYPES, WorkType
 
 Integers = npt.NDArray[np.int64]
 
-_ROWS: Final = np.dtype([("d", "u8"), ("sources", "u8"), ("ld", "i8"), ("n", "i4"), ("gathered", "i4")], align=True)
 _THREADS: Final = 256
 #: Blocks of sources of a trial.
 _TRIAL_BLOCKS: Final = 8
@@ -70,24 +70,16 @@ def device_search(
         DoesNotFit: the memory does not suffice.
         SolveFailed: the device failed.
     """
-    found = modules()
-    pool = found.cupy.get_default_memory_pool()
-    pool.set_limit(size=memory or 0)
-    try:
-        with translated(found.cupy), found.cupy.cuda.Device(found.device), ExitStack() as held:
-            shape, outgoing = (len(sources), len(arcs.indptr) - 1), None
-            if outlet is not None:  # gets ready while arcs are sorted and sent
-                outgoing = Outgoing(found.cupy, outlet.sink, shape, kind.dtype, outlet.threads)
-                held.callback(outgoing.release)
-            free = found.cupy.cuda.runtime.memGetInfo()[0] + pool.free_bytes()
-            usable = min(memory or free, free)
-            layout = SearchLayout(shape[1], len(arcs.heads), len(sources), kind.itemsize, form.name)
-            batch = rows or layout.batch(usable)
-            search = DeviceSearch(found, arcs, kind, form, sources, list(layout.spans(batch)), outgoing)
-            held.callback(search.release)
-            yield search
-    finally:
-        pool.set_limit(size=0)
+    with held_device(memory) as (found, usable), ExitStack() as held:
+        shape, outgoing = (len(sources), len(arcs.indptr) - 1), None
+        if outlet is not None:  # gets ready while arcs are sorted and sent
+            outgoing = Outgoing(found.cupy, outlet.sink, shape, kind.dtype, outlet.threads)
+            held.callback(outgoing.release)
+        layout = SearchLayout(shape[1], len(arcs.heads), len(sources), kind.itemsize, form.name)
+        batch = rows or layout.batch(usable)
+        search = DeviceSearch(found, arcs, kind, form, sources, list(layout.spans(batch)), outgoing)
+        held.callback(search.release)
+        yield search
 
 
 class DeviceSearch:
@@ -116,6 +108,7 @@ class DeviceSearch:
         split = None if form.name == "hops" else SPLIT
         cluster = LIST_ROW // self._labels.itemsize if form.name == "lists" else None
         self._incoming = incoming(arcs.indptr, arcs.heads, arcs.weights, cluster=cluster, split=split)
+        self._answers = Answers(found, kind, ARITHMETICS[kind.name, False])
         self._searcher = self._make_searcher()
         count = min(2, max(1, len(batches)))
         self._out = [allocate(self._cupy, (self.batch, self._n), kind.dtype) for _ in range(count)]
@@ -134,12 +127,12 @@ class DeviceSearch:
     def finish(self) -> RowFacts | None:
         """Wait for the search that was begun; the facts of its rows, or None if it was given up."""
         while True:
-            if self._searcher.given_up():
+            if self._searcher.given_up(self._answers):
                 return None
             if self._potentials is not None and len(self._rows):
                 ld, n = np.int64(self._n), np.int32(self._n)
                 self._launch("restore", self._out[self._turn], ld, n, self._there(), self._potentials)
-            found = self._facts()
+            found = self._answers.facts(self._out[self._turn], self._there())
             if self._sound(found):
                 return found
             self._labels, self._proven = self._kind, True
@@ -149,12 +142,7 @@ class DeviceSearch:
 
     def histogram(self, width: float, counts: Integers) -> int:
         """As ``engine.summary.Count``, of the rows searched last."""
-        found = self._cupy.zeros(len(counts) + 1, "u8")
-        there = self._there()
-        self._launch("histogram", self._described(there), np.float64(1 / width), found)
-        *bins, below = found.get().tolist()
-        counts += np.array(bins, np.int64)
-        return int(below)
+        return self._answers.histogram(self._out[self._turn], self._there(), width, counts)
 
     def leave(self) -> tuple[Any, int, int]:
         """What :meth:`send` takes to let the rows searched last leave, later."""
@@ -176,6 +164,7 @@ class DeviceSearch:
         if self._outgoing is not None:
             self._outgoing.release()
         self._searcher.release()
+        self._answers.release()
         self._out.clear()
         self._cupy.get_default_memory_pool().free_all_blocks()
         self._cupy.get_default_pinned_memory_pool().free_all_blocks()
@@ -197,23 +186,8 @@ class DeviceSearch:
         largest = found.largest[found.farthest >= 0].max(initial=0)
         return bool(largest + self._heaviest < self._labels.unreachable)
 
-    def _facts(self) -> RowFacts:
-        count, kind = len(self._rows), self._kind
-        reached, farthest = (self._cupy.empty(count, "i8") for _ in range(2))
-        sums = self._cupy.empty(count, "i8" if kind.integer else "f8")
-        largest = self._cupy.empty(count, "i4" if kind.integer else kind.dtype)
-        there = self._there()
-        self._launch("facts", self._described(there), reached, sums, largest, farthest)
-        return RowFacts(reached.get(), sums.get(), largest.get(), farthest.get())
-
     def _there(self) -> Any:
         return self._cupy.asarray(self._sources[self._rows.start : self._rows.stop])
-
-    def _described(self, sources: Any) -> npt.NDArray[Any]:
-        rows = np.zeros((), _ROWS)
-        rows["d"], rows["sources"] = self._out[self._turn].data.ptr, sources.data.ptr
-        rows["ld"], rows["n"], rows["gathered"] = self._n, self._n, 1
-        return rows
 
     def _launch(self, name: str, *arguments: object) -> None:
         if len(self._rows):

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from engine import traffic
 from engine.backends.cuda_launch import Launcher
-from engine.backends.cuda_modules import Modules, allocate, modules, translated
+from engine.backends.cuda_modules import Modules, allocate, held_device, translated
 from engine.types import settle
 from storage.errors import SolveFailed
 
@@ -25,15 +25,12 @@ def device_stacks(*, memory: int | None = None) -> Iterator[DeviceStacks]:
     Raises:
         InvalidRequest: there is no usable device.
     """
-    found = modules()
-    pool = found.cupy.get_default_memory_pool()
-    pool.set_limit(size=memory or 0)
-    stacks = DeviceStacks(found)
-    try:
-        yield stacks
-    finally:
-        stacks.release()
-        pool.set_limit(size=0)
+    with held_device(memory) as (found, _):
+        stacks = DeviceStacks(found)
+        try:
+            yield stacks
+        finally:
+            stacks.release()
 
 
 class DeviceStacks:

@@ -15,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from engine import traffic
-from engine.backends.cuda_modules import ARITHMETICS, Arithmetic, Modules, allocate, modules, translated
+from engine.backends.cuda_answers import Answers
+from engine.backends.cuda_modules import ARITHMETICS, Arithmetic, Modules, allocate, held_device
 from engine.backends.cuda_solve import BelowZero, Solver, padded
 from engine.device import PIECE, SINGLE
 from engine.monitor import Monitor
@@ -26,7 +27,6 @@ from storage.graph import Graph
 Integers = npt.NDArray[np.int64]
 
 _THREADS: Final = 256
-_ROWS: Final = np.dtype([("d", "u8"), ("sources", "u8"), ("ld", "i8"), ("n", "i4"), ("gathered", "i4")], align=True)
 #: Updates of a product between two questions to the monitor: a quarter of a second on a fast device.
 _PIECE_UPDATES: Final = 4 * 10**12
 #: Rows compared at a time, so that the comparison needs no mask as large as the matrix.
@@ -50,18 +50,12 @@ def device_matrix(
         DoesNotFit: the memory does not suffice.
         SolveFailed: the device failed.
     """
-    found = modules()
-    pool = found.cupy.get_default_memory_pool()
-    pool.set_limit(size=memory or 0)
-    try:
-        with translated(found.cupy), found.cupy.cuda.Device(found.device):
-            matrix = CudaMatrix(found, n, kind, nonnegative=nonnegative, symmetric=symmetric)
-            try:
-                yield matrix
-            finally:
-                matrix.release()
-    finally:
-        pool.set_limit(size=0)
+    with held_device(memory) as (found, _):
+        matrix = CudaMatrix(found, n, kind, nonnegative=nonnegative, symmetric=symmetric)
+        try:
+            yield matrix
+        finally:
+            matrix.release()
 
 
 class CudaMatrix:
@@ -73,6 +67,7 @@ class CudaMatrix:
         self._arithmetic: Arithmetic = ARITHMETICS[kind.name, kind.largest_signed >= 0 and not nonnegative]
         self._solver = Solver(found, kind.dtype, nonnegative=nonnegative)
         self._d: Any = padded(found, n, kind.dtype)
+        self._answers = Answers(found, kind, self._arithmetic)
         self._gathered = False
         self._below = False
 
@@ -179,22 +174,13 @@ class CudaMatrix:
 
     def facts(self, sources: Integers) -> RowFacts:
         """The facts of the rows of ``sources`` (vertex indices)."""
-        count, kind = len(sources), self._kind
-        reached, farthest = (self._cupy.empty(count, "i8") for _ in range(2))
-        sums = self._cupy.empty(count, "i8" if kind.integer else "f8")
-        largest = self._cupy.empty(count, "i4" if kind.integer else kind.dtype)
         there = self._cupy.asarray(sources)
-        if count:
-            self._launch("facts", count, self._rows(there), reached, sums, largest, farthest)
-        return RowFacts(reached.get(), sums.get(), largest.get(), farthest.get())
+        return self._answers.facts(self._d[:, : self._n], there, gathered=self._gathered)
 
     def histogram(self, sources: Integers, width: float, counts: Integers) -> int:
         """Add the finite distances from ``sources`` to ``counts``, bins of ``width``; returns how many lie below 0."""
-        there, found = self._cupy.asarray(sources), self._cupy.zeros(len(counts) + 1, "u8")
-        self._launch("histogram", len(sources), self._rows(there), np.float64(1 / width), found)
-        *bins, below = found.get().tolist()
-        counts += np.array(bins, np.int64)
-        return int(below)
+        there, d = self._cupy.asarray(sources), self._d[:, : self._n]
+        return self._answers.histogram(d, there, width, counts, gathered=self._gathered)
 
     def write(self, sources: Integers, sink: Sink, monitor: Monitor, threads: int) -> None:
         """Send the rows of ``sources`` to the sink, band by band, through as many threads.
@@ -234,6 +220,7 @@ class CudaMatrix:
     def release(self) -> None:
         """Give all memory back; a device that has failed is not asked to wait."""
         self._solver.release()
+        self._answers.release()
         self._d = None
         self._cupy.get_default_memory_pool().free_all_blocks()
         self._cupy.get_default_pinned_memory_pool().free_all_blocks()
@@ -247,12 +234,6 @@ class CudaMatrix:
     def _launch(self, name: str, blocks: int, *arguments: object) -> None:
         if blocks:
             self._modules.get(name, self._arithmetic)((blocks,), (_THREADS,), arguments)
-
-    def _rows(self, sources: Any) -> npt.NDArray[Any]:
-        rows = np.zeros((), _ROWS)
-        rows["d"], rows["sources"] = self._d.data.ptr, sources.data.ptr
-        rows["ld"], rows["n"], rows["gathered"] = self._ld, self._n, self._gathered
-        return rows
 
     def _settle(self, d: Any) -> None:
         """With negative arcs: the diagonal not below zero, and whole numbers that are no distance unreachable."""

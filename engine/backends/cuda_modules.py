@@ -80,6 +80,7 @@ KERNELS: Final = MappingProxyType(
         "pack": Kernel("pack.cu", "pack", 256),
         "mirror": Kernel("pack.cu", "mirror", 256),
         **{name: Kernel("dense.cu", name, 256) for name in ("scatter", "settle", "restore", "facts", "histogram")},
+        "tell": Kernel("tell.cu", "tell", 256),
         "single32": Kernel("single.cu", "single", 128, ("SIDE=32", "THREAD_ROWS=2", "BLOCKS=5")),
         **{name: Kernel("sweep.cu", name, 256) for name in ("seed", "gather", "emit")},
         # 8 rows a thread are best for many tiles, 4 (twice the threads) for the latency of few
@@ -297,6 +298,24 @@ def translated(cupy: Any) -> Iterator[None]:
         raise _full(cupy, 0) from error
     except (cupy.cuda.runtime.CUDARuntimeError, cupy.cuda.driver.CUDADriverError) as error:
         raise SolveFailed(f"the GPU failed: {error}") from error
+
+
+@contextmanager
+def held_device(memory: int | None) -> Iterator[tuple[Modules, int]]:
+    """The first device's kernels, and bytes of its memory that may be used; errors as those of storage/errors.py.
+
+    Args:
+        memory: bytes of device memory that may be used; None for all that is free.
+    """
+    found = modules()
+    pool = found.cupy.get_default_memory_pool()
+    pool.set_limit(size=memory or 0)
+    try:
+        with translated(found.cupy), found.cupy.cuda.Device(found.device):
+            free = found.cupy.cuda.runtime.memGetInfo()[0] + pool.free_bytes()
+            yield found, min(memory or free, free)
+    finally:
+        pool.set_limit(size=0)
 
 
 def _full(cupy: Any, needed: int) -> DoesNotFit:

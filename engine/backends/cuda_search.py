@@ -12,6 +12,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from engine.backends.cuda_answers import Answers
 from engine.backends.cuda_modules import ARITHMETICS, KERNELS, Modules, allocate
 from engine.backends.incoming import Incoming
 from engine.device import HOPS_ROWS, LIST_ROW, ROW, list_groups, sweep_groups
@@ -100,9 +101,9 @@ class Searcher:
         else:
             self._launch(len(here), out, limit)
 
-    def given_up(self) -> bool:
+    def given_up(self, answers: Answers) -> bool:
         """Whether the last search passed its limit; waits for the device."""
-        return bool(self._state[0, 0].get())
+        return bool(answers.words(self._state[0, :1])[0])
 
     def release(self) -> None:
         """Give the device memory back."""

@@ -16,8 +16,9 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from engine.backends.cuda_answers import Answers
 from engine.backends.cuda_launch import Launcher, Product
-from engine.backends.cuda_modules import Modules, allocate, modules, translated
+from engine.backends.cuda_modules import Modules, allocate, held_device
 from engine.backends.cuda_rows import Outgoing
 from engine.parts import DEVICE_GRAIN, Lengths, Parts, sweep_layout
 from engine.summary import RowFacts, Sink
@@ -26,7 +27,6 @@ from engine.types import WorkType
 Integers = npt.NDArray[np.int64]
 
 _WALK: Final = np.dtype([(f, "u8") for f in ("columns", "sizes", "parents", "tables", "entries", "parts")], align=True)
-_ROWS: Final = np.dtype([("d", "u8"), ("sources", "u8"), ("ld", "i8"), ("n", "i4"), ("gathered", "i4")], align=True)
 _THREADS: Final = 256
 #: Parts begin at such a multiple of entries, so that relax reads and writes whole vectors; its depth is one, too.
 _GRAIN: Final = 16
@@ -60,22 +60,14 @@ def device_sweep(
         DoesNotFit: the memory does not suffice.
         SolveFailed: the device failed.
     """
-    found = modules()
-    pool = found.cupy.get_default_memory_pool()
-    pool.set_limit(size=memory or 0)
-    try:
-        with translated(found.cupy), found.cupy.cuda.Device(found.device):
-            free = found.cupy.cuda.runtime.memGetInfo()[0] + pool.free_bytes()
-            layout = sweep_layout(parts.facts(DEVICE_GRAIN, 0.0), len(parts.position), len(sources), kind.itemsize)
-            batch = layout.batch(min(memory or free, free))
-            wanted = Wanted(sources, sink, threads, batch)
-            sweep = DeviceSweep(found, parts, kind, wanted, nonnegative=nonnegative)
-            try:
-                yield sweep
-            finally:
-                sweep.release()
-    finally:
-        pool.set_limit(size=0)
+    with held_device(memory) as (found, usable):
+        layout = sweep_layout(parts.facts(DEVICE_GRAIN, 0.0), len(parts.position), len(sources), kind.itemsize)
+        wanted = Wanted(sources, sink, threads, layout.batch(usable))
+        sweep = DeviceSweep(found, parts, kind, wanted, nonnegative=nonnegative)
+        try:
+            yield sweep
+        finally:
+            sweep.release()
 
 
 @dataclass(frozen=True)
@@ -99,6 +91,7 @@ class DeviceSweep:
         self._n, self._nonnegative = len(parts.position), nonnegative
         self._sources, self.batch = wanted.sources, wanted.batch
         self._launcher = Launcher(found, kind.dtype, nonnegative=nonnegative)
+        self._answers = Answers(found, kind, self._launcher.arithmetic)
         self._padded = -(-parts.sizes // _GRAIN) * _GRAIN
         self._stride = int(self._padded.sum())
         self._depths = (-(-parts.depths // _GRAIN) * _GRAIN).tolist()
@@ -152,22 +145,13 @@ class DeviceSweep:
 
     def finish(self) -> RowFacts:
         """Wait for the sweep that was begun; the facts of its rows."""
-        count, kind = len(self._rows), self._kind
         with self._stream:
-            reached, farthest = (self._cupy.empty(count, "i8") for _ in range(2))
-            sums = self._cupy.empty(count, "i8" if kind.integer else "f8")
-            largest = self._cupy.empty(count, "i4" if kind.integer else kind.dtype)
-            self._launch("facts", (count,), self._described(), reached, sums, largest, farthest)
-            return RowFacts(reached.get(), sums.get(), largest.get(), farthest.get())
+            return self._answers.facts(self._out[self._turn], self._there)
 
     def histogram(self, width: float, counts: Integers) -> int:
         """As ``engine.summary.Count``, of the rows swept last."""
         with self._stream:
-            found = self._cupy.zeros(len(counts) + 1, "u8")
-            self._launch("histogram", (len(self._rows),), self._described(), np.float64(1 / width), found)
-            *bins, below = found.get().tolist()
-        counts += np.array(bins, np.int64)
-        return int(below)
+            return self._answers.histogram(self._out[self._turn], self._there, width, counts)
 
     def leave(self) -> tuple[Any, int, int]:
         """What :meth:`send` takes to let the rows swept last leave, later."""
@@ -189,6 +173,7 @@ class DeviceSweep:
             self._outgoing.release()
         self._stream.synchronize()
         self._launcher.release()
+        self._answers.release()
         for name in ("_x", "_a", "_out", "_across", "_kept", "_graph", "_potentials", "_there"):
             setattr(self, name, None)
         self._cupy.get_default_memory_pool().free_all_blocks()
@@ -264,12 +249,6 @@ class DeviceSweep:
             grid = (rows, -(-deep // _SIDE))
             self._launch("gather", grid, self._x, ld, border, np.int32(depth), a, lda, np.int32(deep))
             self._launcher.products([Product(self._x[:, first : first + size], a, self._across[i])])
-
-    def _described(self) -> npt.NDArray[Any]:
-        rows = np.zeros((), _ROWS)
-        rows["d"], rows["sources"] = self._out[self._turn].data.ptr, self._there.data.ptr
-        rows["ld"], rows["n"], rows["gathered"] = self._n, self._n, 1
-        return rows
 
     def _launch(self, name: str, blocks: tuple[int, ...], *arguments: object) -> None:
         if 0 not in blocks:

@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import coo_array
+from scipy.sparse import coo_array, csr_array
 
 from engine.backends.base import Array
 from engine.near import near_places
@@ -45,7 +45,8 @@ class Incoming:
     def chunks(self, size: int = CHUNK) -> Ints:
         """First arcs of runs of whole vertices with about ``size`` arcs each, and the end."""
         starts = np.arange(0, max(len(self.tails), 1), size)
-        return np.unique(np.append(self.into[np.searchsorted(self.into, starts)], len(self.tails))).astype(np.int32)
+        firsts = np.append(self.into[np.searchsorted(self.into, starts)], np.int32(len(self.tails)))
+        return np.asarray(firsts[np.append(True, firsts[1:] > firsts[:-1])])
 
     def outgoing(self) -> tuple[Ints, Ints]:
         """CSR of the arcs out of each vertex: where they begin, and their heads."""
@@ -71,6 +72,10 @@ def incoming(
     """
     n = len(indptr) - 1
     place = _places(indptr, heads, cluster)
+    if cluster is None and (split is None or np.bincount(heads, minlength=1).max() <= split):
+        by_head = csr_array((weights, heads, indptr.astype(np.int32)), shape=(n, n)).tocsc()
+        into = by_head.indptr
+        return Incoming(into, by_head.indices, np.repeat(place, np.diff(into)), by_head.data, place)
     tails = np.repeat(place, np.diff(indptr))
     heads, total = place[heads], n
     if split is not None:

@@ -30,7 +30,7 @@ def query(store: Path, question: str, vertices: Sequence[str], *, as_json: bool)
     if len(vertices) != len(wanted):
         usage = " ".join(["apsp query STORE", question, *wanted])
         raise InvalidRequest(f"{usage}: {len(vertices)} vertices given, {len(wanted)} needed", field="vertices")
-    result = Result(_folder(store))
+    result = Result(store_folder(store))
     if question == "distance":
         _distance(result.distance(*vertices), as_json)
     elif question == "path":
@@ -41,7 +41,8 @@ def query(store: Path, question: str, vertices: Sequence[str], *, as_json: bool)
         _summary(result, as_json)
 
 
-def _folder(store: Path) -> Path:
+def store_folder(store: Path) -> Path:
+    """``store``, unless it is a file: NotFound says what a store is."""
     if store.is_file():
         raise NotFound(f"{store} is a file; a solved matrix is a folder, as apsp solve --out makes it")
     return store
@@ -105,7 +106,7 @@ def _summary(result: Result, as_json: bool) -> None:
 
 def verify(store: Path, *, as_json: bool) -> None:
     """Re-read every tile against the manifest; StorageFailed names what differs."""
-    verify_matrix(_folder(store))
+    verify_matrix(store_folder(store))
     if as_json:
         emit_json({"store": str(store), "verified": True})
     else:

@@ -133,14 +133,18 @@ def search_seconds(
     potentials.
     """
     from engine.backends.cpu import CpuBackend
-    from engine.backends.cpu_bits import BreadthFirst
 
     arcs = Arcs(graph.indptr, graph.heads, np.abs(graph.weights))
     wanted = rectangle or Rectangle(graph.n, None, None, None)
     targets, most = wanted.targets, len(wanted.rows)
     columns = graph.n if targets is None else len(targets)
     order = np.roll(wanted.rows, most // 3)  # in the order of the rows, as the solve itself will ask
-    backend = BreadthFirst(threads) if bits else CpuBackend(threads)
+    if bits:
+        from engine.backends.cpu_bits import BreadthFirst
+
+        backend: CpuBackend = BreadthFirst(threads)
+    else:
+        backend = CpuBackend(threads)
     abreast = breadth_first.ABREAST if bits else SIDE_BY_SIDE // kind.itemsize
 
     def search(count: int) -> npt.NDArray[np.generic]:

@@ -58,6 +58,7 @@ class Problem:
         rows: how many sources are asked for; n for the whole matrix.
         directed, integral: as in ``storage.graph.Graph``.
         unit: every arc weighs 1.
+        decimal: weights are floats of few decimals, so that searches can add them as int32 (``engine.decimals``).
         min_weight, max_weight: over all arcs; 0 when there is none.
         smallest_weight: the smallest absolute weight above zero of a float graph; 0 for whole numbers.
         bound: proven bound on the absolute value of every finite distance.
@@ -86,6 +87,7 @@ class Problem:
     targets: int | None = None
     cutoff: float | None = None
     hops: int = 0
+    decimal: bool = False
     parts: PartsFacts | None = None
     device_parts: PartsFacts | None = None
     no_parts: str = "no trial partition was made"

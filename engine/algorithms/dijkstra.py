@@ -62,7 +62,8 @@ def abreast_seconds(setting: Setting) -> float:
     singly, searches = search_seconds(setting), min(problem.rows, problem.columns)
     if searches < FEW:
         return singly
-    lanes = SIDE_BY_SIDE // (setting.kind.itemsize if setting.kind.integer else 8)
+    exact = problem.decimal and setting.kind.name == "float32" and problem.cutoff is None
+    lanes = SIDE_BY_SIDE // (setting.kind.itemsize if setting.kind.integer or exact else 8)
     blocks = -(-searches // lanes) / searches
     preparing = PREPARING * (problem.arcs + problem.n) * machine.threads / searches
     together = ((problem.arcs + 4 * problem.n) * blocks / SHARE + preparing) / machine.search_rate

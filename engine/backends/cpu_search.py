@@ -20,6 +20,7 @@ from engine.backends.base import Arcs, Array
 from engine.backends.cpu_heap import search_hops, search_packed, search_wide
 from engine.backends.cpu_lanes import ROW_BYTES, search_lanes
 from engine.backends.team import Team, fetch_add
+from engine.decimals import Units, in_units
 from engine.rectangle import first_beyond, first_sum_beyond
 from engine.types import WORK_TYPES, work_type
 
@@ -31,8 +32,6 @@ FAR: Final = 2**62
 FEW_SORTED: Final = 24
 #: Weights up to which labels of 16 bits are tried.
 NARROW: Final = 4096
-#: Most decimals of weights that are added as whole numbers.
-DECIMALS: Final = 9
 #: Fewer sources than this for each block of lanes are searched one by one.
 LEAST_LANES: Final = 12
 
@@ -51,9 +50,8 @@ class Prepared:
         largest: the largest weight.
         tally: blocks of lanes [finished, given up], int64, by label type.
         lane_weights: the weights of the arcs into each vertex, by label type, made when first used.
-        decimal: int32, ``weights`` in the smallest decimal unit of theirs, and that unit; None if there is none, or a
-            path might be too long for the type.
-        short: whether 16 bits hold the distances from one source, once that has been looked at.
+        decimal: ``weights`` that are floats in a decimal unit, if they have one.
+        short: whether 16 bits hold the distances from one source, if that has been looked at.
     """
 
     indptr: npt.NDArray[np.int64]
@@ -67,8 +65,8 @@ class Prepared:
     largest: float
     tally: dict[str, npt.NDArray[np.int64]]
     lane_weights: dict[str, Array]
-    decimal: tuple[npt.NDArray[np.int32], float] | None = None
-    short: dict[str, bool] = field(default_factory=dict)
+    decimal: Units | None = None
+    short: list[bool] = field(default_factory=list)
 
     def weights_into(self, kind: str) -> Array:
         """Weights of the arcs into each vertex as labels of type ``kind``, none above its *unreachable*."""
@@ -84,7 +82,7 @@ class Prepared:
 
     def looks_short(self, source: np.int64) -> bool:
         """Whether 16 bits hold the distances from ``source``, or from the vertex that was asked about first."""
-        if "" not in self.short:
+        if not self.short:
             n, real = len(self.rank), self.weights.dtype.kind == "f"
             dist = np.full(n, np.inf if real else FAR, self.weights.dtype if real else np.int64)
             seen, place, none = np.empty(n, np.int32), np.full(n, -1, np.int32), np.zeros(0, np.uint8)
@@ -94,8 +92,8 @@ class Prepared:
             else:
                 count = search_wide(*common, np.empty(n, dist.dtype), np.empty(n, np.int32), place)
             longest = dist[seen[:count]].max() / (1 if self.decimal is None else self.decimal[1])
-            self.short[""] = bool(longest + self.heaviest() < WORK_TYPES["uint16"].unreachable)
-        return self.short[""]
+            self.short.append(bool(longest + self.heaviest() < WORK_TYPES["uint16"].unreachable))
+        return self.short[0]
 
 
 _PREPARED: dict[int, Prepared] = {}
@@ -124,7 +122,7 @@ def _prepare(arcs: Arcs) -> Prepared:
     decimal = None
     if weights.dtype.kind == "f":
         weights = weights.astype(np.float64)
-        decimal = _decimal(indptr, weights)
+        decimal = in_units(indptr, weights)
     else:
         bits = max(1, n - 1).bit_length()
         # The key of a tentative distance, n * largest at most, must stay below 2^62, and the weight within int32.
@@ -135,29 +133,10 @@ def _prepare(arcs: Arcs) -> Prepared:
     mirrored = np.array_equal(into, indptr) and np.array_equal(tails, heads) and np.array_equal(weights[back], weights)
     if mirrored:
         into, tails = indptr, heads
-    back = None if mirrored else back
-    return Prepared(indptr, heads, weights, into, tails, back, rank, bits, largest, {}, {}, decimal)
-
-
-def _decimal(indptr: npt.NDArray[np.int64], weights: Array) -> tuple[npt.NDArray[np.int32], float] | None:
-    """Weights of so few decimals that all sums along paths are whole multiples of one unit that int32 holds.
-
-    A path leaves each vertex at most once, by its heaviest arc at most.
-    """
-    starts = indptr[:-1][np.diff(indptr) > 0]
-    if len(weights) == 0:
-        return None
-    longest = float(np.maximum.reduceat(weights, starts).sum())
-    for power in 10.0 ** np.arange(DECIMALS + 1):
-        if longest * power > WORK_TYPES["int32"].largest:
-            return None
-        for some in (weights[:256], weights):  # few tell, mostly
-            units = np.rint(some * power)
-            if not np.array_equal(units / power, some):
-                break
-        else:
-            return units.astype(np.int32), 1 / power
-    return None
+    return Prepared(
+        *(indptr, heads, weights, into, tails, None if mirrored else back, rank),
+        *(bits, largest, {}, {}, decimal),
+    )
 
 
 @njit(nogil=True, cache=True)
@@ -201,7 +180,8 @@ def near_order(indptr: npt.NDArray[np.int64], heads: npt.NDArray[np.int32]) -> n
     """
     into, tails, _ = _turn(indptr, heads, np.zeros(len(heads), np.int64))
     degree = np.diff(indptr) + np.diff(into)
-    return _cuthill_mckee(indptr, heads, into, tails, degree, np.argsort(degree, kind="stable"))[::-1]
+    order: npt.NDArray[np.int32] = _cuthill_mckee(indptr, heads, into, tails, degree, np.argsort(degree, kind="stable"))
+    return order[::-1]
 
 
 @njit(nogil=True, cache=True)

@@ -31,7 +31,7 @@ def in_units(indptr: npt.NDArray[np.int64], weights: npt.NDArray[Any]) -> Units 
         if not longest * power <= WORK_TYPES["int32"].largest:
             return None
         if all(_whole(some, power) for some in (weights[:FEW], weights)):
-            return np.rint(weights * power).astype(np.int32), 1 / power
+            return np.rint(weights * power).astype(np.int32), 1 / float(power)
     return None
 
 

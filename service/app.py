@@ -11,16 +11,19 @@ from fastapi.routing import APIRoute
 from starlette.middleware.cors import CORSMiddleware
 
 from service import problems
+from service.dashboard import forms, pages
 from service.document import describe
 from service.events import Watch
 from service.keys import Keyring
 from service.middleware import BodyLimit, Door, Observe
+from service.quick import Quick
 from service.routes import graphs, health, jobs, results, rows, store
 from service.settings import Settings
 from service.state import Results, Service
 from service.stores import prepare
 from service.submission import Plans
 from service.version import software_version
+from service.visitors import Visitors
 from service.waiting import Waiters
 from service.work import Worker
 from storage.jobs import JobStore
@@ -36,7 +39,6 @@ _READ_BY_PAGES: Final = [
     "Preference-Applied", "Retry-After", "X-Request-ID",
 ]  # fmt: skip
 ROUTERS: Final = (
-    results.distance,
     graphs.router,
     jobs.estimates,
     jobs.router,
@@ -44,6 +46,8 @@ ROUTERS: Final = (
     rows.router,
     store.router,
     health.router,
+    pages.router,
+    forms.router,
 )
 
 
@@ -56,6 +60,7 @@ def create_app(settings: Settings, *, observe: Observe | None = None) -> FastAPI
     store = JobStore(settings.database, timeout=settings.database_timeout)
     keys = KeyStore(store.database)
     identify = Keyring(keys).identify if settings.auth else None
+    visitors = Visitors(keys)
     service = Service(
         settings=settings,
         jobs=store,
@@ -67,6 +72,7 @@ def create_app(settings: Settings, *, observe: Observe | None = None) -> FastAPI
         plans=Plans(),
         waiters=Waiters(store),
         events=Watch(settings, store, lambda: service.draining),
+        visitors=visitors,
     )
 
     @asynccontextmanager
@@ -88,7 +94,8 @@ def create_app(settings: Settings, *, observe: Observe | None = None) -> FastAPI
     )
     app.state.service = service
     app.add_middleware(BodyLimit, settings=settings)
-    app.add_middleware(Door, settings=settings, identify=identify, observe=observe)
+    app.add_middleware(Quick, service=service, distance=_route("get_distance"), file=_route("get_file"))
+    app.add_middleware(Door, settings=settings, identify=identify, observe=observe, visit=visitors.identify)
     _allow_origins(app, settings)
     problems.install(app)
     for router in ROUTERS:
@@ -106,6 +113,11 @@ def _allow_origins(app: FastAPI, settings: Settings) -> None:
             CORSMiddleware, allow_origins=origins, allow_methods=["GET", "HEAD", "POST", "DELETE"],
             allow_headers=_ASKED_BY_PAGES, expose_headers=_READ_BY_PAGES, max_age=86_400,
         )  # fmt: skip
+
+
+def _route(name: str) -> APIRoute:
+    routes = (route for router in ROUTERS for route in router.routes)
+    return next(route for route in routes if isinstance(route, APIRoute) and route.name == name)
 
 
 def _operation_id(route: APIRoute) -> str:

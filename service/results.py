@@ -61,7 +61,7 @@ class Result:
         return {"source": self.label(u), "target": self.label(v), "reachable": value is not None, "distance": value}
 
     def quick_distance(self, source: Label, target: Label) -> dict[str, Any] | None:
-        """``distance`` if it can be told without waiting for the disk, else None."""
+        """``distance`` if it can be told without waiting, else None.  BlockingIOError: as ``Matrix.peek`` says."""
         u, v = self.matrix.vertex(source), self.matrix.vertex(target)
         entry = self.matrix.peek(u, v)
         if entry is None:

@@ -192,7 +192,10 @@ class Matrix:
         return out.astype(self.dtype, copy=False)
 
     def peek(self, source: int, target: int) -> np.generic | None:
-        """The distance of one pair (vertex indices) if it can be read without waiting, else None: ask ``entries``."""
+        """The distance of one pair (vertex indices) if it can be read without waiting, else None: ask ``entries``.
+
+        BlockingIOError: it is being read from the disk; ask again in a moment.
+        """
         if self._rows_of is not None or self._columns_of is not None or not (0 <= source < self.n > target >= 0):
             return None
         height, width = self.grid.tile
@@ -247,15 +250,7 @@ class Matrix:
             NotFound: no file of that name belongs to the store.
             StorageFailed: it belongs to the store and is lost, or has not the size that was sealed.
         """
-        tile = _TILE_KEY.fullmatch(key)
-        if tile is not None and (int(tile[1]) < self.grid.counts[0] and int(tile[2]) < self.grid.counts[1]):
-            size = self._tiles.size(int(tile[1]), int(tile[2]))
-        elif key in self._files:
-            size = self._files[key][0]
-        elif key == ROOT_DOCUMENT:
-            size = -1
-        else:
-            raise NotFound(f"the store has no file {key[:200]!r}")
+        size = self._sealed_size(key)
         try:
             handle = self._folder.open_inside(key)
         except OSError as error:
@@ -265,6 +260,13 @@ class Matrix:
             return handle
         os.close(handle)
         raise StorageFailed(f"{self.path} is damaged: {key} has {status.st_size:,} bytes instead of {size:,}")
+
+    def holds(self, key: str) -> bool:
+        """Whether a file that belongs to the store is there with the size that was sealed: looks, opens nothing."""
+        try:
+            return self._folder.size(key) == self._sealed_size(key)
+        except (OSError, NotFound):
+            return False
 
     def close(self) -> None:
         """Release the folder; the matrix is not used afterwards."""
@@ -277,6 +279,17 @@ class Matrix:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _sealed_size(self, key: str) -> int:
+        """Bytes of a file of the store, -1 for the root document.  NotFound: none of that name belongs to it."""
+        tile = _TILE_KEY.fullmatch(key)
+        if tile is not None and (int(tile[1]) < self.grid.counts[0] and int(tile[2]) < self.grid.counts[1]):
+            return self._tiles.size(int(tile[1]), int(tile[2]))
+        if key in self._files:
+            return self._files[key][0]
+        if key == ROOT_DOCUMENT:
+            return -1
+        raise NotFound(f"the store has no file {key[:200]!r}")
 
     @cached_property
     def _graph(self) -> Graph:

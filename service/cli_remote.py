@@ -37,9 +37,9 @@ JobId = Annotated[str, typer.Argument(metavar="JOB", help="The id of a job.", sh
 _JOB_ID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
-def means_job(store: Path) -> bool:
+def means_job(store: str) -> bool:
     """Whether ``apsp query STORE`` without ``--server`` means a job of APSP_SERVER: nothing else has that name."""
-    return bool(os.environ.get("APSP_SERVER")) and _JOB_ID.fullmatch(str(store)) is not None and not store.exists()
+    return bool(os.environ.get("APSP_SERVER")) and _JOB_ID.fullmatch(store) is not None and not Path(store).exists()
 
 
 def submit(

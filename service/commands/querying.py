@@ -11,9 +11,10 @@ from service.commands.showing import check_question, show_distance, show_path, s
 from service.results import Result
 from storage.errors import NotFound
 from storage.matrix import verify_matrix
+from storage.objects import is_address
 
 
-def query(store: Path, question: str, vertices: Sequence[str], *, as_json: bool) -> None:
+def query(store: str, question: str, vertices: Sequence[str], *, as_json: bool) -> None:
     """Answer one question; vertices are named as in the graph's file.
 
     Raises:
@@ -32,11 +33,13 @@ def query(store: Path, question: str, vertices: Sequence[str], *, as_json: bool)
         _summary(result, as_json)
 
 
-def store_folder(store: Path) -> Path:
-    """``store``, unless it is a file: NotFound says what a store is."""
-    if store.is_file():
+def store_folder(store: str) -> str | Path:
+    """The folder, or the address in an object store; NotFound says of a file what a store is."""
+    if is_address(store):
+        return store
+    if Path(store).is_file():
         raise NotFound(f"{store} is a file; a solved matrix is a folder, as apsp solve --out makes it")
-    return store
+    return Path(store)
 
 
 def _row(result: Result, source: str) -> dict[str, Any]:
@@ -52,7 +55,7 @@ def _summary(result: Result, as_json: bool) -> None:
     show_summary({"store": str(matrix.path), **facts, "summary": matrix.summary}, str(matrix.path), as_json)
 
 
-def verify(store: Path, *, as_json: bool) -> None:
+def verify(store: str, *, as_json: bool) -> None:
     """Re-read every tile against the manifest; StorageFailed names what differs."""
     verify_matrix(store_folder(store))
     if as_json:

@@ -108,7 +108,7 @@ def test_a_tile_that_was_damaged_on_the_disk_meanwhile_is_fetched_again(live, li
 def test_another_store_does_not_go_on_with_a_broken_fetch(live, line, proxy, tmp_path):
     target = tmp_path / "line.zarr"
     proxy.cut_after, proxy.cuts, proxy.only = 0, 10**6, b"/distances/c/"
-    with Client(proxy.url, live.key, patience=0.5) as client:
+    with Client(proxy.url, live.key, patience=3) as client:
         with pytest.raises(NoAnswer):
             client.result(line.job).fetch(target)
         proxy.cuts = 0

@@ -8,7 +8,13 @@ from typing import Annotated, Literal
 import typer
 
 GraphFile = Annotated[Path, typer.Argument(metavar="GRAPH", help="Graph file: plain, .gz or .zst.", show_default=False)]
-StoreFolder = Annotated[Path, typer.Argument(metavar="STORE.zarr", help="A solved matrix.", show_default=False)]
+StoreFolder = Annotated[
+    str, typer.Argument(metavar="STORE.zarr", help="A solved matrix: a folder, or s3://BUCKET/...", show_default=False)
+]
+StoreUrl = Annotated[
+    str | None,
+    typer.Option("--store", metavar="URL", help="s3://BUCKET/PREFIX of graphs and results; else APSP_STORE_URL."),
+]
 Format = Annotated[str | None, typer.Option("--format", metavar="NAME", help="Format of GRAPH; else told by content.")]
 Directed = Annotated[
     bool | None,

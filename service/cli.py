@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from service import cli_remote
 from service.arguments import (
     Algorithm,
     Cutoff,
@@ -29,6 +30,7 @@ from service.arguments import (
     Scheduler,
     Sources,
     StoreFolder,
+    StoreUrl,
     Targets,
     Threads,
     Unweighted,
@@ -50,7 +52,7 @@ app = typer.Typer(
 @app.command()
 def solve(
     graph: GraphFile,
-    out: Annotated[Path, typer.Option("--out", metavar="STORE.zarr", help="Where the matrix goes.")],
+    out: Annotated[str, typer.Option("--out", metavar="STORE.zarr", help="Where the matrix goes; s3://... too.")],
     format: Format = None,  # noqa: A002
     directed: Directed = None,
     weight: Weight = None,
@@ -74,6 +76,9 @@ def solve(
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on from what a stopped solve of the same into STORE.zarr has kept.")
     ] = False,
+    work: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Where to work if --out is s3://...; else ~/.cache/apsp/work.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Compute all distances, or those from --sources to --targets, into a store."""
@@ -90,6 +95,7 @@ def solve(
         overwrite=overwrite,
         resume=resume,
         compression=compression,
+        work=work,
         as_json=as_json,
     )
 
@@ -204,9 +210,15 @@ def query(
     vertices: Annotated[
         list[str] | None, typer.Argument(metavar="[U] [V]", help="Vertices, named as in the graph.", show_default=False)
     ] = None,
+    server: cli_remote.Server = None,
     as_json: Json = False,
 ) -> None:
-    """Ask a store: distance U V, path U V, row U, or summary."""
+    """Ask a store, or with --server a job's result: distance U V, path U V, row U, or summary."""
+    if server is not None or cli_remote.means_job(store):
+        from service.commands import remote
+
+        remote.query(store, question, vertices or [], server=server, as_json=as_json)
+        return
     from service.commands import querying
 
     querying.query(store, question, vertices or [], as_json=as_json)
@@ -239,6 +251,10 @@ def verify(store: StoreFolder, as_json: Json = False) -> None:
     querying.verify(store, as_json=as_json)
 
 
+for _command in cli_remote.COMMANDS:
+    app.command()(_command)
+
+
 @app.command()
 def serve(
     host: Annotated[str | None, typer.Option(help="Address to listen on; else APSP_HOST, or 127.0.0.1.")] = None,
@@ -249,11 +265,12 @@ def serve(
     data_dir: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Where all is kept; else APSP_DATA_DIR, or apsp-data.")
     ] = None,
+    store: StoreUrl = None,
 ) -> None:
     """Run the service: API, runner, database and results in one folder."""
     from service.commands import serving
 
-    serving.serve(host=host, port=port, data_dir=data_dir)
+    serving.serve(host=host, port=port, data_dir=data_dir, store_url=store)
 
 
 keys = typer.Typer(help="Make, list and revoke the keys of a service.", no_args_is_help=True)
@@ -307,14 +324,15 @@ def runner(
     database_url: Annotated[
         str | None, typer.Option(metavar="URL", help="The job database; else APSP_DATABASE_URL, or a file there.")
     ] = None,
+    store: StoreUrl = None,
     devices: Annotated[
         str | None, typer.Option(help="auto, or devices such as cpu or cuda0,cuda1; else APSP_RUNNERS, or auto.")
     ] = None,
 ) -> None:
-    """Run only runners: on any node that reaches the service's database and its folder."""
+    """Run only runners: on any node that reaches the service's database, and its folder or object store."""
     from service.commands import serving
 
-    serving.runner(data_dir=data_dir, database_url=database_url, devices=devices)
+    serving.runner(data_dir=data_dir, database_url=database_url, store_url=store, devices=devices)
 
 
 @app.command()

@@ -12,6 +12,7 @@ import secrets
 import shutil
 import threading
 from collections.abc import Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,7 +31,8 @@ from storage.workplace import Checkpoint, Workplace, discard_checkpoint, find_ch
 
 __all__ = ["Checkpoint", "WorkingMatrix", "discard_checkpoint", "find_checkpoint", "open_working"]
 
-#: New tiles that wait for a commit, at most; then they are made durable by whoever writes the next one.
+#: New tiles that wait for a commit, at most; then they are made durable by whoever writes the next one.  A matrix that
+#: has more of them is written past the page cache.
 _PENDING: Final = 128
 #: Attributes that say how a matrix was solved, not which matrix it is.
 _CIRCUMSTANCES: Final = frozenset({"algorithm", "plan", "software", "compression"})
@@ -48,6 +50,7 @@ def open_working(
     compression: str = "none",
     overwrite: bool = False,
     resume: bool = False,
+    address: str | None = None,
 ) -> WorkingMatrix:
     """Begin a working copy of the store at ``path``, or take up the one that a stopped process has left.
 
@@ -57,6 +60,7 @@ def open_working(
         overwrite: replace a store at ``path`` once this one is sealed, and begin anew where a checkpoint may not be
             resumed.
         resume: go on from the checkpoint, if there is one.
+        address: where the store goes instead, in an object store; ``path`` is then only where it is worked on.
 
     Raises:
         Conflict: another process works there; there is a checkpoint, and neither was asked for; it is of another
@@ -84,7 +88,14 @@ def open_working(
         compression=compression,
         overwrite=overwrite,
     )
-    return begin(frame, place, WorkingMatrix)
+    if address is None:
+        return begin(frame, place, WorkingMatrix)
+    from storage.addresses import check_address
+    from storage.objects import Objects
+    from storage.remote import RemoteMatrix
+
+    before = check_address(address, overwrite=overwrite)
+    return begin(frame, place, partial(RemoteMatrix, objects=Objects(address), before=before))
 
 
 class WorkingMatrix(MatrixWriter):
@@ -102,6 +113,8 @@ class WorkingMatrix(MatrixWriter):
         if not isinstance(staging, Workplace):
             raise TypeError("a working matrix needs a workplace")
         self._place = staging
+        # less than that is soon asked for, and stays in the page cache
+        self._past = grid.tiles > _PENDING
         self._spares = Spares(staging.spare, grid.tiles)
         self._present = _present(Path(self._tiles), grid)
         self._state_lock = threading.Lock()

@@ -145,7 +145,7 @@ class Workers:
     threads: int
     memory: int
     relax_rate: dict[str, float]
-    panel_rate: float = 1.0e9
+    panel_rate: float = 2.0e9
 
 
 @dataclass(frozen=True)

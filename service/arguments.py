@@ -52,4 +52,10 @@ Sources = Annotated[
 Targets = Annotated[str | None, typer.Option(metavar="LIST|FILE|-", help="Only these columns, named likewise.")]
 Cutoff = Annotated[float | None, typer.Option(metavar="DISTANCE", help="Only distances up to this one.")]
 Threads = Annotated[int | None, typer.Option(metavar="N", min=1, help="Threads; else all processors.")]
+Executor = Annotated[
+    Literal["local", "dask"], typer.Option(help="Who solves: this process, or the workers of a Dask scheduler.")
+]
+Scheduler = Annotated[
+    str | None, typer.Option(metavar="ADDRESS", help="Of the Dask scheduler, such as tcp://node0:8786.")
+]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]

@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from service import cli_remote
 from service.arguments import (
     Algorithm,
     Cutoff,
@@ -20,11 +21,13 @@ from service.arguments import (
     DeviceMemory,
     Directed,
     Dtype,
+    Executor,
     Format,
     GraphFile,
     Json,
     MaxHops,
     Memory,
+    Scheduler,
     Sources,
     StoreFolder,
     StoreUrl,
@@ -64,6 +67,8 @@ def solve(
     targets: Targets = None,
     cutoff: Cutoff = None,
     threads: Threads = None,
+    executor: Executor = "local",
+    scheduler: Scheduler = None,
     compression: Annotated[Literal["none", "zstd"], typer.Option(help="Compression of the stored tiles.")] = "none",
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace STORE.zarr once the new one is done.")
@@ -81,7 +86,11 @@ def solve(
 
     solving.solve(
         solving.GraphArgs(graph, format, directed, weight, unweighted),
-        solving.SolveArgs(dtype, algorithm, device, memory, device_memory, max_hops, sources, threads, targets, cutoff),
+        solving.SolveArgs(
+            *(dtype, algorithm, device, memory, device_memory, max_hops, sources, threads, targets, cutoff),
+            executor=executor,
+            scheduler=scheduler,
+        ),
         out=out,
         overwrite=overwrite,
         resume=resume,
@@ -159,6 +168,8 @@ def plan(
     targets: Targets = None,
     cutoff: Cutoff = None,
     threads: Threads = None,
+    executor: Executor = "local",
+    scheduler: Scheduler = None,
     as_json: Json = False,
 ) -> None:
     """Show how a graph would be solved, and what was rejected."""
@@ -166,7 +177,11 @@ def plan(
 
     solving.plan(
         solving.GraphArgs(graph, format, directed, weight, unweighted),
-        solving.SolveArgs(dtype, algorithm, device, memory, device_memory, max_hops, sources, threads, targets, cutoff),
+        solving.SolveArgs(
+            *(dtype, algorithm, device, memory, device_memory, max_hops, sources, threads, targets, cutoff),
+            executor=executor,
+            scheduler=scheduler,
+        ),
         out=out,
         as_json=as_json,
     )
@@ -195,9 +210,15 @@ def query(
     vertices: Annotated[
         list[str] | None, typer.Argument(metavar="[U] [V]", help="Vertices, named as in the graph.", show_default=False)
     ] = None,
+    server: cli_remote.Server = None,
     as_json: Json = False,
 ) -> None:
-    """Ask a store: distance U V, path U V, row U, or summary."""
+    """Ask a store, or with --server a job's result: distance U V, path U V, row U, or summary."""
+    if server is not None or cli_remote.means_job(store):
+        from service.commands import remote
+
+        remote.query(store, question, vertices or [], server=server, as_json=as_json)
+        return
     from service.commands import querying
 
     querying.query(store, question, vertices or [], as_json=as_json)
@@ -228,6 +249,10 @@ def verify(store: StoreFolder, as_json: Json = False) -> None:
     from service.commands import querying
 
     querying.verify(store, as_json=as_json)
+
+
+for _command in cli_remote.COMMANDS:
+    app.command()(_command)
 
 
 @app.command()
@@ -308,6 +333,31 @@ def runner(
     from service.commands import serving
 
     serving.runner(data_dir=data_dir, database_url=database_url, store_url=store, devices=devices)
+
+
+@app.command()
+def worker(
+    scheduler: Annotated[
+        str, typer.Option("--scheduler", metavar="ADDRESS", help="Of the Dask scheduler, such as tcp://node0:8786.")
+    ],
+    devices: Annotated[
+        str, typer.Option(help="auto: all GPUs, or the processors; or devices such as cpu or cuda0,cuda1.")
+    ] = "auto",
+    workers: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Workers that share the processors; else one.")
+    ] = None,
+    threads: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Threads of each worker; else its share of the processors.")
+    ] = None,
+    memory: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="Memory of each worker for the matrix; else its share.")
+    ] = None,
+    host: Annotated[str | None, typer.Option(metavar="ADDRESS", help="Of this node, for scheduler and driver.")] = None,
+) -> None:
+    """Run the Dask workers of this node, which solve for --executor dask."""
+    from service.commands import working
+
+    working.work(scheduler, devices, workers, threads, memory, host)
 
 
 @app.command()

@@ -16,6 +16,7 @@ from service.chosen import chosen_vertices
 from service.commands import places
 from service.commands.interrupts import INTERRUPTS
 from service.commands.output import emit, emit_json, number, table
+from service.commands.showing import summary_lines
 from service.facts import graph_facts
 from service.progress import progress_on
 from service.sizes import format_bytes, format_seconds, parse_size
@@ -50,6 +51,8 @@ class SolveArgs:
     threads: int | None = None
     targets: str | None = None
     cutoff: float | None = None
+    executor: str = "local"
+    scheduler: str | None = None
 
 
 def load(args: GraphArgs) -> tuple[Graph, Receipt]:
@@ -79,6 +82,8 @@ def options_of(args: SolveArgs, graph: Graph) -> Options:
         sources=sources,
         targets=targets,
         cutoff=args.cutoff,
+        executor=args.executor,
+        scheduler=args.scheduler,
     )
 
 
@@ -172,6 +177,8 @@ def describe_plan(chosen: Plan) -> list[str]:
     if chosen.cutoff is not None:
         hops += f", distances up to {number(chosen.cutoff)}"
     threads = f"{chosen.threads} thread{'s' if chosen.threads != 1 else ''}"
+    if chosen.workers:
+        threads = f"{chosen.workers:,} worker{'s' if chosen.workers != 1 else ''} of Dask, {threads} each"
     on_device = f", {format_bytes(chosen.device_memory)} of the GPU's" if chosen.device_memory else ""
     lines = [
         f"plan: {chosen.algorithm} in {chosen.dtype} on {chosen.device}, {threads}{hops}",
@@ -315,24 +322,3 @@ def _keeping(out: Path) -> Iterator[None]:
                 if not INTERRUPTS.requested():
                     _tell([f"note: {INTERRUPTS.left_behind}"])
         raise
-
-
-def summary_lines(summary: Mapping[str, object]) -> list[str]:
-    """The summary of a matrix in aligned lines."""
-    pair = summary.get("diameter_pair")
-    between = f" from {pair[0]} to {pair[1]}" if isinstance(pair, (list, tuple)) else ""
-    pairs, reached = cast(int, summary["pairs"]), cast(int, summary["reached"])
-    share = f" ({100 * reached / pairs:.4g} %)" if pairs else ""
-    rows = [("pairs", f"{pairs:,}"), ("reached", f"{reached:,}{share}")]
-    if reached:
-        rows += [
-            ("mean", f"{summary['mean']:.7g}"),
-            ("diameter", f"{_digits(summary['diameter'])}{between}"),
-            ("radius", _digits(summary["radius"])),
-        ]
-    return table(rows, indent="  ")
-
-
-def _digits(value: object) -> str:
-    """Whole numbers in full, others with the seven digits that float32 has."""
-    return f"{value:.7g}" if isinstance(value, float) else str(value)

@@ -177,6 +177,8 @@ class Matrix:
         bands = positions // self.grid.tile[0]
         for i in np.unique(bands).tolist():
             wanted = np.flatnonzero(bands == i)
+            if self._tiles.far:
+                self._tiles.prepare([(i, j) for j in range(self.grid.counts[1])])
             for j in range(self.grid.counts[1]):
                 self._tiles.copy_rows(i, j, positions[wanted] - i * self.grid.tile[0], wanted, out)
         return out.astype(self.dtype, copy=False)
@@ -191,6 +193,8 @@ class Matrix:
         tiles = (positions // height) * self.grid.counts[1] + columns // width
         order = np.argsort(tiles, kind="stable")
         first = np.flatnonzero(np.diff(tiles[order], prepend=-1))
+        if self._tiles.far:
+            self._tiles.prepare([divmod(tile, self.grid.counts[1]) for tile in tiles[order][first].tolist()])
         for group in np.split(order, first[1:]) if len(order) else []:
             i, j = divmod(int(tiles[group[0]]), self.grid.counts[1])
             out[group] = self._tiles.pick(i, j, positions[group] - i * height, columns[group] - j * width)

@@ -136,7 +136,7 @@ def frame_of(
     rows, columns = _checked(sources, graph.n, "source"), _checked(targets, graph.n, "target")
     # First: a writer that died between two renames has left the old store beside the target.
     atomic.clear_stale(target)
-    _check_target(target, overwrite)
+    check_target(target, overwrite)
     common = {
         **_USUAL,
         "unit": "weight" if graph.weighted else "hops",
@@ -241,7 +241,7 @@ class MatrixWriter:
         if missing := int(np.count_nonzero(self._sizes == 0)):
             first = tuple(int(k) for k in np.argwhere(self._sizes == 0)[0])
             raise StorageFailed(f"{missing} of {self._grid.tiles} tiles were never written, the first is {first}")
-        _check_target(self._staging.target, self._overwrite)
+        check_target(self._staging.target, self._overwrite)
         folder = self._staging.folder
         try:
             self._write_manifest()
@@ -394,8 +394,13 @@ def _checked(vertices: IntArray | None, n: int, name: str) -> IntArray | None:
     return side
 
 
-def _check_target(target: Path, overwrite: bool) -> None:
-    """Refuse a target that may not be replaced.  Only a matrix store ever is, so that a slip removes nothing else."""
+def check_target(target: Path, overwrite: bool) -> None:
+    """Refuse a target that may not be replaced.  Only a matrix store ever is, so that a slip removes nothing else.
+
+    Raises:
+        NotFound: the folder around it does not exist.
+        Conflict: it exists and ``overwrite`` is False, or it is no matrix store.
+    """
     if not target.parent.is_dir():
         raise NotFound(f"the folder {target.parent} does not exist")
     if not target.exists() and not target.is_symlink():

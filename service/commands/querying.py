@@ -11,7 +11,7 @@ from service.commands.output import emit, emit_json, number
 from service.commands.solving import summary_lines
 from service.results import Result
 from storage.errors import InvalidRequest, NotFound
-from storage.matrix import verify_matrix
+from storage.matrix import is_sealed_store, verify_matrix
 
 #: What can be asked, with the vertices that it takes.
 QUESTIONS: Final = {"distance": ("U", "V"), "path": ("U", "V"), "row": ("U",), "summary": ()}
@@ -42,9 +42,11 @@ def query(store: Path, question: str, vertices: Sequence[str], *, as_json: bool)
 
 
 def store_folder(store: Path) -> Path:
-    """``store``, unless it is a file: NotFound says what a store is."""
+    """``store``, unless it is a file or a folder of something else: NotFound says what a store is."""
     if store.is_file():
         raise NotFound(f"{store} is a file; a solved matrix is a folder, as apsp solve --out makes it")
+    if store.is_dir() and not is_sealed_store(store):
+        raise NotFound(f"{store} is a folder, but no store that apsp has sealed; apsp solve --out makes them")
     return store
 
 

@@ -20,6 +20,7 @@ from service.progress import progress_on
 from service.sizes import format_bytes, format_seconds, parse_size
 from storage.errors import Conflict, DoesNotFit, InvalidRequest, NotFound, StorageFailed
 from storage.graph import Graph, Receipt
+from storage.matrix_writer import check_target
 from storage.readers import read_graph
 from storage.workplace import find_checkpoint
 
@@ -246,6 +247,7 @@ def solve(
         raise Conflict(f"{out} exists already; give another --out, or --overwrite to replace it once the new is done")
     if not out.absolute().parent.is_dir():
         raise NotFound(f"--out: the folder {out.absolute().parent} does not exist")
+    check_target(out.absolute(), overwrite)
     check_budgets(solve_args)
     _check_checkpoint(out, resume=resume, overwrite=overwrite)
     started = time.perf_counter()

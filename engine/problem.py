@@ -68,6 +68,7 @@ class Problem:
         parts: what a trial partition found, device_parts: the same in parts that suit a GPU; None without one.
         hops: arcs from a vertex of highest degree to the one farthest from it; 0 where nobody has looked.
         no_parts: why there is none.
+        half: of a checkpoint that is gone on from, only what lies above the diagonal is kept.
     """
 
     n: int
@@ -88,6 +89,7 @@ class Problem:
     parts: PartsFacts | None = None
     device_parts: PartsFacts | None = None
     no_parts: str = "no trial partition was made"
+    half: bool = False
 
     @property
     def columns(self) -> int:

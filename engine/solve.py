@@ -27,6 +27,7 @@ from engine.planner import ESTIMATES, choose, choose_type
 from engine.potentials import find_potentials, reduced_weights
 from engine.problem import Machine, Options, Problem
 from engine.rectangle import Narrow, Rectangle, check_cutoff, check_vertices
+from engine.stream.levels import is_half
 from engine.summary import Sink, Summary, SummarySink
 from engine.types import WORK_TYPES
 from storage.errors import Cancelled, DoesNotFit
@@ -139,6 +140,7 @@ def make_plan(graph: Graph, options: Options, *, out: Path | None = None, resume
     check_cutoff(options.cutoff)
     rows, targets = (None if side is None else len(side) for side in (options.sources, options.targets))
     problem = describe(graph, rows=rows, targets=targets, max_hops=options.max_hops, cutoff=options.cutoff)
+    problem = replace(problem, half=found is not None and is_half(found.record))
     if options.algorithm == "partitioned" and problem.max_hops is None:
         problem = with_parts(graph, problem, available_memory() // ENTRY_BYTES)
     kind, _ = choose_type(problem, options.dtype)

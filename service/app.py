@@ -11,6 +11,7 @@ from fastapi.routing import APIRoute
 from starlette.middleware.cors import CORSMiddleware
 
 from service import problems
+from service.dashboard import forms, pages
 from service.document import describe
 from service.events import Watch
 from service.keys import Keyring
@@ -22,6 +23,7 @@ from service.state import Results, Service
 from service.stores import prepare
 from service.submission import Plans
 from service.version import software_version
+from service.visitors import Visitors
 from service.waiting import Waiters
 from service.work import Worker
 from storage.jobs import JobStore
@@ -44,6 +46,8 @@ ROUTERS: Final = (
     rows.router,
     store.router,
     health.router,
+    pages.router,
+    forms.router,
 )
 
 
@@ -56,6 +60,7 @@ def create_app(settings: Settings, *, observe: Observe | None = None) -> FastAPI
     store = JobStore(settings.database, timeout=settings.database_timeout)
     keys = KeyStore(store.database)
     identify = Keyring(keys).identify if settings.auth else None
+    visitors = Visitors(keys)
     service = Service(
         settings=settings,
         jobs=store,
@@ -67,6 +72,7 @@ def create_app(settings: Settings, *, observe: Observe | None = None) -> FastAPI
         plans=Plans(),
         waiters=Waiters(store),
         events=Watch(settings, store, lambda: service.draining),
+        visitors=visitors,
     )
 
     @asynccontextmanager
@@ -90,7 +96,7 @@ def create_app(settings: Settings, *, observe: Observe | None = None) -> FastAPI
     app.state.service = service
     app.add_middleware(BodyLimit, settings=settings)
     app.add_middleware(Quick, service=service, distance=_route("get_distance"), file=_route("get_file"))
-    app.add_middleware(Door, settings=settings, identify=identify, observe=observe)
+    app.add_middleware(Door, settings=settings, identify=identify, observe=observe, visit=visitors.identify)
     _allow_origins(app, settings)
     problems.install(app)
     for router in ROUTERS:

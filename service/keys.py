@@ -87,7 +87,7 @@ def first_key(settings: Settings) -> str | None:
     Raises:
         InvalidRequest: others could reach the address, and there is no key, or keys are not asked for.
     """
-    local = _is_loopback(settings.host)
+    local = is_loopback(settings.host)
     if not settings.auth:
         if local:
             return None
@@ -98,15 +98,19 @@ def first_key(settings: Settings) -> str | None:
         keys = KeyStore(jobs.database)
         if keys.any_valid():
             return None
-        if not local:
-            message = f"there is no key yet: make one (apsp key create NAME) before listening on {settings.host}"
+        if not (local or settings.first_key):
+            message = (
+                f"there is no key yet: make one (apsp key create NAME) before listening on {settings.host}, "
+                "or let the service make it (APSP_FIRST_KEY=true)"
+            )
             raise InvalidRequest(message, field="host")
         return keys.create("first", ("admin",))[1]
     finally:
         jobs.close()
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches the address."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -21,6 +21,7 @@ from service.callers import ANYBODY, Caller
 from service.callers import Scope as KeyScope
 from service.fault import Fault
 from service.logs import REQUEST_ID
+from service.origins import comes_from_elsewhere
 from service.problems import Problem, respond
 from service.protocol import HEADER_BYTES
 from service.rates import Rates
@@ -49,10 +50,20 @@ _QUESTIONS: Final = re.compile(r"/v1/(estimates|jobs/[^/]+/(distances|paths|subm
 class Door:
     """The outermost middleware: request id, key, rate, HEAD, security headers, one log line and one observation."""
 
-    def __init__(self, app: ASGIApp, settings: Settings, identify: Identify | None, observe: Observe | None) -> None:
-        """``identify`` finds the caller of an Authorization header; None where keys are not asked for."""
+    def __init__(
+        self,
+        app: ASGIApp,
+        settings: Settings,
+        identify: Identify | None,
+        observe: Observe | None,
+        visit: Identify | None = None,
+    ) -> None:
+        """``identify`` finds the caller of an Authorization header; None where keys are not asked for.
+
+        ``visit`` finds the one of a Cookie header: pages of this service ask so.
+        """
         self._app, self._settings = app, settings
-        self._identify, self._observe = identify, observe
+        self._identify, self._observe, self._visit = identify, observe, visit
         self._rates = Rates(settings.max_requests_per_second)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -95,8 +106,13 @@ class Door:
         caller = ANYBODY
         path: str = scope["path"]
         if self._identify is not None and path.startswith("/v1/"):
-            given = headers.get(b"authorization")
-            found = None if given is None else await self._identify(given.decode("latin-1"))
+            given, cookie = headers.get(b"authorization"), headers.get(b"cookie")
+            if given is None and cookie is not None and self._visit is not None:
+                found = await self._visit(cookie.decode("latin-1"))
+                if found is not None and comes_from_elsewhere(scope):
+                    return _from_elsewhere()
+            else:
+                found = None if given is None else await self._identify(given.decode("latin-1"))
             if found is None:
                 wait = self._rates.wait(_address(scope))
                 return _too_fast(self._rates.limit, wait) if wait else _unauthorized(given is not None)
@@ -105,6 +121,8 @@ class Door:
             if not caller.may(needed):
                 message = f"{scope['method']} {path} needs a key with the scope {needed!r}"
                 return Problem(Fault("forbidden", message, {"scope": needed}))
+        elif comes_from_elsewhere(scope, pages=not path.startswith("/v1/"), allowed=self._settings.cors_origins):
+            return _from_elsewhere()
         scope["state"]["caller"] = caller
         if path.startswith("/health/"):
             return None
@@ -133,7 +151,7 @@ class Door:
             )
 
 
-_LOOKED_AT: Final = {b"x-request-id", b"authorization", b"expect"}
+_LOOKED_AT: Final = {b"x-request-id", b"authorization", b"cookie", b"expect"}
 _QUIET: Final = {"GET", "HEAD", "OPTIONS"}
 
 
@@ -252,6 +270,11 @@ def _unauthorized(given: bool) -> Problem:
     message = "the key is not known or was revoked" if given else "a key is needed: Authorization: Bearer apsp_..."
     error = ' error="invalid_token"' if given else ""
     return Problem(Fault("unauthorized", message), headers={"WWW-Authenticate": f'Bearer realm="apsp"{error}'})
+
+
+def _from_elsewhere() -> Problem:
+    message = "a change that a browser asks for without a key is taken from the pages of this service only"
+    return Problem(Fault("forbidden", message, {"scope": "same-origin"}))
 
 
 def _too_fast(limit: int, wait: float) -> Problem:

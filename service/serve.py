@@ -8,6 +8,7 @@ import importlib
 import logging
 import signal
 import socket
+import sys
 import threading
 from collections.abc import Iterator
 from types import FrameType
@@ -17,7 +18,7 @@ from fastapi import FastAPI
 
 from service import logs
 from service.app import create_app
-from service.keys import first_key
+from service.keys import first_key, is_loopback
 from service.metrics import Metrics
 from service.protocol import HEADER_BYTES, PatientProtocol
 from service.retention import Retention
@@ -112,7 +113,17 @@ class _Announcing(uvicorn.Server):
             print(f"apsp listens on {self._address} (API documentation: {self._address}/docs)", flush=True)
             if self._key is not None:
                 print(f"key, shown this once: {self._key}", flush=True)
+            self._let_in()
             threading.Thread(target=_get_ready, name="get-ready", daemon=True).start()
+
+    def _let_in(self) -> None:
+        """Print a link that logs in once: on this machine only, and where it goes to eyes rather than to a log."""
+        looked_at = sys.stdout.isatty() or self._key is not None
+        if not (self._service.settings.auth and is_loopback(self._service.settings.host) and looked_at):
+            return
+        ticket = self._service.visitors.ticket()
+        if ticket is not None:
+            print(f"page, this link lets in once: {self._address}/login#{ticket}", flush=True)
 
 
 def _get_ready() -> None:
@@ -120,6 +131,9 @@ def _get_ready() -> None:
     try:
         for name in ("service.results", "service.encode", "engine.paths"):
             importlib.import_module(name)
+        from service.dashboard import render
+
+        render.get_ready()
         from storage.matrix import get_ready
 
         get_ready()

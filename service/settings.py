@@ -64,6 +64,7 @@ class Settings(BaseModel):
     max_body_silence: Count = Field(30, description="Seconds without a byte after which a body is given up.")
     min_body_rate: Size = Field(1024, description="Bytes a second that a body must bring, after that time.")
     auth: bool = Field(True, description="Whether keys are asked for; if not, only the loopback is listened on.")
+    first_key: bool = Field(False, description="Make and print a first key, whatever address is listened on.")
     cors_origins: str = Field("", description="Origins of web pages that may ask, with commas; * for all.")
     accel_prefix: str = Field("", description="Where the reverse proxy finds the data directory (X-Accel-Redirect).")
     log_format: Literal["auto", "json", "text"] = Field(

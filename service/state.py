@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from service.events import Watch
     from service.results import Result
     from service.submission import Plans
+    from service.visitors import Visitors
     from service.waiting import Waiters
 
 #: seconds after which a client should ask again about an open job
@@ -85,6 +86,7 @@ class Service:
 
     Attributes:
         plans: those made of late; waiters: requests that wait for a job; events: streams of what happens to jobs.
+        visitors: people on the page.
         worker: reads uploads; planner: plans jobs; neither waits for the other.
         wake: tells the runners of this node that there is a job.
         draining: the service is about to stop and takes no new jobs.
@@ -100,6 +102,7 @@ class Service:
     plans: Plans
     waiters: Waiters
     events: Watch
+    visitors: Visitors
     wake: Callable[[], None] = _nobody
     draining: bool = False
     uploading: Shares = field(default_factory=lambda: Shares("uploads", "max_uploads"))

@@ -124,6 +124,15 @@ keys = Table(
     Column("revoked", Float),
 )
 
+sessions = Table(
+    "sessions",
+    metadata,
+    Column("digest", String(64), primary_key=True),
+    Column("key", String(16), ForeignKey("keys.id"), nullable=False),
+    Column("created", Float, nullable=False),
+    Column("expires", Float, nullable=False),
+)
+
 graph_owners = Table(
     "graph_owners",
     metadata,

@@ -45,6 +45,11 @@ class KeyStore:
     def __init__(self, database: Database) -> None:
         self._database = database
 
+    @property
+    def database(self) -> Database:
+        """The database itself, for what else is kept in it."""
+        return self._database
+
     def create(self, name: str, scopes: Sequence[str]) -> tuple[KeyRecord, str]:
         """A new key; returns its record and, for this once, the key itself.  InvalidRequest for an unknown scope."""
         wrong = [scope for scope in scopes if scope not in SCOPES]

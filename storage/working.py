@@ -16,7 +16,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from storage import atomic
+from storage import atomic, direct
 from storage.errors import InvalidRequest, StorageFailed
 from storage.graph import Graph
 from storage.grid import CHECKSUM_BYTES, TileGrid
@@ -236,32 +236,27 @@ class WorkingMatrix(MatrixWriter):
                 raise
 
     def _read_plain(self, path: Path, out: Array) -> tuple[int, int]:
-        height, width = self._grid.tile
-        padding = width - out.shape[1]
-        trailer = np.zeros(CHECKSUM_BYTES, np.uint8)
-        rest = np.empty(0, self._dtype)
-        if padding == 0:
-            buffers: list[Array] = [out] if out.flags.c_contiguous else list(out)
-        else:
-            rest = np.empty((len(out), padding), self._dtype)
-            buffers = [part for row, pad in zip(out, rest, strict=True) for part in (row, pad)]
-        if len(out) < height:
-            buffers.append(np.empty((height - len(out), width), self._dtype))
-        size = atomic.read_file(path, [*buffers, trailer])
-        _check_size(size, sum(buffer.nbytes for buffer in buffers) + CHECKSUM_BYTES)
-        checksum = 0
-        for buffer in buffers:
-            checksum = crc32c(buffer, checksum)
-        return _checked(checksum, trailer), size
+        data = atomic.load_file(path)
+        checksum = _checked(data, self._grid.tile_bytes(self._dtype.itemsize))
+        tile = data[:-CHECKSUM_BYTES].view(self._dtype).reshape(self._grid.tile)
+        out[:] = tile[: out.shape[0], : out.shape[1]]
+        return checksum, len(data)
 
     def _read_packed(self, path: Path, out: Array) -> tuple[int, int]:
-        data = np.empty(path.stat().st_size, np.uint8)
-        size = atomic.read_file(path, [data])
-        _check_size(size, max(len(data), CHECKSUM_BYTES + 1))
-        body = data[:-CHECKSUM_BYTES]
-        checksum = _checked(crc32c(body), data[-CHECKSUM_BYTES:])
-        out[:] = decompress(body, self._dtype).reshape(self._grid.tile)[: out.shape[0], : out.shape[1]]
-        return checksum, size
+        data = atomic.load_file(path)
+        checksum = _checked(data, max(len(data), CHECKSUM_BYTES + 1))
+        tile = decompress(data[:-CHECKSUM_BYTES], self._dtype).reshape(self._grid.tile)
+        out[:] = tile[: out.shape[0], : out.shape[1]]
+        return checksum, len(data)
+
+    def _segments(self, part: Array) -> list[Array | bytes]:
+        """The bytes of a padded tile, put together where files are written from, so that they are copied but once."""
+        (height, width), (rows, columns) = self._grid.tile, part.shape
+        size = self._grid.tile_bytes(self._dtype.itemsize)
+        tile = direct.room(size)[: size - CHECKSUM_BYTES].view(self._dtype).reshape(height, width)
+        tile[:rows, :columns] = part
+        tile[rows:] = tile[:, columns:] = self._pad[0, 0]
+        return [tile]
 
 
 def _present(tiles: Path, grid: TileGrid) -> npt.NDArray[np.bool_]:
@@ -273,12 +268,11 @@ def _present(tiles: Path, grid: TileGrid) -> npt.NDArray[np.bool_]:
     return found
 
 
-def _check_size(found: int, expected: int) -> None:
-    if found != expected:
-        raise ValueError(f"it has {found:,} bytes instead of {expected:,}")
-
-
-def _checked(checksum: int, trailer: Array) -> int:
-    if checksum != int.from_bytes(trailer.tobytes(), "little"):
+def _checked(data: npt.NDArray[np.uint8], expected: int) -> int:
+    """The checksum of a tile's file, which should have ``expected`` bytes."""
+    if len(data) != expected:
+        raise ValueError(f"it has {len(data):,} bytes instead of {expected:,}")
+    checksum = crc32c(data[:-CHECKSUM_BYTES])
+    if checksum != int.from_bytes(data[-CHECKSUM_BYTES:].tobytes(), "little"):
         raise ValueError("its checksum is wrong")
     return checksum

@@ -257,6 +257,12 @@ def test_the_first_key(tmp_path: Path):
     assert first_key(settings.model_copy(update={"host": "localhost", "auth": False})) is None
 
 
+def test_a_first_key_may_be_asked_for_wherever_is_listened(tmp_path: Path):
+    settings = Settings(data_dir=tmp_path, host="0.0.0.0", first_key=True)
+    assert str(first_key(settings)).startswith("apsp_")
+    assert first_key(settings) is None
+
+
 def test_the_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     folder = ["--data-dir", str(tmp_path)]
     assert run(["key", "create", "ann", "--scope", "read", *folder]) == 0

@@ -1,0 +1,118 @@
+"""What changes something: log in and out, solve, cancel, resume, delete.  Only our own pages may ask."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from urllib.parse import parse_qsl
+
+import anyio.to_thread
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import RedirectResponse
+
+from service.checkpoints import has_checkpoint
+from service.dashboard.options import read_options
+from service.dashboard.pages import graph_page
+from service.dashboard.render import page
+from service.dashboard.visiting import Known, PageRoute
+from service.fault import fault_of
+from service.problems import status_of
+from service.state import Service, Shared
+from service.stores import discard
+from service.submission import refuse_if_draining, resume, submit
+from service.visitors import COOKIE, SESSION_SECONDS
+from storage.errors import ApspError, Conflict
+from storage.jobs import DISMISSED, FAILED
+
+router = APIRouter(include_in_schema=False, route_class=PageRoute)
+
+
+async def _filled(request: Request) -> dict[str, str]:
+    """The fields of a form; the body is bounded as every body is."""
+    text = (await request.body()).decode("utf-8", "replace")
+    return dict(parse_qsl(text, keep_blank_values=True))
+
+
+@router.post("/login")
+async def log_in(request: Request, service: Shared) -> Response:
+    """Exchange a key, or the ticket of a printed link, for a session."""
+    filled = await _filled(request)
+    key, ticket, wanted = filled.get("key", ""), filled.get("ticket", ""), filled.get("next", "")
+    enter = service.visitors.redeem if ticket else service.visitors.enter
+    token = await anyio.to_thread.run_sync(enter, ticket or key)
+    if token is None:
+        reason = "ticket" if ticket else "key"
+        return page(request, "login.html", HTTPStatus.FORBIDDEN, wanted=wanted, refused=reason, keys=True)
+    response = RedirectResponse(_inside(wanted), 303)
+    response.set_cookie(
+        COOKIE, token, max_age=int(SESSION_SECONDS), httponly=True, samesite="strict",
+        secure=request.url.scheme == "https",
+    )  # fmt: skip
+    return response
+
+
+@router.post("/logout")
+async def log_out(request: Request, service: Shared) -> Response:
+    """End the session."""
+    await anyio.to_thread.run_sync(service.visitors.leave, request.headers.get("cookie", ""))
+    response = RedirectResponse("/login", 303)
+    response.delete_cookie(COOKIE, httponly=True, samesite="strict")
+    return response
+
+
+@router.post("/graphs/{graph_id}/solve")
+async def solve(request: Request, graph_id: str, service: Shared, visitor: Known) -> Response:
+    """Submit a job and go to its page; what cannot be done is said on the graph's page."""
+    visitor.need("submit")
+    asked = read_options(graph_id, await _filled(request))
+    if asked.request is None:
+        return await graph_page(request, service, visitor, graph_id, asked, planned=False, status=422)
+    try:
+        record, _ = await submit(service, asked.request, visitor.caller, None)
+    except ApspError as error:
+        fault = fault_of(error)
+        return await graph_page(
+            request, service, visitor, graph_id, asked, planned=False, status=status_of(fault.code), fault=fault
+        )
+    return RedirectResponse(f"/jobs/{record.id}", 303)
+
+
+@router.post("/jobs/{job_id}/cancel")
+def cancel(job_id: str, service: Shared, visitor: Known) -> Response:
+    """Ask a job to stop."""
+    visitor.need("submit")
+    service.job(job_id, visitor.caller)
+    service.jobs.cancel(job_id)
+    return RedirectResponse(f"/jobs/{job_id}", 303)
+
+
+@router.post("/jobs/{job_id}/resume")
+def resume_job(job_id: str, service: Shared, visitor: Known) -> Response:
+    """Queue a stopped job again."""
+    visitor.need("submit")
+    refuse_if_draining(service)
+    record = service.job(job_id, visitor.caller)
+    if record.state in (FAILED, DISMISSED) and not has_checkpoint(service.settings.store(job_id)):
+        raise Conflict(f"job {job_id} has no checkpoint to go on from; submit it again")
+    resume(service, record)
+    return RedirectResponse(f"/jobs/{job_id}", 303)
+
+
+@router.post("/jobs/{job_id}/delete")
+def delete(job_id: str, service: Shared, visitor: Known) -> Response:
+    """Delete a finished job and its result."""
+    visitor.need("submit")
+    service.job(job_id, visitor.caller)
+    _delete(service, job_id)
+    return RedirectResponse("/", 303)
+
+
+def _delete(service: Service, job_id: str) -> None:
+    service.jobs.delete(job_id)
+    service.results.forget(job_id)
+    discard(service.settings, job_id)
+
+
+def _inside(address: str) -> str:
+    """The address if it is a path of this service, else the start."""
+    inside = address.startswith("/") and not address.startswith("//") and "\\" not in address
+    return address if inside and address.isprintable() else "/"

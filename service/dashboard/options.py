@@ -1,0 +1,96 @@
+"""The options of a job as a form asks for them: plain words on the page, a request of the API behind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from service.fault import Fault, fault_of
+from service.names import split_names
+from service.schemas import JobRequest
+from service.sizes import parse_size
+from storage.errors import InvalidRequest
+
+
+@dataclass(frozen=True)
+class Field:
+    """One option: its name in the API, what it is called, what it does, and what can be chosen, if that is a list."""
+
+    name: str
+    label: str
+    help: str
+    choices: tuple[tuple[str, str], ...] = ()
+    hint: str = ""
+
+
+#: what algorithms are called
+ALGORITHMS: Final = {
+    "dijkstra": "Dijkstra", "johnson": "Johnson", "partitioned": "Partitioned",
+    "recursive-floyd-warshall": "Floyd–Warshall, recursive", "blocked-floyd-warshall": "Floyd–Warshall, blocked",
+    "repeated-squaring": "Repeated squaring", "bellman-ford": "Bellman–Ford, in batches",
+    "bfs": "Breadth-first search",
+}  # fmt: skip
+
+FIELDS: Final = (
+    Field("sources", "From", "Rows of the matrix. Vertices as the file names them, with commas.", hint="every vertex"),
+    Field("targets", "To", "Columns of the matrix. Vertices as the file names them, with commas.", hint="every vertex"),
+    Field("cutoff", "No farther than", "Longer distances count as no path.", hint="no limit"),
+    Field("max_hops", "At most so many arcs a path", "Counts arcs, not weights.", hint="no limit"),
+    Field("dtype", "Numbers are kept as", "The narrowest type that is exact is taken unless you say otherwise.", (
+        ("auto", "whatever is exact and smallest"), ("uint16", "16-bit integers"), ("int32", "32-bit integers"),
+        ("float32", "32-bit floats"), ("float64", "64-bit floats"),
+    )),
+    Field("device", "Solve on", "The faster one is taken unless you say otherwise.", (
+        ("auto", "whatever is faster"), ("cpu", "the processors"), ("cuda", "a GPU"),
+    )),
+    Field("algorithm", "Algorithm", "The plan below says which one is fastest, and why.", (
+        ("auto", "the fastest"), *((name, word) for name, word in ALGORITHMS.items()),
+    )),
+    Field("memory", "Memory at most", "Of the host, such as 4GiB.", hint="what is free"),
+    Field("priority", "Priority", "From -100 to 100; higher goes first.", hint="0"),
+    Field("name", "Name of the job", "To find it again.", hint="the graph's name"),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What was filled in, and the request that it means; ``fault`` says what makes no sense."""
+
+    filled: dict[str, str]
+    request: JobRequest | None
+    fault: Fault | None = None
+
+
+def read_options(graph_id: str, values: Mapping[str, str]) -> Asked:
+    """The request that a filled-in form means."""
+    filled = {field.name: values.get(field.name, "").strip()[:100_000] for field in FIELDS}
+    filled["fresh"] = "true" if values.get("fresh") else ""
+    try:
+        members = {name: _value(name, text) for name, text in filled.items() if text}
+        return Asked(filled, JobRequest.model_validate({"graph": graph_id, **members}))
+    except InvalidRequest as error:
+        return Asked(filled, None, fault_of(error))
+    except ValidationError as error:
+        first = error.errors()[0]
+        label = next((field.label for field in FIELDS if first["loc"][:1] == (field.name,)), str(first["loc"]))
+        message = f"{label}: {first['msg'][0].lower()}{first['msg'][1:]}"
+        return Asked(filled, None, Fault("invalid-request", message, {"field": str(first["loc"][0])}))
+
+
+def _value(name: str, text: str) -> Any:
+    if name in ("sources", "targets"):
+        return split_names([text], name)
+    if name == "memory":
+        return parse_size(text, field="memory")
+    if name == "fresh":
+        return True
+    if name not in ("cutoff", "max_hops", "priority"):
+        return text
+    label = next(field.label for field in FIELDS if field.name == name)
+    try:
+        return float(text) if name == "cutoff" else int(text)
+    except ValueError:
+        raise InvalidRequest(f"{label}: {text[:40]!r} is no number", field=name) from None

@@ -1,0 +1,108 @@
+"""The pages that show something; ``forms.py`` has those that change something."""
+
+from __future__ import annotations
+
+import functools
+from hashlib import blake2b
+from typing import Annotated, Any, Final
+
+import anyio.to_thread
+from fastapi import APIRouter, Header, Query, Request, Response
+
+from service.dashboard import views
+from service.dashboard.options import FIELDS, Asked, read_options
+from service.dashboard.render import HERE, page
+from service.dashboard.visiting import Known, PageRoute
+from service.fault import Fault, fault_of
+from service.problems import CODES, Problem
+from service.ranges import matches
+from service.state import Service, Shared
+from storage.errors import ApspError
+
+router = APIRouter(include_in_schema=False, route_class=PageRoute)
+
+_TYPES: Final = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+Vertex = Annotated[str | None, Query(max_length=1000)]
+
+
+@router.get("/")
+async def get_home(
+    request: Request, service: Shared, visitor: Known, before: Annotated[str | None, Query(max_length=60)] = None
+) -> Response:
+    """What runs, waits and is over; the devices; where a graph is dropped."""
+    found = await anyio.to_thread.run_sync(views.home, service, visitor.caller, before)
+    return page(request, "home.html", visitor=visitor, **found)
+
+
+@router.get("/graphs/{graph_id}")
+async def get_graph(request: Request, graph_id: str, service: Shared, visitor: Known) -> Response:
+    """What was understood of a graph, and what solving it would take."""
+    asked = read_options(graph_id, dict(request.query_params))
+    return await graph_page(request, service, visitor, graph_id, asked, planned="plan" in request.query_params)
+
+
+@router.get("/jobs/{job_id}")
+async def get_job(
+    *, request: Request, job_id: str, service: Shared, visitor: Known, source: Vertex = None, target: Vertex = None
+) -> Response:
+    """A job: how far it is, its plan, its result; with ``source`` and ``target`` the distance and the route."""
+    found = await anyio.to_thread.run_sync(views.job, service, visitor.caller, job_id)
+    answer = None
+    if source and target and found["result"] is not None:
+        answer = await anyio.to_thread.run_sync(views.answer, service, visitor.caller, job_id, source, target)
+    base = str(request.base_url).rstrip("/")
+    return page(
+        request, "job.html", visitor=visitor, **found, answer=answer, source=source or "", target=target or "",
+        base=base, keys=service.settings.auth,
+    )  # fmt: skip
+
+
+async def graph_page(
+    request: Request, service: Service, visitor: Known, graph_id: str, asked: Asked, *,
+    planned: bool, status: int = 200, fault: Fault | None = None,
+) -> Response:  # fmt: skip
+    """The page of a graph with the options as they were filled in, and the plan if that was asked for."""
+    found = await anyio.to_thread.run_sync(views.graph, service, visitor.caller, graph_id)
+    plan: dict[str, Any] | None = None
+    fault = fault or asked.fault
+    if planned and asked.request is not None and fault is None:
+        try:
+            plan = await service.plans.get(service, graph_id, asked.request.options())
+        except ApspError as error:
+            fault = fault_of(error)
+            status = CODES.get(fault.code, (500, ""))[0]
+    return page(
+        request, "graph.html", status, visitor=visitor, **found, fields=FIELDS, filled=asked.filled, planned=planned,
+        plan=None if plan is None else views.plan(plan), fault=fault,
+    )  # fmt: skip
+
+
+@router.get("/login")
+def get_login(request: Request, service: Shared, next: Annotated[str, Query(max_length=2000)] = "") -> Response:  # noqa: A002
+    """Where a key is shown."""
+    return page(request, "login.html", wanted=next, refused=False, keys=service.settings.auth)
+
+
+@router.get("/static/{name}")
+def get_static(name: str, if_none_match: Annotated[str, Header()] = "") -> Response:
+    """A style, a script, the icon: the same for everybody."""
+    found = _static().get(name)
+    if found is None:
+        raise Problem(Fault("not-found", f"there is no file {name[:80]!r}"))
+    content, media_type, etag = found
+    headers = {"ETag": etag, "Cache-Control": "no-cache"}
+    if matches(if_none_match, etag):
+        return Response(status_code=304, headers=headers)
+    return Response(content, media_type=media_type, headers=headers)
+
+
+@functools.cache
+def _static() -> dict[str, tuple[bytes, str, str]]:
+    """Content, type and entity tag of the files that are served."""
+    found = {}
+    for path in (HERE / "static").iterdir():
+        if path.suffix in _TYPES:
+            content = path.read_bytes()
+            etag = f'"{blake2b(content, digest_size=12).hexdigest()}"'
+            found[path.name] = (content, _TYPES[path.suffix], etag)
+    return found

@@ -1,0 +1,95 @@
+"""Templates to pages.  Everything that goes into one is escaped; Jinja is imported with the first page."""
+
+from __future__ import annotations
+
+import functools
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from fastapi import Request, Response
+from fastapi.responses import HTMLResponse
+
+from service.sizes import format_bytes, format_count, format_seconds
+from service.version import software_version
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+HERE: Final = Path(__file__).parent
+#: scripts, styles and requests of this service, and nothing else: no inline script or style, no frame, no plugin
+POLICY: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+_HEADERS: Final = {
+    "Content-Security-Policy": POLICY,
+    "Referrer-Policy": "same-origin",
+    # pages show what only their visitor may see: nothing of it stays behind when the session is over
+    "Cache-Control": "no-store",
+}
+
+
+def page(request: Request, template: str, status: int = 200, **context: Any) -> Response:
+    """The answer made of a template; ``visitor`` in the context is whoever looks at it, or None."""
+    text = (
+        _environment()
+        .get_template(template)
+        .render(path=request.url.path, status=status, version=software_version(), **{"visitor": None, **context})
+    )
+    return HTMLResponse(text, status_code=status, headers=_HEADERS)
+
+
+def get_ready() -> None:
+    """Compile the templates; the first page does not wait for it then."""
+    for name in _environment().list_templates():
+        _environment().get_template(name)
+
+
+@functools.cache
+def _environment() -> Environment:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    environment = Environment(
+        loader=FileSystemLoader(HERE / "templates"), autoescape=True, undefined=StrictUndefined,
+        trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip
+    environment.filters |= {
+        "bytes": format_bytes, "count": format_count, "seconds": format_seconds, "number": _number, "about": _about,
+        "whole": _whole, "sentence": _sentence, "iso": _iso, "moment": _moment, "percent": _percent,
+    }  # fmt: skip
+    return environment
+
+
+def _number(value: float | None) -> str:
+    """A distance or a weight as people write it; a dash where there is none."""
+    if value is None:
+        return "–"
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.7g}"
+
+
+def _about(value: float | None) -> str:
+    """A number with four digits or so, for axes."""
+    return "–" if value is None else f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+def _sentence(text: str) -> str:
+    """A text of the planner as a sentence."""
+    return f"{text[:1].upper()}{text[1:].rstrip('.')}." if text else ""
+
+
+def _whole(value: int) -> str:
+    return f"{value:,}"
+
+
+def _iso(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
+
+
+def _moment(seconds: float) -> str:
+    """A time for those without a script, which says it in the reader's own time zone."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%d %b %Y, %H:%M UTC")
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"

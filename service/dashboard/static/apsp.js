@@ -1,0 +1,124 @@
+// What all pages share.  Pages are rendered by the service; scripts fetch them again and exchange parts, so there is
+// one place that knows how anything looks.  Text from files only ever passes through the service's own escaping.
+
+import { follow } from "./watch.js";
+import { receive } from "./upload.js";
+
+/** Tell those who listen rather than look. */
+export function say(words) {
+  document.getElementById("said").textContent = words;
+}
+
+/** The page at an address, parsed; null if it cannot be had now.  A session that is over leads to the login. */
+export async function fetchPage(url, signal) {
+  const response = await fetch(url, { headers: { Accept: "text/html" }, signal, credentials: "same-origin" });
+  if (response.redirected && new URL(response.url).pathname === "/login") {
+    location.reload();
+    return null;
+  }
+  if (response.status >= 500 && response.status !== 507) return null;
+  return new DOMParser().parseFromString(await response.text(), "text/html");
+}
+
+/** Put the parts of these ids in the place of the present ones; what has the focus keeps it. */
+export function exchange(page, ids) {
+  for (const id of ids) {
+    const now = document.getElementById(id);
+    const then = page.getElementById(id);
+    if (!now || !then || now.isEqualNode(then)) continue;
+    const held = now.contains(document.activeElement) ? document.activeElement.id : "";
+    const open = [...now.querySelectorAll("details")].map((item) => item.open);
+    const fresh = document.importNode(then, true);
+    fresh.querySelectorAll("details").forEach((item, k) => { if (open[k]) item.open = true; });
+    now.replaceWith(fresh);
+    if (held) document.getElementById(held)?.focus({ preventScroll: true });
+    enhance(fresh);
+  }
+}
+
+const AGES = [[60, "second", 1], [3600, "minute", 60], [86400, "hour", 3600], [30 * 86400, "day", 86400]];
+
+function tellAge(item) {
+  const moment = new Date(item.dateTime);
+  const seconds = (Date.now() - moment) / 1000;
+  item.title = moment.toLocaleString();
+  const [, unit, size] = AGES.find(([limit]) => seconds < limit) ?? [0, "", 0];
+  const words = new Intl.RelativeTimeFormat("en", { numeric: "auto" });
+  item.textContent = unit ? words.format(-Math.max(0, Math.round(seconds / size)), unit) : moment.toLocaleDateString();
+}
+
+/** Parts with data-poll are fetched again every so many milliseconds, while somebody can see them. */
+function poll(part) {
+  const wait = Number(part.dataset.poll);
+  const id = part.id;
+  const again = async () => {
+    if (!document.getElementById(id)) return;
+    if (!document.hidden) {
+      const page = await fetchPage(location.href).catch(() => null);
+      if (page) exchange(page, [id]);
+    }
+    setTimeout(again, wait);
+  };
+  setTimeout(again, wait);
+}
+
+/** A form that asks for a plan: at once, and whenever an option has changed. */
+function plan(form) {
+  let running = null;
+  let due = 0;
+  const ask = async () => {
+    running?.abort();
+    running = new AbortController();
+    const url = `${form.getAttribute("action")}?${new URLSearchParams(new FormData(form))}`;
+    const part = document.getElementById("estimate");
+    part.setAttribute("aria-busy", "true");
+    try {
+      const page = await fetchPage(url, running.signal);
+      if (page) exchange(page, ["estimate"]);
+      history.replaceState(null, "", url);
+    } catch (error) {
+      if (error.name === "AbortError") return;
+      say("The service does not answer.");
+    }
+    document.getElementById("estimate").removeAttribute("aria-busy");
+  };
+  form.addEventListener("input", () => { clearTimeout(due); due = setTimeout(ask, 500); });
+  form.addEventListener("submit", (event) => {
+    if (event.submitter?.formMethod === "post") return;
+    event.preventDefault();
+    ask();
+  });
+  if (document.getElementById("estimate").hasAttribute("data-wanted")) ask();
+}
+
+const polled = new Set();
+
+/** Give life to a part of a page that has just come. */
+export function enhance(part) {
+  const all = (selector) => [...(part.matches?.(selector) ? [part] : []), ...part.querySelectorAll(selector)];
+  all("time[data-ago]").forEach(tellAge);
+  all("form[data-drop]").forEach(receive);
+  all("form[data-plan]").forEach(plan);
+  all("form[data-ask]").forEach((form) => form.addEventListener("submit", (event) => {
+    if (!confirm(form.dataset.ask)) event.preventDefault();
+  }));
+  all("[data-poll]").filter((item) => !polled.has(item.id)).forEach((item) => { polled.add(item.id); poll(item); });
+}
+
+/** A printed link carries its ticket behind the #, which no server and no log ever sees; it is used up here. */
+function useTicket() {
+  const ticket = location.hash.slice(1);
+  const form = document.querySelector("[data-login] form");
+  if (!form || !/^[\w-]{20,}$/.test(ticket)) return;
+  history.replaceState(null, "", location.pathname + location.search);
+  const field = form.elements.key;
+  field.required = false;
+  field.name = "ticket";
+  field.value = ticket;
+  form.submit();
+}
+
+enhance(document);
+useTicket();
+follow();
+setInterval(() => document.querySelectorAll("time[data-ago]").forEach(tellAge), 20000);

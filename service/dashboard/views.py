@@ -1,0 +1,236 @@
+"""What pages show, gathered from the service as plain data; templates only lay it out."""
+
+from __future__ import annotations
+
+import shutil
+from typing import Any, Final
+
+from service.callers import Caller
+from service.checkpoints import has_checkpoint
+from service.dashboard.charts import histogram
+from service.dashboard.options import ALGORITHMS
+from service.joblog import log_path
+from service.problems import CODES
+from service.state import Service, silent
+from storage.errors import ApspError, Gone, NotFound
+from storage.jobs import ACCEPTED, DISMISSED, FAILED, RUNNING, SUCCESSFUL, GraphRecord, JobRecord, RunnerRecord
+
+View = dict[str, Any]
+
+#: jobs that are over, on one page
+PAGE: Final = 20
+_MOST_OPEN: Final = 50
+#: bytes of the end of a log that a page begins with
+_LOG_TAIL: Final = 16_384
+#: records of earlier versions may lack some
+_NO_FACTS: Final = {
+    "directed": True, "weak_components": None, "strong_components": None, "first_vertex": None,
+    "last_vertex": None,
+}  # fmt: skip
+_NO_WEIGHTS: Final = {
+    "weighted": True, "column": None, "integral": True, "smallest": None, "largest": None, "zero": 0, "negative": 0,
+}  # fmt: skip
+_NO_RECEIPT: Final = {
+    "format": "?", "compression": None, "entries": 0, "self_loops": 0, "parallel_arcs": 0, "infinite_arcs": 0,
+    "notes": (),
+}  # fmt: skip
+STATES: Final = {
+    ACCEPTED: "waiting", RUNNING: "running", SUCCESSFUL: "done", FAILED: "failed", DISMISSED: "cancelled",
+}  # fmt: skip
+_PHASES: Final = {
+    "queued": "waiting for a runner", "loading": "reading the graph", "create": "making room", "search": "searching",
+    "ingest": "taking the arcs in", "potentials": "making weights non-negative", "prepare": "preparing",
+    "partition": "cutting into parts", "sweep": "sweeping", "close": "closing blocks", "load": "loading",
+    "store": "storing", "finish": "finishing", "relax": "relaxing", "write": "writing", "verify": "checking",
+    "seal": "checking and sealing", "dismissed": "cancelled",
+}  # fmt: skip
+
+
+def home(service: Service, caller: Caller, before: str | None) -> View:
+    """Jobs by what became of them, the newest first; devices; the disk."""
+    owner = None if caller.may("admin") else caller.owner
+    names = _graph_names(service, owner)
+    listed = service.jobs.list_jobs
+    found = listed(_MOST_OPEN + 2 * PAGE, owner=owner, before=before)
+    over = [record for record in found if not record.open][: PAGE + 1]
+    running, waiting = (listed(_MOST_OPEN, owner=owner, state=state) for state in (RUNNING, ACCEPTED))
+    waiting_rows = [row(record, names, service.jobs.queue_position(record)) for record in waiting]
+    return {
+        "running": [row(record, names) for record in running],
+        "waiting": sorted(waiting_rows, key=lambda item: item["position"]),
+        "over": [row(record, names) for record in over[:PAGE]],
+        "older": over[PAGE - 1].id if len(over) > PAGE else None,
+        "paged": before is not None,
+        "graphs": [_graph_row(record) for record in service.keys.list_graphs(5, owner)],
+        **machines(service),
+    }
+
+
+def machines(service: Service) -> View:
+    """Devices with their memory, and the disk that results go to."""
+    runners = service.jobs.list_runners()
+    disk = shutil.disk_usage(service.settings.data_dir)
+    return {
+        "devices": [_device(runner, silent(runner, service.settings)) for runner in runners],
+        "disk": {"used": disk.used, "total": disk.total, "free": disk.free},
+    }
+
+
+def graph(service: Service, caller: Caller, graph_id: str) -> View:
+    """One graph and the jobs about it."""
+    record = service.graph(graph_id, caller)
+    owner = None if caller.may("admin") else caller.owner
+    name = _graph_names(service, owner).get(record.id) or record.name
+    jobs = service.jobs.list_jobs(10, graph=graph_id, owner=owner)
+    return {
+        "graph": record, "title": name or f"Graph {record.id[:8]}", "jobs": [row(job, {}) for job in jobs],
+        "facts": {**_NO_FACTS, **record.facts, "weights": {**_NO_WEIGHTS, **record.facts.get("weights", {})}},
+        "receipt": {**_NO_RECEIPT, **record.receipt},
+    }  # fmt: skip
+
+
+def job(service: Service, caller: Caller, job_id: str) -> View:
+    """One job: state, phases, plan, error, the head of its result."""
+    record = service.job(job_id, caller)
+    stopped = record.state in (FAILED, DISMISSED) and record.removed is None
+    try:
+        found: GraphRecord | None = service.graph(record.graph, caller)
+    except (NotFound, Gone):
+        found = None
+    names = {} if found is None or found.name is None else {found.id: found.name}
+    position = service.jobs.queue_position(record) if record.state == ACCEPTED else None
+    return {
+        "job": row(record, names, position), "record": record, "graph": found,
+        "plan": plan(record.plan) if record.plan else None, "phases": _phases(record),
+        "resumable": stopped and has_checkpoint(service.settings.store(job_id)),
+        "log": _log(service, record), "result": _result(record),
+        "options": {k: v for k, v in record.options.items() if v not in (None, "auto")},
+    }  # fmt: skip
+
+
+def answer(service: Service, caller: Caller, job_id: str, source: str, target: str) -> View:
+    """The distance and the route from one vertex to another, or why there is no answer."""
+    try:
+        result = service.result(job_id, caller)
+        found = result.distance(source, target)
+        if not found["reachable"]:
+            return {"source": source, "target": target, "distance": None, "route": None, "refused": None}
+        route = _route(result.path(source, target))
+    except ApspError as error:
+        return {"source": source, "target": target, "refused": str(error)}
+    return {"source": source, "target": target, "distance": found["distance"], "route": route, "refused": None}
+
+
+def row(record: JobRecord, names: dict[str, str], position: int | None = None) -> View:
+    """One job in a list."""
+    progress, shown = record.progress, record.plan or {}
+    error = None
+    if record.error is not None:
+        title = CODES.get(record.error["code"], (500, "Unexpected error"))[1]
+        error = {"title": title, "detail": record.error["message"], "code": record.error["code"]}
+    took = record.finished - record.started if record.finished and record.started else None
+    return {
+        "id": record.id, "title": record.name or names.get(record.graph) or f"Job {record.id[-8:]}",
+        "state": record.state, "word": STATES[record.state], "open": record.open,
+        "phase": _PHASES.get(record.phase, record.phase), "stopping": record.cancel and record.open,
+        "fraction": progress.fraction, "rate": progress.rate, "unit": progress.unit, "eta": progress.eta,
+        "position": position, "error": error, "created": record.created, "started": record.started,
+        "finished": record.finished, "took": took, "bytes": record.bytes, "removed": record.removed,
+        "algorithm": algorithm(shown.get("algorithm", "")), "shape": shown.get("shape"), "dtype": shown.get("dtype"),
+        "device": shown.get("device"), "attempt": record.attempt,
+    }  # fmt: skip
+
+
+def plan(shown: dict[str, Any]) -> View:
+    """A plan, with the candidate that was chosen beside those that were not."""
+    candidates = [
+        {**item, "name": algorithm(item["algorithm"]), "chosen": k == 0 and not item.get("rejected")}
+        for k, item in enumerate(shown.get("candidates") or [])
+    ]
+    slowest = max((item["seconds"] for item in candidates if item.get("feasible", True)), default=0.0) or 1.0
+    for item in candidates:
+        item["share"] = min(1.0, item["seconds"] / slowest)
+    return {**shown, "name": algorithm(shown["algorithm"]), "candidates": candidates}
+
+
+def algorithm(name: str) -> str:
+    """What people call an algorithm."""
+    return ALGORITHMS.get(name, name)
+
+
+def _graph_names(service: Service, owner: str | None) -> dict[str, str]:
+    return {record.id: record.name for record in service.keys.list_graphs(200, owner) if record.name}
+
+
+def _graph_row(record: GraphRecord) -> View:
+    return {"id": record.id, "title": record.name or f"Graph {record.id[:8]}", "n": record.n, "m": record.m}
+
+
+def _device(runner: RunnerRecord, lost: bool) -> View:
+    figures = runner.figures or {}
+    memory = figures.get("memory") or {}
+    words = {"idle": "ready", "busy": "busy", "sick": "out of service"}
+    return {
+        "runner": runner.slot, "name": figures.get("name"), "state": "silent" if lost else runner.state,
+        "word": "silent" if lost else words.get(runner.state, runner.state),
+        "reason": "gives no sign of life" if lost else runner.detail if runner.state == "sick" else None,
+        "used": memory.get("used"), "limit": memory.get("limit"),
+    }  # fmt: skip
+
+
+def _phases(record: JobRecord) -> list[View]:
+    """The phases of the plan: predicted seconds, those that were taken, and which one is on."""
+    predicted = {phase["name"]: phase["seconds"] for phase in (record.plan or {}).get("phases") or []}
+    taken = record.seconds or {}
+    names = list(taken) if taken else list(predicted)
+    here = names.index(record.phase) if record.phase in names else len(names) if record.phase == "seal" else -1
+    found = []
+    for k, name in enumerate(names):
+        past = record.state == SUCCESSFUL or (record.open and k < here)
+        state = "past" if past else "now" if record.open and k == here else "ahead"
+        shown = {"name": _PHASES.get(name, name), "predicted": predicted.get(name), "taken": taken.get(name)}
+        found.append({**shown, "state": state})
+    return found
+
+
+def _log(service: Service, record: JobRecord) -> View:
+    """The end of the log, and where it ends: the stream of events goes on behind it."""
+    path = log_path(service.settings, record.id)
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, 2)
+            begin = max(0, size - _LOG_TAIL)
+            file.seek(begin)
+            text = file.read(size - begin).decode("utf-8", "replace")
+    except OSError:
+        return {"text": "", "cut": False, "size": 0}
+    return {"text": text.partition("\n")[2] if begin else text, "cut": begin > 0, "size": size}
+
+
+def _result(record: JobRecord) -> View | None:
+    """The facts of a result that is there."""
+    if record.state != SUCCESSFUL or record.removed is not None:
+        return None
+    summary = record.summary or {}
+    found = summary.get("histogram") or {}
+    return {
+        **{name: summary.get(name) for name in ("pairs", "reached", "mean", "diameter", "radius", "center", "sum")},
+        "pair": summary.get("diameter_pair"), "bytes": record.bytes,
+        "histogram": histogram(found.get("edges") or [], found.get("counts") or []),
+        "below_zero": found.get("below_zero", 0),
+    }  # fmt: skip
+
+
+def _route(found: dict[str, Any]) -> View:
+    """A route as stops with the way so far; long ones without their middle."""
+    so_far: int | float = 0
+    stops: list[View] = []
+    for k, vertex in enumerate(found["vertices"]):
+        weight = found["weights"][k - 1] if k else None
+        so_far = so_far if weight is None else so_far + weight
+        stops.append({"vertex": vertex, "weight": weight, "so_far": so_far})
+    most = 60
+    left_out = max(0, len(stops) - most)
+    if left_out:
+        stops = [*stops[: most // 2], *stops[-(most // 2) :]]
+    return {"stops": stops, "arcs": len(found["weights"]), "left_out": left_out, "gap": most // 2 if left_out else None}

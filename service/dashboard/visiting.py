@@ -1,0 +1,91 @@
+"""Who looks at a page, and what a page answers instead when something is amiss."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Annotated, Any
+from urllib.parse import quote
+
+from fastapi import Depends, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import RedirectResponse
+from fastapi.routing import APIRoute
+
+from service.callers import ANYBODY, Caller, Scope
+from service.dashboard.render import page
+from service.fault import Fault, fault_of
+from service.problems import CODES, Problem
+from service.state import Shared
+from storage.errors import ApspError
+
+
+@dataclass(frozen=True)
+class Visitor:
+    """A person; ``name`` is that of their key, None where keys are not asked for."""
+
+    caller: Caller
+    name: str | None
+
+    @property
+    def submits(self) -> bool:
+        """Whether they may change anything."""
+        return self.caller.may("submit")
+
+    def need(self, scope: Scope) -> None:
+        """Refuse what their key does not allow."""
+        if not self.caller.may(scope):
+            raise Problem(Fault("forbidden", f"this needs a key with the scope {scope!r}", {"scope": scope}))
+
+
+class NotHereYet(Exception):  # noqa: N818 - what has happened, not what is wrong
+    """Nobody has logged in."""
+
+
+async def _visitor(request: Request, service: Shared) -> Visitor:
+    if not service.settings.auth:
+        return Visitor(ANYBODY, None)
+    key = await service.visitors.key(request.headers.get("cookie", ""))
+    if key is None:
+        raise NotHereYet
+    visitor = Visitor(Caller(key.id, frozenset(key.scopes)), key.name)
+    visitor.need("read")
+    return visitor
+
+
+Known = Annotated[Visitor, Depends(_visitor)]
+
+
+class PageRoute(APIRoute):
+    """A route whose errors are pages, and which sends those who have not logged in to do so first."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """The handler with its errors caught."""
+        handle = super().get_route_handler()
+
+        async def handler(request: Request) -> Response:
+            try:
+                return await handle(request)
+            except NotHereYet:
+                asked = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+                wanted = asked if request.method == "GET" and asked != "/" else ""
+                return RedirectResponse(f"/login?next={quote(wanted, safe='')}" if wanted else "/login", 303)
+            except ApspError as error:
+                return error_page(request, fault_of(error))
+            except Problem as error:
+                return error_page(request, error.fault, error.status_code)
+            except RequestValidationError:
+                return error_page(request, Fault("invalid-request", "this address was not understood"))
+
+        return handler
+
+
+def error_page(request: Request, fault: Fault, status: int | None = None) -> Response:
+    """What is amiss, as a page."""
+    number, title = CODES.get(fault.code, (500, "Unexpected error"))
+    request_id = getattr(request.state, "request_id", None)
+    return page(
+        request, "error.html", status or number, title=title, fault=fault,
+        request_id=request_id if (status or number) >= HTTPStatus.INTERNAL_SERVER_ERROR else None,
+    )  # fmt: skip

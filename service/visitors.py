@@ -1,0 +1,98 @@
+"""People on the page: a cookie that stands for a key, and tickets that let the owner of the terminal in."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from collections import OrderedDict
+from http.cookies import CookieError, SimpleCookie
+from typing import Final
+
+import anyio.to_thread
+
+from service.callers import Caller
+from service.keys import REMEMBERED_SECONDS
+from storage.keys import KeyRecord, KeyStore
+from storage.sessions import SessionStore
+
+COOKIE: Final = "apsp_session"
+#: a session ends after so long
+SESSION_SECONDS: Final = 12 * 3600.0
+#: a link that was printed lets in once, and for so long
+TICKET_SECONDS: Final = 600.0
+_MOST_REMEMBERED: Final = 10_000
+
+
+def token_of(cookies: str) -> str | None:
+    """The session's token in a Cookie header."""
+    try:
+        found = SimpleCookie(cookies).get(COOKIE)
+    except CookieError:
+        return None
+    return None if found is None else found.value
+
+
+class Visitors:
+    """Finds the caller of a session.  What was found is remembered as long as with keys; holds no keys."""
+
+    def __init__(self, keys: KeyStore) -> None:
+        self._keys, self._sessions = keys, SessionStore(keys.database)
+        self._known: OrderedDict[str, tuple[KeyRecord, float]] = OrderedDict()
+        self._tickets: dict[str, tuple[str, float]] = {}
+        self._lock = threading.Lock()
+
+    async def identify(self, cookies: str) -> Caller | None:
+        """The caller of a Cookie header; None if it holds no valid session."""
+        found = await self.key(cookies)
+        return None if found is None else Caller(found.id, frozenset(found.scopes))
+
+    async def key(self, cookies: str) -> KeyRecord | None:
+        """The key behind the session in a Cookie header."""
+        token = token_of(cookies)
+        if not token:
+            return None
+        known = self._known.get(token)
+        if known is not None and known[1] > time.monotonic():
+            return known[0]
+        record = await anyio.to_thread.run_sync(self._sessions.find, token)
+        if record is None:
+            self._known.pop(token, None)
+            return None
+        self._known[token] = (record, time.monotonic() + REMEMBERED_SECONDS)
+        if len(self._known) > _MOST_REMEMBERED:
+            self._known.popitem(last=False)
+        return record
+
+    def enter(self, key: str) -> str | None:
+        """The token of a new session of whoever holds this key; None if it is no valid key."""
+        record = self._keys.find(key.strip())
+        return None if record is None else self._sessions.open(record.id, SESSION_SECONDS)
+
+    def leave(self, cookies: str) -> None:
+        """End the session in a Cookie header."""
+        token = token_of(cookies)
+        if token:
+            self._sessions.close(token)
+            self._known.pop(token, None)
+
+    def ticket(self) -> str | None:
+        """A ticket that lets in once, with the oldest key that may do everything; None if there is no such key.
+
+        For whoever started the service on this machine, who can make keys anyway.
+        """
+        admin = next((key for key in self._keys.list() if key.revoked is None and "admin" in key.scopes), None)
+        if admin is None:
+            return None
+        ticket = secrets.token_urlsafe(24)
+        with self._lock:
+            self._tickets[ticket] = (admin.id, time.monotonic() + TICKET_SECONDS)
+        return ticket
+
+    def redeem(self, ticket: str) -> str | None:
+        """The token of a new session for a ticket, which is used up; None if it is none, or was."""
+        with self._lock:
+            found = self._tickets.pop(ticket, None)
+        if found is None or found[1] < time.monotonic():
+            return None
+        return self._sessions.open(found[0], SESSION_SECONDS)

@@ -1,0 +1,355 @@
+"""The page without a browser: who is let in, what is shown, and that nothing of a file becomes markup."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from itertools import pairwise
+from pathlib import Path
+from urllib.parse import quote, urlencode
+
+import pytest
+from fastapi.testclient import TestClient
+
+from service.app import create_app
+from service.callers import Caller
+from service.dashboard.charts import HEIGHT, WIDTH, histogram
+from service.dashboard.options import read_options
+from service.settings import Settings
+from service.state import Service
+from service.visitors import COOKIE, Visitors
+from storage.graph import build_graph
+from storage.jobs import JobStore
+from tests.property.test_openapi import here
+from tests.unit.service.support import Bench, small_graph
+
+EVIL = '<script>alert("1")</script>&\'`{{1234*4321}}'
+OURS = {"sec-fetch-site": "same-origin"}
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return Settings(data_dir=tmp_path / "data")
+
+
+@pytest.fixture
+def service(client: TestClient) -> Service:
+    found: Service = client.app.state.service  # type: ignore[attr-defined]
+    found.planner.run = found.worker.run = here  # type: ignore[method-assign]
+    return found
+
+
+class Tags(HTMLParser):
+    """The tags of a page, each with its attributes, and its text."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def log_in(
+    client: TestClient, service: Service, name: str = "ann", scopes: tuple[str, ...] = ("read", "submit")
+) -> str:
+    """Log the client in with a new key; the key's id."""
+    record, key = service.keys.create(name, scopes)
+    answer = client.post("/login", data={"key": key}, headers=OURS, follow_redirects=False)
+    assert (answer.status_code, answer.headers["location"]) == (303, "/")
+    return record.id
+
+
+def own(service: Service, bench: Bench, owner: str, names: bool = True, title: str | None = None) -> tuple[str, str]:
+    """A solved job of an owner; its id and its graph's."""
+    job_id, _ = bench.solved(small_graph(names), "int32")
+    graph_id = bench.jobs.job(job_id).graph
+    service.add_graph(bench.jobs.graph(graph_id), Caller(owner, frozenset({"submit"})))
+    with service.jobs.database.transaction("durable") as connection:
+        connection.exec_driver_sql("UPDATE jobs SET owner = ?, name = ? WHERE id = ?", (owner, title, job_id))
+    return job_id, graph_id
+
+
+def test_who_has_not_logged_in_is_led_there_and_back(client: TestClient, service: Service):
+    answer = client.get("/jobs/x?source=a%26b", follow_redirects=False)
+    assert (answer.status_code, answer.headers["location"]) == (303, "/login?next=%2Fjobs%2Fx%3Fsource%3Da%2526b")
+    _, key = service.keys.create("ann", ("read",))
+    form = {"key": key, "next": "/jobs/x?source=a%26b"}
+    answer = client.post("/login", data=form, headers=OURS, follow_redirects=False)
+    assert answer.headers["location"] == "/jobs/x?source=a%26b"
+    for elsewhere in ("//evil.example", "https://evil.example", "/\\evil.example", "evil", "/\r\nSet-Cookie: a=b"):
+        answer = client.post("/login", data={"key": key, "next": elsewhere}, headers=OURS, follow_redirects=False)
+        assert answer.headers["location"] == "/"
+
+
+def test_the_cookie_is_no_key_and_no_script_reads_it(client: TestClient, service: Service):
+    _, key = service.keys.create("ann", ("read",))
+    answer = client.post("/login", data={"key": key}, headers=OURS, follow_redirects=False)
+    cookie = answer.headers["set-cookie"].lower()
+    assert all(word in cookie for word in ("httponly", "samesite=strict", "path=/", "max-age=43200"))
+    assert "secure" not in cookie  # plain HTTP on the loopback
+    assert key.lower() not in cookie
+    over_tls = TestClient(client.app, base_url="https://testserver")
+    answer = over_tls.post("/login", data={"key": key}, headers=OURS, follow_redirects=False)
+    assert "secure" in answer.headers["set-cookie"].lower()
+
+
+def test_a_wrong_key_is_said_to_be_one(client: TestClient):
+    for key in ("", "apsp_x", "apsp_aaaaaaaa_" + "a" * 43, "é", "\0"):
+        answer = client.post("/login", data={"key": key}, headers=OURS)
+        assert answer.status_code == 403
+        assert "no valid key" in answer.text
+        assert COOKIE not in client.cookies
+
+
+def test_a_session_opens_the_api_and_ends_with_its_key_its_time_and_its_holder(
+    client: TestClient, service: Service, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("service.visitors.REMEMBERED_SECONDS", 0.0)
+    key_id = log_in(client, service)
+    assert client.get("/v1/jobs").status_code == 200
+    assert client.get("/").status_code == 200
+    token = client.cookies[COOKIE]
+    assert client.post("/logout", headers=OURS, follow_redirects=False).status_code == 303
+    client.cookies.set(COOKIE, token)
+    assert client.get("/v1/jobs").status_code == 401
+    client.cookies.clear()
+    key_id = log_in(client, service, "again")
+    service.keys.revoke(key_id)
+    assert client.get("/v1/jobs").status_code == 401
+    client.cookies.clear()
+    monkeypatch.setattr("service.visitors.SESSION_SECONDS", -1.0)
+    log_in(client, service, "late")
+    assert client.get("/v1/jobs").status_code == 401
+
+
+@pytest.mark.parametrize(
+    "text", ["", "x", "=", "apsp_session", "apsp_session=", 'apsp_session="', "a=b; apsp_session=é"]
+)
+def test_cookies_that_are_none(client: TestClient, text: str):
+    assert client.get("/v1/jobs", headers={"cookie": text.encode()}).status_code == 401
+
+
+def test_changes_by_cookie_come_from_our_own_pages(client: TestClient, service: Service, bench: Bench):
+    job_id, _ = own(service, bench, log_in(client, service))
+    elsewhere = (
+        {}, {"sec-fetch-site": "cross-site"}, {"sec-fetch-site": "same-site"}, {"sec-fetch-site": "none"},
+        {"origin": "http://evil.example"}, {"origin": "null"}, {"origin": "http://testserver:81"},
+        {"origin": "http://testserver", "sec-fetch-site": "cross-site"},
+    )  # fmt: skip
+    for headers in elsewhere:
+        for method, path in (("DELETE", f"/v1/jobs/{job_id}"), ("POST", f"/jobs/{job_id}/delete"), ("POST", "/logout")):
+            answer = client.request(method, path, headers=headers)
+            assert (answer.status_code, answer.json()["code"]) == (403, "forbidden"), (headers, path)
+    assert client.get(f"/v1/jobs/{job_id}").status_code == 200
+    assert client.delete(f"/v1/jobs/{job_id}", headers={"origin": "http://testserver"}).status_code == 204
+
+
+def test_a_key_in_the_header_needs_no_origin(client: TestClient, service: Service, bench: Bench):
+    record, key = service.keys.create("ann", ("read", "submit"))
+    job_id, _ = own(service, bench, record.id)
+    headers = {"authorization": f"Bearer {key}", "sec-fetch-site": "cross-site"}
+    assert client.delete(f"/v1/jobs/{job_id}", headers=headers).status_code == 204
+
+
+def test_without_keys_other_sites_change_nothing_either(tmp_path: Path):
+    for allowed, status in (("", 403), ("https://a.example", 404), ("*", 404)):
+        app = create_app(Settings(data_dir=tmp_path / "open", auth=False, cors_origins=allowed))
+        with TestClient(app) as client:
+            headers = {"origin": "https://a.example", "sec-fetch-site": "cross-site"}
+            assert client.post("/v1/jobs/x/cancel", headers=headers).status_code == status
+            assert client.post("/v1/jobs/x/cancel").status_code == 404
+            assert client.get("/").status_code == 200
+        app.state.service.jobs.close()
+
+
+def test_a_printed_link_lets_in_once_and_not_for_long(client: TestClient, service: Service, monkeypatch):
+    assert service.visitors.ticket() is None, "there is no key yet"
+    service.keys.create("reader", ("read",))
+    assert service.visitors.ticket() is None, "no key may do everything"
+    record, _ = service.keys.create("first", ("admin",))
+    ticket = service.visitors.ticket()
+    answer = client.post("/login", data={"ticket": ticket}, headers=OURS, follow_redirects=False)
+    assert answer.status_code == 303
+    assert client.get("/").status_code == 200
+    assert service.visitors._known[client.cookies[COOKIE]][0].id == record.id
+    assert client.post("/login", data={"ticket": ticket}, headers=OURS).status_code == 403
+    monkeypatch.setattr("service.visitors.TICKET_SECONDS", -1.0)
+    assert client.post("/login", data={"ticket": service.visitors.ticket()}, headers=OURS).status_code == 403
+
+
+def test_sessions_outlive_the_process(settings: Settings, bench: Bench):
+    visitors = Visitors(key_store := _keys(bench.jobs))
+    _, key = key_store.create("ann", ("read",))
+    token = visitors.enter(key)
+    assert token is not None
+    assert Visitors(key_store)._sessions.find(token) is not None
+    with bench.jobs.database.transaction("read") as connection:
+        kept = connection.exec_driver_sql("SELECT * FROM sessions").all()
+    assert token not in str(kept)
+
+
+def _keys(jobs: JobStore):
+    from storage.keys import KeyStore
+
+    return KeyStore(jobs.database)
+
+
+def test_what_belongs_to_another_key_is_not_there(client: TestClient, service: Service, bench: Bench):
+    ann = log_in(client, service)
+    job_id, graph_id = own(service, bench, ann, title="anns own")
+    assert "anns own" in client.get("/").text
+    assert client.get(f"/jobs/{job_id}").status_code == 200
+    client.cookies.clear()
+    log_in(client, service, "bob")
+    assert "anns own" not in client.get("/").text
+    for method, path in (
+        ("GET", f"/jobs/{job_id}"), ("GET", f"/graphs/{graph_id}"), ("POST", f"/jobs/{job_id}/cancel"),
+        ("POST", f"/jobs/{job_id}/delete"), ("POST", f"/jobs/{job_id}/resume"), ("POST", f"/graphs/{graph_id}/solve"),
+        ("GET", f"/jobs/{job_id}?source=a&target=d"),
+    ):  # fmt: skip
+        answer = client.request(method, path, headers=OURS)
+        assert answer.status_code == 404, path
+        assert "anns own" not in answer.text
+    assert bench.jobs.job(job_id).state == "successful"
+
+
+def test_a_key_that_only_reads_is_offered_no_change(client: TestClient, service: Service, bench: Bench):
+    ann = log_in(client, service, scopes=("read",))
+    job_id, graph_id = own(service, bench, ann)
+    for path in ("/", f"/jobs/{job_id}", f"/graphs/{graph_id}"):
+        actions = {a.get("action") or a.get("formaction") for t, a in Tags(client.get(path).text).tags}
+        assert not {a for a in actions if a and a.endswith(("delete", "cancel", "solve"))}, path
+    answer = client.post(f"/jobs/{job_id}/delete", headers=OURS)
+    assert answer.status_code == 403
+    assert "submit" in answer.text
+
+
+def test_every_page_has_a_policy_without_exceptions_and_keeps_it(client: TestClient, service: Service, bench: Bench):
+    job_id, graph_id = own(service, bench, log_in(client, service))
+    for path in ("/", "/login", f"/jobs/{job_id}", f"/graphs/{graph_id}?plan=1", "/jobs/none", "/static/none"):
+        answer = client.get(path)
+        policy = answer.headers["content-security-policy"]
+        assert "default-src 'none'" in policy
+        assert not re.search(r"unsafe|data:|\*|http", policy)
+        assert answer.headers["cache-control"] == "no-store"
+        for tag, attributes in Tags(answer.text).tags:
+            assert "style" not in attributes
+            assert tag != "style"
+            assert not [name for name in attributes if name.startswith("on")]
+            if tag == "script":
+                assert str(attributes["src"]).startswith("/static/")
+            for name in ("src", "href", "action", "formaction"):
+                assert re.match(r"[/#]", str(attributes.get(name, "/"))), attributes
+
+
+def test_nothing_of_a_file_is_markup(client: TestClient, service: Service, bench: Bench):
+    ann = log_in(client, service, EVIL)
+    graph, _ = build_graph([0, 1], [1, 0], [1, 2], labels=[EVIL, "b"], directed=True)
+    job_id, _ = bench.solved(graph, "int32")
+    graph_id = bench.jobs.job(job_id).graph
+    facts = {"weights": {"column": EVIL}, "first_vertex": EVIL, "last_vertex": EVIL, "directed": True}
+    fault = '{"code": "internal", "message": ' + _json(EVIL) + ', "details": {}}'
+    service.add_graph(bench.jobs.graph(graph_id), Caller(ann, frozenset({"submit"})))
+    with service.jobs.database.transaction("durable") as connection:
+        run = connection.exec_driver_sql
+        run("UPDATE graphs SET name = ?, facts = ?", (EVIL, _json(facts)))
+        run("UPDATE graph_owners SET name = ?", (EVIL,))
+        run("UPDATE jobs SET owner = ?, name = ?, error = ?", (ann, EVIL, fault))
+        run("UPDATE jobs SET summary = ?", (_json({"center": EVIL, "diameter_pair": [EVIL, EVIL]}),))
+    evil, filled = quote(EVIL), urlencode({"sources": EVIL, "name": EVIL})
+    (service.settings.store(job_id).parent / "log.txt").write_text(EVIL)
+    pages = {"/": 3, f"/graphs/{graph_id}?{filled}": 3, f"/login?next=/{evil}": 0, "/jobs/<script>alert(1)": 1}
+    pages[f"/jobs/{job_id}?source={evil}&target=b"] = 5
+    for path, shown in pages.items():
+        answer = Tags(client.get(path).text)
+        assert len([tag for tag, _ in answer.tags if tag == "script"]) == 1, path
+        assert answer.text.count("<script>alert") >= shown, path
+        assert "5332114" not in answer.text
+
+
+def _json(value: object) -> str:
+    import json
+
+    return json.dumps(value)
+
+
+def test_a_graph_says_what_was_understood_and_what_it_takes(client: TestClient, service: Service):
+    log_in(client, service)
+    sent = client.post(
+        "/v1/graphs?filename=a.csv&name=mine", content=b"from,to,km\n1,2,3\n2,1,4\n1,1,5\n1,2,9\n", headers=OURS
+    )
+    graph_id = sent.json()["id"]
+    page = Tags(client.get(f"/graphs/{graph_id}?plan=1").text)
+    text = " ".join(page.text.split())
+    for words in ("mine", "vertices2", "arcs, one way2", "weights in km", "3 to 4", "1 loops", "1 parallel arcs",
+                  "time, predicted", "2 × 2 distances"):  # fmt: skip
+        assert words in text, words
+    answer = client.post(
+        f"/graphs/{graph_id}/solve", data={"dtype": "float64", "name": "a job"}, headers=OURS, follow_redirects=False
+    )
+    job = service.jobs.job(answer.headers["location"].removeprefix("/jobs/"))
+    assert (job.name, job.options["dtype"], job.state) == ("a job", "float64", "accepted")
+    assert "next" in client.get("/").text
+    assert client.post(f"/jobs/{job.id}/cancel", headers=OURS, follow_redirects=False).status_code == 303
+    assert service.jobs.job(job.id).state == "dismissed"
+    refused = client.post(f"/jobs/{job.id}/resume", headers=OURS)
+    assert (refused.status_code, "no checkpoint" in refused.text) == (409, True)
+    assert client.post(f"/jobs/{job.id}/delete", headers=OURS, follow_redirects=False).headers["location"] == "/"
+    assert client.get(f"/jobs/{job.id}").status_code == 410
+
+
+def test_what_cannot_be_done_is_said_where_it_was_asked_for(client: TestClient, service: Service):
+    log_in(client, service)
+    graph_id = client.post("/v1/graphs", content=b"1 2 3\n2 1 -9\n", headers=OURS).json()["id"]
+    page = client.get(f"/graphs/{graph_id}?plan=1")
+    assert (page.status_code, "negative cycle" in page.text) == (422, True)
+    graph_id = client.post("/v1/graphs", content=b"1 2 3\n", headers=OURS).json()["id"]
+    for values, words in (
+        ({"memory": "4 parrots"}, "no size"), ({"cutoff": "far"}, "No farther than"), ({"dtype": "int8"}, "kept as"),
+        ({"sources": "7"}, "7"), ({"priority": "1000"}, "Priority"), ({"max_hops": "0"}, "arcs a path"),
+        ({"targets": '"a'}, "targets"), ({"memory": "1"}, "memory"),
+    ):  # fmt: skip
+        answer = client.post(f"/graphs/{graph_id}/solve", data=values, headers=OURS)
+        assert answer.status_code >= 400, values
+        assert 'role="alert"' in answer.text
+        assert words in Tags(answer.text).text, values
+        assert f'value="{next(iter(values.values()))}"'.replace('""a"', '"&#34;a"') in answer.text or "dtype" in values
+
+
+def test_options_left_alone_are_those_of_the_api():
+    asked = read_options("g", {"sources": ' a, "b,c" ', "cutoff": "1.5", "fresh": "true", "nonsense": "1"})
+    assert asked.request is not None
+    assert asked.request.model_dump(exclude_defaults=True) == {
+        "graph": "g", "sources": ["a", "b,c"], "cutoff": 1.5, "fresh": True,
+    }  # fmt: skip
+    assert read_options("g", {}).request.model_dump(exclude_defaults=True) == {"graph": "g"}
+
+
+def test_a_histogram_loses_nothing_on_its_way_to_the_picture():
+    assert histogram([], []) is None
+    for bins in (1, 2, 71, 72, 73, 128, 200):
+        counts = [k % 7 for k in range(bins)]
+        counts[0] = 9
+        chart = histogram([float(k) for k in range(bins + 1)], counts)
+        bars = chart["bars"]
+        assert sum(bar["count"] for bar in bars) == sum(counts)
+        assert (bars[0]["from"], bars[-1]["to"], len(bars) <= 72) == (0, bins, True)
+        assert all(a["to"] == b["from"] for a, b in pairwise(bars))
+        assert max(bar["height"] for bar in bars) == HEIGHT
+        assert bars[-1]["x"] + bars[-1]["width"] <= WIDTH
+
+
+def test_files_of_the_page(client: TestClient):
+    for name, media_type in (("apsp.css", "text/css"), ("apsp.js", "text/javascript"), ("icon.svg", "image/svg+xml")):
+        answer = client.get(f"/static/{name}")
+        assert answer.headers["content-type"].startswith(media_type)
+        again = client.get(f"/static/{name}", headers={"if-none-match": answer.headers["etag"]})
+        assert again.status_code == 304
+    for name in ("nothing.js", "..%2Frender.py", "%2e%2e%2frender.py"):
+        assert client.get(f"/static/{name}").status_code == 404

@@ -23,7 +23,7 @@ import numpy as np
 from storage.errors import InvalidRequest, NotFound, StorageFailed
 from storage.graph import Graph, index_of
 from storage.grid import TileGrid, layout
-from storage.matrix_format import DISTANCES, ROOT_DOCUMENT, Array, IntArray, crc32c, read_seal
+from storage.matrix_format import DISTANCES, ROOT_DOCUMENT, Array, IntArray, crc32c, is_foreign, read_seal
 from storage.matrix_tiles import StoreFolder, TileReader
 from storage.matrix_writer import MatrixWriter, create_matrix
 from storage.objects import is_address
@@ -66,6 +66,14 @@ def open_matrix(path: str | Path) -> Matrix:
             return matrix
         folder.close()
     raise StorageFailed(f"{path} is being replaced again and again; try later")
+
+
+def is_sealed_store(folder: Path) -> bool:
+    """Whether a folder is a store that this program has sealed, sound or damaged, and nothing else."""
+    try:
+        return not is_foreign((folder / ROOT_DOCUMENT).read_bytes())
+    except (FileNotFoundError, IsADirectoryError):
+        return False
 
 
 def get_ready() -> None:

@@ -89,6 +89,8 @@ class WorkingMatrix(MatrixWriter):
     """A store in the making that can be read back and left.  Reading and writing are safe from many threads at once,
     for different tiles.
 
+    What is written is a copy of each tile as it was at some time during ``write``, whoever changes entries meanwhile.
+
     As a context manager it leaves: the folder stays if something was committed and not sealed, and else goes.
     """
 

@@ -122,19 +122,15 @@ class KeptHostTier(HostTier):
         began, height = time.thread_time(), self._journal.writer.tile[0]
         levels[stripe] = self.level[stripe]
         first, last = self._streaming.rows(stripe, self.n)
-        scratch = np.empty((height, self.n), self.dtype)
         for row in range(first, last, height):
             if self._stopping.is_set() or (until is not None and time.monotonic() > until):
                 return False
-            self._copy(row, min(last, row + height), scratch, self._streaming.left(stripe))
+            self._copy(row, min(last, row + height), self._streaming.left(stripe))
         spent.append(time.thread_time() - began)
         return True
 
-    def _copy(self, first: int, last: int, scratch: Array, left: int) -> None:
-        """One band: out of the changing matrix first, so that checksum and bytes agree."""
+    def _copy(self, first: int, last: int, left: int) -> None:
+        """One band; the writer copies each tile before it looks at it, so that checksum and bytes agree."""
         writer = self._journal.writer
-        rows = scratch[: last - first]
-        begin = left // writer.tile[1] * writer.tile[1]
-        rows[:, begin:] = self.matrix[first:last, begin:]
-        for i, j, block in tiles_of(writer, first, rows, left):
+        for i, j, block in tiles_of(writer, first, self.matrix[first:last], left):
             writer.write(i * writer.tile[0], j * writer.tile[1], block)

@@ -127,6 +127,26 @@ class Device:
 
 
 @dataclass(frozen=True)
+class Workers:
+    """Workers of a Dask scheduler, all of one kind, which solve one graph together.
+
+    Attributes:
+        count: how many; device: what each has, ``cpu`` or ``cuda``; name: of that.
+        threads: processors of each; memory: bytes for stripes and panels of the one that has least, the GPU's if any.
+        relax_rate: updates a second of all together.
+        panel_rate: bytes a second that a panel takes through the store, written by one and read by others.
+    """
+
+    count: int
+    device: str
+    name: str
+    threads: int
+    memory: int
+    relax_rate: dict[str, float]
+    panel_rate: float = 1.0e9
+
+
+@dataclass(frozen=True)
 class Machine:
     """What there is to solve with.
 
@@ -145,6 +165,7 @@ class Machine:
         stream_write: bytes a second of finished rows that it takes; None if not measured.
         cuda: the GPU that may be used, if any.
         no_cuda: why there is none, in a sentence.
+        workers: who solves instead of this process, if anybody.
     """
 
     threads: int
@@ -161,6 +182,7 @@ class Machine:
     stream_write: float | None = None
     cuda: Device | None = None
     no_cuda: str = "no GPU was looked for"
+    workers: Workers | None = None
 
 
 @dataclass(frozen=True)
@@ -168,7 +190,8 @@ class Options:
     """What the user asked for; field names are those of the command line and of ``POST /v1/jobs``.
 
     ``sources`` and ``targets`` are vertex indices (not labels), in the order of rows and columns, none twice; None for
-    all.  Entries beyond ``cutoff``, a distance, are unreachable in the result.  Sizes are bytes.
+    all.  Entries beyond ``cutoff``, a distance, are unreachable in the result.  Sizes are bytes.  ``executor`` is
+    ``local``, this process, or ``dask``, the workers of the scheduler at the address ``scheduler``.
     """
 
     dtype: str = "auto"
@@ -181,3 +204,5 @@ class Options:
     threads: int | None = None
     targets: tuple[int, ...] | None = None
     cutoff: float | None = None
+    executor: str = "local"
+    scheduler: str | None = None

@@ -30,7 +30,7 @@ from engine.rectangle import Narrow, Rectangle, check_cutoff, check_vertices
 from engine.stream.levels import is_half
 from engine.summary import Sink, Summary, SummarySink
 from engine.types import WORK_TYPES
-from storage.errors import Cancelled, DoesNotFit
+from storage.errors import Cancelled, DoesNotFit, InvalidRequest
 from storage.graph import Graph
 from storage.matrix import matrix_bytes
 from storage.working import open_working
@@ -133,11 +133,15 @@ def make_plan(graph: Graph, options: Options, *, out: Path | None = None, resume
         NegativeCycle: the graph has one; it is named.
         DoesNotFit: memory or disk is too small.
     """
-    found = resumable(out, resume=resume)
-    options = bound_to(found, options)
     check_vertices("sources", options.sources, graph.labels)
     check_vertices("targets", options.targets, graph.labels)
     check_cutoff(options.cutoff)
+    if over_workers(options):
+        from engine.spread.planning import make_plan as plan_over_workers
+
+        return plan_over_workers(graph, options, out=out, resume=resume)
+    found = resumable(out, resume=resume)
+    options = bound_to(found, options)
     rows, targets = (None if side is None else len(side) for side in (options.sources, options.targets))
     problem = describe(graph, rows=rows, targets=targets, max_hops=options.max_hops, cutoff=options.cutoff)
     problem = replace(problem, half=found is not None and is_half(found.record))
@@ -162,6 +166,15 @@ def make_plan(graph: Graph, options: Options, *, out: Path | None = None, resume
     tried = with_trial(graph, problem, plan, machine)
     plan = plan if tried is problem else choose(tried, machine, options, store=store)
     return replace(plan, statistics=statistics(graph, tried))
+
+
+def over_workers(options: Options) -> bool:
+    """Whether workers of a Dask scheduler are to solve, not this process.  InvalidRequest."""
+    if options.executor not in ("local", "dask"):
+        raise InvalidRequest(f"executor {options.executor!r} is unknown; use local, dask", field="executor")
+    if options.executor == "local" and options.scheduler is not None:
+        raise InvalidRequest("a scheduler is of use with executor dask only", field="scheduler")
+    return options.executor == "dask"
 
 
 def _survey(problem: Problem, options: Options, out: Path | None, store: int) -> Machine:
@@ -241,6 +254,7 @@ def solve_to_store(
     resume: bool = False,
     compression: str = "none",
     monitor: Monitor | None = None,
+    address: str | None = None,
 ) -> Outcome:
     """Plan (unless given), solve into a new store at ``path`` and seal it.
 
@@ -255,6 +269,8 @@ def solve_to_store(
         resume: go on from the checkpoint of the same matrix, if there is one.
         compression: of the tiles, ``none`` or ``zstd``.
         monitor: told of progress, asked whether to stop.
+        address: where the store goes instead, in an object store (``s3://``); ``path`` is then only where it is worked
+            on, and what is committed is sent there, too.
 
     Raises:
         Conflict: ``path`` exists and ``overwrite`` was not asked for; there is a checkpoint, and neither ``resume`` nor
@@ -279,6 +295,7 @@ def solve_to_store(
         compression=compression,
         overwrite=overwrite,
         resume=resume,
+        address=address,
     )
     with writer:
         clock.stop()
@@ -292,6 +309,10 @@ def solve_to_store(
 
 def _follow(graph: Graph, plan: Plan, options: Options, journal: Journal, monitor: Monitor) -> dict[str, object]:
     """Solve, going on from the record and committing where that can be done; returns the summary."""
+    if over_workers(options):
+        from engine.spread.run import run as run_over_workers
+
+        return run_over_workers(graph, plan, options, journal, monitor).summary(graph.labels)
     if plan.streaming is not None:
         return streamed.run(graph, plan, journal, monitor).summary(graph.labels)
     if not by_rows(plan.algorithm):

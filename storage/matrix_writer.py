@@ -136,7 +136,7 @@ def frame_of(
     rows, columns = _checked(sources, graph.n, "source"), _checked(targets, graph.n, "target")
     # First: a writer that died between two renames has left the old store beside the target.
     atomic.clear_stale(target)
-    _check_target(target, overwrite)
+    check_target(target, overwrite)
     common = {
         **_USUAL,
         "unit": "weight" if graph.weighted else "hops",
@@ -153,7 +153,7 @@ def frame_of(
     return Frame(target, graph, (rows, columns), common, overwrite)
 
 
-def begin(frame: Frame, place: Callable[[Frame], atomic.Staging], kind: type[Writer]) -> Writer:
+def begin(frame: Frame, place: Callable[[Frame], atomic.Staging], kind: Callable[..., Writer]) -> Writer:
     """A writer of ``kind`` over the folder that ``place`` gives, with everything in it but tiles and seal."""
     staging = place(frame)
     try:
@@ -242,11 +242,19 @@ class MatrixWriter:
         if missing := int(np.count_nonzero(self._sizes == 0)):
             first = tuple(int(k) for k in np.argwhere(self._sizes == 0)[0])
             raise StorageFailed(f"{missing} of {self._grid.tiles} tiles were never written, the first is {first}")
-        _check_target(self._staging.target, self._overwrite)
+        check_target(self._staging.target, self._overwrite)
         folder = self._staging.folder
         try:
             self._write_manifest()
             data = seal_document(folder, {**self._attributes, "summary": summary or {}})
+        except OSError as error:
+            raise atomic.failure("finish", folder, error) from error
+        self._publish(data)
+
+    def _publish(self, data: bytes) -> None:
+        """Put the store, complete but for its root document ``data``, where it is read."""
+        folder = self._staging.folder
+        try:
             # The seal must never be durable before what it vouches for.
             atomic.sync_tree(folder)
             atomic.write_file(folder / ROOT_DOCUMENT, [data])
@@ -395,7 +403,7 @@ def _checked(vertices: IntArray | None, n: int, name: str) -> IntArray | None:
     return side
 
 
-def _check_target(target: Path, overwrite: bool) -> None:
+def check_target(target: Path, overwrite: bool) -> None:
     """Refuse a target that may not be replaced.  Only a matrix store ever is, so that a slip removes nothing else."""
     if not target.parent.is_dir():
         raise NotFound(f"the folder {target.parent} does not exist")

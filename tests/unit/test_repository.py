@@ -100,7 +100,7 @@ def test_scripts_are_executable(script):
 
 def test_the_script_says_what_it_can_do_and_refuses_the_rest():
     said = subprocess.run([sys.executable, ROOT / "dev", "--help"], capture_output=True, text=True, check=True)
-    assert all(f"./dev {name}" in said.stdout for name in ("setup", "demo", "test", "check", "lock"))
+    assert all(f"./dev {name}" in said.stdout for name in ("setup", "demo", "test", "check", "docs", "lock"))
     wrong = subprocess.run([sys.executable, ROOT / "dev", "frobnicate"], capture_output=True, text=True, check=False)
     assert wrong.returncode == 1
     assert "frobnicate" in wrong.stderr

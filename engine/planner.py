@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from engine.algorithms import bellman_ford, dijkstra, floyd_warshall, johnson, partitioned, squaring
+from engine.algorithms import bellman_ford, breadth_first, dijkstra, floyd_warshall, johnson, partitioned, squaring
 from engine.estimate import Setting
 from engine.plan import Candidate, Plan, by_rows
 from engine.problem import Machine, Options, Problem
@@ -19,6 +19,7 @@ from storage.errors import DoesNotFit, InvalidRequest
 #: What each algorithm says it would take.
 ESTIMATES: Final[dict[str, Callable[[Setting], Candidate]]] = {
     "dijkstra": dijkstra.estimate,
+    "bfs": breadth_first.estimate,
     "johnson": johnson.estimate,
     "recursive-floyd-warshall": floyd_warshall.estimate_recursive,
     "blocked-floyd-warshall": floyd_warshall.estimate_blocked,

@@ -58,6 +58,7 @@ class Problem:
         rows: how many sources are asked for; n for the whole matrix.
         directed, integral: as in ``storage.graph.Graph``.
         unit: every arc weighs 1.
+        decimal: weights are floats of few decimals, so that searches can add them as int32 (``engine.decimals``).
         min_weight, max_weight: over all arcs; 0 when there is none.
         smallest_weight: the smallest absolute weight above zero of a float graph; 0 for whole numbers.
         bound: proven bound on the absolute value of every finite distance.
@@ -86,6 +87,7 @@ class Problem:
     targets: int | None = None
     cutoff: float | None = None
     hops: int = 0
+    decimal: bool = False
     parts: PartsFacts | None = None
     device_parts: PartsFacts | None = None
     no_parts: str = "no trial partition was made"
@@ -158,6 +160,7 @@ class Machine:
         relax_rate: updates a second of all threads, per working type, e.g. ``{"float32": 6e10}``.
         search_rate: arcs scanned a second of all threads by searches (heap work included).
         search_seconds: measured seconds a source on the very graph, all threads together; None if not tried.
+        hop_search_seconds: the same of searches with one bit a source.
         write_rate: bytes a second written to the store.
         device_search_seconds: the same of the GPU.
         stream_rate: bytes a second that a working store reads and, at the same time, writes.
@@ -176,6 +179,7 @@ class Machine:
     search_rate: float
     write_rate: float
     search_seconds: float | None = None
+    hop_search_seconds: float | None = None
     device_search_seconds: float | None = None
     stream_rate: float = 8.0e8
     stream_work: float = 4.0e-10

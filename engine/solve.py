@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engine import resident, streamed
-from engine.algorithms import dijkstra, floyd_warshall, johnson, partitioned, squaring
+from engine.algorithms import breadth_first, dijkstra, floyd_warshall, johnson, partitioned, squaring
 from engine.calibrate import calibrate
 from engine.checkpoint import Continued, Journal, RowCommits, bound_to, rest, resumable, suits
 from engine.describe import describe, statistics
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 #: Algorithms that search what is asked for and no more; rows of the others are cut on their way to the sink.
-SEARCHES: Final = frozenset({"dijkstra", "johnson"})
+SEARCHES: Final = frozenset({"dijkstra", "johnson", "bfs"})
 
 
 @dataclass(frozen=True)
@@ -144,13 +144,14 @@ def make_plan(graph: Graph, options: Options, *, out: Path | None = None, resume
     options = bound_to(found, options)
     rows, targets = (None if side is None else len(side) for side in (options.sources, options.targets))
     problem = describe(graph, rows=rows, targets=targets, max_hops=options.max_hops, cutoff=options.cutoff)
-    problem = replace(problem, half=found is not None and is_half(found.record))
+    half, hops = found is not None and is_half(found.record), hops_of(graph) if problem.unit else 0
+    problem = replace(problem, half=half, hops=hops)
     if options.algorithm == "partitioned" and problem.max_hops is None:
         problem = with_parts(graph, problem, available_memory() // ENTRY_BYTES)
     kind, _ = choose_type(problem, options.dtype)
     store = _store_bytes(graph, matrix_bytes((problem.rows, problem.columns), kind.itemsize))
     machine = _survey(problem, options, out, store)
-    if machine.cuda is not None:
+    if machine.cuda is not None and not problem.unit:
         problem = replace(problem, hops=hops_of(graph))
     if found is not None and machine.disk is not None:
         machine = replace(machine, disk=machine.disk + found.bytes)
@@ -358,6 +359,11 @@ def _johnson(task: Task) -> None:
     johnson.solve(task.backend, task.graph, task.rectangle, dtype, task.sink, task.monitor, batch, turned=turned)
 
 
+def _bfs(task: Task) -> None:
+    dtype, turned, batch = WORK_TYPES[task.plan.dtype].dtype, task.plan.turned, task.plan.batch
+    breadth_first.solve(task.backend, task.graph, task.rectangle, dtype, task.sink, task.monitor, batch, turned=turned)
+
+
 def _partitioned(task: Task) -> None:
     kind = WORK_TYPES[task.plan.dtype]
     partitioned.run(task.backend, task.graph, task.rows, kind.dtype, task.sink, task.monitor, task.plan.batch)
@@ -399,6 +405,7 @@ def _squaring(task: Task) -> None:
 ALGORITHMS: Final[dict[str, Callable[[Task], None]]] = {
     "dijkstra": _dijkstra,
     "johnson": _johnson,
+    "bfs": _bfs,
     "recursive-floyd-warshall": lambda task: _floyd_warshall(task, blocked=False),
     "blocked-floyd-warshall": lambda task: _floyd_warshall(task, blocked=True),
     "repeated-squaring": _squaring,

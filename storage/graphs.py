@@ -8,7 +8,7 @@ from pathlib import Path
 from storage import atomic
 from storage.errors import Conflict, NotFound
 from storage.graph import Graph, Receipt, graph_digest, load_graph, save_graph
-from storage.objects import Objects, each
+from storage.objects import Objects
 
 #: written last: a graph without it is none
 _ABOUT = "graph.json"
@@ -61,10 +61,8 @@ class GraphStore:
             raise NotFound(f"there is no graph {graph_id!r}")
         staging = atomic.Staging(folder)
         try:
-            each(
-                lambda name: (staging.folder / Path(name).name).write_bytes(objects.read(name)),
-                objects.names(f"{graph_id}/"),
-            )
+            for name in objects.names(f"{graph_id}/"):
+                objects.fetch(name, staging.folder / Path(name).name)
             with contextlib.suppress(Conflict):  # another process was as fast
                 staging.publish(replace=False)
         except OSError as error:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 SCHEME: Final = "s3://"
 #: objects on their way at a time; of 2 MiB each, latency is hidden long before the network is full
 THREADS: Final = 16
+#: larger files are sent in parts of so many bytes
+PART_BYTES: Final = 64 << 20
 _BUCKET: Final = re.compile(r"s3://([a-z0-9][a-z0-9.\-]{1,61}[a-z0-9])((?:/[^/?#]+)*)/?")
 _RETRIES: Final = 4
 _PATIENCE: Final = timedelta(seconds=60)
@@ -129,12 +131,23 @@ class Objects:
         def one(pair: tuple[Path, str]) -> None:
             path, name = pair
             try:
+                if path.stat().st_size > PART_BYTES:  # in parts: it may be larger than memory, or than a put may be
+                    self._guarded("write", name, lambda: self._store.put(self._key(name), path, chunk_size=PART_BYTES))
+                    return
                 data = path.read_bytes()
             except OSError as error:
                 raise StorageFailed(f"cannot read {path}: {error.strerror or error}") from error
             self.write(name, data)
 
         each(one, files)
+
+    def fetch(self, name: str, path: Path) -> None:
+        """Copy an object into a new file, whatever its size.  NotFound; StorageFailed; OSError of the file."""
+        found = self._guarded("read", name, lambda: self._store.get(self._key(name)))
+        with path.open("wb") as file:
+            parts = iter(found.stream(min_chunk_size=PART_BYTES))
+            while (part := self._guarded("read", name, lambda: next(parts, None))) is not None:
+                file.write(part)
 
     def _list(self, prefix: str) -> Iterator[tuple[str, int]]:
         start = self._key(prefix)

@@ -11,9 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from storage import remote_reader
+from storage import objects, remote_reader
 from storage.addresses import checkpoint_stat, discard_remote
 from storage.errors import Conflict, InvalidRequest, NotFound, StorageFailed
+from storage.graph import Receipt, graph_digest
+from storage.graphs import GraphStore
 from storage.matrix import open_matrix, verify_matrix
 from storage.objects import Objects
 from storage.remote import RemoteMatrix, fetch_checkpoint
@@ -134,18 +136,18 @@ def test_of_two_who_replace_one_wins(tmp_path, address):
 
 def test_a_tile_that_is_lost_or_damaged_is_no_number(tmp_path, address):
     sealed(tmp_path, address, 1)
-    objects = Objects(address)
+    place = Objects(address)
     tile = next(name for name in names(address) if name.endswith("/c/0/0"))
-    data = objects.read(tile)
+    data = place.read(tile)
     for harm in (data[:-1], bytes([data[0] ^ 1]) + data[1:], b""):
-        objects.write(tile, harm)
+        place.write(tile, harm)
         with open_matrix(address) as matrix, pytest.raises(StorageFailed, match=r"tile \(0, 0\)"):
             matrix.row(0)
-    objects.remove([tile])
+    place.remove([tile])
     with pytest.raises(StorageFailed, match=r"tile \(0, 0\).*missing"):
         verify_matrix(address)
     label = next(name for name in names(address) if "/source/c/" in name)
-    objects.write(label, b"x")
+    place.write(label, b"x")
     with pytest.raises(StorageFailed, match="does not agree with the seal"):
         open_matrix(address)
 
@@ -244,6 +246,38 @@ def test_addresses_and_servers_that_are_none(tmp_path, monkeypatch):
     for wrong in ("s3://", "s3://B", "s3://bucket?x", "gs://bucket/x", "s3://bucket//x"):
         with pytest.raises(InvalidRequest, match="no address"):
             Objects(wrong)
+
+
+def test_large_files_go_in_parts(tmp_path, address, monkeypatch):
+    monkeypatch.setattr(objects, "PART_BYTES", 5 << 20)
+    data = os.urandom(11 << 20)
+    (tmp_path / "large").write_bytes(data)
+    (tmp_path / "small").write_bytes(b"x")
+    place = Objects(address)
+    place.send([(tmp_path / "large", "a/large"), (tmp_path / "small", "small")])
+    assert place.stat("a/large").size == len(data)
+    for name in ("a/large", "small"):
+        place.fetch(name, tmp_path / "back")
+        assert (tmp_path / "back").read_bytes() == (tmp_path / Path(name).name).read_bytes()
+    with pytest.raises(NotFound):
+        place.fetch("nothing", tmp_path / "back")
+    assert (place.total(), place.total("a/")) == (len(data) + 1, len(data))
+
+
+def test_graphs_are_copied_from_the_object_store(tmp_path, address):
+    graph = line_graph(N)
+    receipt = Receipt("edges", None, graph.arcs, 0, 0, 0, "weight")
+    graph_id, digest = GraphStore(tmp_path / "here", address).add(graph, receipt)
+    place = Objects(address).below("graphs")
+    place.remove([f"{graph_id}/graph.json"])  # the upload was cut short
+    with pytest.raises(NotFound):
+        GraphStore(tmp_path / "there", address).load(graph_id)
+    assert GraphStore(tmp_path / "here", address).add(graph, receipt) == (graph_id, digest), "it is finished"
+    loaded, found = GraphStore(tmp_path / "there", address).load(graph_id)
+    assert (graph_digest(loaded), found) == (digest, receipt)
+    assert [path.name for path in (tmp_path / "there" / "graphs").iterdir()] == [graph_id]
+    discard_remote(address)
+    assert GraphStore(tmp_path / "there", address).load(graph_id)[0].n == N, "from the copy"
 
 
 def test_few_tiles_are_kept():

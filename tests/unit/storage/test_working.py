@@ -497,7 +497,7 @@ def test_files_past_the_page_cache_hold_what_was_written(tmp_path, monkeypatch, 
         found = atomic.load_file(path)
         np.testing.assert_array_equal(found, data)
         assert found.ctypes.data % 4096 == 0
-        place = direct.room(size)[: len(data)]  # from where files are written without another copy
+        place = direct.buffer_for(size)[: len(data)]  # from where files are written without another copy
         place[:] = data[::-1]
         atomic.overwrite_file(path, [place[: size - 4], data[:4][::-1].copy()], size)
         assert path.read_bytes() == data[::-1].tobytes()

@@ -304,4 +304,5 @@ def test_levels_survive_a_record_and_change_with_the_layout():
     np.testing.assert_array_equal(levels_of(record, half, n), levels)
     np.testing.assert_array_equal(levels_of(progress_of(levels, half), half, n), levels)
     assert (levels_of(progress_of(levels, half), wide, n) == -1).all()
+    np.testing.assert_array_equal(levels_of(progress_of(levels, half), wide, n, half=True), levels)
     assert (levels_of({"kind": "rows", "rows": 64}, wide, n) == -1).all()

@@ -27,6 +27,8 @@ ROW_BYTES: Final = 256
 
 #: Edge of the squares that are turned round in registers; a power of two that divides the lanes.
 SIDE: Final = 16
+#: Squares side by side.
+SQUARES: Final = 4
 
 #: A block is given up after this many relaxations of every arc and four a vertex.  Measured: 64 searches with a heap
 #: cost as much as 130 to 160 of them.
@@ -168,20 +170,20 @@ def _clean(labels, far, touched, tops):  # type: ignore[no-untyped-def]
 
 
 @intrinsic
-def _turn_square(typingctx, labels, vertices, lane, square):  # type: ignore[no-untyped-def]
-    """square[j, k] <- labels[vertices[k], lane + j] for SIDE vertices and lanes, turned round in registers."""
+def _turn_square(typingctx, labels, vertices, first, lane, squares, q):  # type: ignore[no-untyped-def]
+    """squares[q, j, k] <- labels[vertices[first + k], lane + j], SIDE vertices and lanes turned round in registers."""
 
     def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
-        labels, vertices, square = (
-            context.make_array(signature.args[i])(context, builder, args[i]).data for i in (0, 1, 3)
+        labels, vertices, squares = (
+            context.make_array(signature.args[i])(context, builder, args[i]).data for i in (0, 1, 4)
         )
         kind = signature.args[0].dtype
         word, vector = ir.IntType(64), ir.VectorType(context.get_data_type(kind), SIDE)
         width = ir.Constant(word, ROW_BYTES * 8 // kind.bitwidth)
         rows = []
         for k in range(SIDE):
-            vertex = builder.load(builder.gep(vertices, [ir.Constant(word, k)]))
-            place = builder.gep(labels, [builder.add(builder.mul(vertex, width), args[2])])
+            vertex = builder.load(builder.gep(vertices, [builder.add(args[2], ir.Constant(word, k))]))
+            place = builder.gep(labels, [builder.add(builder.mul(vertex, width), args[3])])
             rows.append(builder.load(builder.bitcast(place, vector.as_pointer()), align=kind.bitwidth // 8))
         for step in (1, 2, 4, 8):  # rows and columns change places digit by digit
             upper = [j ^ step ^ SIDE if j & step else j for j in range(SIDE)]
@@ -192,11 +194,12 @@ def _turn_square(typingctx, labels, vertices, lane, square):  # type: ignore[no-
                     pair = rows[k], rows[k | step]
                     rows[k], rows[k | step] = (builder.shuffle_vector(*pair, mask) for mask in masks)
         for j, row in enumerate(rows):
-            place = builder.gep(square, [ir.Constant(word, SIDE * j)])
+            at = builder.add(builder.mul(args[5], ir.Constant(word, SIDE * SIDE)), ir.Constant(word, SIDE * j))
+            place = builder.gep(squares, [at])
             builder.store(row, builder.bitcast(place, vector.as_pointer()), align=kind.bitwidth // 8)
         return context.get_dummy_value()
 
-    return types.void(labels, vertices, lane, square), codegen
+    return types.void(labels, vertices, first, lane, squares, q), codegen
 
 
 @njit(nogil=True, cache=True)
@@ -206,22 +209,26 @@ def _emit(labels, far, rank, rows, out, sentinel, unit):  # type: ignore[no-unty
     Labels count ``unit``, unless that is None.
     """
     n = len(rank)
-    # squares of vertices and lanes, turned round; the last ones may overlap those before
-    near = np.empty(SIDE, np.int64)
-    square = np.empty((SIDE, SIDE), labels.dtype)
-    for first in range(0, n if n >= SIDE else 0, SIDE):
-        start = min(first, n - SIDE)
-        for k in range(SIDE):
+    # squares of vertices and lanes, turned round, some side by side: a row gets several lines of the cache at once;
+    # the last ones may overlap those before
+    wide = SQUARES * SIDE
+    near = np.empty(wide, np.int64)
+    squares = np.empty((SQUARES, SIDE, SIDE), labels.dtype)
+    for first in range(0, n if n >= wide else 0, wide):
+        start = min(first, n - wide)
+        for k in range(wide):
             near[k] = rank[start + k]
         for lane in range(0, len(rows), SIDE):
-            _turn_square(labels, near, lane, square)
+            for q in range(SQUARES):
+                _turn_square(labels, near, q * SIDE, lane, squares, q)
             for j in range(min(SIDE, len(rows) - lane)):
-                row = out[rows[lane + j], start : start + SIDE]
-                for k in range(SIDE):
-                    value = square[j, k]
-                    length = value if unit is None else value * unit  # decided when this is compiled
-                    row[k] = sentinel if value == far else length
-    if n < SIDE:
+                row = out[rows[lane + j], start : start + wide]
+                for q in range(SQUARES):
+                    for k in range(SIDE):
+                        value = squares[q, j, k]
+                        length = value if unit is None else value * unit  # decided when this is compiled
+                        row[q * SIDE + k] = sentinel if value == far else length
+    if n < wide:
         for j in range(len(rows)):
             for v in range(n):
                 value = labels[rank[v], j]

@@ -96,19 +96,27 @@ def streaming(bench: Bench) -> None:
 def _stream(
     bench: Bench, name: str, base: str, paths: list[str], service: KeyedService, *, wanted: float, clients: int = 1
 ) -> None:
+    """One stream: tile after tile over one connection.  More of them, and what else is told of one, by wrk."""
     headers, number = [f"Authorization: {service.bearer}"], service.process.pid
-    load.wrk(base, paths, bench.folder, process=number, clients=clients, seconds=2, headers=headers)
-    load.forget_peak(service.process.pid)
-    before = load.memory(service.process.pid)
-    found = [
-        load.wrk(base, paths, bench.folder, process=number, clients=clients, seconds=4, headers=headers)
-        for _ in range(bench.rounds)
-    ]
-    grown = load.memory(service.process.pid, "VmHWM") - before
-    best = max(item.bytes for item in found)
+
+    def by_wrk(seconds: float) -> load.Load:
+        return load.wrk(base, paths, bench.folder, process=number, clients=clients, seconds=seconds, headers=headers)
+
+    by_wrk(4)
+    load.forget_peak(number)
+    before = load.memory(number)
+    found, own = [], []
+    for _ in range(bench.rounds):
+        found.append(by_wrk(4))
+        if clients == 1:
+            own.append(load.stream(base, paths, 4, bearer=service.bearer))
+    grown = load.memory(number, "VmHWM") - before
+    best = max([item.bytes for item in found] if clients > 1 else [rate for rate, _ in own])
+    more = {"wrk_mb_s": [item.bytes / MB for item in found], "mb_s": [rate / MB for rate, _ in own],
+            "first_byte_ms": [first * 1000 for _, first in own]}  # fmt: skip
     bench.note(
         f"tiles from {name}", best / MB, "MB/s", f"≥ {wanted / MB:g}", best >= wanted,
-        grown_mb=grown / MB, tiles_a_second=max(item.rate for item in found),
+        grown_mb=grown / MB, tiles_a_second=max(item.rate for item in found), **more,
         mb_a_processor_second=max(item.bytes / item.rate / item.processor for item in found) / MB,
     )  # fmt: skip
 
@@ -164,7 +172,11 @@ def _beside(bench: Bench, service: KeyedService, bare: tuple[str, int], paths: l
     share = min(other.processor for other in plain) / min(own.processor for own in ours)
     bench.note("the same by processor seconds for each request", share, "", "≥ 0.5", share >= 0.5)
     p99 = min(own.p99 for own in ours) / min(other.p99 for other in plain)
-    bench.note("a distance: p99 by that of the bare endpoint", p99, "", "≤ 2", p99 <= 2)
+    turns = [own.p99 / other.p99 for own, other in zip(ours, plain, strict=True)]
+    bench.note(
+        "a distance: p99 by that of the bare endpoint", p99, "", "≤ 2", p99 <= 2,
+        median_of_turns=statistics.median(turns), turns=turns,
+    )  # fmt: skip
 
 
 def _many_pairs(bench: Bench, service: KeyedService, base: str, pairs: list[tuple[int, int]]) -> None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import re
+import socket
+import statistics
 import subprocess
 import sys
 import time
@@ -106,6 +109,35 @@ def wrk(
         found(r"Requests/sec:\s+([\d.]+)")[0], moved[0] * _BYTES[moved[1]], half[0] * _UNITS[half[1]],
         last[0] * _UNITS[last[1]], used / max(1.0, found(r"(\d+) requests in")[0]),
     )  # fmt: skip
+
+
+def stream(base: str, paths: Sequence[str], seconds: float, *, bearer: str) -> tuple[float, float]:
+    """Bytes a second of one client that takes file after file over one connection, a mebibyte at a read, as clients of
+    arrays do; and the median of its seconds from a question to the first byte.  wrk reads 8 KiB at a time, and is busy
+    with that."""
+    host, port = base.removeprefix("http://").split(":")
+    view, firsts, total = memoryview(bytearray(1 << 20)), [], 0
+    with socket.create_connection((host, int(port)), timeout=60) as connection:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        began = now = time.perf_counter()
+        for path in itertools.cycle(paths):
+            if now > began + seconds:
+                break
+            connection.sendall(f"GET {path} HTTP/1.1\r\nHost: {host}\r\nAuthorization: {bearer}\r\n\r\n".encode())
+            got = connection.recv_into(view)
+            firsts.append(time.perf_counter() - now)
+            head, _, body = bytes(view[:got]).partition(b"\r\n\r\n")
+            match = re.search(rb"HTTP/1.1 200 .*\r\ncontent-length: (\d+)", head, re.DOTALL | re.IGNORECASE)
+            if match is None:
+                raise RuntimeError(head.decode("latin-1"))
+            left = int(match[1]) - len(body)
+            while left > 0:
+                got = connection.recv_into(view)
+                if got == 0:
+                    raise RuntimeError(f"{path}: the connection ended")
+                left -= got
+            total, now = total + int(match[1]), time.perf_counter()
+    return total / (now - began), statistics.median(firsts)
 
 
 @contextlib.contextmanager

@@ -16,6 +16,7 @@ from service.document import describe
 from service.events import Watch
 from service.keys import Keyring
 from service.middleware import BodyLimit, Door, Observe
+from service.quick import Quick
 from service.routes import graphs, health, jobs, results, rows, samples, store
 from service.settings import Settings
 from service.state import Results, Service
@@ -38,7 +39,6 @@ _READ_BY_PAGES: Final = [
     "Preference-Applied", "Retry-After", "X-Request-ID",
 ]  # fmt: skip
 ROUTERS: Final = (
-    results.distance,
     graphs.router,
     jobs.estimates,
     jobs.router,
@@ -95,6 +95,7 @@ def create_app(settings: Settings, *, observe: Observe | None = None) -> FastAPI
     )
     app.state.service = service
     app.add_middleware(BodyLimit, settings=settings)
+    app.add_middleware(Quick, service=service, distance=_route("get_distance"), file=_route("get_file"))
     app.add_middleware(Door, settings=settings, identify=identify, observe=observe, visit=visitors.identify)
     _allow_origins(app, settings)
     problems.install(app)
@@ -113,6 +114,11 @@ def _allow_origins(app: FastAPI, settings: Settings) -> None:
             CORSMiddleware, allow_origins=origins, allow_methods=["GET", "HEAD", "POST", "DELETE"],
             allow_headers=_ASKED_BY_PAGES, expose_headers=_READ_BY_PAGES, max_age=86_400,
         )  # fmt: skip
+
+
+def _route(name: str) -> APIRoute:
+    routes = (route for router in ROUTERS for route in router.routes)
+    return next(route for route in routes if isinstance(route, APIRoute) and route.name == name)
 
 
 def _operation_id(route: APIRoute) -> str:

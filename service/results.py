@@ -23,7 +23,7 @@ Array = npt.NDArray[np.generic]
 class Result:
     """An open result store; safe to use from many threads."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: str | Path) -> None:
         self.matrix: Matrix = open_matrix(path)
         self._lock = threading.Lock()
 
@@ -61,7 +61,7 @@ class Result:
         return {"source": self.label(u), "target": self.label(v), "reachable": value is not None, "distance": value}
 
     def quick_distance(self, source: Label, target: Label) -> dict[str, Any] | None:
-        """``distance`` if it can be told without waiting for the disk, else None."""
+        """``distance`` if it can be told without waiting, else None.  BlockingIOError: as ``Matrix.peek`` says."""
         u, v = self.matrix.vertex(source), self.matrix.vertex(target)
         entry = self.matrix.peek(u, v)
         if entry is None:

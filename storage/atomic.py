@@ -49,12 +49,12 @@ def failure(action: str, path: Path, error: OSError, wanted: int | None = None) 
     return StorageFailed(message)
 
 
-def write_file(path: Path | str, buffers: Sequence[Buffer], *, flush: bool = False) -> None:
+def write_file(path: Path | str, buffers: Sequence[Buffer], *, flush: bool = False, past: bool = False) -> None:
     """Create or truncate a file and write the buffers one after the other; not yet durable.
 
     A missing parent folder is made, but not its parents.  ``flush`` asks the kernel to begin writing to the disk now,
-    without waiting for it, so that the fsync of many files at the end finds little left to do.  At most 1,024 buffers
-    (IOV_MAX), each C-contiguous.  Raises OSError.
+    without waiting for it, so that the fsync of many files at the end finds little left to do; ``past`` to write past
+    the page cache, where that is to be had.  At most 1,024 buffers (IOV_MAX), each C-contiguous.  Raises OSError.
     """
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
     try:
@@ -63,7 +63,9 @@ def write_file(path: Path | str, buffers: Sequence[Buffer], *, flush: bool = Fal
         Path(path).parent.mkdir(exist_ok=True)
         handle = os.open(path, flags, 0o666)
     try:
-        _write_all(handle, buffers)
+        size = sum(len(buffer) if isinstance(buffer, bytes) else buffer.nbytes for buffer in buffers) if past else 0
+        if not direct.write(handle, buffers, size):
+            _write_all(handle, buffers)
         if flush:
             _begin_writeback(handle)
     finally:
@@ -90,20 +92,30 @@ def remaining(buffers: list[memoryview], done: int) -> list[memoryview]:
 
 
 def overwrite_file(path: Path, buffers: Sequence[Buffer], size: int) -> None:
-    """Make a file hold the buffers, ``size`` bytes, and be durable, in the blocks that it has; none stay in memory.
+    """Make a file hold the buffers, ``size`` bytes, and be durable, in the blocks that it has; nearly nothing stays in
+    memory.
 
     Raises OSError; what the file holds is then undefined.
     """
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
     try:
-        if not direct.write(handle, buffers, size):
+        past = direct.write(handle, buffers, size)
+        if not past:
             _write_all(handle, buffers)
         if os.fstat(handle).st_size != size:
             os.ftruncate(handle, size)
-        os.fsync(handle)
-        forget(handle)
+        sync_data(handle)
+        if not past:  # else only the last page is there: with it the next tile's end needs no read before it is written
+            forget(handle)
     finally:
         os.close(handle)
+
+
+def sync_data(handle: int) -> None:
+    """Make the bytes of an open file durable, and what it takes to read them, but not the time of its last change: that
+    would cost the file system a transaction for every tile.  Raises OSError.
+    """
+    getattr(os, "fdatasync", os.fsync)(handle)
 
 
 def settle_file(path: Path) -> None:
@@ -149,25 +161,23 @@ def _libc() -> ctypes.CDLL:
     return ctypes.CDLL(None, use_errno=True)
 
 
-def read_file(path: Path, buffers: Sequence[npt.NDArray[np.generic]]) -> int:
-    """Fill the buffers one after the other and leave nothing of the file in memory; the bytes that the file has.
-
-    At most 1,024 buffers (IOV_MAX), each C-contiguous; those past the end of the file stay as they were.  Raises
-    OSError.
+def load_file(path: Path) -> npt.NDArray[np.uint8]:
+    """All bytes of a file, of which nothing stays in the system's memory: they are this thread's until it loads or
+    writes another one.  Raises OSError.
     """
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        size, at = os.fstat(handle).st_size, 0
-        if direct.read(handle, buffers, size):
-            return size
+        size = os.fstat(handle).st_size
+        found = direct.read(handle, size)
+        if found is not None:
+            return found
         if hasattr(os, "posix_fadvise"):
             os.posix_fadvise(handle, 0, size, os.POSIX_FADV_WILLNEED)
-        rest = [buffer.data for buffer in buffers]
-        while rest and (count := os.preadv(handle, rest, at)):
-            at += count
-            rest = remaining(rest, count)
+        place, done = direct.room(size), 0
+        while done < size and (count := os.preadv(handle, [place[done:size].data], done)):
+            done += count
         forget(handle)
-        return size
+        return place[:done]
     finally:
         os.close(handle)
 

@@ -26,6 +26,8 @@ from storage.grid import TileGrid, layout
 from storage.matrix_format import DISTANCES, ROOT_DOCUMENT, Array, IntArray, crc32c, read_seal
 from storage.matrix_tiles import StoreFolder, TileReader
 from storage.matrix_writer import MatrixWriter, create_matrix
+from storage.objects import is_address
+from storage.remote_reader import RemoteFolder, RemoteTiles
 
 __all__ = ["Matrix", "MatrixWriter", "create_matrix", "matrix_bytes", "open_matrix", "verify_matrix"]
 
@@ -40,12 +42,14 @@ def matrix_bytes(shape: tuple[int, int], itemsize: int) -> int:
 
 
 def open_matrix(path: str | Path) -> Matrix:
-    """Open a sealed store for reading.
+    """Open a sealed store for reading; ``path`` may be an address in an object store (``s3://``).
 
     Raises:
         NotFound: there is nothing at ``path``.
         StorageFailed: what is there is no sealed store, or its metadata are damaged.
     """
+    if is_address(path):
+        return Matrix(RemoteFolder(str(path)))
     target = Path(path).absolute()
     for _ in range(_ATTEMPTS):
         folder = StoreFolder(target)
@@ -107,7 +111,7 @@ class Matrix:
         digest: of the seal, ``sha256:...``; equal for equal stores.
     """
 
-    def __init__(self, folder: StoreFolder) -> None:
+    def __init__(self, folder: StoreFolder | RemoteFolder) -> None:
         """Use ``open_matrix``."""
         path = self.path = folder.path
         self._folder = folder
@@ -134,7 +138,8 @@ class Matrix:
             self.source_labels: Array = self._side("source")
             self.sources: IntArray = self._read_vertices("sources")
             self.targets: IntArray = self._read_vertices("targets")
-            self._tiles = TileReader(
+            reader: Any = TileReader if isinstance(folder, StoreFolder) else RemoteTiles
+            self._tiles: TileReader = reader(
                 self._folder,
                 self.grid,
                 self._stored,
@@ -192,7 +197,10 @@ class Matrix:
         return out.astype(self.dtype, copy=False)
 
     def peek(self, source: int, target: int) -> np.generic | None:
-        """The distance of one pair (vertex indices) if it can be read without waiting, else None: ask ``entries``."""
+        """The distance of one pair (vertex indices) if it can be read without waiting, else None: ask ``entries``.
+
+        BlockingIOError: it is being read from the disk; ask again in a moment.
+        """
         if self._rows_of is not None or self._columns_of is not None or not (0 <= source < self.n > target >= 0):
             return None
         height, width = self.grid.tile
@@ -247,15 +255,7 @@ class Matrix:
             NotFound: no file of that name belongs to the store.
             StorageFailed: it belongs to the store and is lost, or has not the size that was sealed.
         """
-        tile = _TILE_KEY.fullmatch(key)
-        if tile is not None and (int(tile[1]) < self.grid.counts[0] and int(tile[2]) < self.grid.counts[1]):
-            size = self._tiles.size(int(tile[1]), int(tile[2]))
-        elif key in self._files:
-            size = self._files[key][0]
-        elif key == ROOT_DOCUMENT:
-            size = -1
-        else:
-            raise NotFound(f"the store has no file {key[:200]!r}")
+        size = self._sealed_size(key)
         try:
             handle = self._folder.open_inside(key)
         except OSError as error:
@@ -265,6 +265,13 @@ class Matrix:
             return handle
         os.close(handle)
         raise StorageFailed(f"{self.path} is damaged: {key} has {status.st_size:,} bytes instead of {size:,}")
+
+    def holds(self, key: str) -> bool:
+        """Whether a file that belongs to the store is there with the size that was sealed: looks, opens nothing."""
+        try:
+            return self._folder.size(key) == self._sealed_size(key)
+        except (OSError, NotFound):
+            return False
 
     def close(self) -> None:
         """Release the folder; the matrix is not used afterwards."""
@@ -277,6 +284,17 @@ class Matrix:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _sealed_size(self, key: str) -> int:
+        """Bytes of a file of the store, -1 for the root document.  NotFound: none of that name belongs to it."""
+        tile = _TILE_KEY.fullmatch(key)
+        if tile is not None and (int(tile[1]) < self.grid.counts[0] and int(tile[2]) < self.grid.counts[1]):
+            return self._tiles.size(int(tile[1]), int(tile[2]))
+        if key in self._files:
+            return self._files[key][0]
+        if key == ROOT_DOCUMENT:
+            return -1
+        raise NotFound(f"the store has no file {key[:200]!r}")
 
     @cached_property
     def _graph(self) -> Graph:
@@ -325,7 +343,8 @@ class Matrix:
 
         self.check_files(f"{name}/")
         try:
-            array = zarr.open_array(self._folder.root / name, mode="r", zarr_format=3)
+            files = [file for file in self._files if file.startswith(f"{name}/")]
+            array = zarr.open_array(self._folder.arrays(files), path=name, mode="r", zarr_format=3)
             return np.asarray(array[...])
         except Exception as error:
             raise StorageFailed(f"{self.path}: array {name} cannot be read ({error!r})") from error

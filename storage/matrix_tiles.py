@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import stat
 import threading
 import weakref
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
@@ -40,6 +42,8 @@ class StoreFolder:
             try:
                 self.handle = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
                 self._release = weakref.finalize(self, os.close, self.handle)
+                status = os.fstat(self.handle)
+                self._identity, self._name = (status.st_dev, status.st_ino), str(self.root)
                 return
             except FileNotFoundError:
                 continue
@@ -55,10 +59,10 @@ class StoreFolder:
     def current(self) -> bool:
         """Whether ``root`` still leads to the folder that was opened."""
         try:
-            found, mine = self.root.stat(), os.fstat(self.handle)
+            found = os.stat(self._name)  # noqa: PTH116 - asked before every answer
         except OSError:
             return False
-        return (found.st_dev, found.st_ino) == (mine.st_dev, mine.st_ino)
+        return self.handle >= 0 and (found.st_dev, found.st_ino) == self._identity
 
     def open(self, name: str) -> int:
         """A descriptor of a file in the folder, for reading.  Raises OSError; StorageFailed if the store is gone."""
@@ -88,6 +92,15 @@ class StoreFolder:
         finally:
             if here != self.handle:
                 os.close(here)
+
+    def arrays(self, names: Iterable[str]) -> Path:  # noqa: ARG002 - they lie there
+        """Where Zarr finds the arrays whose files are ``names``."""
+        return self.root
+
+    def size(self, name: str) -> int:
+        """Bytes of a regular file in the folder, -1 of anything else.  Raises OSError."""
+        status = os.stat(name, dir_fd=self.handle, follow_symlinks=False)
+        return status.st_size if stat.S_ISREG(status.st_mode) else -1
 
     def read(self, name: str) -> bytes:
         """A whole file of the folder.  StorageFailed."""
@@ -167,8 +180,10 @@ class TileReader:
         return np.frombuffer(data, self._dtype)
 
     def peek(self, i: int, j: int, offset: int, column: int) -> bytes | None:
-        """One entry of tile (i, j) as stored, if that takes no wait: None when its tile was never verified, is
-        compressed, or its bytes are not in memory.
+        """One entry of tile (i, j) as stored, if that takes no wait: None when its tile was never verified or is
+        compressed.
+
+        BlockingIOError: its bytes are not in memory; the kernel was asked to read them.
         """
         if self._compressed or not self._verified[i, j]:
             return None
@@ -178,7 +193,10 @@ class TileReader:
         handle = self._open_tile(i, j)
         try:
             return bytes(entry) if os.preadv(handle, [entry], place, _NO_WAIT) == size else None
-        except OSError:  # not in memory, or a file system that cannot tell
+        except BlockingIOError:
+            os.posix_fadvise(handle, place, size, os.POSIX_FADV_WILLNEED)
+            raise
+        except OSError:  # a file system that cannot tell, or a damaged disk: the usual way finds out
             return None
         finally:
             os.close(handle)

@@ -8,26 +8,31 @@ commit.  Little of them stays in the system's page cache.
 from __future__ import annotations
 
 import os
+import secrets
+import shutil
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from storage import atomic
+from storage import atomic, direct
 from storage.errors import InvalidRequest, StorageFailed
 from storage.graph import Graph
 from storage.grid import CHECKSUM_BYTES, TileGrid
 from storage.matrix_format import Array, IntArray, crc32c, decompress
 from storage.matrix_writer import Frame, MatrixWriter, begin, frame_of
+from storage.rooms import Marks, TileFile
 from storage.spares import Spares
 from storage.workplace import Checkpoint, Workplace, discard_checkpoint, find_checkpoint
 
 __all__ = ["Checkpoint", "WorkingMatrix", "discard_checkpoint", "find_checkpoint", "open_working"]
 
-#: New tiles that wait for a commit, at most; then they are made durable by whoever writes the next one.
+#: New tiles that wait for a commit, at most; then they are made durable by whoever writes the next one.  A matrix that
+#: has more of them is written past the page cache.
 _PENDING: Final = 128
 #: Attributes that say how a matrix was solved, not which matrix it is.
 _CIRCUMSTANCES: Final = frozenset({"algorithm", "plan", "software", "compression"})
@@ -45,6 +50,7 @@ def open_working(
     compression: str = "none",
     overwrite: bool = False,
     resume: bool = False,
+    address: str | None = None,
 ) -> WorkingMatrix:
     """Begin a working copy of the store at ``path``, or take up the one that a stopped process has left.
 
@@ -54,6 +60,7 @@ def open_working(
         overwrite: replace a store at ``path`` once this one is sealed, and begin anew where a checkpoint may not be
             resumed.
         resume: go on from the checkpoint, if there is one.
+        address: where the store goes instead, in an object store; ``path`` is then only where it is worked on.
 
     Raises:
         Conflict: another process works there; there is a checkpoint, and neither was asked for; it is of another
@@ -81,7 +88,14 @@ def open_working(
         compression=compression,
         overwrite=overwrite,
     )
-    return begin(frame, place, WorkingMatrix)
+    if address is None:
+        return begin(frame, place, WorkingMatrix)
+    from storage.addresses import check_address
+    from storage.objects import Objects
+    from storage.remote import RemoteMatrix
+
+    before = check_address(address, overwrite=overwrite)
+    return begin(frame, place, partial(RemoteMatrix, objects=Objects(address), before=before))
 
 
 class WorkingMatrix(MatrixWriter):
@@ -99,6 +113,8 @@ class WorkingMatrix(MatrixWriter):
         if not isinstance(staging, Workplace):
             raise TypeError("a working matrix needs a workplace")
         self._place = staging
+        # less than that is soon asked for, and stays in the page cache
+        self._past = grid.tiles > _PENDING
         self._spares = Spares(staging.spare, grid.tiles)
         self._present = _present(Path(self._tiles), grid)
         self._state_lock = threading.Lock()
@@ -106,6 +122,11 @@ class WorkingMatrix(MatrixWriter):
         self._unsynced: list[Path] = []
         self._new_folders: set[Path] = set()
         self._committed = False
+
+    @property
+    def compression(self) -> str:
+        """Of the tiles, ``none`` or ``zstd``."""
+        return str(self._attributes["compression"])
 
     @property
     def grid(self) -> TileGrid:
@@ -135,6 +156,45 @@ class WorkingMatrix(MatrixWriter):
             self._committed = True
         except OSError as error:
             raise atomic.failure("commit", folder, error) from error
+
+    def room(self) -> Path:
+        """A fresh folder in which processes that do not own this store leave tiles (``storage.shared``).
+
+        It goes with the working folder, or with the next room.
+        """
+        base = self._place.folder.parent
+        try:
+            for old in base.glob("room-*"):
+                shutil.rmtree(old, ignore_errors=True)
+            # two levels: whoever still writes into an old room cannot make it anew
+            room = base / f"room-{secrets.token_hex(4)}" / "files"
+            room.mkdir(parents=True)
+        except OSError as error:
+            raise atomic.failure("make a room in", base, error) from error
+        return room
+
+    def adopt(self, room: Path, files: Iterable[TileFile]) -> None:
+        """Put tiles that lie in ``room``, durable, in their places, each in one step.
+
+        Raises:
+            StorageFailed: the file system refused.
+        """
+        for tile in files:
+            path = Path(f"{self._tiles}/{tile.i}/{tile.j}")
+            try:
+                path.parent.mkdir(exist_ok=True)
+                (room / tile.name).replace(path)
+            except OSError as error:
+                raise atomic.failure("put in place tile", path, error) from error
+            self._present[tile.i, tile.j] = True
+            self._checksums[tile.i, tile.j], self._sizes[tile.i, tile.j] = tile.checksum, tile.size
+            with self._state_lock:
+                self._new_folders.add(path.parent)
+
+    def marks(self, first: int, last: int) -> Marks:
+        """What is known of the rows of tiles from ``first`` to before ``last``."""
+        rows = slice(first, last)
+        return Marks(first, self._sizes[rows].copy(), self._checksums[rows].copy())
 
     def read_tile(self, i: int, j: int, out: Array) -> None:
         """Read tile (i, j), without its padding, into ``out`` (its rows contiguous), and check it.
@@ -220,7 +280,7 @@ class WorkingMatrix(MatrixWriter):
         """Make new tiles durable if there are more than ``most``, and then the folders that name them."""
         with self._sync_lock:
             with self._state_lock:
-                if len(self._unsynced) <= most:
+                if len(self._unsynced) <= most and (most or not self._new_folders):
                     return
                 files, self._unsynced = self._unsynced, []
                 folders, self._new_folders = self._new_folders, set()
@@ -236,32 +296,27 @@ class WorkingMatrix(MatrixWriter):
                 raise
 
     def _read_plain(self, path: Path, out: Array) -> tuple[int, int]:
-        height, width = self._grid.tile
-        padding = width - out.shape[1]
-        trailer = np.zeros(CHECKSUM_BYTES, np.uint8)
-        rest = np.empty(0, self._dtype)
-        if padding == 0:
-            buffers: list[Array] = [out] if out.flags.c_contiguous else list(out)
-        else:
-            rest = np.empty((len(out), padding), self._dtype)
-            buffers = [part for row, pad in zip(out, rest, strict=True) for part in (row, pad)]
-        if len(out) < height:
-            buffers.append(np.empty((height - len(out), width), self._dtype))
-        size = atomic.read_file(path, [*buffers, trailer])
-        _check_size(size, sum(buffer.nbytes for buffer in buffers) + CHECKSUM_BYTES)
-        checksum = 0
-        for buffer in buffers:
-            checksum = crc32c(buffer, checksum)
-        return _checked(checksum, trailer), size
+        data = atomic.load_file(path)
+        checksum = _checked(data, self._grid.tile_bytes(self._dtype.itemsize))
+        tile = data[:-CHECKSUM_BYTES].view(self._dtype).reshape(self._grid.tile)
+        out[:] = tile[: out.shape[0], : out.shape[1]]
+        return checksum, len(data)
 
     def _read_packed(self, path: Path, out: Array) -> tuple[int, int]:
-        data = np.empty(path.stat().st_size, np.uint8)
-        size = atomic.read_file(path, [data])
-        _check_size(size, max(len(data), CHECKSUM_BYTES + 1))
-        body = data[:-CHECKSUM_BYTES]
-        checksum = _checked(crc32c(body), data[-CHECKSUM_BYTES:])
-        out[:] = decompress(body, self._dtype).reshape(self._grid.tile)[: out.shape[0], : out.shape[1]]
-        return checksum, size
+        data = atomic.load_file(path)
+        checksum = _checked(data, max(len(data), CHECKSUM_BYTES + 1))
+        tile = decompress(data[:-CHECKSUM_BYTES], self._dtype).reshape(self._grid.tile)
+        out[:] = tile[: out.shape[0], : out.shape[1]]
+        return checksum, len(data)
+
+    def _segments(self, part: Array) -> list[Array | bytes]:
+        """The bytes of a padded tile, put together where files are written from, so that they are copied but once."""
+        (height, width), (rows, columns) = self._grid.tile, part.shape
+        size = self._grid.tile_bytes(self._dtype.itemsize)
+        tile = direct.room(size)[: size - CHECKSUM_BYTES].view(self._dtype).reshape(height, width)
+        tile[:rows, :columns] = part
+        tile[rows:] = tile[:, columns:] = self._pad[0, 0]
+        return [tile]
 
 
 def _present(tiles: Path, grid: TileGrid) -> npt.NDArray[np.bool_]:
@@ -273,12 +328,11 @@ def _present(tiles: Path, grid: TileGrid) -> npt.NDArray[np.bool_]:
     return found
 
 
-def _check_size(found: int, expected: int) -> None:
-    if found != expected:
-        raise ValueError(f"it has {found:,} bytes instead of {expected:,}")
-
-
-def _checked(checksum: int, trailer: Array) -> int:
-    if checksum != int.from_bytes(trailer.tobytes(), "little"):
+def _checked(data: npt.NDArray[np.uint8], expected: int) -> int:
+    """The checksum of a tile's file, which should have ``expected`` bytes."""
+    if len(data) != expected:
+        raise ValueError(f"it has {len(data):,} bytes instead of {expected:,}")
+    checksum = crc32c(data[:-CHECKSUM_BYTES])
+    if checksum != int.from_bytes(data[-CHECKSUM_BYTES:].tobytes(), "little"):
         raise ValueError("its checksum is wrong")
     return checksum

@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +23,13 @@ from scipy.sparse.csgraph import dijkstra
 
 from benchmarks.kernels.gpu_store import random_graph
 from benchmarks.kernels.gpu_timing import Record
+from engine.backends.cuda_host import host_matrix
 from engine.machine import resident_bytes
 from engine.monitor import Monitor
 from engine.plan import Plan
 from engine.problem import Options
 from engine.solve import make_plan, solve_to_store
+from engine.stream import device_estimate
 from storage.errors import Cancelled
 from storage.graph import Graph, build_graph
 from storage.matrix import open_matrix
@@ -136,18 +138,46 @@ def store(record: Record, folder: Path, n: int = 49152, limit: float = 40.0) -> 
 
 
 def undirected(record: Record, folder: Path, n: int = 32768) -> None:
-    """The rounds of a directed graph and of an undirected one, a quarter of the matrix on the device."""
-    arcs = random_graph(n)
+    """A directed graph, an undirected one as it is planned, and that one by halves; an eighth of the matrix on the
+    device."""
+    arcs, chosen = random_graph(n), device_estimate.forms
     tails = np.repeat(np.arange(n), np.diff(arcs.indptr))
-    both = {True: arcs, False: build_graph(tails, arcs.heads, arcs.weights, n=n, directed=False)[0]}
-    for directed, graph in both.items():
-        out = folder / "u.zarr"
-        options = Options(device="cuda", algorithm=FW, dtype="float32", device_memory=n * n)
+    both = build_graph(tails, arcs.heads, arcs.weights, n=n, directed=False)[0]
+    for name, graph, forms in (
+        ("directed", arcs, chosen),
+        ("undirected, as planned", both, chosen),
+        ("undirected, by halves", both, lambda _: (True,)),
+    ):
+        out, device_estimate.forms = folder / "u.zarr", forms
+        options = Options(device="cuda", algorithm=FW, dtype="float32", device_memory=n * n // 2)
         plan = make_plan(graph, options, out=out)
         outcome = solve_to_store(graph, options, out, plan=plan)
-        record.add(what="directed" if directed else "undirected", **facts(plan), phases=outcome.seconds,
-                   wrong=wrong(graph, out, 16))  # fmt: skip
+        record.add(what=name, **facts(plan), symmetric=plan.streaming is not None and plan.streaming.symmetric,
+                   phases=outcome.seconds, wrong=wrong(graph, out, 16))  # fmt: skip
         shutil.rmtree(out)
+    device_estimate.forms = chosen
+
+
+def ready(record: Record, folder: Path, gib: int = 12) -> None:  # noqa: ARG001
+    """Host memory handed out, locked and filled: one after the other, and at once; new to the machine, and used before.
+
+    What is measured first is held while the rest is, so that all of it is new.
+    """
+    threads = os.cpu_count() or 1
+    with host_matrix((1, 1), "float32"):  # opens the device
+        pass
+    for memory in ("new to the machine", "used before"):
+        with ExitStack() as held:
+            for ahead in (True, False, True):
+                began = time.perf_counter()
+                space = held.enter_context(host_matrix((gib * 2**14, 2**14), "float32", threads=threads, ahead=ahead))
+                with ThreadPoolExecutor(threads) as pool:
+                    list(pool.map(lambda rows: rows.fill(1), np.array_split(space.array, 16 * threads)))
+                space.wait()
+                took = time.perf_counter() - began
+                record.add(what=f"host memory, {memory}", at_once=ahead, gib=gib, s_per_gib=took / gib,
+                           touch_s=space.touched, lock_s=space.registered, refused=space.refused,
+                           kept=bool((space.array[:: 2**10] == 1).all()))  # fmt: skip
 
 
 def resident(record: Record, folder: Path, n: int = 49152) -> None:
@@ -194,7 +224,8 @@ def main(folder: str, *parts: str) -> None:
     """Measure and record each part in a file of its own."""
     for part in parts:
         record = Record(f"gpu_stream_solve_{part}")
-        {"host": host, "store": store, "undirected": undirected, "resident": resident}[part](record, Path(folder))
+        parts_of = {"host": host, "store": store, "undirected": undirected, "resident": resident, "ready": ready}
+        parts_of[part](record, Path(folder))
         record.write()
 
 

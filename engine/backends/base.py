@@ -94,8 +94,17 @@ class Packing(Protocol):
         """Memory, flat, for a packed B of this shape at most."""
         ...
 
+    def piece(self, dtype: np.dtype[np.generic]) -> int:
+        """Columns that may be packed on their own, from a multiple of as many on: into the memory from where they lie
+        in a B whose pieces lie one after the other, (first column) x depth."""
+        ...
+
     def pack(self, out: Array, b: Array) -> None:
         """Pack ``b`` into the beginning of such memory."""
+        ...
+
+    def unpack(self, out: Array, packed: Array, depth: int, first: int) -> None:
+        """``out`` <- the rows from ``first`` on of a B of ``depth`` rows and as many columns as ``out``."""
         ...
 
     def relax_by(self, c: Array, a: Array, packed: Array, *, nonnegative: bool) -> None:

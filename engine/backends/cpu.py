@@ -36,9 +36,17 @@ class CpuBackend:
         entries = cpu_packed.packed_entries(depth, columns, dtype.itemsize)
         return cpu_relax.aligned(entries * dtype.itemsize).view(dtype)
 
+    def piece(self, dtype: np.dtype[np.generic]) -> int:
+        """As wide as an item of work."""
+        return cpu_relax.ITEM_BYTES // dtype.itemsize
+
     def pack(self, out: Array, b: Array) -> None:
         """Pack B, for :meth:`relax_by`."""
         cpu_packed.pack(self._team, out, b)
+
+    def unpack(self, out: Array, packed: Array, depth: int, first: int) -> None:
+        """Some rows of a packed B, by the calling thread alone."""
+        cpu_packed.unpack(out, packed, depth, first)
 
     def relax_by(self, c: Array, a: Array, packed: Array, *, nonnegative: bool) -> None:
         """C <- min(C, A (x) B), B packed by :meth:`pack`; else as :meth:`relax`, and as good to the last bit."""

@@ -56,6 +56,21 @@ def _pack_items(worker, counter, b, b_stride, depth, columns, out):  # type: ign
 
 
 @njit(nogil=True, cache=True)
+def _unpack(out, stride, rows, columns, packed, depth, first):  # type: ignore[no-untyped-def]
+    """The inverse of :func:`_pack_items` for the rows ``first`` to ``first`` + ``rows``."""
+    widest, width = ITEM_BYTES // out.itemsize, TILE_VECTORS * VECTOR_BYTES // out.itemsize
+    for j in range(0, columns, widest):
+        wide = min(widest, columns - j)
+        for row in range(first, first + rows):
+            k = row // DEPTH * DEPTH
+            deep, slab = min(DEPTH, depth - k), j * depth + k * _padded(wide, out.itemsize)
+            for strip in range(0, wide, width):
+                source, into = slab + strip * deep + (row - k) * width, (row - first) * stride + j + strip
+                for column in range(min(width, wide - strip)):
+                    out[into + column] = packed[source + column]
+
+
+@njit(nogil=True, cache=True)
 def _relax_items(  # type: ignore[no-untyped-def]
     worker, counter, item_rows, c, c_stride, a, a_stride, packed, shape, by_bits, packs
 ):
@@ -95,6 +110,15 @@ def pack(team: Team, out: Array, b: Array) -> None:
         raise ValueError(f"{b.dtype}{b.shape} cannot be packed into {out.dtype}{out.shape}")
     if b.size:
         team.run(_pack_items, np.zeros(1, np.int64), *flat_of(b), depth, columns, out)
+
+
+def unpack(out: Array, packed: Array, depth: int, first: int) -> None:
+    """``out`` <- rows of a packed B, from ``first`` on, of as many columns as ``out``; its rows are contiguous."""
+    rows, columns = out.shape
+    if out.dtype != packed.dtype or first + rows > depth or len(packed) < packed_entries(depth, columns, out.itemsize):
+        raise ValueError(f"{out.dtype}{out.shape} from row {first} on is no part of what is packed")
+    if out.size:
+        _unpack(*flat_of(out), rows, columns, packed, depth, first)
 
 
 def relax(team: Team, space: Workspace, c: Array, a: Array, packed: Array, *, nonnegative: bool) -> None:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 
 import numpy as np
 
 from engine.algorithms import floyd_warshall
-from engine.algorithms.products import PIECE, SIDE, clamp_diagonal, cut, multiply
-from engine.backends.base import Array, Backend, Packing
+from engine.algorithms.products import clamp_diagonal, cut, multiply
+from engine.backends.base import Array, Backend
 from engine.monitor import Monitor
 from engine.stream.layout import CLOSED, stripe_entries
+from engine.stream.packed_panel import PackedPanel
 from engine.stream.streamer import Job, below_zero, diagonal
 from engine.types import settle
 
@@ -21,9 +23,8 @@ class CpuStreamer:
 
     Several of them share their panels.  Stripes can be resident here, too, as copies; that only serves tests.
 
-    Packing a panel for every stripe would cost as much as the stripes themselves where they are low.  So a directed
-    round packs its panel once, where the backend can; the panel's own place is then free for the next one, so that this
-    takes no more memory.
+    Nothing is gained here by closing a panel a round ahead: the processors would do that, too.  So where the layout
+    closes each in its own round, there is one panel, and it is packed for the stripes where it lies.
     """
 
     name = "cpu"
@@ -32,19 +33,19 @@ class CpuStreamer:
         self._backend = backend
         self._job: Job
         self._resident: dict[int, Array] = {}
-        self._packing: Packing | None = None
-        self._packed: Array = np.empty(0)
+        self._packed: PackedPanel | None = None
+        self._owed: deque[int] = deque()  # stripes of the packed panel that are to go back
 
     def open(self, job: Job, index: int, resident: Sequence[int]) -> None:  # noqa: ARG002
         """Take memory for the panels, once for all."""
-        self._job, self._monitor, self._packing = job, _Checks(job), None
-        width, backend = min(job.streaming.width, job.n), self._backend
-        if isinstance(backend, Packing) and not job.streaming.symmetric and len(job.devices) == 1:
-            self._packing, self._packed = backend, backend.packed(width, job.n, job.kind.dtype)
-        if not job.panels:
-            shape = (job.streaming.panels - (self._packing is not None), width, job.n)
-            job.panels.extend(np.empty(shape, job.kind.dtype))
+        self._job, self._monitor, self._packed = job, _Checks(job), None
+        width, dtype = min(job.streaming.width, job.n), job.kind.dtype
+        if not job.streaming.ahead:
+            self._packed = PackedPanel(self._backend, width, job.n, dtype, self._monitor, nonnegative=job.nonnegative)
+        elif not job.panels:
+            job.panels.extend(np.empty((job.streaming.panels, width, job.n), dtype))
         self._resident = {}
+        self._owed.clear()
 
     def guard(self) -> AbstractContextManager[object]:
         """Nothing to make current."""
@@ -61,6 +62,9 @@ class CpuStreamer:
     def lead(self, turn: int, take: Callable[[int], Array] | None, *, first: bool) -> None:
         """Gather, relax, close and write back a panel."""
         job, start, stop = self._job, *self._job.pivot(turn)
+        if self._packed is not None:
+            self._lead_packed(self._packed, turn, take)
+            return
         panel = self._panel(turn)
         for stripe in job.members(turn):
             top, bottom = job.rows(stripe)
@@ -76,7 +80,7 @@ class CpuStreamer:
             self._backend.transpose(block, block, lower=True)
         if not first:
             before = slice(*job.pivot(turn - 1))
-            self._through(turn - 1, panel, panel[:, before].copy())
+            self._multiply(panel, panel[:, before].copy(), self._panel(turn - 1))
         self._close(turn, panel)
         for stripe in job.members(turn):
             top, bottom = job.rows(stripe)
@@ -90,10 +94,8 @@ class CpuStreamer:
                 self._advance(turn - 1, stripe)
 
     def follow(self, turn: int) -> None:
-        """Pack the panel, or share it; undirected, its columns that the panel after the next needs are collected."""
+        """All share the panel; undirected, its columns that the panel after the next needs are collected."""
         job = self._job
-        if self._packing is not None:
-            self._packing.pack(self._packed, self._panel(turn))
         if job.streaming.symmetric and turn + 2 < job.rounds and job.devices[job.leaders[turn + 2]] is self:
             self._collect(turn + 2, job.pivot(turn), self._panel(turn))
 
@@ -107,12 +109,16 @@ class CpuStreamer:
                 self._give(turn, stripe)
 
     def relax(self, turn: int, stripe: int, rows: Array) -> None:
-        """Relax and give back."""
+        """Relax and give back; of a packed panel a stripe goes back, too, so that none waits for the writing."""
         self._relax(turn, stripe, rows)
         self._job.done(turn, stripe, rows)
+        if self._packed is not None and self._owed:
+            self._give_owed(self._packed, turn)
 
     def leave(self, turn: int) -> None:
-        """All is done already."""
+        """Give back what is left of the panel."""
+        while self._packed is not None and self._owed:
+            self._give_owed(self._packed, turn)
 
     def drain(self, *, wait: bool) -> None:
         """All is done already."""
@@ -125,9 +131,31 @@ class CpuStreamer:
     def release(self) -> None:
         """Forget the copies; the backend is the caller's."""
         self._resident.clear()
-        self._packed = np.empty(0)
+        self._packed = None
 
     # ---- pieces -----------------------------------------------------------------------------------------------------
+
+    def _lead_packed(self, panel: PackedPanel, turn: int, take: Callable[[int], Array] | None) -> None:
+        """The same for the one panel that there is, whose stripes the round before has relaxed like all others."""
+        job = self._job
+        if take is None:
+            raise ValueError("a panel that is not closed ahead comes from the tier")
+        panel.begin(turn, job.pivot(turn))
+        for stripe in job.members(turn):
+            rows = take(stripe)
+            panel.put(job.rows(stripe)[0], rows)
+            job.tier.drop(stripe, rows)
+        panel.close(last=job.settles(turn))
+        panel.pack()
+        self._owed.extend(job.members(turn))
+
+    def _give_owed(self, panel: PackedPanel, turn: int) -> None:
+        """A stripe of the panel goes back."""
+        stripe = self._owed.popleft()
+        rows = self._job.tier.blank(stripe)
+        panel.take(self._job.rows(stripe)[0], rows)
+        self._job.done(turn, stripe, rows)
+        self._advance(turn, stripe)
 
     def _panel(self, turn: int) -> Array:
         start, stop = self._job.pivot(turn)
@@ -136,12 +164,14 @@ class CpuStreamer:
     def _relax(self, turn: int, stripe: int, rows: Array) -> None:
         job, (start, stop), (top, bottom) = self._job, self._job.pivot(turn), self._job.rows(stripe)
         left = job.streaming.left(stripe)
-        if job.streaming.symmetric:
+        if self._packed is not None:
+            self._packed.relax(rows)
+        elif job.streaming.symmetric:
             through = np.empty((bottom - top, stop - start), rows.dtype)
             self._backend.transpose(through, self._panel(turn)[:, top:bottom])
+            self._multiply(rows[:, left:], through, self._panel(turn)[:, left:])
         else:
-            through = rows[:, start:stop].copy()
-        self._through(turn, rows, through, left)
+            self._multiply(rows, rows[:, start:stop].copy(), self._panel(turn))
         if not job.nonnegative:
             self._check(turn, rows, top)
         if job.settles(turn):
@@ -149,18 +179,6 @@ class CpuStreamer:
         if job.collected(turn, stripe):
             self._collect(turn + 2, (top, bottom), rows)
         self._advance(turn, stripe)
-
-    def _through(self, turn: int, rows: Array, through: Array, left: int = 0) -> None:
-        """Relax ``rows``, from column ``left`` on, by the closed panel ``turn``."""
-        if self._packing is None:
-            self._multiply(rows[:, left:], through, self._panel(turn)[:, left:])
-            return
-        depth = through.shape[1]
-        most = PIECE * self._backend.threads // (through.size * rows.itemsize)
-        for first, last in cut((0, rows.shape[1]), max(1, most // SIDE) * SIDE):
-            packed = self._packed[first * depth :]
-            self._packing.relax_by(rows[:, first:last], through, packed, nonnegative=self._job.nonnegative)
-            self._monitor.step(0)
 
     def _close(self, turn: int, panel: Array) -> None:
         """C closed, then P <- C (x) P, over copies so that sums of floats do not depend on who came first."""

@@ -9,7 +9,7 @@ from engine.device import base_bytes, rounds_bytes
 from engine.estimate import DEVICE_EFFICIENCY, DEVICE_LAUNCH, INGEST_RATE, OVERHEAD, Setting, write_phase
 from engine.plan import Candidate, Phase
 from engine.problem import Device
-from engine.stream.estimate import ALGORITHM, LONG, ROOMS, finish_phase, spare_bytes, store_buffers
+from engine.stream.estimate import ALGORITHM, LONG, ROOMS, finish_phase, forms, spare_bytes, store_buffers
 from engine.stream.layout import (
     GRAIN,
     HEIGHTS,
@@ -28,6 +28,9 @@ DRIVER: Final = 2**30
 SHARED: Final = 16384
 #: Share of the shorter one of work and copies that does not hide behind the other, where the disk is waited for.
 UNHIDDEN: Final = 0.15
+#: Bytes of a matrix a second that a thread mirrors, and how many of them the memory keeps up with.
+MIRROR_RATE: Final = 6e9
+MIRROR_THREADS: Final = 8
 #: Widths of a pivot block for a matrix in the store: the disk wants them wide.
 WIDTHS: Final = (64, 128, 256, 512, 1024, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768)
 
@@ -59,6 +62,11 @@ def rate_of(setting: Setting, cuda: Device, count: int) -> float:
 
 def from_host(setting: Setting, cuda: Device) -> Candidate | None:
     """Rounds over host memory; None where the least layout does not fit a device."""
+    found = [_host(setting, cuda, symmetric=symmetric) for symmetric in forms(setting.problem)]
+    return min((c for c in found if c is not None), key=lambda c: c.seconds, default=None)
+
+
+def _host(setting: Setting, cuda: Device, *, symmetric: bool) -> Candidate | None:
     n, size, machine, count = setting.problem.n, setting.kind.itemsize, setting.machine, cuda.count
     bus = min(count * cuda.bus_rate, cuda.bus_most)
     streaming = choose_layout(
@@ -68,13 +76,13 @@ def from_host(setting: Setting, cuda: Device) -> Candidate | None:
         devices=count,
         bus_rate=bus,
         relax_rate=rate_of(setting, cuda, count),
-        symmetric=not setting.problem.directed,
+        symmetric=symmetric,
     )
     if streaming is None:
         return None
-    # the rows are filled, by all processors, while the memory is locked
+    # the rows are filled, by all processors, while the memory is had and locked
     rate = INGEST_RATE * max(1.0, machine.threads / 2)
-    fill = setting.matrix * (cuda.touch_seconds + max(1 / rate, cuda.lock_seconds))
+    fill = setting.matrix * max(cuda.touch_seconds + 1 / rate, cuda.lock_seconds)
     moved = streaming.rounds(n) * streamed_bytes(streaming, n, size, count) + setting.matrix
     phases = (
         Phase("ingest", DEVICE_LAUNCH + fill, bytes=setting.matrix),
@@ -96,9 +104,10 @@ def from_host(setting: Setting, cuda: Device) -> Candidate | None:
 def from_store(setting: Setting, cuda: Device) -> Candidate | None:
     """Rounds over the working store: the fastest layout that fits, else the one that takes least of the host's memory;
     None where nothing fits a device."""
-    symmetric, whole = not setting.problem.directed, -(-setting.problem.n // GRAIN) * GRAIN
+    whole = -(-setting.problem.n // GRAIN) * GRAIN
     found = [
         _store(setting, cuda, Streaming("store", height, width, slots, 0, symmetric))
+        for symmetric in forms(setting.problem)
         for width in WIDTHS
         for height in HEIGHTS
         for slots in (SLOTS, 3)
@@ -120,8 +129,6 @@ def _store(setting: Setting, cuda: Device, streaming: Streaming) -> Candidate:
         streaming.rounds(n) * each / min(cuda.count * cuda.bus_rate, cuda.bus_most),
         moved * machine.stream_work / machine.threads,
     )
-    # low stripes are many, and each waits for the disk, the bus and the device once
-    seconds *= 1 + 8 / streaming.height + (0.02 if streaming.slots < SLOTS else 0.0)
     phases = [_relax(setting, cuda, streaming, seconds, moved)]
     if streaming.symmetric:
         phases.append(finish_phase(setting))
@@ -146,5 +153,11 @@ def _relax(setting: Setting, cuda: Device, streaming: Streaming, copying: float,
     # undirected, a panel is relaxed in its whole length though only half of its stripes are kept
     closing = n * width * width + (n * n * width if streaming.symmetric else 0)
     work = (count + closing) / rate_of(setting, cuda, cuda.count)
-    seconds = max(work, copying) + (UNHIDDEN * min(work, copying) if streaming.tier == "store" else 0.0)
+    # low stripes are many, and each waits for the disk, the bus and the device once
+    copying *= 1 + 8 / streaming.height + (0.02 if streaming.slots < SLOTS else 0.0)
+    seconds = max(work, copying)
+    if streaming.tier == "store":
+        seconds += UNHIDDEN * min(work, copying)
+    elif streaming.symmetric:
+        seconds += setting.matrix / (MIRROR_RATE * min(setting.machine.threads, MIRROR_THREADS))
     return Phase("relax", seconds, bytes=moved, updates=count)

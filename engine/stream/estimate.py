@@ -13,6 +13,7 @@ from typing import Final
 from engine.algorithms.products import PACK_BYTES
 from engine.estimate import INGEST_RATE, OVERHEAD, Setting, write_phase
 from engine.plan import Candidate, Phase
+from engine.problem import Problem
 from engine.stream.layout import GRAIN, Streaming, entries, panel_bytes, updates
 
 ALGORITHM: Final = "blocked-floyd-warshall"
@@ -30,7 +31,7 @@ WIDTHS: Final = (
 )  # fmt: skip
 #: Rows of a stripe that take as long as bringing the panel to the processors, once for each stripe; undirected, the
 #: panel is also packed for each.
-ROWS: Final = 24
+ROWS: Final = 14
 HALF: Final = 40
 #: Stripes in host memory beside the panels: two read ahead, one relaxed, three on their way back.
 BUFFERS: Final = 6
@@ -62,10 +63,21 @@ def streamable(setting: Setting) -> bool:
     return whole and problem.max_hops is None and problem.cutoff is None and setting.machine.disk is not None
 
 
+def forms(problem: Problem) -> tuple[bool, ...]:
+    """Whether half of the matrix is streamed, or all of it.
+
+    An undirected graph can be solved like a directed one.  That is twice the arithmetic, but takes fewer panels: in
+    little memory blocks are wider.
+    """
+    if problem.directed:
+        return (False,)
+    return (True,) if problem.half else (True, False)
+
+
 def in_memory(setting: Setting) -> Candidate:
     """Rounds over host memory, copied to the store now and then."""
     n, size, machine = setting.problem.n, setting.kind.itemsize, setting.machine
-    streaming = Streaming("host", 512, 1024, symmetric=not setting.problem.directed)
+    streaming = _layout("host", 512, 1024, symmetric=not setting.problem.directed)
     fill = Phase("ingest", setting.matrix / INGEST_RATE, bytes=setting.matrix)
     work = _relax(setting, streaming, 0.0)
     write = write_phase(setting)
@@ -86,13 +98,19 @@ def from_store(setting: Setting) -> Candidate:
     whole = -(-n // GRAIN) * GRAIN
     widths = [w for w in WIDTHS if w < whole] + [whole]
     found = [
-        _store(setting, Streaming("store", height, width, symmetric=not setting.problem.directed))
+        _store(setting, _layout("store", height, width, symmetric=symmetric))
+        for symmetric in forms(setting.problem)
         for width in widths
         for height in HEIGHTS
         if width % height == 0
     ]
     fitting = [c for c in found if c.memory <= machine.memory]
     return min(fitting, key=lambda c: c.seconds) if fitting else min(found, key=lambda c: c.memory)
+
+
+def _layout(tier: str, height: int, width: int, *, symmetric: bool) -> Streaming:
+    """What one CPU streams by."""
+    return Streaming(tier, height, width, symmetric=symmetric, ahead=symmetric)
 
 
 def _store(setting: Setting, streaming: Streaming) -> Candidate:

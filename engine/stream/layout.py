@@ -16,8 +16,10 @@ from engine.device import SINGLE, SLACK, padded_side, rounds_bytes, tile_side
 GRAIN: Final = 64
 #: Columns of the panel that are copied and relaxed at a time when it is closed.
 CHUNK: Final = 8192
-#: Columns that are copied at a time where a CPU closes one, and columns by which packing may widen a panel there.
+#: Where a CPU closes one: columns that are copied at a time, bytes of a row of what it packs at a time, and columns by
+#: which packing may widen the panel.
 CLOSED: Final = 1024
+PACKED: Final = 4096
 PADDING: Final = 64
 #: Stripes in flight on a device: one comes, one is relaxed, one goes, one waits.
 SLOTS: Final = 4
@@ -26,6 +28,8 @@ HEIGHTS: Final = (1024, 512, 256, 128, 64)
 WIDTHS: Final = (1024, 2048, 3072, 4096)
 #: How much wider than the break-even of bus and kernels a pivot block should be, so that copies hide.
 MARGIN: Final = 1.25
+
+Span = tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,9 @@ class Streaming:
         slots: stripes in flight on a device; 1 on the CPU.
         resident: stripes that stay on each device instead of being streamed, a multiple of ``group``; 0 on the CPU.
         symmetric: only what lies on or right of the diagonal of each stripe is kept right; the rest is mirrored last.
+        ahead: each panel is closed during the round before its own, so that devices need not wait for it.  Else there
+            is one panel, which is closed when the round before is done: on one CPU, whose processors would have to
+            close it anyway, that leaves memory for one twice as wide.
     """
 
     tier: str
@@ -47,6 +54,7 @@ class Streaming:
     slots: int = 1
     resident: int = 0
     symmetric: bool = False
+    ahead: bool = True
 
     def __post_init__(self) -> None:
         if self.tier not in ("host", "store"):
@@ -57,6 +65,8 @@ class Streaming:
             )
         if self.slots < 1 or self.resident < 0 or self.resident % self.group:
             raise ValueError(f"slots is {self.slots}, resident {self.resident} of groups of {self.group}")
+        if not self.ahead and (self.symmetric or self.resident):
+            raise ValueError("panels of symmetric layouts, and with resident stripes, are closed ahead")
 
     @property
     def group(self) -> int:
@@ -66,7 +76,7 @@ class Streaming:
     @property
     def panels(self) -> int:
         """Panels held at a time: this round's and the next one's; undirected, also the one after, as it comes in."""
-        return 3 if self.symmetric else 2
+        return 3 if self.symmetric else 1 + self.ahead
 
     def stripes(self, n: int) -> int:
         """How many stripes there are."""
@@ -155,12 +165,12 @@ def host_bytes(streaming: Streaming, n: int, itemsize: int, *, window: int = 0, 
 
 
 def panel_bytes(streaming: Streaming, n: int, itemsize: int) -> int:
-    """Bytes of host memory that the panels take where a CPU streams, packed or not, and what closing one takes."""
+    """Bytes of host memory that the panels take where a CPU streams, and what closing one takes."""
     if streaming.symmetric:  # counted generously: the last pass, which mirrors, has tiles of its own
         return (streaming.panels * streaming.width + min(streaming.width, CHUNK)) * n * itemsize
     width = min(streaming.width, n)
     padding = width * PADDING * itemsize
-    closing = width * (width + CLOSED) * itemsize
+    closing = width * (width * itemsize + max(CLOSED * itemsize, PACKED))
     return streaming.panels * width * n * itemsize + padding + closing
 
 

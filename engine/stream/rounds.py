@@ -3,6 +3,8 @@
 One thread a device.  In round k a device brings panel k to itself; the leader of panel k + 1 closes that one ahead of
 time; resident stripes are relaxed where they are; all others are handed to whichever device is free.  Those that panel
 k + 2 will be made of go first, so that they are in place again when it is their turn.
+
+Where the layout closes no panel ahead (one CPU), panel k is closed first in round k, and those of panel k + 1 go first.
 """
 
 from __future__ import annotations
@@ -73,6 +75,9 @@ class _Run:
         first: int,
     ) -> None:
         n, self._streaming, self._tier, self._devices, self._monitor = tier.n, streaming, tier, devices, monitor
+        if not streaming.ahead and len(devices) > 1:
+            raise ValueError("several devices share panels that are closed ahead")
+        self._early = int(streaming.ahead)  # rounds before its own in which a panel is closed
         self._first, self._rounds, self._stripes = first, streaming.rounds(n), streaming.stripes(n)
         self._change = threading.Condition()
         self._committing = threading.Lock()
@@ -160,11 +165,13 @@ class _Run:
             self._seed()
             self._lead(index, self._first)
         for turn in range(self._first, self._rounds):
+            if self._closed < turn and not self._early:
+                self._lead(index, turn)
             self._await(device, lambda: self._closed >= turn)  # noqa: B023
             if self._streaming.symmetric:  # the panel that is collected now lies where the last one was
                 self._await(device, lambda: min(self._position) >= turn)  # noqa: B023
             device.follow(turn)
-            if turn + 1 < self._rounds and self._job.leaders[turn + 1] == index:
+            if self._early and turn + 1 < self._rounds and self._job.leaders[turn + 1] == index:
                 self._lead(index, turn + 1)
             device.reside(turn, out=self._wants(turn))
             while (stripe := self._pop(turn)) is not None:
@@ -198,9 +205,9 @@ class _Run:
 
     def _lead(self, index: int, turn: int) -> None:
         """Close panel ``turn`` once nobody uses the place where it will lie."""
-        device, first = self._devices[index], turn == self._first
-        self._await(device, lambda: min(self._position) >= turn - 1)
-        take = None if turn in self._owner else partial(self._rows, turn - 1, device=device)
+        device, first = self._devices[index], turn == self._first or not self._early
+        self._await(device, lambda: min(self._position) >= turn - self._early)
+        take = None if turn in self._owner else partial(self._rows, turn - self._early, device=device)
         device.lead(turn, take, first=first)
         with self._change:
             self._closed = turn
@@ -218,10 +225,10 @@ class _Run:
     # ---- who gets what ----------------------------------------------------------------------------------------------
 
     def _order(self, turn: int) -> list[int]:
-        """The stripes of a round that are streamed, those of the panel after the next first."""
-        count, group = self._rounds, self._streaming.group
-        turns = [(turn + 2 + i) % count for i in range(count)]
-        mine = [t for t in turns if t not in (turn, turn + 1) and t not in self._owner]
+        """The stripes of a round that are streamed, those of the panel that is closed next first."""
+        count, group, early = self._rounds, self._streaming.group, self._early
+        turns = [(turn + 1 + early + i) % count for i in range(count)]
+        mine = [t for t in turns if t not in (turn, turn + early) and t not in self._owner]
         return [s for t in mine for s in range(t * group, min(self._stripes, (t + 1) * group))]
 
     def _pop(self, turn: int) -> int | None:
@@ -254,8 +261,9 @@ class _Run:
     def _sequence(self) -> Iterator[tuple[int, int]]:
         """All (round, stripe) in about the order in which they will be asked for."""
         for turn in range(self._first, self._rounds):
-            if turn + 1 < self._rounds and turn + 1 not in self._owner:
-                yield from ((turn, s) for s in self._job.members(turn + 1))
+            closed = turn + self._early
+            if closed < self._rounds and closed not in self._owner:
+                yield from ((turn, s) for s in self._job.members(closed))
             yield from ((turn, s) for s in self._order(turn))
 
     def _ask_ahead(self) -> None:
@@ -264,7 +272,7 @@ class _Run:
             turn, stripe = self._next
             if self._level[stripe] < turn - 1:
                 return
-            panel = stripe // self._streaming.group == turn + 1
+            panel = stripe // self._streaming.group == turn + self._early
             passed = not panel and self._level[stripe] >= turn
             if (turn, stripe) not in self._late and not passed:
                 self._ahead[turn, stripe] = self._tier.take(stripe)

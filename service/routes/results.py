@@ -11,7 +11,6 @@ from fastapi import APIRouter, Depends, Query, Response
 from service.conditional import Tagged
 from service.parameters import known_parameters
 from service.problems import documented
-from service.quick import DistanceRoute
 from service.schemas import (
     Distance,
     Distances,
@@ -28,10 +27,6 @@ from service.state import Opened, Shared
 from storage.errors import LimitExceeded
 
 router = APIRouter(prefix="/v1/jobs/{job_id}", tags=["results"], dependencies=[Depends(known_parameters)])
-#: apart, for its short way
-distance = APIRouter(
-    prefix="/v1/jobs/{job_id}", tags=["results"], dependencies=[Depends(known_parameters)], route_class=DistanceRoute
-)
 
 Vertex = Annotated[str, Query(max_length=1000, description="A vertex as the file names it.", examples=["17"])]
 _NONE = {304: {"description": "The client has the answer"}, **documented(404, 409, 410)}
@@ -66,7 +61,7 @@ def get_histogram(
     return Histogram(**opened.histogram(source, bins))
 
 
-@distance.get("/distance", response_model=Distance, responses=_NONE)
+@router.get("/distance", response_model=Distance, responses=_NONE)
 async def get_distance(opened: Opened, source: Vertex, target: Vertex, tagged: Tagged) -> Response:
     """The distance from one vertex to another."""
     found = await anyio.to_thread.run_sync(opened.distance, source, target)

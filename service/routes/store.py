@@ -15,14 +15,13 @@ from starlette.types import Receive, Scope, Send
 from service.parameters import known_parameters
 from service.problems import Problem, documented
 from service.ranges import Part, Refusal, http_date, matches, parse_ranges, unchanged
-from service.sendfile import SENDFILE
-from service.state import Opened, Service, Shared
+from service.sendfile import CACHE, SENDFILE, media_type, proxy_headers
+from service.state import Opened, Shared
 
 router = APIRouter(prefix="/v1/jobs/{job_id}", tags=["store"], dependencies=[Depends(known_parameters)])
 
 #: bytes of a file that are in this process at once, where the kernel cannot send it
 _CHUNK: Final = 1 << 20
-CACHE: Final = "private, max-age=31536000, immutable"
 _BINARY: Final[dict[str, Any]] = {"content": {"application/octet-stream": {"schema": {"type": "string"}}}}
 
 
@@ -37,6 +36,7 @@ _BINARY: Final[dict[str, Any]] = {"content": {"application/octet-stream": {"sche
     },
 )
 async def get_file(
+    job_id: str,
     key: Annotated[str, Path(examples=["zarr.json", "distances/c/0/0"])],
     request: Request,
     service: Shared,
@@ -46,21 +46,10 @@ async def get_file(
     handle = await anyio.to_thread.run_sync(opened.matrix.open_file, key)
     try:
         if service.settings.accel_prefix:
-            return _by_proxy(service, request, key)
+            return Response(headers=proxy_headers(service.settings, job_id, key))
         return _StoreFile(handle, key, request)
     finally:
         os.close(handle)
-
-
-def _by_proxy(service: Service, request: Request, key: str) -> Response:
-    """Leave file, ranges and conditions to the reverse proxy (X-Accel-Redirect)."""
-    store = service.settings.store(request.path_params["job_id"]).relative_to(service.settings.data_dir)
-    target = f"{service.settings.accel_prefix.rstrip('/')}/{store.as_posix()}/{key}"
-    return Response(headers={"X-Accel-Redirect": target, "Cache-Control": CACHE}, media_type=_media_type(key))
-
-
-def _media_type(key: str) -> str:
-    return "application/json" if key.endswith(".json") else "application/octet-stream"
 
 
 class _StoreFile(Response):
@@ -83,23 +72,23 @@ class _StoreFile(Response):
                 raise Problem(found.fault, status=found.status, headers=kept)
             if found is not None:
                 code, self._parts = 206, found
-        media_type = _media_type(key)
+        kind = media_type(key)
         if len(self._parts) > 1:
-            media_type = self._begin_parts(media_type, status.st_size)
+            kind = self._begin_parts(kind, status.st_size)
         elif code == 206:
             headers["Content-Range"] = self._parts[0].of(status.st_size)
-        super().__init__(status_code=code, headers=headers, media_type=None if code == 304 else media_type)
+        super().__init__(status_code=code, headers=headers, media_type=None if code == 304 else kind)
         if code != 304:
             length = sum(part.size for part in self._parts) + sum(map(len, self._heads)) + len(self._tail)
             self.headers["Content-Length"] = str(length)
         self._handle = os.dup(handle)
         self._release = weakref.finalize(self, os.close, self._handle)
 
-    def _begin_parts(self, media_type: str, size: int) -> str:
+    def _begin_parts(self, kind: str, size: int) -> str:
         """Heads and tail of a multipart answer; returns its media type."""
         mark = secrets.token_hex(12)
         for part in self._parts:
-            head = f"\r\n--{mark}\r\nContent-Type: {media_type}\r\nContent-Range: {part.of(size)}\r\n\r\n"
+            head = f"\r\n--{mark}\r\nContent-Type: {kind}\r\nContent-Range: {part.of(size)}\r\n\r\n"
             self._heads.append(head.encode())
         self._tail = f"\r\n--{mark}--\r\n".encode()
         return f"multipart/byteranges; boundary={mark}"

@@ -46,7 +46,8 @@ def plan_of(graph: Graph, tier: str, height: int, width: int) -> Plan:
     if tier == "search":
         return make_plan(graph, Options(algorithm="dijkstra", dtype="int32"))
     plan = make_plan(graph, Options(algorithm="blocked-floyd-warshall", dtype="int32"))
-    return replace(plan, tier=tier, streaming=Streaming(tier, height, width, symmetric=not graph.directed))
+    streaming = Streaming(tier, height, width, symmetric=not graph.directed, ahead=not graph.directed)
+    return replace(plan, tier=tier, streaming=streaming)
 
 
 def solve(graph: Graph, plan: Plan, path: Path) -> None:

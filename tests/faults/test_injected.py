@@ -71,9 +71,10 @@ class Disk:
             self.may("open")
 
     def patch(self, monkeypatch) -> None:
-        writev, fsync, preadv, rename, commit = (
+        writev, fsync, fdatasync, preadv, rename, commit = (
             os.writev,
             os.fsync,
+            os.fdatasync,
             os.preadv,
             atomic._renameat2,
             WorkingMatrix.commit,
@@ -99,6 +100,7 @@ class Disk:
 
         monkeypatch.setattr(os, "writev", full)
         monkeypatch.setattr(os, "fsync", failing("fsync", fsync))
+        monkeypatch.setattr(os, "fdatasync", failing("fsync", fdatasync))
         monkeypatch.setattr(os, "preadv", failing("read", preadv))
         monkeypatch.setattr(atomic, "_renameat2", failing("rename", rename))
         monkeypatch.setattr(WorkingMatrix, "commit", committing)

@@ -15,6 +15,9 @@ import numpy as np
 import pytest
 import xarray
 
+from service.keys import REMEMBERED_SECONDS
+from storage.jobs import JobStore
+from storage.keys import KeyStore
 from tests.integration.keyed_service import KeyedService, Solved, solve_line
 from tests.integration.nginx_process import Nginx, need_nginx
 from tests.integration.service_process import ROOT
@@ -143,6 +146,28 @@ def test_problems_pass_as_the_service_words_them(live: KeyedService, http: httpx
     assert http.get(f"{solved.zarr}/distances/.zarray").json()["code"] == "not-found"
     assert http.delete(f"/v1/jobs/{solved.job}").status_code == 204
     answer = http.get(f"{solved.zarr}/zarr.json")
+    assert (answer.status_code, answer.json()["code"]) == (410, "gone")
+
+
+def test_tiles_in_use_are_nobody_elses_and_gone_at_once(live: KeyedService, http: httpx.Client):
+    """After many answers about a tile, when all that could be remembered is."""
+    job = solve_line(live, n=200).job
+    tile = f"/v1/jobs/{job}/zarr/distances/c/0/0"
+    other = KeyStore(JobStore(live.data / "apsp.db").database)
+    record, key = other.create("eve", ("read",))
+    for _ in range(5):
+        assert http.get(tile).status_code == 200
+        assert http.get(tile, headers={"Authorization": f"Bearer {key}"}).status_code == 404
+        assert http.get(tile, headers={"Authorization": ""}).status_code == 401
+    other.revoke(record.id)
+    refused, deadline = 0, time.monotonic() + REMEMBERED_SECONDS + 2
+    while refused != 401:
+        assert time.monotonic() < deadline
+        refused = http.get(tile, headers={"Authorization": f"Bearer {key}"}).status_code
+        assert refused in (404, 401)
+        time.sleep(0.2)
+    assert http.delete(f"/v1/jobs/{job}").status_code == 204
+    answer = http.get(tile)
     assert (answer.status_code, answer.json()["code"]) == (410, "gone")
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from fastapi.testclient import TestClient
@@ -11,14 +14,14 @@ from fastapi.testclient import TestClient
 from service.app import create_app
 from service.callers import Caller
 from service.cli import run
-from service.keys import first_key
+from service.keys import REMEMBERED_SECONDS, Keyring, first_key
 from service.logs import redacted
 from service.middleware import needed_scope
 from service.settings import Settings
 from service.state import Service
-from storage.errors import InvalidRequest, NotFound
+from storage.errors import InvalidRequest, NotFound, StorageFailed
 from storage.jobs import JobStore, Submission
-from storage.keys import KeyStore
+from storage.keys import KeyRecord, KeyStore
 from tests.unit.service.support import Bench, small_graph
 
 
@@ -151,6 +154,59 @@ def test_a_revoked_key_is_refused(client: TestClient, service: Service, monkeypa
         service.keys.revoke("nobody")
 
 
+class SlowKeys:
+    """A database that tells of keys when it is let; None stands for no valid key, an error for none at all."""
+
+    def __init__(self) -> None:
+        self.asked, self.may_answer = 0, threading.Event()
+        self.answer: KeyRecord | Exception | None = KeyRecord("a", "ann", ("read",), 0.0, None)
+
+    def find(self, _key: str) -> KeyRecord | None:
+        self.asked += 1
+        assert self.may_answer.wait(10)
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+def test_a_key_that_many_wait_for_is_looked_up_once_and_again_before_its_time(monkeypatch: pytest.MonkeyPatch):
+    now = 100.0
+    monkeypatch.setattr("service.keys.time", SimpleNamespace(monotonic=lambda: now))
+
+    async def story() -> None:
+        nonlocal now
+        keys = SlowKeys()
+        ring = Keyring(keys)  # type: ignore[arg-type]
+        waiting = [asyncio.create_task(ring.identify("Bearer x")) for _ in range(8)]
+        await asyncio.sleep(0.01)
+        waiting[0].cancel()
+        now += 1.0  # what is remembered is as old as the question, not the answer
+        keys.may_answer.set()
+        assert {caller.owner for caller in (await asyncio.gather(*waiting[1:])) if caller} == {"a"}
+        assert keys.asked == 1
+
+        keys.may_answer.clear()
+        now += REMEMBERED_SECONDS / 2
+        keys.answer = None  # revoked meanwhile
+        assert [(await ring.identify("Bearer x")) is not None for _ in range(3)] == [True] * 3
+        keys.may_answer.set()
+        await asyncio.sleep(0.05)
+        assert await ring.identify("Bearer x") is None
+        assert keys.asked == 3
+
+        keys.answer = KeyRecord("a", "ann", ("read",), 0.0, None)
+        assert await ring.identify("Bearer x") is not None
+        now += REMEMBERED_SECONDS / 2
+        keys.answer = StorageFailed("the database is away")
+        assert await ring.identify("Bearer x") is not None  # nobody waits for what is looked up ahead
+        await asyncio.sleep(0.05)
+        now += REMEMBERED_SECONDS / 2
+        with pytest.raises(StorageFailed, match="away"):
+            await ring.identify("Bearer x")
+
+    asyncio.run(story())
+
+
 def test_too_many_requests_a_second(client: TestClient, service: Service):
     headers = {"authorization": f"Bearer {service.keys.create('ann', ('read',))[1]}"}
     other = {"authorization": f"Bearer {service.keys.create('bob', ('read',))[1]}"}
@@ -199,6 +255,12 @@ def test_the_first_key(tmp_path: Path):
     with pytest.raises(InvalidRequest, match="loopback"):
         first_key(settings.model_copy(update={"host": "::", "auth": False}))
     assert first_key(settings.model_copy(update={"host": "localhost", "auth": False})) is None
+
+
+def test_a_first_key_may_be_asked_for_wherever_is_listened(tmp_path: Path):
+    settings = Settings(data_dir=tmp_path, host="0.0.0.0", first_key=True)
+    assert str(first_key(settings)).startswith("apsp_")
+    assert first_key(settings) is None
 
 
 def test_the_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]):

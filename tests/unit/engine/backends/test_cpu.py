@@ -75,6 +75,27 @@ def test_packed_products_are_products(
     np.testing.assert_array_equal(wide, expected)
 
 
+@pytest.mark.parametrize("shape", [(5, 3), (300, 1024), (513, 4099)])
+@pytest.mark.parametrize("dtype", list(WORK_TYPES))
+def test_pieces_are_packed_where_they_lie(dtype: str, shape: tuple[int, int]) -> None:
+    (depth, columns), rng, backend = shape, np.random.default_rng(3), CpuBackend(2)
+    b = rng.integers(0, 999, shape).astype(dtype)
+    whole, pieces = (backend.packed(depth, columns, b.dtype) for _ in range(2))
+    whole[:] = pieces[:] = 0
+    backend.pack(whole, b)
+    for first, last in cut((0, columns), backend.piece(b.dtype)):
+        backend.pack(pieces[first * depth :], b[:, first:last])
+    np.testing.assert_array_equal(pieces, whole)
+    for first, last in ((0, depth), (depth // 3, depth // 3 + 1), (depth - depth // 2, depth)):
+        out = np.zeros((last - first, columns + 2), b.dtype)
+        backend.unpack(out[:, :columns], whole, depth, first)
+        np.testing.assert_array_equal(out[:, :columns], b[first:last])
+        assert not out[:, columns:].any()
+    with pytest.raises(ValueError, match="no part"):
+        backend.unpack(np.zeros((2, columns), b.dtype), whole, depth, depth - 1)
+    backend.shutdown()
+
+
 def test_what_cannot_be_packed_is_refused() -> None:
     backend, b = CpuBackend(1), np.zeros((10, 100), np.float32)
     with pytest.raises(ValueError, match="cannot be packed"):

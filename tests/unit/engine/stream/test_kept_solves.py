@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine import checkpoint, streamed
+from engine import checkpoint, solve, streamed
 from engine.monitor import Monitor
 from engine.plan import Plan
 from engine.problem import Options
@@ -42,7 +42,8 @@ def plan_for(graph: Graph, tier: str | None, height: int = 64, width: int = 128,
     plan = make_plan(graph, Options(algorithm="blocked-floyd-warshall", dtype=dtype))
     if tier is None:
         return plan
-    return replace(plan, tier=tier, streaming=Streaming(tier, height, width, symmetric=not graph.directed))
+    streaming = Streaming(tier, height, width, symmetric=not graph.directed, ahead=not graph.directed)
+    return replace(plan, tier=tier, streaming=streaming)
 
 
 def expected(graph: Graph, folder: Path, dtype: str = "auto") -> Path:
@@ -247,6 +248,24 @@ def test_a_flipped_tile_is_found_when_it_is_read(tmp_path, eager):
     same(expected(graph, tmp_path), path)
 
 
+@pytest.mark.parametrize("tier", ["host", "store"])
+@pytest.mark.parametrize("half_first", [True, False])
+def test_undirected_goes_on_in_the_other_form(tmp_path, eager, monkeypatch, tier, half_first):
+    """All rows are there for half of them; half of them is no beginning for all."""
+    graph, path = sample(500, directed=False), tmp_path / "d.zarr"
+    half = plan_for(graph, tier)
+    whole = replace(half, streaming=replace(half.streaming, symmetric=False, ahead=False))
+    plans = [half, whole] if half_first else [whole, half]
+    with pytest.raises(Cancelled):
+        solve_to_store(graph, Options(), path, plan=plans[0], monitor=StopAt(graph.n**3 // 3))
+    problems, choose = [], solve.choose
+    monkeypatch.setattr(solve, "choose", lambda problem, *a, **k: problems.append(problem) or choose(problem, *a, **k))
+    make_plan(graph, Options(), out=path, resume=True)
+    assert {problem.half for problem in problems} == {half_first}
+    solve_to_store(graph, Options(), path, plan=plans[1], resume=True)
+    same(expected(graph, tmp_path), path)
+
+
 def test_levels_survive_a_record_and_change_with_the_layout():
     n = 1000
     wide, other = Streaming("store", 64, 128), Streaming("host", 128, 384)
@@ -259,4 +278,8 @@ def test_levels_survive_a_record_and_change_with_the_layout():
     assert (levels_of(progress_of(np.full(16, 7), wide), other, n) == other.rounds(n) - 1).all()
     assert (levels_of(progress_of(np.array([-1] + [3] * 15), wide), other, n) == -1).all()
     assert (levels_of(None, wide, n) == -1).all()
+    half = replace(wide, symmetric=True)
+    np.testing.assert_array_equal(levels_of(record, half, n), levels)
+    np.testing.assert_array_equal(levels_of(progress_of(levels, half), half, n), levels)
+    assert (levels_of(progress_of(levels, half), wide, n) == -1).all()
     assert (levels_of({"kind": "rows", "rows": 64}, wide, n) == -1).all()

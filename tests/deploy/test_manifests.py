@@ -1,0 +1,235 @@
+"""What deploy/ holds for Compose, Kubernetes and Grafana: read as their tools read it, and true of the service."""
+
+import copy
+import json
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import pytest
+import yaml
+from prometheus_client import generate_latest
+
+from service.metrics import Metrics
+from service.settings import Settings, variable
+from storage.jobs import JobStore, RunnerRecord
+from tests.deploy.engine import compose_program
+
+ROOT = Path(__file__).resolve().parents[2]
+COMPOSE = ROOT / "deploy" / "compose"
+KUBERNETES = ROOT / "deploy" / "kubernetes"
+OVERLAYS = ("gpu", "postgres", "s3")
+KUBERNETES_VERSION = "1.33"
+BIN = Path(sys.executable).parent
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="these tools come for Linux")
+
+
+def run(*words: object, **environment: str) -> subprocess.CompletedProcess[str]:
+    env = {"PATH": f"{BIN}:/usr/bin:/bin", "HOME": "/nonexistent", **environment}
+    return subprocess.run(list(map(str, words)), cwd=ROOT, capture_output=True, text=True, check=False, env=env)
+
+
+@linux
+def test_the_dockerfile_is_clean():
+    done = run(BIN / "hadolint", ROOT / "deploy" / "Dockerfile")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def composed(*overlays: str, **environment: str) -> dict[str, Any]:
+    """The files merged and checked by Compose itself."""
+    files = [word for name in ("compose", *overlays) for word in ("-f", COMPOSE / f"{name}.yaml")]
+    words = [compose_program(), *files, "config", "--format", "json"]
+    done = run(*words, APSP_DB_PASSWORD="x", APSP_S3_SECRET="x" * 16, **environment)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("name", ["compose", *OVERLAYS])
+def test_compose_files_follow_the_schema(name):
+    done = run(BIN / "check-jsonschema", "--builtin-schema", "vendor.compose-spec", COMPOSE / f"{name}.yaml")
+    assert done.returncode == 0, done.stdout
+
+
+@linux
+def test_compose_merges_every_overlay():
+    services = composed()["services"]
+    assert set(services) == {"api", "runner"}
+    for service in services.values():
+        assert service["read_only"]
+        assert service["cap_drop"] == ["ALL"]
+        assert {mount["target"] for mount in service["volumes"]} == {"/data", "/cache"}
+    assert all(port["host_ip"] == "127.0.0.1" for port in services["api"]["ports"]), "open to others by a decision only"
+    all_of_it = composed(*OVERLAYS)["services"]
+    assert set(all_of_it) == {"api", "runner", "database", "store", "bucket"}
+    device = all_of_it["runner"]["deploy"]["resources"]["reservations"]["devices"][0]
+    assert device == {"capabilities": ["gpu"], "driver": "nvidia", "count": -1}
+    assert all_of_it["runner"]["build"]["target"] == "cuda"
+    assert "deploy" not in all_of_it["api"]
+    for name in ("api", "runner"):
+        environment = all_of_it[name]["environment"]
+        assert environment["APSP_DATABASE_URL"].startswith("postgresql://")
+        assert environment["APSP_STORE_URL"].startswith("s3://")
+
+
+@linux
+def test_compose_asks_for_the_passwords():
+    files = [word for name in ("compose", "postgres") for word in ("-f", COMPOSE / f"{name}.yaml")]
+    done = run(compose_program(), *files, "config")
+    assert done.returncode != 0
+    assert "APSP_DB_PASSWORD" in done.stderr
+
+
+def test_what_is_set_is_a_setting():
+    known = {variable(name) for name in Settings.model_fields}
+    # of Compose's files themselves: names of images, published ports, passwords
+    own = {"APSP_IMAGE", "APSP_CUDA_IMAGE", "APSP_BASE_IMAGE", "APSP_PUBLISH", "APSP_PUBLISH_METRICS", "APSP_GPUS",
+           "APSP_DB_PASSWORD", "APSP_S3_KEY", "APSP_S3_SECRET", "APSP_S3_URL", "APSP_S3_ENDPOINT"}  # fmt: skip
+    texts = [path.read_text() for path in (ROOT / "deploy").rglob("*") if path.suffix in (".yaml", ".service", "")
+             and path.is_file()]  # fmt: skip
+    named = set(re.findall(r"\bAPSP_[A-Z0-9_]+", "\n".join(texts)))
+    assert named - own <= known, named - own - known
+    assert own <= named
+
+
+def documents(path: Path) -> list[dict[str, Any]]:
+    return [document for document in yaml.safe_load_all(path.read_text()) if document is not None]
+
+
+def rendered(folder: Path) -> list[dict[str, Any]]:
+    """What kustomize makes of a folder, as far as ours go: resources, namespace, labels, images, JSON patches."""
+    (config,) = documents(folder / "kustomization.yaml")
+    assert set(config) <= {"apiVersion", "kind", "namespace", "labels", "resources", "images", "patches"}
+    found = []
+    for name in config["resources"]:
+        place = (folder / name).resolve()
+        assert place.exists(), name
+        found += rendered(place) if place.is_dir() else copy.deepcopy(documents(place))
+    for document in found:
+        document["metadata"]["namespace"] = config["namespace"]
+    images = {image["name"]: f"{image['newName']}:{image['newTag']}" for image in config.get("images", [])}
+    for container in containers(found):
+        container["image"] = images.get(container["image"], container["image"])
+    for patch in config.get("patches", []):
+        (target,) = (d for d in found if all(d.get(k, d["metadata"].get(k)) == v for k, v in patch["target"].items()))
+        for step in yaml.safe_load(patch["patch"]):
+            apply(target, step)
+    return found
+
+
+def apply(target: Any, step: dict[str, Any]) -> None:
+    """One operation of a JSON patch (RFC 6902): add to the end of a list, or replace what is there."""
+    *path, last = step["path"].removeprefix("/").split("/")
+    for part in path:
+        target = target[int(part)] if isinstance(target, list) else target[part]
+    if step["op"] == "add" and last == "-":
+        target.append(step["value"])
+    else:
+        assert step["op"] == "replace", step
+        key = int(last) if isinstance(target, list) else last
+        assert target[key] is not None
+        target[key] = step["value"]
+
+
+def containers(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [container for document in found if "template" in document.get("spec", {})
+            for container in document["spec"]["template"]["spec"]["containers"]]  # fmt: skip
+
+
+def by_kind(found: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
+    return [document for document in found if document["kind"] == kind]
+
+
+@pytest.mark.parametrize("overlay", ["shared", "s3"])
+def test_manifests_follow_the_schemas_of_kubernetes(overlay):
+    found = rendered(KUBERNETES / overlay)
+    kinds = {document["kind"] for document in found}
+    assert {"Deployment", "StatefulSet", "Service", "PodDisruptionBudget", "NetworkPolicy", "ServiceMonitor"} <= kinds
+    names = [(document["kind"], document["metadata"]["name"]) for document in found]
+    assert len(names) == len(set(names))
+    for document in found:
+        if document["kind"] != "ServiceMonitor":  # not Kubernetes' own
+            kubernetes_validate.validate(document, KUBERNETES_VERSION, strict=True)
+
+
+def test_a_planted_error_is_found():
+    document = rendered(KUBERNETES / "shared")[0]
+    document["spec"]["replica"] = 2
+    with pytest.raises(kubernetes_validate.ValidationError):
+        kubernetes_validate.validate(document, KUBERNETES_VERSION, strict=True)
+
+
+@pytest.mark.parametrize("overlay", ["shared", "s3"])
+def test_manifests_agree_with_each_other(overlay):
+    found = rendered(KUBERNETES / overlay)
+    pods = {d["metadata"]["name"]: d["spec"]["template"] for d in found if "template" in d.get("spec", {})}
+    assert set(pods) == {"apsp-api", "apsp-runner"}
+    labels = [pod["metadata"]["labels"] for pod in pods.values()]
+    selectors = [d["spec"]["selector"] for d in by_kind(found, "Service")]
+    selectors += [d["spec"]["selector"]["matchLabels"] for d in by_kind(found, "PodDisruptionBudget")]
+    selectors += [d["spec"]["podSelector"]["matchLabels"] for d in by_kind(found, "NetworkPolicy")]
+    for selector in selectors:
+        assert any(selector.items() <= each.items() for each in labels), selector
+    (monitor,) = by_kind(found, "ServiceMonitor")
+    chosen = [d for d in by_kind(found, "Service")
+              if monitor["spec"]["selector"]["matchLabels"].items() <= d["metadata"]["labels"].items()]  # fmt: skip
+    assert [port["name"] for port in chosen[0]["spec"]["ports"]] == ["http", monitor["spec"]["endpoints"][0]["port"]]
+    assert len(chosen) == 1
+    for pod in pods.values():
+        spec = pod["spec"]
+        claimed = {"cache"} if pod is pods["apsp-runner"] else set()
+        there = {volume["name"] for volume in spec["volumes"]} | claimed
+        assert there == {mount["name"] for mount in spec["containers"][0]["volumeMounts"]} == {"data", "cache", "tmp"}
+        assert spec["securityContext"]["runAsNonRoot"]
+        assert spec["containers"][0]["securityContext"]["readOnlyRootFilesystem"]
+    runner = pods["apsp-runner"]["spec"]["containers"][0]
+    assert runner["resources"]["limits"]["nvidia.com/gpu"] == "1", "a pod, a runner, a GPU"
+    claims = [d["metadata"]["name"] for d in by_kind(found, "PersistentVolumeClaim")]
+    assert claims == (["apsp-data"] if overlay == "shared" else [])
+    urls = [v for c in containers(found) for v in c["env"] if v["name"] == "APSP_STORE_URL"]
+    assert len(urls) == (0 if overlay == "shared" else 2)
+
+
+def expressions() -> list[str]:
+    dashboard = json.loads((ROOT / "deploy" / "grafana" / "apsp.json").read_text())
+    return [target["expr"] for panel in dashboard["panels"] for target in panel.get("targets", [])]
+
+
+def test_every_metric_of_the_dashboard_is_told_by_the_service(tmp_path: Path):
+    jobs = JobStore(tmp_path / "apsp.db")
+    figures = {
+        "memory": {"used": 1, "limit": 2},
+        "phases": {"search": (1, 0.5)},
+        "bytes": {"disk": {"read": 1, "write": 2}},
+    }
+    jobs.announce(RunnerRecord("node/cpu", "node/cpu:1", "cpu", "idle", None, time.time(), figures))
+    metrics = Metrics(Settings(data_dir=tmp_path, metrics_port=0))
+    metrics.start(jobs)
+    metrics.observe("GET", "/v1/jobs", 200, 0.1)
+    text = generate_latest(metrics.registry).decode()
+    jobs.close()
+    told = set(re.findall(r"^(?:# TYPE )?([a-z_]+)[ {]", text, re.MULTILINE))
+    named = {name for expression in expressions() for name in re.findall(r"\b(?:apsp|process)_[a-z_]+", expression)}
+    assert len(named) > 12
+    # a histogram that nothing was put into yet has no samples
+    found = {name for name in named if name in told or name.removesuffix("_bucket") in told}
+    assert found == named, named - found
+
+
+def test_labels_in_the_dashboard_are_those_of_the_metrics():
+    operations = (ROOT / "docs" / "operations.md").read_text()
+    labels = {name: {label.strip() for label in row.split(",")} - {""}
+              for name, row in re.findall(r"^\| `(apsp_\w+)` \| ([^|]*)\|", operations, re.MULTILINE)}  # fmt: skip
+    for expression in expressions():
+        name = re.search(r"\b(apsp_[a-z_]+)", expression)
+        if name is None:
+            continue
+        metric = re.sub(r"_(bucket|count|sum)$", "", name[1])
+        known = labels[metric] | {"le", "job"}
+        used = {label.strip() for group in re.findall(r"by \(([^)]*)\)", expression) for label in group.split(",")}
+        used |= set(re.findall(r"(\w+)=~?\"", expression))
+        assert used <= known, (expression, used - known)

@@ -296,6 +296,45 @@ class Histogram(Wire):
     )
 
 
+class Sample(Wire):
+    """Entries of evenly spaced rows and columns; ``distances[i][j]`` is that of ``sources[i]`` and ``targets[j]``."""
+
+    rows: list[int] = Field(description="Positions in the matrix, from 0.")
+    columns: list[int] = Field(description="Positions in the matrix, from 0.")
+    sources: list[Label]
+    targets: list[Label]
+    distances: list[list[int | float | None]] = Field(
+        description="A list for each source; null where there is no path."
+    )
+    complete: bool = Field(description="Whether these are all rows and columns that were asked for.")
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "rows": [1], "columns": [0, 2], "sources": [17], "targets": [1, 40], "distances": [[3, None]],
+                    "complete": False,
+                }
+            ]
+        }
+    )  # fmt: skip
+
+
+class Eccentricities(Wire):
+    """The largest finite distance from each of some sources to another target; null where there is none."""
+
+    sources: list[Label]
+    eccentricities: list[int | float | None]
+    of: int = Field(description="Sources of the matrix.")
+    complete: bool = Field(description="Whether these are all of them.")
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [{"sources": [1, 17], "eccentricities": [4711, None], "of": 2, "complete": True}]
+        }
+    )
+
+
 class Manifest(Wire):
     """What a sealed result is, and where to read it."""
 

@@ -14,6 +14,7 @@ from service.callers import Caller
 from service.fault import Draining
 from service.schemas import JobRequest
 from service.state import Service
+from service.stores import has_result
 from service.tasks import plan_job
 from storage.errors import InvalidRequest
 from storage.jobs import JobRecord, Submission
@@ -88,7 +89,7 @@ async def submit(service: Service, body: JobRequest, caller: Caller, key: str | 
             return found
         service.graph(body.graph, caller)
         found = None if body.fresh else service.jobs.finished(owner, mark)
-        if found is None or not service.settings.store(found.id).exists():
+        if found is None or not has_result(service.settings, found.id):
             return None
         if key is not None:
             service.jobs.remember(owner, key, digest, found.id)

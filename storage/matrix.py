@@ -26,6 +26,8 @@ from storage.grid import TileGrid, layout
 from storage.matrix_format import DISTANCES, ROOT_DOCUMENT, Array, IntArray, crc32c, read_seal
 from storage.matrix_tiles import StoreFolder, TileReader
 from storage.matrix_writer import MatrixWriter, create_matrix
+from storage.objects import is_address
+from storage.remote_reader import RemoteFolder, RemoteTiles
 
 __all__ = ["Matrix", "MatrixWriter", "create_matrix", "matrix_bytes", "open_matrix", "verify_matrix"]
 
@@ -40,12 +42,14 @@ def matrix_bytes(shape: tuple[int, int], itemsize: int) -> int:
 
 
 def open_matrix(path: str | Path) -> Matrix:
-    """Open a sealed store for reading.
+    """Open a sealed store for reading; ``path`` may be an address in an object store (``s3://``).
 
     Raises:
         NotFound: there is nothing at ``path``.
         StorageFailed: what is there is no sealed store, or its metadata are damaged.
     """
+    if is_address(path):
+        return Matrix(RemoteFolder(str(path)))
     target = Path(path).absolute()
     for _ in range(_ATTEMPTS):
         folder = StoreFolder(target)
@@ -107,7 +111,7 @@ class Matrix:
         digest: of the seal, ``sha256:...``; equal for equal stores.
     """
 
-    def __init__(self, folder: StoreFolder) -> None:
+    def __init__(self, folder: StoreFolder | RemoteFolder) -> None:
         """Use ``open_matrix``."""
         path = self.path = folder.path
         self._folder = folder
@@ -134,7 +138,8 @@ class Matrix:
             self.source_labels: Array = self._side("source")
             self.sources: IntArray = self._read_vertices("sources")
             self.targets: IntArray = self._read_vertices("targets")
-            self._tiles = TileReader(
+            reader: Any = TileReader if isinstance(folder, StoreFolder) else RemoteTiles
+            self._tiles: TileReader = reader(
                 self._folder,
                 self.grid,
                 self._stored,
@@ -338,7 +343,8 @@ class Matrix:
 
         self.check_files(f"{name}/")
         try:
-            array = zarr.open_array(self._folder.root / name, mode="r", zarr_format=3)
+            files = [file for file in self._files if file.startswith(f"{name}/")]
+            array = zarr.open_array(self._folder.arrays(files), path=name, mode="r", zarr_format=3)
             return np.asarray(array[...])
         except Exception as error:
             raise StorageFailed(f"{self.path}: array {name} cannot be read ({error!r})") from error

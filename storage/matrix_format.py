@@ -185,7 +185,7 @@ def seal_document(folder: Path, attributes: Mapping[str, object]) -> bytes:
     return json.dumps(document, indent=1, allow_nan=False).encode()
 
 
-def read_seal(path: Path, data: bytes) -> dict[str, Any]:
+def read_seal(path: Path | str, data: bytes) -> dict[str, Any]:
     """Parse the root document and check its seal.  Raises StorageFailed naming ``path`` and what is wrong."""
     try:
         document = json.loads(data)

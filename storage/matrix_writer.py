@@ -136,7 +136,7 @@ def frame_of(
     rows, columns = _checked(sources, graph.n, "source"), _checked(targets, graph.n, "target")
     # First: a writer that died between two renames has left the old store beside the target.
     atomic.clear_stale(target)
-    _check_target(target, overwrite)
+    check_target(target, overwrite)
     common = {
         **_USUAL,
         "unit": "weight" if graph.weighted else "hops",
@@ -153,7 +153,7 @@ def frame_of(
     return Frame(target, graph, (rows, columns), common, overwrite)
 
 
-def begin(frame: Frame, place: Callable[[Frame], atomic.Staging], kind: type[Writer]) -> Writer:
+def begin(frame: Frame, place: Callable[[Frame], atomic.Staging], kind: Callable[..., Writer]) -> Writer:
     """A writer of ``kind`` over the folder that ``place`` gives, with everything in it but tiles and seal."""
     staging = place(frame)
     try:
@@ -190,6 +190,7 @@ class MatrixWriter:
         fill = fill_value(dtype, 0)
         self._pad = np.full(grid.tile, fill, self._dtype)
         self._local = threading.local()
+        self._past = False  # whether tiles are written past the page cache
         self._compressed = attributes["compression"] == "zstd"
         self._state = threading.Condition()
         self._open, self._accepting, self._busy = True, True, 0
@@ -241,11 +242,19 @@ class MatrixWriter:
         if missing := int(np.count_nonzero(self._sizes == 0)):
             first = tuple(int(k) for k in np.argwhere(self._sizes == 0)[0])
             raise StorageFailed(f"{missing} of {self._grid.tiles} tiles were never written, the first is {first}")
-        _check_target(self._staging.target, self._overwrite)
+        check_target(self._staging.target, self._overwrite)
         folder = self._staging.folder
         try:
             self._write_manifest()
             data = seal_document(folder, {**self._attributes, "summary": summary or {}})
+        except OSError as error:
+            raise atomic.failure("finish", folder, error) from error
+        self._publish(data)
+
+    def _publish(self, data: bytes) -> None:
+        """Put the store, complete but for its root document ``data``, where it is read."""
+        folder = self._staging.folder
+        try:
             # The seal must never be durable before what it vouches for.
             atomic.sync_tree(folder)
             atomic.write_file(folder / ROOT_DOCUMENT, [data])
@@ -298,7 +307,7 @@ class MatrixWriter:
         checksum, size = self._add_trailer(buffers)
         path = f"{self._tiles}/{i}/{j}"
         try:
-            atomic.write_file(path, buffers, flush=True)
+            atomic.write_file(path, buffers, flush=True, past=self._past)
         except OSError as error:
             self._sizes[i, j] = 0
             raise atomic.failure("write tile", Path(path), error, size) from error
@@ -394,7 +403,7 @@ def _checked(vertices: IntArray | None, n: int, name: str) -> IntArray | None:
     return side
 
 
-def _check_target(target: Path, overwrite: bool) -> None:
+def check_target(target: Path, overwrite: bool) -> None:
     """Refuse a target that may not be replaced.  Only a matrix store ever is, so that a slip removes nothing else."""
     if not target.parent.is_dir():
         raise NotFound(f"the folder {target.parent} does not exist")

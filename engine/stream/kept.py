@@ -110,6 +110,7 @@ class KeptHostTier(HostTier):
         except BaseException as error:
             self._failure = error
         finally:
+            self._journal.work += sum(spent)
             self._due = time.monotonic() + max(self._journal.interval, sum(spent) / self._share)
 
     def _copy_stripe(self, stripe: int, levels: npt.NDArray[np.int64], spent: list[float], until: float | None) -> bool:

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from storage import atomic, direct, spares
+from storage import atomic, direct, spares, working
 from storage.errors import Conflict, StorageFailed
 from storage.matrix import create_matrix, open_matrix, verify_matrix
 from storage.working import discard_checkpoint, find_checkpoint, open_working
@@ -320,6 +320,29 @@ def resumed_with_failure(tmp_path, monkeypatch, what, when) -> bool:
             writer.seal({})
     verify_matrix(path)
     return True
+
+
+@pytest.mark.parametrize("most", [0, 10**6])
+def test_new_tiles_of_a_large_matrix_are_written_past_the_page_cache(tmp_path, monkeypatch, most):
+    """Of tiles that are long enough; the last bytes, no whole block, go the usual way."""
+    sizes, real = [], direct.write
+
+    def watched(handle, buffers, size):
+        sizes.append(size)
+        return real(handle, buffers, size)  # whether that is to be had here
+
+    monkeypatch.setattr(direct, "write", watched)
+    monkeypatch.setattr(working, "_PENDING", most)
+    n, path = 400, tmp_path / "d.zarr"
+    entries = entries_of(n, n, "float32")
+    with opened(path, n=n) as writer:
+        tiles, each = writer.grid.tiles, writer.grid.tile_bytes(4)
+        writer.write(0, 0, entries)
+        assert sizes.count(0 if most else each) >= tiles
+        writer.seal({})
+    with open_matrix(path) as matrix:
+        np.testing.assert_array_equal(matrix.rows(range(n)), entries)
+    verify_matrix(path)
 
 
 def test_where_names_cannot_be_exchanged_tiles_are_replaced(tmp_path, monkeypatch):

@@ -17,7 +17,7 @@ from service.events import Watch
 from service.keys import Keyring
 from service.middleware import BodyLimit, Door, Observe
 from service.quick import Quick
-from service.routes import graphs, health, jobs, results, rows, store
+from service.routes import graphs, health, jobs, results, rows, samples, store
 from service.settings import Settings
 from service.state import Results, Service
 from service.stores import prepare
@@ -44,6 +44,7 @@ ROUTERS: Final = (
     jobs.router,
     results.router,
     rows.router,
+    samples.router,
     store.router,
     health.router,
     pages.router,
@@ -91,6 +92,7 @@ def create_app(settings: Settings, *, observe: Observe | None = None) -> FastAPI
         generate_unique_id_function=_operation_id,
         docs_url=None,
         redoc_url=None,
+        telemetry={"logs": False},  # traces and their metrics, where somebody collects them; logs are service.logs' own
     )
     app.state.service = service
     app.add_middleware(BodyLimit, settings=settings)

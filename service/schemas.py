@@ -115,6 +115,9 @@ class JobRequest(Wire):
         description="Only distances up to this one; longer ones become unreachable.",
     )
     threads: Size | None = Field(None, description="Processors.")
+    executor: Literal["local", "dask"] = Field(
+        "local", description="Who solves: the runner, or the workers of the service's Dask scheduler, if it has one."
+    )
     priority: int = Field(0, ge=-100, le=100, strict=True, description="Higher goes first.")
     fresh: bool = Field(False, description="Solve again even if there is a result of the same graph and options.")
 
@@ -290,6 +293,45 @@ class Histogram(Wire):
 
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"edges": [0, 2, 4], "counts": [10, 3], "below_zero": 0}]}
+    )
+
+
+class Sample(Wire):
+    """Entries of evenly spaced rows and columns; ``distances[i][j]`` is that of ``sources[i]`` and ``targets[j]``."""
+
+    rows: list[int] = Field(description="Positions in the matrix, from 0.")
+    columns: list[int] = Field(description="Positions in the matrix, from 0.")
+    sources: list[Label]
+    targets: list[Label]
+    distances: list[list[int | float | None]] = Field(
+        description="A list for each source; null where there is no path."
+    )
+    complete: bool = Field(description="Whether these are all rows and columns that were asked for.")
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "rows": [1], "columns": [0, 2], "sources": [17], "targets": [1, 40], "distances": [[3, None]],
+                    "complete": False,
+                }
+            ]
+        }
+    )  # fmt: skip
+
+
+class Eccentricities(Wire):
+    """The largest finite distance from each of some sources to another target; null where there is none."""
+
+    sources: list[Label]
+    eccentricities: list[int | float | None]
+    of: int = Field(description="Sources of the matrix.")
+    complete: bool = Field(description="Whether these are all of them.")
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [{"sources": [1, 17], "eccentricities": [4711, None], "of": 2, "complete": True}]
+        }
     )
 
 

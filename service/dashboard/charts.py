@@ -9,6 +9,18 @@ WIDTH, HEIGHT = 720, 200
 _MOST_BARS: Final = 72
 
 
+def counted(values: Sequence[float], bins: int) -> tuple[list[float], list[int]]:
+    """Edges of ``bins`` equal bins over the values, and how many lie in each; one bin where all are equal."""
+    low, high = min(values), max(values)
+    if low == high:
+        return [low, high], [len(values)]
+    width = (high - low) / bins
+    counts = [0] * bins
+    for value in values:
+        counts[min(bins - 1, int((value - low) / width))] += 1
+    return [low + k * width for k in range(bins)] + [high], counts
+
+
 def histogram(edges: Sequence[float], counts: Sequence[int]) -> dict[str, Any] | None:
     """Bars of a histogram in a box of ``WIDTH`` by ``HEIGHT``; neighbouring bins are put together if there are many.
 

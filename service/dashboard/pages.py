@@ -57,6 +57,14 @@ async def get_job(
     )  # fmt: skip
 
 
+@router.get("/jobs/{job_id}/eccentricities")
+def get_eccentricities(request: Request, job_id: str, service: Shared, visitor: Known) -> Response:
+    """How far the farthest vertex is: a part of the job's page that takes a while."""
+    return page(
+        request, "eccentricities.html", visitor=visitor, **views.eccentricities(service, visitor.caller, job_id)
+    )
+
+
 async def graph_page(
     request: Request, service: Service, visitor: Known, graph_id: str, asked: Asked, *,
     planned: bool, status: int = 200, fault: Fault | None = None,

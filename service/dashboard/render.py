@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import json
+import shlex
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -57,6 +59,8 @@ def _environment() -> Environment:
     environment.filters |= {
         "bytes": format_bytes, "count": format_count, "seconds": format_seconds, "number": _number, "about": _about,
         "whole": _whole, "sentence": _sentence, "iso": _iso, "moment": _moment, "percent": _percent,
+        "json": lambda value: json.dumps(value, ensure_ascii=False), "shell": lambda value: shlex.quote(str(value)),
+        "quoted": _quoted,
     }  # fmt: skip
     return environment
 
@@ -93,3 +97,9 @@ def _moment(seconds: float) -> str:
 
 def _percent(share: float) -> str:
     return f"{100 * share:.0f} %"
+
+
+def _quoted(name: object) -> str:
+    """A vertex in a list of vertices: in quotes where it holds a comma or a quote."""
+    text = str(name)
+    return '"' + text.replace('"', '""') + '"' if "," in text or '"' in text else text

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from service.callers import Caller
 from service.checkpoints import has_checkpoint
-from service.dashboard.charts import histogram
+from service.dashboard.charts import counted, histogram
 from service.dashboard.options import ALGORITHMS
 from service.joblog import log_path
 from service.problems import CODES
@@ -104,6 +104,7 @@ def job(service: Service, caller: Caller, job_id: str) -> View:
         "plan": plan(record.plan) if record.plan else None, "phases": _phases(record),
         "resumable": stopped and has_checkpoint(service.settings.store(job_id)),
         "log": _log(service, record), "result": _result(record),
+        "example": _example(record, found),
         "options": {k: v for k, v in record.options.items() if v not in (None, "auto")},
     }  # fmt: skip
 
@@ -119,6 +120,22 @@ def answer(service: Service, caller: Caller, job_id: str, source: str, target: s
     except ApspError as error:
         return {"source": source, "target": target, "refused": str(error)}
     return {"source": source, "target": target, "distance": found["distance"], "route": route, "refused": None}
+
+
+def eccentricities(service: Service, caller: Caller, job_id: str) -> View:
+    """How far the farthest vertex is from each source, or from evenly spaced ones."""
+    from service.sampling import eccentricities
+
+    found = eccentricities(service.result(job_id, caller), 1024)
+    known = [(n, e) for n, e in zip(found["sources"], found["eccentricities"], strict=True) if e is not None]
+    ranked = sorted(known, key=lambda item: item[1])
+    values = [value for _, value in ranked]
+    return {
+        "of": found["of"], "complete": found["complete"], "looked": len(found["sources"]),
+        "alone": len(found["sources"]) - len(known),
+        "chart": histogram(*counted(values, min(48, len(set(values))))) if values else None,
+        "central": ranked[:5], "remote": ranked[::-1][:5],
+    }  # fmt: skip
 
 
 def row(record: JobRecord, names: dict[str, str], position: int | None = None) -> View:
@@ -219,6 +236,13 @@ def _result(record: JobRecord) -> View | None:
         "histogram": histogram(found.get("edges") or [], found.get("counts") or []),
         "below_zero": found.get("below_zero", 0),
     }  # fmt: skip
+
+
+def _example(record: JobRecord, graph: GraphRecord | None) -> list[Any]:
+    """Two vertices that there are, for examples of code."""
+    pair = (record.summary or {}).get("diameter_pair")
+    facts = {} if graph is None else graph.facts
+    return pair or [facts.get("first_vertex", "A"), facts.get("last_vertex", "B")]
 
 
 def _route(found: dict[str, Any]) -> View:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import math
 from collections.abc import Iterator
 from pathlib import Path
@@ -197,6 +198,14 @@ def test_a_wrong_key_is_refused_and_not_shown(live):
     assert "secret" not in str(caught.value)
 
 
+def test_a_refusal_is_heard_in_the_middle_of_an_upload(live, tmp_path):
+    large = tmp_path / "large.csv"
+    large.write_bytes(b"1,2,3\n" * 5_000_000)
+    with Client(live.url, "apsp_wrong_secret", patience=5) as client, pytest.raises(ServiceError) as caught:
+        client.submit(large)
+    assert caught.value.code == "unauthorized"
+
+
 @pytest.mark.parametrize(
     ("url", "said"),
     [
@@ -219,6 +228,15 @@ def test_address_and_key_come_from_the_environment(live, monkeypatch):
         assert client.jobs(limit=1)
     with pytest.raises(InvalidRequest, match="no key has"):
         Client(key="a\r\nX-Evil: 1")
+
+
+def test_a_client_that_nobody_closes_leaves_no_socket_open(live):
+    client = Client(live.url, live.key)
+    http = client._http
+    assert client.jobs(limit=1)
+    del client
+    gc.collect()
+    assert http.is_closed
 
 
 def test_jobs_can_be_listed_cancelled_told_about_and_deleted(client):

@@ -2,6 +2,7 @@
 // one place that knows how anything looks.  Text from files only ever passes through the service's own escaping.
 
 import { follow } from "./watch.js";
+import { heat } from "./heat.js";
 import { receive } from "./upload.js";
 
 /** Tell those who listen rather than look. */
@@ -91,6 +92,39 @@ function plan(form) {
   if (document.getElementById("estimate").hasAttribute("data-wanted")) ask();
 }
 
+/** A form whose answer is a part of the page it leads to. */
+function ask(form) {
+  form.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    const url = `${form.getAttribute("action")}?${new URLSearchParams(new FormData(form))}`;
+    const page = await fetchPage(url).catch(() => null);
+    if (!page) return say("The service does not answer.");
+    exchange(page, [form.dataset.into]);
+    return history.replaceState(null, "", url);
+  });
+}
+
+/** A part that takes a while: its page is asked for once this one is there. */
+async function load(part) {
+  const page = await fetchPage(part.dataset.load).catch(() => null);
+  if (page) exchange(page, [part.id]);
+}
+
+function copy(button) {
+  button.addEventListener("click", async () => {
+    const text = document.getElementById(button.dataset.copy).textContent;
+    try {
+      await navigator.clipboard.writeText(text.trimEnd() + "\n");
+      button.textContent = "Copied";
+      say("Copied.");
+    } catch {
+      getSelection().selectAllChildren(document.getElementById(button.dataset.copy));
+      button.textContent = "Selected";
+    }
+    setTimeout(() => { button.textContent = "Copy"; }, 2000);
+  });
+}
+
 const polled = new Set();
 
 /** Give life to a part of a page that has just come. */
@@ -99,6 +133,10 @@ export function enhance(part) {
   all("time[data-ago]").forEach(tellAge);
   all("form[data-drop]").forEach(receive);
   all("form[data-plan]").forEach(plan);
+  all("form[data-into]").forEach(ask);
+  all("[data-load]").forEach(load);
+  all("[data-copy]").forEach(copy);
+  all("[data-heat]").forEach(heat);
   all("form[data-ask]").forEach((form) => form.addEventListener("submit", (event) => {
     if (!confirm(form.dataset.ask)) event.preventDefault();
   }));

@@ -44,6 +44,7 @@ export function follow() {
 
   function start() {
     if (events || over || document.hidden) return;
+    if (!window.EventSource) return;
     events = new EventSource(`/v1/jobs/${encodeURIComponent(id)}/events`);
     let behind = Number(document.getElementById("lines").dataset.offset);
     events.addEventListener("progress", (event) => {

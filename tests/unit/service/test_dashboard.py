@@ -13,7 +13,7 @@ from fastapi.testclient import TestClient
 
 from service.app import create_app
 from service.callers import Caller
-from service.dashboard.charts import HEIGHT, WIDTH, histogram
+from service.dashboard.charts import HEIGHT, WIDTH, counted, histogram
 from service.dashboard.options import read_options
 from service.settings import Settings
 from service.state import Service
@@ -353,3 +353,63 @@ def test_files_of_the_page(client: TestClient):
         assert again.status_code == 304
     for name in ("nothing.js", "..%2Frender.py", "%2e%2e%2frender.py"):
         assert client.get(f"/static/{name}").status_code == 404
+
+
+def test_the_page_of_a_result(client: TestClient, service: Service, bench: Bench):
+    job_id, _ = own(service, bench, log_in(client, service))
+    with service.jobs.database.transaction("durable") as connection:
+        summary = {
+            "pairs": 12, "reached": 9, "mean": 3.5, "diameter": 7, "radius": 4, "center": "b,c",
+            "diameter_pair": ["b,c", 'e"f'], "histogram": {"edges": [0, 4, 8], "counts": [6, 3]},
+        }  # fmt: skip
+        connection.exec_driver_sql("UPDATE jobs SET summary = ?", (_json(summary),))
+    page = Tags(client.get(f"/jobs/{job_id}?source=a&target=d").text)
+    text = " ".join(page.text.split())
+    for words in ("75 %", "mean distance3.5", "b,c → e\"f7", "3 over 2 arcs", "a0 b,c+11 d+23"):  # fmt: skip
+        assert words in text, words
+    bars = [attributes for tag, attributes in page.tags if tag == "rect" and "height" in attributes]
+    assert len([bar for bar in bars if bar["height"] == "100.0"]) == 1, "3 of 6 is half as high"
+    # code as it has to be typed: names with quotes and commas too
+    assert """result.distance("b,c", "e\\"f")""" in page.text
+    assert """--data-urlencode source=b,c --data-urlencode target='e"f'""" in page.text
+    assert """--data-urlencode sources='"b,c"'""" in page.text
+    assert f'Client("http://testserver", key="apsp_…").result("{job_id}")' in page.text
+    part = Tags(client.get(f"/jobs/{job_id}/eccentricities").text)
+    text = " ".join(part.text.split())
+    assert "all 4 sources" in text
+    assert "Most central" in text
+    none = Tags(client.get(f"/jobs/{job_id}?source=a&target=nobody").text)
+    assert "nobody" in none.text
+    no_path = Tags(client.get(f"/jobs/{job_id}?source=a&target=e%22f").text)
+    assert 'There is no path from a to e"f' in " ".join(no_path.text.split())
+
+
+def test_bins_of_eccentricities():
+    assert counted([3, 3], 1) == ([3, 3], [2])
+    edges, counts = counted([0.0, 1.0, 2.0, 3.0, 4.0], 4)
+    assert (edges, counts) == ([0, 1, 2, 3, 4], [1, 1, 1, 2])
+
+
+def test_progress_says_which_phase_is_on(client: TestClient, service: Service, bench: Bench):
+    ann = log_in(client, service)
+    job_id, _ = own(service, bench, ann)
+    plan = {
+        "algorithm": "dijkstra", "dtype": "int32", "device": "cpu", "shape": [4, 4], "memory": 1,
+        "disk": 1, "seconds": 3,
+        "device_memory": 0, "reason": "it is fastest", "dtype_reason": "it is exact", "device_reason": "",
+        "phases": [{"name": "ingest", "seconds": 1}, {"name": "search", "seconds": 2}], "candidates": [],
+    }  # fmt: skip
+    progress = {"fraction": 0.5, "rate": 2500.0, "unit": "rows", "eta": 75.0}
+    with service.jobs.database.transaction("durable") as connection:
+        run = connection.exec_driver_sql
+        run(
+            "UPDATE jobs SET state = 'running', phase = 'search', plan = ?, progress = ?",
+            (_json(plan), _json(progress)),
+        )
+        run("UPDATE jobs SET seconds = NULL, finished = NULL")
+    page = client.get(f"/jobs/{job_id}").text
+    text = " ".join(Tags(page).text.split())
+    for words in ("50 % searching", "2,500 rows a second", "about 1 min 15 s left", "It is fastest.", "Cancel"):
+        assert words in text, words
+    assert re.findall(r'<li class="(past|now|ahead)"', page) == ["past", "now"]
+    assert "50 %" in client.get("/").text

@@ -1,0 +1,47 @@
+"""A matrix from far away: a sample of its entries, and of its eccentricities."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Query
+
+from service.conditional import Tagged
+from service.parameters import known_parameters
+from service.problems import documented
+from service.schemas import Eccentricities, Sample
+from service.state import Opened
+
+router = APIRouter(prefix="/v1/jobs/{job_id}", tags=["results"], dependencies=[Depends(known_parameters)])
+
+_ANSWERS = {304: {"description": "The client has the answer"}, **documented(404, 409, 410, 422)}
+First = Annotated[int, Query(ge=0, lt=2**53, description="Where the rectangle begins, as a position from 0.")]
+Count = Annotated[int | None, Query(ge=1, lt=2**53, description="How large it is; to the end if left out.")]
+
+
+@router.get("/sample", response_model=Sample, responses=_ANSWERS)
+def get_sample(
+    *, opened: Opened, row: First = 0, rows: Count = None, column: First = 0, columns: Count = None,
+    size: Annotated[int, Query(ge=1, le=512, description="Most rows and columns of the answer.")] = 256,
+    _: Tagged,
+) -> Sample:  # fmt: skip
+    """Evenly spaced rows and columns of a rectangle of the matrix; all of them where there are no more than `size`.
+
+    Of matrices so wide that this would read more than 512 MiB, rows are fewer.
+    """
+    from service.sampling import sample
+
+    return Sample(**sample(opened, row=row, rows=rows, column=column, columns=columns, size=size))
+
+
+@router.get("/eccentricities", response_model=Eccentricities, responses=_ANSWERS)
+def get_eccentricities(
+    *,
+    opened: Opened,
+    size: Annotated[int, Query(ge=1, le=4096, description="Most sources of the answer.")] = 1024,
+    _: Tagged,
+) -> Eccentricities:
+    """The largest finite distance from evenly spaced sources; from all of them where there are no more than `size`."""
+    from service.sampling import eccentricities
+
+    return Eccentricities(**eccentricities(opened, size))

@@ -1,11 +1,15 @@
 """What it costs to keep a solve, and to solve from the disk: whole solves into sealed stores, side by side.
 
-Run ``python -m benchmarks.keeping [--n 10240] [--turns 2] [--folder FOLDER] [--interval SECONDS]``; it prints a
-Markdown table and writes JSON to ``benchmarks/results/``.  Four ways take turns, so that what else the machine does
-meets all of them: in memory (recursive Floyd-Warshall), in rounds over host memory without and with commits, and in
-rounds over the working store with a quarter of the matrix in host memory, which commits, too.  *Seconds* are those of
-the clock, the best turn; *processor* are the seconds that all threads computed, system calls included, which tell what
-commits cost even where other programs run beside.
+Run ``python -m benchmarks.keeping [--n 12288] [--turns 3] [--folder FOLDER] [--interval SECONDS] [--only WORD]``; it
+prints Markdown tables and writes JSON to ``benchmarks/results/``.  Four ways take turns, forwards and backwards, so
+that what else the machine does meets all of them: in memory (recursive Floyd-Warshall), in rounds over host memory
+without and with commits, and in rounds over the working store with a quarter of the matrix in host memory, which
+commits, too.
+
+*Seconds* are those of the clock; *processor* are the seconds that all threads computed, system calls included, which
+compare even where other programs run beside.  Ways are compared turn by turn; medians of the turns are told.  What a
+commit costs is told in two ways: what its own threads computed, which is exact but leaves out what they take from the
+others' caches, and as the difference of solves with and without, which has all in it and the noise of two solves.
 """
 
 from __future__ import annotations
@@ -18,6 +22,7 @@ import tempfile
 import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from statistics import median
 from typing import Any, Final
 
 import numpy as np
@@ -50,9 +55,13 @@ class Way:
     interval: float
     turns: list[dict[str, float]] = field(default_factory=list)
 
-    def best(self, what: str) -> float:
-        """The least of all turns."""
-        return min(turn[what] for turn in self.turns)
+    def middle(self, what: str) -> float:
+        """The median of all turns."""
+        return median(turn[what] for turn in self.turns)
+
+    def against(self, base: Way, what: str) -> float:
+        """The median of the ratios to the same turns of another way."""
+        return median(one[what] / other[what] for one, other in zip(self.turns, base.turns, strict=True))
 
 
 def sample(n: int) -> Graph:
@@ -110,7 +119,7 @@ def turn(way: Way, graph: Graph, path: Path) -> None:
     seconds, processor = time.perf_counter() - began, time.process_time() - spent
     relax = sum(outcome.seconds.get(name, 0.0) for name in ("relax", "close"))
     found = {"seconds": seconds, "processor": processor, "relax": relax, "commits": float(journals[0].commits)}
-    way.turns.append({**found, "commit_seconds": journals[0].spent})
+    way.turns.append({**found, "commit_seconds": journals[0].spent, "commit_processor": journals[0].work})
     shutil.rmtree(path)
 
 
@@ -133,8 +142,8 @@ def disk_rates(folder: Path, size: int = 2**28) -> dict[str, float]:
 def main() -> None:
     """Measure, print, write."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--n", type=int, default=10_240)
-    parser.add_argument("--turns", type=int, default=2)
+    parser.add_argument("--n", type=int, default=12_288)
+    parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--interval", type=float, default=checkpoint.INTERVAL)
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--only", default="", help="ways whose names have this word, beside that in memory")
@@ -147,33 +156,29 @@ def main() -> None:
         disk = disk_rates(folder)
         small = sample(1500)
         for way in ways:  # compiles
-            solve_to_store(small, Options(dtype=DTYPE), folder / way.name, plan=way.plan)
-        for _ in range(arguments.turns):
-            for way in ways:
+            plan = replace(way.plan, shape=(small.n, small.n))
+            solve_to_store(small, Options(dtype=DTYPE), folder / way.name, plan=plan)
+        for count in range(arguments.turns):
+            for way in reversed(ways) if count % 2 else ways:
                 turn(way, graph, folder / "d.zarr")
                 print(way.name, way.turns[-1], flush=True)
     tell(ways, arguments.n, disk, arguments.interval)
 
 
 def tell(ways: list[Way], n: int, disk: dict[str, float], interval: float) -> None:
-    """The table, and the file."""
-    base = ways[0]
+    """The tables, and the file."""
+    print("\n".join(rates_table(ways, n)))
+    cost = costs(ways)
     lines = [
-        "| way | seconds | processor | 10^9 updates/s | share of in memory: seconds, processor | commits |",
-        "|---|---|---|---|---|---|",
+        "| way | processor, a commit | of all | waited in the background, a commit |",
+        "|---|---|---|---|",
     ]
-    for way in ways:
-        seconds, processor = way.best("seconds"), way.best("processor")
-        shares = f"{base.best('seconds') / seconds:.1%}, {base.best('processor') / processor:.1%}"
-        rate, commits = n**3 / seconds / 1e9, max(turn["commits"] for turn in way.turns)
-        lines.append(f"| {way.name} | {seconds:.1f} | {processor:.1f} | {rate:.1f} | {shares} | {commits:.0f} |")
-    print("\n".join(lines))
-    cost = {}
-    if len(ways) == 4:
-        cost = {what: ways[2].best(what) / ways[1].best(what) - 1 for what in ("seconds", "processor")}
-        print(
-            f"commits in host memory cost {cost['seconds']:.1%} by the clock, {cost['processor']:.1%} of the processors"
-        )
+    for name, of in cost.items():
+        if "share" in of:
+            lines.append(f"| {name} | {of['processor']:.3f} s | {of['share']:.2%} | {of['seconds']:.2f} s |")
+        else:
+            lines.append(f"\n{name}: {of['processor']:+.1%} processor, {of['seconds']:+.1%} by the clock")
+    print("\n".join(["", *lines]))
     results = {
         "n": n,
         "dtype": DTYPE,
@@ -188,6 +193,37 @@ def tell(ways: list[Way], n: int, disk: dict[str, float], interval: float) -> No
     path = RESULTS / f"keeping-{made['date']}-{made['commit'][:8]}.json"
     path.write_text(json.dumps({"facts": made, **results}, indent=1) + "\n")
     print(path.name)
+
+
+def rates_table(ways: list[Way], n: int) -> list[str]:
+    """Medians of what whole solves took, and of the ratios to the same turns in memory."""
+    lines = [
+        "| way | seconds | processor | 10^9 updates/s | share of in memory: seconds, processor | commits |",
+        "|---|---|---|---|---|---|",
+    ]
+    for way in ways:
+        seconds, processor = way.middle("seconds"), way.middle("processor")
+        shares = ", ".join(f"{1 / way.against(ways[0], what):.1%}" for what in ("seconds", "processor"))
+        rate, commits = n**3 / seconds / 1e9, max(turn["commits"] for turn in way.turns)
+        lines.append(f"| {way.name} | {seconds:.1f} | {processor:.1f} | {rate:.1f} | {shares} | {commits:.0f} |")
+    return lines
+
+
+def costs(ways: list[Way]) -> dict[str, dict[str, float]]:
+    """What commits took by the count of their own threads, and as the difference of solves with and without."""
+    found: dict[str, dict[str, float]] = {}
+    for way in ways:
+        if turns := [turn for turn in way.turns if turn["commits"]]:
+            found[way.name] = {
+                "processor": median(turn["commit_processor"] / turn["commits"] for turn in turns),
+                "share": median(turn["commit_processor"] / turn["processor"] for turn in turns),
+                "seconds": median(turn["commit_seconds"] / turn["commits"] for turn in turns),
+            }
+    named = {way.name: way for way in ways}
+    kept, unkept = named.get("host, commits"), named.get("host, no commits")
+    if kept and unkept:
+        found["with commits against without"] = {w: kept.against(unkept, w) - 1 for w in ("seconds", "processor")}
+    return found
 
 
 def _cut(plan: Plan) -> list[int]:

@@ -89,8 +89,10 @@ SAMPLE: Final = 4096
 SAMPLE_ENTRIES: Final = 2**25
 SPAN: Final = 256
 #: Most turns that the contenders take; one that has taken so many seconds needs no more than two.
-TURNS: Final = 12
+TURNS: Final = 40
 ENOUGH: Final = 0.4
+#: Algorithms that take each source by itself, so that a sample of sources tells about all.
+ROWS: Final = frozenset({"dijkstra", "bfs", "partitioned", "johnson"})
 #: An algorithm that is predicted to take so many times as long as the choice is not run if that tries the patience.
 HOPELESS: Final = 4.0
 
@@ -149,7 +151,7 @@ class Own:
     """One of our algorithms on one graph: best wall and processor seconds for the whole matrix over several runs."""
 
     def __init__(self, graph: Graph, plan: Plan, candidate: Candidate, sources: Sequence[int], *, heap: bool = False):
-        whole = candidate.algorithm not in ("dijkstra", "partitioned", "johnson") or len(sources) == graph.n
+        whole = candidate.algorithm not in ROWS or len(sources) == graph.n
         self._graph, self._sources = graph, None if whole else tuple(sources)
         shape = (graph.n if whole else len(sources), graph.n)
         fields = {"algorithm", "tier", "streaming", "turned", "phases", "memory", "seconds"}
@@ -180,7 +182,7 @@ def worth(candidate: Candidate, chosen: Candidate, patience: float) -> bool:
 
 def small_enough(candidate: Candidate, most: float) -> bool:
     """Whether it can be run at all: searches and sweeps run over a sample, all others over everything."""
-    return candidate.algorithm in ("dijkstra", "partitioned", "johnson") or candidate.seconds < most
+    return candidate.algorithm in ROWS or candidate.seconds < most
 
 
 def compare(name: str, graph: Graph, threads: int, patience: float, budget: float) -> dict[str, Any]:

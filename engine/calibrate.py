@@ -15,6 +15,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from engine.algorithms import breadth_first
 from engine.algorithms.bellman_ford import form_of
 from engine.algorithms.dijkstra import FEW, SIDE_BY_SIDE
 from engine.backends.base import Arcs
@@ -71,18 +72,20 @@ def calibrate(
     machine = _tried_on_device(graph, problem, kind, machine, plan)
     if device == "cuda":
         return machine
-    search = None
+    search = hops = None
     searched = rectangle or Rectangle(graph.n, None, None, None)
     if any(c.turned for c in plan.candidates):  # a graph turned round takes about as long, and is not made for this
         searched = Rectangle(graph.n, searched.targets, searched.sources, searched.cutoff)
     if problem.max_hops is None:
         search = search_seconds(graph, kind, machine.threads, unit=problem.unit, rectangle=searched)
+        if any(c.algorithm == "bfs" and c.device == "cpu" and c.feasible for c in plan.candidates):
+            hops = search_seconds(graph, kind, machine.threads, unit=True, rectangle=searched, bits=True)
     own = [c for c in plan.candidates if c.feasible and c.device == "cpu"]
     products = [c.seconds for c in own if any(p.name == "relax" for p in c.phases)]
     asked = any(p.name == "relax" for p in plan.phases)  # by its name: whatever searches would take
     if products and (asked or search is None or min(products) < CONTENDER * search * len(searched.rows)):
         machine = replace(machine, relax_rate={kind.name: relax_rate(kind, machine.threads)})
-    return replace(machine, search_seconds=search)
+    return replace(machine, search_seconds=search, hop_search_seconds=hops)
 
 
 def _tried_on_device(graph: Graph, problem: Problem, kind: WorkType, machine: Machine, plan: Plan) -> Machine:
@@ -120,9 +123,11 @@ def relax_rate(kind: WorkType, threads: int) -> float:
 
 
 def search_seconds(
-    graph: Graph, kind: WorkType, threads: int, *, unit: bool, rectangle: Rectangle | None = None
+    graph: Graph, kind: WorkType, threads: int, *, unit: bool, rectangle: Rectangle | None = None, bits: bool = False
 ) -> float:
     """Seconds a source that searches for ``rectangle`` take on ``graph``, all threads together.
+
+    With ``bits`` the searches are those of one bit a source, for arcs that all weigh 1.
 
     The weights' size stands in for the weights, so that graphs with negative arcs can be tried before they have
     potentials.
@@ -134,7 +139,13 @@ def search_seconds(
     targets, most = wanted.targets, len(wanted.rows)
     columns = graph.n if targets is None else len(targets)
     order = np.roll(wanted.rows, most // 3)  # in the order of the rows, as the solve itself will ask
-    backend = CpuBackend(threads)
+    if bits:
+        from engine.backends.cpu_bits import BreadthFirst
+
+        backend: CpuBackend = BreadthFirst(threads)
+    else:
+        backend = CpuBackend(threads)
+    abreast = breadth_first.ABREAST if bits else SIDE_BY_SIDE // kind.itemsize
 
     def search(count: int) -> npt.NDArray[np.generic]:
         out = np.empty((count, columns), kind.dtype)
@@ -143,8 +154,8 @@ def search_seconds(
 
     try:
         search(1)  # compiles and prepares, for one by one
-        search(FEW)  # and for side by side
-        count, full = threads, min(most, threads * SIDE_BY_SIDE // kind.itemsize)
+        search(breadth_first.FEW if bits else FEW)  # and for side by side
+        count, full = threads, min(most, threads * abreast)
         while True:
             count = min(count, most)
             began = time.process_time()

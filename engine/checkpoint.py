@@ -34,6 +34,11 @@ class Journal:
     """Writes the records of one solve: the plan, the seconds of its phases, and what the algorithm has to say.
 
     Thread-safe.  ``seconds`` answers the seconds that each phase has taken so far.
+
+    Attributes:
+        commits: how many there were.
+        spent, work: seconds in them, most of them waiting for the disk in the background, and seconds of a processor,
+            copies of host memory included.
     """
 
     def __init__(self, writer: WorkingMatrix, plan: Plan, seconds: Callable[[], Mapping[str, float]]) -> None:
@@ -44,7 +49,7 @@ class Journal:
         self._began = self._last = time.monotonic()
         self.interval = INTERVAL
         self.commits = 0
-        self.spent = 0.0
+        self.spent = self.work = 0.0
 
     def due(self) -> bool:
         """Whether it is time to commit again."""
@@ -56,12 +61,13 @@ class Journal:
 
     def commit(self, progress: Mapping[str, object]) -> None:
         """Make durable what was written, and say how far that is.  StorageFailed."""
-        began = time.monotonic()
+        began, work = time.monotonic(), time.thread_time()
         with self._lock:
             self.writer.commit({"algorithm": self._plan["algorithm"], **progress, **self._circumstances()})
             self._last = time.monotonic()
             self.commits += 1
             self.spent += self._last - began
+            self.work += time.thread_time() - work
 
     def _circumstances(self) -> dict[str, object]:
         return {"plan": self._plan, "seconds": self.total()}

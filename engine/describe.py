@@ -9,6 +9,7 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components, dijkstra
 
+from engine.decimals import in_units
 from engine.near import hops_across
 from engine.problem import Problem, Statistics
 from engine.types import WORK_TYPES
@@ -52,6 +53,7 @@ def describe(
         max_hops=hops,
         targets=targets,
         cutoff=cutoff,
+        decimal=not graph.integral and low >= 0 and in_units(graph.indptr, graph.weights) is not None,
     )
 
 

@@ -132,24 +132,37 @@ def device_candidate(
     )
 
 
-def search_workspace(n: int, arcs: int, threads: int) -> int:
-    """Bytes that searches need beside graph and rows.
+#: Bytes that a thread which searches holds for each vertex: a row of labels (256), or heap, positions and distances.
+LABELS: Final = 288
 
-    A thread holds a row of labels (256 bytes) for each vertex, or heap, positions and distances.  The arcs are copied
-    into the searches' own form, both ways round, and while that is made half as much again; potentials and reduced
-    weights, where there are any, come to less than the rest of the bytes counted here.
+
+def search_workspace(n: int, arcs: int, threads: int, each: int = LABELS) -> int:
+    """Bytes that searches need beside graph and rows, ``each`` for a vertex in each thread.
+    The arcs are copied
+      into the searches' own form, both ways round, and while that is made half as much again; potentials and reduced
+      weights, where there are any, come to less than the rest of the bytes counted here.
     """
-    return threads * 288 * n + 80 * n + 72 * arcs
+    return threads * each * n + 80 * n + 72 * arcs
 
 
-def search_candidate(setting: Setting, name: str, *, seconds: float, before: tuple[Phase, ...] = ()) -> Candidate:
-    """An algorithm of one search a source: ``seconds`` a source unless tried on the graph, after phases ``before``.
+def search_candidate(
+    setting: Setting,
+    name: str,
+    *,
+    seconds: float,
+    tried: float | None,
+    before: tuple[Phase, ...] = (),
+    workspace: int = LABELS,
+) -> Candidate:
+    """An algorithm of one search a source: ``tried`` seconds, or ``seconds`` if not tried, after phases ``before``.
+
+    ``workspace`` is what a thread holds for each vertex, in bytes.
 
     With fewer targets than sources it is one search a target, if there is memory for the whole rectangle: it comes out
     column by column.
     """
     problem, threads, size = setting.problem, setting.machine.threads, setting.kind.itemsize
-    own = setting.machine.resident + OVERHEAD + search_workspace(problem.n, problem.arcs, threads)
+    own = setting.machine.resident + OVERHEAD + search_workspace(problem.n, problem.arcs, threads, workspace)
     searches, columns, held = problem.rows, problem.columns, 0
     room = {"threads": threads, "memory": setting.machine.memory}
     aside = batch_rows(searches, columns, size, **room) * searches * size
@@ -158,7 +171,6 @@ def search_candidate(setting: Setting, name: str, *, seconds: float, before: tup
     turned = columns < searches and own + rectangle + 2 * aside < setting.machine.memory
     if turned:
         searches, columns, held = columns, searches, rectangle
-    tried = setting.machine.search_seconds
     work = searches * (seconds if tried is None else tried)
     search, write = Phase("search", work, updates=searches * problem.arcs), write_phase(setting)
     batch = batch_rows(columns, searches, size, **room)

@@ -43,7 +43,7 @@ def survey(
     Raises:
         InvalidRequest: more threads than processors.
     """
-    most = _processors()
+    most = usable_processors()
     count = threads or most
     if count > most:
         raise InvalidRequest(f"threads is {count}, but the process may use {most} processors", field="threads")
@@ -85,7 +85,7 @@ def _existing(path: Path) -> Path:
     return path
 
 
-def _processors() -> int:
+def usable_processors() -> int:
     """Processors this process may run on, the cgroup's quota included."""
     count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     quota = _cgroup("cpu.max")

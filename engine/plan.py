@@ -36,6 +36,7 @@ class Candidate:
     while it is worked on (``device``, ``host`` or ``store``), ``streaming`` how it is cut, where it is streamed.
     ``turned``: searches go from the targets over the arcs turned round, because the targets are fewer than the sources.
     ``batch``: most rows that are searched or swept before they leave; 0 where rows do not come in batches.
+    ``workers``: of a Dask scheduler; 0 where this process solves.
     """
 
     algorithm: str
@@ -51,6 +52,7 @@ class Candidate:
     streaming: Streaming | None = None
     turned: bool = False
     batch: int = 0
+    workers: int = 0
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,7 @@ class Plan:
         phases: the predicted phases, in order.
         candidates: all that were considered, the chosen one first.
         statistics: the graph as planning saw it.
-        cutoff: the largest distance in the result; turned, batch: as in :class:`Candidate`.
+        cutoff: the largest distance in the result; turned, batch, workers: as in :class:`Candidate`.
     """
 
     algorithm: str
@@ -94,6 +96,7 @@ class Plan:
     cutoff: float | None = None
     turned: bool = False
     batch: int = 0
+    workers: int = 0
     statistics: Statistics | None = None
 
     def to_dict(self) -> dict[str, object]:

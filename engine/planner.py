@@ -6,10 +6,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from engine.algorithms import bellman_ford, dijkstra, floyd_warshall, johnson, partitioned, squaring
+from engine.algorithms import bellman_ford, breadth_first, dijkstra, floyd_warshall, johnson, partitioned, squaring
 from engine.estimate import Setting
 from engine.plan import Candidate, Plan, by_rows
 from engine.problem import Machine, Options, Problem
+from engine.spread.estimate import over_workers
 from engine.stream.device_estimate import through_devices
 from engine.stream.estimate import LONG, LONG_CPU, streamable, streamed
 from engine.types import WORK_TYPES, WorkType
@@ -18,6 +19,7 @@ from storage.errors import DoesNotFit, InvalidRequest
 #: What each algorithm says it would take.
 ESTIMATES: Final[dict[str, Callable[[Setting], Candidate]]] = {
     "dijkstra": dijkstra.estimate,
+    "bfs": breadth_first.estimate,
     "johnson": johnson.estimate,
     "recursive-floyd-warshall": floyd_warshall.estimate_recursive,
     "blocked-floyd-warshall": floyd_warshall.estimate_blocked,
@@ -58,9 +60,12 @@ def choose(problem: Problem, machine: Machine, options: Options, *, store: int |
     kind, dtype_reason = choose_type(problem, options.dtype)
     size = problem.rows * problem.columns * kind.itemsize if store is None else store
     setting = Setting(problem, machine, kind, size)
-    candidates = [_judge(ESTIMATES[name](setting), setting, options) for name in ESTIMATES]
-    candidates += [_judge(candidate, setting, options) for candidate in streamed(setting)]
-    if machine.cuda is not None and options.device != "cpu":
+    if machine.workers is not None:
+        candidates = [_judge(candidate, setting, options) for candidate in over_workers(setting)]
+    else:
+        candidates = [_judge(ESTIMATES[name](setting), setting, options) for name in ESTIMATES]
+        candidates += [_judge(candidate, setting, options) for candidate in streamed(setting)]
+    if machine.workers is None and machine.cuda is not None and options.device != "cpu":
         if streamable(setting):
             candidates += [_judge(candidate, setting, options) for candidate in through_devices(setting)]
         candidates += [_judge(DEVICE_ESTIMATES[name](setting), setting, options) for name in DEVICE_ESTIMATES]
@@ -98,6 +103,7 @@ def choose(problem: Problem, machine: Machine, options: Options, *, store: int |
         cutoff=problem.cutoff,
         turned=best.turned,
         batch=best.batch,
+        workers=best.workers,
     )
 
 
@@ -243,6 +249,10 @@ def _refusal(pool: list[Candidate], candidates: list[Candidate], machine: Machin
 
 def _device_reason(best: Candidate, machine: Machine, options: Options) -> str:
     """Where, and why there."""
+    if machine.workers is not None:
+        count, many = machine.workers.threads, "s" if best.workers > 1 else ""
+        each = f"{count} thread{'s' if count > 1 else ''} each" if best.device == "cpu" else "one GPU each"
+        return f"{best.workers} worker{many} of a Dask scheduler on {machine.workers.name}, {each}, all that there are"
     if best.device == "cuda" and machine.cuda is not None:
         cuda, each = machine.cuda, ""
         name = cuda.name

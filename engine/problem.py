@@ -58,6 +58,7 @@ class Problem:
         rows: how many sources are asked for; n for the whole matrix.
         directed, integral: as in ``storage.graph.Graph``.
         unit: every arc weighs 1.
+        decimal: weights are floats of few decimals, so that searches can add them as int32 (``engine.decimals``).
         min_weight, max_weight: over all arcs; 0 when there is none.
         smallest_weight: the smallest absolute weight above zero of a float graph; 0 for whole numbers.
         bound: proven bound on the absolute value of every finite distance.
@@ -86,6 +87,7 @@ class Problem:
     targets: int | None = None
     cutoff: float | None = None
     hops: int = 0
+    decimal: bool = False
     parts: PartsFacts | None = None
     device_parts: PartsFacts | None = None
     no_parts: str = "no trial partition was made"
@@ -127,6 +129,26 @@ class Device:
 
 
 @dataclass(frozen=True)
+class Workers:
+    """Workers of a Dask scheduler, all of one kind, which solve one graph together.
+
+    Attributes:
+        count: how many; device: what each has, ``cpu`` or ``cuda``; name: of that.
+        threads: processors of each; memory: bytes for stripes and panels of the one that has least, the GPU's if any.
+        relax_rate: updates a second of all together.
+        panel_rate: bytes a second that a panel takes through the store, written by one and read by others.
+    """
+
+    count: int
+    device: str
+    name: str
+    threads: int
+    memory: int
+    relax_rate: dict[str, float]
+    panel_rate: float = 2.0e9
+
+
+@dataclass(frozen=True)
 class Machine:
     """What there is to solve with.
 
@@ -138,6 +160,7 @@ class Machine:
         relax_rate: updates a second of all threads, per working type, e.g. ``{"float32": 6e10}``.
         search_rate: arcs scanned a second of all threads by searches (heap work included).
         search_seconds: measured seconds a source on the very graph, all threads together; None if not tried.
+        hop_search_seconds: the same of searches with one bit a source.
         write_rate: bytes a second written to the store.
         device_search_seconds: the same of the GPU.
         stream_rate: bytes a second that a working store reads and, at the same time, writes.
@@ -145,6 +168,7 @@ class Machine:
         stream_write: bytes a second of finished rows that it takes; None if not measured.
         cuda: the GPU that may be used, if any.
         no_cuda: why there is none, in a sentence.
+        workers: who solves instead of this process, if anybody.
     """
 
     threads: int
@@ -155,12 +179,14 @@ class Machine:
     search_rate: float
     write_rate: float
     search_seconds: float | None = None
+    hop_search_seconds: float | None = None
     device_search_seconds: float | None = None
     stream_rate: float = 8.0e8
-    stream_work: float = 6.0e-10
+    stream_work: float = 4.0e-10
     stream_write: float | None = None
     cuda: Device | None = None
     no_cuda: str = "no GPU was looked for"
+    workers: Workers | None = None
 
 
 @dataclass(frozen=True)
@@ -168,7 +194,8 @@ class Options:
     """What the user asked for; field names are those of the command line and of ``POST /v1/jobs``.
 
     ``sources`` and ``targets`` are vertex indices (not labels), in the order of rows and columns, none twice; None for
-    all.  Entries beyond ``cutoff``, a distance, are unreachable in the result.  Sizes are bytes.
+    all.  Entries beyond ``cutoff``, a distance, are unreachable in the result.  Sizes are bytes.  ``executor`` is
+    ``local``, this process, or ``dask``, the workers of the scheduler at the address ``scheduler``.
     """
 
     dtype: str = "auto"
@@ -181,3 +208,5 @@ class Options:
     threads: int | None = None
     targets: tuple[int, ...] | None = None
     cutoff: float | None = None
+    executor: str = "local"
+    scheduler: str | None = None

@@ -32,9 +32,18 @@ ALGORITHMS: Final = ("bellman-ford", "bfs", "johnson")
 
 
 def run(
-    graph: Graph, plan: Plan, sources: Indices | None, sink: Sink, monitor: Monitor, *, memory: int | None = None
+    graph: Graph,
+    plan: Plan,
+    sources: Indices | None,
+    sink: Sink,
+    monitor: Monitor,
+    *,
+    memory: int | None = None,
+    summary: Summary | None = None,
+    arcs: Arcs | None = None,
 ) -> Summary:
-    """Follow ``plan``; ``memory`` limits the bytes of device memory.
+    """Follow ``plan``; ``memory`` limits the bytes of device memory; ``summary`` is told instead of a new one, and
+    ``arcs`` are searched, which are the graph's or reduced ones, if the caller has them.
 
     Raises:
         Cancelled: the monitor asked to stop; what the sink holds is then incomplete.
@@ -45,9 +54,9 @@ def run(
     from engine.backends.cuda_batches import Outlet, device_search
 
     rows = np.arange(graph.n) if sources is None else sources
-    summary = Summary(rows, graph.n, integral=graph.integral)
+    summary = summary or Summary(rows, graph.n, integral=graph.integral)
     kind = WORK_TYPES[plan.dtype]
-    arcs = _arcs(graph, plan, monitor)
+    arcs = arcs or _arcs(graph, plan, monitor)
     form = form_of(unit=plan.algorithm == "bfs", hops=hops_of(graph), n=graph.n, arcs=graph.arcs)
     monitor.begin("search", len(rows), "rows")
     with device_search(arcs, kind, form, rows, outlet=Outlet(sink, plan.threads), memory=memory) as search:

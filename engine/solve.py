@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engine import resident, streamed
-from engine.algorithms import dijkstra, floyd_warshall, johnson, partitioned, squaring
+from engine.algorithms import breadth_first, dijkstra, floyd_warshall, johnson, partitioned, squaring
 from engine.calibrate import calibrate
 from engine.checkpoint import Continued, Journal, RowCommits, bound_to, rest, resumable, suits
 from engine.describe import describe, statistics
@@ -30,7 +30,7 @@ from engine.rectangle import Narrow, Rectangle, check_cutoff, check_vertices
 from engine.stream.levels import is_half
 from engine.summary import Sink, Summary, SummarySink
 from engine.types import WORK_TYPES
-from storage.errors import Cancelled, DoesNotFit
+from storage.errors import Cancelled, DoesNotFit, InvalidRequest
 from storage.graph import Graph
 from storage.matrix import matrix_bytes
 from storage.working import open_working
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 #: Algorithms that search what is asked for and no more; rows of the others are cut on their way to the sink.
-SEARCHES: Final = frozenset({"dijkstra", "johnson"})
+SEARCHES: Final = frozenset({"dijkstra", "johnson", "bfs"})
 
 
 @dataclass(frozen=True)
@@ -133,20 +133,25 @@ def make_plan(graph: Graph, options: Options, *, out: Path | None = None, resume
         NegativeCycle: the graph has one; it is named.
         DoesNotFit: memory or disk is too small.
     """
-    found = resumable(out, resume=resume)
-    options = bound_to(found, options)
     check_vertices("sources", options.sources, graph.labels)
     check_vertices("targets", options.targets, graph.labels)
     check_cutoff(options.cutoff)
+    if over_workers(options):
+        from engine.spread.planning import make_plan as plan_over_workers
+
+        return plan_over_workers(graph, options, out=out, resume=resume)
+    found = resumable(out, resume=resume)
+    options = bound_to(found, options)
     rows, targets = (None if side is None else len(side) for side in (options.sources, options.targets))
     problem = describe(graph, rows=rows, targets=targets, max_hops=options.max_hops, cutoff=options.cutoff)
-    problem = replace(problem, half=found is not None and is_half(found.record))
+    half, hops = found is not None and is_half(found.record), hops_of(graph) if problem.unit else 0
+    problem = replace(problem, half=half, hops=hops)
     if options.algorithm == "partitioned" and problem.max_hops is None:
         problem = with_parts(graph, problem, available_memory() // ENTRY_BYTES)
     kind, _ = choose_type(problem, options.dtype)
     store = _store_bytes(graph, matrix_bytes((problem.rows, problem.columns), kind.itemsize))
     machine = _survey(problem, options, out, store)
-    if machine.cuda is not None:
+    if machine.cuda is not None and not problem.unit:
         problem = replace(problem, hops=hops_of(graph))
     if found is not None and machine.disk is not None:
         machine = replace(machine, disk=machine.disk + found.bytes)
@@ -162,6 +167,15 @@ def make_plan(graph: Graph, options: Options, *, out: Path | None = None, resume
     tried = with_trial(graph, problem, plan, machine)
     plan = plan if tried is problem else choose(tried, machine, options, store=store)
     return replace(plan, statistics=statistics(graph, tried))
+
+
+def over_workers(options: Options) -> bool:
+    """Whether workers of a Dask scheduler are to solve, not this process.  InvalidRequest."""
+    if options.executor not in ("local", "dask"):
+        raise InvalidRequest(f"executor {options.executor!r} is unknown; use local, dask", field="executor")
+    if options.executor == "local" and options.scheduler is not None:
+        raise InvalidRequest("a scheduler is of use with executor dask only", field="scheduler")
+    return options.executor == "dask"
 
 
 def _survey(problem: Problem, options: Options, out: Path | None, store: int) -> Machine:
@@ -241,6 +255,7 @@ def solve_to_store(
     resume: bool = False,
     compression: str = "none",
     monitor: Monitor | None = None,
+    address: str | None = None,
 ) -> Outcome:
     """Plan (unless given), solve into a new store at ``path`` and seal it.
 
@@ -255,6 +270,8 @@ def solve_to_store(
         resume: go on from the checkpoint of the same matrix, if there is one.
         compression: of the tiles, ``none`` or ``zstd``.
         monitor: told of progress, asked whether to stop.
+        address: where the store goes instead, in an object store (``s3://``); ``path`` is then only where it is worked
+            on, and what is committed is sent there, too.
 
     Raises:
         Conflict: ``path`` exists and ``overwrite`` was not asked for; there is a checkpoint, and neither ``resume`` nor
@@ -279,6 +296,7 @@ def solve_to_store(
         compression=compression,
         overwrite=overwrite,
         resume=resume,
+        address=address,
     )
     with writer:
         clock.stop()
@@ -292,6 +310,10 @@ def solve_to_store(
 
 def _follow(graph: Graph, plan: Plan, options: Options, journal: Journal, monitor: Monitor) -> dict[str, object]:
     """Solve, going on from the record and committing where that can be done; returns the summary."""
+    if over_workers(options):
+        from engine.spread.run import run as run_over_workers
+
+        return run_over_workers(graph, plan, options, journal, monitor).summary(graph.labels)
     if plan.streaming is not None:
         return streamed.run(graph, plan, journal, monitor).summary(graph.labels)
     if not by_rows(plan.algorithm):
@@ -337,6 +359,11 @@ def _johnson(task: Task) -> None:
     johnson.solve(task.backend, task.graph, task.rectangle, dtype, task.sink, task.monitor, batch, turned=turned)
 
 
+def _bfs(task: Task) -> None:
+    dtype, turned, batch = WORK_TYPES[task.plan.dtype].dtype, task.plan.turned, task.plan.batch
+    breadth_first.solve(task.backend, task.graph, task.rectangle, dtype, task.sink, task.monitor, batch, turned=turned)
+
+
 def _partitioned(task: Task) -> None:
     kind = WORK_TYPES[task.plan.dtype]
     partitioned.run(task.backend, task.graph, task.rows, kind.dtype, task.sink, task.monitor, task.plan.batch)
@@ -378,6 +405,7 @@ def _squaring(task: Task) -> None:
 ALGORITHMS: Final[dict[str, Callable[[Task], None]]] = {
     "dijkstra": _dijkstra,
     "johnson": _johnson,
+    "bfs": _bfs,
     "recursive-floyd-warshall": lambda task: _floyd_warshall(task, blocked=False),
     "blocked-floyd-warshall": lambda task: _floyd_warshall(task, blocked=True),
     "repeated-squaring": _squaring,

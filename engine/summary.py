@@ -63,10 +63,27 @@ class RowFacts:
     farthest: npt.NDArray[np.int64]
 
 
+@dataclass(frozen=True)
+class Part:
+    """What a summary has found in neighbouring rows from ``row`` on, for another one that takes it in.
+
+    ``histogram`` is width, count below zero and counts; all else is as the summary holds it.
+    """
+
+    row: int
+    reached: int
+    sum: int | float
+    eccentricity: npt.NDArray[np.float64]
+    farthest: npt.NDArray[np.int64]
+    single: bool
+    histogram: tuple[float, int, npt.NDArray[np.int64]] | None
+
+
 class Summary:
     """Adds up the facts of rows, wherever they were gathered; ``sources[i]`` is the vertex index of matrix row i.
 
-    ``targets`` are those of the columns; None for all ``n`` vertices.  Thread-safe for different rows.
+    ``targets`` are those of the columns; None for all ``n`` vertices.  Thread-safe for different rows.  Where summaries
+    of parts are put together, all of them are ``binary``: their bins are powers of two wide.
     """
 
     def __init__(
@@ -76,8 +93,9 @@ class Summary:
         *,
         integral: bool,
         targets: npt.NDArray[np.int64] | None = None,
+        binary: bool = False,
     ) -> None:
-        self._n, self._integral, self._targets = n, integral, targets
+        self._n, self._integral, self._targets, self._binary = n, integral, targets, binary
         self._sources = np.asarray(sources, np.int64)
         self._lock = threading.Lock()
         self._single = False
@@ -100,8 +118,28 @@ class Summary:
             if some.any():
                 largest = float(facts.largest[some].max())
                 if self._histogram is None:
-                    self._histogram = _Histogram(largest, integral=self._integral)
+                    self._histogram = _Histogram(largest, integral=self._integral, binary=self._binary)
                 self._histogram.add(count, largest)
+
+    def part(self, row: int) -> Part:
+        """All that was found, for a summary in which the first row here is row ``row``."""
+        found = self._histogram
+        bins = None if found is None else (found.width, found.below, found.counts)
+        return Part(row, self._reached, self._sum, self._eccentricity, self._farthest, self._single, bins)
+
+    def join(self, part: Part) -> None:
+        """Take in what another summary has found in other rows."""
+        rows = slice(part.row, part.row + len(part.eccentricity))
+        self._eccentricity[rows], self._farthest[rows] = part.eccentricity, part.farthest
+        with self._lock:
+            self._single = part.single
+            self._reached += part.reached
+            self._sum += part.sum
+            if part.histogram is not None:
+                if self._histogram is None:
+                    self._histogram = _Histogram(0.0, integral=True, binary=True)
+                    self._histogram.width = part.histogram[0]
+                self._histogram.join(*part.histogram)
 
     def summary(self, labels: Array) -> dict[str, object]:
         """The summary in JSON types; pairs are ordered, and a vertex makes none with itself.
@@ -156,16 +194,17 @@ class SummarySink:
         *,
         integral: bool,
         targets: npt.NDArray[np.int64] | None = None,
+        binary: bool = False,
     ) -> None:
         self.tile = sink.tile
         self._sink, self._columns = sink, n if targets is None else len(targets)
         self._own = np.asarray(sources, np.int64)
-        self._summary = Summary(self._own, n, integral=integral, targets=targets)
+        self._summary = Summary(self._own, n, integral=integral, targets=targets, binary=binary)
         if targets is not None:
             place = np.full(n, -1, np.int64)
             place[targets] = np.arange(len(targets))
             self._own = place[self._own]
-        self.summary = self._summary.summary
+        self.summary, self.part = self._summary.summary, self._summary.part
 
     def write(self, row: int, column: int, block: Array) -> None:
         """Gather the facts of complete rows, then pass them on."""
@@ -187,22 +226,38 @@ class SummarySink:
 
 
 class _Histogram:
-    """Counts of finite distances in equal bins from ``low``, at most ``2 * BINS`` of them."""
+    """Counts of finite distances in equal bins from ``low``, at most ``2 * BINS`` of them; ``binary``: their width is a
+    power of two, so that two histograms can be put together."""
 
-    def __init__(self, largest: float, *, integral: bool) -> None:
+    def __init__(self, largest: float, *, integral: bool, binary: bool = False) -> None:
         self.low = 0.0
         self.width = max(1.0, math.ceil((largest + 1) / BINS)) if integral else (largest or 1.0) / BINS * (1 + 1e-9)
         if self.width <= 0:  # all distances seen so far are negative
             self.width = 1.0
+        if binary:
+            self.width = 2.0 ** math.ceil(math.log2(self.width))
         self.width = max(self.width, NARROWEST)
         self.below = 0
         self.counts = np.zeros(BINS, np.int64)
 
     def add(self, count: Count, largest: float) -> None:
         while largest >= self.width * BINS:
-            self.counts = np.concatenate([self.counts.reshape(-1, 2).sum(1), np.zeros(BINS // 2, np.int64)])
-            self.width *= 2
+            self._widen()
         self.below += count(self.width, self.counts)
+
+    def join(self, width: float, below: int, counts: npt.NDArray[np.int64]) -> None:
+        other = _Histogram(0.0, integral=True)
+        other.width, other.counts = width, counts
+        while other.width < self.width:
+            other._widen()
+        while self.width < other.width:
+            self._widen()
+        self.counts = self.counts + other.counts
+        self.below += below
+
+    def _widen(self) -> None:
+        self.counts = np.concatenate([self.counts.reshape(-1, 2).sum(1), np.zeros(BINS // 2, np.int64)])
+        self.width *= 2
 
     def facts(self) -> dict[str, object]:
         last = int(np.flatnonzero(self.counts)[-1]) + 1 if self.counts.any() else 0

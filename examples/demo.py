@@ -144,7 +144,7 @@ def show_store(store: Path) -> None:
     u, v = PAIRS[0]
     print(f"\nThe matrix in Python: xarray.open_zarr('{store.name}')['distances']")
     print(f"  dims {dict(distances.sizes)}, {distances.dtype}, {distances.nbytes / 2**20:.1f} MiB")
-    print(f"  .sel(source={u}, target={v}).item() = {distances.sel(source=u, target=v).item():,.3f}")
+    print(f"  .sel(source={u}, target={v}) = {float(distances.sel(source=u, target=v)):,.3f}")
 
 
 def main() -> None:

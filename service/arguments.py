@@ -8,7 +8,13 @@ from typing import Annotated, Literal
 import typer
 
 GraphFile = Annotated[Path, typer.Argument(metavar="GRAPH", help="Graph file: plain, .gz or .zst.", show_default=False)]
-StoreFolder = Annotated[Path, typer.Argument(metavar="STORE.zarr", help="A solved matrix.", show_default=False)]
+StoreFolder = Annotated[
+    str, typer.Argument(metavar="STORE.zarr", help="A solved matrix: a folder, or s3://BUCKET/...", show_default=False)
+]
+StoreUrl = Annotated[
+    str | None,
+    typer.Option("--store", metavar="URL", help="s3://BUCKET/PREFIX of graphs and results; else APSP_STORE_URL."),
+]
 Format = Annotated[str | None, typer.Option("--format", metavar="NAME", help="Format of GRAPH; else told by content.")]
 Directed = Annotated[
     bool | None,
@@ -46,4 +52,10 @@ Sources = Annotated[
 Targets = Annotated[str | None, typer.Option(metavar="LIST|FILE|-", help="Only these columns, named likewise.")]
 Cutoff = Annotated[float | None, typer.Option(metavar="DISTANCE", help="Only distances up to this one.")]
 Threads = Annotated[int | None, typer.Option(metavar="N", min=1, help="Threads; else all processors.")]
+Executor = Annotated[
+    Literal["local", "dask"], typer.Option(help="Who solves: this process, or the workers of a Dask scheduler.")
+]
+Scheduler = Annotated[
+    str | None, typer.Option(metavar="ADDRESS", help="Of the Dask scheduler, such as tcp://node0:8786.")
+]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from service.names import split_names
@@ -23,20 +23,34 @@ def chosen_vertices(text: str, graph: Graph, option: str) -> tuple[int, ...]:
         NotFound: a name is no vertex, or ``@FILE`` does not exist.
         InvalidRequest: no name at all, or the file is no text.
     """
-    if text == "-":
-        names = _lines(option, "standard input", sys.stdin.read(), table=False)
-    elif text.startswith("@"):
-        names = _file(option, Path(text[1:]))
-    elif _is_vertex(graph, text):
-        names = iter([("", text)])
-    elif _is_file(text):
-        names = _file(option, Path(text))
-    else:
-        names = (("", name) for name in split_names([text], option))
+    names = _named(text, option, lambda text: _is_vertex(graph, text))
     found = dict.fromkeys(_index(graph, name, f"{option}{where}") for where, name in names)
     if not found:
         raise InvalidRequest(f"{option}: no vertex in {text!r}", field=option.removeprefix("--"))
     return tuple(found)
+
+
+def chosen_names(text: str, option: str) -> list[str]:
+    """The names that the text of ``option`` means where the graph is not at hand; as ``chosen_vertices`` has it, but
+    what is the name of a file is that file.
+    """
+    found = list(dict.fromkeys(name for _, name in _named(text, option, lambda _: False)))
+    if not found:
+        raise InvalidRequest(f"{option}: no vertex in {text!r}", field=option.removeprefix("--"))
+    return found
+
+
+def _named(text: str, option: str, is_vertex: Callable[[str], bool]) -> Iterator[tuple[str, str]]:
+    """Names, each with the place it stands at, for messages."""
+    if text == "-":
+        return _lines(option, "standard input", sys.stdin.read(), table=False)
+    if text.startswith("@"):
+        return _file(option, Path(text[1:]))
+    if is_vertex(text):
+        return iter([("", text)])
+    if _is_file(text):
+        return _file(option, Path(text))
+    return (("", name) for name in split_names([text], option))
 
 
 def _index(graph: Graph, name: str, place: str) -> int:

@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from service import cli_remote
 from service.arguments import (
     Algorithm,
     Cutoff,
@@ -20,13 +21,16 @@ from service.arguments import (
     DeviceMemory,
     Directed,
     Dtype,
+    Executor,
     Format,
     GraphFile,
     Json,
     MaxHops,
     Memory,
+    Scheduler,
     Sources,
     StoreFolder,
+    StoreUrl,
     Targets,
     Threads,
     Unweighted,
@@ -63,7 +67,7 @@ def every_command(
 @app.command()
 def solve(
     graph: GraphFile,
-    out: Annotated[Path, typer.Option("--out", metavar="STORE.zarr", help="Where the matrix goes.")],
+    out: Annotated[str, typer.Option("--out", metavar="STORE.zarr", help="Where the matrix goes; s3://... too.")],
     format: Format = None,  # noqa: A002
     directed: Directed = None,
     weight: Weight = None,
@@ -78,6 +82,8 @@ def solve(
     targets: Targets = None,
     cutoff: Cutoff = None,
     threads: Threads = None,
+    executor: Executor = "local",
+    scheduler: Scheduler = None,
     compression: Annotated[Literal["none", "zstd"], typer.Option(help="Compression of the stored tiles.")] = "none",
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace STORE.zarr once the new one is done.")
@@ -85,6 +91,9 @@ def solve(
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on from what a stopped solve of the same into STORE.zarr has kept.")
     ] = False,
+    work: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Where to work if --out is s3://...; else ~/.cache/apsp/work.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Compute all distances, or those from --sources to --targets, into a store."""
@@ -92,11 +101,16 @@ def solve(
 
     solving.solve(
         solving.GraphArgs(graph, format, directed, weight, unweighted),
-        solving.SolveArgs(dtype, algorithm, device, memory, device_memory, max_hops, sources, threads, targets, cutoff),
+        solving.SolveArgs(
+            *(dtype, algorithm, device, memory, device_memory, max_hops, sources, threads, targets, cutoff),
+            executor=executor,
+            scheduler=scheduler,
+        ),
         out=out,
         overwrite=overwrite,
         resume=resume,
         compression=compression,
+        work=work,
         as_json=as_json,
     )
 
@@ -169,6 +183,8 @@ def plan(
     targets: Targets = None,
     cutoff: Cutoff = None,
     threads: Threads = None,
+    executor: Executor = "local",
+    scheduler: Scheduler = None,
     as_json: Json = False,
 ) -> None:
     """Show how a graph would be solved, and what was rejected."""
@@ -176,7 +192,11 @@ def plan(
 
     solving.plan(
         solving.GraphArgs(graph, format, directed, weight, unweighted),
-        solving.SolveArgs(dtype, algorithm, device, memory, device_memory, max_hops, sources, threads, targets, cutoff),
+        solving.SolveArgs(
+            *(dtype, algorithm, device, memory, device_memory, max_hops, sources, threads, targets, cutoff),
+            executor=executor,
+            scheduler=scheduler,
+        ),
         out=out,
         as_json=as_json,
     )
@@ -205,9 +225,15 @@ def query(
     vertices: Annotated[
         list[str] | None, typer.Argument(metavar="[U] [V]", help="Vertices, named as in the graph.", show_default=False)
     ] = None,
+    server: cli_remote.Server = None,
     as_json: Json = False,
 ) -> None:
-    """Ask a store: distance U V, path U V, row U, or summary."""
+    """Ask a store, or with --server a job's result: distance U V, path U V, row U, or summary."""
+    if server is not None or cli_remote.means_job(store):
+        from service.commands import remote
+
+        remote.query(store, question, vertices or [], server=server, as_json=as_json)
+        return
     from service.commands import querying
 
     querying.query(store, question, vertices or [], as_json=as_json)
@@ -240,6 +266,10 @@ def verify(store: StoreFolder, as_json: Json = False) -> None:
     querying.verify(store, as_json=as_json)
 
 
+for _command in cli_remote.COMMANDS:
+    app.command()(_command)
+
+
 @app.command()
 def serve(
     host: Annotated[str | None, typer.Option(help="Address to listen on; else APSP_HOST, or 127.0.0.1.")] = None,
@@ -250,11 +280,12 @@ def serve(
     data_dir: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Where all is kept; else APSP_DATA_DIR, or apsp-data.")
     ] = None,
+    store: StoreUrl = None,
 ) -> None:
     """Run the service: API, runner, database and results in one folder."""
     from service.commands import serving
 
-    serving.serve(host=host, port=port, data_dir=data_dir)
+    serving.serve(host=host, port=port, data_dir=data_dir, store_url=store)
 
 
 keys = typer.Typer(help="Make, list and revoke the keys of a service.", no_args_is_help=True)
@@ -308,14 +339,40 @@ def runner(
     database_url: Annotated[
         str | None, typer.Option(metavar="URL", help="The job database; else APSP_DATABASE_URL, or a file there.")
     ] = None,
+    store: StoreUrl = None,
     devices: Annotated[
         str | None, typer.Option(help="auto, or devices such as cpu or cuda0,cuda1; else APSP_RUNNERS, or auto.")
     ] = None,
 ) -> None:
-    """Run only runners: on any node that reaches the service's database and its folder."""
+    """Run only runners: on any node that reaches the service's database, and its folder or object store."""
     from service.commands import serving
 
-    serving.runner(data_dir=data_dir, database_url=database_url, devices=devices)
+    serving.runner(data_dir=data_dir, database_url=database_url, store_url=store, devices=devices)
+
+
+@app.command()
+def worker(
+    scheduler: Annotated[
+        str, typer.Option("--scheduler", metavar="ADDRESS", help="Of the Dask scheduler, such as tcp://node0:8786.")
+    ],
+    devices: Annotated[
+        str, typer.Option(help="auto: all GPUs, or the processors; or devices such as cpu or cuda0,cuda1.")
+    ] = "auto",
+    workers: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Workers that share the processors; else one.")
+    ] = None,
+    threads: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Threads of each worker; else its share of the processors.")
+    ] = None,
+    memory: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="Memory of each worker for the matrix; else its share.")
+    ] = None,
+    host: Annotated[str | None, typer.Option(metavar="ADDRESS", help="Of this node, for scheduler and driver.")] = None,
+) -> None:
+    """Run the Dask workers of this node, which solve for --executor dask."""
+    from service.commands import working
+
+    working.work(scheduler, devices, workers, threads, memory, host)
 
 
 @app.command()

@@ -10,6 +10,8 @@ from pathlib import Path
 
 from service.logs import redacted
 from service.settings import Settings
+from storage.errors import NotFound, StorageFailed
+from storage.objects import Objects
 
 NAME = "log.txt"
 
@@ -58,3 +60,24 @@ def job_log(settings: Settings, job_id: str) -> Iterator[None]:
     finally:
         root.removeHandler(handler)
         handler.close()
+        _send(settings, job_id, path)
+
+
+def _send(settings: Settings, job_id: str, path: Path) -> None:
+    """Where nodes share no folder, the log goes to the object store when an attempt ends."""
+    if settings.store_url is None:
+        return
+    try:
+        Objects(settings.store_url).below("jobs", job_id).write(NAME, path.read_bytes())
+    except (StorageFailed, OSError) as error:
+        logging.getLogger(__name__).warning("the log of job %s is not sent: %s", job_id, error)
+
+
+def fetch_log(settings: Settings, job_id: str) -> bytes | None:
+    """The log of attempts that have ended on other nodes; None if there is none.  StorageFailed."""
+    if settings.store_url is None:
+        return None
+    try:
+        return Objects(settings.store_url).below("jobs", job_id).read(NAME)
+    except NotFound:
+        return None

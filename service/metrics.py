@@ -168,7 +168,9 @@ class Metrics(Collector):
         """Seconds since a running job's last checkpoint, or since its start where there is none yet."""
         now, found = time.time(), dict[tuple[str, ...], float]()
         for record in running:
-            since = checkpoint_time(self._settings.store(record.id)) or record.started
+            since = (
+                checkpoint_time(self._settings.store(record.id), self._settings.address(record.id)) or record.started
+            )
             slot = (record.runner or "").rpartition(":")[0]
             if since is not None:
                 found[(slot,)] = max(0.0, now - since)

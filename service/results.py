@@ -23,7 +23,7 @@ Array = npt.NDArray[np.generic]
 class Result:
     """An open result store; safe to use from many threads."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: str | Path) -> None:
         self.matrix: Matrix = open_matrix(path)
         self._lock = threading.Lock()
 

@@ -24,7 +24,7 @@ from service.figures import Figures
 from service.joblog import job_log
 from service.probe import probe
 from service.settings import Settings
-from service.stores import discard, folder_bytes, prepare, sweep
+from service.stores import discard, has_result, prepare, result_bytes, result_place, sweep
 from service.tracker import JobMonitor, Pulse
 from service.warmth import WarmUp
 from storage.atomic import failure
@@ -143,17 +143,19 @@ class Runner:
         from storage.graphs import GraphStore
 
         store = self._settings.store(claimed.id)
-        if store.exists():  # sealed by an earlier attempt, whose runner died before it could say so
+        address = self._settings.address(claimed.id)
+        if has_result(self._settings, claimed.id):  # of an earlier attempt, whose runner died before it could say so
             log.info("job %s: the result of an earlier attempt is complete", claimed.id)
-            return self._sealed(claimed), {}, folder_bytes(store)
+            return self._sealed(claimed), {}, result_bytes(self._settings, claimed.id)
         tidy(self._settings, claimed.id)
         try:
             store.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise failure("make", store.parent, error) from error
         began = time.perf_counter()
-        graph, _ = GraphStore(self._settings.data_dir).load(claimed.graph)
+        graph, _ = GraphStore(self._settings.data_dir, self._settings.store_url).load(claimed.graph)
         options = job_options(graph, claimed.options, self._settings)
+        checkpoints.fetch(store, address)
         plan = checkpoints.plan(graph, options, store)
         loaded = time.perf_counter() - began
         if _differs(plan.to_dict(), claimed.plan):
@@ -163,21 +165,25 @@ class Runner:
 
         def attempt() -> Outcome:
             compression = self._settings.compression
-            return checkpoints.solve(graph, options, store, plan=plan, compression=compression, monitor=monitor)
+            return checkpoints.solve(
+                graph, options, store, plan=plan, compression=compression, monitor=monitor, address=address
+            )
 
         try:
             outcome = attempt()
         except Conflict as error:
+            if address is not None and has_result(self._settings, claimed.id):  # another runner was faster
+                return self._sealed(claimed), {}, result_bytes(self._settings, claimed.id)
             # A checkpoint of something else, or one that a runner which was given up still holds: out of its way.
             log.warning("job %s: %s; it begins anew", claimed.id, error)
             discard(self._settings, claimed.id, logs=False)
             outcome = attempt()
-        return outcome.summary, {"load": loaded, **outcome.seconds}, folder_bytes(store)
+        return outcome.summary, {"load": loaded, **outcome.seconds}, result_bytes(self._settings, claimed.id)
 
     def _sealed(self, claimed: JobRecord) -> dict[str, Any]:
         from storage.matrix import open_matrix
 
-        with open_matrix(self._settings.store(claimed.id)) as matrix:
+        with open_matrix(result_place(self._settings, claimed.id)) as matrix:
             return dict(matrix.summary)
 
     def _stopped(self, claimed: JobRecord, monitor: JobMonitor) -> None:

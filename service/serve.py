@@ -24,7 +24,7 @@ from service.protocol import HEADER_BYTES, PatientProtocol
 from service.retention import Retention
 from service.settings import Settings
 from service.state import Service
-from service.stores import prepare
+from service.stores import check_store, prepare
 from service.supervisor import Supervisor
 from storage.errors import Conflict, InvalidRequest
 from storage.locks import FileLock
@@ -45,6 +45,7 @@ def serve(settings: Settings) -> None:
     settings = settings.model_copy(update={"data_dir": settings.data_dir.absolute()})
     logs.configure("api", settings.log_format)
     prepare(settings)
+    check_store(settings)
     key = first_key(settings)
     lock = FileLock(settings.data_dir / "serve.lock")
     try:

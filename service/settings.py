@@ -9,12 +9,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
 from service.sizes import parse_size
 from storage.errors import InvalidRequest
 
 PREFIX: Final = "APSP_"
+_ADDRESS: Final = r"^s3://[a-z0-9][a-z0-9.\-]{1,61}[a-z0-9](?:/[^/?#]+)*/?$"
 
 
 def _size(value: object) -> object:
@@ -40,6 +41,9 @@ class Settings(BaseModel):
     metrics_host: str = Field("127.0.0.1", description="Address on which Prometheus finds metrics.")
     metrics_port: int = Field(9464, ge=0, le=65535, description="Port of /metrics; 0 for none.")
     data_dir: Path = Field(Path("apsp-data"), description="Folder of the database, the graphs and the results.")
+    store_url: str | None = Field(
+        None, pattern=_ADDRESS, description="s3://BUCKET/PREFIX of graphs and results; the folder if not set."
+    )
     database_url: str | None = Field(None, description="postgresql://... or sqlite:///FILE; a file there if not set.")
     database_timeout: float = Field(30.0, gt=0, description="Seconds to wait for a lock of the database.")
     node: str | None = Field(None, max_length=60, description="Name of this machine among the runners' machines.")
@@ -48,6 +52,7 @@ class Settings(BaseModel):
     planners: Count = Field(2, description="Processes that plan jobs.")
     threads: Count | None = Field(None, description="Processors that a job may use; all if not set.")
     memory: Size | None = Field(None, description="Memory in bytes that a job may use; what is free if not set.")
+    scheduler: str | None = Field(None, description="Address of a Dask scheduler whose workers jobs may ask for.")
     compression: str = Field("none", description="Compression of result stores.")
     max_upload_bytes: Size = Field(4 * 2**30, description="Bytes of one uploaded graph file, as sent.")
     max_graph_bytes: Size = Field(32 * 2**30, description="Bytes of one graph file after decompression.")
@@ -87,6 +92,13 @@ class Settings(BaseModel):
     drain_seconds: float = Field(0.0, ge=0, description="Seconds between not being ready and closing, at shutdown.")
     runner_nice: int = Field(10, ge=0, le=19, description="How far runners step back behind the API (nice).")
     stop_seconds: float = Field(20.0, gt=0, description="Time for requests and the running tile at shutdown.")
+
+    @field_validator("accel_prefix")
+    @classmethod
+    def _on_the_disk(cls, value: str, others: ValidationInfo) -> str:
+        if value and others.data.get("store_url"):
+            raise ValueError("the proxy sends files of the disk, and APSP_STORE_URL keeps results elsewhere")
+        return value
 
     @classmethod
     def load(cls, environ: Mapping[str, str] | None = None, **arguments: object) -> Settings:
@@ -131,8 +143,12 @@ class Settings(BaseModel):
         return self.data_dir / "runners" / f"{self.node_name}-{device}.lock"
 
     def store(self, job_id: str) -> Path:
-        """The result store of a job."""
+        """The result store of a job on the disk; where it is only worked on, if it goes to an :meth:`address`."""
         return self.data_dir / "jobs" / job_id / "matrix.zarr"
+
+    def address(self, job_id: str) -> str | None:
+        """The result store of a job in the object store; None if results are kept on the disk."""
+        return None if self.store_url is None else f"{self.store_url.rstrip('/')}/jobs/{job_id}/matrix.zarr"
 
 
 def variable(name: str) -> str:

@@ -18,10 +18,12 @@ from service.callers import Caller, Known
 from service.fault import NoResult, ResultNotReady
 from service.settings import Settings
 from service.shares import Shares
+from service.stores import result_place
 from service.work import Worker
 from storage.errors import Conflict, Gone, NotFound
 from storage.jobs import OPEN, SUCCESSFUL, GraphRecord, JobRecord, JobStore, RunnerRecord
 from storage.keys import KeyStore
+from storage.objects import Objects
 from storage.uploads import Uploads
 
 if TYPE_CHECKING:
@@ -67,7 +69,7 @@ class Results:
         """The opened result of a successful job of this owner."""
         from service.results import Result
 
-        fresh = Result(self._settings.store(job_id))  # opening takes a while: not under the lock
+        fresh = Result(result_place(self._settings, job_id))  # opening takes a while: not under the lock
         with self._lock:
             found, _ = self._open.setdefault(job_id, (fresh, owner))
             while len(self._open) > self._settings.matrix_cache:
@@ -152,6 +154,8 @@ class Service:
 
         self.jobs.remove_graph(graph_id, take)
         shutil.rmtree(rubbish, ignore_errors=True)
+        if self.settings.store_url is not None:
+            Objects(self.settings.store_url).remove_all(f"graphs/{graph_id}/")
 
     def _sees_graph(self, graph_id: str, caller: Caller) -> bool:
         return caller.owner is None or caller.may("admin") or self.keys.owns_graph(caller.owner, graph_id)

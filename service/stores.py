@@ -10,7 +10,9 @@ from pathlib import Path
 
 from service.joblog import NAME as LOG
 from service.settings import Settings
+from storage.addresses import discard_remote, sealed_stat
 from storage.jobs import JobStore
+from storage.objects import Objects
 
 
 def prepare(settings: Settings) -> None:
@@ -19,11 +21,39 @@ def prepare(settings: Settings) -> None:
         (settings.data_dir / name).mkdir(parents=True, exist_ok=True)
 
 
+def result_place(settings: Settings, job_id: str) -> str | Path:
+    """Where the result of a job is read: an address in the object store, or a folder."""
+    return settings.address(job_id) or settings.store(job_id)
+
+
+def has_result(settings: Settings, job_id: str) -> bool:
+    """Whether the result of a job is sealed.  StorageFailed: the object store cannot be asked."""
+    address = settings.address(job_id)
+    return settings.store(job_id).exists() if address is None else sealed_stat(address) is not None
+
+
+def result_bytes(settings: Settings, job_id: str) -> int:
+    """Bytes of the sealed result of a job."""
+    address = settings.address(job_id)
+    return folder_bytes(settings.store(job_id)) if address is None else Objects(address).total()
+
+
+def check_store(settings: Settings) -> None:
+    """Refuse to begin with an object store that does not answer.  StorageFailed, InvalidRequest."""
+    if settings.store_url is not None:
+        next(Objects(settings.store_url).names("graphs/"), None)
+
+
 def discard(settings: Settings, job_id: str, *, logs: bool = True) -> None:
     """Remove what a job has stored, or all but its log.
 
     It is moved out of the way first, so that no half of it is ever seen.
     """
+    if settings.store_url is not None:
+        there = Objects(settings.store_url).below("jobs", job_id)
+        discard_remote(f"{there.address}/{settings.store(job_id).name}")
+        if logs:
+            there.remove_all()
     folder = settings.store(job_id).parent
     rubbish = settings.data_dir / "trash" / f"{job_id}-{secrets.token_hex(4)}"
     with contextlib.suppress(FileNotFoundError):

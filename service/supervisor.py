@@ -24,6 +24,7 @@ from service.leases import Leases
 from service.probe import visible
 from service.runner import DEVICE_LOST, WITH_PARENT
 from service.settings import Settings
+from service.stores import check_store
 from storage.errors import InvalidRequest, StorageFailed
 from storage.jobs import JobRecord, JobStore
 
@@ -267,6 +268,7 @@ def supervise(settings: Settings) -> None:
     """Run the runners of this node until SIGTERM or SIGINT; ``apsp runner``."""
     logs.configure("runners", settings.log_format)
     settings = settings.model_copy(update={"data_dir": settings.data_dir.absolute()})
+    check_store(settings)
     stopping = threading.Event()
     before = {number: signal.signal(number, lambda *_: stopping.set()) for number in (signal.SIGTERM, signal.SIGINT)}
     jobs = JobStore(settings.database, timeout=settings.database_timeout)

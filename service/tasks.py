@@ -44,7 +44,7 @@ def read_upload(settings: Settings, path: Path, request: dict[str, Any]) -> dict
     except LimitExceeded as error:
         setting = variable({"max_bytes": "max_graph_bytes"}.get(error.setting, error.setting))
         raise LimitExceeded(str(error), limit=error.limit, requested=error.requested, setting=setting) from None
-    graph_id, digest = GraphStore(settings.data_dir).add(graph, receipt)
+    graph_id, digest = GraphStore(settings.data_dir, settings.store_url).add(graph, receipt)
     facts = graph_facts(graph, receipt)
     return {"id": graph_id, "digest": digest, "n": graph.n, "m": graph.m, "facts": facts, "receipt": asdict(receipt)}
 
@@ -59,7 +59,7 @@ def plan_job(settings: Settings, graph_id: str, request: dict[str, Any]) -> dict
     from engine.solve import make_plan
     from storage.graphs import GraphStore
 
-    graph, _ = GraphStore(settings.data_dir).load(graph_id)
+    graph, _ = GraphStore(settings.data_dir, settings.store_url).load(graph_id)
     plan = make_plan(graph, job_options(graph, request, settings), out=settings.store("new"))
     return plan.to_dict()
 
@@ -75,6 +75,10 @@ def job_options(graph: Graph, request: dict[str, Any], settings: Settings) -> Op
         "memory": _least(request.get("memory"), settings.memory),
         "threads": _least(request.get("threads"), settings.threads),
     }
+    if request.get("executor") == "dask":
+        if settings.scheduler is None:
+            raise InvalidRequest("executor dask is not offered: the service has no scheduler", field="executor")
+        values["scheduler"] = settings.scheduler
     return Options(**values)
 
 

@@ -16,6 +16,7 @@ _MODULES: Final = ("service.tasks", "storage.graphs", "engine.solve", "engine.ba
 _SOLVES: Final = (
     ({"algorithm": "dijkstra"}, True),
     ({"algorithm": "dijkstra", "dtype": "float32"}, False),
+    ({"algorithm": "bfs"}, True),
     ({"algorithm": "blocked-floyd-warshall", "dtype": "uint16"}, True),
     ({"algorithm": "blocked-floyd-warshall", "dtype": "int32"}, True),
     ({"algorithm": "blocked-floyd-warshall", "dtype": "float32"}, False),
@@ -55,6 +56,8 @@ def _solve(chosen: dict[str, str], whole: bool) -> None:
 
     vertices = np.arange(64)
     weights = np.arange(1, 65) if whole else np.arange(1, 65) + 0.5
+    if chosen["algorithm"] == "bfs":
+        weights = np.ones_like(weights)
     graph, _ = build_graph(vertices, np.roll(vertices, -1), weights, directed=True)
     with tempfile.TemporaryDirectory(prefix="apsp-warm-") as folder:
         solve_to_store(graph, Options(device="cpu", **chosen), Path(folder) / "warm.zarr")  # type: ignore[arg-type]

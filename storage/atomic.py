@@ -49,12 +49,12 @@ def failure(action: str, path: Path, error: OSError, wanted: int | None = None) 
     return StorageFailed(message)
 
 
-def write_file(path: Path | str, buffers: Sequence[Buffer], *, flush: bool = False) -> None:
+def write_file(path: Path | str, buffers: Sequence[Buffer], *, flush: bool = False, past: bool = False) -> None:
     """Create or truncate a file and write the buffers one after the other; not yet durable.
 
     A missing parent folder is made, but not its parents.  ``flush`` asks the kernel to begin writing to the disk now,
-    without waiting for it, so that the fsync of many files at the end finds little left to do.  At most 1,024 buffers
-    (IOV_MAX), each C-contiguous.  Raises OSError.
+    without waiting for it, so that the fsync of many files at the end finds little left to do; ``past`` to write past
+    the page cache, where that is to be had.  At most 1,024 buffers (IOV_MAX), each C-contiguous.  Raises OSError.
     """
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
     try:
@@ -63,7 +63,9 @@ def write_file(path: Path | str, buffers: Sequence[Buffer], *, flush: bool = Fal
         Path(path).parent.mkdir(exist_ok=True)
         handle = os.open(path, flags, 0o666)
     try:
-        _write_all(handle, buffers)
+        size = sum(len(buffer) if isinstance(buffer, bytes) else buffer.nbytes for buffer in buffers) if past else 0
+        if not direct.write(handle, buffers, size):
+            _write_all(handle, buffers)
         if flush:
             _begin_writeback(handle)
     finally:
@@ -171,7 +173,7 @@ def load_file(path: Path) -> npt.NDArray[np.uint8]:
             return found
         if hasattr(os, "posix_fadvise"):
             os.posix_fadvise(handle, 0, size, os.POSIX_FADV_WILLNEED)
-        place, done = direct.room(size), 0
+        place, done = direct.buffer_for(size), 0
         while done < size and (count := os.preadv(handle, [place[done:size].data], done)):
             done += count
         forget(handle)

@@ -26,6 +26,8 @@ from storage.grid import TileGrid, layout
 from storage.matrix_format import DISTANCES, ROOT_DOCUMENT, Array, IntArray, crc32c, is_foreign, read_seal
 from storage.matrix_tiles import StoreFolder, TileReader
 from storage.matrix_writer import MatrixWriter, create_matrix
+from storage.objects import is_address
+from storage.remote_reader import RemoteFolder, RemoteTiles
 
 __all__ = ["Matrix", "MatrixWriter", "create_matrix", "matrix_bytes", "open_matrix", "verify_matrix"]
 
@@ -40,12 +42,14 @@ def matrix_bytes(shape: tuple[int, int], itemsize: int) -> int:
 
 
 def open_matrix(path: str | Path) -> Matrix:
-    """Open a sealed store for reading.
+    """Open a sealed store for reading; ``path`` may be an address in an object store (``s3://``).
 
     Raises:
         NotFound: there is nothing at ``path``.
         StorageFailed: what is there is no sealed store, or its metadata are damaged.
     """
+    if is_address(path):
+        return Matrix(RemoteFolder(str(path)))
     target = Path(path).absolute()
     for _ in range(_ATTEMPTS):
         folder = StoreFolder(target)
@@ -115,7 +119,7 @@ class Matrix:
         digest: of the seal, ``sha256:...``; equal for equal stores.
     """
 
-    def __init__(self, folder: StoreFolder) -> None:
+    def __init__(self, folder: StoreFolder | RemoteFolder) -> None:
         """Use ``open_matrix``."""
         path = self.path = folder.path
         self._folder = folder
@@ -142,7 +146,8 @@ class Matrix:
             self.source_labels: Array = self._side("source")
             self.sources: IntArray = self._read_vertices("sources")
             self.targets: IntArray = self._read_vertices("targets")
-            self._tiles = TileReader(
+            reader: Any = TileReader if isinstance(folder, StoreFolder) else RemoteTiles
+            self._tiles: TileReader = reader(
                 self._folder,
                 self.grid,
                 self._stored,
@@ -180,6 +185,8 @@ class Matrix:
         bands = positions // self.grid.tile[0]
         for i in np.unique(bands).tolist():
             wanted = np.flatnonzero(bands == i)
+            if self._tiles.far:
+                self._tiles.prepare([(i, j) for j in range(self.grid.counts[1])])
             for j in range(self.grid.counts[1]):
                 self._tiles.copy_rows(i, j, positions[wanted] - i * self.grid.tile[0], wanted, out)
         return out.astype(self.dtype, copy=False)
@@ -194,6 +201,8 @@ class Matrix:
         tiles = (positions // height) * self.grid.counts[1] + columns // width
         order = np.argsort(tiles, kind="stable")
         first = np.flatnonzero(np.diff(tiles[order], prepend=-1))
+        if self._tiles.far:
+            self._tiles.prepare([divmod(tile, self.grid.counts[1]) for tile in tiles[order][first].tolist()])
         for group in np.split(order, first[1:]) if len(order) else []:
             i, j = divmod(int(tiles[group[0]]), self.grid.counts[1])
             out[group] = self._tiles.pick(i, j, positions[group] - i * height, columns[group] - j * width)
@@ -346,7 +355,8 @@ class Matrix:
 
         self.check_files(f"{name}/")
         try:
-            array = zarr.open_array(self._folder.root / name, mode="r", zarr_format=3)
+            files = [file for file in self._files if file.startswith(f"{name}/")]
+            array = zarr.open_array(self._folder.arrays(files), path=name, mode="r", zarr_format=3)
             return np.asarray(array[...])
         except Exception as error:
             raise StorageFailed(f"{self.path}: array {name} cannot be read ({error!r})") from error

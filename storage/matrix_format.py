@@ -195,7 +195,7 @@ def is_foreign(data: bytes) -> bool:
     return not (isinstance(attributes, dict) and "seal" in attributes)
 
 
-def read_seal(path: Path, data: bytes) -> dict[str, Any]:
+def read_seal(path: Path | str, data: bytes) -> dict[str, Any]:
     """Parse the root document and check its seal.  Raises StorageFailed naming ``path`` and what is wrong."""
     try:
         document = json.loads(data)

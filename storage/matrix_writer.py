@@ -153,7 +153,7 @@ def frame_of(
     return Frame(target, graph, (rows, columns), common, overwrite)
 
 
-def begin(frame: Frame, place: Callable[[Frame], atomic.Staging], kind: type[Writer]) -> Writer:
+def begin(frame: Frame, place: Callable[[Frame], atomic.Staging], kind: Callable[..., Writer]) -> Writer:
     """A writer of ``kind`` over the folder that ``place`` gives, with everything in it but tiles and seal."""
     staging = place(frame)
     try:
@@ -190,6 +190,7 @@ class MatrixWriter:
         fill = fill_value(dtype, 0)
         self._pad = np.full(grid.tile, fill, self._dtype)
         self._local = threading.local()
+        self._past = False  # whether tiles are written past the page cache
         self._compressed = attributes["compression"] == "zstd"
         self._state = threading.Condition()
         self._open, self._accepting, self._busy = True, True, 0
@@ -246,6 +247,14 @@ class MatrixWriter:
         try:
             self._write_manifest()
             data = seal_document(folder, {**self._attributes, "summary": summary or {}})
+        except OSError as error:
+            raise atomic.failure("finish", folder, error) from error
+        self._publish(data)
+
+    def _publish(self, data: bytes) -> None:
+        """Put the store, complete but for its root document ``data``, where it is read."""
+        folder = self._staging.folder
+        try:
             # The seal must never be durable before what it vouches for.
             atomic.sync_tree(folder)
             atomic.write_file(folder / ROOT_DOCUMENT, [data])
@@ -298,7 +307,7 @@ class MatrixWriter:
         checksum, size = self._add_trailer(buffers)
         path = f"{self._tiles}/{i}/{j}"
         try:
-            atomic.write_file(path, buffers, flush=True)
+            atomic.write_file(path, buffers, flush=True, past=self._past)
         except OSError as error:
             self._sizes[i, j] = 0
             raise atomic.failure("write tile", Path(path), error, size) from error

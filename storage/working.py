@@ -8,8 +8,11 @@ commit.  Little of them stays in the system's page cache.
 from __future__ import annotations
 
 import os
+import secrets
+import shutil
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,12 +25,14 @@ from storage.graph import Graph
 from storage.grid import CHECKSUM_BYTES, TileGrid
 from storage.matrix_format import Array, IntArray, crc32c, decompress
 from storage.matrix_writer import Frame, MatrixWriter, begin, frame_of
+from storage.rooms import Marks, TileFile
 from storage.spares import Spares
 from storage.workplace import Checkpoint, Workplace, discard_checkpoint, find_checkpoint
 
 __all__ = ["Checkpoint", "WorkingMatrix", "discard_checkpoint", "find_checkpoint", "open_working"]
 
-#: New tiles that wait for a commit, at most; then they are made durable by whoever writes the next one.
+#: New tiles that wait for a commit, at most; then they are made durable by whoever writes the next one.  A matrix that
+#: has more of them is written past the page cache.
 _PENDING: Final = 128
 #: Attributes that say how a matrix was solved, not which matrix it is.
 _CIRCUMSTANCES: Final = frozenset({"algorithm", "plan", "software", "compression"})
@@ -45,6 +50,7 @@ def open_working(
     compression: str = "none",
     overwrite: bool = False,
     resume: bool = False,
+    address: str | None = None,
 ) -> WorkingMatrix:
     """Begin a working copy of the store at ``path``, or take up the one that a stopped process has left.
 
@@ -54,6 +60,7 @@ def open_working(
         overwrite: replace a store at ``path`` once this one is sealed, and begin anew where a checkpoint may not be
             resumed.
         resume: go on from the checkpoint, if there is one.
+        address: where the store goes instead, in an object store; ``path`` is then only where it is worked on.
 
     Raises:
         Conflict: another process works there; there is a checkpoint, and neither was asked for; it is of another
@@ -81,12 +88,21 @@ def open_working(
         compression=compression,
         overwrite=overwrite,
     )
-    return begin(frame, place, WorkingMatrix)
+    if address is None:
+        return begin(frame, place, WorkingMatrix)
+    from storage.addresses import check_address
+    from storage.objects import Objects
+    from storage.remote import RemoteMatrix
+
+    before = check_address(address, overwrite=overwrite)
+    return begin(frame, place, partial(RemoteMatrix, objects=Objects(address), before=before))
 
 
 class WorkingMatrix(MatrixWriter):
     """A store in the making that can be read back and left.  Reading and writing are safe from many threads at once,
     for different tiles.
+
+    What is written is a copy of each tile as it was at some time during ``write``, whoever changes entries meanwhile.
 
     As a context manager it leaves: the folder stays if something was committed and not sealed, and else goes.
     """
@@ -99,6 +115,8 @@ class WorkingMatrix(MatrixWriter):
         if not isinstance(staging, Workplace):
             raise TypeError("a working matrix needs a workplace")
         self._place = staging
+        # less than that is soon asked for, and stays in the page cache
+        self._past = grid.tiles > _PENDING
         self._spares = Spares(staging.spare, grid.tiles)
         self._present = _present(Path(self._tiles), grid)
         self._state_lock = threading.Lock()
@@ -106,6 +124,11 @@ class WorkingMatrix(MatrixWriter):
         self._unsynced: list[Path] = []
         self._new_folders: set[Path] = set()
         self._committed = False
+
+    @property
+    def compression(self) -> str:
+        """Of the tiles, ``none`` or ``zstd``."""
+        return str(self._attributes["compression"])
 
     @property
     def grid(self) -> TileGrid:
@@ -135,6 +158,45 @@ class WorkingMatrix(MatrixWriter):
             self._committed = True
         except OSError as error:
             raise atomic.failure("commit", folder, error) from error
+
+    def room(self) -> Path:
+        """A fresh folder in which processes that do not own this store leave tiles (``storage.shared``).
+
+        It goes with the working folder, or with the next room.
+        """
+        base = self._place.folder.parent
+        try:
+            for old in base.glob("room-*"):
+                shutil.rmtree(old, ignore_errors=True)
+            # two levels: whoever still writes into an old room cannot make it anew
+            room = base / f"room-{secrets.token_hex(4)}" / "files"
+            room.mkdir(parents=True)
+        except OSError as error:
+            raise atomic.failure("make a room in", base, error) from error
+        return room
+
+    def adopt(self, room: Path, files: Iterable[TileFile]) -> None:
+        """Put tiles that lie in ``room``, durable, in their places, each in one step.
+
+        Raises:
+            StorageFailed: the file system refused.
+        """
+        for tile in files:
+            path = Path(f"{self._tiles}/{tile.i}/{tile.j}")
+            try:
+                path.parent.mkdir(exist_ok=True)
+                (room / tile.name).replace(path)
+            except OSError as error:
+                raise atomic.failure("put in place tile", path, error) from error
+            self._present[tile.i, tile.j] = True
+            self._checksums[tile.i, tile.j], self._sizes[tile.i, tile.j] = tile.checksum, tile.size
+            with self._state_lock:
+                self._new_folders.add(path.parent)
+
+    def marks(self, first: int, last: int) -> Marks:
+        """What is known of the rows of tiles from ``first`` to before ``last``."""
+        rows = slice(first, last)
+        return Marks(first, self._sizes[rows].copy(), self._checksums[rows].copy())
 
     def read_tile(self, i: int, j: int, out: Array) -> None:
         """Read tile (i, j), without its padding, into ``out`` (its rows contiguous), and check it.
@@ -220,7 +282,7 @@ class WorkingMatrix(MatrixWriter):
         """Make new tiles durable if there are more than ``most``, and then the folders that name them."""
         with self._sync_lock:
             with self._state_lock:
-                if len(self._unsynced) <= most:
+                if len(self._unsynced) <= most and (most or not self._new_folders):
                     return
                 files, self._unsynced = self._unsynced, []
                 folders, self._new_folders = self._new_folders, set()
@@ -253,7 +315,7 @@ class WorkingMatrix(MatrixWriter):
         """The bytes of a padded tile, put together where files are written from, so that they are copied but once."""
         (height, width), (rows, columns) = self._grid.tile, part.shape
         size = self._grid.tile_bytes(self._dtype.itemsize)
-        tile = direct.room(size)[: size - CHECKSUM_BYTES].view(self._dtype).reshape(height, width)
+        tile = direct.buffer_for(size)[: size - CHECKSUM_BYTES].view(self._dtype).reshape(height, width)
         tile[:rows, :columns] = part
         tile[rows:] = tile[:, columns:] = self._pad[0, 0]
         return [tile]

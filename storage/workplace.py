@@ -13,7 +13,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -64,6 +64,36 @@ def discard_checkpoint(target: str | Path) -> None:
         handle = _lock(path)
         shutil.rmtree(_base(path), ignore_errors=True)
         os.close(handle)
+
+
+def record_bytes(target: Path) -> bytes:
+    """The record of the checkpoint of ``target``, as it lies on the disk.  FileNotFoundError: there is none."""
+    return (_base(target.absolute()) / _RECORD).read_bytes()
+
+
+def place_checkpoint(target: str | Path, record: bytes, bring: Callable[[Path], None]) -> None:
+    """Make a checkpoint of ``target`` from its record and the tiles that ``bring`` puts into a folder.
+
+    Raises:
+        Conflict: a process works there.
+        StorageFailed: the file system refused; nothing is left then that could be taken for a checkpoint.
+    """
+    path = Path(target).absolute()
+    base = _base(path)
+    try:
+        handle = _lock(path)
+        try:
+            (base / _RECORD).unlink(missing_ok=True)
+            _clear(base, keep=())
+            (base / "store").mkdir()
+            bring(base / "store")
+            draft = base / f"{_RECORD}~"
+            atomic.write_file(draft, [record])
+            draft.replace(base / _RECORD)
+        finally:
+            os.close(handle)
+    except OSError as error:
+        raise atomic.failure("bring the checkpoint to", base, error) from error
 
 
 class Workplace(atomic.Staging):

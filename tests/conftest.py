@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.postgres import Postgres, close_postgres, open_postgres
+from tests.s3 import S3Server, close_s3, open_s3
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -40,3 +41,15 @@ def postgres() -> Iterator[Postgres]:
     server = open_postgres()
     yield server
     close_postgres(server)
+
+
+@pytest.fixture(scope="session")
+def s3() -> Iterator[S3Server]:
+    """A private S3-compatible server; this process and its children are its clients from then on."""
+    server = open_s3()
+    before = {name: os.environ.get(name) for name in server.environment}
+    os.environ.update(server.environment)
+    yield server
+    for name, value in before.items():
+        os.environ.pop(name) if value is None else os.environ.__setitem__(name, value)
+    close_s3(server)

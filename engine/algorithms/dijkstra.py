@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.algorithms.turned import turn
-from engine.backends.base import Arcs, Backend
+from engine.backends.base import Arcs, Array, Backend
 from engine.estimate import ABREAST, Setting, search_candidate
 from engine.ingest import write_rows
 from engine.monitor import Monitor
@@ -38,11 +38,16 @@ SIDE_BY_SIDE: Final = 256
 SHARE: Final = 0.37
 #: Arcs that bringing the graph into the form of the searches is worth, for each arc and vertex.
 PREPARING: Final = 6
+#: Entries of a batch up to which starting a thread to write it takes longer than writing it.
+ALONE: Final = 2**18
+#: Entries that are written at once, if they are more than a tile is high: what a cache holds.
+PIECE: Final = 2**18
 
 
 def estimate(setting: Setting) -> Candidate:
     """One search a source, m + n log n each; many of them side by side where there are many."""
-    return search_candidate(setting, "dijkstra", seconds=abreast_seconds(setting))
+    seconds, tried = abreast_seconds(setting), setting.machine.search_seconds
+    return search_candidate(setting, "dijkstra", seconds=seconds, tried=tried)
 
 
 def search_seconds(setting: Setting) -> float:
@@ -57,7 +62,8 @@ def abreast_seconds(setting: Setting) -> float:
     singly, searches = search_seconds(setting), min(problem.rows, problem.columns)
     if searches < FEW:
         return singly
-    lanes = SIDE_BY_SIDE // (setting.kind.itemsize if setting.kind.integer else 8)
+    exact = problem.decimal and setting.kind.name == "float32" and problem.cutoff is None
+    lanes = SIDE_BY_SIDE // (setting.kind.itemsize if setting.kind.integer or exact else 8)
     blocks = -(-searches // lanes) / searches
     preparing = PREPARING * (problem.arcs + problem.n) * machine.threads / searches
     together = ((problem.arcs + 4 * problem.n) * blocks / SHARE + preparing) / machine.search_rate
@@ -152,18 +158,44 @@ def run(  # noqa: PLR0917 - the signature that all searching algorithms share
     columns = graph.n if targets is None else len(targets)
     buffers = [np.empty((batches.most, columns), dtype) for _ in range(2 if batches.most < len(sources) else 1)]
     monitor.begin("search", len(sources), "rows")
-    written: list[list[Future[None]]] = [[] for _ in buffers]
-    band = sink.tile[0]
-    with ThreadPoolExecutor(max(1, backend.threads // 2), "apsp-write") as writer:
+    leaving = [Leaving(sink, backend.threads) for _ in buffers]
+    with ThreadPoolExecutor(max(1, backend.threads // 2), "apsp-write") as pool:
         for i, rows in enumerate(batches):
             turn = i % len(buffers)
-            for one in written[turn]:
-                one.result()
+            leaving[turn].finish()
             block = buffers[turn][: len(rows)]
             backend.search(arcs, sources[rows.start : rows.stop], block, unit=unit, targets=targets, cutoff=cutoff)
-            bands = range(0, len(rows), band)
-            written[turn] = [writer.submit(sink.write, rows.start + k, 0, block[k : k + band]) for k in bands]
+            leaving[turn].begin(pool, rows.start, block, last=rows.stop == len(sources))
             monitor.step(len(rows))
-        for last in written:
-            for one in last:
-                one.result()
+        for one in leaving:
+            one.finish()
+
+
+class Leaving:
+    """A batch on its way to the sink, piece by piece: other threads write it while the caller searches the next one."""
+
+    def __init__(self, sink: Sink, threads: int) -> None:
+        self._sink, self._threads = sink, threads
+        self._waiting: list[tuple[Future[None], int, Array]] = []
+
+    def begin(self, pool: ThreadPoolExecutor, first: int, block: Array, *, last: bool) -> None:
+        """Send the rows from ``first`` on.  Small ``last`` ones are written here, for the caller has nothing to do."""
+        alone = last and (self._threads == 1 or block.size < ALONE)
+        tile = self._sink.tile[0]
+        high = tile * max(1, PIECE // (tile * max(1, block.shape[1])))
+        for k in range(0, len(block), high):
+            piece = block[k : k + high]
+            if alone:
+                self._sink.write(first + k, 0, piece)
+            else:
+                self._waiting.append((pool.submit(self._sink.write, first + k, 0, piece), first + k, piece))
+
+    def finish(self) -> None:
+        """Wait until all is written; what nobody has begun with is written here."""
+        waiting, self._waiting = self._waiting, []
+        for future, row, piece in waiting:
+            if future.cancel():
+                self._sink.write(row, 0, piece)
+        for future, _, _ in waiting:
+            if not future.cancelled():
+                future.result()

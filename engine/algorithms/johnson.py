@@ -23,7 +23,8 @@ PASSES: Final = 30
 def estimate(setting: Setting) -> Candidate:
     """Potentials by Bellman-Ford, then one search a source over reduced weights."""
     potentials = Phase("potentials", PASSES * setting.problem.arcs / setting.machine.search_rate)
-    return search_candidate(setting, "johnson", seconds=dijkstra.abreast_seconds(setting), before=(potentials,))
+    seconds, tried = dijkstra.abreast_seconds(setting), setting.machine.search_seconds
+    return search_candidate(setting, "johnson", seconds=seconds, tried=tried, before=(potentials,))
 
 
 def solve(  # noqa: PLR0917 - the signature that all searching algorithms share

@@ -143,20 +143,33 @@ def _sweep(indptr, heads, into, tails, weights, labels, dirty, touched, waiting,
 
 
 @njit(nogil=True, cache=True)
-def _clean(labels, far, touched):  # type: ignore[no-untyped-def]
-    """Put the labels of the ``touched`` vertices back to ``far``, and the marks out."""
+def _clean(labels, far, touched, tops):  # type: ignore[no-untyped-def]
+    """Put the labels of the ``touched`` vertices back to ``far``, and the marks out; returns the largest other label.
+
+    That is looked for if ``tops``, one label a lane, is there to work in.
+    """
     words = touched.view(np.uint64)
+    nothing = labels.dtype.type(0)
+    tops[:] = nothing
     for word in range(len(words)):
         if words[word] != 0:
             for v in range(8 * word, min(8 * word + 8, len(labels))):
                 if touched[v] != 0:
-                    labels[v] = far
+                    row = labels[v]
+                    for j in range(len(tops)):
+                        label = nothing if row[j] == far else row[j]
+                        tops[j] = label if label > tops[j] else tops[j]
+                    row[:] = far
             words[word] = 0
+    return tops.max() if len(tops) else nothing
 
 
 @njit(nogil=True, cache=True)
-def _emit(labels, far, rank, rows, out, sentinel):  # type: ignore[no-untyped-def]
-    """Copy lane j into row ``rows[j]`` of ``out``, for all sources; column k is the vertex of number ``rank[k]``."""
+def _emit(labels, far, rank, rows, out, sentinel, unit):  # type: ignore[no-untyped-def]
+    """Copy lane j into row ``rows[j]`` of ``out``, for all sources; column k is the vertex of number ``rank[k]``.
+
+    Labels count ``unit``, unless that is None.
+    """
     n = len(rank)
     # Sixteen vertices at a time: a fixed number, so that the compiler unrolls the copy; the last group may overlap
     # the one before.
@@ -169,12 +182,14 @@ def _emit(labels, far, rank, rows, out, sentinel):  # type: ignore[no-untyped-de
             row = out[rows[j]]
             for k in range(16):
                 value = labels[near[k], j]
-                row[start + k] = sentinel if value == far else value
+                length = value if unit is None else value * unit  # decided when this is compiled
+                row[start + k] = sentinel if value == far else length
     if n < 16:
         for j in range(len(rows)):
             for v in range(n):
                 value = labels[rank[v], j]
-                out[rows[j], v] = sentinel if value == far else value
+                length = value if unit is None else value * unit
+                out[rows[j], v] = sentinel if value == far else length
 
 
 @njit(nogil=True, cache=True)
@@ -195,7 +210,7 @@ def _emit_shifted(labels, far, rank, shift, onto, sources, rows, out, sentinel, 
 @njit(nogil=True, cache=True)
 def search_lanes(  # type: ignore[no-untyped-def]
     worker, indptr, heads, into, tails, weights, far, rank, near, shift, onto, sources, order, out, sentinel, beyond,
-    counter, tally, undone
+    counter, tally, undone, heaviest, unit
 ):  # fmt: skip
     """Search block after block of ``sources[order]``, a block filling the lanes; the kernel of one thread.
 
@@ -203,7 +218,9 @@ def search_lanes(  # type: ignore[no-untyped-def]
     (1,), is "no path" in the type of the labels.  ``rank`` numbers the vertices, ``near`` holds the numbers of the
     columns of ``out``; ``shift`` and ``onto`` are their potentials, empty for none, and what comes to lie at ``beyond``
     without them is unreachable.  ``tally`` counts blocks [finished, given up] over all calls for a graph; ``undone``,
-    shape (blocks,), receives True for those left to other searches.
+    shape (blocks,), receives True for those left to other searches: those that take too many relaxations, and, unless
+    ``heaviest`` (the largest weight) is 0, those of which a label may have been cut off at ``far``: none was if the
+    largest one and ``heaviest`` together stay below.  Labels count ``unit``, unless that is None.
     """
     n = len(indptr) - 1
     lanes = ROW_BYTES // weights.itemsize
@@ -213,6 +230,7 @@ def search_lanes(  # type: ignore[no-untyped-def]
     dirty = np.zeros((n + 7) // 8 * 8, np.uint8)
     touched = np.zeros_like(dirty)
     labels[:] = far[0]
+    tops = np.empty(lanes if heaviest > 0 else 0, weights.dtype)
     while True:
         block = fetch_add(counter.ctypes.data, 1)
         if block >= len(undone):
@@ -230,9 +248,10 @@ def search_lanes(  # type: ignore[no-untyped-def]
         budget = PASSES * (len(tails) + 4 * n)
         finished = _sweep(indptr, heads, into, tails, weights, labels, dirty, touched, waiting, budget)
         if finished and len(shift) == 0:
-            _emit(labels, far[0], near, rows, out, sentinel)
+            _emit(labels, far[0], near, rows, out, sentinel, unit)
         elif finished:
             _emit_shifted(labels, far[0], near, shift, onto, sources, rows, out, sentinel, beyond)
-        _clean(labels, far[0], touched)
+        largest = _clean(labels, far[0], touched, tops)
+        finished = finished and (heaviest == 0 or largest + heaviest < far[0])
         undone[block] = not finished
         fetch_add(tally.ctypes.data + (0 if finished else 8), 1)

@@ -9,19 +9,18 @@ from __future__ import annotations
 
 import math
 import weakref
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 from numba import njit
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import reverse_cuthill_mckee
 
 from engine.backends.base import Arcs, Array
 from engine.backends.cpu_heap import search_hops, search_packed, search_wide
 from engine.backends.cpu_lanes import ROW_BYTES, search_lanes
 from engine.backends.team import Team, fetch_add
+from engine.decimals import Units, in_units
 from engine.rectangle import first_beyond, first_sum_beyond
 from engine.types import WORK_TYPES, work_type
 
@@ -29,6 +28,10 @@ from engine.types import WORK_TYPES, work_type
 FAR: Final = 2**62
 
 
+#: Neighbours that are put in order one by one.
+FEW_SORTED: Final = 24
+#: Weights up to which labels of 16 bits are tried.
+NARROW: Final = 4096
 #: Fewer sources than this for each block of lanes are searched one by one.
 LEAST_LANES: Final = 12
 
@@ -45,8 +48,10 @@ class Prepared:
         rank: int32, shape (n,): new number of each vertex.
         bits: of a packed key that hold the vertex; 0 for wide keys.
         largest: the largest weight.
-        tally: blocks of lanes [finished, given up], int64.
+        tally: blocks of lanes [finished, given up], int64, by label type.
         lane_weights: the weights of the arcs into each vertex, by label type, made when first used.
+        decimal: ``weights`` that are floats in a decimal unit, if they have one.
+        short: whether 16 bits hold the distances from one source, if that has been looked at.
     """
 
     indptr: npt.NDArray[np.int64]
@@ -58,15 +63,37 @@ class Prepared:
     rank: npt.NDArray[np.int32]
     bits: int
     largest: float
-    tally: npt.NDArray[np.int64]
+    tally: dict[str, npt.NDArray[np.int64]]
     lane_weights: dict[str, Array]
+    decimal: Units | None = None
+    short: list[bool] = field(default_factory=list)
 
     def weights_into(self, kind: str) -> Array:
         """Weights of the arcs into each vertex as labels of type ``kind``, none above its *unreachable*."""
         if kind not in self.lane_weights:
-            weights = self.weights if self.back is None else self.weights[self.back]
+            weights = self.weights if self.decimal is None or kind == "float64" else self.decimal[0]
+            weights = weights if self.back is None else weights[self.back]
             self.lane_weights[kind] = np.minimum(weights, WORK_TYPES[kind].unreachable).astype(kind)
         return self.lane_weights[kind]
+
+    def heaviest(self) -> float:
+        """The largest weight as a label that is a whole number has it."""
+        return self.largest if self.decimal is None else round(self.largest / self.decimal[1])
+
+    def looks_short(self, source: np.int64) -> bool:
+        """Whether 16 bits hold the distances from ``source``, or from the vertex that was asked about first."""
+        if not self.short:
+            n, real = len(self.rank), self.weights.dtype.kind == "f"
+            dist = np.full(n, np.inf if real else FAR, self.weights.dtype if real else np.int64)
+            seen, place, none = np.empty(n, np.int32), np.full(n, -1, np.int32), np.zeros(0, np.uint8)
+            common = (self.indptr, self.heads, self.weights, self.rank[source], dist, seen, none, 0)
+            if self.bits:
+                count = search_packed(*common, np.empty(n, np.int64), place, self.bits)
+            else:
+                count = search_wide(*common, np.empty(n, dist.dtype), np.empty(n, np.int32), place)
+            longest = dist[seen[:count]].max() / (1 if self.decimal is None else self.decimal[1])
+            self.short.append(bool(longest + self.heaviest() < WORK_TYPES["uint16"].unreachable))
+        return self.short[0]
 
 
 _PREPARED: dict[int, Prepared] = {}
@@ -83,7 +110,7 @@ def prepare(arcs: Arcs) -> Prepared:
 
 def _prepare(arcs: Arcs) -> Prepared:
     n = len(arcs.indptr) - 1
-    order = near_order(arcs)
+    order = near_order(arcs.indptr, arcs.heads)
     rank = np.empty(n, np.int32)
     rank[order] = np.arange(n, dtype=np.int32)
     # turned round twice, the arcs of each vertex are in ascending order, so that mirrored ones can be told
@@ -92,8 +119,10 @@ def _prepare(arcs: Arcs) -> Prepared:
     weights = arcs.weights[first[second]]
     largest = weights.max(initial=0).item()
     bits = 0
+    decimal = None
     if weights.dtype.kind == "f":
         weights = weights.astype(np.float64)
+        decimal = in_units(indptr, weights)
     else:
         bits = max(1, n - 1).bit_length()
         # The key of a tentative distance, n * largest at most, must stay below 2^62, and the weight within int32.
@@ -104,9 +133,9 @@ def _prepare(arcs: Arcs) -> Prepared:
     mirrored = np.array_equal(into, indptr) and np.array_equal(tails, heads) and np.array_equal(weights[back], weights)
     if mirrored:
         into, tails = indptr, heads
-    tally = np.zeros(2, np.int64)
     return Prepared(
-        indptr, heads, weights, into, tails, None if mirrored else back, rank, bits, largest, tally, lane_weights={}
+        *(indptr, heads, weights, into, tails, None if mirrored else back, rank),
+        *(bits, largest, {}, {}, decimal),
     )
 
 
@@ -144,13 +173,52 @@ def _turn(indptr, heads, carried):  # type: ignore[no-untyped-def]
     return into, tails, placed
 
 
-def near_order(arcs: Arcs) -> npt.NDArray[np.int32]:
-    """Vertices so ordered that neighbours lie near each other (reverse Cuthill-McKee)."""
-    n = len(arcs.indptr) - 1
-    if n <= 1:
-        return np.arange(n, dtype=np.int32)
-    pattern = csr_array((np.ones(len(arcs.heads), np.int8), arcs.heads, arcs.indptr), shape=(n, n))
-    return np.asarray(reverse_cuthill_mckee(pattern, symmetric_mode=False), np.int32)
+def near_order(indptr: npt.NDArray[np.int64], heads: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
+    """Vertices so ordered that neighbours, over arcs of either direction, lie near each other.
+
+    Reverse Cuthill-McKee (George and Liu 1981), from a vertex of least degree in each component.
+    """
+    into, tails, _ = _turn(indptr, heads, np.zeros(len(heads), np.int64))
+    degree = np.diff(indptr) + np.diff(into)
+    order: npt.NDArray[np.int32] = _cuthill_mckee(indptr, heads, into, tails, degree, np.argsort(degree, kind="stable"))
+    return order[::-1]
+
+
+@njit(nogil=True, cache=True)
+def _cuthill_mckee(indptr, heads, into, tails, degree, seeds):  # type: ignore[no-untyped-def]
+    order = np.empty(len(seeds), np.int32)
+    placed = np.zeros(len(seeds), np.uint8)
+    last = looked = 0
+    for seed in seeds:
+        if placed[seed]:
+            continue
+        placed[seed] = 1
+        order[last] = seed
+        last += 1
+        while looked < last:
+            u = order[looked]
+            looked += 1
+            first = last
+            for side in range(2):
+                ends, others = (indptr, heads) if side == 0 else (into, tails)
+                for e in range(ends[u], ends[u + 1]):
+                    v = others[e]
+                    if not placed[v]:
+                        placed[v] = 1
+                        order[last] = v
+                        last += 1
+            if last - first > FEW_SORTED:
+                some = order[first:last].copy()
+                order[first:last] = some[np.argsort(degree[some], kind="mergesort")]
+                continue
+            for i in range(first + 1, last):
+                v = order[i]
+                k = i
+                while k > first and degree[order[k - 1]] > degree[v]:
+                    order[k] = order[k - 1]
+                    k -= 1
+                order[k] = v
+    return order
 
 
 @dataclass(frozen=True)
@@ -229,11 +297,20 @@ def search(
     sources = np.ascontiguousarray(sources, dtype=np.int64)
     goal = Goal.of(ready, arcs.potentials, sources, out.dtype, targets, cutoff)
     kind = label_type(ready, arcs.potentials, out.dtype.name, goal.limit)
-    rows = np.arange(len(sources))
+    # neighbouring sources share a block: their labels fall in the same sweeps
+    rows = np.argsort(ready.rank[sources], kind="stable")
+    if kind == "int32" and _maybe_narrow(ready, sources):
+        rows = _search_blocks(team, ready, "uint16", goal, sources, rows, out, ready.heaviest())
     if kind is not None:
-        rows = _search_blocks(team, ready, kind, goal, sources, out)
+        rows = _search_blocks(team, ready, kind, goal, sources, rows, out)
     if len(rows):
         _search_singly(team, ready, goal, sources, rows, out, unit and arcs.potentials is None)
+
+
+def _maybe_narrow(ready: Prepared, sources: npt.NDArray[np.int64]) -> bool:
+    """Whether to try labels of 16 bits, of which twice as many lie side by side, though longer paths are possible."""
+    enough = len(sources) >= ROW_BYTES // 2 and ready.heaviest() <= NARROW
+    return enough and ready.looks_short(sources[len(sources) // 2])
 
 
 def label_type(ready: Prepared, potentials: Array | None, out: str, limit: float = math.inf) -> str | None:
@@ -243,7 +320,9 @@ def label_type(ready: Prepared, potentials: Array | None, out: str, limit: float
     """
     longest = (len(ready.rank) - 1) * ready.largest
     if ready.weights.dtype.kind == "f":
-        return "float64"
+        # rounded to 24 bits in the end, exact sums are as good as sums of float64, and need half the lanes
+        exact = ready.decimal is not None and out == "float32" and potentials is None and limit == math.inf
+        return "int32" if exact else "float64"
     longest = min(longest, limit - 1)
     if longest <= WORK_TYPES["uint16"].largest or (out == "uint16" and potentials is None):
         return "uint16"
@@ -258,12 +337,20 @@ def label_type(ready: Prepared, potentials: Array | None, out: str, limit: float
 
 
 def _search_blocks(
-    team: Team, ready: Prepared, kind: str, goal: Goal, sources: npt.NDArray[np.int64], out: Array
+    team: Team,
+    ready: Prepared,
+    kind: str,
+    goal: Goal,
+    sources: npt.NDArray[np.int64],
+    order: npt.NDArray[np.int64],
+    out: Array,
+    heaviest: float = 0,
 ) -> npt.NDArray[np.int64]:
-    """Search by lanes; returns the rows of ``out`` that are left to be searched singly."""
+    """Search the rows ``order`` of ``out`` by lanes; returns those that are left to other searches.
+
+    With ``heaviest``, the largest weight, those are among them of which a label may not fit ``kind``.
+    """
     lanes = ROW_BYTES // np.dtype(kind).itemsize
-    # neighbouring sources share a block: their labels fall in the same sweeps
-    order = np.argsort(ready.rank[sources], kind="stable")
     blocks = (len(sources) - LEAST_LANES) // lanes + 1
     if blocks <= 0:
         return order
@@ -275,7 +362,8 @@ def _search_blocks(
         goal.far(WORK_TYPES[kind].unreachable, kind),
         *(ready.rank, goal.near, goal.shift, goal.onto, sources, taken),
         *(out, work_type(out.dtype).sentinel(), goal.beyond),
-        *(np.zeros(1, np.int64), ready.tally, undone),
+        *(np.zeros(1, np.int64), ready.tally.setdefault(kind, np.zeros(2, np.int64)), undone, int(heaviest)),
+        ready.decimal[1] if ready.decimal is not None and kind != "float64" else None,
     )
     left = np.repeat(undone, lanes)[: len(taken)]
     return np.concatenate((taken[left], order[len(taken) :]))

@@ -30,10 +30,25 @@ _CODES: Final[dict[type[BaseException], int]] = {
     IsADirectoryError: BAD_USE,
     PermissionError: BAD_USE,
 }
+#: what a service says, by the code of its problem; else 1
+_SAID: Final = {
+    **dict.fromkeys(
+        (
+            "invalid-graph", "invalid-request", "limit-exceeded", "negative-cycle", "not-found", "gone", "conflict",
+            "unauthorized", "forbidden", "unsupported-media-type", "no-result", "result-not-ready",
+        ),
+        BAD_USE,
+    ),
+    "does-not-fit": DOES_NOT_FIT,
+    "out-of-memory": DOES_NOT_FIT,
+}  # fmt: skip
 
 
 def exit_code(error: BaseException) -> int:
-    """The exit code for ``error``: that of the nearest of its base classes that has one, else 1."""
+    """The exit code for ``error``: by what a service said, else by the nearest base class that has one, else 1."""
+    said = getattr(error, "code", None) if isinstance(error, errors.ApspError) else None
+    if isinstance(said, str):
+        return _SAID.get(said, FAILED)
     return next((_CODES[base] for base in type(error).__mro__ if base in _CODES), FAILED)
 
 

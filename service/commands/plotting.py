@@ -29,7 +29,7 @@ SUFFIXES: Final = (".png", ".svg", ".pdf")
 _BINS: Final = 64
 
 
-def plot(store: Path, out: Path, *, order: Order, side: int, read: str, as_json: bool) -> None:
+def plot(store: str, out: Path, *, order: Order, side: int, read: str, as_json: bool) -> None:
     """Read a store by bands of tiles, draw, and write the picture; one that is there is replaced.
 
     Raises:
@@ -76,7 +76,7 @@ def _draw(figure: Figure, matrix: Matrix, picture: Picture, order: Order) -> Non
     rows, columns = matrix.shape
     kind = "directed" if matrix.directed else "undirected"
     reached = f"{summary['reached']:,} of {summary['pairs']:,} pairs reached" if "reached" in summary else ""
-    figure.suptitle(f"{matrix.path.name}: {rows:,} × {columns:,} distances, {kind}, {reached}", fontsize=11)
+    figure.suptitle(f"{Path(matrix.path).name}: {rows:,} × {columns:,} distances, {kind}, {reached}", fontsize=11)
     _draw_map(figure, axes["map"], matrix.shape, picture, "beside their neighbours" if order == "near" else "by label")
     _draw_distances(axes["distances"], summary, name)
     _draw_ends(axes["ends"], summary, picture, name)

@@ -9,11 +9,12 @@ from service.settings import Settings
 from service.supervisor import supervise
 
 
-def serve(*, host: str | None, port: int | None, data_dir: Path | None) -> None:
+def serve(*, host: str | None, port: int | None, data_dir: Path | None, store_url: str | None) -> None:
     """Run the service until it is told to stop; what is None comes from the environment or the defaults."""
-    run_service(Settings.load(host=host, port=port, data_dir=data_dir))
+    run_service(Settings.load(host=host, port=port, data_dir=data_dir, store_url=store_url))
 
 
-def runner(*, data_dir: Path | None, database_url: str | None, devices: str | None) -> None:
+def runner(*, data_dir: Path | None, database_url: str | None, store_url: str | None, devices: str | None) -> None:
     """Run the runners of this node until told to stop; what is None comes from the environment or the defaults."""
-    supervise(Settings.load(data_dir=data_dir, database_url=database_url, runners=devices))
+    settings = Settings.load(data_dir=data_dir, database_url=database_url, store_url=store_url, runners=devices)
+    supervise(settings)

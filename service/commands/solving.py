@@ -13,14 +13,15 @@ from typing import cast
 from engine.plan import Candidate, Plan
 from engine.problem import Options, Statistics
 from service.chosen import chosen_vertices
+from service.commands import places
 from service.commands.interrupts import INTERRUPTS
 from service.commands.output import emit, emit_json, number, table
+from service.commands.showing import summary_lines
 from service.facts import graph_facts
 from service.progress import progress_on
 from service.sizes import format_bytes, format_seconds, parse_size
-from storage.errors import Conflict, DoesNotFit, InvalidRequest, NotFound, StorageFailed
+from storage.errors import Conflict, DoesNotFit, InvalidRequest, StorageFailed
 from storage.graph import Graph, Receipt
-from storage.matrix_writer import check_target
 from storage.readers import read_graph
 from storage.workplace import find_checkpoint
 
@@ -50,6 +51,8 @@ class SolveArgs:
     threads: int | None = None
     targets: str | None = None
     cutoff: float | None = None
+    executor: str = "local"
+    scheduler: str | None = None
 
 
 def load(args: GraphArgs) -> tuple[Graph, Receipt]:
@@ -79,6 +82,8 @@ def options_of(args: SolveArgs, graph: Graph) -> Options:
         sources=sources,
         targets=targets,
         cutoff=args.cutoff,
+        executor=args.executor,
+        scheduler=args.scheduler,
     )
 
 
@@ -172,6 +177,8 @@ def describe_plan(chosen: Plan) -> list[str]:
     if chosen.cutoff is not None:
         hops += f", distances up to {number(chosen.cutoff)}"
     threads = f"{chosen.threads} thread{'s' if chosen.threads != 1 else ''}"
+    if chosen.workers:
+        threads = f"{chosen.workers:,} worker{'s' if chosen.workers != 1 else ''} of Dask, {threads} each"
     on_device = f", {format_bytes(chosen.device_memory)} of the GPU's" if chosen.device_memory else ""
     lines = [
         f"plan: {chosen.algorithm} in {chosen.dtype} on {chosen.device}, {threads}{hops}",
@@ -234,39 +241,37 @@ def solve(
     graph_args: GraphArgs,
     solve_args: SolveArgs,
     *,
-    out: Path,
+    out: str,
     overwrite: bool,
     resume: bool,
     compression: str,
+    work: Path | None,
     as_json: bool,
 ) -> None:
     """Read, plan, solve, write and seal; the plan and the progress go to standard error."""
     from engine.solve import make_plan, solve_to_store
 
-    if out.exists() and not overwrite:
-        raise Conflict(f"{out} exists already; give another --out, or --overwrite to replace it once the new is done")
-    if not out.absolute().parent.is_dir():
-        raise NotFound(f"--out: the folder {out.absolute().parent} does not exist")
-    check_target(out.absolute(), overwrite)
     check_budgets(solve_args)
-    _check_checkpoint(out, resume=resume, overwrite=overwrite)
+    place, address = places.place_of(out, work, overwrite=overwrite, resume=resume)
+    _check_checkpoint(place, resume=resume, overwrite=overwrite)
     started = time.perf_counter()
     graph, receipt = load(graph_args)
     reading = time.perf_counter() - started
     options = options_of(solve_args, graph)
-    chosen = make_plan(graph, options, out=out, resume=resume)
+    chosen = make_plan(graph, options, out=place, resume=resume)
     planning = time.perf_counter() - started - reading
     _tell([*describe_plan(chosen), *_notes(receipt, solve_args, chosen)])
-    with _keeping(out), progress_on(sys.stderr, INTERRUPTS.requested) as monitor, INTERRUPTS.politely():
+    with _keeping(place), progress_on(sys.stderr, INTERRUPTS.requested) as monitor, INTERRUPTS.politely():
         outcome = solve_to_store(
             graph,
             options,
-            out,
+            place,
             plan=chosen,
             overwrite=overwrite,
             resume=resume,
             compression=compression,
             monitor=monitor,
+            address=address,
         )
     seconds = {"read": reading, "plan": planning, **outcome.seconds}
     if as_json:
@@ -279,7 +284,7 @@ def solve(
         }
         emit_json(
             {
-                "store": str(out),
+                "store": out,
                 "graph": {"file": str(graph_args.graph), **facts},
                 "plan": outcome.plan.to_dict(),
                 "seconds": seconds,
@@ -317,24 +322,3 @@ def _keeping(out: Path) -> Iterator[None]:
                 if not INTERRUPTS.requested():
                     _tell([f"note: {INTERRUPTS.left_behind}"])
         raise
-
-
-def summary_lines(summary: Mapping[str, object]) -> list[str]:
-    """The summary of a matrix in aligned lines."""
-    pair = summary.get("diameter_pair")
-    between = f" from {pair[0]} to {pair[1]}" if isinstance(pair, (list, tuple)) else ""
-    pairs, reached = cast(int, summary["pairs"]), cast(int, summary["reached"])
-    share = f" ({100 * reached / pairs:.4g} %)" if pairs else ""
-    rows = [("pairs", f"{pairs:,}"), ("reached", f"{reached:,}{share}")]
-    if reached:
-        rows += [
-            ("mean", f"{summary['mean']:.7g}"),
-            ("diameter", f"{_digits(summary['diameter'])}{between}"),
-            ("radius", _digits(summary["radius"])),
-        ]
-    return table(rows, indent="  ")
-
-
-def _digits(value: object) -> str:
-    """Whole numbers in full, others with the seven digits that float32 has."""
-    return f"{value:.7g}" if isinstance(value, float) else str(value)

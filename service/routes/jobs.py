@@ -15,11 +15,12 @@ from starlette.types import Receive, Scope, Send
 from service import events
 from service.callers import Known
 from service.checkpoints import has_checkpoint
-from service.joblog import log_path
+from service.joblog import fetch_log, log_path
 from service.parameters import known_parameters
 from service.problems import documented
 from service.ranges import matches
 from service.schemas import Estimate, Job, JobItem, JobList, JobRequest, State
+from service.settings import Settings
 from service.state import RETRY_AFTER, Service, Shared
 from service.stores import discard
 from service.submission import check_key, refuse_if_draining, resume, submit
@@ -142,6 +143,8 @@ def get_log(job_id: str, service: Shared, caller: Known) -> Response:
     record = service.job(job_id, caller)
     path = log_path(service.settings, record.id)
     headers = {"Cache-Control": "no-cache"}
+    if not path.is_file() and (sent := fetch_log(service.settings, record.id)) is not None:
+        return Response(sent, media_type="text/plain", headers=headers)
     if not path.is_file():  # nobody has begun with it
         return Response("", media_type="text/plain", headers={**headers, "Accept-Ranges": "bytes"})
     return FileResponse(path, media_type="text/plain", headers=headers)
@@ -218,7 +221,7 @@ def resume_job(job_id: str, response: Response, service: Shared, caller: Known) 
     """Queue a failed or dismissed job again; it goes on from its checkpoint.  409 if it has none."""
     refuse_if_draining(service)
     record = service.job(job_id, caller)
-    if record.state in (FAILED, DISMISSED) and not has_checkpoint(service.settings.store(job_id)):
+    if record.state in (FAILED, DISMISSED) and not _resumable(service.settings, job_id):
         raise Conflict(f"job {job_id} has no checkpoint to go on from; submit it again")
     return _shown(service, resume(service, record), response)
 
@@ -244,10 +247,14 @@ async def _waited(service: Service, record: JobRecord, prefer: str, response: Re
     return await anyio.to_thread.run_sync(service.jobs.job, record.id)
 
 
+def _resumable(settings: Settings, job_id: str) -> bool:
+    return has_checkpoint(settings.store(job_id), settings.address(job_id))
+
+
 def _shown(service: Service, record: JobRecord, response: Response) -> Job:
     position = service.jobs.queue_position(record) if record.state == ACCEPTED else None
     stopped = record.state in (FAILED, DISMISSED) and record.removed is None
-    resumable = stopped and has_checkpoint(service.settings.store(record.id))
+    resumable = stopped and _resumable(service.settings, record.id)
     response.headers["ETag"] = f'"{record.version}.{position or 0}.{int(resumable)}"'
     response.headers["Cache-Control"] = "private, no-cache"
     if record.open:

@@ -1,6 +1,7 @@
 """What deploy/ holds for Compose, Kubernetes and Grafana: read as their tools read it, and true of the service."""
 
 import copy
+import importlib.metadata
 import json
 import re
 import subprocess
@@ -22,7 +23,7 @@ from tests.deploy.engine import compose_program
 ROOT = Path(__file__).resolve().parents[2]
 COMPOSE = ROOT / "deploy" / "compose"
 KUBERNETES = ROOT / "deploy" / "kubernetes"
-OVERLAYS = ("gpu", "postgres")
+OVERLAYS = ("gpu", "postgres", "s3")
 KUBERNETES_VERSION = "1.33"
 BIN = Path(sys.executable).parent
 
@@ -44,7 +45,7 @@ def composed(*overlays: str, **environment: str) -> dict[str, Any]:
     """The files merged and checked by Compose itself."""
     files = [word for name in ("compose", *overlays) for word in ("-f", COMPOSE / f"{name}.yaml")]
     words = [compose_program(), *files, "config", "--format", "json"]
-    done = run(*words, APSP_DB_PASSWORD="x", **environment)
+    done = run(*words, APSP_DB_PASSWORD="x", APSP_S3_SECRET="x" * 16, **environment)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -65,13 +66,15 @@ def test_compose_merges_every_overlay():
         assert {mount["target"] for mount in service["volumes"]} == {"/data", "/cache"}
     assert all(port["host_ip"] == "127.0.0.1" for port in services["api"]["ports"]), "open to others by a decision only"
     all_of_it = composed(*OVERLAYS)["services"]
-    assert set(all_of_it) == {"api", "runner", "database"}
+    assert set(all_of_it) == {"api", "runner", "database", "store", "bucket"}
     device = all_of_it["runner"]["deploy"]["resources"]["reservations"]["devices"][0]
     assert device == {"capabilities": ["gpu"], "driver": "nvidia", "count": -1}
     assert all_of_it["runner"]["build"]["target"] == "cuda"
     assert "deploy" not in all_of_it["api"]
     for name in ("api", "runner"):
-        assert all_of_it[name]["environment"]["APSP_DATABASE_URL"].startswith("postgresql://")
+        environment = all_of_it[name]["environment"]
+        assert environment["APSP_DATABASE_URL"].startswith("postgresql://")
+        assert environment["APSP_STORE_URL"].startswith("s3://")
 
 
 @linux
@@ -86,7 +89,7 @@ def test_what_is_set_is_a_setting():
     known = {variable(name) for name in Settings.model_fields}
     # of Compose's files themselves: names of images, published ports, passwords
     own = {"APSP_IMAGE", "APSP_CUDA_IMAGE", "APSP_BASE_IMAGE", "APSP_PUBLISH", "APSP_PUBLISH_METRICS", "APSP_GPUS",
-           "APSP_DB_PASSWORD"}  # fmt: skip
+           "APSP_DB_PASSWORD", "APSP_S3_KEY", "APSP_S3_SECRET", "APSP_S3_URL", "APSP_S3_ENDPOINT"}  # fmt: skip
     texts = [path.read_text() for path in (ROOT / "deploy").rglob("*") if path.suffix in (".yaml", ".service", "")
              and path.is_file()]  # fmt: skip
     named = set(re.findall(r"\bAPSP_[A-Z0-9_]+", "\n".join(texts)))
@@ -142,7 +145,7 @@ def by_kind(found: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
     return [document for document in found if document["kind"] == kind]
 
 
-@pytest.mark.parametrize("overlay", ["shared"])
+@pytest.mark.parametrize("overlay", ["shared", "s3"])
 def test_manifests_follow_the_schemas_of_kubernetes(overlay):
     found = rendered(KUBERNETES / overlay)
     kinds = {document["kind"] for document in found}
@@ -161,7 +164,7 @@ def test_a_planted_error_is_found():
         kubernetes_validate.validate(document, KUBERNETES_VERSION, strict=True)
 
 
-@pytest.mark.parametrize("overlay", ["shared"])
+@pytest.mark.parametrize("overlay", ["shared", "s3"])
 def test_manifests_agree_with_each_other(overlay):
     found = rendered(KUBERNETES / overlay)
     pods = {d["metadata"]["name"]: d["spec"]["template"] for d in found if "template" in d.get("spec", {})}
@@ -186,7 +189,10 @@ def test_manifests_agree_with_each_other(overlay):
         assert spec["containers"][0]["securityContext"]["readOnlyRootFilesystem"]
     runner = pods["apsp-runner"]["spec"]["containers"][0]
     assert runner["resources"]["limits"]["nvidia.com/gpu"] == "1", "a pod, a runner, a GPU"
-    assert [d["metadata"]["name"] for d in by_kind(found, "PersistentVolumeClaim")] == ["apsp-data"]
+    claims = [d["metadata"]["name"] for d in by_kind(found, "PersistentVolumeClaim")]
+    assert claims == (["apsp-data"] if overlay == "shared" else [])
+    urls = [v for c in containers(found) for v in c["env"] if v["name"] == "APSP_STORE_URL"]
+    assert len(urls) == (0 if overlay == "shared" else 2)
 
 
 def expressions() -> list[str]:
@@ -228,3 +234,22 @@ def test_labels_in_the_dashboard_are_those_of_the_metrics():
         used = {label.strip() for group in re.findall(r"by \(([^)]*)\)", expression) for label in group.split(",")}
         used |= set(re.findall(r"(\w+)=~?\"", expression))
         assert used <= known, (expression, used - known)
+
+
+def test_the_bill_of_materials_describes_the_environment_that_makes_it():
+    told = run(sys.executable, ROOT / "deploy" / "sbom.py")
+    assert told.returncode == 0, told.stderr
+    bill = json.loads(told.stdout)
+    assert (bill["bomFormat"], bill["specVersion"]) == ("CycloneDX", "1.6")
+    refs = [component["bom-ref"] for component in bill["components"]]
+    assert len(refs) == len(set(refs))
+    assert f"pkg:pypi/numpy@{importlib.metadata.version('numpy')}" in refs
+    assert bill["metadata"]["component"]["name"] == "apsp"
+
+
+def test_the_service_monitor_asks_for_what_there_is():
+    (monitor,) = by_kind(rendered(KUBERNETES / "shared"), "ServiceMonitor")
+    assert set(monitor["spec"]) == {"selector", "endpoints"}
+    (endpoint,) = monitor["spec"]["endpoints"]
+    assert re.fullmatch(r"[0-9]+s", endpoint["interval"])
+    assert endpoint["path"] == "/metrics"

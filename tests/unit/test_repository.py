@@ -81,7 +81,8 @@ def test_both_locks_agree():
 def test_the_image_holds_the_versions_that_the_tests_run_with():
     tested, run = pins(LOCKS[0]), pins(ROOT / "deploy" / "locks" / "run.lock")
     assert {name: tested.get(name) for name in run} == run
-    check_pins(PROJECT["project"]["dependencies"] + PROJECT["project"]["optional-dependencies"]["s3"], run)
+    extras = PROJECT["project"]["optional-dependencies"]
+    check_pins(PROJECT["project"]["dependencies"] + extras["s3"] + extras["dask"], run)
     assert len(IMAGE_LOCKS) == 3
 
 
@@ -100,7 +101,7 @@ def test_scripts_are_executable(script):
 
 def test_the_script_says_what_it_can_do_and_refuses_the_rest():
     said = subprocess.run([sys.executable, ROOT / "dev", "--help"], capture_output=True, text=True, check=True)
-    assert all(f"./dev {name}" in said.stdout for name in ("setup", "demo", "test", "check", "lock"))
+    assert all(f"./dev {name}" in said.stdout for name in ("setup", "demo", "test", "check", "docs", "lock"))
     wrong = subprocess.run([sys.executable, ROOT / "dev", "frobnicate"], capture_output=True, text=True, check=False)
     assert wrong.returncode == 1
     assert "frobnicate" in wrong.stderr

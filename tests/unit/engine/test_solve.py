@@ -1,5 +1,6 @@
 """The door of the engine: phases, progress, cancellation, and what is left behind."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -45,6 +46,8 @@ def random_graph(n: int = 200, low: int = 1) -> Graph:
 
 def options_for(algorithm: str) -> tuple[Graph, Options]:
     graph = random_graph(low=-1 if algorithm == "johnson" else 1)
+    if algorithm == "bfs":
+        graph = replace(graph, weights=np.ones_like(graph.weights))
     return graph, Options(algorithm=algorithm, max_hops=5 if algorithm == "repeated-squaring" else None)
 
 

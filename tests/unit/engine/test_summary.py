@@ -52,6 +52,17 @@ def test_a_histogram_grows_and_keeps_its_counts() -> None:
     assert counts == again.tolist()
 
 
+@pytest.mark.parametrize("dtype", ["uint16", "int32"])
+@pytest.mark.parametrize("width", [49, 98, 103, 250])
+def test_distances_on_the_edge_of_a_bin_belong_to_the_bin_that_begins_there(dtype: str, width: int) -> None:
+    """49 * (1 / 49) is less than 1, and so with other widths."""
+    edges = np.arange(0, BINS * width, width)
+    values = np.stack([edges, edges + width - 1]).astype(dtype)
+    found = gather(values, True, [slice(0, 2)], np.array([0, BINS - 1]))["histogram"]
+    assert len(found["counts"]) == BINS
+    assert set(found["counts"][1:-1]) == {2}
+
+
 @pytest.mark.parametrize("tiny", [2.2e-308, 5e-324])
 def test_distances_so_short_that_a_bin_s_inverse_overflows(tiny: float) -> None:
     values = np.array([[0, tiny, 0], [tiny, 0, np.inf], [3.0, 1e300, 0]])

@@ -28,7 +28,7 @@ class Bench:
         self.jobs = JobStore(settings.database)
 
     def add_graph(self, graph: Graph) -> str:
-        graph_id, digest = GraphStore(self.settings.data_dir).add(graph, RECEIPT)
+        graph_id, digest = GraphStore(self.settings.data_dir, self.settings.store_url).add(graph, RECEIPT)
         self.jobs.add_graph(GraphRecord(graph_id, digest, "bench", graph.n, graph.m, {}, asdict(RECEIPT), time.time()))
         return graph_id
 

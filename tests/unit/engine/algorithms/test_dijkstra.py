@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,7 +27,35 @@ def test_rows_come_out_whole_and_in_the_order_of_the_sources(rows: int) -> None:
     assert tally.begun == [("search", rows, "rows")]
     assert tally.done == rows == sum(backend.calls)
     assert max(backend.calls) <= 128
-    assert threading.get_ident() not in sink.writers
+
+
+def test_a_batch_is_written_while_the_next_one_is_searched() -> None:
+    written, waited = threading.Event(), []
+
+    class Told(Collect):
+        def write(self, row: int, column: int, block: Array) -> None:
+            super().write(row, column, block)
+            written.set()
+
+    class Waits(Searcher):
+        def search(self, *given: Any, **more: Any) -> None:
+            if self.calls:
+                waited.append(written.wait(30))
+            super().search(*given, **more)
+
+    backend, sink = Waits(), Told(400, 400, "int32", 64)
+    run(backend, make_graph(400, 1_000), np.arange(400), "int32", sink, Monitor(), 64)
+    backend.shutdown()
+    assert all(waited)
+    assert waited
+    assert sink.writers - {threading.get_ident()}
+
+
+def test_a_small_matrix_is_written_by_the_caller() -> None:
+    backend, sink = Searcher(), Collect(400, 400, "int32", 64)
+    run(backend, make_graph(400, 1_000), np.arange(400), "int32", sink, Monitor(), 400)
+    backend.shutdown()
+    assert sink.writers == {threading.get_ident()}
 
 
 def test_unit_weights_give_hops() -> None:

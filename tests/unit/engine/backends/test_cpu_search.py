@@ -156,7 +156,11 @@ def test_labels_take_the_narrowest_type_that_is_exact() -> None:
         arcs = Arcs(np.array([0, 1, 1]), np.array([1], np.int32), np.array([weight], dtype), potentials)
         return label_type(prepare(arcs), potentials, out)
 
-    assert kind(1.5, "float64", "float32") == "float64"
+    assert kind(1.5, "float64", "float32") == "int32"
+    assert kind(1.5, "float64", "float64") == "float64"
+    assert kind(1 / 3, "float64", "float32") == "float64"
+    assert kind(1e9 + 0.5, "float64", "float32") == "float64"
+    assert kind(1.5, "float64", "float32", np.zeros(2)) == "float64"
     assert kind(32_766, "int32", "float64") == "uint16"
     assert kind(32_767, "int32", "float64") == "int32"
     assert kind(40_000, "int32", "uint16") == "uint16"
@@ -166,6 +170,51 @@ def test_labels_take_the_narrowest_type_that_is_exact() -> None:
     assert kind(2**40, "int64", "int32", np.array([0, -(2**29) + 1])) == "int32"
     assert kind(2**40, "int64", "int32", np.array([0, -(2**29)])) == "float64"
     assert kind(2**53, "int64", "float64") is None
+
+
+@pytest.mark.parametrize("digits", [0, 1, 3, 6])
+def test_decimals_are_added_exactly(team: Team, digits: int) -> None:
+    """A float64 sum of tenths is off in its last bits; a whole number of tenths, divided once, is not."""
+    rng = np.random.default_rng(digits)
+    whole = random_arcs(rng, 300, 1200, np.arange(0, 4000))
+    arcs = Arcs(whole.indptr, whole.heads, whole.weights / 10.0**digits)
+    assert prepare(arcs).decimal is not None
+    out = np.empty((300, 300), np.float32)
+    search(team, arcs, np.arange(300), out)
+    np.testing.assert_array_equal(out, (oracle(whole, np.arange(300)) / 10.0**digits).astype(np.float32))
+
+
+def test_short_labels_are_widened_where_they_are_cut_off(team: Team) -> None:
+    """300 vertices in the middle are near each other, all others hang on arms whose ends are 40 x 1,000 away."""
+    rng = np.random.default_rng(4)
+    tails, heads = rng.integers(200, 500, (2, 3000))
+    arms = [np.arange(first, first + 40) for first in range(0, 200, 40)]
+    tails = np.concatenate((tails, *(arm[:-1] for arm in arms), [arm[-1] for arm in arms]))
+    heads = np.concatenate((heads, *(arm[1:] for arm in arms), [200 + i for i in range(5)]))
+    order = np.argsort(tails, kind="stable")
+    indptr = np.concatenate(([0], np.cumsum(np.bincount(tails, minlength=500))))
+    weights = rng.integers(900, 1100, len(tails)).astype(np.int32)
+    arcs = Arcs(indptr, heads[order].astype(np.int32), weights)
+    out = np.empty((500, 500), np.int32)
+    search(team, arcs, np.arange(500), out)
+    np.testing.assert_array_equal(widened(out), oracle(arcs, np.arange(500)))
+    assert out[out < WORK_TYPES["int32"].unreachable].max() > WORK_TYPES["uint16"].unreachable
+    finished, cut_off = prepare(arcs).tally["uint16"]
+    assert finished > 0
+    assert cut_off > 0
+
+
+def test_long_distances_are_not_tried_in_short_labels(team: Team) -> None:
+    place = np.arange(500)
+    arcs = Arcs(np.append(place, 499), place[1:].astype(np.int32), np.full(499, 100, np.int32))
+    out = np.empty((500, 500), np.int32)
+    search(team, arcs, place, out)
+    np.testing.assert_array_equal(widened(out), oracle(arcs, place))
+    assert set(prepare(arcs).tally) == {"uint16", "int32"}  # the source in the middle reaches half as far
+    heavy = Arcs(arcs.indptr, arcs.heads, arcs.weights * 2)
+    search(team, heavy, place, out)
+    np.testing.assert_array_equal(widened(out), oracle(heavy, place))
+    assert set(prepare(heavy).tally) == {"int32"}
 
 
 def test_arcs_too_long_for_the_result_type_are_never_taken(team: Team) -> None:
@@ -194,9 +243,10 @@ def test_a_graph_that_lanes_are_bad_at_is_given_up_and_still_right(team: Team) -
         search(team, arcs, np.arange(500), out)
         some = np.arange(0, 500, 50)
         assert np.array_equal(widened(out[some]), oracle(arcs, some))
-    finished, given_up = prepare(arcs).tally
-    assert finished == 0
-    assert 2 <= given_up <= 2 + team.threads
+    for kind in ("uint16", "int32"):
+        finished, given_up = prepare(arcs).tally[kind]
+        assert finished == 0
+        assert 2 <= given_up <= 2 + team.threads
 
 
 def test_the_prepared_form_lives_as_long_as_its_arcs() -> None:

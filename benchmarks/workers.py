@@ -1,0 +1,246 @@
+"""Many workers against one process: python -m benchmarks.workers cpu FOLDER, or gpu FOLDER.
+
+``cpu``: blocked Floyd-Warshall over 8 x 8 tiles of 1,024 on two workers of one thread each, and by one process of two
+threads, in turns; processor seconds of all processes and wall seconds.
+``gpu``: on all GPUs of this host, a worker each, against one process that streams through all of them; a smaller matrix
+whole, compared with one process bit for bit, and a part of the rounds of a larger one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.kernels.common import RESULTS, facts
+from engine.monitor import Monitor
+from engine.plan import Plan
+from engine.problem import Options
+from engine.solve import Outcome, make_plan, solve_to_store
+from engine.stream.layout import Streaming
+from storage.errors import ApspError, Cancelled
+from storage.graph import Graph, build_graph
+from storage.matrix import open_matrix
+
+PORT = 28786
+ADDRESS = f"tcp://127.0.0.1:{PORT}"
+FW = "blocked-floyd-warshall"
+TURNS = 3
+
+
+class Record:
+    """Collects rows and writes them with what they were measured on."""
+
+    def __init__(self, name: str) -> None:
+        self._name, self._rows = name, list[dict[str, Any]]()
+
+    def add(self, **row: Any) -> None:
+        """One measurement, printed as it comes."""
+        self._rows.append(row)
+        print(json.dumps(row), flush=True)
+
+    def write(self) -> None:
+        """Write ``results/NAME.json``, or the same under APSP_RESULTS."""
+        folder = Path(os.environ.get("APSP_RESULTS", RESULTS))
+        about = {**facts(), "gpus": _gpus()} if self._name.endswith("gpu") else facts()
+        about["commit"] = os.environ.get("APSP_COMMIT") or about["commit"]
+        (folder / f"{self._name}.json").write_text(json.dumps({**about, "rows": self._rows}, indent=1) + "\n")
+
+
+def _gpus() -> list[str]:
+    words = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
+    return subprocess.run(words, capture_output=True, text=True, check=False).stdout.splitlines()
+
+
+@contextlib.contextmanager
+def running(device: str, count: int, threads: int) -> Iterator[list[subprocess.Popen[bytes]]]:
+    """A scheduler and workers, as ``apsp worker`` starts them."""
+    from engine.spread.node import Workers, WorkersArgs
+
+    words = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", str(PORT)]
+    scheduler = subprocess.Popen([*words, "--no-dashboard"], stderr=subprocess.DEVNULL)
+    devices = [f"cuda{i}" for i in range(count)] if device == "cuda" else ["cpu"]
+    node = Workers(WorkersArgs(ADDRESS, devices, count if device == "cpu" else None, threads))
+    with tempfile.TemporaryDirectory() as folder:
+        workers = [node._start(slot, folder) for slot in node.slots]
+        try:
+            until = time.monotonic() + 120
+            while _present() < count:
+                if time.monotonic() > until:
+                    raise SystemExit("the workers do not come")
+                time.sleep(0.5)
+            yield workers
+        finally:
+            for process in (*workers, scheduler):
+                process.terminate()
+            for process in (*workers, scheduler):
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(20)
+                process.kill()
+
+
+def _present() -> int:
+    small = build_graph([0], [1], [1], n=2, directed=True)[0]
+    try:
+        return make_plan(small, Options(executor="dask", scheduler=ADDRESS)).workers
+    except ApspError:
+        return 0
+
+
+def random_graph(n: int, degree: int = 4, *, fractions: bool = False) -> Graph:
+    """``degree`` random arcs out of every vertex, whole weights 1 ... 100, as floats if ``fractions``."""
+    rng = np.random.default_rng(n)
+    tails, heads = np.repeat(np.arange(n), degree), rng.integers(0, n, degree * n)
+    weights = rng.integers(1, 101, degree * n)
+    return build_graph(tails, heads, weights.astype(np.float64) if fractions else weights, n=n, directed=True)[0]
+
+
+class Slope(Monitor):
+    """Updates over time; asks to stop at some share of them."""
+
+    def __init__(self, share: float) -> None:
+        self.share, self.total, self.marks = share, 0, list[tuple[float, int]]()
+
+    def begin(self, phase: str, total: int, unit: str) -> None:  # noqa: ARG002
+        """Only the rounds are looked at."""
+        self.total = total if phase == "relax" else 0
+        if self.total:
+            self.marks = [(time.perf_counter(), 0)]
+
+    def advance(self, amount: int) -> None:
+        """Note when."""
+        if self.total and amount:
+            self.marks.append((time.perf_counter(), self.marks[-1][1] + amount))
+
+    def cancelled(self) -> bool:
+        """Whether enough was seen."""
+        return bool(self.total) and self.marks[-1][1] >= self.share * self.total
+
+    def rate(self, first: float) -> float:
+        """Updates a second once a share ``first`` was done."""
+        late = [mark for mark in self.marks if mark[1] >= first * self.total]
+        return (late[-1][1] - late[0][1]) / (late[-1][0] - late[0][0])
+
+
+def processor_seconds(processes: Sequence[int]) -> float:
+    """Of these processes so far."""
+    ticks = os.sysconf("SC_CLK_TCK")
+    words = [Path(f"/proc/{p}/stat").read_text().rpartition(")")[2].split() for p in processes]
+    return sum(int(w[11]) + int(w[12]) for w in words) / ticks
+
+
+def solved(
+    graph: Graph, options: Options, plan: Plan, path: Path, watched: Sequence[int]
+) -> tuple[Outcome, float, float]:
+    """The outcome, wall and processor seconds of a solve."""
+    shutil.rmtree(path, ignore_errors=True)
+    before, began = processor_seconds(watched), time.perf_counter()
+    outcome = solve_to_store(graph, options, path, plan=plan)
+    return outcome, time.perf_counter() - began, processor_seconds(watched) - before
+
+
+def on_cpu(record: Record, folder: Path, n: int = 8192, width: int = 1024) -> None:
+    """One process and two workers in turns."""
+    graph, alone = random_graph(n, fractions=True), Options(algorithm=FW, threads=2, dtype="float32")
+    spread = replace(alone, executor="dask", scheduler=ADDRESS, threads=None)
+    with running("cpu", 2, 1) as workers:
+        plans = {"one process": make_plan(graph, alone, out=folder / "a"), "workers": make_plan(graph, spread)}
+        plans["workers"] = replace(plans["workers"], streaming=Streaming("host", width, width))
+        ways = {"one process": (alone, [os.getpid()]), "workers": (spread, [os.getpid(), *(w.pid for w in workers)])}
+        times: dict[str, list[tuple[float, float, float]]] = {name: [] for name in ways}
+        for turn in range(TURNS + 1):
+            for name, (options, watched) in ways.items():
+                outcome, wall, work = solved(graph, options, plans[name], folder / "d.zarr", watched)
+                relax = outcome.seconds.get("relax", 0.0)
+                if turn:  # the first one compiles and imports
+                    times[name].append((wall, work, relax))
+                row = {"what": name, "turn": turn, "n": n, "width": width}
+                record.add(**row, wall_s=wall, processor_s=work, phases=outcome.seconds)
+                record.write()
+    names = ("wall_s", "processor_s", "relax_s")
+    middle = {
+        name: {kind: statistics.median(t[k] for t in found) for k, kind in enumerate(names)}
+        for name, found in times.items()
+    }
+    ratios = {kind: [] for kind in names}
+    for one, many in zip(times["one process"], times["workers"], strict=True):
+        for k, kind in enumerate(names):
+            ratios[kind].append(many[k] / one[k])
+    record.add(what="medians", **middle, ratio_of_each_turn=ratios,
+               ratio={kind: statistics.median(found) for kind, found in ratios.items()})  # fmt: skip
+    record.write()
+
+
+def on_gpus(record: Record, folder: Path) -> None:
+    """A worker a GPU, and one process over all GPUs."""
+    import cupy
+
+    count, cores = cupy.cuda.runtime.getDeviceCount(), len(os.sched_getaffinity(0))
+    spread = Options(algorithm=FW, executor="dask", scheduler=ADDRESS, device="cuda")
+    with running("cuda", count, max(1, cores // count)):
+        small = random_graph(16384, fractions=True)
+        plan = make_plan(small, spread, out=folder / "d.zarr")
+        print(plan.device_reason, plan.reason, flush=True)
+        for width in (1024, 2048):
+            own = replace(plan, streaming=Streaming("host", width, width))
+            outcome, wall, _ = solved(small, spread, own, folder / "d.zarr", [])
+            record.add(what="workers, whole", n=small.n, gpus=count, width=width, wall_s=wall, phases=outcome.seconds)
+            record.write()
+        alone = Options(algorithm=FW, device="cuda")
+        outcome, wall, _ = solved(small, alone, make_plan(small, alone, out=folder / "l.zarr"), folder / "l.zarr", [])
+        record.add(what="one process, whole", n=small.n, wall_s=wall, phases=outcome.seconds)
+        with open_matrix(folder / "d.zarr") as one, open_matrix(folder / "l.zarr") as other:
+            rows = np.arange(0, small.n, 97)
+            record.add(what="compared", rows=len(rows), differ=int((one.rows(rows) != other.rows(rows)).sum()))
+        record.write()
+        for name in ("d.zarr", "l.zarr"):
+            shutil.rmtree(folder / name)
+        large = random_graph(98_304, fractions=True)
+        rates = {}
+        plan = make_plan(large, spread, out=folder / "d.zarr")
+        for width in (2048, 4096):
+            watch = Slope(0.5)
+            own = replace(plan, streaming=Streaming("host", width, width))
+            with contextlib.suppress(Cancelled):
+                solve_to_store(large, spread, folder / "d.zarr", plan=own, monitor=watch, overwrite=True)
+            rates[width] = watch.rate(0.15)
+            chosen = plan.streaming.width if plan.streaming else None
+            record.add(what="workers, half of the rounds", n=large.n, gpus=count, width=width,
+                       rate_T=rates[width] * 1e-12, chosen_width=chosen)  # fmt: skip
+            record.write()
+    from benchmarks.kernels.gpu_stream import Watch
+    from benchmarks.kernels.gpu_stream_many import USABLE, ingest, layout, stream
+    from engine.backends.cuda_host import host_matrix
+
+    with host_matrix((large.n, large.n), "float32", threads=cores) as space:
+        ingest(large, space.array)
+        local: Watch = stream(space.array, layout(large.n, count, USABLE), count, 0.5, None)
+    rate = local.rate()
+    record.add(what="one process, half of the rounds", n=large.n, gpus=count, rate_T=rate * 1e-12,
+               workers_of_it={width: found / rate for width, found in rates.items()})  # fmt: skip
+    record.write()
+
+
+def main() -> None:
+    """Run what the arguments name."""
+    what, folder = sys.argv[1], Path(sys.argv[2])
+    if what == "cpu":
+        on_cpu(Record("workers_cpu"), folder)
+    else:
+        on_gpus(Record("workers_gpu"), folder)
+
+
+if __name__ == "__main__":
+    main()

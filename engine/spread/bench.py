@@ -1,0 +1,348 @@
+"""A worker's side of a solve in rounds: the stripes that it holds, the panels that it has seen, and what it is told.
+
+Every task brings stripes to a round, from wherever they are: held here, in the store, or only in the arcs.  It may be
+run twice, here or elsewhere, over old and new entries, and comes to the same; nothing that it writes counts before the
+driver has taken it.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.backends.base import Array
+from engine.ingest import fill_weights
+from engine.potentials import reduced_weights
+from engine.spread.holder import CpuHolder, Holder, run_of
+from engine.spread.job import Job, Order, Report, Stopped, Stored
+from engine.stream.layout import stripe_entries
+from engine.summary import Part, RowFacts, Summary
+from engine.types import WORK_TYPES
+from storage.graph import Graph
+from storage.grid import TileGrid
+from storage.rooms import TileFile, read_panel, write_panel
+from storage.shared import GuestMatrix
+
+#: Threads that read and write: a disk wants several requests at a time.
+IO_THREADS: Final = 4
+#: Panels kept in host memory: the one in use, and the next two.
+PANELS: Final = 3
+#: Seconds between two looks at whether to stop.
+LOOK: Final = 0.2
+
+
+class Bench:
+    """One worker's part in one job.  Tasks that compute come one at a time, others beside them."""
+
+    def __init__(self, job: Job, threads: int) -> None:
+        self.job, self._threads = job, threads
+        self.kind, self._streaming = WORK_TYPES[job.plan.dtype], job.streaming
+        self._room = Path(job.room)
+        grid = TileGrid(job.shape, job.tile)
+        self.matrix = GuestMatrix(Path(job.store), self._room, grid, job.plan.dtype, job.compression)
+        self._grid, self._lock = grid, threading.Lock()
+        self._pool = ThreadPoolExecutor(IO_THREADS, "apsp-guest")
+        self._graph: Graph | None = None
+        self._potentials: Array | None = None
+        self._holder: Holder | None = None
+        self._levels: dict[int, int] = {}
+        self._panels: dict[int, Array] = {}
+        self._panel_lock, self._making = threading.Lock(), threading.Lock()
+        self._looked = 0.0
+
+    # ---- tasks ------------------------------------------------------------------------------------------------------
+
+    def relax(self, order: Order) -> Report:
+        """Bring stripes to round ``order.level``; those to leave are written and forgotten."""
+        with self._lock:
+            began = time.monotonic()
+            missing = self._bring(order)
+            here = [s for s in order.stripes if s not in missing]
+            updates = self._catch_up(here, order)
+            files = {s: self._save(s) for s in here if s in order.leave}
+            levels = {s: self._levels[s] for s in here}
+            for s in files:
+                self._forget(s)
+            return Report(levels, tuple(missing), updates, time.monotonic() - began, files)
+
+    def lead(self, order: Order) -> Report:
+        """Close panel ``order.level`` out of the stripe of that number, which may be a round or more behind."""
+        with self._lock:
+            began, turn = time.monotonic(), order.level
+            missing = self._bring(order)
+            if missing:
+                return Report(missing=tuple(missing))
+            updates = self._catch_up([turn], replace(order, level=turn - 1))
+            if turn not in self._panels:  # to close one again does no harm
+                first, last = self._streaming.rows(turn, self.job.n)
+                panel = self._held().room(last - first)
+                self._held().close_panel(turn, panel)
+                self._held().wait()
+                self._levels[turn] = max(turn, self._levels[turn])
+                self._keep_panel(turn, panel)
+                updates += self._updates(turn, turn)
+            level = self._levels[turn]
+            files = {turn: self._save(turn)} if turn in order.leave else {}
+            if files:
+                self._forget(turn)
+            return Report({turn: level}, (), updates, time.monotonic() - began, files)
+
+    def publish(self, order: Order) -> Report:
+        """Write a panel that was closed here for the others to read; none if it is not here."""
+        turn, panel = order.level, self._panels.get(order.level)
+        if panel is None:
+            return Report()
+        name = order.panels[turn]
+        write_panel(self._room / name, panel, self._pool)
+        return Report(panel=name)
+
+    def fetch(self, order: Order) -> Report:
+        """Read a panel before it is needed."""
+        self._panel(order.level, order)
+        return Report()
+
+    def save(self, order: Order) -> Report:
+        """Write stripes as they are, while they change; what is written is at least of the round reported."""
+        levels, files = {}, {}
+        for s in order.stripes:
+            if s in self._levels:
+                levels[s] = self._levels[s]
+                files[s] = self._save(s)
+        return Report(levels, tuple(s for s in order.stripes if s not in levels), files=files)
+
+    def finish(self, order: Order) -> Report:
+        """Write finished rows and tell their facts; the stripes are not held any longer."""
+        with self._lock:
+            began = time.monotonic()
+            missing = self._bring(order)
+            here = [s for s in order.stripes if s not in missing]
+            updates = self._catch_up(here, order)
+            levels, files, parts = {}, {}, []
+            for s in here:
+                part, files[s] = self._finish(s)
+                parts.append(part)
+                levels[s] = order.level
+                self._forget(s)
+            return Report(levels, tuple(missing), updates, time.monotonic() - began, files, parts=tuple(parts))
+
+    def close(self) -> None:
+        """Give everything back."""
+        with self._lock:
+            if self._holder is not None:
+                self._holder.release()
+            self._holder = None
+            self._levels.clear()
+            self._panels.clear()
+            self._pool.shutdown(wait=False, cancel_futures=True)
+
+    # ---- stripes ----------------------------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Stopped if the driver wants that, or is gone with its folder."""
+        now = time.monotonic()
+        if now - self._looked >= LOOK:
+            self._looked = now
+            if not self._room.is_dir() or (self._room.parent / "stop").exists():
+                raise Stopped("the driver has stopped")
+
+    def _held(self) -> Holder:
+        with self._making:
+            if self._holder is None:
+                self._holder = make_holder(self.job, self._threads, self.check)
+            return self._holder
+
+    def _bring(self, order: Order) -> list[int]:
+        """Have the stripes here; those that are not, and of which nothing was said."""
+        self.check()
+        missing = []
+        for s in order.stripes:
+            if s in self._levels:
+                continue
+            if s not in order.stored:
+                missing.append(s)
+                continue
+            self._held().hold(s, self._read(s, order.stored[s]))
+            self._levels[s] = order.stored[s].level
+        return missing
+
+    def _read(self, stripe: int, stored: Stored) -> Array:
+        first, last = self._streaming.rows(stripe, self.job.n)
+        rows = np.empty((last - first, self.job.n), self.kind.dtype)
+        if stored.level < 0:
+            cuts = range(first, last, max(1, -(-(last - first) // IO_THREADS)))
+            height = cuts.step
+            self._all(
+                self._pool.submit(fill_weights, self.graph, self.kind, at, rows[at - first : at - first + height])
+                for at in cuts
+            )
+            return rows
+        self.matrix.believe(stored.marks)
+        self._all(
+            self._pool.submit(self.matrix.read_tile, i, j, rows[down.start - first : down.stop - first, across])
+            for i, j, down, across in self._tiles(first, last)
+            if not stored.upper or across.stop > first
+        )
+        if stored.upper:
+            self._put_together(first, last, rows)
+        return rows
+
+    def _put_together(self, first: int, last: int, rows: Array) -> None:
+        """Fill what lies left of the diagonal, transposed from the stripes above."""
+        band, width = self._grid.tile
+
+        def turn(i: int, j: int) -> None:
+            down, across = self._grid.slices(i, j)
+            tile = np.empty((down.stop - down.start, across.stop - across.start), rows.dtype)
+            self.matrix.read_tile(i, j, tile)
+            begin, stop, bottom = max(first, across.start), min(last, across.stop), min(down.stop, first)
+            part = tile[: bottom - down.start, begin - across.start : stop - across.start]
+            rows[begin - first : stop - first, down.start : bottom] = part.T
+
+        columns = range(first // width, -(-last // width))
+        self._all(self._pool.submit(turn, i, j) for i in range(-(-first // band)) for j in columns)
+        block = rows[:, first:last]
+        np.copyto(block, block.T.copy(), where=np.tri(len(block), k=-1, dtype=np.bool_))
+
+    def _catch_up(self, stripes: Sequence[int], order: Order) -> int:
+        """Take stripes through the rounds that they lack up to ``order.level``, each panel in turn; the updates."""
+        behind = [s for s in stripes if self._levels[s] < order.level]
+        if not behind:
+            return 0
+        holder, updates = self._held(), 0
+        for turn in range(min(self._levels[s] for s in behind) + 1, order.level + 1):
+            panel = self._panel(turn, order)
+            now = [s for s in behind if self._levels[s] < turn]
+            if any(s != turn for s in now):
+                holder.use(turn, panel)
+            for s in now:
+                self.check()
+                if s == turn:
+                    holder.become(turn, panel)
+                else:
+                    holder.relax_by(turn, s)
+                updates += self._updates(turn, s)
+            holder.wait()
+            for s in now:
+                self._levels[s] = turn
+        return updates
+
+    def _updates(self, turn: int, stripe: int) -> int:
+        start, stop = self._streaming.pivot(turn, self.job.n)
+        return (stop - start) * stripe_entries(self._streaming, stripe, self.job.n)
+
+    def _forget(self, stripe: int) -> None:
+        self._levels.pop(stripe, None)
+        self._held().forget(stripe)
+
+    # ---- panels -----------------------------------------------------------------------------------------------------
+
+    def _panel(self, turn: int, order: Order) -> Array:
+        """A closed panel, read if it is not here."""
+        with self._panel_lock:
+            panel = self._panels.get(turn)
+            if panel is None:
+                first, last = self._streaming.rows(turn, self.job.n)
+                panel = self._held().room(last - first)
+                read_panel(self._room / order.panels[turn], panel, self._pool)
+                self._keep(turn, panel)
+            return panel
+
+    def _keep_panel(self, turn: int, panel: Array) -> None:
+        with self._panel_lock:
+            self._keep(turn, panel)
+
+    def _keep(self, turn: int, panel: Array) -> None:
+        self._panels[turn] = panel
+        for old in sorted(self._panels)[:-PANELS]:
+            if old != turn:
+                del self._panels[old]
+
+    # ---- rows to the store ------------------------------------------------------------------------------------------
+
+    def _save(self, stripe: int) -> tuple[TileFile, ...]:
+        """Write a stripe into the room, band by band out of copies, as it may change meanwhile."""
+        first, last = self._streaming.rows(stripe, self.job.n)
+        band = self._grid.tile[0]
+
+        def write(row: int) -> list[TileFile]:
+            rows = np.empty((min(last, row + band) - row, self.job.n), self.kind.dtype)
+            self._held().copy(stripe, row - first, rows)
+            return self._write_band(row, rows)
+
+        return tuple(tile for tiles in self._pool.map(write, range(first, last, band)) for tile in tiles)
+
+    def _write_band(self, row: int, rows: Array) -> list[TileFile]:
+        return [
+            self.matrix.write_tile(i, j, rows[:, across]) for i, j, _down, across in self._tiles(row, row + len(rows))
+        ]
+
+    def _finish(self, stripe: int) -> tuple[Part, tuple[TileFile, ...]]:
+        """Potentials off, facts gathered, rows written."""
+        first, last = self._streaming.rows(stripe, self.job.n)
+        band, vertices = self._grid.tile[0], np.arange(first, last)
+        summary = Summary(vertices, self.job.n, integral=self.job.integral, binary=True)
+
+        def write(row: int) -> list[TileFile]:
+            rows = np.empty((min(last, row + band) - row, self.job.n), self.kind.dtype)
+            self._held().copy(stripe, row - first, rows)
+            if self._potentials is not None:
+                h, own = self._potentials, self._potentials[row : row + len(rows), None]
+                rows = (rows.astype(np.float64) + (h - own)).astype(rows.dtype)  # type: ignore[operator]
+            observe(summary, row - first, rows, vertices)
+            return self._write_band(row, rows)
+
+        files = tuple(tile for tiles in self._pool.map(write, range(first, last, band)) for tile in tiles)
+        return summary.part(first), files
+
+    # ---- what all need ----------------------------------------------------------------------------------------------
+
+    @property
+    def graph(self) -> Graph:
+        """The graph, with reduced weights where the job has potentials."""
+        with self._panel_lock:
+            if self._graph is None:
+                graph = self.matrix.graph()
+                if self.job.reduced:
+                    self._potentials = np.load(self._room.parent / "potentials.npy")
+                    graph = replace(graph, weights=reduced_weights(graph, self._potentials))
+                self._graph = graph
+            return self._graph
+
+    def _tiles(self, first: int, last: int) -> Iterable[tuple[int, int, slice, slice]]:
+        for i, j in self._grid.covered(first, 0, last - first, self._grid.shape[1]):
+            yield i, j, *self._grid.slices(i, j)
+
+    def _all(self, tasks: Iterable[Future[None]]) -> None:
+        for task in list(tasks):
+            task.result()
+
+
+def observe(summary: Summary, row: int, rows: Array, own: npt.NDArray[np.int64]) -> None:
+    """Tell ``summary`` of whole rows from its row ``row`` on; ``own`` is the column of each row's own vertex."""
+    from engine.backends.cpu_summary import count_rows, row_facts
+
+    mine = own[row : row + len(rows)]
+
+    def count(width: float, counts: npt.NDArray[np.int64]) -> int:
+        return count_rows(rows, mine, width, counts)
+
+    summary.add(row, RowFacts(*row_facts(rows, mine)), count)
+
+
+def make_holder(job: Job, threads: int, check: Callable[[], None]) -> Holder:
+    """What this worker computes with."""
+    if job.device == "cuda":
+        from engine.backends.cuda_holder import CudaHolder
+
+        return CudaHolder(run_of(job, check))
+    from engine.backends.cpu import CpuBackend
+
+    return CpuHolder(job, CpuBackend(threads), check)

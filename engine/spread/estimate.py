@@ -1,0 +1,115 @@
+"""What a solve over many workers would take: which pivot block, how many bytes, how many seconds.  Pure.
+
+In rounds every worker relaxes its share of the stripes; closing a panel, and bringing it to all others through the
+store, hide behind that where the pivot block is neither too narrow (many panels, tasks too short) nor too wide (few
+stripes to share out, and the panel's own product is one worker's).  Searches are shared out by rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
+
+from engine.algorithms import bellman_ford, dijkstra, johnson, partitioned
+from engine.estimate import INGEST_RATE, OVERHEAD, Setting
+from engine.plan import Candidate, Phase
+from engine.problem import Workers
+from engine.stream.estimate import ALGORITHM, EFFICIENCY, ROWS
+from engine.stream.layout import GRAIN, Streaming
+
+#: Widths of a pivot block.
+WIDTHS: Final = (64, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192)
+#: Seconds that the driver, the scheduler and a worker take for a task, one after the other.
+CONTROL: Final = 0.01
+#: Share of the rate of large products that whole stripes reach on a GPU.
+DEVICE_EFFICIENCY: Final = 0.95
+#: Stripes that a worker's memory holds beside those that it keeps: panels, packed or not, and what comes and goes.
+WORKSPACE: Final = 7
+#: Share of the matrix that panels may take in the store before there is a commit.
+PANELS: Final = 0.25
+
+
+def over_workers(setting: Setting) -> Iterator[Candidate]:
+    """The ways that workers can go."""
+    problem, workers = setting.problem, setting.machine.workers
+    if workers is None:
+        return
+    if problem.rows == problem.columns == problem.n > 0 and problem.max_hops is None and problem.cutoff is None:
+        yield in_rounds(setting, workers)
+    device = workers.device == "cuda"
+    ways = (
+        (bellman_ford.estimate, bellman_ford.estimate_bfs, bellman_ford.estimate_johnson)
+        if device
+        else (dijkstra.estimate, johnson.estimate, partitioned.estimate)
+    )
+    for way in ways:
+        yield _shared_out(way(_of_one(setting, workers)), workers)
+
+
+def in_rounds(setting: Setting, workers: Workers) -> Candidate:
+    """Rounds in the pivot block that is predicted to be fastest."""
+    whole = -(-setting.problem.n // GRAIN) * GRAIN
+    widths = [w for w in WIDTHS if w < whole] or [whole]
+    found = [_rounds(setting, workers, Streaming("host", w, w)) for w in widths]
+    return min(found, key=lambda c: c.seconds)
+
+
+def room(streaming: Streaming, n: int, itemsize: int, memory: int) -> int:
+    """Stripes that a worker can keep; it holds one more while that is worked on."""
+    return max(0, memory // max(1, min(streaming.height, n) * n * itemsize) - WORKSPACE)
+
+
+def _rounds(setting: Setting, workers: Workers, streaming: Streaming) -> Candidate:
+    n, size, machine = setting.problem.n, setting.kind.itemsize, setting.machine
+    count, width = streaming.rounds(n), min(streaming.width, n)
+    share = -(-count // workers.count)
+    device = workers.device == "cuda"
+    efficiency = DEVICE_EFFICIENCY if device else EFFICIENCY / (1 + ROWS / width)
+    rate = workers.relax_rate[setting.kind.name] / workers.count * efficiency
+    stripe, panel = width * width * n / rate, width * n * size
+    closing = (width**3 + width * width * n) / rate
+    through = closing + stripe + 2 * panel / workers.panel_rate + 4 * CONTROL
+    # all work is shared out over the rounds; a round is no shorter than its panel's way
+    work = count * max((share * workers.count * stripe + closing) / workers.count + CONTROL, through)
+    streamed = max(0, share - room(streaming, n, size, workers.memory))
+    store = 2 * streamed * workers.count * panel * count
+    relax = Phase("relax", work + store / machine.stream_rate, bytes=int(store), updates=n**3)
+    fill = Phase("ingest", setting.matrix / INGEST_RATE / workers.count, bytes=setting.matrix)
+    write = Phase("finish", setting.store / machine.write_rate, bytes=setting.store)
+    return Candidate(
+        algorithm=ALGORITHM,
+        device=workers.device,
+        tier="store" if streamed else "device" if device else "host",
+        memory=machine.resident + OVERHEAD,
+        device_memory=min(share + WORKSPACE, workers.memory // max(1, panel)) * panel if device else 0,
+        disk=setting.store + max(int(PANELS * setting.matrix), 3 * panel),
+        seconds=fill.seconds + relax.seconds + write.seconds,
+        phases=(fill, relax, write),
+        streaming=streaming,
+        workers=workers.count,
+    )
+
+
+def _of_one(setting: Setting, workers: Workers) -> Setting:
+    """What one worker sees."""
+    machine, count = setting.machine, workers.count
+    alone = replace(
+        machine,
+        threads=workers.threads,
+        memory=workers.memory if workers.device == "cpu" else machine.memory,
+        relax_rate={name: rate / count for name, rate in workers.relax_rate.items()},
+        search_rate=machine.search_rate / machine.threads * workers.threads,
+    )
+    return replace(setting, machine=alone)
+
+
+def _shared_out(one: Candidate, workers: Workers) -> Candidate:
+    """The same with rows dealt out in batches; what comes before the rows every worker does for itself."""
+    shared = {"search", "sweep"}
+    phases = tuple(
+        replace(phase, seconds=phase.seconds / workers.count) if phase.name in shared else phase for phase in one.phases
+    )
+    return replace(
+        one, phases=phases, seconds=sum(phase.seconds for phase in phases), workers=workers.count, turned=False
+    )

@@ -1,0 +1,150 @@
+"""What a worker computes with: stripes that it holds, one panel at a time to relax them by, and its own to close.
+
+A stripe here is as high as a pivot block is wide, so stripe k is what panel k is made of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol, cast
+
+import numpy as np
+
+from engine.backends.base import Array, Backend
+from engine.spread.job import Job
+from engine.stream.cpu import CpuStreamer
+from engine.stream.streamer import Job as Run
+from engine.stream.tier import Tier
+from engine.types import WORK_TYPES
+
+
+class Holder(Protocol):
+    """The verbs, called from one thread at a time, but for ``copy``."""
+
+    def hold(self, stripe: int, rows: Array) -> None:
+        """Take a stripe, shape (its rows, n); the array is the holder's now."""
+        ...
+
+    def forget(self, stripe: int) -> None:
+        """Forget a stripe."""
+        ...
+
+    def copy(self, stripe: int, first: int, out: Array) -> None:
+        """Copy rows of a stripe, from its row ``first`` on, into ``out``; also while the stripe is being relaxed."""
+        ...
+
+    def use(self, turn: int, panel: Array) -> None:
+        """Relax by panel ``turn`` from now on."""
+        ...
+
+    def relax_by(self, turn: int, stripe: int) -> None:
+        """Relax a stripe by the panel in use, that of round ``turn``; may return before it is done."""
+        ...
+
+    def become(self, turn: int, panel: Array) -> None:
+        """Stripe ``turn`` becomes panel ``turn``."""
+        ...
+
+    def close_panel(self, turn: int, out: Array) -> None:
+        """Close stripe ``turn``, as round ``turn`` - 1 left it, into panel ``turn``; a copy goes to ``out``."""
+        ...
+
+    def wait(self) -> None:
+        """All that was asked for is done.  Raises what went wrong: BelowZero, SolveFailed."""
+        ...
+
+    def room(self, height: int) -> Array:
+        """An array of ``height`` rows for a panel, as fast as there is to copy from and to."""
+        ...
+
+    def release(self) -> None:
+        """Give all memory back."""
+        ...
+
+
+def run_of(job: Job, check: Callable[[], None]) -> Run:
+    """The solve as streamers see it: one device, which closes every panel."""
+    streaming = job.streaming
+    tier = cast(Tier, _Here(job.n, WORK_TYPES[job.plan.dtype].dtype))
+    leaders = [0] * streaming.rounds(job.n)
+    return Run(streaming, tier, job.nonnegative, leaders, [], _told, _counted, check)
+
+
+def _told(turn: int, stripe: int, rows: Array) -> None:
+    """The bench knows what it asked for."""
+
+
+def _counted(amount: int) -> None:
+    """The bench counts itself."""
+
+
+class _Here:
+    """The tier of stripes that lie where they are worked on: as much of one as streamers ask for."""
+
+    def __init__(self, n: int, dtype: np.dtype[np.generic]) -> None:
+        self.n, self.dtype = n, dtype
+        self.stripes: dict[int, Array] = {}
+
+    def blank(self, stripe: int) -> Array:
+        return self.stripes[stripe]
+
+    def drop(self, stripe: int, rows: Array) -> None: ...
+
+
+class CpuHolder:
+    """Stripes in host memory, relaxed by a backend through :class:`engine.stream.cpu.CpuStreamer`."""
+
+    def __init__(self, job: Job, backend: Backend, check: Callable[[], None]) -> None:
+        self._backend, self._run = backend, run_of(job, check)
+        self._stripes = cast(_Here, self._run.tier).stripes
+        self._streamer = CpuStreamer(backend)
+        self._run.devices = [self._streamer]
+        self._streamer.open(self._run, 0, [])
+        self._used = -1
+
+    def hold(self, stripe: int, rows: Array) -> None:
+        """Keep the array."""
+        self._stripes[stripe] = rows
+
+    def forget(self, stripe: int) -> None:
+        """Forget the array."""
+        self._stripes.pop(stripe, None)
+
+    def copy(self, stripe: int, first: int, out: Array) -> None:
+        """Copy; entries that change meanwhile are old or new."""
+        out[:] = self._stripes[stripe][first : first + len(out)]
+
+    def use(self, turn: int, panel: Array) -> None:
+        """Pack the panel."""
+        if self._used != turn:
+            self._used = -1
+            place = self._run.panels[turn % len(self._run.panels)]
+            place[: len(panel)] = panel
+            self._streamer.follow(turn)
+            self._used = turn
+
+    def relax_by(self, turn: int, stripe: int) -> None:
+        """One product."""
+        self._streamer.relax(turn, stripe, self._stripes[stripe])
+
+    def become(self, turn: int, panel: Array) -> None:
+        """Copy."""
+        self._stripes[turn][:] = panel
+
+    def close_panel(self, turn: int, out: Array) -> None:
+        """Close in the panel's place, from where it goes back into the stripe."""
+        self._streamer.lead(turn, self._stripes.__getitem__, first=True)
+        out[:] = self._stripes[turn]
+
+    def wait(self) -> None:
+        """All is done already."""
+
+    def room(self, height: int) -> Array:
+        """Plain memory."""
+        return np.empty((height, self._run.n), self._run.kind.dtype)
+
+    def release(self) -> None:
+        """The backend goes with the stripes."""
+        self._stripes.clear()
+        self._streamer.release()
+        self._backend.shutdown()

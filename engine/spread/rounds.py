@@ -1,0 +1,461 @@
+"""The driver of a solve in rounds over many workers: who closes which panel, who relaxes what, who takes over.
+
+Nothing waits for a whole round.  A stripe may be relaxed by panel k as soon as that is closed; panel k + 1 may be
+closed as soon as its stripe has been relaxed by panel k, which its worker does first.  Stripes stay with their workers;
+panels go through the store, and stay there until all that the store has is past them.  So a stripe that is lost with
+its worker is taken from the store, or made from the arcs, by another one, and goes through the panels since: as none
+waits for it but the panels that it will be itself, the others go on.
+
+Every entry is at all times the length of some walk and only falls, so tasks may be run twice, over old entries and new
+ones (see ``engine.stream.tier``).
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.checkpoint import Journal
+from engine.monitor import Monitor
+from engine.spread.cluster import Came, Cluster, Done, Ticket, Went
+from engine.spread.drive import PAUSE, Drive, result_of
+from engine.spread.estimate import room
+from engine.spread.job import Failure, Hello, Job, Order, Report, Stored
+from engine.stream.layout import stripe_entries
+from engine.stream.levels import progress_of
+from engine.summary import Summary
+from storage.errors import Cancelled
+from storage.rooms import TileFile
+
+#: Seconds that a task should take at least.
+TASK: Final = 0.5
+#: Tasks that a worker has at a time: one that it does, and the next one.
+AHEAD: Final = 2
+#: How many panels may be closed before the last stripe has come to where they are of use.
+EARLY: Final = 2
+#: Share of the time that commits may take: they are so much further apart.
+COST: Final = 0.05
+#: Bytes a second at which a commit is predicted to be written, and seconds that the last one may take when the solve
+#: has been asked to stop.
+SAVED: Final = 4e8
+LAST: Final = 12.0
+#: Bytes of stripes that one task writes, if they are small.
+PIECE: Final = 2**28
+
+
+@dataclass
+class Stripe:
+    """What the driver knows of a stripe.
+
+    Attributes:
+        level: the round that it is of, where it is; stored: in the store.
+        upper: only its part on or right of the diagonal is right in the store.
+        owner: who has it, or will; held: whether it is there already.
+        ticket, saving: what is being done to it.
+        finished: whether its rows are in the store for good.
+    """
+
+    level: int
+    stored: int
+    upper: bool = False
+    owner: str = ""
+    held: bool = False
+    ticket: Ticket | None = None
+    saving: Ticket | None = None
+    finished: bool = False
+
+
+@dataclass
+class Worker:
+    """What the driver knows of a worker: ``rate`` in updates a second, ``room`` in stripes."""
+
+    hello: Hello
+    rate: float
+    room: int
+    tickets: list[Ticket] = field(default_factory=list)
+    saving: Ticket | None = None
+
+
+class Rounds(Drive):
+    """One run.
+
+    Args:
+        cluster, workers: who works; more may come, and some may go.
+        job, journal, summary, monitor: what is solved, who commits, who is told of finished rows and of progress.
+        levels: of which round each stripe is in the store, -1 for none.
+        upper: only what lies on or right of the diagonal of the store counts.
+    """
+
+    def __init__(  # noqa: PLR0917 - what a run has at hand
+        self,
+        cluster: Cluster,
+        workers: Mapping[str, Hello],
+        job: Job,
+        journal: Journal,
+        summary: Summary,
+        monitor: Monitor,
+        levels: npt.NDArray[np.int64],
+        *,
+        upper: bool = False,
+    ) -> None:
+        super().__init__(cluster, job, journal, monitor)
+        self._summary = summary
+        self._streaming, self._n, self._last = job.streaming, job.n, job.streaming.rounds(job.n) - 1
+        floor = int(levels.min())
+        known = [floor if upper else int(level) for level in levels]
+        self._stripes = [Stripe(level, level, upper and level >= 0) for level in known]
+        self._closed, self._leading = floor, -1
+        self._panels: dict[int, str] = {}
+        self._workers: dict[str, Worker] = {}
+        self._saved = time.monotonic()
+        self._serial = 0
+        self._unsaved: list[int] = []
+        self._committing, self._began, self._took = False, 0.0, self._bytes() / SAVED
+        self._left = sum((self._last - s.level) * self._updates(i) for i, s in enumerate(self._stripes))
+        for name, hello in workers.items():
+            self._came(name, hello)
+
+    def run(self) -> None:
+        """Go through the rounds until all rows are in the store.
+
+        Raises:
+            Cancelled: the monitor asked to stop; what was done is committed if it was much.
+            BelowZero: the graph has a negative cycle.
+            SolveFailed: the scheduler is lost, or all workers; the last commit stays.
+            StorageFailed: a worker or the driver could not read or write.
+        """
+        self._monitor.begin("relax", self._left, "updates")
+        try:
+            while any(stripe.level < self._last for stripe in self._stripes):
+                self._turn()
+            self._monitor.begin("finish", self._n, "rows")
+            self._monitor.step(sum(self._height(i) for i, s in enumerate(self._stripes) if s.finished))
+            while not all(stripe.finished for stripe in self._stripes):
+                self._turn()
+        except Cancelled:
+            self._stop()
+            raise
+        finally:
+            self._end()
+
+    def _hand_out(self) -> None:
+        self._commit_if_due()
+        for name in list(self._workers):
+            self._feed(name)
+
+    @property
+    def _present(self) -> int:
+        return len(self._workers)
+
+    # ---- who works ---------------------------------------------------------------------------------------------------
+
+    def _join(self, name: str, hello: Hello) -> None:
+        rate = hello.relax_rate.get(self._job.plan.dtype, 1e10)
+        self._workers[name] = Worker(
+            hello, rate, room(self._streaming, self._n, self._writer.dtype.itemsize, hello.memory)
+        )
+        self._share_out()
+
+    def _leave(self, name: str) -> None:
+        """A worker is gone with all that it held."""
+        if self._workers.pop(name, None) is None:
+            return
+        self._lost(name)
+        for number, stripe in enumerate(self._stripes):
+            if stripe.owner == name:
+                stripe.owner, stripe.held, stripe.ticket, stripe.saving = "", False, None, None
+                if not stripe.finished:
+                    self._left += (stripe.level - stripe.stored) * self._updates(number)
+                    stripe.level = stripe.stored
+                    if self._leading == number:
+                        self._leading = -1
+        self._share_out()
+
+    def _share_out(self) -> None:
+        """Give every stripe that nobody has an owner, and what nobody holds yet to whoever has least to do."""
+        if not self._workers:
+            return
+        load = {name: sum(s.owner == name for s in self._stripes) / w.rate for name, w in self._workers.items()}
+        for stripe in self._stripes:
+            if stripe.finished or stripe.held or stripe.ticket is not None:
+                continue
+            if stripe.owner:
+                load[stripe.owner] -= 1 / self._workers[stripe.owner].rate
+            stripe.owner = min(load, key=lambda name: load[name] + 1 / self._workers[name].rate)
+            load[stripe.owner] += 1 / self._workers[stripe.owner].rate
+
+    def _level_out(self) -> None:
+        """After a commit, stripes may move to workers that came late: to read one is all that this costs."""
+        total = sum(w.rate for w in self._workers.values())
+        spare = [s for s in self._stripes if not s.finished]
+        fair = {name: len(spare) * w.rate / total for name, w in self._workers.items()}
+        own = {name: [s for s in spare if s.owner == name] for name in self._workers}
+        for name in self._workers:
+            while len(own[name]) + 1 <= fair[name]:
+                other = max(own, key=lambda o: len(own[o]) - fair[o])
+                free = [s for s in own[other] if s.ticket is None and s.saving is None and s.stored == s.level]
+                if len(own[other]) - 1 < fair[other] or not free:
+                    break
+                stripe = free[-1]
+                own[other].remove(stripe)
+                own[name].append(stripe)
+                stripe.owner, stripe.held = name, False
+
+    # ---- what there is to do -----------------------------------------------------------------------------------------
+
+    def _feed(self, name: str) -> None:
+        worker, turn = self._workers[name], self._closed + 1
+        if self._leading < 0 and turn <= self._last and self._stripes[turn].owner == name and self._may_lead(turn):
+            self._hand(name, "lead", [turn], turn)  # before all that waits: everybody waits for panels in the end
+        while len(worker.tickets) < AHEAD and (task := self._next(name)) is not None:
+            self._hand(name, *task)
+        if worker.saving is None and self._unsaved:
+            self._save_some(name)
+
+    def _next(self, name: str) -> tuple[str, list[int], int] | None:
+        """What a worker should do next: verb, stripes, round."""
+        turn = self._closed + 1
+        mine = [
+            (i, s)
+            for i, s in enumerate(self._stripes)
+            if s.owner == name and s.ticket is None and not s.finished and i != turn
+        ]
+        behind = [(i, s) for i, s in mine if s.level < self._closed]
+        if behind:
+            level = min(s.level for _, s in behind)
+            now = sorted((i for i, s in behind if s.level == level), key=lambda i: (i - turn) % len(self._stripes))
+            return "relax", self._some(name, now, len(mine)), level + 1
+        done = [i for i, s in mine if s.level == self._last and s.saving is None]
+        if done and self._closed == self._last:
+            height = self._streaming.height * self._n * self._writer.dtype.itemsize
+            return "finish", done[: max(1, PIECE // height)], self._last
+        return None
+
+    def _may_lead(self, turn: int) -> bool:
+        """A panel is closed ahead of time, but not so far that the others are not of use yet."""
+        floor = min((s.level for i, s in enumerate(self._stripes) if i != turn and s.held), default=self._last)
+        return self._stripes[turn].ticket is None and turn <= floor + EARLY
+
+    def _some(self, name: str, stripes: list[int], all_: int) -> list[int]:
+        """As many as take a while, and leave some for the next task."""
+        seconds = self._updates(stripes[0]) / self._workers[name].rate
+        most = max(-(-all_ // AHEAD), int(TASK / max(seconds, 1e-9)) + 1)
+        if any(i in self._streamed(name) for i in stripes):
+            most = 1
+        return stripes[:most]
+
+    def _streamed(self, name: str) -> set[int]:
+        """Stripes of a worker that it has no room to keep."""
+        own = [i for i, s in enumerate(self._stripes) if s.owner == name and not s.finished]
+        return set(own[self._workers[name].room :])
+
+    def _hand(self, name: str, verb: str, stripes: list[int], level: int) -> None:
+        absent = [i for i in stripes if not self._stripes[i].held]
+        low = min([self._stripes[i].stored for i in absent] + [self._stripes[i].level for i in stripes])
+        order = Order(
+            tuple(stripes),
+            level,
+            {turn: self._panels[turn] for turn in range(low + 1, level + 1) if turn in self._panels},
+            {i: self._whereabouts(i) for i in absent},
+            frozenset(self._streamed(name) & set(stripes)) if verb != "finish" else frozenset(),
+        )
+        ticket = self._send(name, verb, order, device=self._job.device, urgent=verb == "lead")
+        self._workers[name].tickets.append(ticket)
+        for i in stripes:
+            self._stripes[i].ticket = ticket
+        if verb == "lead":
+            self._leading = level
+
+    def _whereabouts(self, number: int) -> Stored:
+        stripe, band = self._stripes[number], self._writer.tile[0]
+        first, last = self._streaming.rows(number, self._n)
+        return Stored(stripe.stored, self._writer.marks(first // band, -(-last // band)), stripe.upper)
+
+    # ---- what has come -----------------------------------------------------------------------------------------------
+
+    def _done(self, done: Done) -> None:
+        name, note = done.ticket.worker, done.ticket.note
+        worker = self._workers.get(name)
+        if worker is None:
+            return
+        if done.ticket in worker.tickets:
+            worker.tickets.remove(done.ticket)
+        if worker.saving is done.ticket:
+            worker.saving = None
+        for i in note.order.stripes:
+            stripe = self._stripes[i]
+            stripe.ticket = None if stripe.ticket is done.ticket else stripe.ticket
+            stripe.saving = None if stripe.saving is done.ticket else stripe.saving
+        report = result_of(done)
+        if report is None:  # cancelled by somebody else: what the worker holds is not known
+            for i in note.order.stripes:
+                self._stripes[i].held = False
+            report = Report()
+        self._losses = 0
+        getattr(self, f"_after_{note.verb}")(name, note.order, report)
+
+    def _after_relax(self, name: str, order: Order, report: Report) -> None:
+        self._progress(name, order, report)
+
+    def _after_lead(self, name: str, order: Order, report: Report) -> None:
+        self._progress(name, order, report)
+        if order.level not in report.levels:
+            self._leading = -1
+            return
+        self._serial += 1
+        panels = {order.level: f"panel-{order.level}-{self._serial}"}
+        self._send(name, "publish", Order(level=order.level, panels=panels), device=None, urgent=True)
+
+    def _after_publish(self, name: str, order: Order, report: Report) -> None:
+        self._leading = -1
+        if report.panel is None:  # the worker is not what it was
+            return
+        turn = order.level
+        self._panels[turn] = report.panel
+        self._closed = max(self._closed, turn)
+        for other in self._workers:
+            if other != name and any(s.owner == other and s.level < turn for s in self._stripes):
+                self._send(other, "fetch", Order(level=turn, panels={turn: report.panel}), device=None, urgent=True)
+
+    def _after_fetch(self, name: str, order: Order, report: Report) -> None:
+        """It was only meant to save time."""
+
+    def _after_save(self, name: str, order: Order, report: Report) -> None:  # noqa: ARG002
+        for i, files in report.files.items():
+            self._adopt(i, report.levels[i], files)
+        self._missed(report)
+
+    def _after_finish(self, name: str, order: Order, report: Report) -> None:
+        self._progress(name, order, report)
+        if report.files and self._job.reduced:
+            self._forget()
+        for i, files in report.files.items():
+            self._writer.adopt(self._room, files)
+            self._stripes[i].finished, self._stripes[i].held = True, False
+        for part in report.parts:
+            self._summary.join(part)
+            self._monitor.advance(len(part.eccentricity) if all(s.level >= self._last for s in self._stripes) else 0)
+
+    def _progress(self, name: str, order: Order, report: Report) -> None:
+        worker, before = self._workers[name], self._left
+        for i, level in report.levels.items():
+            stripe = self._stripes[i]
+            self._left -= max(0, level - stripe.level) * self._updates(i)
+            stripe.level, stripe.held = max(level, stripe.level), True
+        self._missed(report)
+        if order.level >= 0 and not report.parts:
+            for i, files in report.files.items():
+                self._adopt(i, report.levels[i], files)
+                self._stripes[i].held = False
+        self._monitor.advance(max(0, before - self._left))
+        if report.updates and report.seconds > TASK / 10:
+            worker.rate += 0.3 * (report.updates / report.seconds - worker.rate)
+
+    def _missed(self, report: Report) -> None:
+        """Stripes that a worker does not have after all are as they are in the store."""
+        for i in report.missing:
+            self._stripes[i].held = False
+            self._left += (self._stripes[i].level - self._stripes[i].stored) * self._updates(i)
+            self._stripes[i].level = self._stripes[i].stored
+
+    # ---- commits -----------------------------------------------------------------------------------------------------
+
+    def _commit_if_due(self) -> None:
+        now = time.monotonic()
+        if self._committing:
+            if not self._unsaved and all(s.saving is None for s in self._stripes):
+                self._commit()
+            return
+        due = now - self._saved >= max(self._journal.interval, self._took / COST) or self._crowded()
+        if due and self._closed < self._last and any(s.level > s.stored for s in self._stripes):
+            self._begin_commit()
+
+    def _crowded(self) -> bool:
+        """Whether the panels, which lie in the store until a commit, take more than half of the space left."""
+        taken = len(self._panels) * self._streaming.width * self._n * self._writer.dtype.itemsize
+        return taken > self._bytes() // 4 and taken > shutil.disk_usage(self._room).free
+
+    def _begin_commit(self) -> None:
+        self._committing, self._began = True, time.monotonic()
+        self._unsaved = [i for i, s in enumerate(self._stripes) if s.held and (s.level > s.stored or s.upper)]
+
+    def _save_some(self, name: str) -> None:
+        mine = [i for i in self._unsaved if self._stripes[i].owner == name]
+        size = self._streaming.height * self._n * self._writer.dtype.itemsize
+        some = mine[: max(1, PIECE // size)]
+        self._unsaved = [i for i in self._unsaved if i not in some and self._stripes[i].held]
+        some = [i for i in some if self._stripes[i].held and not self._stripes[i].finished]
+        if some:
+            ticket = self._send(name, "save", Order(stripes=tuple(some)), device=None)
+            self._workers[name].saving = ticket
+            for i in some:
+                self._stripes[i].saving = ticket
+
+    def _adopt(self, number: int, level: int, files: tuple[TileFile, ...]) -> None:
+        self._writer.adopt(self._room, files)
+        stripe = self._stripes[number]
+        stripe.stored, stripe.upper = max(level, stripe.stored), False
+
+    def _commit(self) -> None:
+        """All that could be saved is in its place: say so."""
+        self._committing = False
+        self._took, self._saved = time.monotonic() - self._began, time.monotonic()
+        if any(s.upper for s in self._stripes):  # the record could not say which; the one before is as good
+            return
+        levels = np.array([s.stored for s in self._stripes])
+        if (levels >= 0).any():
+            self._journal.commit(progress_of(levels, self._streaming))
+        floor = min((s.stored for s in self._stripes if not s.finished), default=self._last)
+        for turn in [t for t in self._panels if t <= floor]:
+            (self._room / self._panels.pop(turn)).unlink(missing_ok=True)
+        self._level_out()
+
+    def _forget(self) -> None:
+        """Rows with their potentials taken off cannot be gone on from."""
+        if self._writer.record() is not None:
+            self._journal.commit(progress_of(np.full(len(self._stripes), -1), self._streaming))
+
+    def _stop(self) -> None:
+        """The solve was cancelled: have tasks end, and commit once more if that is soon done."""
+        self._halt()
+        reduced = self._job.reduced and any(s.finished for s in self._stripes)
+        if not self._journal.worth() or reduced or self._took > LAST:
+            return
+        until = time.monotonic() + LAST
+        if not self._committing:
+            self._begin_commit()
+        while self._committing and time.monotonic() < until:
+            for name in list(self._workers):
+                if self._workers[name].saving is None and self._unsaved:
+                    self._save_some(name)
+            for event in self._cluster.events(PAUSE):
+                if isinstance(event, Came):
+                    continue
+                if isinstance(event, Done) and isinstance(event.result, Failure):
+                    self._workers[event.ticket.worker].tickets.clear()
+                    continue
+                if isinstance(event, Went):
+                    self._leave(event.worker)
+                else:
+                    self._done(event)
+            if not self._unsaved and all(s.saving is None for s in self._stripes):
+                self._commit()
+
+    # ---- sizes -------------------------------------------------------------------------------------------------------
+
+    def _height(self, stripe: int) -> int:
+        first, last = self._streaming.rows(stripe, self._n)
+        return last - first
+
+    def _updates(self, stripe: int) -> int:
+        """Of one round, the last of which may be narrower."""
+        return stripe_entries(self._streaming, stripe, self._n) * min(self._streaming.width, self._n)
+
+    def _bytes(self) -> int:
+        return self._n * self._n * self._writer.dtype.itemsize

@@ -1,0 +1,106 @@
+"""Asking until there is an answer: what is repeated, when, and for how long."""
+
+from __future__ import annotations
+
+import email.utils
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from service.client.errors import NoAnswer, Problem, ServiceError
+from service.client.steps import Answer, Flow, Lost, Pause, Request, Send
+
+#: answers that another attempt may change: too early, too many, and what proxies and a stopping service say
+_AGAIN: Final = frozenset({425, 429, 502, 503, 504})
+#: those that say that nothing was done
+_UNTOUCHED: Final = frozenset({425, 429, 503})
+
+
+def _ignore(_: str) -> None:
+    """Tell nobody."""
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long one question is repeated, and how often.
+
+    Attributes:
+        seconds: after which trouble without any progress is an error.
+        first, most: seconds before the second attempt, doubled with every further one, and at most.
+        tell: is told what is wrong when an attempt fails and another will follow.
+        clock, chance: the time in seconds, and a number from 0 to 1; for tests.
+    """
+
+    seconds: float = 60.0
+    first: float = 0.2
+    most: float = 10.0
+    tell: Callable[[str], None] = _ignore
+    clock: Callable[[], float] = time.monotonic
+    chance: Callable[[], float] = random.random
+
+    def pause(self, attempt: int) -> float:
+        """Seconds to wait after failed attempt number ``attempt``, from 0: half of it by chance, so that many clients
+        do not come back together.
+        """
+        full = min(self.most, self.first * 2.0 ** min(attempt, 30))
+        return full * (0.5 + self.chance() / 2)
+
+
+def ask(request: Request, patience: Patience) -> Flow[Answer]:
+    """Send a request, again where that can help and harms nothing, until there is a good answer.
+
+    Raises:
+        ServiceError: the service refused.
+        NoAnswer: no answer came in time.
+    """
+    began, attempt, received = patience.clock(), 0, 0
+    while True:
+        sink = request.sink
+        reply: Answer | Lost = yield Send(request if sink is None else request.with_headers(sink.ask()))
+        if isinstance(reply, Answer) and reply.status < 300:
+            return reply
+        if sink is not None and sink.complete:
+            return Answer(200, {}, b"")
+        if sink is not None and sink.received > received:
+            began, attempt, received = patience.clock(), 0, sink.received
+        spent = patience.clock() - began
+        wait = _wait(reply, request, patience.pause(attempt))
+        if wait is None or spent + wait > patience.seconds:
+            raise _error(reply, request, spent)
+        patience.tell(f"{_trouble(reply)}; trying again in {wait:.1f} s")
+        yield Pause(wait)
+        attempt += 1
+
+
+def _wait(reply: Answer | Lost, request: Request, pause: float) -> float | None:
+    """Seconds until the next attempt, or None if there must be none."""
+    if isinstance(reply, Lost):
+        return pause if not reply.final and (request.repeatable or not reply.sent) else None
+    if reply.status not in _AGAIN or not (request.repeatable or reply.status in _UNTOUCHED):
+        return None
+    return max(pause, retry_after(reply) or 0.0)
+
+
+def retry_after(answer: Answer) -> float | None:
+    """Seconds that ``Retry-After`` asks for, as a number or a date (RFC 9110, 10.2.3); None without it."""
+    text = answer.headers.get("retry-after", "").strip()
+    if text.isdigit():
+        return float(text)
+    try:
+        return max(0.0, email.utils.parsedate_to_datetime(text).timestamp() - time.time())
+    except ValueError:
+        return None
+
+
+def _trouble(reply: Answer | Lost) -> str:
+    return reply.reason if isinstance(reply, Lost) else Problem.read(reply.status, reply.content).detail
+
+
+def _error(reply: Answer | Lost, request: Request, spent: float) -> Exception:
+    if isinstance(reply, Lost):
+        tried = f" (tried for {spent:.0f} s)" if spent >= 1 else ""
+        unsure = "" if request.repeatable or not reply.sent else "; it may have been done, so it is not sent again"
+        return NoAnswer(f"{request.method} {request.path}: {reply.reason}{tried}{unsure}")
+    return ServiceError(Problem.read(reply.status, reply.content), retry_after=retry_after(reply))

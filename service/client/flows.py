@@ -1,0 +1,174 @@
+"""What is asked of the service about graphs and jobs; see ``steps`` for what a flow is."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Literal, TypedDict, cast
+from urllib.parse import quote
+
+from service.client.asking import Patience, ask, retry_after
+from service.client.errors import JobFailed, StillOpen
+from service.client.graphs import Reading, Upload, prepared
+from service.client.names import Names
+from service.client.steps import Flow, Pause, Request, Work
+from service.sizes import parse_size
+from storage.errors import InvalidRequest
+
+Document = dict[str, Any]
+Watcher = Callable[[Document], None]
+
+#: states of a job that is not over
+OPEN: Final = ("accepted", "running")
+#: seconds that the service is asked to hold back an answer about an open job: where somebody watches, and else
+_WATCHED, _UNWATCHED = 1, 20
+#: a connection may be silent for so long beyond that
+_SLACK: Final = 30.0
+
+
+class Options(TypedDict, total=False):
+    """Options of a job, as in docs/api.md; sizes may be written ``4GiB``."""
+
+    dtype: Literal["auto", "uint16", "int32", "float32", "float64"]
+    algorithm: str
+    device: Literal["auto", "cpu", "cuda"]
+    memory: int | str | None
+    device_memory: int | str | None
+    max_hops: int | None
+    sources: list[Any] | None
+    targets: list[Any] | None
+    cutoff: float | None
+    threads: int | None
+    priority: int
+    fresh: bool
+
+
+def job_path(job: str, *rest: str) -> str:
+    """The address of a job, or of what is below it."""
+    if not job:
+        raise InvalidRequest("which job? its id is empty", field="job")
+    return "/".join(["v1/jobs", quote(job, safe=""), *rest])
+
+
+def question(method: str, path: str, patience: Patience, **more: Any) -> Flow[Document]:
+    """A request whose answer is a JSON object."""
+    answer = yield from ask(Request(method, path, **more), patience)
+    return cast(Document, json.loads(answer.content)) if answer.content else {}
+
+
+def upload(graph: Any, reading: Reading, patience: Patience) -> Flow[tuple[Document, Names]]:
+    """Encode a graph and send it; the same content sent again is the same graph, so it may be repeated."""
+    context = prepared(graph, reading)
+    made: Upload = yield Work(context.__enter__)
+    try:
+        found = yield from question("POST", "v1/graphs", patience, params=made.query, file=made.file, seconds=600.0)
+    finally:
+        context.__exit__(None, None, None)
+    return found, made.names
+
+
+def submit(
+    graph_id: str, names: Names, options: Mapping[str, Any], patience: Patience, *, name: str | None = None
+) -> Flow[Document]:
+    """Queue a job; with a key of its own, so that it is queued once however often it is sent."""
+    body = {"graph": graph_id, "name": name, **_wired(options, names)}
+    headers = {"Idempotency-Key": secrets.token_hex(16)}
+    asked = {key: value for key, value in body.items() if value is not None}
+    return (yield from question("POST", "v1/jobs", patience, json=asked, headers=headers))
+
+
+def _wired(options: Mapping[str, Any], names: Names) -> Document:
+    """Options as they go over the wire."""
+    if unknown := sorted(options.keys() - Options.__annotations__.keys()):
+        known = ", ".join(Options.__annotations__)
+        raise InvalidRequest(f"there is no option {unknown[0]!r}; there are {known}", field=unknown[0])
+    wired = dict(options)
+    for field in ("memory", "device_memory"):
+        if isinstance(size := wired.get(field), str):
+            wired[field] = parse_size(size, field=field)
+    for field in ("sources", "targets"):
+        if wired.get(field) is not None:
+            wired[field] = names.labels(wired[field])
+    return wired
+
+
+def status(job: str, patience: Patience) -> Flow[Document]:
+    """A job as it is now."""
+    return (yield from question("GET", job_path(job), patience))
+
+
+def wait(job: str, patience: Patience, *, timeout: float | None, watcher: Watcher | None) -> Flow[Document]:
+    """A job when it is over.  StillOpen, a TimeoutError, if that takes longer than ``timeout`` seconds."""
+    until = None if timeout is None else patience.clock() + timeout
+    hold = _UNWATCHED if watcher is None else _WATCHED
+    while True:
+        left = None if until is None else max(0.0, until - patience.clock())
+        seconds = hold if left is None else min(hold, int(left))
+        headers = {"Prefer": f"wait={seconds}"}
+        answer = yield from ask(Request("GET", job_path(job), headers=headers, seconds=seconds + _SLACK), patience)
+        found = cast(Document, json.loads(answer.content))
+        if watcher is not None:
+            watcher(found)
+        if found["state"] not in OPEN:
+            return found
+        if left == 0.0:
+            raise StillOpen(f"job {job} is not over after {timeout:g} s; it goes on")
+        if "preference-applied" not in answer.headers or seconds == 0:  # somebody between does not let it wait
+            pause = retry_after(answer) or 1.0
+            yield Pause(pause if left is None else min(pause, left))
+
+
+def summary(job: str, patience: Patience) -> Flow[Document]:
+    """Facts about a result: shape, type, direction, unit, summary."""
+    return (yield from question("GET", job_path(job, "summary"), patience))
+
+
+def successful(found: Document) -> Document:
+    """The job, if it is over and has a result.  JobFailed."""
+    if found["state"] != "successful":
+        raise JobFailed(found)
+    return found
+
+
+def cancel(job: str, patience: Patience) -> Flow[Document]:
+    """Ask a job to stop; safe to repeat."""
+    return (yield from question("POST", job_path(job, "cancel"), patience))
+
+
+def resume(job: str, patience: Patience) -> Flow[Document]:
+    """Queue a stopped job again; not sent twice, since the second time it would be refused."""
+    return (yield from question("POST", job_path(job, "resume"), patience, repeatable=False))
+
+
+def delete(job: str, patience: Patience) -> Flow[None]:
+    """Delete a job and its result."""
+    yield from ask(Request("DELETE", job_path(job)), patience)
+
+
+def log(job: str, patience: Patience) -> Flow[str]:
+    """What the runners wrote."""
+    answer = yield from ask(Request("GET", job_path(job, "log")), patience)
+    return answer.content.decode("utf-8", "replace")
+
+
+def jobs(patience: Patience, *, state: str | None, limit: int) -> Flow[list[Document]]:
+    """Jobs, newest first, at most ``limit``."""
+    found: list[Document] = []
+    cursor = None
+    while len(found) < limit:
+        page = min(200, limit - len(found))
+        query = {"state": state, "limit": page, "cursor": cursor}
+        answer = yield from question("GET", "v1/jobs", patience, params=query)
+        found += answer["jobs"]
+        if not answer["next"]:
+            break
+        cursor = cursor_of(answer["next"])
+    return found
+
+
+def cursor_of(link: str) -> str:
+    """The cursor in the link to the next page."""
+    from urllib.parse import parse_qs, urlsplit
+
+    return parse_qs(urlsplit(link).query)["cursor"][0]

@@ -1,0 +1,67 @@
+"""Vertices as the caller has them, and as they are named on the wire: whole numbers or text."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from operator import index
+from typing import Any
+
+from storage.errors import InvalidRequest
+
+Label = int | str
+
+
+def label_of(vertex: object) -> Label:
+    """A vertex that is a whole number (of NumPy, too) or text, as it is named on the wire.  Raises TypeError."""
+    if isinstance(vertex, str):
+        return str(vertex)
+    return index(vertex)  # type: ignore[arg-type]
+
+
+class Names:
+    """Both ways between vertices and labels.
+
+    Vertices that are all numbers, or all text, are their own labels; where others occur (tuples, or both kinds), each
+    is named by its ``str``.
+    """
+
+    def __init__(self, vertices: Iterable[Hashable] = ()) -> None:
+        """InvalidRequest if two vertices would have the same name."""
+        self._there: dict[Hashable, str] = {}
+        self._back: dict[Label, Any] = {}
+        found = list(vertices)
+        if all(isinstance(vertex, str) for vertex in found) or all(_is_number(vertex) for vertex in found):
+            return
+        for vertex in found:
+            name = str(vertex)
+            if name in self._back:
+                raise InvalidRequest(f"two vertices are called {name!r}: {self._back[name]!r} and {vertex!r}")
+            self._there[vertex], self._back[name] = name, vertex
+
+    def label(self, vertex: Any) -> Label:
+        """The label of a vertex; InvalidRequest if it cannot be one."""
+        if self._there and (known := self._there.get(vertex)) is not None:
+            return known
+        try:
+            return label_of(vertex)
+        except TypeError:
+            raise InvalidRequest(f"a vertex is a whole number or text, not {vertex!r}", field="vertex") from None
+
+    def labels(self, vertices: Iterable[Any]) -> list[Label]:
+        """The labels of vertices, in their order."""
+        return [self.label(vertex) for vertex in vertices]
+
+    def vertex(self, label: Label) -> Any:
+        """The vertex of a label."""
+        return self._back.get(label, label)
+
+    def vertices(self, labels: Sequence[Label]) -> list[Any]:
+        """The vertices of labels, in their order."""
+        return [self.vertex(label) for label in labels] if self._back else list(labels)
+
+
+def _is_number(vertex: object) -> bool:
+    try:
+        return -(2**63) <= index(vertex) < 2**63  # type: ignore[arg-type]
+    except TypeError:
+        return False

@@ -1,0 +1,131 @@
+"""How jobs and results are shown, in a terminal and in a notebook; names of vertices are text there, never markup."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+from service.sizes import format_seconds
+
+
+@dataclass(frozen=True)
+class Path:
+    """One shortest path: its vertices, the weight of each arc between them, and their sum."""
+
+    vertices: list[Any]
+    weights: list[float]
+    length: float
+
+
+def table(title: str, rows: Iterable[tuple[str, object]]) -> str:
+    """An HTML table of two columns; everything in it is escaped."""
+    lines = "".join(
+        f'<tr><th style="text-align:left">{escape(name)}</th><td style="text-align:left">{escape(str(value))}</td></tr>'
+        for name, value in rows
+    )
+    return f"<table><caption>{escape(title)}</caption>{lines}</table>"
+
+
+class JobView:
+    """The facts about a job, as of the last time that the service was asked."""
+
+    def __init__(self, facts: Mapping[str, Any]) -> None:
+        self.facts: Mapping[str, Any] = facts
+
+    @property
+    def id(self) -> str:
+        """Its id."""
+        return str(self.facts["id"])
+
+    @property
+    def state(self) -> str:
+        """accepted, running, successful, failed or dismissed."""
+        return str(self.facts["state"])
+
+    @property
+    def over(self) -> bool:
+        """Whether it has ended, however."""
+        return self.state not in ("accepted", "running")
+
+    @property
+    def progress(self) -> float:
+        """How much is done, from 0 to 1."""
+        return float(self.facts["progress"])
+
+    @property
+    def plan(self) -> Mapping[str, Any]:
+        """What is done, on what, in which type, and every rejected candidate."""
+        return dict(self.facts.get("plan") or {})
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.id}: {self.state}, {100 * self.progress:.0f} %>"
+
+    def _repr_html_(self) -> str:
+        facts = self.facts
+        rows = [("state", self.state), ("phase", facts["phase"]), ("done", f"{100 * self.progress:.0f} %")]
+        if facts.get("name"):
+            rows.insert(0, ("name", facts["name"]))
+        if facts.get("eta_seconds") is not None:
+            rows.append(("left", f"about {format_seconds(facts['eta_seconds'])}"))
+        if facts.get("error"):
+            rows.append(("error", facts["error"]["detail"]))
+        return table(f"Job {self.id}", rows)
+
+
+class ResultView:
+    """The facts about a result: ``job`` is its job's id, ``shape`` sources and targets."""
+
+    def __init__(self, facts: Mapping[str, Any]) -> None:
+        self.facts: Mapping[str, Any] = facts
+
+    @property
+    def job(self) -> str:
+        """The id of its job."""
+        return str(self.facts["job"])
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Sources (rows) and targets (columns)."""
+        rows, columns = self.facts["shape"]
+        return int(rows), int(columns)
+
+    @property
+    def dtype(self) -> str:
+        """The type of the stored distances."""
+        return str(self.facts["dtype"])
+
+    @property
+    def directed(self) -> bool:
+        """Whether the graph is directed."""
+        return bool(self.facts["directed"])
+
+    @property
+    def unit(self) -> str:
+        """``weight``, or ``hops`` where the graph has no weights."""
+        return str(self.facts["unit"])
+
+    def summary(self) -> dict[str, Any]:
+        """Pairs, how many are reached, mean, diameter, radius, histogram."""
+        return dict(self.facts["summary"])
+
+    def __repr__(self) -> str:
+        rows, columns = self.shape
+        return f"<{type(self).__name__} of job {self.job}: {rows:,} x {columns:,}, {self.dtype}>"
+
+    def _repr_html_(self) -> str:
+        summary = self.summary()
+        shown = [
+            ("matrix", "{:,} x {:,}, {}".format(*self.shape, self.dtype)),
+            ("graph", "directed" if self.directed else "undirected"),
+            ("unit", self.unit),
+        ]
+        pairs, reached = summary.get("pairs"), summary.get("reached")
+        if pairs is not None and reached is not None:
+            shown.append(("reached", f"{reached:,} of {pairs:,} pairs"))
+        known = (name for name in ("mean", "diameter", "radius") if summary.get(name) is not None)
+        shown += [(name, f"{summary[name]:.7g}") for name in known]
+        if isinstance(pair := summary.get("diameter_pair"), list):
+            shown.append(("farthest apart", f"{pair[0]} → {pair[1]}"))
+        return table(f"Distances, job {self.job}", shown)

@@ -1,0 +1,48 @@
+"""What can be asked about stores and checkpoints in an object store without reading them.  Imports no NumPy."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from storage.errors import Conflict
+from storage.objects import Objects, Stat
+
+#: The object that says that a store is sealed, and which generation of it.
+SEAL: Final = "zarr.json"
+#: The object that says how far an unfinished solve has come, and in which generation.
+CHECKPOINT: Final = "checkpoint.json"
+
+
+def sealed_stat(address: str) -> Stat | None:
+    """The seal of the store at ``address``; None if there is none.  StorageFailed."""
+    return Objects(address).stat(SEAL)
+
+
+def checkpoint_stat(address: str) -> Stat | None:
+    """The checkpoint at ``address``; None if there is none.  StorageFailed."""
+    return Objects(address).stat(CHECKPOINT)
+
+
+def check_address(address: str, *, overwrite: bool) -> Stat | None:
+    """The seal that may be replaced, or None.
+
+    Raises:
+        Conflict: there is a store, and it may not be replaced.
+        StorageFailed: the bucket does not exist, or the object store cannot be reached or refuses.
+    """
+    found = sealed_stat(address)
+    if found is None:  # which may be for want of the bucket
+        next(Objects(address).names(), None)
+    if found is not None and not overwrite:
+        raise Conflict(f"{address} exists already; choose another address or ask for it to be overwritten")
+    return found
+
+
+def discard_remote(address: str) -> None:
+    """Remove a store, its checkpoint and everything else below ``address``; the seal goes first.  StorageFailed.
+
+    Nobody may be working there: it is not looked for.
+    """
+    objects = Objects(address)
+    objects.remove([SEAL, CHECKPOINT])
+    objects.remove_all()

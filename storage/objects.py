@@ -1,0 +1,209 @@
+"""Whole objects below one address of an S3-compatible store, such as ``s3://bucket/prefix``.
+
+The only module that imports obstore.  An object appears whole or not at all; ``create`` and ``replace`` are conditional
+(If-None-Match, If-Match), so of several writers one wins and the others are told.  Credentials, region and endpoint are
+taken from the environment (``AWS_ACCESS_KEY_ID``, ``AWS_REGION``, ``AWS_ENDPOINT_URL`` ...).  Imports no NumPy.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from storage.errors import Conflict, InvalidRequest, NotFound, StorageFailed
+
+if TYPE_CHECKING:
+    from obstore.store import S3Store
+
+SCHEME: Final = "s3://"
+#: objects on their way at a time; of 2 MiB each, latency is hidden long before the network is full
+THREADS: Final = 16
+#: larger files are sent in parts of so many bytes
+PART_BYTES: Final = 64 << 20
+_BUCKET: Final = re.compile(r"s3://([a-z0-9][a-z0-9.\-]{1,61}[a-z0-9])((?:/[^/?#]+)*)/?")
+_RETRIES: Final = 4
+_PATIENCE: Final = timedelta(seconds=60)
+
+T = TypeVar("T")
+
+
+def is_address(place: object) -> bool:
+    """Whether ``place`` is an address in an object store, and not a path."""
+    return str(place).startswith(SCHEME)
+
+
+@dataclass(frozen=True)
+class Stat:
+    """What is known of an object: bytes, entity tag, seconds since the epoch of its last change."""
+
+    size: int
+    tag: str | None
+    modified: float
+
+
+class Objects:
+    """The objects below an address; safe to use from many threads.
+
+    Args:
+        address: ``s3://BUCKET/PREFIX``; the bucket must exist.
+
+    Raises:
+        InvalidRequest: the address is none, or the client library is not installed.
+    """
+
+    def __init__(self, address: str) -> None:
+        parts = _BUCKET.fullmatch(address)
+        if parts is None:
+            raise InvalidRequest(f"{address!r} is no address of objects: s3://BUCKET/PREFIX", field="store")
+        self._bucket, self._prefix = parts[1], parts[2].strip("/")
+        self.address = f"{SCHEME}{self._bucket}" + (f"/{self._prefix}" if self._prefix else "")
+        self._store = _client(self._bucket)
+
+    def below(self, *names: str) -> Objects:
+        """The objects below ``names``."""
+        return Objects("/".join([self.address, *names]))
+
+    def read(self, name: str) -> bytes:
+        """A whole object.
+
+        Raises:
+            NotFound: there is none of that name.
+            StorageFailed: the store cannot be reached or refuses.
+        """
+        return self._guarded("read", name, lambda: bytes(self._store.get(self._key(name)).bytes()))
+
+    def stat(self, name: str) -> Stat | None:
+        """Size, tag and time of an object; None if there is none.  StorageFailed."""
+        try:
+            found = self._guarded("look at", name, lambda: self._store.head(self._key(name)))
+        except NotFound:
+            return None
+        return Stat(found["size"], found["e_tag"], found["last_modified"].timestamp())
+
+    def write(self, name: str, data: bytes) -> None:
+        """Put an object there, whatever was there.  StorageFailed."""
+        try:
+            self._store.put(self._key(name), data, use_multipart=False)
+        except Exception as error:
+            raise self._failure("write", name, error) from error
+
+    def create(self, name: str, data: bytes) -> None:
+        """Put an object where there is none.
+
+        Raises:
+            Conflict: there is one already.
+            StorageFailed: the store cannot be reached or refuses.
+        """
+        self._conditional(name, data, lambda: self._store.put(self._key(name), data, mode="create"))
+
+    def replace(self, name: str, data: bytes, tag: str) -> None:
+        """Put an object in the place of the one with this tag; errors as of :meth:`create`."""
+        self._conditional(name, data, lambda: self._store.put(self._key(name), data, mode={"e_tag": tag}))
+
+    def names(self, prefix: str = "") -> Iterator[str]:
+        """The names of all objects below ``prefix``, which ends with a slash or is empty.  StorageFailed."""
+        return (name for name, _ in self._list(prefix))
+
+    def total(self, prefix: str = "") -> int:
+        """Bytes of all objects below ``prefix``.  StorageFailed."""
+        return sum(size for _, size in self._list(prefix))
+
+    def remove(self, names: Iterable[str]) -> None:
+        """Remove objects; those that are gone already count as removed.  StorageFailed."""
+        keys = [self._key(name) for name in names]
+        if keys:
+            self._guarded("remove", f"{len(keys)} objects", lambda: self._store.delete(keys))
+
+    def remove_all(self, prefix: str = "") -> None:
+        """Remove all objects below ``prefix``.  StorageFailed."""
+        self.remove(list(self.names(prefix)))
+
+    def send(self, files: Iterable[tuple[Path, str]]) -> None:
+        """Write files as objects, many at a time; all are written when it returns.  StorageFailed."""
+
+        def one(pair: tuple[Path, str]) -> None:
+            path, name = pair
+            try:
+                if path.stat().st_size > PART_BYTES:  # in parts: it may be larger than memory, or than a put may be
+                    self._guarded("write", name, lambda: self._store.put(self._key(name), path, chunk_size=PART_BYTES))
+                    return
+                data = path.read_bytes()
+            except OSError as error:
+                raise StorageFailed(f"cannot read {path}: {error.strerror or error}") from error
+            self.write(name, data)
+
+        each(one, files)
+
+    def fetch(self, name: str, path: Path) -> None:
+        """Copy an object into a new file, whatever its size.  NotFound; StorageFailed; OSError of the file."""
+        found = self._guarded("read", name, lambda: self._store.get(self._key(name)))
+        with path.open("wb") as file:
+            parts = iter(found.stream(min_chunk_size=PART_BYTES))
+            while (part := self._guarded("read", name, lambda: next(parts, None))) is not None:
+                file.write(part)
+
+    def _list(self, prefix: str) -> Iterator[tuple[str, int]]:
+        start = self._key(prefix)
+        cut = len(self._prefix) + 1 if self._prefix else 0
+        try:
+            for page in self._store.list(start or None):
+                for found in page:
+                    yield found["path"][cut:], found["size"]
+        except Exception as error:
+            raise self._failure("list", prefix, error) from error
+
+    def _key(self, name: str) -> str:
+        return f"{self._prefix}/{name}".strip("/") if self._prefix else name.strip("/")
+
+    def _conditional(self, name: str, data: bytes, put: Callable[[], object]) -> None:
+        from obstore.exceptions import AlreadyExistsError, PreconditionError
+
+        try:
+            put()
+        except (AlreadyExistsError, PreconditionError):
+            # The answer to our own request may have been lost, and the request repeated.
+            if self.stat(name) is None or self.read(name) != data:
+                raise Conflict(f"{self.address}/{name} exists already, or was changed meanwhile") from None
+        except Exception as error:
+            raise self._failure("write", name, error) from error
+
+    def _guarded(self, action: str, name: str, call: Callable[[], T]) -> T:
+        try:
+            return call()
+        except FileNotFoundError:
+            raise NotFound(f"there is no object {self.address}/{name}") from None
+        except Exception as error:
+            raise self._failure(action, name, error) from error
+
+    def _failure(self, action: str, name: str, error: Exception) -> StorageFailed:
+        what = str(error).partition("\n")[0][:400]
+        return StorageFailed(f"cannot {action} {self.address}/{name}: {what}")
+
+
+def each(call: Callable[[T], object], items: Iterable[T]) -> None:
+    """Call with every item, ``THREADS`` at a time; the first error is raised when all that began have ended."""
+    with ThreadPoolExecutor(THREADS) as pool:
+        for _ in pool.map(call, items):
+            pass
+
+
+@cache
+def _client(bucket: str) -> S3Store:
+    try:
+        from obstore.store import S3Store
+    except ImportError as error:
+        message = "object storage needs a client that is not installed: pip install 'apsp[s3]'"
+        raise InvalidRequest(message, field="store") from error
+    endpoint = os.environ.get("AWS_ENDPOINT_URL") or os.environ.get("AWS_ENDPOINT_URL_S3") or ""
+    return S3Store.from_url(
+        f"{SCHEME}{bucket}",
+        client_options={"allow_http": endpoint.startswith("http://"), "connect_timeout": "5s", "timeout": "120s"},
+        retry_config={"max_retries": _RETRIES, "retry_timeout": _PATIENCE},
+    )

@@ -1,0 +1,243 @@
+"""The driver of rounds over workers: exact whatever is lost when, and gone on with in any other way."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from engine import checkpoint
+from engine.monitor import Monitor
+from engine.plan import Plan
+from engine.problem import Options
+from engine.solve import make_plan, solve_to_store
+from engine.spread import drive, rounds, run
+from engine.stream.layout import Streaming
+from storage.errors import Cancelled, NegativeCycle, SolveFailed
+from storage.graph import Graph, build_graph
+from storage.matrix import open_matrix, verify_matrix
+from storage.working import find_checkpoint
+from tests.spreading import ToyCluster
+
+N = 300
+DASK = Options(executor="dask", scheduler="toy", algorithm="blocked-floyd-warshall")
+
+
+def sample(n: int = N, *, directed: bool = True, negative: bool = False, whole: bool = True, seed: int = 0) -> Graph:
+    rng = np.random.default_rng(seed)
+    tails, heads = rng.integers(0, n, (2, 3 * n))
+    weights = rng.integers(0, 100, 3 * n)
+    if negative:
+        height = rng.integers(0, 60, n)
+        weights = weights + height[tails] - height[heads]
+    return build_graph(tails, heads, weights if whole else weights / 8, n=n, directed=directed)[0]
+
+
+def plan_for(graph: Graph, *, width: int = 64, tier: str = "host", dtype: str = "auto") -> Plan:
+    plan = make_plan(graph, Options(algorithm="blocked-floyd-warshall", dtype=dtype))
+    return replace(plan, tier=tier, streaming=Streaming("host", width, width), workers=2)
+
+
+def solve(cluster: ToyCluster, graph: Graph, path: Path, monkeypatch: pytest.MonkeyPatch, **more: object) -> None:
+    found = {e.worker: e.hello for e in cluster.news}  # type: ignore[union-attr]
+    cluster.news.clear()
+    monkeypatch.setattr(run, "Cluster", lambda address: cluster)
+    monkeypatch.setattr(run, "gather", lambda *_: found)
+    more = {"plan": plan_for(graph), **more}
+    solve_to_store(graph, DASK, path, **more)  # type: ignore[arg-type]
+
+
+def expected(graph: Graph, folder: Path) -> Path:
+    path = folder / "expected.zarr"
+    plan = replace(make_plan(graph, Options(algorithm="blocked-floyd-warshall")), tier="host", streaming=None)
+    solve_to_store(graph, Options(), path, plan=plan)
+    return path
+
+
+def same(one: Path, other: Path, tolerance: float = 0.0) -> None:
+    verify_matrix(one)
+    with open_matrix(one) as a, open_matrix(other) as b:
+        left, right = a.rows(a.sources), b.rows(b.sources)
+        if tolerance:
+            np.testing.assert_allclose(left, right, rtol=tolerance, atol=tolerance)
+            return
+        np.testing.assert_array_equal(left, right)
+        # the width of a bin follows from the rows that came first
+        bins = [m.summary.pop("histogram", {"counts": []}) for m in (a, b)]
+        assert a.summary == b.summary
+        assert sum(bins[0]["counts"]) == sum(bins[1]["counts"])
+
+
+@pytest.mark.parametrize("workers", [1, 2, 5])
+@pytest.mark.parametrize("directed", [True, False])
+@pytest.mark.parametrize("negative", [True, False])
+def test_rounds_over_workers_are_exact(
+    workers: int, directed: bool, negative: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if negative and not directed:
+        pytest.skip("an undirected graph with a negative edge has a negative cycle")
+    graph = sample(directed=directed, negative=negative)
+    solve(ToyCluster(workers, seed=workers), graph, tmp_path / "d.zarr", monkeypatch)
+    same(tmp_path / "d.zarr", expected(graph, tmp_path))
+
+
+@pytest.mark.parametrize("negative", [True, False])
+def test_fractions_too(negative: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = sample(negative=negative, whole=False)
+    solve(ToyCluster(3), graph, tmp_path / "d.zarr", monkeypatch)
+    same(tmp_path / "d.zarr", expected(graph, tmp_path), 1e-5)
+
+
+@pytest.mark.parametrize("n", [1, 2, 63, 65, 129])
+def test_any_size(n: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = sample(n)
+    solve(ToyCluster(3), graph, tmp_path / "d.zarr", monkeypatch)
+    same(tmp_path / "d.zarr", expected(graph, tmp_path))
+
+
+def test_compressed_tiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = sample()
+    solve(ToyCluster(3), graph, tmp_path / "d.zarr", monkeypatch, compression="zstd")
+    same(tmp_path / "d.zarr", expected(graph, tmp_path))
+
+
+def test_stripes_that_no_worker_can_keep_stay_in_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = sample()
+    stripe = 64 * N * 4
+    cluster = ToyCluster(2, memory=8 * stripe)  # one is kept, beside what is worked on
+    solve(cluster, graph, tmp_path / "d.zarr", monkeypatch)
+    same(tmp_path / "d.zarr", expected(graph, tmp_path))
+
+
+def test_a_negative_cycle_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = build_graph([0, 1, 2], [1, 2, 0], [1, 1, -3], n=200, directed=True)[0]
+    plan = plan_for(sample(200), dtype="int32")
+    with pytest.raises(NegativeCycle):
+        solve(ToyCluster(2), graph, tmp_path / "d.zarr", monkeypatch, plan=plan)
+    assert not (tmp_path / "d.zarr").exists()
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_workers_are_lost_and_come_at_any_time(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some of them as zombies, which go on to work for a driver that has given them up; commits come at any time."""
+    monkeypatch.setattr(checkpoint, "INTERVAL", 0.02)
+    monkeypatch.setattr(rounds, "COST", 10.0)
+    cluster = ToyCluster(3, seed=seed)
+    kills = 0
+
+    def mischief(_: ToyCluster) -> None:
+        nonlocal kills
+        if cluster.random.random() < 0.15 and len(cluster.workers) > 1:
+            cluster.kill(cluster.random.choice(sorted(cluster.workers)), zombie=cluster.random.random() < 0.5)
+            kills += 1
+        if cluster.random.random() < 0.15 and len(cluster.workers) < 5:
+            cluster.add()
+
+    cluster.mischief = mischief
+    graph = sample(seed=seed, directed=seed % 2 == 0)
+    solve(cluster, graph, tmp_path / "d.zarr", monkeypatch)
+    assert kills
+    same(tmp_path / "d.zarr", expected(graph, tmp_path))
+
+
+class Until(Monitor):
+    """Asks to stop after some updates."""
+
+    def __init__(self, most: int) -> None:
+        self.most, self.seen = most, 0
+
+    def advance(self, amount: int) -> None:
+        self.seen += amount
+
+    def cancelled(self) -> bool:
+        return self.seen > self.most
+
+
+@pytest.mark.parametrize("directed", [True, False])
+@pytest.mark.parametrize("then", ["local", "dask"])
+def test_a_cancelled_solve_is_gone_on_with(
+    then: str, directed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoint, "WORTH", 0.0)
+    graph, path = sample(directed=directed), tmp_path / "d.zarr"
+    with pytest.raises(Cancelled):
+        solve(ToyCluster(2), graph, path, monkeypatch, monitor=Until(N**3 // 2))
+    found = find_checkpoint(path)
+    assert found is not None
+    assert max(level for level, _ in found.record["levels"]) >= 0
+    if then == "local":
+        plan = replace(plan_for(graph), streaming=Streaming("store", 64, 64, symmetric=not directed), tier="store")
+        solve_to_store(graph, Options(), path, plan=plan, resume=True)
+    else:
+        solve(ToyCluster(3), graph, path, monkeypatch, resume=True)
+    same(path, expected(graph, tmp_path))
+
+
+@pytest.mark.parametrize("directed", [True, False])
+@pytest.mark.parametrize("width", [64, 128])
+def test_workers_go_on_with_what_one_process_has_begun(
+    width: int, directed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoint, "WORTH", 0.0)
+    graph, path = sample(directed=directed), tmp_path / "d.zarr"
+    plan = replace(plan_for(graph), streaming=Streaming("store", 64, 64, symmetric=not directed), tier="store")
+    with pytest.raises(Cancelled):
+        solve_to_store(graph, Options(), path, plan=plan, monitor=Until(3 * N**3 // (4 if directed else 7)))
+    found = find_checkpoint(path)
+    assert found is not None
+    assert max(level for level, _ in found.record["levels"]) >= 0
+    solve(ToyCluster(3), graph, path, monkeypatch, resume=True, plan=plan_for(graph, width=width))
+    same(path, expected(graph, tmp_path))
+
+
+def test_the_scheduler_lost_costs_back_to_the_last_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoint, "INTERVAL", 0.0)
+    monkeypatch.setattr(rounds, "COST", 1e9)
+    graph, path, cluster = sample(), tmp_path / "d.zarr", ToyCluster(2)
+    cluster.mischief = lambda c: setattr(c, "lost", c.done.count("lead") == 4)
+    with pytest.raises(SolveFailed, match="scheduler at toy is lost"):
+        solve(cluster, graph, path, monkeypatch)
+    found = find_checkpoint(path)
+    assert found is not None
+    assert max(level for level, _ in found.record["levels"]) >= 0
+    solve(ToyCluster(2), graph, path, monkeypatch, resume=True)
+    same(path, expected(graph, tmp_path))
+
+
+def test_fractions_of_both_signs_end_without_a_checkpoint_of_mixed_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows whose potentials are taken off are no state of the rounds: after them, all begins anew."""
+    monkeypatch.setattr(checkpoint, "INTERVAL", 0.0)
+    monkeypatch.setattr(rounds, "COST", 1e9)
+    graph, path, cluster = sample(negative=True, whole=False), tmp_path / "d.zarr", ToyCluster(2)
+    cluster.mischief = lambda c: setattr(c, "lost", c.done.count("finish") == 2)
+    with pytest.raises(SolveFailed):
+        solve(cluster, graph, path, monkeypatch)
+    solve(ToyCluster(2), graph, path, monkeypatch, resume=True)
+    same(path, expected(graph, tmp_path), 1e-5)
+
+
+def test_workers_that_only_die_end_the_solve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = ToyCluster(2)
+
+    def mischief(_: ToyCluster) -> None:
+        for name in list(cluster.workers):
+            cluster.kill(name)
+            cluster.add()
+
+    cluster.mischief = mischief
+    with pytest.raises(SolveFailed, match="lost one after the other"):
+        solve(cluster, sample(), tmp_path / "d.zarr", monkeypatch)
+    assert not (tmp_path / "d.zarr").exists()
+
+
+def test_without_workers_a_solve_ends_with_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(drive, "PATIENCE", 0.0)
+    cluster = ToyCluster(1)
+    cluster.refused = {"worker9": "it runs another version of apsp"}
+    cluster.mischief = lambda c: [c.kill(name) for name in list(c.workers)] and None  # type: ignore[func-returns-value]
+    with pytest.raises(SolveFailed, match="worker9 is refused: it runs another version"):
+        solve(cluster, sample(), tmp_path / "d.zarr", monkeypatch)

@@ -271,10 +271,22 @@ def normalise(data: bytes, separator: str | None, blanks: str = "") -> bytes:
             data = data.replace(b"  ", b" ")
     elif b" " in data:
         sign = separator.encode()
-        for around in (b" " + sign, sign + b" "):
-            while around in data:
-                data = data.replace(around, sign)
-    for around in (b" \n", b"\n ", b"\n\n"):
-        while around in data:
-            data = data.replace(around, b"\n")
+        data = _without(_without(data, b" %s", sign), b"%s ", sign)
+    return _without(_without(_without(data, b" %s", b"\n"), b"%s ", b"\n"), b"\n%s", b"\n")
+
+
+def _without(data: bytes, pair: bytes, mark: bytes) -> bytes:
+    """``data`` without the blanks beside each mark; ``pair`` is the blank with %s for the mark.
+
+    Some blanks go one a pass; longer runs, of which a stranger may send megabytes, by halves.
+    """
+    for _ in range(4):
+        if pair % mark not in data:
+            return data
+        data = data.replace(pair % mark, mark)
+    blank = pair.replace(b"%s", b"")
+    for power in reversed(range(20)):
+        run = pair.replace(blank, blank * 2**power) % mark
+        while run in data:
+            data = data.replace(run, mark)
     return data

@@ -9,6 +9,7 @@ import pytest
 from storage.errors import ApspError, InvalidGraph, InvalidRequest
 from storage.readers import FORMATS, read_graph
 from storage.readers.fields import is_number, weight
+from storage.readers.table import normalise
 
 HUGE = "9" * 5000
 SAMPLES = [
@@ -61,3 +62,21 @@ def test_a_million_digits_are_looked_at_once():
         with pytest.raises(InvalidGraph):
             weight(token, 1)
         assert is_number(token) == (token in (digits, f"{digits}."))
+
+
+def test_a_million_blanks_go_as_fast_as_they_came(tmp_path: Path):
+    """Here one pass for each blank would take hours."""
+    path = tmp_path / "graph.csv"
+    for blank in (" ", "\t", "\n"):
+        run, within = blank * 1_000_000, "" if blank == "\n" else blank * 1_000_000
+        path.write_text(f"from,to,km\na,b{within},3\nb,{within}c,4{run}\n")
+        graph, _ = read_graph(path)
+        assert (graph.n, graph.arcs, graph.weights.tolist()) == (3, 2, [3, 4])
+
+
+@pytest.mark.parametrize("mark", [b",", b";"])
+def test_blanks_beside_marks_go_however_many(mark: bytes):
+    for count in (0, 1, 3, 4, 5, 6, 100, 5000):
+        blanks = b" " * count
+        data = b"a  b" + blanks + mark + blanks + b"c" + blanks + b"\n" + blanks + b"\n" * count + b"d" + mark + b"e\n"
+        assert normalise(data, mark.decode()) == b"a  b" + mark + b"c\nd" + mark + b"e\n"

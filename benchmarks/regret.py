@@ -89,7 +89,7 @@ SAMPLE: Final = 4096
 SAMPLE_ENTRIES: Final = 2**25
 SPAN: Final = 256
 #: Most turns that the contenders take; one that has taken so many seconds needs no more than two.
-TURNS: Final = 12
+TURNS: Final = 40
 ENOUGH: Final = 0.4
 #: Algorithms that take each source by itself, so that a sample of sources tells about all.
 ROWS: Final = frozenset({"dijkstra", "bfs", "partitioned", "johnson"})

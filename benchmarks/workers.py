@@ -37,7 +37,7 @@ from storage.matrix import open_matrix
 PORT = 28786
 ADDRESS = f"tcp://127.0.0.1:{PORT}"
 FW = "blocked-floyd-warshall"
-TURNS = 5
+TURNS = 3
 
 
 class Record:
@@ -55,6 +55,7 @@ class Record:
         """Write ``results/NAME.json``, or the same under APSP_RESULTS."""
         folder = Path(os.environ.get("APSP_RESULTS", RESULTS))
         about = {**facts(), "gpus": _gpus()} if self._name.endswith("gpu") else facts()
+        about["commit"] = os.environ.get("APSP_COMMIT") or about["commit"]
         (folder / f"{self._name}.json").write_text(json.dumps({**about, "rows": self._rows}, indent=1) + "\n")
 
 
@@ -69,7 +70,7 @@ def running(device: str, count: int, threads: int) -> Iterator[list[subprocess.P
     from engine.spread.node import Workers, WorkersArgs
 
     words = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", str(PORT)]
-    scheduler = subprocess.Popen([*words, "--no-dashboard"])
+    scheduler = subprocess.Popen([*words, "--no-dashboard"], stderr=subprocess.DEVNULL)
     devices = [f"cuda{i}" for i in range(count)] if device == "cuda" else ["cpu"]
     node = Workers(WorkersArgs(ADDRESS, devices, count if device == "cpu" else None, threads))
     with tempfile.TemporaryDirectory() as folder:
@@ -152,8 +153,8 @@ def solved(
 
 def on_cpu(record: Record, folder: Path, n: int = 8192, width: int = 1024) -> None:
     """One process and two workers in turns."""
-    graph, alone = random_graph(n), Options(algorithm=FW, threads=2)
-    spread = Options(algorithm=FW, executor="dask", scheduler=ADDRESS)
+    graph, alone = random_graph(n, fractions=True), Options(algorithm=FW, threads=2, dtype="float32")
+    spread = replace(alone, executor="dask", scheduler=ADDRESS, threads=None)
     with running("cpu", 2, 1) as workers:
         plans = {"one process": make_plan(graph, alone, out=folder / "a"), "workers": make_plan(graph, spread)}
         plans["workers"] = replace(plans["workers"], streaming=Streaming("host", width, width))

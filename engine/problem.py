@@ -145,7 +145,7 @@ class Workers:
     threads: int
     memory: int
     relax_rate: dict[str, float]
-    panel_rate: float = 1.0e9
+    panel_rate: float = 2.0e9
 
 
 @dataclass(frozen=True)
@@ -182,7 +182,7 @@ class Machine:
     hop_search_seconds: float | None = None
     device_search_seconds: float | None = None
     stream_rate: float = 8.0e8
-    stream_work: float = 6.0e-10
+    stream_work: float = 4.0e-10
     stream_write: float | None = None
     cuda: Device | None = None
     no_cuda: str = "no GPU was looked for"

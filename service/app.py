@@ -92,6 +92,7 @@ def create_app(settings: Settings, *, observe: Observe | None = None) -> FastAPI
         generate_unique_id_function=_operation_id,
         docs_url=None,
         redoc_url=None,
+        telemetry={"logs": False},  # traces and their metrics, where somebody collects them; logs are service.logs' own
     )
     app.state.service = service
     app.add_middleware(BodyLimit, settings=settings)

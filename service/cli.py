@@ -49,6 +49,21 @@ app = typer.Typer(
 )
 
 
+def _tell_version(wanted: bool) -> None:
+    if wanted:
+        version()
+        raise typer.Exit
+
+
+@app.callback()
+def every_command(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_tell_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """All-pairs shortest paths: a graph in, the matrix of all its distances out."""
+
+
 @app.command()
 def solve(
     graph: GraphFile,

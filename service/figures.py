@@ -76,12 +76,12 @@ def processor_name() -> str:
 
 
 def _gpu_name() -> str | None:
-    """The name of a GPU of this machine; they are nearly always alike, and asking CUDA would start it."""
+    """The name of the GPUs of this machine; None if they differ: asking CUDA which is which would start it."""
+    found = set()
     try:
-        for path in sorted(_GPUS.glob("*/information")):
-            for line in path.read_text().splitlines():
-                if line.startswith("Model"):
-                    return line.partition(":")[2].strip()
+        for path in _GPUS.glob("*/information"):
+            lines = path.read_text().splitlines()
+            found |= {line.partition(":")[2].strip() for line in lines if line.startswith("Model")}
     except OSError:
         pass
-    return None
+    return found.pop() if len(found) == 1 else None

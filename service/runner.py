@@ -71,17 +71,18 @@ class Runner:
         self._figures = Figures(device)
         #: the GPU has to be started afresh, which takes a new process
         self.device_lost = False
+        self._probed: float | None = None
 
     def run(self) -> None:
         """Settle what a dead runner left, then work until told to stop.  No job's failure ends this loop."""
         self._until_stored(self._recover)
         warm_up = WarmUp()
-        told = 0.0
+        told: float | None = None
         while not self._stopping.is_set() and not self.device_lost:
-            if self._device != "cpu" and told == 0.0 and not self._healthy():
-                break
             try:
-                if time.monotonic() - told >= self._settings.heartbeat_seconds:
+                if told is None or time.monotonic() - told >= self._settings.heartbeat_seconds:
+                    if self._device != "cpu" and not self._answers():
+                        break
                     self.announce("idle")
                     told = time.monotonic()
                 claimed = self._jobs.claim(self._name, cuda=self._device != "cpu")
@@ -211,6 +212,23 @@ class Runner:
                 self._until_stored(lambda: self._jobs.lose(claimed, reason, max_attempts=most))
                 return
         self._until_stored(lambda: self._jobs.fail(claimed, fault.to_dict()))
+
+    def _answers(self) -> bool:
+        """Whether the idle GPU is still there; False also if told to stop meanwhile.
+
+        A process that uses it asks it for its memory; one that does not (yet) has it probed now and then.
+        """
+        modules = sys.modules.get("engine.backends.cuda_modules") if "cupy" in sys.modules else None
+        if modules is not None:
+            self.device_lost = modules.memory_in_use() is None
+            if self.device_lost:
+                log.error("%s does not answer any more: it is started afresh and probed", self._slot)
+            return not self.device_lost
+        if self._probed is None or time.monotonic() - self._probed >= _PROBE_PAUSES[1]:
+            healthy = self._healthy()
+            self._probed = time.monotonic()
+            return healthy
+        return True
 
     def _healthy(self) -> bool:
         """Wait until the GPU computes; False if told to stop meanwhile."""

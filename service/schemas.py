@@ -115,6 +115,9 @@ class JobRequest(Wire):
         description="Only distances up to this one; longer ones become unreachable.",
     )
     threads: Size | None = Field(None, description="Processors.")
+    executor: Literal["local", "dask"] = Field(
+        "local", description="Who solves: the runner, or the workers of the service's Dask scheduler, if it has one."
+    )
     priority: int = Field(0, ge=-100, le=100, strict=True, description="Higher goes first.")
     fresh: bool = Field(False, description="Solve again even if there is a result of the same graph and options.")
 

@@ -52,6 +52,7 @@ class Settings(BaseModel):
     planners: Count = Field(2, description="Processes that plan jobs.")
     threads: Count | None = Field(None, description="Processors that a job may use; all if not set.")
     memory: Size | None = Field(None, description="Memory in bytes that a job may use; what is free if not set.")
+    scheduler: str | None = Field(None, description="Address of a Dask scheduler whose workers jobs may ask for.")
     compression: str = Field("none", description="Compression of result stores.")
     max_upload_bytes: Size = Field(4 * 2**30, description="Bytes of one uploaded graph file, as sent.")
     max_graph_bytes: Size = Field(32 * 2**30, description="Bytes of one graph file after decompression.")

@@ -25,7 +25,7 @@ RESULT_FORMAT: Final = 1
 _PLAN_SECONDS: Final = 10.0
 _PLANS: Final = 256
 #: not part of what is solved
-_CIRCUMSTANCES: Final = frozenset({"memory", "device_memory", "threads"})
+_CIRCUMSTANCES: Final = frozenset({"memory", "device_memory", "threads", "executor"})
 
 
 def fingerprint(graph_id: str, options: dict[str, Any]) -> str:
@@ -99,11 +99,11 @@ async def submit(service: Service, body: JobRequest, caller: Caller, key: str | 
     if record is not None:
         return record, False
     plan = await service.plans.get(service, body.graph, options)
-    settings = service.settings
+    settings, own = service.settings, options["executor"] == "local"
     asked = Submission(
         graph=body.graph, options=options, plan=plan, name=body.name, owner=owner, priority=body.priority,
-        device="cuda" if "cuda" in (options["device"], plan.get("device")) else "any", fingerprint=mark, key=key,
-        digest=digest, most_of_owner=settings.max_open_jobs, most=settings.max_open_jobs_total,
+        device="cuda" if own and "cuda" in (options["device"], plan.get("device")) else "any", fingerprint=mark,
+        key=key, digest=digest, most_of_owner=settings.max_open_jobs, most=settings.max_open_jobs_total,
     )  # fmt: skip
     accepted = await anyio.to_thread.run_sync(service.jobs.submit, asked)
     service.wake()

@@ -75,6 +75,10 @@ def job_options(graph: Graph, request: dict[str, Any], settings: Settings) -> Op
         "memory": _least(request.get("memory"), settings.memory),
         "threads": _least(request.get("threads"), settings.threads),
     }
+    if request.get("executor") == "dask":
+        if settings.scheduler is None:
+            raise InvalidRequest("executor dask is not offered: the service has no scheduler", field="executor")
+        values["scheduler"] = settings.scheduler
     return Options(**values)
 
 

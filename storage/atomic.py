@@ -173,7 +173,7 @@ def load_file(path: Path) -> npt.NDArray[np.uint8]:
             return found
         if hasattr(os, "posix_fadvise"):
             os.posix_fadvise(handle, 0, size, os.POSIX_FADV_WILLNEED)
-        place, done = direct.room(size), 0
+        place, done = direct.buffer_for(size), 0
         while done < size and (count := os.preadv(handle, [place[done:size].data], done)):
             done += count
         forget(handle)

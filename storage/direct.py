@@ -1,6 +1,6 @@
 """Files past the system's page cache (O_DIRECT): half the processors' work of a byte, and nothing to forget afterwards.
 
-The kernel asks for aligned memory and offsets, so bytes lie in an aligned *room* of each thread, in large pages where
+The kernel asks for aligned memory and offsets, so bytes lie in an aligned *buffer* of each thread, in large pages where
 the system has them: a tile is put together, checked and taken apart there, while it is in the processor's cache.  Where
 the file system does not know O_DIRECT, or a file is small, the answer says so and the caller goes the usual way.
 """
@@ -24,24 +24,24 @@ Bytes = npt.NDArray[np.uint8]
 
 #: What memory, offsets and lengths are multiples of; no disk asks for more.
 _GRAIN: Final = 4096
-#: Files from which on it pays, and up to which rooms are made.
+#: Files from which on it pays, and up to which buffers are made.
 _LEAST: Final = 2**16
 _MOST: Final = 2**25
 _FLAG: Final = getattr(os, "O_DIRECT", 0)
 #: Bytes of a large page: the kernel handles a tile as one piece, not as 512.
 _LARGE: Final = 2**21
 
-_rooms = threading.local()
+_buffers = threading.local()
 
 
 def write(handle: int, buffers: Sequence[bytes | Array], size: int) -> bool:
     """Write ``buffers``, ``size`` bytes, from the beginning of an open file; False if that is not to be had here.
 
-    The first one may be the room's own beginning.  Raises OSError.
+    The first one may be the buffer's own beginning.  Raises OSError.
     """
     if not _turn(handle, size, on=True):
         return False
-    place, at = room(size), 0
+    place, at = buffer_for(size), 0
     for buffer in buffers:
         data = np.frombuffer(buffer, np.uint8) if isinstance(buffer, bytes) else buffer.reshape(-1).view(np.uint8)
         if at or data.ctypes.data != place.ctypes.data:
@@ -63,14 +63,14 @@ def write(handle: int, buffers: Sequence[bytes | Array], size: int) -> bool:
 
 
 def read(handle: int, size: int) -> Bytes | None:
-    """The bytes of an open file of ``size`` bytes, in the room; None if that is not to be had here.
+    """The bytes of an open file of ``size`` bytes, in the buffer; None if that is not to be had here.
 
     Fewer where the file ends sooner.  Raises OSError.
     """
     if not _turn(handle, size, on=True):
         return None
     padded = -(-size // _GRAIN) * _GRAIN
-    place, done = room(padded), 0
+    place, done = buffer_for(padded), 0
     try:
         while done < size and (count := os.preadv(handle, [place[done:padded].data], done)):
             done += count
@@ -82,13 +82,13 @@ def read(handle: int, size: int) -> Bytes | None:
     return place[: min(done, size)]
 
 
-def room(size: int) -> Bytes:
+def buffer_for(size: int) -> Bytes:
     """Aligned memory of this thread, ``size`` bytes or more; the same every time unless more is asked for."""
-    place: Bytes | None = getattr(_rooms, "place", None)
+    place: Bytes | None = getattr(_buffers, "place", None)
     if place is None or len(place) < size:
         # the old one must go before the new one comes, or a thread would hold both
-        _rooms.place = place = None
-        _rooms.place = place = _aligned(-(-size // _GRAIN) * _GRAIN)
+        _buffers.place = place = None
+        _buffers.place = place = _aligned(-(-size // _GRAIN) * _GRAIN)
     return place
 
 

@@ -23,7 +23,7 @@ import numpy as np
 from storage.errors import InvalidRequest, NotFound, StorageFailed
 from storage.graph import Graph, index_of
 from storage.grid import TileGrid, layout
-from storage.matrix_format import DISTANCES, ROOT_DOCUMENT, Array, IntArray, crc32c, read_seal
+from storage.matrix_format import DISTANCES, ROOT_DOCUMENT, Array, IntArray, crc32c, is_foreign, read_seal
 from storage.matrix_tiles import StoreFolder, TileReader
 from storage.matrix_writer import MatrixWriter, create_matrix
 from storage.objects import is_address
@@ -66,6 +66,14 @@ def open_matrix(path: str | Path) -> Matrix:
             return matrix
         folder.close()
     raise StorageFailed(f"{path} is being replaced again and again; try later")
+
+
+def is_sealed_store(folder: Path) -> bool:
+    """Whether a folder is a store that this program has sealed, sound or damaged, and nothing else."""
+    try:
+        return not is_foreign((folder / ROOT_DOCUMENT).read_bytes())
+    except (FileNotFoundError, IsADirectoryError):
+        return False
 
 
 def get_ready() -> None:
@@ -177,6 +185,8 @@ class Matrix:
         bands = positions // self.grid.tile[0]
         for i in np.unique(bands).tolist():
             wanted = np.flatnonzero(bands == i)
+            if self._tiles.far:
+                self._tiles.prepare([(i, j) for j in range(self.grid.counts[1])])
             for j in range(self.grid.counts[1]):
                 self._tiles.copy_rows(i, j, positions[wanted] - i * self.grid.tile[0], wanted, out)
         return out.astype(self.dtype, copy=False)
@@ -191,6 +201,8 @@ class Matrix:
         tiles = (positions // height) * self.grid.counts[1] + columns // width
         order = np.argsort(tiles, kind="stable")
         first = np.flatnonzero(np.diff(tiles[order], prepend=-1))
+        if self._tiles.far:
+            self._tiles.prepare([divmod(tile, self.grid.counts[1]) for tile in tiles[order][first].tolist()])
         for group in np.split(order, first[1:]) if len(order) else []:
             i, j = divmod(int(tiles[group[0]]), self.grid.counts[1])
             out[group] = self._tiles.pick(i, j, positions[group] - i * height, columns[group] - j * width)

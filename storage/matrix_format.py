@@ -185,6 +185,16 @@ def seal_document(folder: Path, attributes: Mapping[str, object]) -> bytes:
     return json.dumps(document, indent=1, allow_nan=False).encode()
 
 
+def is_foreign(data: bytes) -> bool:
+    """Whether a root document is sound and nobody's seal: of another Zarr store, say."""
+    try:
+        document = json.loads(data)
+    except ValueError:
+        return False
+    attributes = document.get("attributes") if isinstance(document, dict) else None
+    return not (isinstance(attributes, dict) and "seal" in attributes)
+
+
 def read_seal(path: Path | str, data: bytes) -> dict[str, Any]:
     """Parse the root document and check its seal.  Raises StorageFailed naming ``path`` and what is wrong."""
     try:

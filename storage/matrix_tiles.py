@@ -116,7 +116,12 @@ class TileReader:
 
     The first time that a tile is touched it is read whole and its checksum compared with the manifest; later only the
     bytes asked for are read.
+
+    Attributes:
+        far: a tile takes so long to come that several should be asked for at a time, with ``prepare``.
     """
+
+    far = False
 
     def __init__(
         self,
@@ -140,6 +145,9 @@ class TileReader:
     def total_bytes(self) -> int:
         """Bytes of all tile files."""
         return int(self._sizes.sum())
+
+    def prepare(self, tiles: list[tuple[int, int]]) -> None:
+        """These tiles will be asked for; begin with them where that saves time."""
 
     def copy_rows(self, i: int, j: int, offsets: IntArray, wanted: IntArray, out: Array) -> None:
         """Copy the rows ``offsets`` of tile (i, j) into the rows ``wanted`` of ``out`` (full width)."""

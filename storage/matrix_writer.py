@@ -404,7 +404,12 @@ def _checked(vertices: IntArray | None, n: int, name: str) -> IntArray | None:
 
 
 def check_target(target: Path, overwrite: bool) -> None:
-    """Refuse a target that may not be replaced.  Only a matrix store ever is, so that a slip removes nothing else."""
+    """Refuse a target that may not be replaced.  Only a matrix store ever is, so that a slip removes nothing else.
+
+    Raises:
+        NotFound: the folder around it does not exist.
+        Conflict: it exists and ``overwrite`` is False, or it is no matrix store.
+    """
     if not target.parent.is_dir():
         raise NotFound(f"the folder {target.parent} does not exist")
     if not target.exists() and not target.is_symlink():

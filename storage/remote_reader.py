@@ -20,7 +20,7 @@ from storage.errors import NotFound, StorageFailed
 from storage.grid import TileGrid
 from storage.matrix_format import DISTANCES, Array, IntArray
 from storage.matrix_tiles import TileReader
-from storage.objects import Objects
+from storage.objects import Objects, each
 
 if TYPE_CHECKING:
     from zarr.storage import MemoryStore
@@ -162,6 +162,8 @@ _numbers = itertools.count()
 class RemoteTiles(TileReader):
     """The tiles of a sealed store in an object store; each is fetched whole, verified, and kept for a while."""
 
+    far = True
+
     def __init__(
         self,
         folder: Any,
@@ -175,6 +177,13 @@ class RemoteTiles(TileReader):
         super().__init__(folder, grid, dtype, checksums, sizes, compressed=compressed)
         self._remote: RemoteFolder = folder
         self._number = next(_numbers)
+
+    def prepare(self, tiles: list[tuple[int, int]]) -> None:
+        """Fetch those that are not kept, many at a time; no more than half of what is kept at all."""
+        most = KEPT_BYTES // 2 // max(1, int(self._sizes.max(initial=1)))
+        missing = [tile for tile in tiles[:most] if KEPT.get((self._number, *tile)) is None]
+        if len(missing) > 1:
+            each(lambda tile: self.whole(*tile), missing)
 
     def copy_rows(self, i: int, j: int, offsets: IntArray, wanted: IntArray, out: Array) -> None:
         """As in the base class."""

@@ -102,6 +102,8 @@ class WorkingMatrix(MatrixWriter):
     """A store in the making that can be read back and left.  Reading and writing are safe from many threads at once,
     for different tiles.
 
+    What is written is a copy of each tile as it was at some time during ``write``, whoever changes entries meanwhile.
+
     As a context manager it leaves: the folder stays if something was committed and not sealed, and else goes.
     """
 
@@ -313,7 +315,7 @@ class WorkingMatrix(MatrixWriter):
         """The bytes of a padded tile, put together where files are written from, so that they are copied but once."""
         (height, width), (rows, columns) = self._grid.tile, part.shape
         size = self._grid.tile_bytes(self._dtype.itemsize)
-        tile = direct.room(size)[: size - CHECKSUM_BYTES].view(self._dtype).reshape(height, width)
+        tile = direct.buffer_for(size)[: size - CHECKSUM_BYTES].view(self._dtype).reshape(height, width)
         tile[:rows, :columns] = part
         tile[rows:] = tile[:, columns:] = self._pad[0, 0]
         return [tile]

@@ -143,29 +143,25 @@ def _sweep(indptr, heads, into, tails, weights, labels, dirty, touched, waiting,
 
 
 @njit(nogil=True, cache=True)
-def _largest(labels, far, touched):  # type: ignore[no-untyped-def]
-    """The largest label of the ``touched`` vertices that is not ``far``."""
-    tops = np.zeros(labels.shape[1], labels.dtype)
-    nothing = labels.dtype.type(0)
-    for v in range(len(labels)):
-        if touched[v] != 0:
-            row = labels[v]
-            for j in range(len(tops)):
-                label = nothing if row[j] == far else row[j]
-                tops[j] = label if label > tops[j] else tops[j]
-    return tops.max()
+def _clean(labels, far, touched, tops):  # type: ignore[no-untyped-def]
+    """Put the labels of the ``touched`` vertices back to ``far``, and the marks out; returns the largest other label.
 
-
-@njit(nogil=True, cache=True)
-def _clean(labels, far, touched):  # type: ignore[no-untyped-def]
-    """Put the labels of the ``touched`` vertices back to ``far``, and the marks out."""
+    That is looked for if ``tops``, one label a lane, is there to work in.
+    """
     words = touched.view(np.uint64)
+    nothing = labels.dtype.type(0)
+    tops[:] = nothing
     for word in range(len(words)):
         if words[word] != 0:
             for v in range(8 * word, min(8 * word + 8, len(labels))):
                 if touched[v] != 0:
-                    labels[v] = far
+                    row = labels[v]
+                    for j in range(len(tops)):
+                        label = nothing if row[j] == far else row[j]
+                        tops[j] = label if label > tops[j] else tops[j]
+                    row[:] = far
             words[word] = 0
+    return tops.max() if len(tops) else nothing
 
 
 @njit(nogil=True, cache=True)
@@ -234,6 +230,7 @@ def search_lanes(  # type: ignore[no-untyped-def]
     dirty = np.zeros((n + 7) // 8 * 8, np.uint8)
     touched = np.zeros_like(dirty)
     labels[:] = far[0]
+    tops = np.empty(lanes if heaviest > 0 else 0, weights.dtype)
     while True:
         block = fetch_add(counter.ctypes.data, 1)
         if block >= len(undone):
@@ -250,12 +247,11 @@ def search_lanes(  # type: ignore[no-untyped-def]
             waiting += _mark(indptr, heads, s, dirty)
         budget = PASSES * (len(tails) + 4 * n)
         finished = _sweep(indptr, heads, into, tails, weights, labels, dirty, touched, waiting, budget)
-        if finished and heaviest > 0:
-            finished = _largest(labels, far[0], touched) + heaviest < far[0]
         if finished and len(shift) == 0:
             _emit(labels, far[0], near, rows, out, sentinel, unit)
         elif finished:
             _emit_shifted(labels, far[0], near, shift, onto, sources, rows, out, sentinel, beyond)
-        _clean(labels, far[0], touched)
+        largest = _clean(labels, far[0], touched, tops)
+        finished = finished and (heaviest == 0 or largest + heaviest < far[0])
         undone[block] = not finished
         fetch_add(tally.ctypes.data + (0 if finished else 8), 1)

@@ -82,12 +82,16 @@ def _facts(block, own, unreachable, lowest, reached, sums, largest, farthest):  
     tops = np.empty(ABREAST, block.dtype)
     for i in range(block.shape[0]):
         row, mine = block[i], own[i]
-        before, after = row[: max(0, mine)], row[mine + 1 :]
-        reached[i] = _reached(before, unreachable) + _reached(after, unreachable)
-        sums[i] = _sum(after, unreachable, _sum(before, unreachable, sums[i]))
+        reached[i] = _reached(row, unreachable) - (mine >= 0)
+        sums[i] = _sum(row, unreachable, sums[i])
         farthest[i], largest[i] = -1, unreachable
+        if mine >= 0:
+            sums[i] -= row[mine]
         if reached[i] > 0:
-            top = max(_top(before, unreachable, lowest, tops), _top(after, unreachable, lowest, tops))
+            top = _top(row, unreachable, lowest, tops)
+            if mine >= 0 and top == row[mine]:  # all others may be shorter still, some arcs being negative
+                before, after = row[:mine], row[mine + 1 :]
+                top = max(_top(before, unreachable, lowest, tops), _top(after, unreachable, lowest, tops))
             farthest[i], largest[i] = _first(row, top, mine), top
 
 

@@ -192,7 +192,8 @@ class CudaMatrix:
         monitor.begin("write", count, "rows")
         if self._n == 0 or count == 0:
             return
-        buffers = [self._pinned(band) for _ in range(min(threads + 2, -(-count // band)))]
+        held = min(threads + 2, -(-count // band))
+        buffers = np.split(self._pinned(held * band), held)  # one call of the driver for all
         stream = self._cupy.cuda.Stream(non_blocking=True)
 
         def write(first: int, block: Any, arrived: Any) -> int:

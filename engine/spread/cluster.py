@@ -25,7 +25,7 @@ log = logging.getLogger("apsp.engine")
 #: Seconds after which a connection that answers nothing is given up; Dask refuses less than some ten.
 SILENCE: Final = "15s"
 #: Seconds to reach the scheduler, and for the first worker to say hello.
-REACH: Final = 20.0
+REACH: Final = 30.0
 #: Seconds between two looks at who is there, events apart.
 LOOK: Final = 2.0
 

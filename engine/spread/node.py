@@ -40,6 +40,8 @@ _SETTINGS: Final = {
     "DASK_DISTRIBUTED__COMM__TIMEOUTS__TCP": "15s",
     "DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": "15s",
     "DASK_LOGGING__DISTRIBUTED": "warning",
+    # Dask looks at the stacks of its threads a hundred times a second otherwise
+    "DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED": "False",
 }
 _PR_SET_PDEATHSIG: Final = 1
 

@@ -210,7 +210,9 @@ class Rounds(Drive):
     # ---- what there is to do -----------------------------------------------------------------------------------------
 
     def _feed(self, name: str) -> None:
-        worker = self._workers[name]
+        worker, turn = self._workers[name], self._closed + 1
+        if self._leading < 0 and turn <= self._last and self._stripes[turn].owner == name and self._may_lead(turn):
+            self._hand(name, "lead", [turn], turn)  # before all that waits: everybody waits for panels in the end
         while len(worker.tickets) < AHEAD and (task := self._next(name)) is not None:
             self._hand(name, *task)
         if worker.saving is None and self._unsaved:
@@ -219,8 +221,6 @@ class Rounds(Drive):
     def _next(self, name: str) -> tuple[str, list[int], int] | None:
         """What a worker should do next: verb, stripes, round."""
         turn = self._closed + 1
-        if self._leading < 0 and turn <= self._last and self._stripes[turn].owner == name and self._may_lead(turn):
-            return "lead", [turn], turn
         mine = [
             (i, s)
             for i, s in enumerate(self._stripes)

@@ -20,7 +20,7 @@ from engine.spread.cluster import Cluster
 from engine.spread.job import Hello, Job, code_digest
 from engine.spread.planning import address_of, gather
 from engine.spread.rounds import Rounds
-from engine.stream.levels import levels_of
+from engine.stream.levels import is_half, levels_of
 from engine.stream.streamer import BelowZero
 from engine.summary import Summary
 from storage.graph import Graph
@@ -57,10 +57,9 @@ def _in_rounds(  # noqa: PLR0917 - what a run has at hand
     cluster: Cluster, workers: Mapping[str, Hello], job: Job, journal: Journal, summary: Summary, monitor: Monitor
 ) -> None:
     record = journal.writer.record()
-    before = (record or {}).get("plan", {}).get("streaming") or {}
-    levels = levels_of(record, job.streaming, job.n)
+    levels, upper = levels_of(record, job.streaming, job.n, half=True), is_half(record or {})
     if job.n:
-        Rounds(cluster, workers, job, journal, summary, monitor, levels, upper=bool(before.get("symmetric"))).run()
+        Rounds(cluster, workers, job, journal, summary, monitor, levels, upper=upper).run()
 
 
 def _job(graph: Graph, plan: Plan, rectangle: Rectangle, journal: Journal, monitor: Monitor) -> Job:

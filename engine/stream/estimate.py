@@ -116,7 +116,8 @@ def _layout(tier: str, height: int, width: int, *, symmetric: bool) -> Streaming
 def _store(setting: Setting, streaming: Streaming) -> Candidate:
     n, size, machine = setting.problem.n, setting.kind.itemsize, setting.machine
     once = entries(streaming, n) * size
-    each = once * streaming.rounds(n)
+    # What is closed in its own round is given back and taken once more.
+    each = once * (streaming.rounds(n) + (not streaming.ahead))
     # The first round is made from the arcs: it reads nothing.
     moved = 2 * each - once
     relax = _relax(setting, streaming, moved * machine.stream_work / machine.threads)

@@ -21,7 +21,8 @@ from engine.stream.levels import progress_of
 from engine.stream.store_tier import tiles_of
 from engine.stream.tier import HostTier
 
-#: Share of the processors' time that copies may take; of GPUs' solves, in which the processors have little else to do.
+#: Share of the processors' time that copies may take, and of what the process gets of it beside others; of solves on
+#: GPUs, in which the processors have little else to do.
 COST: Final = 0.02
 IDLE_COST: Final = 0.5
 #: Threads that copy then.
@@ -41,8 +42,8 @@ class KeptHostTier(HostTier):
     ) -> None:
         super().__init__(matrix, streaming, threads=threads)
         self._journal, self._share = journal, threads * (IDLE_COST if idle else COST)
-        self._helpers = min(HELPERS, threads) if idle else 1
-        self._due = time.monotonic() + journal.interval
+        self._helpers, self._spare = min(HELPERS, threads) if idle else 1, idle
+        self._due, self._earned = time.monotonic() + journal.interval, 0.0
         self._asked: int | None = None
         self._stopping = threading.Event()
         self._copying: threading.Thread | None = None
@@ -51,7 +52,7 @@ class KeptHostTier(HostTier):
 
     def wants(self, turn: int) -> bool:
         """When it is time for another copy: then resident stripes come along."""
-        if self._idle() and time.monotonic() >= self._due and self._asked is None:
+        if self._is_time() and self._asked is None:
             self._asked = turn
         return self._asked == turn
 
@@ -60,7 +61,7 @@ class KeptHostTier(HostTier):
         if self._failure is not None:
             raise self._failure
         ready = self._streaming.resident == 0 or (self._asked is not None and turn >= self._asked)
-        if ready and self._idle() and time.monotonic() >= self._due:
+        if ready and self._is_time():
             self._asked = None
             self._copying = threading.Thread(target=self._copy_all, name="apsp-keep", daemon=True)
             self._copying.start()
@@ -86,8 +87,9 @@ class KeptHostTier(HostTier):
     def __exit__(self, *_: object) -> None:
         self._stop()
 
-    def _idle(self) -> bool:
-        return self._copying is None or not self._copying.is_alive()
+    def _is_time(self) -> bool:
+        resting = self._copying is None or not self._copying.is_alive()
+        return resting and time.monotonic() >= self._due and time.process_time() >= self._earned
 
     def _stop(self) -> None:
         self._stopping.set()
@@ -112,25 +114,23 @@ class KeptHostTier(HostTier):
         finally:
             self._journal.work += sum(spent)
             self._due = time.monotonic() + max(self._journal.interval, sum(spent) / self._share)
+            if not self._spare:
+                self._earned = time.process_time() + sum(spent) / COST
 
     def _copy_stripe(self, stripe: int, levels: npt.NDArray[np.int64], spent: list[float], until: float | None) -> bool:
         """Copy one stripe, noting of which round it is at least; False if there is no time left."""
         began, height = time.thread_time(), self._journal.writer.tile[0]
         levels[stripe] = self.level[stripe]
         first, last = self._streaming.rows(stripe, self.n)
-        scratch = np.empty((height, self.n), self.dtype)
         for row in range(first, last, height):
             if self._stopping.is_set() or (until is not None and time.monotonic() > until):
                 return False
-            self._copy(row, min(last, row + height), scratch, self._streaming.left(stripe))
+            self._copy(row, min(last, row + height), self._streaming.left(stripe))
         spent.append(time.thread_time() - began)
         return True
 
-    def _copy(self, first: int, last: int, scratch: Array, left: int) -> None:
-        """One band: out of the changing matrix first, so that checksum and bytes agree."""
+    def _copy(self, first: int, last: int, left: int) -> None:
+        """One band; the writer copies each tile before it looks at it, so that checksum and bytes agree."""
         writer = self._journal.writer
-        rows = scratch[: last - first]
-        begin = left // writer.tile[1] * writer.tile[1]
-        rows[:, begin:] = self.matrix[first:last, begin:]
-        for i, j, block in tiles_of(writer, first, rows, left):
+        for i, j, block in tiles_of(writer, first, self.matrix[first:last], left):
             writer.write(i * writer.tile[0], j * writer.tile[1], block)

@@ -27,16 +27,16 @@ def is_half(record: Mapping[str, Any]) -> bool:
     return bool(record.get("symmetric", planned.get("symmetric", False)))
 
 
-def levels_of(record: Mapping[str, Any] | None, streaming: Streaming, n: int) -> Levels:
+def levels_of(record: Mapping[str, Any] | None, streaming: Streaming, n: int, *, half: bool = False) -> Levels:
     """The round that each stripe of ``streaming`` has reached at least, -1 where nothing is in the store yet.
 
     With another layout than the record's, only the rounds that all stripes have behind them count; none do where the
-    half below the diagonal was not kept and is now wanted.
+    half below the diagonal was not kept and is now wanted, unless the caller puts it together (``half``).
     """
     fresh = np.full(streaming.stripes(n), -1, np.int64)
     if record is None or record.get("kind") != "rounds" or n == 0:
         return fresh
-    if is_half(record) and not streaming.symmetric:
+    if is_half(record) and not (streaming.symmetric or half):
         return fresh
     found = np.repeat([run[0] for run in record["levels"]], [run[1] for run in record["levels"]]).astype(np.int64)
     height, width = int(record["height"]), int(record["width"])

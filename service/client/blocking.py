@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
@@ -135,6 +136,8 @@ class Client:
         self._http = httpx2.Client(**wire.settings(url, key))
         self.patience = Patience(patience) if tell is None else Patience(patience, tell=tell)
         self._driver = Driver(self._http)
+        # a client that nobody has closed is closed when nothing refers to it any more
+        self._release = weakref.finalize(self, self._http.close)
 
     @property
     def url(self) -> str:
@@ -158,7 +161,7 @@ class Client:
 
     def close(self) -> None:
         """Close the connections."""
-        self._http.close()
+        self._release()
 
     def solve(
         self,

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from storage.addresses import check_address, checkpoint_stat
 from storage.errors import Conflict, InvalidRequest, NotFound
+from storage.matrix_writer import check_target
 from storage.objects import is_address
 
 
@@ -28,6 +29,7 @@ def place_of(out: str, work: Path | None, *, overwrite: bool, resume: bool) -> t
             raise Conflict(message)
         if not path.absolute().parent.is_dir():
             raise NotFound(f"--out: the folder {path.absolute().parent} does not exist")
+        check_target(path.absolute(), overwrite)
         return path, None
     check_address(out, overwrite=overwrite)
     place = _working_path(out, work)

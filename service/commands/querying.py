@@ -10,7 +10,7 @@ from service.commands.output import emit, emit_json
 from service.commands.showing import check_question, show_distance, show_path, show_row, show_summary
 from service.results import Result
 from storage.errors import NotFound
-from storage.matrix import verify_matrix
+from storage.matrix import is_sealed_store, verify_matrix
 from storage.objects import is_address
 
 
@@ -34,12 +34,15 @@ def query(store: str, question: str, vertices: Sequence[str], *, as_json: bool) 
 
 
 def store_folder(store: str) -> str | Path:
-    """The folder, or the address in an object store; NotFound says of a file what a store is."""
+    """The folder, or the address in an object store; NotFound says of a file or of another folder what a store is."""
     if is_address(store):
         return store
-    if Path(store).is_file():
+    path = Path(store)
+    if path.is_file():
         raise NotFound(f"{store} is a file; a solved matrix is a folder, as apsp solve --out makes it")
-    return Path(store)
+    if path.is_dir() and not is_sealed_store(path):
+        raise NotFound(f"{store} is a folder, but no store that apsp has sealed; apsp solve --out makes them")
+    return path
 
 
 def _row(result: Result, source: str) -> dict[str, Any]:

@@ -35,7 +35,7 @@ class Watch:
                 TextColumn("{task.fields[rest]}"),
             )
             # what else is printed meanwhile appears above the bar, and standard output stays as it is
-            self._bar = Progress(*columns, console=Console(file=stream), redirect_stdout=False)
+            self._bar = Progress(*columns, console=Console(file=stream), redirect_stdout=False, refresh_per_second=4)
             self._task = self._bar.add_task("", total=1.0, rest="")
 
     def begin(self) -> None:

@@ -14,8 +14,8 @@ from storage.errors import InvalidGraph
 
 #: longer ones are beyond every type, and Python refuses to read numbers of some thousand digits
 _WHOLE = re.compile(r"[+-]?[0-9]{1,400}")
-_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
-_FORTRAN = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)[dD][+-]?[0-9]+")
+_NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_FORTRAN = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)[dD][+-]?[0-9]+")
 _INFINITE = re.compile(r"([+-]?)(inf|infinity)", re.IGNORECASE)
 _MISSING = frozenset({"", "na", "n/a", "#n/a", "null", "none", "-", "?", "nil", "\\n"})
 _SHOWN = 60

@@ -1,6 +1,7 @@
 """What deploy/ holds for Compose, Kubernetes and Grafana: read as their tools read it, and true of the service."""
 
 import copy
+import importlib.metadata
 import json
 import re
 import subprocess
@@ -233,3 +234,22 @@ def test_labels_in_the_dashboard_are_those_of_the_metrics():
         used = {label.strip() for group in re.findall(r"by \(([^)]*)\)", expression) for label in group.split(",")}
         used |= set(re.findall(r"(\w+)=~?\"", expression))
         assert used <= known, (expression, used - known)
+
+
+def test_the_bill_of_materials_describes_the_environment_that_makes_it():
+    told = run(sys.executable, ROOT / "deploy" / "sbom.py")
+    assert told.returncode == 0, told.stderr
+    bill = json.loads(told.stdout)
+    assert (bill["bomFormat"], bill["specVersion"]) == ("CycloneDX", "1.6")
+    refs = [component["bom-ref"] for component in bill["components"]]
+    assert len(refs) == len(set(refs))
+    assert f"pkg:pypi/numpy@{importlib.metadata.version('numpy')}" in refs
+    assert bill["metadata"]["component"]["name"] == "apsp"
+
+
+def test_the_service_monitor_asks_for_what_there_is():
+    (monitor,) = by_kind(rendered(KUBERNETES / "shared"), "ServiceMonitor")
+    assert set(monitor["spec"]) == {"selector", "endpoints"}
+    (endpoint,) = monitor["spec"]["endpoints"]
+    assert re.fullmatch(r"[0-9]+s", endpoint["interval"])
+    assert endpoint["path"] == "/metrics"

@@ -261,7 +261,7 @@ def test_the_foreseen_memory_suffices(n: int) -> None:
 
 def test_the_planner_chooses_searches_for_sparse_graphs_and_products_for_dense_ones() -> None:
     assert make_plan(random(20_000), Options(device="cuda")).algorithm == "bellman-ford"
-    unit = random(20_000)
+    unit = random(65_536)
     assert make_plan(replace(unit, weights=np.ones_like(unit.weights)), Options(device="cuda")).algorithm == "bfs"
     assert make_plan(random(600, degree=500), Options(device="cuda")).algorithm == "blocked-floyd-warshall"
 

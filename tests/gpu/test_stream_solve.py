@@ -102,11 +102,12 @@ def test_several_devices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tier: 
     graph = graph_of(1500, directed=directed)
     assert found_devices() >= 1
     for name in ("all", "twice"):
-        if name == "twice":
-            monkeypatch.setattr(streamed, "_devices", twice)
         folder = tmp_path / name
         folder.mkdir()
-        solve_to_store(graph, Options(), folder / "d.zarr", plan=plan_for(graph, tier))
+        with monkeypatch.context() as patch:
+            if name == "twice":
+                patch.setattr(streamed, "_devices", twice)
+            solve_to_store(graph, Options(), folder / "d.zarr", plan=plan_for(graph, tier))
         check(graph, folder / "d.zarr", folder)
 
 

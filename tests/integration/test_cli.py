@@ -277,12 +277,23 @@ def test_a_store_that_exists_is_left_alone_unless_told(roads, store, tmp_path, a
         (["query", "nowhere.zarr", "summary"], 2, "nowhere.zarr"),
         (["query", "roads.csv", "summary"], 2, "roads.csv"),
         (["verify", "nowhere.zarr"], 2, "nowhere.zarr"),
+        (["query", "photos", "summary"], 2, "photos is a folder, but no store"),
+        (["query", "array.zarr", "distance", "a", "b"], 2, "array.zarr is a folder, but no store"),
+        (["verify", "array.zarr"], 2, "array.zarr is a folder, but no store"),
+        (["query", "spoiled.zarr", "summary"], 1, "spoiled.zarr"),
+        # before anything is read: there is no such graph
+        (["solve", "nowhere.gr", "--out", "photos", "--overwrite"], 2, "photos is no matrix store"),
+        (["solve", "nowhere.gr", "--out", "array.zarr", "--overwrite"], 2, "array.zarr is no matrix store"),
     ],
 )
 def test_what_cannot_be_done_is_refused_in_one_line(arguments, code, named, tmp_path, monkeypatch, refused):
     (tmp_path / "roads.csv").write_text(ROADS)
     (tmp_path / "broken.gr").write_text("p sp 2 1\na 1 x 3\n")
     (tmp_path / "cycle.csv").write_text("a,b,1\nb,c,1\nc,a,-3\n")
+    for folder, document in (("photos", None), ("array.zarr", '{"zarr_format": 3}'), ("spoiled.zarr", '{"attri')):
+        (tmp_path / folder).mkdir()
+        if document is not None:
+            (tmp_path / folder / "zarr.json").write_text(document)
     before = sorted(tmp_path.iterdir())
     monkeypatch.chdir(tmp_path)
     assert named in refused(code, *arguments)
@@ -406,3 +417,4 @@ def test_the_demo_goes_from_the_file_to_a_route():
 
 def test_version_names_the_release():
     assert done("version").startswith("apsp 0.")
+    assert done("--version") == done("version")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import math
 from collections.abc import Iterator
 from pathlib import Path
@@ -219,6 +220,15 @@ def test_address_and_key_come_from_the_environment(live, monkeypatch):
         assert client.jobs(limit=1)
     with pytest.raises(InvalidRequest, match="no key has"):
         Client(key="a\r\nX-Evil: 1")
+
+
+def test_a_client_that_nobody_closes_leaves_no_socket_open(live):
+    client = Client(live.url, live.key)
+    http = client._http
+    assert client.jobs(limit=1)
+    del client
+    gc.collect()
+    assert http.is_closed
 
 
 def test_jobs_can_be_listed_cancelled_told_about_and_deleted(client):

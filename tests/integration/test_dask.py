@@ -29,6 +29,7 @@ from storage.graph import Graph, build_graph
 from storage.matrix import open_matrix
 from storage.working import find_checkpoint
 from tests.dask_processes import Processes, free_port, kill
+from tests.integration.service_process import LiveService
 
 pytest.importorskip("distributed")
 #: Dask's own threads and sockets outlive a client that has lost its scheduler.
@@ -233,6 +234,65 @@ def test_the_command_line(four: Processes, tmp_path: Path) -> None:
     assert told["plan"]["workers"] == 4
     assert told["plan"]["streaming"]["rounds"] >= 1
     assert "4 workers of Dask" in out.stderr
+    check(tmp_path / "d.zarr", graph)
+
+
+def test_a_job_of_the_service(four: Processes, tmp_path: Path) -> None:
+    graph = sample(300)
+    tails = np.repeat(np.arange(graph.n), np.diff(graph.indptr))
+    lines = [f"{a} {b} {w}" for a, b, w in zip(tails, graph.heads, graph.weights, strict=True)]
+    with LiveService(tmp_path / "data", APSP_SCHEDULER=four.address) as live:
+        known = live.upload("\n".join(lines).encode(), directed=True)["id"]
+        job = live.submit(known, executor="dask", algorithm="blocked-floyd-warshall")
+        assert job["plan"]["workers"] == 4
+        assert live.wait(job["id"], seconds=240)["state"] == "successful"
+        check(tmp_path / "data" / "jobs" / job["id"] / "matrix.zarr", graph)
+        # who solved it is no part of what was solved
+        again = live.http.post("/v1/jobs", json={"graph": known, "algorithm": "blocked-floyd-warshall"})
+        assert again.status_code == 200
+        assert again.json()["id"] == job["id"]
+
+
+def _ip(*words: str) -> None:
+    subprocess.run(["ip", *words], check=True, capture_output=True)
+
+
+@pytest.fixture
+def two_networks() -> Iterator[str]:
+    """A network namespace beside this one, and a link between them; its addresses end with 1 and 2."""
+    name = f"apsp{os.getpid() % 100000}"
+    try:
+        _ip("netns", "add", name)
+        try:
+            _ip("link", "add", f"{name}a", "type", "veth", "peer", "name", f"{name}b")
+            _ip("link", "set", f"{name}b", "netns", name)
+            _ip("addr", "add", "10.213.7.1/24", "dev", f"{name}a")
+            _ip("link", "set", f"{name}a", "up")
+            for words in (("addr", "add", "10.213.7.2/24", "dev", f"{name}b"), ("link", "set", f"{name}b", "up")):
+                _ip("netns", "exec", name, "ip", *words)
+        except BaseException:
+            _ip("netns", "del", name)
+            raise
+    except (OSError, subprocess.CalledProcessError) as error:
+        pytest.skip(f"no network namespaces here: {error}")
+    yield name
+    _ip("netns", "del", name)
+
+
+@pytest.mark.slow
+def test_a_link_cut_in_mid_round_costs_the_part_behind_it(two_networks: str, tmp_path: Path) -> None:
+    """Two nodes in networks of their own; the scheduler gives up the one behind the cut after its time-out."""
+    graph = sample(900)
+    with Processes(0, host="10.213.7.1") as processes:
+        asked = options(processes)
+        processes.node(1, "--host", "10.213.7.1")
+        processes.node(1, "--host", "10.213.7.2", prefix=("ip", "netns", "exec", two_networks))
+        wait_for(lambda: _workers(graph, asked) == 2, 120)
+        began = time.monotonic()
+        far = ("netns", "exec", two_networks, "ip", "link", "set", f"{two_networks}b", "down")
+        monitor = At(0.3, lambda: _ip(*far))
+        solve_to_store(graph, asked, tmp_path / "d.zarr", plan=plan_for(graph, asked), monitor=monitor)
+        assert time.monotonic() - began < 120
     check(tmp_path / "d.zarr", graph)
 
 

@@ -21,6 +21,8 @@ weights = rng.integers(-1 if algorithm == "johnson" else 1, 2 if dtype == "uint1
 if algorithm == "johnson":  # potentials that no cycle can beat
     height = rng.integers(0, 100, n)
     weights = np.abs(weights) + height[arcs[0]] - height[arcs[1]]
+if algorithm == "bfs":
+    weights = np.ones_like(weights)
 if dtype.startswith("float"):
     weights = weights / 4
 graph, _ = build_graph(arcs[0], arcs[1], weights, n=n, directed=directed)
@@ -41,6 +43,7 @@ CASES = [
     for algorithm, dtype, direction, sizes in [
         ("dijkstra", "int32", "directed", (100, 1000, 4000, 7000)),
         ("dijkstra", "uint16", "undirected", (1000, 6000)),
+        ("bfs", "uint16", "directed", (1000, 6000)),
         ("johnson", "int32", "directed", (1000, 4000)),
         ("recursive-floyd-warshall", "float32", "directed", (100, 1000, 3000, 6000)),
         ("recursive-floyd-warshall", "int32", "undirected", (3000,)),

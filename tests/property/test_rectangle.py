@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -125,6 +126,27 @@ def test_lanes_and_heaps_agree(question: tuple[Graph, np.ndarray, Options]) -> N
                     np.testing.assert_allclose(found, wanted(reference, options), **tolerance(stored, reference))
     finally:
         cpu_search.LEAST_LANES = before
+
+
+@settings(max_examples=60, **QUIET)
+@given(questions(), st.integers(1, 5))
+def test_bits_agree(question: tuple[Graph, np.ndarray, Options], count: int) -> None:
+    """Breadth-first searches one bit a source, for the fewest sources."""
+    from engine.backends import cpu_bits
+
+    graph, _, options = question
+    graph = replace(graph, weights=np.ones_like(graph.weights))
+    options = replace(options, algorithm="bfs", cutoff=None if options.cutoff is None else count - 0.5)
+    if graph.arcs == 0:
+        return
+    before = cpu_bits.LEAST
+    cpu_bits.LEAST = 1
+    try:
+        found, summary, _ = answer(graph, options)
+    finally:
+        cpu_bits.LEAST = before
+    np.testing.assert_array_equal(found, wanted(expected(graph), options))
+    check_summary(summary, found, graph, options)
 
 
 @settings(max_examples=40, **QUIET)

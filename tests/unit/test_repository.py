@@ -81,7 +81,8 @@ def test_both_locks_agree():
 def test_the_image_holds_the_versions_that_the_tests_run_with():
     tested, run = pins(LOCKS[0]), pins(ROOT / "deploy" / "locks" / "run.lock")
     assert {name: tested.get(name) for name in run} == run
-    check_pins(PROJECT["project"]["dependencies"] + PROJECT["project"]["optional-dependencies"]["s3"], run)
+    extras = PROJECT["project"]["optional-dependencies"]
+    check_pins(PROJECT["project"]["dependencies"] + extras["s3"] + extras["dask"], run)
     assert len(IMAGE_LOCKS) == 3
 
 

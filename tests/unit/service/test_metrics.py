@@ -88,7 +88,7 @@ def test_jobs_of_before_do_not_count_and_second_attempts_do_not_wait(settings: S
     assert found["apsp_job_queue_wait_seconds_count"] == {(): 0}
 
 
-def test_runners_tiles_bytes_and_memory(metrics: Metrics, bench: Bench):
+def test_runners_tiles_bytes_and_memory(metrics: Metrics, bench: Bench, client: TestClient):
     figures = {
         "name": "chip", "memory": {"used": 5, "limit": 9}, "phases": {"search": [4, 2.5]},
         "bytes": {"disk": {"read": 1, "write": 2}, "device": {"read": 3, "write": 4}},
@@ -108,6 +108,12 @@ def test_runners_tiles_bytes_and_memory(metrics: Metrics, bench: Bench):
     }  # fmt: skip
     assert found["apsp_store_free_bytes"][()] > 0
     assert len(found["apsp_build_info"]) == 1
+    shown = client.get("/v1/devices").json()["devices"]
+    members = ("runner", "device", "name", "state", "reason", "memory_bytes", "memory_used_bytes")
+    assert sorted(tuple(device[name] for name in members) for device in shown) == [
+        ("n/cuda0", "cuda0", "chip", "busy", None, 9, 5), ("n/cuda1", "cuda1", None, "sick", "hangs", None, None),
+        ("n/cuda2", "cuda2", "chip", "silent", None, 9, 5),
+    ]  # fmt: skip
 
 
 def test_the_age_of_checkpoints(metrics: Metrics, bench: Bench, settings: Settings):
@@ -187,6 +193,15 @@ def test_figures_of_this_process(tmp_path: Path):
     assert figures.read()["bytes"]["device"]["read"] == before + 7
     assert found["name"]
     assert Figures("cuda0").read()["memory"] == {"used": None, "limit": None}, "an idle GPU is not woken"
+
+
+def test_gpus_are_called_by_their_name_where_all_have_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("service.figures._GPUS", tmp_path)
+    assert Figures("cuda0").read()["name"] is None
+    for address, model, name in (("1", "NVIDIA A", "NVIDIA A"), ("2", "NVIDIA A", "NVIDIA A"), ("3", "NVIDIA B", None)):
+        (tmp_path / address).mkdir()
+        (tmp_path / address / "information").write_text(f"Model: \t\t {model}\nIRQ:   \t\t 3\n")
+        assert Figures("cuda1").read()["name"] == name
 
 
 def test_the_metrics_are_documented(metrics: Metrics, bench: Bench):

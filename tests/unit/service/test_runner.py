@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 
@@ -13,6 +16,7 @@ from service.runner import Runner
 from service.settings import Settings
 from storage.errors import Cancelled, SolveFailed, StorageFailed
 from storage.jobs import JobRecord, JobStore
+from storage.locks import FileLock
 from storage.matrix import open_matrix
 from tests.unit.service.support import Bench, small_graph
 
@@ -210,3 +214,19 @@ def test_three_attempts_are_the_limit(settings: Settings, bench: Bench, claim):
     error = bench.jobs.job(record.id).error
     assert error is not None
     assert error["code"] == "runner-lost"
+
+
+def test_there_is_one_runner_of_a_device(settings: Settings):
+    settings = settings.model_copy(update={"stop_seconds": 0.2, "node": "n"})
+    environment = {**os.environ, **settings.environment()}
+    for device, other in (("cpu", "cuda0"), ("cuda1", "cuda0")):
+        lock, apart = FileLock(settings.runner_lock(device)), FileLock(settings.runner_lock(other))
+        lock.acquire()
+        apart.acquire()  # another device of the node is another matter
+        command = [sys.executable, "-m", "service.runner", device]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 1
+        assert f"another runner works on n/{device}" in done.stderr
+        assert str(os.getpid()) in done.stderr
+        lock.release()
+        apart.release()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from types import ModuleType, SimpleNamespace
 
 import pytest
 from fastapi.testclient import TestClient
@@ -113,6 +115,33 @@ def test_an_error_of_the_job_on_a_healthy_gpu_fails_the_job_and_renews_the_proce
     runner = gpu(FakeProbe(None))
     until(lambda: bench.jobs.job(job.id).state == "failed")
     assert runner.device_lost
+
+
+def test_an_idle_gpu_that_nobody_uses_is_probed_again(bench: Bench, gpu, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(bench.settings.__dict__, "heartbeat_seconds", 0.02)  # it is frozen
+    fake = FakeProbe(None)
+    gpu(fake)
+    until(lambda: [runner.state for runner in bench.jobs.list_runners()] == ["idle"])
+    fake.answer = "it has fallen off the bus"
+    until(lambda: [(runner.state, runner.detail) for runner in bench.jobs.list_runners()] == [("sick", fake.answer)])
+    fake.answer = None
+    until(lambda: [runner.state for runner in bench.jobs.list_runners()] == ["idle"])
+
+
+def test_a_gpu_in_use_that_does_not_answer_is_started_afresh(bench: Bench, gpu, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(bench.settings.__dict__, "heartbeat_seconds", 0.02)  # it is frozen
+    memory: list[tuple[int, int] | None] = [(5, 9)]
+    monkeypatch.setitem(sys.modules, "cupy", ModuleType("cupy"))
+    driver = SimpleNamespace(memory_in_use=lambda: memory[0])
+    monkeypatch.setitem(sys.modules, "engine.backends.cuda_modules", driver)
+    fake = FakeProbe(None)
+    runner = gpu(fake)
+    until(lambda: [found.figures["memory"] for found in bench.jobs.list_runners()] == [{"used": 5, "limit": 9}])
+    assert not runner.device_lost
+    memory[0] = None
+    until(lambda: runner.device_lost)
+    until(lambda: not bench.jobs.list_runners())
+    assert fake.asked == 0, "the new process probes it, before anything else"
 
 
 def test_a_probe_that_gives_no_answer_is_ended():

@@ -82,6 +82,29 @@ def test_every_gpu_gets_a_runner_and_without_one_the_processors(tmp_path: Path, 
         devices("cpu,tpu")
 
 
+def test_each_runner_sees_its_own_gpu_and_its_share_of_the_processors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    started: list[tuple[list[str], dict[str, str]]] = []
+
+    class Process:
+        stdin = None
+
+        def __init__(self, command: list[str], *, env: dict[str, str], **_: object) -> None:
+            started.append((command[3:], env))
+
+    monkeypatch.setattr(supervisor_module.subprocess, "Popen", Process)
+    monkeypatch.setattr(supervisor_module.os, "sched_getaffinity", lambda _: range(16))
+    for named, seen in (("5,GPU-7f", ["5", "GPU-7f"]), ("", ["0", "1"])):
+        started.clear()
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", named)
+        supervisor = Supervisor(Settings(data_dir=tmp_path, node="n", runners="cuda0,cuda1"), None)  # type: ignore[arg-type]
+        assert [runner.slot for runner in supervisor.runners] == ["n/cuda0", "n/cuda1"]
+        for runner in supervisor.runners:
+            runner._spawn()
+        assert [command[0] for command, _ in started] == ["cuda0", "cuda1"]
+        assert [env["CUDA_VISIBLE_DEVICES"] for _, env in started] == seen
+        assert {env["APSP_THREADS"] for _, env in started} == {"8"}
+
+
 class Held:
     """A runner process that sleeps, and a job that it holds."""
 

@@ -27,3 +27,12 @@ def test_budgets_are_no_larger_than_those_of_the_service():
     assert job_options(small_graph(), {"memory": 2000, "threads": 8}, settings).memory == 1000
     assert job_options(small_graph(), {"threads": 8}, settings).threads == 2
     assert job_options(small_graph(), {}, Settings()).memory is None
+
+
+def test_workers_of_a_scheduler_are_asked_for_where_the_service_has_one():
+    with pytest.raises(InvalidRequest, match="the service has no scheduler") as caught:
+        job_options(small_graph(), {"executor": "dask"}, Settings())
+    assert caught.value.field == "executor"
+    settings = Settings(scheduler="tcp://node0:8786")
+    assert job_options(small_graph(), {"executor": "dask"}, settings).scheduler == "tcp://node0:8786"
+    assert job_options(small_graph(), {"executor": "local"}, settings).scheduler is None

@@ -248,6 +248,23 @@ def test_addresses_and_servers_that_are_none(tmp_path, monkeypatch):
             Objects(wrong)
 
 
+def test_the_tiles_of_a_row_are_fetched_side_by_side_and_once(tmp_path, address, monkeypatch):
+    n = 20_000
+    entries = entries_of(3, n, "int32", 1)
+    with opened(tmp_path, address, n=n, dtype="int32", sources=np.arange(3)) as writer:
+        writer.write(0, 0, entries)
+        writer.seal({})
+    asked, read = [], Objects.read
+    monkeypatch.setattr(Objects, "read", lambda place, name: asked.append(name) or read(place, name))
+    with open_matrix(address) as matrix:
+        for _ in range(2):
+            np.testing.assert_array_equal(matrix.rows([2, 0]), entries[[2, 0]])
+            columns = np.arange(0, n, 7)
+            np.testing.assert_array_equal(matrix.entries(np.ones(len(columns), int), columns), entries[1, columns])
+    tiles = [name for name in asked if "/distances/c/" in name]
+    assert len(tiles) == len(set(tiles)) == matrix.grid.tiles > 2
+
+
 def test_large_files_go_in_parts(tmp_path, address, monkeypatch):
     monkeypatch.setattr(objects, "PART_BYTES", 5 << 20)
     data = os.urandom(11 << 20)

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from storage import atomic, direct, spares, working
+from storage import atomic, direct, matrix_writer, spares, working
 from storage.errors import Conflict, StorageFailed
 from storage.matrix import create_matrix, open_matrix, verify_matrix
 from storage.working import discard_checkpoint, find_checkpoint, open_working
@@ -322,6 +322,25 @@ def resumed_with_failure(tmp_path, monkeypatch, what, when) -> bool:
     return True
 
 
+@pytest.mark.parametrize("compression", ["none", "zstd"])
+def test_rows_that_change_while_they_are_written_make_no_damaged_tile(tmp_path, monkeypatch, compression):
+    entries, real = entries_of(N, N, "int32"), matrix_writer.crc32c
+
+    def changing(data, before=0):
+        entries[:] -= 1
+        found = real(data, before)
+        entries[:] -= 1
+        return found
+
+    monkeypatch.setattr(matrix_writer, "crc32c", changing)
+    with opened(tmp_path / "d.zarr", dtype="int32", compression=compression) as writer:
+        before = entries.copy()
+        writer.write(0, 0, entries)
+        found = np.empty_like(entries)
+        writer.read_rows(0, found)
+    assert ((entries < found) & (found <= before)).all()
+
+
 @pytest.mark.parametrize("most", [0, 10**6])
 def test_new_tiles_of_a_large_matrix_are_written_past_the_page_cache(tmp_path, monkeypatch, most):
     """Of tiles that are long enough; the last bytes, no whole block, go the usual way."""
@@ -478,7 +497,7 @@ def test_files_past_the_page_cache_hold_what_was_written(tmp_path, monkeypatch, 
         found = atomic.load_file(path)
         np.testing.assert_array_equal(found, data)
         assert found.ctypes.data % 4096 == 0
-        place = direct.room(size)[: len(data)]  # from where files are written without another copy
+        place = direct.buffer_for(size)[: len(data)]  # from where files are written without another copy
         place[:] = data[::-1]
         atomic.overwrite_file(path, [place[: size - 4], data[:4][::-1].copy()], size)
         assert path.read_bytes() == data[::-1].tobytes()

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 import threading
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -24,7 +26,7 @@ from engine.stream.levels import levels_of, progress_of
 from storage.errors import Cancelled, NegativeCycle, StorageFailed
 from storage.graph import Graph, build_graph
 from storage.matrix import open_matrix, verify_matrix
-from storage.working import find_checkpoint
+from storage.working import find_checkpoint, open_working
 
 
 def sample(n: int = 400, *, directed: bool = True, negative: bool = False, whole: bool = True, seed: int = 0) -> Graph:
@@ -266,6 +268,26 @@ def test_undirected_goes_on_in_the_other_form(tmp_path, eager, monkeypatch, tier
     same(expected(graph, tmp_path), path)
 
 
+@pytest.mark.parametrize("idle", [False, True])
+def test_copies_wait_until_the_process_has_computed_enough(tmp_path, monkeypatch, idle):
+    """By its own processor seconds, which other programs do not use up; a solve on GPUs computes little itself."""
+    n, begun, computed, looks = 200, [], [0.0], itertools.count()
+    monkeypatch.setattr(kept, "COST", 0.5)
+    monkeypatch.setattr(kept, "IDLE_COST", 10.0**6)
+    monkeypatch.setattr(kept.time, "thread_time", lambda: float(next(looks)))  # a second a look
+    monkeypatch.setattr(kept.time, "process_time", lambda: computed[0])
+    with open_working(tmp_path / "d.zarr", sample(n), dtype="int32", unreachable=2**31 - 2) as writer:
+        journal = SimpleNamespace(writer=writer, interval=0.0, commit=begun.append, work=0.0)
+        matrix = np.zeros((n, n), np.int32)
+        with kept.KeptHostTier(matrix, Streaming("host", 64, 64), journal, threads=10**9, idle=idle) as tier:
+            for turn in range(4):
+                computed[0] = 10.0 * (turn == 3)
+                tier.commit(turn)
+                tier._copying.join()
+                assert len(begun) == (turn + 1 if idle else 1 + (turn == 3))
+        assert journal.work >= len(begun)
+
+
 def test_levels_survive_a_record_and_change_with_the_layout():
     n = 1000
     wide, other = Streaming("store", 64, 128), Streaming("host", 128, 384)
@@ -282,4 +304,5 @@ def test_levels_survive_a_record_and_change_with_the_layout():
     np.testing.assert_array_equal(levels_of(record, half, n), levels)
     np.testing.assert_array_equal(levels_of(progress_of(levels, half), half, n), levels)
     assert (levels_of(progress_of(levels, half), wide, n) == -1).all()
+    np.testing.assert_array_equal(levels_of(progress_of(levels, half), wide, n, half=True), levels)
     assert (levels_of({"kind": "rows", "rows": 64}, wide, n) == -1).all()

@@ -8,6 +8,7 @@ import pytest
 
 from storage.errors import ApspError, InvalidGraph, InvalidRequest
 from storage.readers import FORMATS, read_graph
+from storage.readers.fields import is_number, weight
 
 HUGE = "9" * 5000
 SAMPLES = [
@@ -51,3 +52,12 @@ def test_a_link_table_without_links_says_so(tmp_path: Path):
     path.write_text("<NUMBER OF NODES> 2\n<NUMBER OF LINKS> 0\n<END OF METADATA>\n~\t1\t2\t;\n\t")
     with pytest.raises(InvalidGraph, match="no link"):
         read_graph(path)
+
+
+def test_a_million_digits_are_looked_at_once():
+    """Here a pattern that tries every way to split them would take hours."""
+    digits = "9" * 1_000_000
+    for token in (digits, f"{digits}.", f"{digits}x", f".{digits}x", f"{digits}.{digits}x", f"{digits}e"):
+        with pytest.raises(InvalidGraph):
+            weight(token, 1)
+        assert is_number(token) == (token in (digits, f"{digits}."))

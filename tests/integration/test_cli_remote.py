@@ -1,0 +1,224 @@
+"""``apsp submit`` and its companions: processes of their own before a real service, also on a terminal."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from service import cli
+from storage.matrix import verify_matrix
+from tests.integration.keyed_service import KeyedService
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+ROADS = EXAMPLES / "helsinki_drive.csv"
+U, V = "1372477605", "25291537"
+APSP = [sys.executable, "-m", "service.cli"]
+
+
+@pytest.fixture(scope="module")
+def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KeyedService]:
+    with KeyedService(tmp_path_factory.mktemp("service") / "data", APSP_RUNNER_NICE="0") as service:
+        yield service
+
+
+def environment(live: KeyedService) -> dict[str, str]:
+    return {**os.environ, "APSP_SERVER": live.url, "APSP_KEY": live.key}
+
+
+def apsp(live: KeyedService, *words: object, code: int = 0) -> tuple[str, str]:
+    """Standard output and standard error; the key is in neither."""
+    done = subprocess.run(
+        [*APSP, *map(str, words)], env=environment(live), capture_output=True, text=True, check=False, timeout=300
+    )
+    assert done.returncode == code, done.stderr
+    assert live.key not in done.stdout + done.stderr
+    return done.stdout, done.stderr
+
+
+@pytest.fixture(scope="module")
+def solved(live: KeyedService) -> str:
+    out, err = apsp(live, "submit", ROADS, "--name", "roads", "--wait")
+    job = out.splitlines()[0]
+    assert f"job {job}\n  name   roads\n  state  successful\n" in out
+    assert "pairs     945,756" in out
+    assert "successful: 100 %" in err
+    return job
+
+
+@pytest.fixture(scope="module")
+def long_job(live: KeyedService, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A graph whose solve takes a while."""
+    path = tmp_path_factory.mktemp("graphs") / "long.npy"
+    np.save(path, np.random.default_rng(1).integers(1, 99, (1800, 1800)))
+    return path
+
+
+def test_every_command_and_its_json(live, solved, tmp_path):
+    assert json.loads(apsp(live, "status", solved, "--json")[0])["state"] == "successful"
+    assert json.loads(apsp(live, "wait", solved, "--json")[0])["summary"]["pairs"] == 945_756
+    assert json.loads(apsp(live, "cancel", solved, "--json")[0])["id"] == solved
+    assert solved in [job["id"] for job in json.loads(apsp(live, "jobs", "--json")[0])["jobs"]]
+    assert re.search(rf"^{solved}  successful  100 %  .* roads$", apsp(live, "jobs", "--limit", 100)[0], re.MULTILINE)
+    again = json.loads(apsp(live, "submit", ROADS, "--json")[0])
+    assert again["id"] == solved, "the same graph with the same options is answered with what is there"
+    store = tmp_path / "roads.zarr"
+    fetched = json.loads(apsp(live, "fetch", solved, "--out", store, "--json")[0])
+    assert (fetched["store"], fetched["job"]) == (str(store), solved)
+    verify_matrix(store)
+
+
+@pytest.mark.parametrize("words", [("distance", U, V), ("path", U, V), ("row", U), ("summary",)])
+@pytest.mark.parametrize("form", [(), ("--json",)])
+def test_a_question_has_the_same_answer_here_and_there(live, solved, words, form, tmp_path_factory):
+    store = tmp_path_factory.getbasetemp() / "same.zarr"
+    if not store.exists():
+        apsp(live, "fetch", solved, "--out", store)
+    here, there = (apsp(live, "query", place, *words, *form)[0] for place in (store, solved))
+    if form:
+        here, there = (json.loads(text) for text in (here, there))
+        told = [answer.pop(name, None) for answer, name in ((here, "store"), (there, "job"), (there, "unit"))]
+        assert words != ("summary",) or told == [str(store), solved, "weight"]
+    elif words == ("summary",):
+        here, there = here.removeprefix(str(store)), there.removeprefix(f"job {solved}")
+    assert here == there
+
+
+def test_sources_targets_and_options_are_sent(live):
+    out = apsp(
+        live, "submit", ROADS, "--sources", f"{U},{V}", "--targets", V, "--cutoff", 900, "--memory", "1GiB", "--json"
+    )
+    options = json.loads(out[0])["options"]
+    assert (options["sources"], options["targets"], options["cutoff"]) == ([U, V], [V], 900)
+    assert options["memory"] == 2**30
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("status", "nothing"), 2, "there is no job 'nothing'"),
+        (("submit", "nowhere.csv"), 2, "nowhere.csv"),
+        (("submit", ROADS, "--memory", "1"), 3, "memory"),
+        (("submit", ROADS, "--sources", "7"), 2, "7"),
+        (("jobs", "--server", "example.org"), 2, "no address of a service"),
+        (("query", "JOB", "distance", "7", U), 2, "no vertex '7'"),
+        (("query", "JOB", "distance", U), 2, "2 needed"),
+        (("query", "JOB", "length", U), 2, "no query 'length'"),
+        (("fetch", "JOB", "--out", "nowhere/x.zarr"), 2, "does not exist"),
+    ],
+)
+def test_what_cannot_be_done_is_one_line_and_its_exit_code(live, solved, words, code, said):
+    out, err = apsp(live, *(solved if word == "JOB" else word for word in words), *_fresh(words), code=code)
+    assert out == ""
+    assert len(err.splitlines()) == 1
+    assert said in err
+
+
+def _fresh(words: tuple[object, ...]) -> list[str]:
+    return ["--fresh"] if words[0] == "submit" else []
+
+
+def test_a_job_that_fails_and_one_that_takes_too_long(live, long_job, tmp_path):
+    cycle = tmp_path / "cycle.csv"
+    cycle.write_text("u,v,w\n1,2,1\n2,1,-2\n")
+    assert "negative cycle" in apsp(live, "submit", cycle, "--wait", code=2)[1]
+    job = apsp(live, "submit", long_job, "--fresh")[0].strip()
+    assert "it goes on" in apsp(live, "wait", job, "--timeout", 0, code=1)[1]
+    assert apsp(live, "cancel", job)[0].startswith(job)
+    assert "was cancelled" in apsp(live, "wait", job, code=1)[1]
+    assert json.loads(apsp(live, "wait", job, "--json", code=1)[0])["state"] == "dismissed"
+
+
+def test_nobody_there_and_no_key(live, capsys, monkeypatch):
+    monkeypatch.delenv("APSP_SERVER", raising=False)
+    previous = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        assert cli.run(["jobs"]) == 2
+        assert "set APSP_SERVER" in capsys.readouterr().err
+        monkeypatch.setenv("APSP_KEY", "")
+        assert cli.run(["jobs", "--server", live.url]) == 2
+        assert "key" in capsys.readouterr().err
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+class Terminal:
+    """A command on a terminal of its own."""
+
+    def __init__(self, live: KeyedService, *words: object) -> None:
+        self.shown = ""
+        master, slave = pty.openpty()
+        self._master = master
+        self.process = subprocess.Popen(
+            [*APSP, *map(str, words)], env={**environment(live), "TERM": "xterm", "COLUMNS": "100"},
+            stdin=slave, stdout=slave, stderr=slave, start_new_session=True,
+        )  # fmt: skip
+        os.close(slave)
+
+    def read_until(self, pattern: str, seconds: float = 120) -> str:
+        deadline = time.monotonic() + seconds
+        while not re.search(pattern, self.shown):
+            assert time.monotonic() < deadline, self.shown
+            if select.select([self._master], [], [], 0.2)[0]:
+                try:
+                    self.shown += os.read(self._master, 1 << 16).decode("utf-8", "replace")
+                except OSError:  # the other end is closed
+                    assert re.search(pattern, self.shown), self.shown
+        return self.shown
+
+    def close(self) -> int:
+        status = self.process.wait(60)
+        os.close(self._master)
+        return status
+
+
+def test_ctrl_c_leaves_the_job_running_and_says_how_to_come_back(live, long_job):
+    terminal = Terminal(live, "submit", long_job, "--wait", "--fresh")
+    job = re.search(r"[0-9a-f-]{36}", terminal.read_until(r"[0-9a-f-]{36}"))[0]  # type: ignore[index]
+    terminal.read_until(r"\d%")
+    terminal.process.send_signal(signal.SIGINT)
+    shown = terminal.read_until("come back with")
+    assert terminal.close() == 130
+    assert f"apsp wait {job} --server {live.url}" in re.sub(r"\s+", " ", shown)
+    assert live.key not in shown
+    assert "Traceback" not in shown
+    assert live.http.get(f"/v1/jobs/{job}").json()["state"] in ("accepted", "running", "successful")
+    live.http.post(f"/v1/jobs/{job}/cancel")
+    live.wait(job)
+
+
+def test_a_terminal_shows_a_bar(live, solved, tmp_path):
+    terminal = Terminal(live, "fetch", solved, "--out", tmp_path / "bar.zarr")
+    shown = terminal.read_until("and checked")
+    assert terminal.close() == 0
+    assert "━" in shown
+    assert "100%" in shown
+
+
+def test_an_interrupted_fetch_is_gone_on_with(live, solved, tmp_path):
+    store = tmp_path / "roads.zarr"
+    staged = tmp_path / ".roads.zarr.working"
+    process = subprocess.Popen(
+        [*APSP, "fetch", solved, "--out", str(store)], env=environment(live), stderr=subprocess.PIPE, text=True
+    )
+    while not (staged / "record.json").exists() and process.poll() is None:
+        time.sleep(0.001)
+    process.kill()
+    process.communicate()
+    assert staged.exists() or store.exists(), "it was killed in time, or it was done"
+    if not store.exists():
+        apsp(live, "fetch", solved, "--out", store)
+        assert list(tmp_path.iterdir()) == [store]
+    verify_matrix(store)

@@ -1,0 +1,100 @@
+"""What the service asks the object store, and what it removes there."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from pathlib import Path
+
+import pytest
+
+from service.checkpoints import checkpoint_time, fetch, has_checkpoint
+from service.joblog import fetch_log, job_log
+from service.settings import Settings
+from service.stores import check_store, discard, has_result, result_bytes, result_place
+from storage.errors import InvalidRequest, StorageFailed
+from storage.objects import Objects
+from storage.working import find_checkpoint, open_working
+from tests.s3 import S3Server
+from tests.stores import entries_of, line_graph
+
+N = 70
+
+
+@pytest.fixture
+def settings(tmp_path: Path, s3: S3Server) -> Settings:
+    return Settings(data_dir=tmp_path / "data", store_url=f"{s3.address}/{secrets.token_hex(4)}/")
+
+
+def solve(settings: Settings, job: str, *, seal: bool) -> None:
+    store = settings.store(job)
+    store.parent.mkdir(parents=True, exist_ok=True)
+    entries = entries_of(N, N, "float32", 1)
+    with open_working(
+        store, line_graph(N), dtype="float32", unreachable=float("inf"), address=settings.address(job), resume=True
+    ) as writer:
+        writer.write(0, 0, entries)
+        writer.commit({"rows": N})
+        if seal:
+            writer.seal({})
+
+
+def test_checkpoints_are_looked_for_where_all_nodes_see_them(settings: Settings, tmp_path: Path):
+    store, address = settings.store("j"), settings.address("j")
+    assert not has_checkpoint(store, address)
+    assert checkpoint_time(store, address) is None
+    solve(settings, "j", seal=False)
+    elsewhere = tmp_path / "elsewhere" / "matrix.zarr"
+    elsewhere.parent.mkdir()
+    assert has_checkpoint(elsewhere, address)
+    assert abs(checkpoint_time(elsewhere, address) - time.time()) < 60
+    assert not has_checkpoint(elsewhere)
+    fetch(elsewhere, address)
+    assert find_checkpoint(elsewhere).record == {"rows": N}
+    solve(settings, "j", seal=True)
+    assert not has_checkpoint(store, address)
+
+
+def test_results_are_where_the_settings_say(settings: Settings, tmp_path: Path):
+    assert not has_result(settings, "j")
+    solve(settings, "j", seal=True)
+    assert has_result(settings, "j")
+    assert result_place(settings, "j") == settings.address("j")
+    there = Objects(settings.address("j"))
+    assert result_bytes(settings, "j") == sum(len(there.read(name)) for name in there.names()) > N * N * 4
+    local = settings.model_copy(update={"store_url": None})
+    assert (result_place(local, "j"), local.address("j")) == (local.store("j"), None)
+    assert not has_result(local, "j"), "nothing stays on the disk"
+
+
+@pytest.mark.parametrize("logs", [True, False])
+def test_a_job_is_removed_with_or_without_its_log(settings: Settings, logs: bool):
+    solve(settings, "j", seal=True)
+    solve(settings, "other", seal=True)
+    with job_log(settings, "j"):
+        pass
+    assert fetch_log(settings, "j") == b""
+    discard(settings, "j", logs=logs)
+    assert not has_result(settings, "j")
+    assert has_result(settings, "other")
+    assert fetch_log(settings, "j") == (None if logs else b"")
+    assert list(Objects(settings.store_url.rstrip("/")).names("jobs/j/")) == ([] if logs else ["jobs/j/log.txt"])
+
+
+def test_what_does_not_go_together_is_refused(s3: S3Server):
+    with pytest.raises(InvalidRequest, match="APSP_STORE_URL"):
+        Settings.load({"APSP_STORE_URL": s3.address, "APSP_ACCEL_PREFIX": "/x"})
+    with pytest.raises(InvalidRequest, match="APSP_STORE_URL"):
+        Settings.load({"APSP_STORE_URL": "/a/folder"})
+    check_store(Settings(store_url=f"{s3.address}/new"))
+    with pytest.raises(StorageFailed, match="no-such-bucket"):
+        check_store(Settings(store_url="s3://no-such-bucket/x"))
+
+
+def test_a_store_that_is_away_is_a_failure_of_the_storage(settings: Settings, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    away = settings.model_copy(update={"store_url": f"s3://away-{secrets.token_hex(4)}/x"})  # a client of its own
+    monkeypatch.setattr("storage.objects._RETRIES", 0)
+    with pytest.raises(StorageFailed, match="cannot look at s3://away"):
+        has_result(away, "j")
+    assert checkpoint_time(away.store("j"), away.address("j")) is None

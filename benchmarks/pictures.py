@@ -175,6 +175,7 @@ def _bars(axes: Axes, chart: Chart) -> None:
     if chart.kind == "bars":
         axes.set_yscale("log")
     bottom, top = axes.get_ylim()
+    bottom = bottom if chart.level is None else min(bottom, 0.8 * chart.level[0])
     axes.set_ylim(bottom, top * (1.8 if chart.kind == "bars" else 1.12))  # room for the legend
 
 

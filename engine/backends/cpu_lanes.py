@@ -25,6 +25,11 @@ from engine.backends.team import fetch_add
 #: Bytes of a vertex's row of labels: four vectors of 512 bits, or eight of 256; what the registers hold.
 ROW_BYTES: Final = 256
 
+#: Edge of the squares that are turned round in registers; a power of two that divides the lanes.
+SIDE: Final = 16
+#: Squares side by side.
+SQUARES: Final = 4
+
 #: A block is given up after this many relaxations of every arc and four a vertex.  Measured: 64 searches with a heap
 #: cost as much as 130 to 160 of them.
 PASSES: Final = 96
@@ -164,6 +169,39 @@ def _clean(labels, far, touched, tops):  # type: ignore[no-untyped-def]
     return tops.max() if len(tops) else nothing
 
 
+@intrinsic
+def _turn_square(typingctx, labels, vertices, first, lane, squares, q):  # type: ignore[no-untyped-def]
+    """squares[q, j, k] <- labels[vertices[first + k], lane + j], SIDE vertices and lanes turned round in registers."""
+
+    def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        labels, vertices, squares = (
+            context.make_array(signature.args[i])(context, builder, args[i]).data for i in (0, 1, 4)
+        )
+        kind = signature.args[0].dtype
+        word, vector = ir.IntType(64), ir.VectorType(context.get_data_type(kind), SIDE)
+        width = ir.Constant(word, ROW_BYTES * 8 // kind.bitwidth)
+        rows = []
+        for k in range(SIDE):
+            vertex = builder.load(builder.gep(vertices, [builder.add(args[2], ir.Constant(word, k))]))
+            place = builder.gep(labels, [builder.add(builder.mul(vertex, width), args[3])])
+            rows.append(builder.load(builder.bitcast(place, vector.as_pointer()), align=kind.bitwidth // 8))
+        for step in (1, 2, 4, 8):  # rows and columns change places digit by digit
+            upper = [j ^ step ^ SIDE if j & step else j for j in range(SIDE)]
+            lower = [j + SIDE if j & step else j ^ step for j in range(SIDE)]
+            masks = [ir.Constant(ir.VectorType(ir.IntType(32), SIDE), places) for places in (upper, lower)]
+            for k in range(SIDE):
+                if not k & step:
+                    pair = rows[k], rows[k | step]
+                    rows[k], rows[k | step] = (builder.shuffle_vector(*pair, mask) for mask in masks)
+        for j, row in enumerate(rows):
+            at = builder.add(builder.mul(args[5], ir.Constant(word, SIDE * SIDE)), ir.Constant(word, SIDE * j))
+            place = builder.gep(squares, [at])
+            builder.store(row, builder.bitcast(place, vector.as_pointer()), align=kind.bitwidth // 8)
+        return context.get_dummy_value()
+
+    return types.void(labels, vertices, first, lane, squares, q), codegen
+
+
 @njit(nogil=True, cache=True)
 def _emit(labels, far, rank, rows, out, sentinel, unit):  # type: ignore[no-untyped-def]
     """Copy lane j into row ``rows[j]`` of ``out``, for all sources; column k is the vertex of number ``rank[k]``.
@@ -171,20 +209,26 @@ def _emit(labels, far, rank, rows, out, sentinel, unit):  # type: ignore[no-unty
     Labels count ``unit``, unless that is None.
     """
     n = len(rank)
-    # Sixteen vertices at a time: a fixed number, so that the compiler unrolls the copy; the last group may overlap
-    # the one before.
-    near = np.empty(16, np.int64)
-    for first in range(0, n if n >= 16 else 0, 16):
-        start = min(first, n - 16)
-        for k in range(16):
+    # squares of vertices and lanes, turned round, some side by side: a row gets several lines of the cache at once;
+    # the last ones may overlap those before
+    wide = SQUARES * SIDE
+    near = np.empty(wide, np.int64)
+    squares = np.empty((SQUARES, SIDE, SIDE), labels.dtype)
+    for first in range(0, n if n >= wide else 0, wide):
+        start = min(first, n - wide)
+        for k in range(wide):
             near[k] = rank[start + k]
-        for j in range(len(rows)):
-            row = out[rows[j]]
-            for k in range(16):
-                value = labels[near[k], j]
-                length = value if unit is None else value * unit  # decided when this is compiled
-                row[start + k] = sentinel if value == far else length
-    if n < 16:
+        for lane in range(0, len(rows), SIDE):
+            for q in range(SQUARES):
+                _turn_square(labels, near, q * SIDE, lane, squares, q)
+            for j in range(min(SIDE, len(rows) - lane)):
+                row = out[rows[lane + j], start : start + wide]
+                for q in range(SQUARES):
+                    for k in range(SIDE):
+                        value = squares[q, j, k]
+                        length = value if unit is None else value * unit  # decided when this is compiled
+                        row[q * SIDE + k] = sentinel if value == far else length
+    if n < wide:
         for j in range(len(rows)):
             for v in range(n):
                 value = labels[rank[v], j]

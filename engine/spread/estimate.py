@@ -8,7 +8,7 @@ stripes to share out, and the panel's own product is one worker's).  Searches ar
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from engine.algorithms import bellman_ford, dijkstra, johnson, partitioned
@@ -22,6 +22,9 @@ from engine.stream.layout import GRAIN, Streaming
 WIDTHS: Final = (64, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192)
 #: Seconds that the driver, the scheduler and a worker take for a task, one after the other.
 CONTROL: Final = 0.01
+#: Seconds that the scheduler takes for a task, whoever it is for, and tasks of a worker in a round.
+TASK: Final = 0.002
+TASKS: Final = 3
 #: Share of the rate of large products that whole stripes reach on a GPU.
 DEVICE_EFFICIENCY: Final = 0.95
 #: Stripes that a worker's memory holds beside those that it keeps: panels, packed or not, and what comes and goes.
@@ -60,21 +63,55 @@ def room(streaming: Streaming, n: int, itemsize: int, memory: int) -> int:
     return max(0, memory // max(1, min(streaming.height, n) * n * itemsize) - WORKSPACE)
 
 
-def _rounds(setting: Setting, workers: Workers, streaming: Streaming) -> Candidate:
-    n, size, machine = setting.problem.n, setting.kind.itemsize, setting.machine
+@dataclass(frozen=True)
+class Times:
+    """Seconds of all rounds: what each part would take alone; they overlap, but for the store.
+
+    Attributes:
+        work: the products of the worker that has most of them.
+        panels: closing one panel after the other, and bringing it to all.
+        orders: the scheduler's own work.
+        store: stripes for which there is no memory, read and written in every round; bytes: of those.
+    """
+
+    work: float
+    panels: float
+    orders: float
+    store: float
+    bytes: int
+
+    @property
+    def seconds(self) -> float:
+        """All rounds: a round is no shorter than its longest part."""
+        return max(self.work, self.panels, self.orders) + self.store
+
+
+def times(setting: Setting, workers: Workers, streaming: Streaming) -> Times:
+    """What rounds in this pivot block take."""
+    n, size, device = setting.problem.n, setting.kind.itemsize, workers.device == "cuda"
     count, width = streaming.rounds(n), min(streaming.width, n)
     share = -(-count // workers.count)
-    device = workers.device == "cuda"
     efficiency = DEVICE_EFFICIENCY if device else EFFICIENCY / (1 + ROWS / width)
     rate = workers.relax_rate[setting.kind.name] / workers.count * efficiency
     stripe, panel = width * width * n / rate, width * n * size
     closing = (width**3 + width * width * n) / rate
-    through = closing + stripe + 2 * panel / workers.panel_rate + 4 * CONTROL
-    # all work is shared out over the rounds; a round is no shorter than its panel's way
-    work = count * max((share * workers.count * stripe + closing) / workers.count + CONTROL, through)
     streamed = max(0, share - room(streaming, n, size, workers.memory))
-    store = 2 * streamed * workers.count * panel * count
-    relax = Phase("relax", work + store / machine.stream_rate, bytes=int(store), updates=n**3)
+    moved = 2 * streamed * workers.count * panel * count
+    return Times(
+        work=count * (share * stripe + closing / workers.count + CONTROL),
+        panels=count * (closing + stripe + 2 * panel / workers.panel_rate + 4 * CONTROL),
+        orders=count * workers.count * TASKS * TASK,
+        store=moved / setting.machine.stream_rate,
+        bytes=int(moved),
+    )
+
+
+def _rounds(setting: Setting, workers: Workers, streaming: Streaming) -> Candidate:
+    n, size, machine = setting.problem.n, setting.kind.itemsize, setting.machine
+    share, panel = -(-streaming.rounds(n) // workers.count), min(streaming.width, n) * n * size
+    device, took = workers.device == "cuda", times(setting, workers, streaming)
+    streamed = took.bytes > 0
+    relax = Phase("relax", took.seconds, bytes=took.bytes, updates=n**3)
     fill = Phase("ingest", setting.matrix / INGEST_RATE / workers.count, bytes=setting.matrix)
     write = Phase("finish", setting.store / machine.write_rate, bytes=setting.store)
     return Candidate(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, Final, Literal, TypedDict, cast
 from urllib.parse import quote
 
@@ -23,6 +24,8 @@ Watcher = Callable[[Document], None]
 OPEN: Final = ("accepted", "running")
 #: seconds that the service is asked to hold back an answer about an open job: where somebody watches, and else
 _WATCHED, _UNWATCHED = 1, 20
+#: times the patience of a question is that of a wait
+_MORE_PATIENCE: Final = 10
 #: a connection may be silent for so long beyond that
 _SLACK: Final = 30.0
 
@@ -99,7 +102,11 @@ def status(job: str, patience: Patience) -> Flow[Document]:
 
 
 def wait(job: str, patience: Patience, *, timeout: float | None, watcher: Watcher | None) -> Flow[Document]:
-    """A job when it is over.  StillOpen, a TimeoutError, if that takes longer than ``timeout`` seconds."""
+    """A job when it is over.  StillOpen, a TimeoutError, if that takes longer than ``timeout`` seconds.
+
+    Who waits for a job has more patience with a service that is away than who asks a question: ten times as much.
+    """
+    patience = replace(patience, seconds=_MORE_PATIENCE * patience.seconds)
     until = None if timeout is None else patience.clock() + timeout
     hold = _UNWATCHED if watcher is None else _WATCHED
     while True:

@@ -250,19 +250,6 @@ def test_host_memory(cupy: Any) -> None:
         assert bool((cupy.asarray(memory.array) == 7).all())
 
 
-def test_host_memory_is_filled_while_it_is_handed_out_and_locked(cupy: Any) -> None:
-    """Nothing of what was filled in is lost, and all of it is locked for copies in the end."""
-    with host_matrix((5000, 20_000), "float32", threads=4, ahead=True) as memory:
-        memory.array[:] = np.arange(20_000, dtype=np.float32)
-        memory.wait()
-        assert memory.refused == ""
-        assert memory.touched > 0
-        found = cupy.empty(memory.array.shape, np.float32)
-        found.set(memory.array)
-        assert bool((found == cupy.arange(20_000, dtype=np.float32)).all())
-        assert cupy.cuda.runtime.pointerGetAttributes(memory.array.ctypes.data).type == 1  # host memory it knows
-
-
 def test_a_trace_shows_what_ran(cupy: Any) -> None:
     n = 2000
     d, trace = weights(RNG(9), n, "float32", share=0.003), Trace()

@@ -198,6 +198,14 @@ def test_a_wrong_key_is_refused_and_not_shown(live):
     assert "secret" not in str(caught.value)
 
 
+def test_a_refusal_is_heard_in_the_middle_of_an_upload(live, tmp_path):
+    large = tmp_path / "large.csv"
+    large.write_bytes(b"1,2,3\n" * 5_000_000)
+    with Client(live.url, "apsp_wrong_secret", patience=5) as client, pytest.raises(ServiceError) as caught:
+        client.submit(large)
+    assert caught.value.code == "unauthorized"
+
+
 @pytest.mark.parametrize(
     ("url", "said"),
     [

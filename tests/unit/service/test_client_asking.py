@@ -186,6 +186,13 @@ def test_waiting_goes_on_through_lost_connections_and_a_service_that_restarts():
     assert script.requests[0].headers["Prefer"] == "wait=1"
 
 
+def test_a_service_may_be_away_for_minutes_while_a_job_is_waited_for():
+    away = [Lost("refused", sent=False)] * 30
+    script = Script(good(job("running"), preference_applied="wait=20"), *away, good(job("successful")))
+    assert script.run(flows.wait("j", script.patience, timeout=None, watcher=None))["state"] == "successful"
+    assert script.clock.now > 240
+
+
 def test_where_nothing_lets_it_wait_the_service_is_asked_as_often_as_it_says():
     script = Script(*[good(job("running"), retry_after="2")] * 3, good(job("successful")))
     script.run(flows.wait("j", script.patience, timeout=None, watcher=None))

@@ -81,30 +81,6 @@ def test_memory_can_be_filled_while_it_is_locked(driver: Driver) -> None:
     assert driver.locked == {}
 
 
-@pytest.mark.parametrize("known", [True, False])
-def test_what_is_filled_in_stays_while_pages_are_handed_out(
-    driver: Driver, monkeypatch: pytest.MonkeyPatch, known: bool
-) -> None:
-    """The system's way of touching pages changes nothing; where it has none, they are touched before."""
-    real, touched = cuda_host._populate, []
-
-    def slowly(piece: np.ndarray) -> bool:
-        touched.append(len(piece))
-        if len(touched) > 1:
-            time.sleep(0.1)
-        real(piece)
-        return known
-
-    monkeypatch.setattr(cuda_host, "_populate", slowly)
-    monkeypatch.setattr(cuda_host, "_PIECE", 2**16)
-    with host_matrix((100, 1000), "float32", threads=2, ahead=True) as memory:
-        memory.array[:] = 7
-        memory.wait()
-        assert (memory.array == 7).all()
-        assert sum(touched) == cuda_host._PAGE + known * 400_000
-        assert memory.touched > (0.2 if known else 0)
-
-
 def test_what_the_driver_does_not_lock_is_used_all_the_same(driver: Driver) -> None:
     driver.refuses = True
     with host_matrix((10, 30), "int32") as memory:

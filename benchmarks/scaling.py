@@ -1,0 +1,160 @@
+"""What the planner predicts for many GPUs, as a page: python -m benchmarks.scaling > docs/scaling.md."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+from engine.estimate import Setting
+from engine.problem import Machine, Problem, Workers
+from engine.spread.estimate import TASK, Times, in_rounds, times
+from engine.types import WORK_TYPES
+
+SIZES = (100_000, 300_000, 1_000_000, 3_000_000, 10_000_000)
+GPUS = (1, 8, 64, 1024)
+#: Measured on NVIDIA H200s: updates a second in float32 (docs/out-of-core.md), bytes a second of a host's disk, and
+#: pairs a second of batched searches, n = 65,536 and four arcs a vertex (docs/sparse.md).
+RATE, DISK, PAIRS = 1.64e13, 2.6e9, 65_536**2 / 0.43
+MEMORY = 136 * 2**30
+#: Assumed: GPUs of a host, bytes a second of its network, dollars for a GPU and hour.
+EACH, NETWORK, PRICE = 8, 25e9, 3.0
+ITEM = 4
+
+
+def setting_of(n: int, gpus: int) -> tuple[Setting, Workers]:
+    """A random directed graph, four arcs out of each vertex, in float32, on so many GPUs."""
+    hosts = math.ceil(gpus / EACH)
+    workers = Workers(gpus, "cuda", "H200", 16, MEMORY, {"float32": gpus * RATE}, NETWORK / min(gpus, EACH))
+    machine = Machine(16, 2**40, 2**30, None, {"float32": 1e11}, 1e9, hosts * DISK, stream_rate=hosts * DISK)
+    problem = Problem(n, 4 * n, n, True, False, False, 1.0, 100.0, 1.0, 1e6, "", None)
+    return Setting(problem, replace(machine, workers=workers), WORK_TYPES["float32"], n * n * ITEM), workers
+
+
+def first_to_break(took: Times, write: float) -> str:
+    """What takes longest."""
+    longest = {
+        "arithmetic": took.work,
+        "panels": took.panels,
+        "scheduler": took.orders,
+        "memory": took.store,
+        "result": write,
+    }
+    return max(longest, key=lambda name: longest[name])
+
+
+def row(n: int, gpus: int) -> tuple[str, ...]:
+    """One line of the table."""
+    setting, workers = setting_of(n, gpus)
+    found = in_rounds(setting, workers)
+    assert found.streaming is not None
+    took = times(setting, workers, found.streaming)
+    write = setting.store / setting.machine.write_rate
+    panels = found.streaming.rounds(n) * found.streaming.width * n * ITEM * gpus
+    searched, seconds = max(n * n / PAIRS / gpus, write), took.seconds + write
+    return (
+        *(f"{n:,}", f"{gpus:,}", f"{found.streaming.width:,}", span(took.seconds), span(write)),
+        *(size(took.bytes + panels), first_to_break(took, write), money(gpus * seconds)),
+        *(span(searched), money(gpus * searched)),
+    )
+
+
+def span(seconds: float) -> str:
+    """Seconds as people read them."""
+    for limit, unit in ((60, "s"), (3600, "min"), (86400, "h"), (86400 * 365, "days")):
+        if seconds < limit:
+            return f"{seconds / {'s': 1, 'min': 60, 'h': 3600, 'days': 86400}[unit]:.3g} {unit}"
+    return f"{seconds / 86400 / 365:.3g} years"
+
+
+def size(bytes_: float) -> str:
+    """Bytes as people read them."""
+    unit = min(4, int(math.log10(max(1.0, bytes_)) // 3) - 2) if bytes_ >= 1e9 else 0
+    return f"{bytes_ / 10 ** (6 + 3 * unit):.3g} {('MB', 'GB', 'TB', 'PB', 'EB')[unit]}"
+
+
+def money(gpu_seconds: float) -> str:
+    """Dollars."""
+    found = gpu_seconds / 3600 * PRICE
+    return f"${found:,.0f}" if found >= 10 else f"${found:.2f}"
+
+
+HEAD = (
+    "n", "GPUs", "pivot block", "rounds", "result to the store", "through store and network", "breaks first", "cost",
+    "searches", "cost of those",
+)  # fmt: skip
+
+INTRODUCTION = """# Scaling on paper
+
+Predictions, not measurements: what the planner's own functions (`engine.spread.estimate`) say of many GPUs. The page
+is made by `python -m benchmarks.scaling`, and a test compares it.
+
+Measured: {rate:.1f} T updates/s of an H200 in float32, {disk:.1f} GB/s of a host's disk, {pairs:.1f} billion pairs a
+second of batched searches at n = 65,536 with four arcs a vertex, {task:.0f} ms of the Dask scheduler for a task.
+Assumed: {each} GPUs a host, {network:.0f} GB/s of network a host, a shared store as fast as the hosts' disks together,
+${price:.0f} for a GPU and hour. The largest run that was measured is two GPUs (`many-nodes.md`): everything beyond that
+is arithmetic.
+
+*Rounds* are blocked Floyd–Warshall in float32 with the pivot block that is predicted to be fastest. *Searches* are
+batched searches of a graph with four arcs a vertex, where one source takes as long as the graph is large, or as long as
+the result takes to be written.
+"""
+
+CLOSING = """
+## What breaks first, and what would be done
+
+- **arithmetic**: nothing is broken. n³ updates are what they are; undirected graphs could take half (decision 080).
+- **panels**: the chain of panels, each closed by one GPU and read by all, takes longer than a worker's share of the
+  rounds. Several GPUs would have to close a panel together, and it would go from worker to worker, not through the
+  store.
+- **scheduler**: one process hands out all tasks. Larger tasks (several rounds of a stripe at a time), or a driver for
+  each group of workers, would relieve it.
+- **memory**: the matrix is larger than all GPUs together, and every round reads and writes the rest of it. The hosts'
+  memory beside the GPUs, as one process uses it (`out-of-core.md`), would hold several times as much.
+- **result**: n² entries have to reach the store, whoever computes them: {largest} at n = 10,000,000. Then only
+  asking for less helps: sources, targets, cutoffs.
+
+## Beside the records
+
+"""
+
+RECORDS = (
+    ("", "what", "GPUs", "n", "reached"),
+    ("DSNAPSHOT (SC20)", "distributed Floyd–Warshall, float32", "24,576 V100", "4.4 M in about 21 min, as we read it",
+     "136 PF/s, 90 % weak scaling"),
+    ("Sao et al. (HPDC'21)", "with the hosts' memory", "256 Summit nodes", "2.5 × what the GPUs hold, in + 20 % time",
+     "8.1 PF/s, 80 % parallel efficiency"),
+    ("COAST (SC22)", "communication-optimal Floyd–Warshall", "73,600 GCDs", "not known to us", "1.004 EF/s"),
+    ("Fast-APSP (ICS'23)", "partition and searches", "2,048", "11.5 M in 12.45 min, surely not stored",
+     "87 million pairs a second and GPU"),
+)  # fmt: skip
+
+END = """
+One update is two operations: 136 PF/s are 68,000 T updates/s, 2.8 T a V100. The first three send panels from GPU to GPU
+by MPI; what is described here is not meant for as many.
+"""
+
+
+def table(rows: Sequence[Sequence[str]]) -> str:
+    """Rows in Markdown, the first one being the head."""
+    lines = ["| " + " | ".join(row) + " |" for row in rows]
+    return "\n".join([lines[0], "|" + " --- |" * len(rows[0]), *lines[1:]]) + "\n"
+
+
+def page() -> str:
+    """The whole page."""
+    begin = INTRODUCTION.format(
+        rate=RATE / 1e12,
+        disk=DISK / 1e9,
+        pairs=PAIRS / 1e9,
+        task=1000 * TASK,
+        each=EACH,
+        network=NETWORK / 1e9,
+        price=PRICE,
+    )
+    lines = [HEAD, *(row(n, gpus) for n in SIZES for gpus in GPUS)]
+    return f"{begin}\n{table(lines)}{CLOSING.format(largest=size(SIZES[-1] ** 2 * ITEM))}{table(RECORDS)}{END}"
+
+
+if __name__ == "__main__":
+    print(page(), end="")

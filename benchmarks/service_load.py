@@ -129,13 +129,12 @@ def stream(base: str, paths: Sequence[str], seconds: float, *, bearer: str) -> t
             head, _, body = bytes(view[:got]).partition(b"\r\n\r\n")
             match = re.search(rb"HTTP/1.1 200 .*\r\ncontent-length: (\d+)", head, re.DOTALL | re.IGNORECASE)
             if match is None:
-                raise RuntimeError(head.decode("latin-1"))
+                raise RuntimeError(f"{path}: {head.decode('latin-1') or 'the connection ended'}")
             left = int(match[1]) - len(body)
-            while left > 0:
-                got = connection.recv_into(view)
-                if got == 0:
-                    raise RuntimeError(f"{path}: the connection ended")
+            while left > 0 and (got := connection.recv_into(view)):
                 left -= got
+            if left:
+                raise RuntimeError(f"{path}: the connection ended")
             total, now = total + int(match[1]), time.perf_counter()
     return total / (now - began), statistics.median(firsts)
 

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
-from storage.errors import ApspError, Conflict, InvalidRequest, LimitExceeded
+from service.settings import variable
+from storage.errors import ApspError, Conflict, DoesNotFit, InvalidRequest, LimitExceeded
+
+#: the setting that says how much there is of a resource; of a GPU's memory a job takes what it says itself
+_HELD_BY: Final = {"memory": "memory", "disk": "data_dir"}
 
 
 @dataclass(frozen=True)
@@ -85,6 +89,8 @@ def fault_of(error: BaseException) -> Fault:
     """The fault that describes ``error``; what is not ours says its class, not a traceback."""
     if isinstance(error, Refused):
         return error.fault
+    if isinstance(error, DoesNotFit) and error.resource in _HELD_BY:
+        return Fault(error.kind, str(error), {**error.details(), "setting": variable(_HELD_BY[error.resource])})
     if isinstance(error, ApspError):
         return Fault(error.kind, str(error), error.details())
     if isinstance(error, MemoryError):

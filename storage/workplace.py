@@ -227,7 +227,7 @@ def _lock(target: Path) -> int:
             pass
         except BlockingIOError:
             os.close(handle)
-            raise Conflict(f"another process is solving into {target}") from None
+            raise Conflict(f"another process is writing {target}") from None
         except OSError:
             os.close(handle)
             raise

@@ -7,6 +7,10 @@ import os
 import platform
 import socket
 import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -18,6 +22,8 @@ from storage.errors import ApspError, SolveFailed
 DEVICE: Final = "APSP_WORKER_DEVICE"
 THREADS: Final = "APSP_WORKER_THREADS"
 MEMORY: Final = "APSP_WORKER_MEMORY"
+#: Seconds without a task after which a worker gives up what it holds: its driver is gone, or has no use for it.
+IDLE: Final = 600.0
 #: Share of the memory there is that a worker offers if it was not told.
 OFFERED: Final = 0.8
 
@@ -32,8 +38,18 @@ class Desk(Protocol):
         ...
 
 
+@dataclass
+class _Kept:
+    """A desk, the room of its job, how many tasks are at it, and when the last one came or went."""
+
+    room: str
+    desk: Desk
+    busy: int = 0
+    used: float = 0.0
+
+
 _lock = threading.Lock()
-_desks: dict[str, tuple[str, Desk]] = {}
+_desks: dict[str, _Kept] = {}
 
 
 def hello() -> Hello:
@@ -56,7 +72,8 @@ def work(job: Job, verb: str, order: Order) -> Report | Failure:
     if code_digest() != job.code:
         return Failure("SolveFailed", f"worker {os.getpid()} on {socket.gethostname()} runs another version of apsp")
     try:
-        report: Report = getattr(_desk(job), verb)(order)
+        with _at_desk(job) as desk:
+            report: Report = getattr(desk, verb)(order)
     except Stopped as stopped:
         return Failure("Stopped", str(stopped))
     except MemoryError as error:
@@ -71,19 +88,46 @@ def leave(run: str) -> None:
     with _lock:
         found = _desks.pop(run, None)
     if found is not None:
-        found[1].close()
+        found.desk.close()
 
 
-def _desk(job: Job) -> Desk:
+@contextmanager
+def _at_desk(job: Job) -> Iterator[Desk]:
+    """This worker's part in ``job``, begun if need be."""
     with _lock:
         if job.run not in _desks:
-            for run, (room, other) in list(_desks.items()):
-                if not Path(room).is_dir():  # its driver is gone
-                    del _desks[run]
-                    other.close()
+            _clear(time.monotonic())
             threads = int(os.environ.get(THREADS, "0")) or usable_processors()
-            _desks[job.run] = (job.room, made(job, threads))
-        return _desks[job.run][1]
+            _desks[job.run] = _Kept(job.room, made(job, threads))
+            timer = threading.Timer(IDLE, _look)
+            timer.daemon = True
+            timer.start()
+        kept = _desks[job.run]
+        kept.busy += 1
+    try:
+        yield kept.desk
+    finally:
+        with _lock:
+            kept.busy -= 1
+            kept.used = time.monotonic()
+
+
+def _clear(now: float) -> None:
+    """Give up desks whose driver is gone, with its room or without a word.  The lock is held."""
+    for run, kept in list(_desks.items()):
+        if not kept.busy and (not Path(kept.room).is_dir() or now - kept.used > IDLE):
+            del _desks[run]
+            kept.desk.close()
+
+
+def _look() -> None:
+    """Every now and then, as long as there are desks."""
+    with _lock:
+        _clear(time.monotonic())
+        if _desks:
+            timer = threading.Timer(IDLE / 4, _look)
+            timer.daemon = True
+            timer.start()
 
 
 def made(job: Job, threads: int) -> Desk:

@@ -62,6 +62,12 @@ def target(site: Path, page: Path, link: str) -> tuple[Path, str]:
     return (found / "index.html" if found.is_dir() else found), unquote(parts.fragment)
 
 
+def test_every_page_is_in_the_navigation():
+    """Whose code blocks are run, too; decisions are found by search and links."""
+    there = {page for folder in ("docs", "docs/how-to") for page in (ROOT / folder).glob("*.md")}
+    assert there - set(pages()) == set()
+
+
 def test_every_page_is_built(site):
     for page in pages()[1:]:
         name = page.relative_to(ROOT / "docs").with_suffix("")

@@ -14,7 +14,6 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from service import cli
@@ -58,11 +57,10 @@ def solved(live: KeyedService) -> str:
 
 
 @pytest.fixture(scope="module")
-def long_job(live: KeyedService, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A graph whose solve takes a while."""
-    path = tmp_path_factory.mktemp("graphs") / "long.npy"
-    np.save(path, np.random.default_rng(1).integers(1, 99, (1800, 1800)))
-    return path
+def idle(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KeyedService]:
+    """A service whose jobs wait for ever."""
+    with KeyedService(tmp_path_factory.mktemp("idle") / "data", APSP_RUNNERS="none") as service:
+        yield service
 
 
 def test_every_command_and_its_json(live, solved, tmp_path):
@@ -129,15 +127,15 @@ def _fresh(words: tuple[object, ...]) -> list[str]:
     return ["--fresh"] if words[0] == "submit" else []
 
 
-def test_a_job_that_fails_and_one_that_takes_too_long(live, long_job, tmp_path):
+def test_a_job_that_fails_and_one_that_takes_too_long(live, idle, tmp_path):
     cycle = tmp_path / "cycle.csv"
     cycle.write_text("u,v,w\n1,2,1\n2,1,-2\n")
     assert "negative cycle" in apsp(live, "submit", cycle, "--wait", code=2)[1]
-    job = apsp(live, "submit", long_job, "--fresh")[0].strip()
-    assert "it goes on" in apsp(live, "wait", job, "--timeout", 0, code=1)[1]
-    assert apsp(live, "cancel", job)[0].startswith(job)
-    assert "was cancelled" in apsp(live, "wait", job, code=1)[1]
-    assert json.loads(apsp(live, "wait", job, "--json", code=1)[0])["state"] == "dismissed"
+    job = apsp(idle, "submit", ROADS)[0].strip()
+    assert "it goes on" in apsp(idle, "wait", job, "--timeout", 0, code=1)[1]
+    assert apsp(idle, "cancel", job)[0] == f"{job}: dismissed\n"
+    assert "was cancelled" in apsp(idle, "wait", job, code=1)[1]
+    assert json.loads(apsp(idle, "wait", job, "--json", code=1)[0])["state"] == "dismissed"
 
 
 def test_nobody_there_and_no_key(live, capsys, monkeypatch):
@@ -184,19 +182,17 @@ class Terminal:
         return status
 
 
-def test_ctrl_c_leaves_the_job_running_and_says_how_to_come_back(live, long_job):
-    terminal = Terminal(live, "submit", long_job, "--wait", "--fresh")
+def test_ctrl_c_leaves_the_job_running_and_says_how_to_come_back(idle):
+    terminal = Terminal(idle, "submit", ROADS, "--wait")
     job = re.search(r"[0-9a-f-]{36}", terminal.read_until(r"[0-9a-f-]{36}"))[0]  # type: ignore[index]
-    terminal.read_until(r"\d%")
+    terminal.read_until(r"accepted.*\d%")
     terminal.process.send_signal(signal.SIGINT)
     shown = terminal.read_until("come back with")
     assert terminal.close() == 130
-    assert f"apsp wait {job} --server {live.url}" in re.sub(r"\s+", " ", shown)
-    assert live.key not in shown
+    assert f"apsp wait {job} --server {idle.url}" in re.sub(r"\s+", " ", shown)
+    assert idle.key not in shown
     assert "Traceback" not in shown
-    assert live.http.get(f"/v1/jobs/{job}").json()["state"] in ("accepted", "running", "successful")
-    live.http.post(f"/v1/jobs/{job}/cancel")
-    live.wait(job)
+    assert idle.job(job)["state"] == "accepted"
 
 
 def test_a_terminal_shows_a_bar(live, solved, tmp_path):

@@ -17,7 +17,7 @@ import pytest
 from scipy import sparse
 from scipy.sparse import csgraph
 
-from service.client import AsyncClient, Client, JobFailed, ServiceError
+from service.client import AsyncClient, Client, JobFailed, ServiceError, StillOpen
 from storage.errors import Conflict, InvalidRequest, LimitExceeded
 from storage.matrix import open_matrix, verify_matrix
 from tests.integration.keyed_service import KeyedService
@@ -254,15 +254,17 @@ def test_jobs_can_be_listed_cancelled_told_about_and_deleted(client):
     assert caught.value.code == "gone"
 
 
-def test_a_cancelled_job_has_no_result(client):
-    blocker = client.submit(weights(1500, 1), fresh=True, algorithm="blocked-floyd-warshall")
-    waiting = client.submit(MATRIX, fresh=True, priority=-100)
-    waiting.cancel()
-    blocker.cancel()
-    assert blocker.wait(60).over
-    if waiting.wait(60).state == "dismissed":
+def test_a_job_that_takes_too_long_and_is_cancelled_has_no_result(tmp_path):
+    with KeyedService(tmp_path / "data", APSP_RUNNERS="none") as idle, Client(idle.url, idle.key) as client:
+        job = client.submit(MATRIX)
+        with pytest.raises(StillOpen, match="it goes on"):
+            job.wait(0.5)
+        with pytest.raises(ServiceError) as caught:
+            job.result()
+        assert caught.value.code == "result-not-ready"
+        assert job.cancel().wait().state == "dismissed"
         with pytest.raises(JobFailed, match="was cancelled"):
-            waiting.result()
+            job.result()
 
 
 def test_all_of_it_without_waiting(live, tmp_path):

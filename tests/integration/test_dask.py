@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -158,10 +159,8 @@ def test_cancelled_and_gone_on_with_in_this_process(
     check(path, graph)
 
 
-@pytest.mark.parametrize("then", ["dask", "local"])
-def test_the_scheduler_lost_costs_back_to_the_last_commit(
-    then: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_scheduler_lost_costs_back_to_the_last_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gone on with by one process, and by the workers, which come back by themselves."""
     monkeypatch.setattr(checkpoint, "INTERVAL", 0.0)
     monkeypatch.setattr(rounds, "COST", 1e9)
     graph, path = sample(900), tmp_path / "d.zarr"
@@ -173,13 +172,13 @@ def test_the_scheduler_lost_costs_back_to_the_last_commit(
         found = find_checkpoint(path)
         assert found is not None
         assert max(level for level, _ in found.record["levels"]) >= 0
-        if then == "local":
-            solve_to_store(graph, Options(), path, resume=True)
-        else:  # the workers come back by themselves
-            processes.start_scheduler()
-            wait_for(lambda: _planned(graph, asked))
-            solve_to_store(graph, asked, path, resume=True)
+        processes.start_scheduler()
+        shutil.copytree(tmp_path / ".d.zarr.working", tmp_path / ".e.zarr.working")
+        solve_to_store(graph, Options(), tmp_path / "e.zarr", resume=True)
+        wait_for(lambda: _planned(graph, asked))
+        solve_to_store(graph, asked, path, resume=True)
     check(path, graph)
+    check(tmp_path / "e.zarr", graph)
 
 
 def _planned(graph: Graph, asked: Options) -> bool:

@@ -188,10 +188,12 @@ def test_bad_options_and_what_does_not_fit(live: LiveService, roads: dict):
     body = response.json()
     assert (response.status_code, body["code"]) == (507, "does-not-fit")
     assert body["details"]["available"] == 1000 < body["details"]["needed"]
+    assert body["details"]["setting"] == "APSP_MEMORY"
     huge = live.upload("\n".join(f"{i} {i + 1} 1" for i in range(2_000_000)).encode())
     response = live.http.post("/v1/jobs", json={"graph": huge["id"]})
     body = response.json()
     assert (response.status_code, body["details"]["resource"]) == (507, "disk")
+    assert body["details"]["setting"] == "APSP_DATA_DIR"
     assert live.http.get("/v1/jobs").json()["jobs"][0]["id"] == before
 
 

@@ -22,6 +22,18 @@ def test_every_error_class_has_a_status():
         (Refused(Fault("negative-cycle", "m", {"cycle": [1]})), "negative-cycle", {"cycle": [1]}),
         (ResultNotReady("wait", state="running", retry_after=1), "result-not-ready", {"state": "running"}),
         (MemoryError(), "out-of-memory", {}),
+        *(
+            (
+                storage.errors.DoesNotFit("no", resource=resource, needed=2, available=1),
+                "does-not-fit",
+                {"resource": resource, "needed": 2, "available": 1, **setting},
+            )
+            for resource, setting in (
+                ("memory", {"setting": "APSP_MEMORY"}),
+                ("disk", {"setting": "APSP_DATA_DIR"}),
+                ("device memory", {}),
+            )
+        ),
         (ZeroDivisionError("division"), "internal", {}),
     ],
 )

@@ -1,0 +1,288 @@
+"""The page as people use it, in Chromium: submit, watch, query, cancel, fail; by keyboard, on a phone, in the dark."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.conftest import Site
+
+pytestmark = pytest.mark.browser
+Visit = Callable[..., Page]
+PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
+RING = sum(k % 7 + 1 for k in range(300))
+#: how many colours the picture has
+COLOURS = """() => {
+  const canvas = document.getElementById("heat");
+  const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+  return new Set(new Uint32Array(data.buffer)).size;
+}"""
+#: the outline of what has the focus; that of a hidden file field is round its label
+OUTLINE = """() => {
+  const active = document.activeElement;
+  return getComputedStyle(active.id === "file" ? active.previousElementSibling : active).outlineStyle;
+}"""
+LOW = "[...document.querySelectorAll('main button')].filter(b => b.offsetHeight && b.offsetHeight < 32).length"
+
+
+@pytest.fixture(scope="module")
+def solved(site: Site) -> str:
+    """A job that was solved: the ring of ``graph_file``."""
+    lines = "\n".join(f"v{k:03} v{(k + 1) % 300:03} {k % 7 + 1}" for k in range(300))
+    graph = site.upload(f"{lines}\nw v000 1\n".encode(), directed=True, name="the ring")
+    job = site.wait(site.submit(graph["id"])["id"])
+    assert job["state"] == "successful", job
+    return job["id"]
+
+
+@pytest.fixture
+def slow(site: Site) -> Iterator[str]:
+    """A graph whose rounds take a while; jobs that are left over are cancelled."""
+    lines = "\n".join(f"{k} {(k + 1) % 6000} {k % 7 + 1}" for k in range(6000))
+    yield site.upload(lines.encode(), directed=True, name="slow")["id"]
+    for job in site.http.get("/v1/jobs", params={"state": "running"}).json()["jobs"]:
+        site.http.post(f"/v1/jobs/{job['id']}/cancel")
+        site.wait(job["id"])
+
+
+def fits(page: Page) -> bool:
+    """Whether nothing sticks out to the side."""
+    return page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+
+
+def test_the_printed_link_lets_in_once_and_leaves_no_trace(site: Site, visit: Visit):
+    page = visit(entered=False)
+    page.goto(site.link, wait_until="commit")
+    page.wait_for_url(f"{site.url}/")
+    expect(page.get_by_role("heading", name="Devices")).to_be_visible()
+    assert page.evaluate("document.cookie") == "", "no script reads the session"
+    page.go_back()
+    assert "#" not in page.url
+    page.goto("/")
+    page.get_by_role("button", name="Log out").click()
+    page.wait_for_url("**/login")
+    again = visit(entered=False, expected=("403",))
+    again.goto(site.link, wait_until="commit")
+    expect(again.get_by_role("alert")).to_contain_text("was used")
+
+
+def test_submit_watch_and_query(site: Site, visit: Visit, graph_file: Path):
+    page = visit()
+    page.get_by_label("Drop a graph file here").set_input_files(graph_file)
+    page.wait_for_url("**/graphs/*")
+    main = page.locator("main")
+    for words in ("301", "vertices", "arcs, one way", "km", "1 to 7", "1 parallel arcs", "1 loops"):
+        expect(main).to_contain_text(words)
+    expect(page.locator("#estimate")).to_contain_text("time, predicted")
+    page.get_by_text("Options", exact=True).click()
+    page.get_by_label("No farther than").fill("1196")
+    expect(page.locator("#estimate")).to_contain_text("beyond the cutoff")
+    page.get_by_label("Numbers are kept as").select_option("int32")
+    expect(page.locator("#estimate")).to_contain_text("kept as int32")
+    page.get_by_role("button", name="Solve all pairs").click()
+    page.wait_for_url("**/jobs/*")
+    expect(page.locator("#job")).to_have_attribute("data-state", "successful")
+    expect(page.get_by_role("heading", name="The result")).to_be_visible()
+    expect(page.locator("#eccentricities")).to_contain_text("Most remote")
+    page.get_by_label("From", exact=True).fill("v002")
+    page.get_by_label("To", exact=True).fill("v001")
+    page.get_by_role("button", name="Ask").click()
+    expect(page.locator("#answer .huge")).to_contain_text(f"{RING - 2:,} over 299 arcs")
+    page.get_by_label("To", exact=True).fill("nobody")
+    page.keyboard.press("Enter")
+    expect(page.locator("#answer")).to_contain_text("nobody")
+    page.get_by_label("To", exact=True).fill("w")
+    page.keyboard.press("Enter")
+    expect(page.locator("#answer")).to_contain_text("no path")
+
+
+def test_progress_comes_by_itself_and_a_job_is_cancelled(site: Site, visit: Visit, slow: str):
+    page = visit()
+    streams = []
+    page.on("request", lambda request: request.url.endswith("/events") and streams.append(request.url))
+    job = site.submit(slow, algorithm="blocked-floyd-warshall", dtype="float64", threads=1)["id"]
+    page.goto("/")
+    row = page.locator(".job", has_text="slow").first
+    expect(row.locator("progress")).to_be_visible()
+    row.get_by_role("link", name="slow").click()
+    page.wait_for_url(f"**/jobs/{job}")
+    expect(page.locator(".phases [aria-current]")).to_be_visible()
+    bar = page.locator("#bar")
+    first = float(bar.get_attribute("value") or 0)
+    page.wait_for_function("first => Number(document.getElementById('bar').value) > first", arg=first)
+    expect(page.locator("#live")).to_contain_text("a second")
+    expect(page.locator("#lines")).to_contain_text("phase relax")
+    assert streams
+    page.get_by_role("button", name="Cancel").click()
+    expect(page.locator("#job")).to_have_attribute("data-state", "dismissed")
+    expect(page.get_by_role("link", name="Submit again")).to_be_visible()
+    page.on("dialog", lambda dialog: dialog.accept())
+    page.get_by_role("button", name="Delete").click()
+    page.wait_for_url(f"{site.url}/")
+    assert site.http.get(f"/v1/jobs/{job}").status_code == 410
+
+
+def test_without_events_the_page_asks_from_time_to_time(site: Site, visit: Visit, slow: str):
+    page = visit(expected=("ERR_FAILED",))
+    page.route("**/events", lambda route: route.abort())
+    job = site.submit(slow, algorithm="blocked-floyd-warshall", dtype="float64", threads=1, fresh=True)["id"]
+    page.goto(f"/jobs/{job}")
+    expect(page.locator(".phases [aria-current]")).to_be_visible()
+    site.http.post(f"/v1/jobs/{job}/cancel")
+    expect(page.locator("#job")).to_have_attribute("data-state", "dismissed")
+
+
+def test_the_picture_is_of_the_matrix_and_can_be_walked(site: Site, visit: Visit, solved: str):
+    page = visit()
+    tiles = []
+    page.on("response", lambda answer: "/zarr/distances/c/" in answer.url and tiles.append(answer.status))
+    page.goto(f"/jobs/{solved}")
+    expect(page.locator("#heat-what")).to_contain_text("every entry, from whole tiles")
+    assert tiles == [200] * 5
+    assert page.evaluate(COLOURS) > 100
+    page.get_by_role("button", name="Nearer").click()
+    expect(page.locator("#heat-what")).to_contain_text("rows 75 to 225")
+    canvas = page.locator("#heat")
+    canvas.focus()
+    page.keyboard.press("0")
+    expect(page.locator("#heat-what")).not_to_contain_text("rows")
+    page.keyboard.press("ArrowDown")
+    expect(page.locator("#heat-read")).to_contain_text(re.compile(r"v\d+ → v\d+: \d"))
+    source, target, distance = re.match(r"(v\d+) → (v\d+): ([\d,]+)", page.locator("#heat-read").inner_text()).groups()
+    page.keyboard.press("Enter")
+    expect(page.locator("#answer .huge")).to_contain_text(f"{distance} over")
+    truth = site.http.get(f"/v1/jobs/{solved}/distance", params={"source": source, "target": target}).json()
+    assert truth["distance"] == int(distance.replace(",", ""))
+
+
+def test_a_damaged_tile_is_no_picture(site: Site, visit: Visit, solved: str):
+    page = visit()
+
+    def damage(route) -> None:
+        answer = route.fetch()
+        body = bytearray(answer.body())
+        body[100] ^= 1
+        route.fulfill(response=answer, body=bytes(body))
+
+    page.route("**/zarr/distances/c/**", damage)
+    page.goto(f"/jobs/{solved}")
+    expect(page.locator("#heat-what")).to_contain_text("tile 0/0 is damaged")
+
+
+def test_what_is_wrong_with_a_file_is_said_where_it_was_dropped(visit: Visit, tmp_path: Path):
+    page = visit(expected=("422", "404"))
+    broken = tmp_path / "broken.csv"
+    broken.write_text("from,to,km\n1,2,three\n")
+    page.get_by_label("Drop a graph file here").set_input_files(broken)
+    alert = page.locator("#drop").get_by_role("alert")
+    expect(alert).to_contain_text("three")
+    expect(alert).to_contain_text("line 2")
+    cycle = tmp_path / "cycle.csv"
+    cycle.write_text("from,to,km\n1,2,3\n2,1,-9\n")
+    page.get_by_label("Drop a graph file here").set_input_files(cycle)
+    page.wait_for_url("**/graphs/*")
+    expect(page.locator("#estimate").get_by_role("alert")).to_contain_text("negative cycle")
+    expect(page.get_by_role("button", name="Solve all pairs")).to_be_disabled()
+    page.goto("/jobs/01a1ff00-0000-7000-8000-000000000000")
+    expect(page.get_by_role("heading", name="Not found")).to_be_visible()
+
+
+def test_a_dropped_file_and_names_that_would_be_markup(visit: Visit):
+    page = visit()
+    page.evaluate(
+        """() => {
+          const evil = "<img/src=x/onerror=window.hurt=1><script>window.hurt=1</script>";
+          const dataTransfer = new DataTransfer();
+          const lines = `a\\tb\\tkm\\n${evil}\\tb\\t1\\nb\\t${evil}\\t2\\n`;
+          dataTransfer.items.add(new File([lines], `${evil}.tsv`));
+          for (const type of ["dragenter", "dragover", "drop"]) {
+            const event = new DragEvent(type, { dataTransfer, bubbles: true, cancelable: true });
+            document.querySelector("main").dispatchEvent(event);
+          }
+        }"""
+    )
+    page.wait_for_url("**/graphs/*")
+    expect(page.get_by_role("heading", level=1)).to_contain_text("onerror")
+    page.get_by_role("button", name="Solve all pairs").click()
+    page.wait_for_url("**/jobs/*")
+    expect(page.locator("#job")).to_have_attribute("data-state", "successful")
+    expect(page.locator("#heat-what")).to_contain_text("every entry")
+    expect(page.locator("#eccentricities")).to_contain_text("onerror")
+    page.locator("#heat").focus()
+    page.keyboard.press("ArrowUp")
+    expect(page.locator("#heat-read")).to_contain_text("onerror")
+    page.keyboard.press("Enter")
+    expect(page.locator("#answer")).to_contain_text("onerror")
+    page.goto("/")
+    expect(page.locator(".job").first).to_contain_text("onerror")
+    assert page.evaluate("window.hurt") is None
+    assert page.locator("main img").count() == 0
+
+
+def test_with_the_keyboard_alone(site: Site, visit: Visit, graph_file: Path):
+    page = visit(entered=False)
+    page.goto("/")
+    page.wait_for_url("**/login")
+    page.keyboard.type(site.key)  # the field has the focus
+    page.keyboard.press("Enter")
+    page.wait_for_url(f"{site.url}/")
+
+    def tab_to(selector: str) -> None:
+        for _ in range(40):
+            page.keyboard.press("Tab")
+            if page.evaluate("s => document.activeElement.matches(s)", selector):
+                assert page.evaluate(OUTLINE) != "none", f"the focus on {selector} can be seen"
+                return
+        raise AssertionError(f"no way to {selector}")
+
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "Skip to the content"
+    tab_to("#file")
+    with page.expect_file_chooser() as chooser:
+        page.keyboard.press("Enter")
+    chooser.value.set_files(graph_file)
+    page.wait_for_url("**/graphs/*")
+    expect(page.locator("#estimate")).to_contain_text("time, predicted")
+    tab_to("button.main")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/jobs/*")
+    expect(page.locator("#job")).to_have_attribute("data-state", "successful")
+    tab_to("#source")
+    page.keyboard.type("v000")
+    tab_to("#target")
+    page.keyboard.type("v001")
+    page.keyboard.press("Enter")
+    expect(page.locator("#answer .huge")).to_contain_text("1 over 1 arc")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("device", ["desktop", "phone"])
+def test_on_every_screen(site: Site, visit: Visit, solved: str, device: str, scheme: str):
+    page = visit(color_scheme=scheme, **(PHONE if device == "phone" else {}))
+    graph = site.job(solved)["graph"]
+    for path in ("/", f"/graphs/{graph}?plan=1", f"/jobs/{solved}?source=v000&target=v299", "/login"):
+        page.goto(path)
+        page.wait_for_load_state("networkidle") if "jobs" in path else None
+        assert fits(page), path
+        paper = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        light = sum(int(part) for part in re.findall(r"\d+", paper)[:3]) > 3 * 128
+        assert light == (scheme == "light")
+    if device == "phone":
+        page.goto("/")
+        assert page.evaluate(LOW) == 0, "fingers find every button"
+
+
+def test_code_can_be_copied(visit: Visit, solved: str):
+    page = visit(permissions=["clipboard-read", "clipboard-write"])
+    page.goto(f"/jobs/{solved}")
+    for name, words in (("python", "from service.client import Client"), ("curl", "curl"), ("xarray", "open_zarr")):
+        page.locator(f"[data-copy=code-{name}]").click()
+        expect(page.locator(f"[data-copy=code-{name}]")).to_have_text("Copied")
+        copied = page.evaluate("navigator.clipboard.readText()")
+        assert words in copied
+        assert solved in copied
+        assert "apsp_…" in copied or "APSP_KEY" in copied, "no key is shown"

@@ -411,7 +411,7 @@ def test_the_demo_goes_from_the_file_to_a_route():
     assert result.returncode == 0, result.stdout + result.stderr
     assert "successful" in result.stdout
     assert "837,199 of 945,756 pairs are connected" in result.stdout
-    assert ".sel(source=1483296617, target=760466577).item() = 113.722" in result.stdout
+    assert ".sel(source=1483296617, target=760466577) = 113.722" in result.stdout
     assert "-(4.477 m)-> 760466577" in result.stdout
 
 

@@ -225,6 +225,7 @@ def test_a_dropped_file_and_names_that_would_be_markup(visit: Visit):
 
 def test_with_the_keyboard_alone(site: Site, visit: Visit, graph_file: Path):
     page = visit(entered=False)
+    page.on("filechooser", lambda _: None)  # from now on; when first asked for, a key pressed at once can be quicker
     page.goto("/")
     page.wait_for_url("**/login")
     page.keyboard.type(site.key)  # the field has the focus

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from html.parser import HTMLParser
 from itertools import pairwise
@@ -13,6 +14,7 @@ from fastapi.testclient import TestClient
 
 from service.app import create_app
 from service.callers import Caller
+from service.dashboard import forms
 from service.dashboard.charts import HEIGHT, WIDTH, counted, histogram
 from service.dashboard.options import read_options
 from service.settings import Settings
@@ -25,6 +27,7 @@ from tests.unit.service.support import Bench, small_graph
 
 EVIL = '<script>alert("1")</script>&\'`{{1234*4321}}'
 OURS = {"sec-fetch-site": "same-origin"}
+FORM = {"content-type": "application/x-www-form-urlencoded"}
 
 
 @pytest.fixture
@@ -105,6 +108,36 @@ def test_a_wrong_key_is_said_to_be_one(client: TestClient):
         assert answer.status_code == 403
         assert "no valid key" in answer.text
         assert COOKIE not in client.cookies
+
+
+def test_forms_that_anybody_may_send_are_short(client: TestClient):
+    for content in (b"key=" + b"a" * 16_384, iter([b"key=", b"a" * 16_384])):
+        assert client.post("/login", content=content, headers=OURS | FORM).status_code == 413
+    assert client.post("/login", content=b"key=" + b"a" * 16_000, headers=OURS | FORM).status_code == 403
+    answer = client.post("/login", content="&".join(["a="] * 65), headers=OURS | FORM)
+    assert answer.status_code == 422
+    assert "at most 64 fields" in answer.text
+
+
+def test_forms_are_taken_apart_beside_the_event_loop(
+    client: TestClient, service: Service, bench: Bench, monkeypatch: pytest.MonkeyPatch
+):
+    _, graph_id = own(service, bench, log_in(client, service))
+    seen = []
+
+    def beside(work):
+        def checked(*arguments, **options):
+            with pytest.raises(RuntimeError):
+                asyncio.get_running_loop()
+            seen.append(work.__name__)
+            return work(*arguments, **options)
+
+        return checked
+
+    monkeypatch.setattr("service.dashboard.forms.parse_qsl", beside(forms.parse_qsl))
+    monkeypatch.setattr("service.dashboard.forms.read_options", beside(forms.read_options))
+    assert client.post(f"/graphs/{graph_id}/solve", data={"cutoff": "x"}, headers=OURS).status_code == 422
+    assert seen == ["parse_qsl", "read_options"]
 
 
 def test_a_session_opens_the_api_and_ends_with_its_key_its_time_and_its_holder(

@@ -364,6 +364,18 @@ def test_options_left_alone_are_those_of_the_api():
     assert read_options("g", {}).request.model_dump(exclude_defaults=True) == {"graph": "g"}
 
 
+def test_long_lists_of_vertices_are_read_to_their_end():
+    names = [str(k) for k in range(30_000)]
+    asked = read_options("g", {"sources": ",".join(names), "targets": ", ".join(names)})
+    assert asked.request.sources == asked.request.targets == names
+    quoted = read_options("g", {"sources": '"' + "a" * 200_000 + '"'})
+    assert (quoted.request, quoted.fault.details["field"]) == (None, "sources")
+    for name in ("memory", "cutoff", "priority", "name", "device"):
+        refused = read_options("g", {name: "1" * 100_001})
+        assert (refused.request, refused.fault.details["field"]) == (None, name)
+        assert "100,001 characters" in refused.fault.message
+
+
 def test_a_histogram_loses_nothing_on_its_way_to_the_picture():
     assert histogram([], []) is None
     for bins in (1, 2, 71, 72, 73, 128, 200):

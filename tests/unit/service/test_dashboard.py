@@ -168,6 +168,16 @@ def test_cookies_that_are_none(client: TestClient, text: str):
     assert client.get("/v1/jobs", headers={"cookie": text.encode()}).status_code == 401
 
 
+@pytest.mark.parametrize("odd", ["a b=c", "x[1]=2", '{"a": 1}=b', "lonely", 'q="', "=", "ü=1", "a@b=1", "HttpOnly"])
+def test_cookies_of_others_do_not_hide_ours(client: TestClient, service: Service, odd: str):
+    log_in(client, service)
+    ours = f"{COOKIE}={client.cookies[COOKIE]}"
+    client.cookies.clear()
+    for cookies in (f"{odd}; {ours}", f"{ours}; {odd}", f"{odd};{ours};{odd}", f"{odd}; a{ours}; {ours}"):
+        assert client.get("/v1/jobs", headers={"cookie": cookies.encode()}).status_code == 200
+    assert client.get("/v1/jobs", headers={"cookie": f"{odd}; a{ours}".encode()}).status_code == 401
+
+
 def test_changes_by_cookie_come_from_our_own_pages(client: TestClient, service: Service, bench: Bench):
     job_id, _ = own(service, bench, log_in(client, service))
     elsewhere = (

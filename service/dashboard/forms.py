@@ -105,7 +105,7 @@ def resume_job(job_id: str, service: Shared, visitor: Known) -> Response:
     visitor.need("submit")
     refuse_if_draining(service)
     record = service.job(job_id, visitor.caller)
-    if record.state in (FAILED, DISMISSED) and not has_checkpoint(service.settings.store(job_id)):
+    if record.state in (FAILED, DISMISSED) and not _resumable(service, job_id):
         raise Conflict(f"job {job_id} has no checkpoint to go on from; submit it again")
     resume(service, record)
     return RedirectResponse(f"/jobs/{job_id}", 303)
@@ -118,6 +118,10 @@ def delete(job_id: str, service: Shared, visitor: Known) -> Response:
     service.job(job_id, visitor.caller)
     _delete(service, job_id)
     return RedirectResponse("/", 303)
+
+
+def _resumable(service: Service, job_id: str) -> bool:
+    return has_checkpoint(service.settings.store(job_id), service.settings.address(job_id))
 
 
 def _delete(service: Service, job_id: str) -> None:

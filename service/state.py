@@ -7,7 +7,7 @@ import shutil
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field, replace
 from math import inf
 from typing import TYPE_CHECKING, Annotated, Final
@@ -221,6 +221,14 @@ async def _service(request: Request) -> Service:
 
 
 Shared = Annotated[Service, Depends(_service)]
+
+
+async def _turn() -> AsyncIterator[None]:
+    yield
+
+
+#: two of all requests that read hundreds of megabytes run at a time; the others wait without a thread
+Turn = Annotated[None, Depends(_turn, scope="function", max_concurrency=2)]
 
 
 async def _opened(job_id: str, service: Shared, caller: Known) -> Result:

@@ -13,7 +13,7 @@ from service.joblog import fetch_log, log_path
 from service.problems import CODES
 from service.state import Service, silent
 from storage.errors import ApspError, Gone, NotFound, StorageFailed
-from storage.jobs import ACCEPTED, DISMISSED, FAILED, RUNNING, SUCCESSFUL, GraphRecord, JobRecord, RunnerRecord
+from storage.jobs import ACCEPTED, DISMISSED, FAILED, OVER, RUNNING, SUCCESSFUL, GraphRecord, JobRecord, RunnerRecord
 
 View = dict[str, Any]
 
@@ -51,8 +51,7 @@ def home(service: Service, caller: Caller, before: str | None) -> View:
     owner = None if caller.may("admin") else caller.owner
     names = _graph_names(service, owner)
     listed = service.jobs.list_jobs
-    found = listed(_MOST_OPEN + 2 * PAGE, owner=owner, before=before)
-    over = [record for record in found if not record.open][: PAGE + 1]
+    over = listed(PAGE + 1, owner=owner, state=OVER, before=before)
     running, waiting = (listed(_MOST_OPEN, owner=owner, state=state) for state in (RUNNING, ACCEPTED))
     waiting_rows = [row(record, names, service.jobs.queue_position(record)) for record in waiting]
     return {

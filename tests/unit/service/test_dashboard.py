@@ -14,7 +14,7 @@ from fastapi.testclient import TestClient
 
 from service.app import create_app
 from service.callers import Caller
-from service.dashboard import forms
+from service.dashboard import forms, views
 from service.dashboard.charts import HEIGHT, WIDTH, counted, histogram
 from service.dashboard.options import read_options
 from service.settings import Settings
@@ -384,6 +384,19 @@ def test_long_lists_of_vertices_are_read_to_their_end():
         refused = read_options("g", {name: "1" * 100_001})
         assert (refused.request, refused.fault.details["field"]) == (None, name)
         assert "100,001 characters" in refused.fault.message
+
+
+def test_jobs_that_are_over_are_found_behind_many_open_ones(client: TestClient, service: Service, bench: Bench):
+    owner = log_in(client, service)
+    done = [own(service, bench, owner)[0] for _ in range(2)]
+    graph_id = bench.jobs.job(done[0]).graph
+    for _ in range(100):
+        bench.jobs.create(graph_id, {}, {})
+    with service.jobs.database.transaction("durable") as connection:
+        connection.exec_driver_sql("UPDATE jobs SET owner = ?", (owner,))
+    found = views.home(service, Caller(owner, frozenset({"read"})), None)
+    assert [job["id"] for job in found["over"]] == done[::-1]
+    assert (len(found["waiting"]), found["older"]) == (50, None)
 
 
 def test_a_histogram_loses_nothing_on_its_way_to_the_picture():

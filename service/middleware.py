@@ -43,6 +43,9 @@ SECURITY: Final = [
 _POLICY: Final = b"content-security-policy"
 #: headers of one request
 MOST_HEADERS: Final = 200
+#: forms that anybody may send, before it is known who does; a key and an address to go on to fit many times
+_OPEN_FORMS: Final = {"/login", "/logout"}
+_OPEN_FORM_BYTES: Final = 16_384
 #: POST requests that change nothing
 _QUESTIONS: Final = re.compile(r"/v1/(estimates|jobs/[^/]+/(distances|paths|submatrix))")
 
@@ -169,25 +172,32 @@ class BodyLimit:
         if scope["type"] != "http" or scope["method"] in _QUIET:
             await self._app(scope, receive, send)
             return
-        name = "max_upload_bytes" if scope["path"] == "/v1/graphs" else "max_body_bytes"
-        limit: int = getattr(self._settings, name)
+        limit, setting = self._limit(scope["path"])
         announced = next((value for key, value in scope["headers"] if key == b"content-length"), b"")
         total, more, began = 0, True, time.monotonic()
 
         async def limited() -> Message:
             nonlocal total, more
             if announced.isdigit() and int(announced) > limit:
-                raise _too_large(name, limit, int(announced))
+                raise _too_large(setting, limit, int(announced))
             if not more:
                 return await receive()
             message = await self._next(receive, total, began)
             total += len(message.get("body", b""))
             more = bool(message.get("more_body"))
             if total > limit:
-                raise _too_large(name, limit, total)
+                raise _too_large(setting, limit, total)
             return message
 
         await self._app(scope, limited, send)
+
+    def _limit(self, path: str) -> tuple[int, str | None]:
+        """The most bytes of a body, and the setting that says so, if one does."""
+        name = "max_upload_bytes" if path == "/v1/graphs" else "max_body_bytes"
+        limit: int = getattr(self._settings, name)
+        if path in _OPEN_FORMS and limit > _OPEN_FORM_BYTES:
+            return _OPEN_FORM_BYTES, None
+        return limit, name
 
     async def _next(self, receive: Receive, total: int, began: float) -> Message:
         """The next part of the body, unless its sender is asleep or pretends to be awake."""
@@ -283,6 +293,8 @@ def _too_fast(limit: int, wait: float) -> Problem:
     return Problem(Fault("too-many-requests", message, details), headers={"Retry-After": str(max(1, round(wait)))})
 
 
-def _too_large(name: str, limit: int, requested: int) -> Problem:
-    details = {"limit": limit, "requested": requested, "setting": variable(name)}
+def _too_large(setting: str | None, limit: int, requested: int) -> Problem:
+    details: dict[str, object] = {"limit": limit, "requested": requested}
+    if setting is not None:
+        details["setting"] = variable(setting)
     return Problem(Fault("limit-exceeded", f"the body has {requested} bytes or more, {limit} are allowed", details))

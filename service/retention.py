@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Callable
 from typing import Final
 
 from service.settings import Settings
@@ -24,8 +25,9 @@ _JUMP: Final = 600.0
 class Retention:
     """Removes results by age and by bytes.  The row says so first, then the files go: never the other way round."""
 
-    def __init__(self, settings: Settings, jobs: JobStore) -> None:
-        self._settings, self._jobs = settings, jobs
+    def __init__(self, settings: Settings, jobs: JobStore, forget: Callable[[str], None] | None = None) -> None:
+        """``forget`` hears of each job whose result is about to go: an open one might still answer."""
+        self._settings, self._jobs, self._forget = settings, jobs, forget
         self._offset = time.time() - time.monotonic()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="retention", daemon=True)
@@ -53,6 +55,8 @@ class Retention:
         removed = [job for job in self._jobs.overdue(before, settings.retain_bytes) if self._jobs.expire_result(job)]
         for job_id in removed:
             log.info("job %s: its result is removed, its time is over", job_id)
+            if self._forget is not None:
+                self._forget(job_id)
             discard(settings, job_id)
         if trusted:
             self._jobs.purge(now - settings.tombstone_seconds, now - KEY_SECONDS)

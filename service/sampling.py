@@ -5,17 +5,21 @@ Imports NumPy: load it only when asked.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from service.results import Result
+from service.results import Array, Result
 from storage.errors import InvalidRequest
+from storage.matrix import Matrix
 
 #: bytes of tiles that are read for one answer, where fewer than ``_FEWEST`` rows would not need more
 BUDGET: Final = 512 << 20
 _FEWEST: Final = 4
+#: bytes of rows that are held at a time
+_HELD: Final = 128 << 20
 IntArray = npt.NDArray[np.int64]
 
 
@@ -44,7 +48,7 @@ def sample(
     wide = _extent("column", column, columns, across)
     i, j = spread(row, high, _rows_within(result, row, high, size)), spread(column, wide, size)
     sources = result.matrix.sources[i]
-    picked = [result.numbers(result.matrix.row(int(source))[j]) for source in sources]
+    picked = [result.numbers(row[j]) for row in _rows(result.matrix, i)]
     return {
         "rows": i.tolist(), "columns": j.tolist(), "distances": picked,
         "sources": [result.label(v) for v in sources.tolist()],
@@ -60,12 +64,20 @@ def eccentricities(result: Result, size: int) -> dict[str, Any]:
     i = spread(0, down, _rows_within(result, 0, down, size))
     sources = matrix.sources[i]
     found: list[int | float | None] = []
-    for source in sources.tolist():
-        row = matrix.row(source)
+    for source, row in zip(sources.tolist(), _rows(matrix, i), strict=True):
         others = row[result.reached(row) & (matrix.targets != source)]
         found.append(result.numbers(others[[int(np.argmax(others))]])[0] if len(others) else None)
     names = [result.label(v) for v in sources.tolist()]
     return {"sources": names, "eccentricities": found, "of": down, "complete": len(i) == down}
+
+
+def _rows(matrix: Matrix, positions: IntArray) -> Iterator[Array]:
+    """The rows at ascending positions, those in one band of tiles together: reading one reads all of a packed tile."""
+    most = max(1, _HELD // max(1, matrix.shape[1] * matrix.dtype.itemsize))
+    bands = positions // matrix.grid.tile[0]
+    for group in np.split(positions, np.flatnonzero(np.diff(bands)) + 1):
+        for begin in range(0, len(group), most):
+            yield from matrix.rows(matrix.sources[group[begin : begin + most]])
 
 
 def _extent(side: str, first: int, count: int | None, limit: int) -> int:

@@ -64,7 +64,8 @@ def _run_all(settings: Settings, listener: socket.socket, key: str | None) -> No
     metrics = Metrics(settings)
     app = create_app(settings, observe=metrics.observe)
     service: Service = app.state.service
-    supervisor, retention = Supervisor(settings, service.jobs), Retention(settings, service.jobs)
+    supervisor = Supervisor(settings, service.jobs)
+    retention = Retention(settings, service.jobs, service.results.forget)
     service.wake = supervisor.wake
     supervisor.start()
     retention.start()

@@ -7,9 +7,10 @@ import shutil
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Annotated
+from math import inf
+from typing import TYPE_CHECKING, Annotated, Final
 
 import anyio.to_thread
 from fastapi import Depends, Request
@@ -35,46 +36,68 @@ if TYPE_CHECKING:
 
 #: seconds after which a client should ask again about an open job
 RETRY_AFTER = 1
+#: so long a result in an object store is taken to be there without a look at the job's record
+TRUSTED_SECONDS: Final = 10.0
 
 
 def _nobody() -> None:
     """There is nobody to wake."""
 
 
+@dataclass
+class _Opened:
+    """An open result; ``looked`` is when the job's record last said that it is there."""
+
+    result: Result
+    owner: str | None
+    looked: float
+
+
 class Results:
     """The result stores that were used last, kept open; safe to use from many threads.
 
     Each holds one file descriptor, so ``matrix_cache`` bounds these; one that was put aside is closed when the last
-    request that uses it ends.  A store that was deleted, by whatever process, is noticed at the next question.
+    request that uses it ends.  A store on a disk that was deleted, by whatever process, is noticed at the next
+    question.  One in an object store may answer from memory when it is gone, so it is at hand only for a while after
+    the job's record was looked at.
     """
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._open: OrderedDict[str, tuple[Result, str | None]] = OrderedDict()
+        self._open: OrderedDict[str, _Opened] = OrderedDict()
+        self._trusted = inf if settings.store_url is None else TRUSTED_SECONDS
         self._lock = threading.Lock()
 
     def peek(self, job_id: str, caller: Caller) -> Result | None:
         """The opened result if it is at hand, still there and the caller's; takes no wait worth mentioning."""
         with self._lock:
             found = self._open.get(job_id)
-            if found is None or not caller.sees(found[1]):
+            if found is None or not caller.sees(found.owner) or time.monotonic() - found.looked > self._trusted:
                 return None
             self._open.move_to_end(job_id)
-        if found[0].matrix.current():
-            return found[0]
+        if found.result.matrix.current():
+            return found.result
         self.forget(job_id)
         return None
 
     def get(self, job_id: str, owner: str | None) -> Result:
-        """The opened result of a successful job of this owner."""
+        """The opened result of a job of this owner whose record says, just now, that it has one."""
         from service.results import Result
 
-        fresh = Result(result_place(self._settings, job_id))  # opening takes a while: not under the lock
         with self._lock:
-            found, _ = self._open.setdefault(job_id, (fresh, owner))
+            kept = self._open.get(job_id)
+        if kept is not None and kept.result.matrix.current():
+            fresh = kept.result  # with the tiles that it holds
+        else:
+            self.forget(job_id)
+            fresh = Result(result_place(self._settings, job_id))  # opening takes a while: not under the lock
+        with self._lock:
+            found = self._open.setdefault(job_id, _Opened(fresh, owner, 0.0))
+            found.looked = time.monotonic()
+            self._open.move_to_end(job_id)
             while len(self._open) > self._settings.matrix_cache:
                 self._open.popitem(last=False)
-        return found
+        return found.result
 
     def forget(self, job_id: str) -> None:
         """Drop the result of a job that is being deleted."""
@@ -198,6 +221,14 @@ async def _service(request: Request) -> Service:
 
 
 Shared = Annotated[Service, Depends(_service)]
+
+
+async def _turn() -> AsyncIterator[None]:
+    yield
+
+
+#: two of all requests that read hundreds of megabytes run at a time; the others wait without a thread
+Turn = Annotated[None, Depends(_turn, scope="function", max_concurrency=2)]
 
 
 async def _opened(job_id: str, service: Shared, caller: Known) -> Result:

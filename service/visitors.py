@@ -6,7 +6,6 @@ import secrets
 import threading
 import time
 from collections import OrderedDict
-from http.cookies import CookieError, SimpleCookie
 from typing import Final
 
 import anyio.to_thread
@@ -25,12 +24,16 @@ _MOST_REMEMBERED: Final = 10_000
 
 
 def token_of(cookies: str) -> str | None:
-    """The session's token in a Cookie header."""
-    try:
-        found = SimpleCookie(cookies).get(COOKIE)
-    except CookieError:
-        return None
-    return None if found is None else found.value
+    """The session's token in a Cookie header.
+
+    Taken apart by hand: ``SimpleCookie`` gives up at the first cookie that it finds odd, and other programs on the same
+    host set those.
+    """
+    for part in cookies.split(";"):
+        name, _, value = part.partition("=")
+        if name.strip() == COOKIE:
+            return value.strip() or None
+    return None
 
 
 class Visitors:

@@ -180,16 +180,21 @@ class JobStore(Claims):
         self,
         limit: int,
         *,
-        state: str | None = None,
+        state: str | Sequence[str] | None = None,
         graph: str | None = None,
         owner: str | None = None,
         before: str | None = None,
     ) -> list[JobRecord]:
-        """The newest ``limit`` jobs, newest first, of one state, graph or owner; ``before`` goes on behind that job."""
+        """The newest ``limit`` jobs, newest first, of one graph or owner, in one state or any of several.
+
+        ``before`` goes on behind that job.
+        """
         query = select(jobs).where(or_(jobs.c.removal.is_(None), jobs.c.removal != DELETED))
-        for column, value in ((jobs.c.state, state), (jobs.c.graph, graph), (jobs.c.owner, owner)):
+        for column, value in ((jobs.c.graph, graph), (jobs.c.owner, owner)):
             if value is not None:
                 query = query.where(column == value)
+        if state is not None:
+            query = query.where(jobs.c.state.in_([state] if isinstance(state, str) else state))
         if before is not None:
             query = query.where(jobs.c.id < before)
         with self._database.transaction("read") as connection:

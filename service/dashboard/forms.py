@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from http import HTTPStatus
+from typing import Final
 from urllib.parse import parse_qsl
 
 import anyio.to_thread
@@ -14,8 +15,8 @@ from service.dashboard.options import read_options
 from service.dashboard.pages import graph_page
 from service.dashboard.render import page
 from service.dashboard.visiting import Known, PageRoute
-from service.fault import fault_of
-from service.problems import status_of
+from service.fault import Fault, fault_of
+from service.problems import Problem, status_of
 from service.state import Service, Shared
 from service.stores import discard
 from service.submission import refuse_if_draining, resume, submit
@@ -25,11 +26,24 @@ from storage.jobs import DISMISSED, FAILED
 
 router = APIRouter(include_in_schema=False, route_class=PageRoute)
 
+#: no form of ours has half as many
+_MOST_FIELDS: Final = 64
+
 
 async def _filled(request: Request) -> dict[str, str]:
-    """The fields of a form; the body is bounded as every body is."""
-    text = (await request.body()).decode("utf-8", "replace")
-    return dict(parse_qsl(text, keep_blank_values=True))
+    """The fields of a form; the body is bounded as every body is.
+
+    It is taken apart in a thread: a long one would hold up everybody on the event loop.
+    """
+    return await anyio.to_thread.run_sync(_fields, await request.body())
+
+
+def _fields(body: bytes) -> dict[str, str]:
+    text = body.decode("utf-8", "replace")
+    try:
+        return dict(parse_qsl(text, keep_blank_values=True, max_num_fields=_MOST_FIELDS))
+    except ValueError:
+        raise Problem(Fault("invalid-request", f"a form has at most {_MOST_FIELDS} fields")) from None
 
 
 @router.post("/login")
@@ -63,7 +77,7 @@ async def log_out(request: Request, service: Shared) -> Response:
 async def solve(request: Request, graph_id: str, service: Shared, visitor: Known) -> Response:
     """Submit a job and go to its page; what cannot be done is said on the graph's page."""
     visitor.need("submit")
-    asked = read_options(graph_id, await _filled(request))
+    asked = await anyio.to_thread.run_sync(read_options, graph_id, await _filled(request))
     if asked.request is None:
         return await graph_page(request, service, visitor, graph_id, asked, planned=False, status=422)
     try:
@@ -91,7 +105,7 @@ def resume_job(job_id: str, service: Shared, visitor: Known) -> Response:
     visitor.need("submit")
     refuse_if_draining(service)
     record = service.job(job_id, visitor.caller)
-    if record.state in (FAILED, DISMISSED) and not has_checkpoint(service.settings.store(job_id)):
+    if record.state in (FAILED, DISMISSED) and not _resumable(service, job_id):
         raise Conflict(f"job {job_id} has no checkpoint to go on from; submit it again")
     resume(service, record)
     return RedirectResponse(f"/jobs/{job_id}", 303)
@@ -104,6 +118,10 @@ def delete(job_id: str, service: Shared, visitor: Known) -> Response:
     service.job(job_id, visitor.caller)
     _delete(service, job_id)
     return RedirectResponse("/", 303)
+
+
+def _resumable(service: Service, job_id: str) -> bool:
+    return has_checkpoint(service.settings.store(job_id), service.settings.address(job_id))
 
 
 def _delete(service: Service, job_id: str) -> None:

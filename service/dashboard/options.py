@@ -54,6 +54,9 @@ FIELDS: Final = (
     Field("name", "Name of the job", "To find it again.", hint="the graph's name"),
 )  # fmt: skip
 
+#: characters of an option that is no list
+_LONGEST: Final = 1000
+
 
 @dataclass(frozen=True)
 class Asked:
@@ -66,7 +69,7 @@ class Asked:
 
 def read_options(graph_id: str, values: Mapping[str, str]) -> Asked:
     """The request that a filled-in form means."""
-    filled = {field.name: values.get(field.name, "").strip()[:100_000] for field in FIELDS}
+    filled = {field.name: values.get(field.name, "").strip() for field in FIELDS}
     filled["fresh"] = "true" if values.get("fresh") else ""
     try:
         members = {name: _value(name, text) for name, text in filled.items() if text}
@@ -81,8 +84,11 @@ def read_options(graph_id: str, values: Mapping[str, str]) -> Asked:
 
 
 def _value(name: str, text: str) -> Any:
-    if name in ("sources", "targets"):
+    if name in ("sources", "targets"):  # however many: the limit on the body bounds them, and none may get lost
         return split_names([text], name)
+    if len(text) > _LONGEST:
+        label = next(field.label for field in FIELDS if field.name == name)
+        raise InvalidRequest(f"{label}: {len(text):,} characters, at most {_LONGEST:,} are read", field=name)
     if name == "memory":
         return parse_size(text, field="memory")
     if name == "fresh":

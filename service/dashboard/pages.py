@@ -16,7 +16,7 @@ from service.dashboard.visiting import Known, PageRoute
 from service.fault import Fault, fault_of
 from service.problems import CODES, Problem
 from service.ranges import matches
-from service.state import Service, Shared
+from service.state import Service, Shared, Turn
 from storage.errors import ApspError
 
 router = APIRouter(include_in_schema=False, route_class=PageRoute)
@@ -58,7 +58,7 @@ async def get_job(
 
 
 @router.get("/jobs/{job_id}/eccentricities")
-def get_eccentricities(request: Request, job_id: str, service: Shared, visitor: Known) -> Response:
+def get_eccentricities(request: Request, job_id: str, service: Shared, visitor: Known, _turn: Turn) -> Response:
     """How far the farthest vertex is: a part of the job's page that takes a while."""
     return page(
         request, "eccentricities.html", visitor=visitor, **views.eccentricities(service, visitor.caller, job_id)

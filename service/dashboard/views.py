@@ -9,11 +9,11 @@ from service.callers import Caller
 from service.checkpoints import has_checkpoint
 from service.dashboard.charts import counted, histogram
 from service.dashboard.options import ALGORITHMS
-from service.joblog import log_path
+from service.joblog import fetch_log, log_path
 from service.problems import CODES
 from service.state import Service, silent
-from storage.errors import ApspError, Gone, NotFound
-from storage.jobs import ACCEPTED, DISMISSED, FAILED, RUNNING, SUCCESSFUL, GraphRecord, JobRecord, RunnerRecord
+from storage.errors import ApspError, Gone, NotFound, StorageFailed
+from storage.jobs import ACCEPTED, DISMISSED, FAILED, OVER, RUNNING, SUCCESSFUL, GraphRecord, JobRecord, RunnerRecord
 
 View = dict[str, Any]
 
@@ -51,8 +51,7 @@ def home(service: Service, caller: Caller, before: str | None) -> View:
     owner = None if caller.may("admin") else caller.owner
     names = _graph_names(service, owner)
     listed = service.jobs.list_jobs
-    found = listed(_MOST_OPEN + 2 * PAGE, owner=owner, before=before)
-    over = [record for record in found if not record.open][: PAGE + 1]
+    over = listed(PAGE + 1, owner=owner, state=OVER, before=before)
     running, waiting = (listed(_MOST_OPEN, owner=owner, state=state) for state in (RUNNING, ACCEPTED))
     waiting_rows = [row(record, names, service.jobs.queue_position(record)) for record in waiting]
     return {
@@ -102,7 +101,7 @@ def job(service: Service, caller: Caller, job_id: str) -> View:
     return {
         "job": row(record, names, position), "record": record, "graph": found,
         "plan": plan(record.plan) if record.plan else None, "phases": _phases(record),
-        "resumable": stopped and has_checkpoint(service.settings.store(job_id)),
+        "resumable": stopped and has_checkpoint(service.settings.store(job_id), service.settings.address(job_id)),
         "log": _log(service, record), "result": _result(record),
         "example": _example(record, found),
         "options": {k: v for k, v in record.options.items() if v not in (None, "auto")},
@@ -211,7 +210,10 @@ def _phases(record: JobRecord) -> list[View]:
 
 
 def _log(service: Service, record: JobRecord) -> View:
-    """The end of the log, and where it ends: the stream of events goes on behind it."""
+    """The end of the log, and where it ends: the stream of events goes on behind it.
+
+    Events tell of the file on this node only, so they go on from its beginning behind the log of other nodes.
+    """
     path = log_path(service.settings, record.id)
     try:
         with path.open("rb") as file:
@@ -220,8 +222,19 @@ def _log(service: Service, record: JobRecord) -> View:
             file.seek(begin)
             text = file.read(size - begin).decode("utf-8", "replace")
     except OSError:
-        return {"text": "", "cut": False, "size": 0}
+        return {**_sent_log(service, record), "size": 0}
     return {"text": text.partition("\n")[2] if begin else text, "cut": begin > 0, "size": size}
+
+
+def _sent_log(service: Service, record: JobRecord) -> View:
+    """The end of the log of attempts on other nodes."""
+    try:
+        sent = fetch_log(service.settings, record.id) or b""
+    except StorageFailed as error:  # the rest of the page is of use without it
+        return {"text": f"The log cannot be read: {error}\n", "cut": False}
+    begin = max(0, len(sent) - _LOG_TAIL)
+    text = sent[begin:].decode("utf-8", "replace")
+    return {"text": text.partition("\n")[2] if begin else text, "cut": begin > 0}
 
 
 def _result(record: JobRecord) -> View | None:

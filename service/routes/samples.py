@@ -10,7 +10,7 @@ from service.conditional import Tagged
 from service.parameters import known_parameters
 from service.problems import documented
 from service.schemas import Eccentricities, Sample
-from service.state import Opened
+from service.state import Opened, Turn
 
 router = APIRouter(prefix="/v1/jobs/{job_id}", tags=["results"], dependencies=[Depends(known_parameters)])
 
@@ -23,7 +23,7 @@ Count = Annotated[int | None, Query(ge=1, lt=2**53, description="How large it is
 def get_sample(
     *, opened: Opened, row: First = 0, rows: Count = None, column: First = 0, columns: Count = None,
     size: Annotated[int, Query(ge=1, le=512, description="Most rows and columns of the answer.")] = 256,
-    _: Tagged,
+    _: Tagged, _turn: Turn,
 ) -> Sample:  # fmt: skip
     """Evenly spaced rows and columns of a rectangle of the matrix; all of them where there are no more than `size`.
 
@@ -40,6 +40,7 @@ def get_eccentricities(
     opened: Opened,
     size: Annotated[int, Query(ge=1, le=4096, description="Most sources of the answer.")] = 1024,
     _: Tagged,
+    _turn: Turn,
 ) -> Eccentricities:
     """The largest finite distance from evenly spaced sources; from all of them where there are no more than `size`."""
     from service.sampling import eccentricities

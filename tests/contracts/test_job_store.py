@@ -221,6 +221,8 @@ def test_lists_filter_and_page(jobs: JobStore):
     assert [j.id for j in jobs.list_jobs(1, before=ids[2])] == [ids[1]]
     jobs.cancel(ids[0])
     assert [j.id for j in jobs.list_jobs(10, state="dismissed")] == [ids[0]]
+    assert [j.id for j in jobs.list_jobs(10, state=("dismissed", "failed"))] == [ids[0]]
+    assert jobs.list_jobs(10, state=("accepted", "dismissed")) == jobs.list_jobs(10)
 
 
 def submission(**more: object) -> Submission:

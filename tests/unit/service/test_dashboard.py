@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from html.parser import HTMLParser
 from itertools import pairwise
@@ -13,6 +14,7 @@ from fastapi.testclient import TestClient
 
 from service.app import create_app
 from service.callers import Caller
+from service.dashboard import forms, views
 from service.dashboard.charts import HEIGHT, WIDTH, counted, histogram
 from service.dashboard.options import read_options
 from service.settings import Settings
@@ -25,6 +27,7 @@ from tests.unit.service.support import Bench, small_graph
 
 EVIL = '<script>alert("1")</script>&\'`{{1234*4321}}'
 OURS = {"sec-fetch-site": "same-origin"}
+FORM = {"content-type": "application/x-www-form-urlencoded"}
 
 
 @pytest.fixture
@@ -107,6 +110,36 @@ def test_a_wrong_key_is_said_to_be_one(client: TestClient):
         assert COOKIE not in client.cookies
 
 
+def test_forms_that_anybody_may_send_are_short(client: TestClient):
+    for content in (b"key=" + b"a" * 16_384, iter([b"key=", b"a" * 16_384])):
+        assert client.post("/login", content=content, headers=OURS | FORM).status_code == 413
+    assert client.post("/login", content=b"key=" + b"a" * 16_000, headers=OURS | FORM).status_code == 403
+    answer = client.post("/login", content="&".join(["a="] * 65), headers=OURS | FORM)
+    assert answer.status_code == 422
+    assert "at most 64 fields" in answer.text
+
+
+def test_forms_are_taken_apart_beside_the_event_loop(
+    client: TestClient, service: Service, bench: Bench, monkeypatch: pytest.MonkeyPatch
+):
+    _, graph_id = own(service, bench, log_in(client, service))
+    seen = []
+
+    def beside(work):
+        def checked(*arguments, **options):
+            with pytest.raises(RuntimeError):
+                asyncio.get_running_loop()
+            seen.append(work.__name__)
+            return work(*arguments, **options)
+
+        return checked
+
+    monkeypatch.setattr("service.dashboard.forms.parse_qsl", beside(forms.parse_qsl))
+    monkeypatch.setattr("service.dashboard.forms.read_options", beside(forms.read_options))
+    assert client.post(f"/graphs/{graph_id}/solve", data={"cutoff": "x"}, headers=OURS).status_code == 422
+    assert seen == ["parse_qsl", "read_options"]
+
+
 def test_a_session_opens_the_api_and_ends_with_its_key_its_time_and_its_holder(
     client: TestClient, service: Service, monkeypatch: pytest.MonkeyPatch
 ):
@@ -133,6 +166,16 @@ def test_a_session_opens_the_api_and_ends_with_its_key_its_time_and_its_holder(
 )
 def test_cookies_that_are_none(client: TestClient, text: str):
     assert client.get("/v1/jobs", headers={"cookie": text.encode()}).status_code == 401
+
+
+@pytest.mark.parametrize("odd", ["a b=c", "x[1]=2", '{"a": 1}=b', "lonely", 'q="', "=", "ü=1", "a@b=1", "HttpOnly"])
+def test_cookies_of_others_do_not_hide_ours(client: TestClient, service: Service, odd: str):
+    log_in(client, service)
+    ours = f"{COOKIE}={client.cookies[COOKIE]}"
+    client.cookies.clear()
+    for cookies in (f"{odd}; {ours}", f"{ours}; {odd}", f"{odd};{ours};{odd}", f"{odd}; a{ours}; {ours}"):
+        assert client.get("/v1/jobs", headers={"cookie": cookies.encode()}).status_code == 200
+    assert client.get("/v1/jobs", headers={"cookie": f"{odd}; a{ours}".encode()}).status_code == 401
 
 
 def test_changes_by_cookie_come_from_our_own_pages(client: TestClient, service: Service, bench: Bench):
@@ -329,6 +372,31 @@ def test_options_left_alone_are_those_of_the_api():
         "graph": "g", "sources": ["a", "b,c"], "cutoff": 1.5, "fresh": True,
     }  # fmt: skip
     assert read_options("g", {}).request.model_dump(exclude_defaults=True) == {"graph": "g"}
+
+
+def test_long_lists_of_vertices_are_read_to_their_end():
+    names = [str(k) for k in range(30_000)]
+    asked = read_options("g", {"sources": ",".join(names), "targets": ", ".join(names)})
+    assert asked.request.sources == asked.request.targets == names
+    quoted = read_options("g", {"sources": '"' + "a" * 200_000 + '"'})
+    assert (quoted.request, quoted.fault.details["field"]) == (None, "sources")
+    for name in ("memory", "cutoff", "priority", "name", "device"):
+        refused = read_options("g", {name: "1" * 100_001})
+        assert (refused.request, refused.fault.details["field"]) == (None, name)
+        assert "100,001 characters" in refused.fault.message
+
+
+def test_jobs_that_are_over_are_found_behind_many_open_ones(client: TestClient, service: Service, bench: Bench):
+    owner = log_in(client, service)
+    done = [own(service, bench, owner)[0] for _ in range(2)]
+    graph_id = bench.jobs.job(done[0]).graph
+    for _ in range(100):
+        bench.jobs.create(graph_id, {}, {})
+    with service.jobs.database.transaction("durable") as connection:
+        connection.exec_driver_sql("UPDATE jobs SET owner = ?", (owner,))
+    found = views.home(service, Caller(owner, frozenset({"read"})), None)
+    assert [job["id"] for job in found["over"]] == done[::-1]
+    assert (len(found["waiting"]), found["older"]) == (50, None)
 
 
 def test_a_histogram_loses_nothing_on_its_way_to_the_picture():

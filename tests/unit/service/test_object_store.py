@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
+import shutil
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from fastapi.testclient import TestClient
 
+from service.callers import ANYBODY
 from service.checkpoints import checkpoint_time, fetch, has_checkpoint
 from service.joblog import fetch_log, job_log
+from service.retention import Retention
 from service.settings import Settings
 from service.stores import check_store, discard, has_result, result_bytes, result_place
 from storage.errors import InvalidRequest, StorageFailed
@@ -17,13 +23,15 @@ from storage.objects import Objects
 from storage.working import find_checkpoint, open_working
 from tests.s3 import S3Server
 from tests.stores import entries_of, line_graph
+from tests.unit.service.support import Bench
+from tests.unit.service.test_app import problem
 
 N = 70
 
 
 @pytest.fixture
 def settings(tmp_path: Path, s3: S3Server) -> Settings:
-    return Settings(data_dir=tmp_path / "data", store_url=f"{s3.address}/{secrets.token_hex(4)}/")
+    return Settings(data_dir=tmp_path / "data", store_url=f"{s3.address}/{secrets.token_hex(4)}/", auth=False)
 
 
 def solve(settings: Settings, job: str, *, seal: bool) -> None:
@@ -79,6 +87,81 @@ def test_a_job_is_removed_with_or_without_its_log(settings: Settings, logs: bool
     assert has_result(settings, "other")
     assert fetch_log(settings, "j") == (None if logs else b"")
     assert list(Objects(settings.store_url.rstrip("/")).names("jobs/j/")) == ([] if logs else ["jobs/j/log.txt"])
+
+
+@pytest.fixture
+def bench(settings: Settings, client: TestClient) -> Iterator[Bench]:
+    bench = Bench(settings)
+    yield bench
+    bench.jobs.close()
+
+
+@pytest.fixture
+def job(settings: Settings, bench: Bench) -> str:
+    """A job that is over; what became of it lies in the object store only."""
+    record = bench.jobs.create(bench.add_graph(line_graph(N)), {}, {})
+    claimed = bench.jobs.claim("r")
+    assert claimed is not None
+    with job_log(settings, record.id):
+        logging.getLogger("apsp.test").error("the attempt on another node")
+    return record.id
+
+
+def test_pages_know_what_other_nodes_left(settings: Settings, client: TestClient, bench: Bench, job: str):
+    solve(settings, job, seal=False)
+    shutil.rmtree(settings.store(job).parent)
+    assert bench.jobs.fail(bench.jobs.job(job), {"code": "internal", "message": "lost"})
+    text = client.get(f"/jobs/{job}").text
+    assert "the attempt on another node" in text
+    assert 'data-offset="0"' in text
+    assert f'action="/jobs/{job}/resume"' in text
+    ours = {"sec-fetch-site": "same-origin"}
+    answer = client.post(f"/jobs/{job}/resume", headers=ours, follow_redirects=False)
+    assert answer.status_code == 303
+    assert bench.jobs.job(job).open
+
+
+def test_a_log_that_cannot_be_fetched_is_said_to_be_so(
+    client: TestClient, settings: Settings, job: str, monkeypatch: pytest.MonkeyPatch
+):
+    shutil.rmtree(settings.store(job).parent)
+
+    def away(*_):
+        raise StorageFailed("the store is away")
+
+    monkeypatch.setattr("service.dashboard.views.fetch_log", away)
+    answer = client.get(f"/jobs/{job}")
+    assert (answer.status_code, "The log cannot be read: the store is away" in answer.text) == (200, True)
+
+
+def test_a_result_whose_time_is_over_answers_nothing_from_memory(
+    settings: Settings, client: TestClient, bench: Bench, job: str
+):
+    solve(settings, job, seal=True)
+    assert bench.jobs.succeed(bench.jobs.job(job), {}, {})
+    results = client.app.state.service.results
+    labels = [str(label) for label in line_graph(N).labels[:2]]
+    address = f"/v1/jobs/{job}/distance?source={labels[0]}&target={labels[1]}"
+    assert client.get(address).status_code == 200
+    held = results.peek(job, ANYBODY)
+    results._open[job].looked -= 11.0
+    assert results.peek(job, ANYBODY) is None
+    assert client.get(address).status_code == 200
+    assert results.peek(job, ANYBODY) is held, "its tiles are not fetched again"
+    assert bench.jobs.expire_result(job)  # another process does that, and does not tell
+    discard(settings, job)
+    results._open[job].looked -= 11.0
+    problem(client.get(address), 410, "gone")
+
+
+def test_retention_closes_what_it_removes(settings: Settings, client: TestClient, bench: Bench, job: str):
+    solve(settings, job, seal=True)
+    assert bench.jobs.succeed(bench.jobs.job(job), {}, {})
+    service = client.app.state.service
+    assert client.get(f"/v1/jobs/{job}/sample").status_code == 200
+    retention = Retention(settings.model_copy(update={"retain_seconds": 60.0}), bench.jobs, service.results.forget)
+    assert retention.look(time.time() + 100, time.monotonic() + 100) == [job]
+    problem(client.get(f"/v1/jobs/{job}/sample"), 410, "gone")
 
 
 def test_what_does_not_go_together_is_refused(s3: S3Server):

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 from fastapi.testclient import TestClient
+from httpx2 import ASGITransport, AsyncClient
 
 from service import sampling
 from service.results import Result
 from service.sampling import eccentricities, sample, spread
 from service.settings import Settings
 from storage.graph import build_graph
+from tests.stores import make_store
 from tests.unit.service.support import Bench, small_graph
 from tests.unit.service.test_app import problem
 
@@ -78,6 +83,56 @@ def test_rows_are_fewer_where_tiles_are_large(bench: Bench, monkeypatch: pytest.
     assert len(near["rows"]) == 100, "what lies in few bands is read whole"
     monkeypatch.setattr(sampling, "BUDGET", 1)
     assert len(eccentricities(result, 50)["sources"]) == 4
+
+
+def test_a_packed_tile_is_unpacked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    entries = make_store(tmp_path / "m.zarr", 150, "uint16", compression="zstd")
+    result, read = Result(tmp_path / "m.zarr"), []
+    tiles = result.matrix._tiles
+    whole = tiles.whole
+
+    def counted(i: int, j: int):
+        read.append((i, j))
+        return whole(i, j)
+
+    monkeypatch.setattr(tiles, "whole", counted)
+    found = sample(result, row=0, rows=None, column=0, columns=None, size=150)
+    assert found["distances"] == [result.numbers(row) for row in entries]
+    assert read == [(0, 0), (1, 0), (2, 0)]
+    once = eccentricities(result, 150)
+    assert read == [(0, 0), (1, 0), (2, 0)] * 2
+    monkeypatch.setattr(sampling, "_HELD", 20 * 150 * 2)
+    assert eccentricities(result, 150) == once
+    assert len(read) == 6 + 4 + 4 + 2
+
+
+def test_few_look_at_a_time(client: TestClient, bench: Bench, monkeypatch: pytest.MonkeyPatch):
+    job_id, _ = bench.solved(small_graph(), "int32")
+    lock, running, most = threading.Lock(), 0, 0
+
+    def slow(work):
+        def slowed(*arguments, **options):
+            nonlocal running, most
+            with lock:
+                running += 1
+                most = max(most, running)
+            time.sleep(0.05)
+            with lock:
+                running -= 1
+            return work(*arguments, **options)
+
+        return slowed
+
+    monkeypatch.setattr(sampling, "sample", slow(sample))
+    monkeypatch.setattr(sampling, "eccentricities", slow(eccentricities))
+    asked = [f"/v1/jobs/{job_id}/sample", f"/v1/jobs/{job_id}/eccentricities", f"/jobs/{job_id}/eccentricities"]
+
+    async def ask() -> list[int]:
+        async with AsyncClient(transport=ASGITransport(client.app), base_url="http://testserver") as asking:
+            return [answer.status_code for answer in await asyncio.gather(*map(asking.get, asked * 3))]
+
+    assert asyncio.run(ask()) == [200] * 9
+    assert most == 2
 
 
 def test_over_http(client: TestClient, bench: Bench):

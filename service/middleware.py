@@ -22,10 +22,11 @@ from service.callers import Scope as KeyScope
 from service.fault import Fault
 from service.logs import REQUEST_ID
 from service.origins import comes_from_elsewhere
-from service.problems import Problem, respond
+from service.problems import Problem, problem_of, respond
 from service.protocol import HEADER_BYTES
 from service.rates import Rates
 from service.settings import Settings, variable
+from storage.errors import ApspError
 
 log = logging.getLogger(__name__)
 
@@ -89,7 +90,10 @@ class Door:
             await send(message)
 
         try:
-            refused = await self._refuse(scope, headers)
+            try:
+                refused = await self._refuse(scope, headers)
+            except ApspError as error:  # no exception handler stands around this; the database may be away
+                refused = problem_of(error)
             if refused is not None:
                 response = respond(Request(scope), refused.fault, headers=dict(refused.headers or {}))
                 await response(scope, receive, answer)

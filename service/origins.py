@@ -32,7 +32,11 @@ def comes_from_elsewhere(scope: Scope, *, pages: bool = True, allowed: str = "")
         return False
     if site is not None:
         return site != "same-origin"
-    return urlsplit(origin or "").netloc.lower() != headers.get(b"host", "").lower()
+    try:
+        told = urlsplit(origin or "").netloc
+    except ValueError:  # "http://[" and the like
+        return True
+    return told.lower() != headers.get(b"host", "").lower()
 
 
 _TOLD_BY = {b"sec-fetch-site", b"origin", b"host"}

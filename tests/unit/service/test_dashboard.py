@@ -140,6 +140,7 @@ def test_changes_by_cookie_come_from_our_own_pages(client: TestClient, service: 
     elsewhere = (
         {}, {"sec-fetch-site": "cross-site"}, {"sec-fetch-site": "same-site"}, {"sec-fetch-site": "none"},
         {"origin": "http://evil.example"}, {"origin": "null"}, {"origin": "http://testserver:81"},
+        {"origin": "http://["}, {"origin": "http://[", "host": "["},
         {"origin": "http://testserver", "sec-fetch-site": "cross-site"},
     )  # fmt: skip
     for headers in elsewhere:

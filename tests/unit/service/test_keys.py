@@ -19,7 +19,7 @@ from service.logs import redacted
 from service.middleware import needed_scope
 from service.settings import Settings
 from service.state import Service
-from storage.errors import InvalidRequest, NotFound, StorageFailed
+from storage.errors import DatabaseFailed, InvalidRequest, NotFound, StorageFailed
 from storage.jobs import JobStore, Submission
 from storage.keys import KeyRecord, KeyStore
 from tests.unit.service.support import Bench, small_graph
@@ -205,6 +205,20 @@ def test_a_key_that_many_wait_for_is_looked_up_once_and_again_before_its_time(mo
             await ring.identify("Bearer x")
 
     asyncio.run(story())
+
+
+def test_while_the_database_is_away_nobody_is_known_for_now(client: TestClient, service: Service, monkeypatch):
+    def away(*_: str) -> None:
+        raise DatabaseFailed("the database is away")
+
+    monkeypatch.setattr(service.keys, "find", away)
+    monkeypatch.setattr("storage.sessions.SessionStore.find", away)
+    for headers in ({"authorization": "Bearer x"}, {"cookie": "apsp_session=x"}):
+        answer = client.get("/v1/jobs", headers=headers)
+        assert (answer.status_code, answer.json()["code"]) == (503, "database-unavailable")
+        assert int(answer.headers["retry-after"]) >= 1
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert answer.headers["x-request-id"] == answer.json()["request_id"]
 
 
 def test_too_many_requests_a_second(client: TestClient, service: Service):

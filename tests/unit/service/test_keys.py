@@ -293,5 +293,17 @@ def test_the_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
 
 def test_an_application_without_keys_asks_for_none(tmp_path: Path):
     app = create_app(Settings(data_dir=tmp_path, auth=False))
-    with TestClient(app) as client:
+    with TestClient(app, base_url="http://127.0.0.1:8000") as client:
         assert client.get("/v1/jobs").status_code == 200
+
+
+def test_without_keys_only_names_of_this_machine_are_answered(tmp_path: Path):
+    app = create_app(Settings(data_dir=tmp_path, auth=False))
+    client = TestClient(app)
+    for host in ("evil.example", "evil.example:8000", "127.0.0.1.evil.example", "[", "", "192.0.2.1", "::1"):
+        for path in ("/", "/v1/jobs", "/health/live"):
+            answer = client.get(path, headers={"host": host})
+            assert (answer.status_code, answer.json()["code"]) == (403, "forbidden"), (host, path)
+    for host in ("127.0.0.1", "127.0.0.1:8000", "LocalHost:8000", "[::1]", "[::1]:8000"):
+        assert client.get("/v1/jobs", headers={"host": host}).status_code == 200, host
+    app.state.service.jobs.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,6 +15,7 @@ from fastapi.testclient import TestClient
 from service.app import create_app
 from service.callers import Caller
 from service.cli import run
+from service.cursors import encode
 from service.keys import REMEMBERED_SECONDS, Keyring, first_key
 from service.logs import redacted
 from service.middleware import needed_scope
@@ -123,6 +125,33 @@ def test_a_graph_of_two_owners_goes_with_the_last(client: TestClient, two: dict,
     assert client.get(f"/v1/graphs/{graph_id}", headers=ann).status_code == 200
     assert client.delete(f"/v1/graphs/{graph_id}", headers=ann).status_code == 204
     assert not (service.settings.data_dir / "graphs" / graph_id).exists()
+
+
+def test_a_graph_of_two_owners_tells_neither_of_the_other(client: TestClient, service: Service, bench: Bench):
+    kept = bench.jobs.graph(bench.add_graph(small_graph()))
+    headers, since = {}, kept.created + 10.0
+    for number, name in enumerate(("ann", "bob")):
+        record, key = service.keys.create(name, ("read", "submit"))
+        headers[name] = {"authorization": f"Bearer {key}"}
+        told = {"receipt": {"sha256": name, "notes": [name]}, "facts": {"notes": [name], "arcs": 4}}
+        upload = replace(kept, id="other", name=f"{name}.csv", created=since + number, **told)
+        seen, new = service.add_graph(upload, Caller(record.id, frozenset(record.scopes)))
+        assert (seen.id, seen.name, seen.receipt["sha256"], seen.created, new) == (
+            kept.id, f"{name}.csv", name, since + number, True,
+        )  # fmt: skip
+    for name, other in (("ann", "bob"), ("bob", "ann")):
+        answers = [client.get(path, headers=headers[name]) for path in ("/v1/graphs", f"/v1/graphs/{kept.id}")]
+        for answer in answers:
+            assert f'"{name}.csv"' in answer.text
+            assert other not in answer.text
+            assert "bench" not in answer.text
+        earlier = client.get(f"/v1/graphs?cursor={encode(kept.created + 5, 'x')}", headers=headers[name])
+        assert earlier.json()["graphs"] == []
+    with service.jobs.database.transaction("durable") as connection:  # as it was before receipts were kept for each
+        connection.exec_driver_sql("UPDATE graph_owners SET facts = NULL, receipt = NULL")
+        connection.exec_driver_sql("""UPDATE graphs SET facts = '{"notes": ["secret"], "weights": {"column": "w"}}'""")
+    seen = client.get(f"/v1/graphs/{kept.id}", headers=headers["ann"]).json()
+    assert (seen["facts"], seen["receipt"]) == ({"weights": {"column": None}}, {})
 
 
 def test_graphs_page_by_page(client: TestClient, service: Service, bench: Bench):

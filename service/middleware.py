@@ -21,11 +21,12 @@ from service.callers import ANYBODY, Caller
 from service.callers import Scope as KeyScope
 from service.fault import Fault
 from service.logs import REQUEST_ID
-from service.origins import comes_from_elsewhere
-from service.problems import Problem, respond
+from service.origins import asks_for_this_host, comes_from_elsewhere
+from service.problems import Problem, problem_of, respond
 from service.protocol import HEADER_BYTES
 from service.rates import Rates
 from service.settings import Settings, variable
+from storage.errors import ApspError
 
 log = logging.getLogger(__name__)
 
@@ -92,7 +93,10 @@ class Door:
             await send(message)
 
         try:
-            refused = await self._refuse(scope, headers)
+            try:
+                refused = await self._refuse(scope, headers)
+            except ApspError as error:  # no exception handler stands around this; the database may be away
+                refused = problem_of(error)
             if refused is not None:
                 response = respond(Request(scope), refused.fault, headers=dict(refused.headers or {}))
                 await response(scope, receive, answer)
@@ -108,6 +112,8 @@ class Door:
         """Why the request goes no further; notes the caller and what is left of the rate otherwise."""
         caller = ANYBODY
         path: str = scope["path"]
+        if self._identify is None and not asks_for_this_host(scope, self._settings.host):
+            return _another_host()
         if self._identify is not None and path.startswith("/v1/"):
             given, cookie = headers.get(b"authorization"), headers.get(b"cookie")
             if given is None and cookie is not None and self._visit is not None:
@@ -285,6 +291,11 @@ def _unauthorized(given: bool) -> Problem:
 def _from_elsewhere() -> Problem:
     message = "a change that a browser asks for without a key is taken from the pages of this service only"
     return Problem(Fault("forbidden", message, {"scope": "same-origin"}))
+
+
+def _another_host() -> Problem:
+    message = "without keys (APSP_AUTH=false) only requests to localhost, 127.0.0.1 or [::1] are answered"
+    return Problem(Fault("forbidden", message, {"field": "Host"}))
 
 
 def _too_fast(limit: int, wait: float) -> Problem:

@@ -1,10 +1,12 @@
-"""Which requests for a change a page of another site may have made its visitor's browser send."""
+"""Which requests a page of another site may have made its visitor's browser send."""
 
 from __future__ import annotations
 
 from urllib.parse import urlsplit
 
 from starlette.types import Scope
+
+from service.keys import is_loopback
 
 _QUESTIONS = ("GET", "HEAD", "OPTIONS")
 
@@ -32,7 +34,24 @@ def comes_from_elsewhere(scope: Scope, *, pages: bool = True, allowed: str = "")
         return False
     if site is not None:
         return site != "same-origin"
-    return urlsplit(origin or "").netloc.lower() != headers.get(b"host", "").lower()
+    try:
+        told = urlsplit(origin or "").netloc
+    except ValueError:  # "http://[" and the like
+        return True
+    return told.lower() != headers.get(b"host", "").lower()
+
+
+def asks_for_this_host(scope: Scope, listens_on: str) -> bool:
+    """Whether a request was sent to this machine's own name, where nothing but the loopback guards the service.
+
+    A page of another site may let its own name lead to 127.0.0.1 once it is loaded (DNS rebinding): its requests then
+    come from the same origin, and only the name in ``Host``, which browsers always send, tells that it is not ours.
+    """
+    host = next((value.decode("latin-1").lower() for name, value in scope["headers"] if name == b"host"), None)
+    if host is None:
+        return True
+    name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
+    return is_loopback(name) or name == listens_on.lower()
 
 
 _TOLD_BY = {b"sec-fetch-site", b"origin", b"host"}

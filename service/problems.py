@@ -73,6 +73,13 @@ def status_of(code: str) -> int:
     return CODES.get(code, CODES["internal"])[0]
 
 
+def problem_of(error: ApspError) -> Problem:
+    """The problem that an error of ours is answered with, and when to ask again."""
+    fault = fault_of(error)
+    seconds = error.retry_after if isinstance(error, ResultNotReady) else RETRY_AFTER.get(fault.code)
+    return Problem(fault, headers=None if seconds is None else {"Retry-After": str(seconds)})
+
+
 def document(fault: Fault, *, status: int | None = None, instance: str | None = None) -> dict[str, Any]:
     """The members of the problem document."""
     number, title = CODES.get(fault.code, (500, "Unexpected error"))
@@ -92,7 +99,8 @@ def respond(
     request: Request, fault: Fault, *, status: int | None = None, headers: dict[str, str] | None = None
 ) -> Response:
     """The problem document of ``fault`` as the answer to ``request``."""
-    body = document(fault, status=status, instance=request.url.path)
+    # not of request.url, which is put together with the Host header and raises for one that makes no sense
+    body = document(fault, status=status, instance=request.scope["path"])
     request_id = getattr(request.state, "request_id", None)
     headers = dict(headers or {})
     if request_id is not None:
@@ -106,9 +114,8 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(ApspError)
     async def ours(request: Request, error: ApspError) -> Response:
-        fault = fault_of(error)
-        seconds = error.retry_after if isinstance(error, ResultNotReady) else RETRY_AFTER.get(fault.code)
-        return respond(request, fault, headers=None if seconds is None else {"Retry-After": str(seconds)})
+        problem = problem_of(error)
+        return respond(request, problem.fault, headers=dict(problem.headers or {}))
 
     @app.exception_handler(RequestValidationError)
     async def validation(request: Request, error: RequestValidationError) -> Response:
@@ -147,9 +154,9 @@ def _allowed(request: Request) -> str:
 
 def _http_message(request: Request, error: HTTPException) -> str:
     if error.status_code == HTTPStatus.NOT_FOUND and error.detail == "Not Found":
-        return f"there is nothing at {request.url.path}"
+        return f"there is nothing at {request.scope['path']}"
     if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
-        return f"{request.url.path} does not take {request.method}"
+        return f"{request.scope['path']} does not take {request.method}"
     return str(error.detail)
 
 

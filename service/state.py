@@ -146,17 +146,24 @@ class Service:
         return record
 
     def graph(self, graph_id: str, caller: Caller) -> GraphRecord:
-        """The graph of this id.  NotFound if there is none, or the caller did not upload it; Gone if it was deleted."""
-        if not self._sees_graph(graph_id, caller):
+        """The graph of this id, as the caller uploaded it; those who see all see it as it came first.
+
+        NotFound if there is none, or the caller did not upload it; Gone if it was deleted.
+        """
+        if caller.owner is None or caller.may("admin"):
+            return self.jobs.graph(graph_id)
+        found = self.keys.owned_graph(caller.owner, graph_id)
+        if found is None:
             raise NotFound(f"there is no graph {graph_id!r}")
-        return self.jobs.graph(graph_id)
+        return found if found.removed is None else self.jobs.graph(graph_id)
 
     def add_graph(self, record: GraphRecord, caller: Caller) -> tuple[GraphRecord, bool]:
-        """Record an upload; the graph as it is kept, and whether it is new to the caller."""
+        """Record an upload; the graph as the caller sees it from now on, and whether it is new to them."""
         kept, new = self.jobs.add_graph(record)
-        if caller.owner is not None:
-            new = self.keys.own_graph(caller.owner, replace(record, id=kept.id))
-        return kept, new
+        if caller.owner is None:
+            return kept, new
+        new = self.keys.own_graph(caller.owner, replace(record, id=kept.id))
+        return self.graph(kept.id, caller), new
 
     def remove_graph(self, graph_id: str, caller: Caller) -> None:
         """Forget that the caller uploaded a graph, and the graph itself once nobody owns it.  Conflict if in use."""
@@ -179,9 +186,6 @@ class Service:
         shutil.rmtree(rubbish, ignore_errors=True)
         if self.settings.store_url is not None:
             Objects(self.settings.store_url).remove_all(f"graphs/{graph_id}/")
-
-    def _sees_graph(self, graph_id: str, caller: Caller) -> bool:
-        return caller.owner is None or caller.may("admin") or self.keys.owns_graph(caller.owner, graph_id)
 
     def result(self, job_id: str, caller: Caller) -> Result:
         """The result of a job.

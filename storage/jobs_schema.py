@@ -140,6 +140,8 @@ graph_owners = Table(
     Column("graph", String(40), ForeignKey("graphs.id"), primary_key=True),
     Column("name", String(200)),
     Column("created", Float, nullable=False),
+    Column("facts", JSON),
+    Column("receipt", JSON),
     Index("graph_owners_by_graph", "graph"),
 )
 

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlalchemy import Select, delete, func, insert, or_, select, update
+from sqlalchemy import Row, Select, delete, func, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
 from storage.errors import InvalidRequest, NotFound
@@ -104,19 +104,21 @@ class KeyStore:
         return found
 
     def own_graph(self, owner: str, record: GraphRecord) -> bool:
-        """Note that ``owner`` uploaded a graph, under the record's name; whether that is new."""
+        """Note that ``owner`` uploaded a graph, and what the record says of the upload; whether that is new."""
         values = {"owner": owner, "graph": record.id, "name": record.name, "created": record.created}
+        told = {"facts": record.facts, "receipt": record.receipt}
         try:
             with self._database.transaction("durable") as connection:
-                connection.execute(insert(graph_owners).values(**values))
+                connection.execute(insert(graph_owners).values(**values, **told))
         except IntegrityError:
             return False
         return True
 
-    def owns_graph(self, owner: str, graph_id: str) -> bool:
-        """Whether ``owner`` uploaded this graph."""
+    def owned_graph(self, owner: str, graph_id: str) -> GraphRecord | None:
+        """The graph as this owner uploaded it, even if it was removed; None if they did not."""
         with self._database.transaction("read") as connection:
-            return connection.execute(_owned(owner).where(graph_owners.c.graph == graph_id)).first() is not None
+            row = connection.execute(_owned(owner).where(graphs.c.id == graph_id)).one_or_none()
+            return None if row is None else _as_uploaded(row)
 
     def disown_graph(self, owner: str, graph_id: str) -> bool:
         """Forget that ``owner`` uploaded a graph; whether nobody owns it any more."""
@@ -129,20 +131,40 @@ class KeyStore:
     def list_graphs(
         self, limit: int, owner: str | None, after: tuple[float, str] | None = None
     ) -> Sequence[GraphRecord]:
-        """The newest ``limit`` graphs (of one owner, or of all for None); ``after`` is the last one seen."""
-        query = select(graphs).where(graphs.c.removed.is_(None))
-        if owner is not None:
-            query = query.where(graphs.c.id.in_(_owned(owner)))
+        """The newest ``limit`` graphs; ``after`` is the last one seen.
+
+        Those of one owner are as they uploaded them and when they did; for None all are as they came first.
+        """
+        query = (select(graphs) if owner is None else _owned(owner)).where(graphs.c.removed.is_(None))
+        created = graphs.c.created if owner is None else graph_owners.c.created
         if after is not None:
-            same = (graphs.c.created == after[0]) & (graphs.c.id < after[1])
-            query = query.where(or_(graphs.c.created < after[0], same))
+            query = query.where(or_(created < after[0], (created == after[0]) & (graphs.c.id < after[1])))
         with self._database.transaction("read") as connection:
-            rows = connection.execute(query.order_by(graphs.c.created.desc(), graphs.c.id.desc()).limit(limit))
-            return [GraphRecord(**row._mapping) for row in rows]
+            rows = connection.execute(query.order_by(created.desc(), graphs.c.id.desc()).limit(limit))
+            return [GraphRecord(**row._mapping) if owner is None else _as_uploaded(row) for row in rows]
+
+
+_OWN: Final = ("name", "created", "facts", "receipt")
+#: what facts tell of a file rather than of the graph in it
+_OF_A_FILE: Final = ("format", "compression", "entries", "dropped", "notes")
 
 
 def _owned(owner: str) -> Select[Any]:
-    return select(graph_owners.c.graph).where(graph_owners.c.owner == owner)
+    own = [graph_owners.c[name].label(f"own_{name}") for name in _OWN]
+    query = select(graphs, *own).join(graph_owners, graph_owners.c.graph == graphs.c.id)
+    return query.where(graph_owners.c.owner == owner)
+
+
+def _as_uploaded(row: Row[Any]) -> GraphRecord:
+    """The graph with its owner's own name, time, facts and receipt: those of the first upload may be another's."""
+    values = dict(row._mapping)
+    own = {name: values.pop(f"own_{name}") for name in _OWN}
+    if own["receipt"] is None:  # noted before receipts were kept for each owner, and not the first
+        facts = {name: value for name, value in values["facts"].items() if name not in _OF_A_FILE}
+        if "weights" in facts:
+            facts["weights"] = {**facts["weights"], "column": None}
+        own |= {"facts": facts, "receipt": {}}
+    return GraphRecord(**{**values, **own})
 
 
 def _new_id() -> str:

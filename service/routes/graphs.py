@@ -59,7 +59,7 @@ async def upload_graph(
 ) -> Graph:
     """Upload a graph file as the raw body; 201 if its content is new to you, 200 if you had uploaded it before.
 
-    The receipt in the answer is that of this upload; ``GET`` shows the one of the first.
+    The receipt in the answer is that of this upload; ``GET`` shows the one of your first.
     """
     announced = check_headers(request, service.settings.max_upload_bytes)
     reading = {"format": format, "directed": directed, "weight": weight, "unweighted": unweighted}

@@ -42,7 +42,7 @@ class Site:
             return read(connection)
 
     def get(self, path: bytes, *headers: bytes) -> tuple[int, dict[str, str], bytes]:
-        lines = [b"GET " + path + b" HTTP/1.1", b"Host: x", b"Connection: close", *headers, b"", b""]
+        lines = [b"GET " + path + b" HTTP/1.1", b"Host: localhost", b"Connection: close", *headers, b"", b""]
         return self.ask(b"\r\n".join(lines))
 
     def alive(self) -> bool:
@@ -105,21 +105,21 @@ def test_the_address_goes_to_the_application_as_it_is(site: Site):
         assert b"root:" not in body
     assert site.get(base + b"/zarr.json")[0] == 200
     for line in (b"GET http://evil.example/v1/version HTTP/1.1", b"GET * HTTP/1.1", b"GET /v1/version?\xff HTTP/1.1"):
-        status, _, _ = site.ask(line + b"\r\nHost: x\r\nConnection: close\r\n\r\n")
+        status, _, _ = site.ask(line + b"\r\nHost: localhost\r\nConnection: close\r\n\r\n")
         assert status in (200, 400, 404, 422), line
 
 
 @pytest.mark.parametrize(
     "request_bytes",
     [
-        b"GET / HTTP/1.1\r\nHost: x\r\nX: " + b"x" * 100_000 + b"\r\n\r\n",
-        b"GET / HTTP/1.1\r\nHost: x\r\n" + b"A: b\r\n" * 20_000 + b"\r\n",
-        b"GET /" + b"x" * 100_000 + b" HTTP/1.1\r\nHost: x\r\n\r\n",
-        b"GET / HTTP/1.1\r\nHost: x\r\n folded\r\nX: a\x00b\r\n\r\n",
-        b"POST /v1/jobs HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello",
-        b"POST /v1/jobs HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n",
-        b"POST /v1/jobs HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
-        b"POST /v1/jobs HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\nhello\r\n0\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 100_000 + b"\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: localhost\r\n" + b"A: b\r\n" * 20_000 + b"\r\n",
+        b"GET /" + b"x" * 100_000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: localhost\r\n folded\r\nX: a\x00b\r\n\r\n",
+        b"POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello",
+        b"POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n",
+        b"POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+        b"POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\nhello\r\n0\r\n\r\n",
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(range(200)),
         b"nonsense\r\n\r\n",
         b"GET / HTTP/1.1\r\n\r\n",
@@ -130,7 +130,7 @@ def test_what_is_no_request_ends_the_connection(site: Site, request_bytes: bytes
     began = time.monotonic()
     with site.line() as connection:
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-            connection.sendall(request_bytes.replace(b"Host: x", b"Host: x\r\nConnection: close"))
+            connection.sendall(request_bytes.replace(b"Host: localhost", b"Host: localhost\r\nConnection: close"))
         status, _, _ = read(connection)
     assert status in (0, 400, 408, 413, 422, 431, 501, 505)
     assert time.monotonic() - began < 15
@@ -138,9 +138,9 @@ def test_what_is_no_request_ends_the_connection(site: Site, request_bytes: bytes
 
 
 def test_two_lengths_smuggle_no_second_request(site: Site):
-    inner = b"GET /v1/version HTTP/1.1\r\nHost: x\r\n\r\n"
+    inner = b"GET /v1/version HTTP/1.1\r\nHost: localhost\r\n\r\n"
     request = (
-        b"POST /v1/estimates HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nConnection: close\r\n"
+        b"POST /v1/estimates HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nConnection: close\r\n"
         b"Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + inner
     )
     with site.line() as connection:
@@ -164,7 +164,7 @@ def test_headers_that_come_too_slowly(site: Site):
     with site.line() as connection:  # a byte now and then is no reason to wait for ever
         began = time.monotonic()
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-            for byte in b"GET /v1/version HTTP/1.1\r\nHost: x\r\nX: " + b"x" * 1000:
+            for byte in b"GET /v1/version HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 1000:
                 connection.sendall(bytes([byte]))
                 time.sleep(0.05)
                 if time.monotonic() - began > 10:
@@ -184,7 +184,7 @@ def test_hundreds_of_silent_lines_keep_nobody_out(site: Site):
 
 @pytest.mark.parametrize("path", [b"/v1/graphs", b"/v1/estimates"])
 def test_bodies_that_come_too_slowly(site: Site, path: bytes):
-    head = b"POST " + path + b" HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nConnection: close\r\n"
+    head = b"POST " + path + b" HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nConnection: close\r\n"
     for drip in (False, True):
         with site.line() as connection:
             connection.sendall(head + b"Content-Length: 50000\r\n\r\n{")
@@ -206,7 +206,7 @@ def test_bodies_that_come_too_slowly(site: Site, path: bytes):
 
 
 def test_a_client_that_goes_away_leaves_nothing(site: Site):
-    head = b"POST /v1/graphs HTTP/1.1\r\nHost: x\r\nContent-Length: 90000\r\n\r\n"
+    head = b"POST /v1/graphs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 90000\r\n\r\n"
     for _ in range(5):
         with site.line() as connection:
             connection.sendall(head + b"1 2 3\n" * 100)
@@ -219,7 +219,7 @@ def test_a_client_that_goes_away_leaves_nothing(site: Site):
 
 
 def test_a_body_longer_than_it_may_be_is_not_read_to_its_end(site: Site):
-    head = b"POST /v1/graphs HTTP/1.1\r\nHost: x\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n"
+    head = b"POST /v1/graphs HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n"
     with site.line() as connection:
         connection.sendall(head)
         sent = 0
@@ -228,7 +228,8 @@ def test_a_body_longer_than_it_may_be_is_not_read_to_its_end(site: Site):
                 connection.sendall(b"10000\r\n" + b"x" * 65536 + b"\r\n")
                 sent += 65536
         assert sent < 50_000_000
-    announced = b"POST /v1/graphs HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 99999999999\r\n\r\n"
+    head = b"POST /v1/graphs HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+    announced = head + b"Content-Length: 99999999999\r\n\r\n"
     status, _, body = site.ask(announced)
     assert (status, json.loads(body)["details"]["setting"]) == (413, "APSP_MAX_UPLOAD_BYTES")
 
@@ -237,7 +238,7 @@ def test_events_over_a_socket_end_with_the_client(site: Site):
     job = site.service.jobs.create(site.service.jobs.job(site.job).graph, {}, {})
     streams = site.service.watching
     with site.line() as connection:
-        connection.sendall(f"GET /v1/jobs/{job.id}/events HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        connection.sendall(f"GET /v1/jobs/{job.id}/events HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
         data = b""
         while b"event: phase" not in data:
             data += connection.recv(65536)

@@ -22,7 +22,8 @@ SEED = 20261121
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[TestClient, str, Path]]:
-    settings = Settings(data_dir=tmp_path_factory.mktemp("served"), max_requests_per_second=10**9, auth=False)
+    data = tmp_path_factory.mktemp("served")
+    settings = Settings(data_dir=data, max_requests_per_second=10**9, auth=False, host="testserver")
     bench = Bench(settings)
     job_id, _ = bench.solved(small_graph(), "int32")
     app = create_app(settings)

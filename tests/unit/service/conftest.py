@@ -22,6 +22,7 @@ def settings(tmp_path: Path) -> Settings:
         max_body_bytes=4096,
         max_upload_bytes=8192,
         auth=False,
+        host="testserver",  # the name that the test client asks for
     )
 
 

@@ -183,6 +183,7 @@ def test_changes_by_cookie_come_from_our_own_pages(client: TestClient, service: 
     elsewhere = (
         {}, {"sec-fetch-site": "cross-site"}, {"sec-fetch-site": "same-site"}, {"sec-fetch-site": "none"},
         {"origin": "http://evil.example"}, {"origin": "null"}, {"origin": "http://testserver:81"},
+        {"origin": "http://["}, {"origin": "http://[", "host": "["},
         {"origin": "http://testserver", "sec-fetch-site": "cross-site"},
     )  # fmt: skip
     for headers in elsewhere:
@@ -202,7 +203,7 @@ def test_a_key_in_the_header_needs_no_origin(client: TestClient, service: Servic
 
 def test_without_keys_other_sites_change_nothing_either(tmp_path: Path):
     for allowed, status in (("", 403), ("https://a.example", 404), ("*", 404)):
-        app = create_app(Settings(data_dir=tmp_path / "open", auth=False, cors_origins=allowed))
+        app = create_app(Settings(data_dir=tmp_path / "open", auth=False, host="testserver", cors_origins=allowed))
         with TestClient(app) as client:
             headers = {"origin": "https://a.example", "sec-fetch-site": "cross-site"}
             assert client.post("/v1/jobs/x/cancel", headers=headers).status_code == status

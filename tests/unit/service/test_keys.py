@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,12 +15,13 @@ from fastapi.testclient import TestClient
 from service.app import create_app
 from service.callers import Caller
 from service.cli import run
+from service.cursors import encode
 from service.keys import REMEMBERED_SECONDS, Keyring, first_key
 from service.logs import redacted
 from service.middleware import needed_scope
 from service.settings import Settings
 from service.state import Service
-from storage.errors import InvalidRequest, NotFound, StorageFailed
+from storage.errors import DatabaseFailed, InvalidRequest, NotFound, StorageFailed
 from storage.jobs import JobStore, Submission
 from storage.keys import KeyRecord, KeyStore
 from tests.unit.service.support import Bench, small_graph
@@ -125,6 +127,33 @@ def test_a_graph_of_two_owners_goes_with_the_last(client: TestClient, two: dict,
     assert not (service.settings.data_dir / "graphs" / graph_id).exists()
 
 
+def test_a_graph_of_two_owners_tells_neither_of_the_other(client: TestClient, service: Service, bench: Bench):
+    kept = bench.jobs.graph(bench.add_graph(small_graph()))
+    headers, since = {}, kept.created + 10.0
+    for number, name in enumerate(("ann", "bob")):
+        record, key = service.keys.create(name, ("read", "submit"))
+        headers[name] = {"authorization": f"Bearer {key}"}
+        told = {"receipt": {"sha256": name, "notes": [name]}, "facts": {"notes": [name], "arcs": 4}}
+        upload = replace(kept, id="other", name=f"{name}.csv", created=since + number, **told)
+        seen, new = service.add_graph(upload, Caller(record.id, frozenset(record.scopes)))
+        assert (seen.id, seen.name, seen.receipt["sha256"], seen.created, new) == (
+            kept.id, f"{name}.csv", name, since + number, True,
+        )  # fmt: skip
+    for name, other in (("ann", "bob"), ("bob", "ann")):
+        answers = [client.get(path, headers=headers[name]) for path in ("/v1/graphs", f"/v1/graphs/{kept.id}")]
+        for answer in answers:
+            assert f'"{name}.csv"' in answer.text
+            assert other not in answer.text
+            assert "bench" not in answer.text
+        earlier = client.get(f"/v1/graphs?cursor={encode(kept.created + 5, 'x')}", headers=headers[name])
+        assert earlier.json()["graphs"] == []
+    with service.jobs.database.transaction("durable") as connection:  # as it was before receipts were kept for each
+        connection.exec_driver_sql("UPDATE graph_owners SET facts = NULL, receipt = NULL")
+        connection.exec_driver_sql("""UPDATE graphs SET facts = '{"notes": ["secret"], "weights": {"column": "w"}}'""")
+    seen = client.get(f"/v1/graphs/{kept.id}", headers=headers["ann"]).json()
+    assert (seen["facts"], seen["receipt"]) == ({"weights": {"column": None}}, {})
+
+
 def test_graphs_page_by_page(client: TestClient, service: Service, bench: Bench):
     record, key = service.keys.create("ann", ("read",))
     owner = Caller(record.id, frozenset(record.scopes))
@@ -207,6 +236,20 @@ def test_a_key_that_many_wait_for_is_looked_up_once_and_again_before_its_time(mo
     asyncio.run(story())
 
 
+def test_while_the_database_is_away_nobody_is_known_for_now(client: TestClient, service: Service, monkeypatch):
+    def away(*_: str) -> None:
+        raise DatabaseFailed("the database is away")
+
+    monkeypatch.setattr(service.keys, "find", away)
+    monkeypatch.setattr("storage.sessions.SessionStore.find", away)
+    for headers in ({"authorization": "Bearer x"}, {"cookie": "apsp_session=x"}):
+        answer = client.get("/v1/jobs", headers=headers)
+        assert (answer.status_code, answer.json()["code"]) == (503, "database-unavailable")
+        assert int(answer.headers["retry-after"]) >= 1
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert answer.headers["x-request-id"] == answer.json()["request_id"]
+
+
 def test_too_many_requests_a_second(client: TestClient, service: Service):
     headers = {"authorization": f"Bearer {service.keys.create('ann', ('read',))[1]}"}
     other = {"authorization": f"Bearer {service.keys.create('bob', ('read',))[1]}"}
@@ -279,5 +322,17 @@ def test_the_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
 
 def test_an_application_without_keys_asks_for_none(tmp_path: Path):
     app = create_app(Settings(data_dir=tmp_path, auth=False))
-    with TestClient(app) as client:
+    with TestClient(app, base_url="http://127.0.0.1:8000") as client:
         assert client.get("/v1/jobs").status_code == 200
+
+
+def test_without_keys_only_names_of_this_machine_are_answered(tmp_path: Path):
+    app = create_app(Settings(data_dir=tmp_path, auth=False))
+    client = TestClient(app)
+    for host in ("evil.example", "evil.example:8000", "127.0.0.1.evil.example", "[", "", "192.0.2.1", "::1"):
+        for path in ("/", "/v1/jobs", "/health/live"):
+            answer = client.get(path, headers={"host": host})
+            assert (answer.status_code, answer.json()["code"]) == (403, "forbidden"), (host, path)
+    for host in ("127.0.0.1", "127.0.0.1:8000", "LocalHost:8000", "[::1]", "[::1]:8000"):
+        assert client.get("/v1/jobs", headers={"host": host}).status_code == 200, host
+    app.state.service.jobs.close()

@@ -24,7 +24,7 @@ from tests.unit.service.test_app import problem
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
-    return Settings(data_dir=tmp_path / "data", auth=False)
+    return Settings(data_dir=tmp_path / "data", auth=False, host="testserver")
 
 
 def ring(n: int):

@@ -23,8 +23,8 @@ JSON = {"content-type": "application/json"}
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
     return Settings(
-        data_dir=tmp_path / "data", auth=False, max_graph_bytes=4_000_000, max_ratio=100, max_vertices=1000,
-        max_upload_bytes=1_000_000,
+        data_dir=tmp_path / "data", auth=False, host="testserver", max_graph_bytes=4_000_000, max_ratio=100,
+        max_vertices=1000, max_upload_bytes=1_000_000,
     )  # fmt: skip
 
 

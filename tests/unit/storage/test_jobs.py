@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import inspect, text
+from sqlalchemy import insert, inspect, select, text
 
 from storage.errors import DatabaseFailed, InvalidRequest, StorageFailed
 from storage.jobs import GraphRecord, JobStore
 from storage.jobs_database import HEAD, Database, upgrade
-from storage.jobs_schema import metadata
+from storage.jobs_schema import graph_owners, graphs, metadata
 
 
 @pytest.fixture
@@ -64,6 +64,23 @@ def test_migrations_lead_to_the_tables_that_are_used(where: Path | str, by: str)
     with database.transaction("read") as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True})
         assert compare_metadata(context, metadata) == []
+    database.close()
+
+
+def test_who_uploaded_a_graph_first_keeps_its_receipt(where: Path | str):
+    database = Database(where)
+    with database.transaction("durable") as connection:
+        row = {"id": "g", "digest": "sha256:g", "n": 1, "m": 0, "facts": {}, "receipt": {"format": "csv"}}
+        connection.execute(insert(graphs).values(**row, created=1.5))
+        for column in ("facts", "receipt"):
+            connection.execute(text(f"ALTER TABLE graph_owners DROP COLUMN {column}"))
+        for owner, created in (("ann", 1.5), ("bob", 2.5)):
+            query = text("INSERT INTO graph_owners (owner, graph, created) VALUES (:owner, 'g', :created)")
+            connection.execute(query, {"owner": owner, "created": created})
+        connection.execute(text("UPDATE alembic_version SET version_num = '0005'"))
+        upgrade(connection)
+        found = connection.execute(select(graph_owners.c.owner, graph_owners.c.receipt)).all()
+    assert {row.owner: row.receipt for row in found} == {"ann": {"format": "csv"}, "bob": None}
     database.close()
 
 

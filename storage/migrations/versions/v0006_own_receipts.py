@@ -1,0 +1,19 @@
+"""What each owner of a graph uploaded: facts and receipt of their own file."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0006"
+down_revision = "0005"
+
+
+def upgrade() -> None:
+    """Two new columns; who uploaded a graph first, at the time that it has, gets what is known of that upload."""
+    for name in ("facts", "receipt"):
+        op.add_column("graph_owners", sa.Column(name, sa.JSON))
+    op.execute(
+        "UPDATE graph_owners SET (facts, receipt) = (SELECT graphs.facts, graphs.receipt FROM graphs"
+        " WHERE graphs.id = graph_owners.graph AND graphs.created = graph_owners.created)"
+    )

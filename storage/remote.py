@@ -25,6 +25,7 @@ from storage.errors import NotFound, StorageFailed
 from storage.grid import CHECKSUM_BYTES, TileGrid
 from storage.matrix_format import DISTANCES, ROOT_DOCUMENT, crc32c, group_document
 from storage.objects import Objects, Stat, each
+from storage.rooms import TileFile
 from storage.working import WorkingMatrix
 from storage.workplace import discard_checkpoint, place_checkpoint, record_bytes
 
@@ -92,6 +93,10 @@ class RemoteMatrix(WorkingMatrix):
     def _write_tile(self, i: int, j: int, buffers: list[Any]) -> None:
         super()._write_tile(i, j, buffers)
         self._unsent[i, j] = True
+
+    def _adopt_tile(self, room: Path, tile: TileFile) -> None:
+        super()._adopt_tile(room, tile)
+        self._unsent[tile.i, tile.j] = True
 
     def _publish(self, data: bytes) -> None:
         """Send what is not sent yet, then the root document, then the one that names this generation."""

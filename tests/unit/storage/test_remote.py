@@ -19,6 +19,7 @@ from storage.graphs import GraphStore
 from storage.matrix import open_matrix, verify_matrix
 from storage.objects import Objects
 from storage.remote import RemoteMatrix, fetch_checkpoint
+from storage.shared import GuestMatrix
 from storage.working import find_checkpoint, open_working
 from tests.s3 import S3Server
 from tests.stores import UNREACHABLE, entries_of, line_graph
@@ -175,6 +176,26 @@ def test_a_checkpoint_is_gone_on_with_elsewhere(tmp_path, address, elsewhere):
     verify_matrix(address)
     assert checkpoint_stat(address) is None
     assert not any(name.startswith("checkpoint") for name in names(address))
+
+
+def test_tiles_of_other_processes_are_sent(tmp_path, address):
+    entries = entries_of(N, N, "float32", 1)
+    with opened(tmp_path, address) as writer:
+        writer.write(0, 0, np.zeros_like(entries))
+        writer.commit({"rows": N})
+        writer._wait_for_sender()  # so that what was sent is no longer what is here
+        room = writer.room()
+        guest = GuestMatrix(room.parents[1] / "store", room, writer.grid, "float32", "none")
+        places = [
+            (i, j, *writer.grid.slices(i, j))
+            for i in range(writer.grid.counts[0])
+            for j in range(writer.grid.counts[1])
+        ]
+        writer.adopt(room, (guest.write_tile(i, j, entries[rows, columns]) for i, j, rows, columns in places))
+        writer.seal()
+    with open_matrix(address) as matrix:
+        np.testing.assert_array_equal(matrix.rows(np.arange(N)), entries)
+    verify_matrix(address)
 
 
 def test_what_others_have_done_since_counts_more_than_what_is_here(tmp_path, address):

@@ -198,6 +198,20 @@ def test_tiles_of_other_processes_are_sent(tmp_path, address):
     verify_matrix(address)
 
 
+def test_a_record_of_nothing_takes_back_what_was_sent(tmp_path, address):
+    entries = entries_of(N, N, "float32", 1)
+    record = {"kind": "rounds", "height": 64, "width": 64, "symmetric": False}
+    with opened(tmp_path, address) as writer:
+        writer.write(0, 0, entries)
+        writer.commit({**record, "levels": [[1, 2], [0, 1]]})
+        writer._wait_for_sender()
+        assert checkpoint_stat(address) is not None
+        writer.commit({**record, "levels": [[-1, 3]]})
+        assert checkpoint_stat(address) is None
+        writer.write(0, 0, entries + 1)
+    assert checkpoint_stat(address) is None, "leaving sends nothing that cannot be gone on from"
+
+
 def test_what_others_have_done_since_counts_more_than_what_is_here(tmp_path, address):
     entries = entries_of(N, N, "float32", 1)
     with opened(tmp_path / "a", address) as writer:

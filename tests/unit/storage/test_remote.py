@@ -226,6 +226,21 @@ def test_what_others_have_done_since_counts_more_than_what_is_here(tmp_path, add
     assert find_checkpoint(tmp_path / "a" / "d.zarr").record == {"rows": 128}
 
 
+def test_a_checkpoint_that_was_fetched_survives_a_power_cut(tmp_path, address, monkeypatch):
+    with opened(tmp_path / "a", address) as writer:
+        writer.write(0, 0, entries_of(N, N, "float32", 1))
+        writer.commit({"rows": N})
+    synced, fsync = [], os.fsync
+    monkeypatch.setattr(os, "fsync", lambda handle: synced.append(os.fstat(handle).st_ino) or fsync(handle))
+    folder = tmp_path / "b"
+    folder.mkdir()
+    assert fetch_checkpoint(folder / "d.zarr", address)
+    paths = [folder, *folder.rglob("*")]
+    assert {path.stat().st_ino for path in paths} <= set(synced)
+    [record] = (synced.index(path.stat().st_ino) for path in paths if path.name == "record.json")
+    assert all(synced.index(path.stat().st_ino) < record for path in paths if path.parent.parent.name == "c")
+
+
 def test_without_a_checkpoint_there_is_none(tmp_path, address):
     assert not fetch_checkpoint(tmp_path / "d.zarr", address)
     Objects(address).write("checkpoint.json", b"{}")

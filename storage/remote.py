@@ -25,6 +25,7 @@ from storage.errors import NotFound, StorageFailed
 from storage.grid import CHECKSUM_BYTES, TileGrid
 from storage.matrix_format import DISTANCES, ROOT_DOCUMENT, crc32c, group_document
 from storage.objects import Objects, Stat, each
+from storage.rooms import TileFile
 from storage.working import WorkingMatrix
 from storage.workplace import discard_checkpoint, place_checkpoint, record_bytes
 
@@ -63,9 +64,19 @@ class RemoteMatrix(WorkingMatrix):
         self._sent_at, self._sending_took = 0.0, 0.0
         self._behind = False
 
-    def commit(self, record: Mapping[str, object]) -> None:
-        """As in the base class; now and then it is also sent, beside what follows."""
+    def commit(self, record: Mapping[str, Any]) -> None:
+        """As in the base class; now and then it is also sent, beside what follows.
+
+        A record that says that nothing is done takes what was sent back before anything else is written.  StorageFailed
+        too if the object store refuses that.
+        """
         super().commit(record)
+        if _says_nothing(record):
+            # Tiles written from now on may not be gone on from, and some are sent before there is a seal.
+            self._wait_for_sender()
+            self._behind = False
+            self._objects.remove([CHECKPOINT])
+            return
         self._behind = True
         if self._sender is not None and self._sender.is_alive():
             return
@@ -92,6 +103,10 @@ class RemoteMatrix(WorkingMatrix):
     def _write_tile(self, i: int, j: int, buffers: list[Any]) -> None:
         super()._write_tile(i, j, buffers)
         self._unsent[i, j] = True
+
+    def _adopt_tile(self, room: Path, tile: TileFile) -> None:
+        super()._adopt_tile(room, tile)
+        self._unsent[tile.i, tile.j] = True
 
     def _publish(self, data: bytes) -> None:
         """Send what is not sent yet, then the root document, then the one that names this generation."""
@@ -155,6 +170,11 @@ class RemoteMatrix(WorkingMatrix):
         except BaseException:
             self._unsent[i, j] = True
             raise
+
+
+def _says_nothing(record: Mapping[str, Any]) -> bool:
+    """Whether a record of rounds (``engine.stream``) says that no stripe has any behind it."""
+    return record.get("kind") == "rounds" and all(level < 0 for level, _ in record["levels"])
 
 
 def _read_whole(path: Path) -> bytes:

@@ -182,16 +182,7 @@ class WorkingMatrix(MatrixWriter):
             StorageFailed: the file system refused.
         """
         for tile in files:
-            path = Path(f"{self._tiles}/{tile.i}/{tile.j}")
-            try:
-                path.parent.mkdir(exist_ok=True)
-                (room / tile.name).replace(path)
-            except OSError as error:
-                raise atomic.failure("put in place tile", path, error) from error
-            self._present[tile.i, tile.j] = True
-            self._checksums[tile.i, tile.j], self._sizes[tile.i, tile.j] = tile.checksum, tile.size
-            with self._state_lock:
-                self._new_folders.add(path.parent)
+            self._adopt_tile(room, tile)
 
     def marks(self, first: int, last: int) -> Marks:
         """What is known of the rows of tiles from ``first`` to before ``last``."""
@@ -271,6 +262,18 @@ class WorkingMatrix(MatrixWriter):
         except OSError as error:
             raise atomic.failure("write tile", path, error, size) from error
         self._checksums[i, j], self._sizes[i, j] = checksum, size
+
+    def _adopt_tile(self, room: Path, tile: TileFile) -> None:
+        path = Path(f"{self._tiles}/{tile.i}/{tile.j}")
+        try:
+            path.parent.mkdir(exist_ok=True)
+            (room / tile.name).replace(path)
+        except OSError as error:
+            raise atomic.failure("put in place tile", path, error) from error
+        self._present[tile.i, tile.j] = True
+        self._checksums[tile.i, tile.j], self._sizes[tile.i, tile.j] = tile.checksum, tile.size
+        with self._state_lock:
+            self._new_folders.add(path.parent)
 
     def _settle_pending(self, most: int) -> None:
         try:

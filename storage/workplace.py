@@ -72,11 +72,11 @@ def record_bytes(target: Path) -> bytes:
 
 
 def place_checkpoint(target: str | Path, record: bytes, bring: Callable[[Path], None]) -> None:
-    """Make a checkpoint of ``target`` from its record and the tiles that ``bring`` puts into a folder.
+    """Make a durable checkpoint of ``target`` from its record and the tiles that ``bring`` puts into a folder.
 
     Raises:
         Conflict: a process works there.
-        StorageFailed: the file system refused; nothing is left then that could be taken for a checkpoint.
+        StorageFailed: the file system refused; what is left then is taken for a checkpoint only if it is a whole one.
     """
     path = Path(target).absolute()
     base = _base(path)
@@ -87,9 +87,10 @@ def place_checkpoint(target: str | Path, record: bytes, bring: Callable[[Path], 
             _clear(base, keep=())
             (base / "store").mkdir()
             bring(base / "store")
-            draft = base / f"{_RECORD}~"
-            atomic.write_file(draft, [record])
-            draft.replace(base / _RECORD)
+            # The record must never be durable before what it speaks of.
+            atomic.sync_tree(base / "store")
+            _put_record(base, record)
+            atomic.sync_path(path.parent)
         finally:
             os.close(handle)
     except OSError as error:
@@ -246,8 +247,13 @@ def _clear(folder: Path, keep: tuple[str, ...]) -> None:
 def _write_record(base: Path, content: Mapping[str, object]) -> None:
     document = {"format": _FORMAT, "saved": datetime.now(UTC).isoformat(timespec="seconds"), **content}
     document["digest"] = _digest(document)
+    _put_record(base, json.dumps(document).encode())
+
+
+def _put_record(base: Path, data: bytes) -> None:
+    """Replace the record durably, in one step.  Raises OSError."""
     draft = base / f"{_RECORD}~"
-    atomic.write_file(draft, [json.dumps(document).encode()])
+    atomic.write_file(draft, [data])
     atomic.sync_path(draft)
     draft.replace(base / _RECORD)
     atomic.sync_path(base)

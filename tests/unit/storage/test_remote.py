@@ -19,6 +19,7 @@ from storage.graphs import GraphStore
 from storage.matrix import open_matrix, verify_matrix
 from storage.objects import Objects
 from storage.remote import RemoteMatrix, fetch_checkpoint
+from storage.shared import GuestMatrix
 from storage.working import find_checkpoint, open_working
 from tests.s3 import S3Server
 from tests.stores import UNREACHABLE, entries_of, line_graph
@@ -177,6 +178,40 @@ def test_a_checkpoint_is_gone_on_with_elsewhere(tmp_path, address, elsewhere):
     assert not any(name.startswith("checkpoint") for name in names(address))
 
 
+def test_tiles_of_other_processes_are_sent(tmp_path, address):
+    entries = entries_of(N, N, "float32", 1)
+    with opened(tmp_path, address) as writer:
+        writer.write(0, 0, np.zeros_like(entries))
+        writer.commit({"rows": N})
+        writer._wait_for_sender()  # so that what was sent is no longer what is here
+        room = writer.room()
+        guest = GuestMatrix(room.parents[1] / "store", room, writer.grid, "float32", "none")
+        places = [
+            (i, j, *writer.grid.slices(i, j))
+            for i in range(writer.grid.counts[0])
+            for j in range(writer.grid.counts[1])
+        ]
+        writer.adopt(room, (guest.write_tile(i, j, entries[rows, columns]) for i, j, rows, columns in places))
+        writer.seal()
+    with open_matrix(address) as matrix:
+        np.testing.assert_array_equal(matrix.rows(np.arange(N)), entries)
+    verify_matrix(address)
+
+
+def test_a_record_of_nothing_takes_back_what_was_sent(tmp_path, address):
+    entries = entries_of(N, N, "float32", 1)
+    record = {"kind": "rounds", "height": 64, "width": 64, "symmetric": False}
+    with opened(tmp_path, address) as writer:
+        writer.write(0, 0, entries)
+        writer.commit({**record, "levels": [[1, 2], [0, 1]]})
+        writer._wait_for_sender()
+        assert checkpoint_stat(address) is not None
+        writer.commit({**record, "levels": [[-1, 3]]})
+        assert checkpoint_stat(address) is None
+        writer.write(0, 0, entries + 1)
+    assert checkpoint_stat(address) is None, "leaving sends nothing that cannot be gone on from"
+
+
 def test_what_others_have_done_since_counts_more_than_what_is_here(tmp_path, address):
     entries = entries_of(N, N, "float32", 1)
     with opened(tmp_path / "a", address) as writer:
@@ -189,6 +224,21 @@ def test_what_others_have_done_since_counts_more_than_what_is_here(tmp_path, add
         writer.commit({"rows": 128})
     fetch_checkpoint(tmp_path / "a" / "d.zarr", address)
     assert find_checkpoint(tmp_path / "a" / "d.zarr").record == {"rows": 128}
+
+
+def test_a_checkpoint_that_was_fetched_survives_a_power_cut(tmp_path, address, monkeypatch):
+    with opened(tmp_path / "a", address) as writer:
+        writer.write(0, 0, entries_of(N, N, "float32", 1))
+        writer.commit({"rows": N})
+    synced, fsync = [], os.fsync
+    monkeypatch.setattr(os, "fsync", lambda handle: synced.append(os.fstat(handle).st_ino) or fsync(handle))
+    folder = tmp_path / "b"
+    folder.mkdir()
+    assert fetch_checkpoint(folder / "d.zarr", address)
+    paths = [folder, *folder.rglob("*")]
+    assert {path.stat().st_ino for path in paths} <= set(synced)
+    [record] = (synced.index(path.stat().st_ino) for path in paths if path.name == "record.json")
+    assert all(synced.index(path.stat().st_ino) < record for path in paths if path.parent.parent.name == "c")
 
 
 def test_without_a_checkpoint_there_is_none(tmp_path, address):

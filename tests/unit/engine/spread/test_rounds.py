@@ -220,6 +220,22 @@ def test_fractions_of_both_signs_end_without_a_checkpoint_of_mixed_rows(
     same(path, expected(graph, tmp_path), 1e-5)
 
 
+def test_potentials_come_off_stripes_that_all_came_from_the_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoint, "INTERVAL", 0.0)
+    monkeypatch.setattr(rounds, "COST", 1e9)
+    graph, path, cluster = sample(negative=True, whole=False), tmp_path / "d.zarr", ToyCluster(2, ordered=True)
+    cluster.mischief = lambda c: setattr(c, "lost", c.done.count("lead") == 5)
+    with pytest.raises(SolveFailed):
+        solve(cluster, graph, path, monkeypatch)
+    found = find_checkpoint(path)
+    assert found is not None
+    assert min(level for level, _ in found.record["levels"]) >= 0
+    solve(ToyCluster(1), graph, path, monkeypatch, resume=True)
+    same(path, expected(graph, tmp_path), 1e-5)
+
+
 def test_workers_that_only_die_end_the_solve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = ToyCluster(2)
 

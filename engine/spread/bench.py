@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -113,9 +114,10 @@ class Bench:
         """Write stripes as they are, while they change; what is written is at least of the round reported."""
         levels, files = {}, {}
         for s in order.stripes:
-            if s in self._levels:
-                levels[s] = self._levels[s]
+            with suppress(KeyError):  # the task that computes may forget it, even meanwhile
+                level = self._levels[s]
                 files[s] = self._save(s)
+                levels[s] = level
         return Report(levels, tuple(s for s in order.stripes if s not in levels), files=files)
 
     def finish(self, order: Order) -> Report:
@@ -296,7 +298,7 @@ class Bench:
             self._held().copy(stripe, row - first, rows)
             if h is not None:
                 own = h[row : row + len(rows), None]
-                rows = (rows.astype(np.float64) + (h - own)).astype(rows.dtype)  # type: ignore[operator]
+                rows = (rows.astype(np.float64) + (h - own)).astype(rows.dtype)
             observe(summary, row - first, rows, vertices)
             return self._write_band(row, rows)
 

@@ -110,7 +110,7 @@ class Rounds(Drive):
         floor = int(levels.min())
         known = [floor if upper else int(level) for level in levels]
         self._stripes = [Stripe(level, level, upper and level >= 0) for level in known]
-        self._closed, self._leading = floor, -1
+        self._closed, self._leading, self._leader = floor, -1, ""
         self._panels: dict[int, str] = {}
         self._workers: dict[str, Worker] = {}
         self._saved = time.monotonic()
@@ -173,8 +173,8 @@ class Rounds(Drive):
                 if not stripe.finished:
                     self._left += (stripe.level - stripe.stored) * self._updates(number)
                     stripe.level = stripe.stored
-                    if self._leading == number:
-                        self._leading = -1
+        if self._leader == name:  # the stripe may have another owner by now
+            self._leading = -1
         self._share_out()
 
     def _share_out(self) -> None:
@@ -273,7 +273,7 @@ class Rounds(Drive):
         for i in stripes:
             self._stripes[i].ticket = ticket
         if verb == "lead":
-            self._leading = level
+            self._leading, self._leader = level, name
 
     def _whereabouts(self, number: int) -> Stored:
         stripe, band = self._stripes[number], self._writer.tile[0]

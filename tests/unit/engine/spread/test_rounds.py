@@ -240,9 +240,7 @@ def test_potentials_come_off_stripes_that_all_came_from_the_store(
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_no_row_is_finished_while_a_commit_is_open(
-    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_row_is_finished_while_a_commit_is_open(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checkpoint, "INTERVAL", 0.0)
     monkeypatch.setattr(rounds, "COST", 1e9)
     graph = sample(negative=True, whole=False)
@@ -268,9 +266,10 @@ def driver(folder: Path, monkeypatch: pytest.MonkeyPatch) -> rounds.Rounds:
         found.append(self)
         raise Caught
 
-    with monkeypatch.context() as patch, pytest.raises(Caught):
+    with monkeypatch.context() as patch:
         patch.setattr(rounds.Rounds, "run", run_)
-        solve(ToyCluster(2), sample(), folder / "d.zarr", patch)
+        with pytest.raises(Caught):
+            solve(ToyCluster(2), sample(), folder / "d.zarr", patch)
     return found[0]
 
 
@@ -294,6 +293,18 @@ def test_a_stripe_forgotten_while_it_is_saved_is_missing(tmp_path: Path, monkeyp
     monkeypatch.setattr(bench, "_save", gone)
     assert bench.save(Order((0, 1))) == Report(missing=(0, 1))
     bench.close()
+
+
+def test_a_panel_is_closed_anew_when_its_worker_dies_after_its_stripe_has_moved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rounds_ = driver(tmp_path, monkeypatch)
+    rounds_._stripes[0].owner = "worker1"
+    rounds_._feed("worker1")
+    assert rounds_._leading == 0
+    rounds_._stripes[0].owner = "worker2"
+    rounds_._leave("worker1")
+    assert rounds_._leading == -1
 
 
 def test_workers_that_only_die_end_the_solve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

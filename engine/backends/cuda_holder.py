@@ -55,7 +55,8 @@ class CudaHolder(CudaStreamer):
         """Copy rows to the host; entries that change meanwhile are old or new."""
         with self.guard():
             stream = self._cupy.cuda.Stream(non_blocking=True)
-            self._copy(out, self._resident[stripe][first : first + len(out)], 0, stream)
+            rows = self._resident[stripe][first : first + len(out)]  # keeps the memory until the copy is made
+            self._copy(out, rows, 0, stream)
             stream.synchronize()
 
     def use(self, turn: int, panel: Array) -> None:

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -51,7 +52,7 @@ class Bench:
         self._grid, self._lock = grid, threading.Lock()
         self._pool = ThreadPoolExecutor(IO_THREADS, "apsp-guest")
         self._graph: Graph | None = None
-        self._potentials: Array | None = None
+        self._potentials: npt.NDArray[np.float64] | None = None
         self._holder: Holder | None = None
         self._levels: dict[int, int] = {}
         self._panels: dict[int, Array] = {}
@@ -113,9 +114,10 @@ class Bench:
         """Write stripes as they are, while they change; what is written is at least of the round reported."""
         levels, files = {}, {}
         for s in order.stripes:
-            if s in self._levels:
-                levels[s] = self._levels[s]
+            with suppress(KeyError):  # the task that computes may forget it, even meanwhile
+                level = self._levels[s]
                 files[s] = self._save(s)
+                levels[s] = level
         return Report(levels, tuple(s for s in order.stripes if s not in levels), files=files)
 
     def finish(self, order: Order) -> Report:
@@ -289,13 +291,14 @@ class Bench:
         first, last = self._streaming.rows(stripe, self.job.n)
         band, vertices = self._grid.tile[0], np.arange(first, last)
         summary = Summary(vertices, self.job.n, integral=self.job.integral, binary=True)
+        h = self._heights() if self.job.reduced else None
 
         def write(row: int) -> list[TileFile]:
             rows = np.empty((min(last, row + band) - row, self.job.n), self.kind.dtype)
             self._held().copy(stripe, row - first, rows)
-            if self._potentials is not None:
-                h, own = self._potentials, self._potentials[row : row + len(rows), None]
-                rows = (rows.astype(np.float64) + (h - own)).astype(rows.dtype)  # type: ignore[operator]
+            if h is not None:
+                own = h[row : row + len(rows), None]
+                rows = (rows.astype(np.float64) + (h - own)).astype(rows.dtype)
             observe(summary, row - first, rows, vertices)
             return self._write_band(row, rows)
 
@@ -311,10 +314,15 @@ class Bench:
             if self._graph is None:
                 graph = self.matrix.graph()
                 if self.job.reduced:
-                    self._potentials = np.load(self._room.parent / "potentials.npy")
-                    graph = replace(graph, weights=reduced_weights(graph, self._potentials))
+                    graph = replace(graph, weights=reduced_weights(graph, self._heights()))
                 self._graph = graph
             return self._graph
+
+    def _heights(self) -> npt.NDArray[np.float64]:
+        """The potentials of a job that has them; also where all stripes came from the store and none from the arcs."""
+        if self._potentials is None:
+            self._potentials = np.load(self._room.parent / "potentials.npy")
+        return self._potentials
 
     def _tiles(self, first: int, last: int) -> Iterable[tuple[int, int, slice, slice]]:
         for i, j in self._grid.covered(first, 0, last - first, self._grid.shape[1]):

@@ -133,6 +133,7 @@ class CpuHolder:
 
     def close_panel(self, turn: int, out: Array) -> None:
         """Close in the panel's place, from where it goes back into the stripe."""
+        self._used = -1  # the panel in use may have lain in that place
         self._streamer.lead(turn, self._stripes.__getitem__, first=True)
         out[:] = self._stripes[turn]
 

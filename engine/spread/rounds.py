@@ -110,7 +110,7 @@ class Rounds(Drive):
         floor = int(levels.min())
         known = [floor if upper else int(level) for level in levels]
         self._stripes = [Stripe(level, level, upper and level >= 0) for level in known]
-        self._closed, self._leading = floor, -1
+        self._closed, self._leading, self._leader = floor, -1, ""
         self._panels: dict[int, str] = {}
         self._workers: dict[str, Worker] = {}
         self._saved = time.monotonic()
@@ -173,8 +173,8 @@ class Rounds(Drive):
                 if not stripe.finished:
                     self._left += (stripe.level - stripe.stored) * self._updates(number)
                     stripe.level = stripe.stored
-                    if self._leading == number:
-                        self._leading = -1
+        if self._leader == name:  # the stripe may have another owner by now
+            self._leading = -1
         self._share_out()
 
     def _share_out(self) -> None:
@@ -232,7 +232,7 @@ class Rounds(Drive):
             now = sorted((i for i, s in behind if s.level == level), key=lambda i: (i - turn) % len(self._stripes))
             return "relax", self._some(name, now, len(mine)), level + 1
         done = [i for i, s in mine if s.level == self._last and s.saving is None]
-        if done and self._closed == self._last:
+        if done and self._closed == self._last and not self._committing:  # what waits to be saved must still be there
             height = self._streaming.height * self._n * self._writer.dtype.itemsize
             return "finish", done[: max(1, PIECE // height)], self._last
         return None
@@ -263,14 +263,17 @@ class Rounds(Drive):
             level,
             {turn: self._panels[turn] for turn in range(low + 1, level + 1) if turn in self._panels},
             {i: self._whereabouts(i) for i in absent},
-            frozenset(self._streamed(name) & set(stripes)) if verb != "finish" else frozenset(),
+            # what is being saved stays until it is, and is left the next time
+            frozenset(i for i in self._streamed(name) & set(stripes) if self._stripes[i].saving is None)
+            if verb != "finish"
+            else frozenset(),
         )
         ticket = self._send(name, verb, order, device=self._job.device, urgent=verb == "lead")
         self._workers[name].tickets.append(ticket)
         for i in stripes:
             self._stripes[i].ticket = ticket
         if verb == "lead":
-            self._leading = level
+            self._leading, self._leader = level, name
 
     def _whereabouts(self, number: int) -> Stored:
         stripe, band = self._stripes[number], self._writer.tile[0]
@@ -328,7 +331,9 @@ class Rounds(Drive):
 
     def _after_save(self, name: str, order: Order, report: Report) -> None:  # noqa: ARG002
         for i, files in report.files.items():
-            self._adopt(i, report.levels[i], files)
+            # what was left or finished meanwhile is newer: late files stay in the room, and go with it
+            if not self._stripes[i].finished and report.levels[i] >= self._stripes[i].stored:
+                self._adopt(i, report.levels[i], files)
         self._missed(report)
 
     def _after_finish(self, name: str, order: Order, report: Report) -> None:
@@ -360,6 +365,8 @@ class Rounds(Drive):
     def _missed(self, report: Report) -> None:
         """Stripes that a worker does not have after all are as they are in the store."""
         for i in report.missing:
+            if self._stripes[i].finished:
+                continue
             self._stripes[i].held = False
             self._left += (self._stripes[i].level - self._stripes[i].stored) * self._updates(i)
             self._stripes[i].level = self._stripes[i].stored
@@ -407,6 +414,8 @@ class Rounds(Drive):
         self._committing = False
         self._took, self._saved = time.monotonic() - self._began, time.monotonic()
         if any(s.upper for s in self._stripes):  # the record could not say which; the one before is as good
+            return
+        if self._job.reduced and any(s.finished for s in self._stripes):  # see _forget
             return
         levels = np.array([s.stored for s in self._stripes])
         if (levels >= 0).any():

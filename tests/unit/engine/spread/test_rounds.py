@@ -14,10 +14,13 @@ from engine.plan import Plan
 from engine.problem import Options
 from engine.solve import make_plan, solve_to_store
 from engine.spread import drive, rounds, run
+from engine.spread.bench import Bench
+from engine.spread.job import Order, Report
 from engine.stream.layout import Streaming
 from storage.errors import Cancelled, NegativeCycle, SolveFailed
 from storage.graph import Graph, build_graph
 from storage.matrix import open_matrix, verify_matrix
+from storage.rooms import TileFile
 from storage.working import find_checkpoint
 from tests.spreading import ToyCluster
 
@@ -218,6 +221,90 @@ def test_fractions_of_both_signs_end_without_a_checkpoint_of_mixed_rows(
         solve(cluster, graph, path, monkeypatch)
     solve(ToyCluster(2), graph, path, monkeypatch, resume=True)
     same(path, expected(graph, tmp_path), 1e-5)
+
+
+def test_potentials_come_off_stripes_that_all_came_from_the_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoint, "INTERVAL", 0.0)
+    monkeypatch.setattr(rounds, "COST", 1e9)
+    graph, path, cluster = sample(negative=True, whole=False), tmp_path / "d.zarr", ToyCluster(2, ordered=True)
+    cluster.mischief = lambda c: setattr(c, "lost", c.done.count("lead") == 5)
+    with pytest.raises(SolveFailed):
+        solve(cluster, graph, path, monkeypatch)
+    found = find_checkpoint(path)
+    assert found is not None
+    assert min(level for level, _ in found.record["levels"]) >= 0
+    solve(ToyCluster(1), graph, path, monkeypatch, resume=True)
+    same(path, expected(graph, tmp_path), 1e-5)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_no_row_is_finished_while_a_commit_is_open(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoint, "INTERVAL", 0.0)
+    monkeypatch.setattr(rounds, "COST", 1e9)
+    graph = sample(negative=True, whole=False)
+    cluster = ToyCluster(3, seed=seed, memory=10 * 64 * N * 4)
+
+    def mischief(c: ToyCluster) -> None:
+        assert not {"finish", "save"} <= {given[1] for w in c.workers.values() for _, given in w.waiting}
+
+    cluster.mischief = mischief
+    solve(cluster, graph, tmp_path / "d.zarr", monkeypatch)
+    same(tmp_path / "d.zarr", expected(graph, tmp_path), 1e-5)
+
+
+class Caught(Exception):
+    """There is a driver."""
+
+
+def driver(folder: Path, monkeypatch: pytest.MonkeyPatch) -> rounds.Rounds:
+    """One that has not begun."""
+    found: list[rounds.Rounds] = []
+
+    def run_(self: rounds.Rounds) -> None:
+        found.append(self)
+        raise Caught
+
+    with monkeypatch.context() as patch:
+        patch.setattr(rounds.Rounds, "run", run_)
+        with pytest.raises(Caught):
+            solve(ToyCluster(2), sample(), folder / "d.zarr", patch)
+    return found[0]
+
+
+def test_a_late_save_takes_nothing_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rounds_ = driver(tmp_path, monkeypatch)
+    left, finished = rounds_._stripes[:2]
+    left.level = left.stored = 3
+    finished.level, finished.finished = 4, True
+    monkeypatch.setattr(rounds_, "_adopt", lambda *_: pytest.fail("older tiles were taken"))
+    rounds_._after_save("worker1", Order((0, 1)), Report({0: 2}, missing=(1,), files={0: ()}))
+    assert (left.stored, finished.level) == (3, 4)
+
+
+def test_a_stripe_forgotten_while_it_is_saved_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench(driver(tmp_path, monkeypatch)._job, 1)
+    bench._levels[0] = 1
+
+    def gone(stripe: int) -> tuple[TileFile, ...]:
+        raise KeyError(stripe)
+
+    monkeypatch.setattr(bench, "_save", gone)
+    assert bench.save(Order((0, 1))) == Report(missing=(0, 1))
+    bench.close()
+
+
+def test_a_panel_is_closed_anew_when_its_worker_dies_after_its_stripe_has_moved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rounds_ = driver(tmp_path, monkeypatch)
+    rounds_._stripes[0].owner = "worker1"
+    rounds_._feed("worker1")
+    assert rounds_._leading == 0
+    rounds_._stripes[0].owner = "worker2"
+    rounds_._leave("worker1")
+    assert rounds_._leading == -1
 
 
 def test_workers_that_only_die_end_the_solve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ from types import FrameType
 
 import uvicorn
 from fastapi import FastAPI
+from starlette.types import ASGIApp
 
 from service import logs
 from service.app import create_app
@@ -80,16 +81,20 @@ def _run_all(settings: Settings, listener: socket.socket, key: str | None) -> No
 
 
 def _run_api(settings: Settings, app: FastAPI, listener: socket.socket, key: str | None) -> None:
-    config = uvicorn.Config(
+    _Announcing(_config(settings, app), _address(settings, listener), app.state.service, key).run(sockets=[listener])
+
+
+def _config(settings: Settings, app: ASGIApp) -> uvicorn.Config:
+    return uvicorn.Config(
         app,
         http=PatientProtocol,
         h11_max_incomplete_event_size=HEADER_BYTES,
         log_config=None,
         access_log=False,
         server_header=False,
+        forwarded_allow_ips=settings.proxies,
         timeout_graceful_shutdown=max(1, int(settings.stop_seconds)),
     )
-    _Announcing(config, _address(settings, listener), app.state.service, key).run(sockets=[listener])
 
 
 class _Announcing(uvicorn.Server):

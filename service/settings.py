@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import re
 import socket
@@ -70,6 +71,7 @@ class Settings(BaseModel):
     min_body_rate: Size = Field(1024, description="Bytes a second that a body must bring, after that time.")
     auth: bool = Field(True, description="Whether keys are asked for; if not, only the loopback is listened on.")
     first_key: bool = Field(False, description="Make and print a first key, whatever address is listened on.")
+    proxies: str = Field("127.0.0.1", description="Addresses and networks of proxies that say who asks, with commas.")
     cors_origins: str = Field("", description="Origins of web pages that may ask, with commas; * for all.")
     accel_prefix: str = Field("", description="Where the reverse proxy finds the data directory (X-Accel-Redirect).")
     log_format: Literal["auto", "json", "text"] = Field(
@@ -98,6 +100,17 @@ class Settings(BaseModel):
     def _on_the_disk(cls, value: str, others: ValidationInfo) -> str:
         if value and others.data.get("store_url"):
             raise ValueError("the proxy sends files of the disk, and APSP_STORE_URL keeps results elsewhere")
+        return value
+
+    @field_validator("proxies")
+    @classmethod
+    def _addresses(cls, value: str) -> str:
+        items = [item.strip() for item in value.split(",")]
+        for item in items:
+            if item != "*":  # a name would be taken, and never match
+                ipaddress.ip_network(item)
+        if "*" in items and len(items) > 1:  # and so would this
+            raise ValueError("* stands for all addresses, so it stands alone")
         return value
 
     @classmethod

@@ -6,8 +6,10 @@ import socket
 from pathlib import Path
 
 import pytest
+from fastapi.testclient import TestClient
+from starlette.types import Receive, Scope, Send
 
-from service.serve import serve
+from service.serve import _config, serve
 from service.settings import Settings
 from storage.errors import Conflict, InvalidRequest
 from storage.locks import FileLock
@@ -28,3 +30,28 @@ def test_a_taken_data_directory_is_named(tmp_path: Path):
     with pytest.raises(Conflict, match="locked by process"):
         serve(Settings(data_dir=tmp_path, port=0))
     lock.release()
+
+
+@pytest.mark.parametrize(
+    ("proxies", "address", "told"),
+    [
+        ("127.0.0.1", "127.0.0.1", ("192.0.2.7", "https")),
+        ("127.0.0.1", "172.18.0.1", ("172.18.0.1", "http")),
+        ("127.0.0.1, 172.16.0.0/12", "172.18.0.1", ("192.0.2.7", "https")),
+        ("::1, 172.16.0.0/12", "192.0.2.9", ("192.0.2.9", "http")),
+        ("*", "198.51.100.1", ("192.0.2.7", "https")),
+    ],
+)
+def test_proxies_that_are_named_say_who_asks_and_how(tmp_path: Path, proxies: str, address: str, told: tuple[str, str]):
+    seen = []
+
+    async def app(scope: Scope, _receive: Receive, send: Send) -> None:
+        seen.append((scope["client"][0], scope["scheme"]))
+        await send({"type": "http.response.start", "status": 204, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    config = _config(Settings(data_dir=tmp_path, proxies=proxies), app)
+    config.load()
+    client = TestClient(config.loaded_app, client=(address, 1))
+    client.get("/", headers={"x-forwarded-for": "192.0.2.7", "x-forwarded-proto": "https"})
+    assert seen == [told]

@@ -26,6 +26,8 @@ def test_child_processes_get_the_same_settings():
     ("environ", "arguments", "words"),
     [
         ({"APSP_PORT": "http"}, {}, ["APSP_PORT", "http"]),
+        ({"APSP_PROXIES": "nginx"}, {}, ["APSP_PROXIES", "nginx"]),
+        ({"APSP_PROXIES": "*, ::1"}, {}, ["APSP_PROXIES", "alone"]),
         ({"APSP_MAX_UPLOAD_BYTES": "many"}, {}, ["APSP_MAX_UPLOAD_BYTES", "many"]),
         ({}, {"port": 70000}, ["port", "70000"]),
         ({}, {"colour": "red"}, ["colour", "red"]),

@@ -31,7 +31,8 @@ N = 70
 
 @pytest.fixture
 def settings(tmp_path: Path, s3: S3Server) -> Settings:
-    return Settings(data_dir=tmp_path / "data", store_url=f"{s3.address}/{secrets.token_hex(4)}/", auth=False)
+    address = f"{s3.address}/{secrets.token_hex(4)}/"
+    return Settings(data_dir=tmp_path / "data", store_url=address, auth=False, host="testserver")
 
 
 def solve(settings: Settings, job: str, *, seal: bool) -> None:

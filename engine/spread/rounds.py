@@ -107,6 +107,7 @@ class Rounds(Drive):
         super().__init__(cluster, job, journal, monitor)
         self._summary = summary
         self._streaming, self._n, self._last = job.streaming, job.n, job.streaming.rounds(job.n) - 1
+        levels = np.minimum(levels, self._last)  # one process says one more of what it has mirrored
         floor = int(levels.min())
         known = [floor if upper else int(level) for level in levels]
         self._stripes = [Stripe(level, level, upper and level >= 0) for level in known]

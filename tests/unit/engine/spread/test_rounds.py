@@ -195,6 +195,38 @@ def test_workers_go_on_with_what_one_process_has_begun(
     same(path, expected(graph, tmp_path))
 
 
+class UntilMirrored(Monitor):
+    """Asks to stop once all rows are finished."""
+
+    def __init__(self) -> None:
+        self.rows = -1
+
+    def begin(self, phase: str, total: int, unit: str) -> None:  # noqa: ARG002
+        self.rows = 0 if phase == "finish" else -1
+
+    def advance(self, amount: int) -> None:
+        self.rows += amount if self.rows >= 0 else 0
+
+    def cancelled(self) -> bool:
+        return self.rows >= N
+
+
+def test_workers_end_what_one_process_has_all_but_sealed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoint, "WORTH", 0.0)
+    graph, path, cluster = sample(directed=False), tmp_path / "d.zarr", ToyCluster(2)
+    streaming = Streaming("store", 64, 64, symmetric=True)
+    plan = replace(plan_for(graph), streaming=streaming, tier="store")
+    with pytest.raises(Cancelled):
+        solve_to_store(graph, Options(), path, plan=plan, monitor=UntilMirrored())
+    found = find_checkpoint(path)
+    assert found is not None
+    assert min(level for level, _ in found.record["levels"]) == streaming.rounds(N)
+    turns = iter(range(1000))
+    cluster.mischief = lambda _: next(turns) and None
+    solve(cluster, graph, path, monkeypatch, resume=True)
+    same(path, expected(graph, tmp_path))
+
+
 def test_the_scheduler_lost_costs_back_to_the_last_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checkpoint, "INTERVAL", 0.0)
     monkeypatch.setattr(rounds, "COST", 1e9)

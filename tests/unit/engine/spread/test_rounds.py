@@ -15,12 +15,12 @@ from engine.problem import Options
 from engine.solve import make_plan, solve_to_store
 from engine.spread import drive, rounds, run
 from engine.spread.bench import Bench
-from engine.spread.job import Order, Report
+from engine.spread.job import Order, Report, Stored
 from engine.stream.layout import Streaming
 from storage.errors import Cancelled, NegativeCycle, SolveFailed
 from storage.graph import Graph, build_graph
 from storage.matrix import open_matrix, verify_matrix
-from storage.rooms import TileFile
+from storage.rooms import Marks, TileFile
 from storage.working import find_checkpoint
 from tests.spreading import ToyCluster
 
@@ -286,6 +286,28 @@ def test_no_row_is_finished_while_a_commit_is_open(seed: int, tmp_path: Path, mo
     same(tmp_path / "d.zarr", expected(graph, tmp_path), 1e-5)
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_a_stripe_that_moves_does_not_stay_with_its_old_worker(
+    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoint, "INTERVAL", 0.0)
+    monkeypatch.setattr(rounds, "COST", 1e9)
+    n, cluster = 640, ToyCluster(1, seed=seed)
+
+    def mischief(c: ToyCluster) -> None:
+        if c.done.count("relax") == 8 and len(c.workers) < 4:
+            c.add()
+        if not any(given[1] == "forget" for w in c.workers.values() for _, given in w.waiting):
+            held = [s for w in c.workers.values() if isinstance(w.desk, Bench) for s in w.desk._levels]
+            assert len(held) == len(set(held))
+
+    cluster.mischief = mischief
+    graph = sample(n)
+    solve(cluster, graph, tmp_path / "d.zarr", monkeypatch)
+    assert "forget" in cluster.done
+    same(tmp_path / "d.zarr", expected(graph, tmp_path))
+
+
 class Caught(Exception):
     """There is a driver."""
 
@@ -337,6 +359,17 @@ def test_a_panel_is_closed_anew_when_its_worker_dies_after_its_stripe_has_moved(
     rounds_._stripes[0].owner = "worker2"
     rounds_._leave("worker1")
     assert rounds_._leading == -1
+
+
+def test_an_older_copy_gives_way_to_the_stripe_in_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench(driver(tmp_path, monkeypatch)._job, 1)
+    bench._levels[0] = 1
+    monkeypatch.setattr(bench, "check", lambda: None)
+    monkeypatch.setattr(bench, "_read", lambda *_: np.zeros((64, N), np.int32))
+    marks = Marks(0, np.zeros((1, 1), np.int64), np.zeros((1, 1), np.int64))
+    assert bench._bring(Order((0,), stored={0: Stored(3, marks)})) == []
+    assert bench._levels == {0: 3}
+    bench.close()
 
 
 def test_workers_that_only_die_end_the_solve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

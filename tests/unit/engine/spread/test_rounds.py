@@ -201,7 +201,7 @@ class UntilMirrored(Monitor):
     def __init__(self) -> None:
         self.rows = -1
 
-    def begin(self, phase: str, total: int, unit: str) -> None:  # noqa: ARG002
+    def begin(self, phase: str, total: int, unit: str) -> None:
         self.rows = 0 if phase == "finish" else -1
 
     def advance(self, amount: int) -> None:

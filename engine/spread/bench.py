@@ -135,6 +135,13 @@ class Bench:
                 self._forget(s)
             return Report(levels, tuple(missing), updates, time.monotonic() - began, files, parts=tuple(parts))
 
+    def forget(self, order: Order) -> Report:
+        """Stripes that others have now are not held any longer."""
+        with self._lock:
+            for s in order.stripes:
+                self._forget(s)
+            return Report()
+
     def close(self) -> None:
         """Give everything back."""
         with self._lock:
@@ -166,13 +173,15 @@ class Bench:
         self.check()
         missing = []
         for s in order.stripes:
-            if s in self._levels:
+            stored = order.stored.get(s)
+            if s in self._levels and (stored is None or self._levels[s] >= stored.level):
                 continue
-            if s not in order.stored:
+            if stored is None:
                 missing.append(s)
                 continue
-            self._held().hold(s, self._read(s, order.stored[s]))
-            self._levels[s] = order.stored[s].level
+            self._forget(s)  # an older copy, of when the stripe was here before
+            self._held().hold(s, self._read(s, stored))
+            self._levels[s] = stored.level
         return missing
 
     def _read(self, stripe: int, stored: Stored) -> Array:

@@ -107,6 +107,7 @@ class Rounds(Drive):
         super().__init__(cluster, job, journal, monitor)
         self._summary = summary
         self._streaming, self._n, self._last = job.streaming, job.n, job.streaming.rounds(job.n) - 1
+        levels = np.minimum(levels, self._last)  # one process says one more of what it has mirrored
         floor = int(levels.min())
         known = [floor if upper else int(level) for level in levels]
         self._stripes = [Stripe(level, level, upper and level >= 0) for level in known]
@@ -193,19 +194,29 @@ class Rounds(Drive):
     def _level_out(self) -> None:
         """After a commit, stripes may move to workers that came late: to read one is all that this costs."""
         total = sum(w.rate for w in self._workers.values())
-        spare = [s for s in self._stripes if not s.finished]
+        spare = [i for i, s in enumerate(self._stripes) if not s.finished]
         fair = {name: len(spare) * w.rate / total for name, w in self._workers.items()}
-        own = {name: [s for s in spare if s.owner == name] for name in self._workers}
+        own = {name: [i for i in spare if self._stripes[i].owner == name] for name in self._workers}
         for name in self._workers:
             while len(own[name]) + 1 <= fair[name]:
                 other = max(own, key=lambda o: len(own[o]) - fair[o])
-                free = [s for s in own[other] if s.ticket is None and s.saving is None and s.stored == s.level]
+                free = [i for i in own[other] if self._may_move(self._stripes[i])]
                 if len(own[other]) - 1 < fair[other] or not free:
                     break
-                stripe = free[-1]
-                own[other].remove(stripe)
-                own[name].append(stripe)
-                stripe.owner, stripe.held = name, False
+                number = free[-1]
+                own[other].remove(number)
+                own[name].append(number)
+                self._move(number, name)
+
+    def _may_move(self, stripe: Stripe) -> bool:
+        return stripe.ticket is None and stripe.saving is None and stripe.stored == stripe.level
+
+    def _move(self, number: int, name: str) -> None:
+        """A stripe is another worker's from now on, and its old one need not keep it."""
+        stripe = self._stripes[number]
+        if stripe.held:
+            self._send(stripe.owner, "forget", Order(stripes=(number,)), device=self._job.device, urgent=True)
+        stripe.owner, stripe.held = name, False
 
     # ---- what there is to do -----------------------------------------------------------------------------------------
 
@@ -298,7 +309,7 @@ class Rounds(Drive):
         report = result_of(done)
         if report is None:  # cancelled by somebody else: what the worker holds is not known
             for i in note.order.stripes:
-                self._stripes[i].held = False
+                self._stripes[i].held &= self._stripes[i].owner != name
             report = Report()
         self._losses = 0
         getattr(self, f"_after_{note.verb}")(name, note.order, report)
@@ -328,6 +339,9 @@ class Rounds(Drive):
 
     def _after_fetch(self, name: str, order: Order, report: Report) -> None:
         """It was only meant to save time."""
+
+    def _after_forget(self, name: str, order: Order, report: Report) -> None:
+        """What was forgotten is somebody else's by now."""
 
     def _after_save(self, name: str, order: Order, report: Report) -> None:  # noqa: ARG002
         for i, files in report.files.items():

@@ -15,12 +15,12 @@ from engine.problem import Options
 from engine.solve import make_plan, solve_to_store
 from engine.spread import drive, rounds, run
 from engine.spread.bench import Bench
-from engine.spread.job import Order, Report
+from engine.spread.job import Order, Report, Stored
 from engine.stream.layout import Streaming
 from storage.errors import Cancelled, NegativeCycle, SolveFailed
 from storage.graph import Graph, build_graph
 from storage.matrix import open_matrix, verify_matrix
-from storage.rooms import TileFile
+from storage.rooms import Marks, TileFile
 from storage.working import find_checkpoint
 from tests.spreading import ToyCluster
 
@@ -195,6 +195,38 @@ def test_workers_go_on_with_what_one_process_has_begun(
     same(path, expected(graph, tmp_path))
 
 
+class UntilMirrored(Monitor):
+    """Asks to stop once all rows are finished."""
+
+    def __init__(self) -> None:
+        self.rows = -1
+
+    def begin(self, phase: str, total: int, unit: str) -> None:
+        self.rows = 0 if phase == "finish" else -1
+
+    def advance(self, amount: int) -> None:
+        self.rows += amount if self.rows >= 0 else 0
+
+    def cancelled(self) -> bool:
+        return self.rows >= N
+
+
+def test_workers_end_what_one_process_has_all_but_sealed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoint, "WORTH", 0.0)
+    graph, path, cluster = sample(directed=False), tmp_path / "d.zarr", ToyCluster(2)
+    streaming = Streaming("store", 64, 64, symmetric=True)
+    plan = replace(plan_for(graph), streaming=streaming, tier="store")
+    with pytest.raises(Cancelled):
+        solve_to_store(graph, Options(), path, plan=plan, monitor=UntilMirrored())
+    found = find_checkpoint(path)
+    assert found is not None
+    assert min(level for level, _ in found.record["levels"]) == streaming.rounds(N)
+    turns = iter(range(1000))
+    cluster.mischief = lambda _: next(turns) and None
+    solve(cluster, graph, path, monkeypatch, resume=True)
+    same(path, expected(graph, tmp_path))
+
+
 def test_the_scheduler_lost_costs_back_to_the_last_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checkpoint, "INTERVAL", 0.0)
     monkeypatch.setattr(rounds, "COST", 1e9)
@@ -254,6 +286,28 @@ def test_no_row_is_finished_while_a_commit_is_open(seed: int, tmp_path: Path, mo
     same(tmp_path / "d.zarr", expected(graph, tmp_path), 1e-5)
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_a_stripe_that_moves_does_not_stay_with_its_old_worker(
+    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoint, "INTERVAL", 0.0)
+    monkeypatch.setattr(rounds, "COST", 1e9)
+    n, cluster = 640, ToyCluster(1, seed=seed)
+
+    def mischief(c: ToyCluster) -> None:
+        if c.done.count("relax") == 8 and len(c.workers) < 4:
+            c.add()
+        if not any(given[1] == "forget" for w in c.workers.values() for _, given in w.waiting):
+            held = [s for w in c.workers.values() if isinstance(w.desk, Bench) for s in w.desk._levels]
+            assert len(held) == len(set(held))
+
+    cluster.mischief = mischief
+    graph = sample(n)
+    solve(cluster, graph, tmp_path / "d.zarr", monkeypatch)
+    assert "forget" in cluster.done
+    same(tmp_path / "d.zarr", expected(graph, tmp_path))
+
+
 class Caught(Exception):
     """There is a driver."""
 
@@ -305,6 +359,17 @@ def test_a_panel_is_closed_anew_when_its_worker_dies_after_its_stripe_has_moved(
     rounds_._stripes[0].owner = "worker2"
     rounds_._leave("worker1")
     assert rounds_._leading == -1
+
+
+def test_an_older_copy_gives_way_to_the_stripe_in_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench(driver(tmp_path, monkeypatch)._job, 1)
+    bench._levels[0] = 1
+    monkeypatch.setattr(bench, "check", lambda: None)
+    monkeypatch.setattr(bench, "_read", lambda *_: np.zeros((64, N), np.int32))
+    marks = Marks(0, np.zeros((1, 1), np.int64), np.zeros((1, 1), np.int64))
+    assert bench._bring(Order((0,), stored={0: Stored(3, marks)})) == []
+    assert bench._levels == {0: 3}
+    bench.close()
 
 
 def test_workers_that_only_die_end_the_solve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -64,7 +64,7 @@ class Container:
     def __init__(self, image: Image, name: str) -> None:
         self.engine, self.name = image.engine, name
         self.engine.run(
-            *("run", "--detach", "--name", name, "--init", "--read-only", "--tmpfs", "/tmp", "--memory", "1g"),
+            *("run", "--detach", "--name", name, "--init", "--read-only", "--tmpfs", "/tmp", "--memory", "2g"),
             *("--cap-drop", "ALL", "--security-opt", "no-new-privileges", "--stop-timeout", "60"),
             *("-v", f"{name}-data:/data", "-v", f"{name}-cache:/cache", "-e", "APSP_FIRST_KEY=true"),
             *("--health-interval", "3s", "-p", "127.0.0.1:0:8000", image.name),
@@ -228,6 +228,7 @@ def test_it_is_stopped_in_time_and_goes_on_where_it_was(container: Container, da
     assert ended(container.http, job)["state"] == "successful"
 
 
+@pytest.mark.skipif(not os.environ.get("APSP_COMPOSE"), reason="takes a minute, for whom asks for it: APSP_COMPOSE=1")
 def test_compose_starts_api_and_runner(image: Image, data_dir: Path):
     program = compose_program()
     words = [program, "-f", ROOT / "deploy" / "compose" / "compose.yaml", "-p", f"apsp-test-{secrets.token_hex(4)}"]

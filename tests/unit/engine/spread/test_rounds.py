@@ -372,6 +372,12 @@ def test_an_older_copy_gives_way_to_the_stripe_in_the_store(tmp_path: Path, monk
     bench.close()
 
 
+def test_a_panel_that_a_commit_has_removed_is_not_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench(driver(tmp_path, monkeypatch)._job, 1)
+    assert bench.fetch(Order(level=1, panels={1: "panel-1-1"})) == Report()
+    bench.close()
+
+
 def test_workers_that_only_die_end_the_solve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = ToyCluster(2)
 

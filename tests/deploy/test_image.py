@@ -193,7 +193,7 @@ def test_it_runs_as_nobody_and_cannot_change_itself(container: Container):
     assert refused.returncode != 0
     assert "Read-only" in refused.stderr
     assert container.inside("sh", "-c", "command -v gcc cc pip").stdout == ""
-    assert container.inspect("{{.HostConfig.Memory}}") == str(2**30)
+    assert container.inspect("{{.HostConfig.Memory}}") == str(2 * 2**30)
 
 
 def check_rome(http: httpx.Client, data_dir: Path) -> None:

@@ -30,12 +30,14 @@ import numpy as np
 from benchmarks.kernels.common import RESULTS, facts
 from engine import checkpoint
 from engine.algorithms.products import PACK_BYTES
+from engine.calibrate import relax_rate
 from engine.checkpoint import Journal
 from engine.describe import describe
 from engine.estimate import OVERHEAD, Setting
 from engine.machine import survey
 from engine.plan import Plan
 from engine.problem import Options
+from engine.rates import disk_rates
 from engine.solve import make_plan, solve_to_store
 from engine.stream.estimate import ROOMS, from_store
 from engine.stream.layout import Streaming
@@ -74,6 +76,8 @@ def sample(n: int) -> Graph:
 def quarter(graph: Graph, folder: Path) -> Streaming:
     """What the planner chooses where panels and buffers may take a quarter of the matrix."""
     problem, machine, kind = describe(graph), survey(out=folder), work_type(np.dtype(DTYPE))
+    rate = {kind.name: relax_rate(kind, machine.threads)}
+    machine = replace(machine, relax_rate=rate, **disk_rates(folder, machine.threads))  # as the planner measures them
     beside = machine.resident + OVERHEAD + ROOMS + machine.threads * PACK_BYTES
     matrix = graph.n**2 * kind.itemsize
     chosen = from_store(Setting(problem, replace(machine, memory=beside + matrix // 4), kind, matrix))
@@ -123,7 +127,7 @@ def turn(way: Way, graph: Graph, path: Path) -> None:
     shutil.rmtree(path)
 
 
-def disk_rates(folder: Path, size: int = 2**28) -> dict[str, float]:
+def bare_disk(folder: Path, size: int = 2**28) -> dict[str, float]:
     """Bytes a second that one thread writes durably and reads again, past the system's cache."""
     path, data = folder / "probe", np.zeros(size, np.uint8)
     began = time.perf_counter()
@@ -153,7 +157,7 @@ def main() -> None:
         folder = Path(place)
         ways = ways_for(graph, folder, arguments.interval)
         ways = [way for way in ways if way is ways[0] or arguments.only in way.name]
-        disk = disk_rates(folder)
+        disk = bare_disk(folder)
         small = sample(1500)
         for way in ways:  # compiles
             plan = replace(way.plan, shape=(small.n, small.n))

@@ -76,8 +76,8 @@ def sample(n: int) -> Graph:
 def quarter(graph: Graph, folder: Path) -> Streaming:
     """What the planner chooses where panels and buffers may take a quarter of the matrix."""
     problem, machine, kind = describe(graph), survey(out=folder), work_type(np.dtype(DTYPE))
-    rate = {kind.name: relax_rate(kind, machine.threads)}
-    machine = replace(machine, relax_rate=rate, **disk_rates(folder, machine.threads))  # as the planner measures them
+    measured: dict[str, Any] = dict(disk_rates(folder, machine.threads))  # as the planner does
+    machine = replace(machine, relax_rate={kind.name: relax_rate(kind, machine.threads)}, **measured)
     beside = machine.resident + OVERHEAD + ROOMS + machine.threads * PACK_BYTES
     matrix = graph.n**2 * kind.itemsize
     chosen = from_store(Setting(problem, replace(machine, memory=beside + matrix // 4), kind, matrix))
@@ -194,7 +194,7 @@ def tell(ways: list[Way], n: int, disk: dict[str, float], interval: float) -> No
         "ways": {w.name: w.turns for w in ways},
     }
     made = facts()
-    path = RESULTS / f"keeping-{made['date']}-{made['commit'][:8]}.json"
+    path = RESULTS / f"keeping-{made['date']}-{made['commit'][:8]}-{n}.json"
     path.write_text(json.dumps({"facts": made, **results}, indent=1) + "\n")
     print(path.name)
 

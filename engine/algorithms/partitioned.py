@@ -229,6 +229,51 @@ def run_on_device(  # noqa: PLR0917 - as resident.run
     return summary
 
 
+@dataclass(frozen=True)
+class Prepared:
+    """Steps 1 and 2 of a graph in the parts that suit a GPU, for rows that are swept some at a time."""
+
+    parts: Parts
+    lengths: Lengths
+    kind: WorkType
+    nonnegative: bool
+
+
+def prepare(graph: Graph, kind: WorkType, threads: int, monitor: Monitor) -> Prepared:
+    """Steps 1 and 2 on the processors; floats of both signs are to be reduced before.  Cancelled."""
+    from engine.backends.cpu import CpuBackend
+
+    parts, nonnegative = find_parts(graph, DEVICE_GRAIN, graph.n**2), _nonnegative(graph)
+    assert parts is not None
+    backend = CpuBackend(threads)
+    try:
+        lengths = find_lengths(backend, graph, parts, kind, nonnegative=nonnegative, monitor=monitor)
+    finally:
+        backend.shutdown()
+    return Prepared(parts, lengths, kind, nonnegative)
+
+
+def rows_on_device(  # noqa: PLR0917 - as run_on_device
+    ready: Prepared,
+    potentials: npt.NDArray[np.float64] | None,
+    sources: npt.NDArray[np.int64],
+    sink: Sink,
+    summary: Summary,
+    monitor: Monitor,
+    threads: int,
+) -> None:
+    """Step 3 on the GPU for the rows of ``sources``, of which ``summary`` is told.
+
+    Raises:
+        DoesNotFit, SolveFailed, Cancelled: as :func:`run_on_device`.
+    """
+    from engine.backends.cuda_sweep import device_sweep
+
+    with device_sweep(ready.parts, ready.kind, sources, sink, threads=threads, nonnegative=ready.nonnegative) as sweep:
+        sweep.load(ready.lengths, potentials)
+        _sweep(sweep, summary, monitor)
+
+
 def _sweep(sweep: DeviceSweep, summary: Summary, monitor: Monitor) -> None:
     """Batch after batch; the rows of one leave while the next one is swept."""
     leaving = None

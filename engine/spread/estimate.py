@@ -42,7 +42,10 @@ def over_workers(setting: Setting) -> Iterator[Candidate]:
         yield in_rounds(setting, workers)
     device = workers.device == "cuda"
     ways = (
-        (bellman_ford.estimate, bellman_ford.estimate_bfs, bellman_ford.estimate_johnson)
+        (
+            *(bellman_ford.estimate, bellman_ford.estimate_bfs, bellman_ford.estimate_johnson),
+            partitioned.estimate_device,
+        )
         if device
         else (dijkstra.estimate, johnson.estimate, partitioned.estimate)
     )

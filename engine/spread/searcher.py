@@ -44,6 +44,7 @@ class Searcher:
         self._backend: CpuBackend | None = None
         self._sweeper: Sweeper | None = None
         self._arcs: Arcs | None = None
+        self._parts: partitioned.Prepared | None = None
         sources, targets = (None if side is None else np.frombuffer(side, np.int64) for side in job.sides)
         self._sources, self._targets = sources, targets
 
@@ -87,11 +88,14 @@ class Searcher:
                 h = np.load(self._room.parent / "potentials.npy")
                 graph = replace(graph, weights=reduced_weights(graph, h))
             self._graph, self._arcs = graph, Arcs(graph.indptr, graph.heads, graph.weights, h)
-            if self.job.device == "cpu":
+            in_parts = self.job.plan.algorithm == "partitioned"
+            if self.job.device == "cuda":
+                self._parts = partitioned.prepare(graph, self.kind, self._threads, monitor) if in_parts else None
+            else:
                 from engine.backends.cpu import CpuBackend
 
                 self._backend = CpuBackend(self._threads)
-                if self.job.plan.algorithm == "partitioned":
+                if in_parts:
                     self._sweeper = partitioned.sweeper_of(self._backend, graph, self.kind.dtype, monitor)
         return self._graph, self._arcs
 
@@ -120,12 +124,15 @@ class Searcher:
     ) -> SummarySink | Summary:
         from engine import searching
 
-        plan = replace(self.job.plan, threads=self._threads)
-        if not rectangle.narrow:
-            own = Summary(rectangle.rows, graph.n, integral=self.job.integral, binary=True)
-            return searching.run(graph, plan, rectangle.rows, sink, monitor, summary=own, arcs=arcs)
-        found = self._collector(graph, rectangle, sink)
-        searching.run(graph, plan, rectangle.rows, Narrow(found, rectangle), monitor, arcs=arcs)
+        whole = Summary(rectangle.rows, graph.n, integral=self.job.integral, binary=True)
+        found = self._collector(graph, rectangle, sink) if rectangle.narrow else whole
+        target = Narrow(found, rectangle) if isinstance(found, SummarySink) else sink
+        if self._parts is not None:
+            own = (self._parts, arcs.potentials, rectangle.rows)
+            partitioned.rows_on_device(*own, target, whole, monitor, self._threads)
+        else:
+            plan = replace(self.job.plan, threads=self._threads)
+            searching.run(graph, plan, rectangle.rows, target, monitor, summary=whole, arcs=arcs)
         return found
 
 

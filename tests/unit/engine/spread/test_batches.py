@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,11 +11,17 @@ import numpy as np
 import pytest
 
 from engine import checkpoint
+from engine.backends.base import Arcs
+from engine.backends.cpu_summary import count_rows, row_facts
+from engine.backends.cpu_sweep import Sweeper
 from engine.monitor import Monitor
+from engine.parts import Lengths, Parts
 from engine.plan import Plan
 from engine.problem import Options
 from engine.solve import make_plan, solve_to_store
 from engine.spread import run
+from engine.summary import RowFacts, Sink
+from engine.types import WorkType
 from storage.errors import Cancelled, SolveFailed
 from storage.graph import Graph, build_graph
 from storage.matrix import open_matrix
@@ -41,15 +49,66 @@ def plan_for(graph: Graph, options: Options) -> Plan:
     return replace(make_plan(graph, replace(options, executor="local", scheduler=None)), turned=False, workers=2)
 
 
+class ToySweep:
+    """A GPU's sweep, as ``engine.backends.cuda_sweep`` has it, on the processors: two batches, one leaving late."""
+
+    def __init__(self, parts: Parts, kind: WorkType, sources: np.ndarray, sink: Sink, nonnegative: bool) -> None:
+        self.parts, self.kind, self.sources, self.sink, self.nonnegative = parts, kind, sources, sink, nonnegative
+
+    def load(self, lengths: Lengths, potentials: np.ndarray | None) -> None:
+        self.sweeper = Sweeper(self.parts, lengths, nonnegative=self.nonnegative, threads=1)
+        n = len(self.parts.position)
+        self.arcs = Arcs(np.zeros(n + 1, np.int64), np.empty(0, np.int64), np.empty(0), potentials)
+
+    def batches(self) -> Iterator[range]:
+        middle = len(self.sources) // 2
+        yield from (range(middle), range(middle, len(self.sources))) if middle else (range(len(self.sources)),)
+
+    def begin(self, rows: range) -> None:
+        self.rows, self.own = rows, self.sources[rows.start : rows.stop]
+        self.block = np.empty((len(rows), len(self.parts.position)), self.kind.dtype)
+        self.sweeper.search(self.arcs, self.own, self.block)
+
+    def finish(self) -> RowFacts:
+        return RowFacts(*row_facts(self.block, self.own))
+
+    def histogram(self, width: float, counts: np.ndarray) -> int:
+        return int(count_rows(self.block, self.own, width, counts))
+
+    def leave(self) -> tuple[int, np.ndarray]:
+        return self.rows.start, self.block
+
+    def send(self, leaving: tuple[int, np.ndarray]) -> None:
+        self.sink.write(leaving[0], 0, leaving[1])
+
+    def written(self) -> None:
+        self.sweeper.shutdown()
+
+
+@contextmanager
+def toy_sweep(
+    parts: Parts, kind: WorkType, sources: np.ndarray, sink: Sink, *, threads: int, nonnegative: bool
+) -> Iterator[ToySweep]:
+    assert threads
+    yield ToySweep(parts, kind, sources, sink, nonnegative)
+
+
 def solve(
-    cluster: ToyCluster, graph: Graph, options: Options, path: Path, monkeypatch: pytest.MonkeyPatch, **more: object
+    cluster: ToyCluster,
+    graph: Graph,
+    options: Options,
+    path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    device: str = "cpu",
+    **more: object,
 ) -> None:
     found = {e.worker: e.hello for e in cluster.news}  # type: ignore[union-attr]
     cluster.news.clear()
     monkeypatch.setattr(run, "Cluster", lambda address: cluster)
     monkeypatch.setattr(run, "gather", lambda *_: found)
     asked = replace(options, executor="dask", scheduler="toy")
-    solve_to_store(graph, asked, path, plan=plan_for(graph, options), **more)  # type: ignore[arg-type]
+    plan = replace(plan_for(graph, options), device=device)
+    solve_to_store(graph, asked, path, plan=plan, **more)  # type: ignore[arg-type]
 
 
 def expected(graph: Graph, options: Options, folder: Path) -> Path:
@@ -77,6 +136,25 @@ def test_rows_over_workers_are_those_of_one_process(
     solve(cluster, graph, options, tmp_path / "d.zarr", monkeypatch)
     assert cluster.done.count("search") >= 3
     same(tmp_path / "d.zarr", expected(graph, options, tmp_path), 0.0 if graph.integral else 1e-5)
+
+
+@pytest.mark.parametrize("kind", [kind for algorithm, kind in CASES if algorithm == "partitioned"])
+@pytest.mark.parametrize("narrow", [False, True])
+def test_parts_swept_by_gpus_are_those_of_one_process(
+    kind: dict[str, bool], narrow: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("engine.backends.cuda_sweep.device_sweep", toy_sweep)
+    graph, cluster = sample(**kind), ToyCluster(3)
+    some = {"sources": tuple(range(500, 90, -1)), "targets": (3, 9, 1), "cutoff": 300.0} if narrow else {}
+    options = Options(algorithm="partitioned", **some)  # type: ignore[arg-type]
+    solve(cluster, graph, options, tmp_path / "d.zarr", monkeypatch, "cuda")
+    assert cluster.done.count("search") >= 3
+    wanted = expected(graph, options, tmp_path)
+    if not narrow:
+        same(tmp_path / "d.zarr", wanted, 0.0 if graph.integral else 1e-5)
+        return
+    with open_matrix(tmp_path / "d.zarr") as a, open_matrix(wanted) as b:
+        np.testing.assert_allclose(a.rows(a.sources), b.rows(b.sources), rtol=0.0 if graph.integral else 1e-5)
 
 
 @pytest.mark.parametrize("algorithm", ["dijkstra", "partitioned"])

@@ -37,7 +37,7 @@ from storage.matrix import open_matrix
 PORT = 28786
 ADDRESS = f"tcp://127.0.0.1:{PORT}"
 FW = "blocked-floyd-warshall"
-TURNS = 3
+TURNS = 5
 
 
 class Record:

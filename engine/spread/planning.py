@@ -74,8 +74,10 @@ def address_of(options: Options) -> str:
     return options.scheduler
 
 
-def gather(cluster: Cluster, device: str) -> dict[str, Hello]:
+def gather(cluster: Cluster, device: str, enough: int = 0) -> dict[str, Hello]:
     """The workers that can solve together: of this program, and all with the same kind of device.
+
+    Newcomers are waited for until none has come for a while, or ``enough`` are there, if that is known; more may join.
 
     Raises:
         InvalidRequest: none is there, or none that suits; the reason is named.
@@ -90,6 +92,8 @@ def gather(cluster: Cluster, device: str) -> dict[str, Hello]:
             elif isinstance(event, Went):
                 found.pop(event.worker, None)
         if cluster.settled() and time.monotonic() - heard > QUIET:
+            break
+        if enough and sum(hello.device == device for hello in found.values()) >= enough:
             break
     kinds = {hello.device for hello in found.values()}
     wanted = device if device != "auto" else "cuda" if "cuda" in kinds else "cpu"

@@ -39,7 +39,7 @@ def run(graph: Graph, plan: Plan, options: Options, journal: Journal, monitor: M
     rectangle = Rectangle.of(options, graph.n)
     summary = Summary(rectangle.rows, graph.n, integral=graph.integral, targets=rectangle.targets, binary=True)
     with Cluster(address_of(options)) as cluster:
-        workers = gather(cluster, plan.device)
+        workers = gather(cluster, plan.device, plan.workers)
         job = _job(graph, plan, rectangle, journal, monitor)
         try:
             if plan.streaming is None:

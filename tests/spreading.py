@@ -46,8 +46,11 @@ class ToyCluster:
 
     address = "toy"
 
-    def __init__(self, count: int, *, seed: int = 0, memory: int = 2**30, ordered: bool = False) -> None:
+    def __init__(
+        self, count: int, *, seed: int = 0, memory: int = 2**30, ordered: bool = False, device: str = "cpu"
+    ) -> None:
         self.random, self.memory, self.number, self.ordered = random.Random(seed), memory, 0, ordered
+        self.device = device
         self.workers: dict[str, Worker] = {}
         self.zombies: list[tuple[Worker, tuple[Any, ...]]] = []
         self.news: list[Event] = []
@@ -69,7 +72,7 @@ class ToyCluster:
     def add(self) -> None:
         self.number += 1
         self.workers[f"worker{self.number}"] = Worker()
-        self.news.append(Came(f"worker{self.number}", hello(self.memory)))
+        self.news.append(Came(f"worker{self.number}", hello(self.memory, self.device)))
 
     def kill(self, name: str, *, zombie: bool = False) -> None:
         """A worker is gone; as a zombie it goes on with what it had been given."""

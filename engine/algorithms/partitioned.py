@@ -255,7 +255,7 @@ def prepare(graph: Graph, kind: WorkType, threads: int, monitor: Monitor) -> Pre
 
 def rows_on_device(  # noqa: PLR0917 - as run_on_device
     ready: Prepared,
-    potentials: npt.NDArray[np.float64] | None,
+    potentials: Array | None,
     sources: npt.NDArray[np.int64],
     sink: Sink,
     summary: Summary,
@@ -270,7 +270,7 @@ def rows_on_device(  # noqa: PLR0917 - as run_on_device
     from engine.backends.cuda_sweep import device_sweep
 
     with device_sweep(ready.parts, ready.kind, sources, sink, threads=threads, nonnegative=ready.nonnegative) as sweep:
-        sweep.load(ready.lengths, potentials)
+        sweep.load(ready.lengths, None if potentials is None else potentials.astype(np.float64))
         _sweep(sweep, summary, monitor)
 
 

@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("cupy")]
 def test_rounds(kind: dict[str, bool], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     graph = rounds.sample(1500, **kind)
     plan = replace(rounds.plan_for(graph), device="cuda", streaming=Streaming("host", 256, 256))
-    rounds.solve(ToyCluster(3, seed=5), graph, tmp_path / "d.zarr", monkeypatch, plan=plan)
+    rounds.solve(ToyCluster(3, seed=5, device="cuda"), graph, tmp_path / "d.zarr", monkeypatch, plan=plan)
     rounds.same(tmp_path / "d.zarr", rounds.expected(graph, tmp_path), 0.0 if graph.integral else 1e-5)
 
 
@@ -31,7 +31,7 @@ CASES = [("bellman-ford", {}), ("johnson", {"negative": True}), *(c for c in bat
 
 @pytest.mark.parametrize(("algorithm", "kind"), CASES)
 def test_rows(algorithm: str, kind: dict[str, bool], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    graph, cluster = batches.sample(**kind), ToyCluster(3)
+    graph, cluster = batches.sample(**kind), ToyCluster(3, device="cuda")
     monkeypatch.setattr(batches, "plan_for", on_the_device)
     batches.solve(cluster, graph, Options(algorithm=algorithm), tmp_path / "d.zarr", monkeypatch, "cuda")
     assert cluster.done.count("search") >= 3
@@ -45,7 +45,7 @@ def test_a_rectangle_up_to_a_cutoff(algorithm: str, tmp_path: Path, monkeypatch:
     graph, some = batches.sample(), {"sources": tuple(range(500, 90, -1)), "targets": (3, 9, 1), "cutoff": 300.0}
     monkeypatch.setattr(batches, "plan_for", on_the_device)
     options = Options(algorithm=algorithm, **some)  # type: ignore[arg-type]
-    batches.solve(ToyCluster(2), graph, options, tmp_path / "d.zarr", monkeypatch, "cuda")
+    batches.solve(ToyCluster(2, device="cuda"), graph, options, tmp_path / "d.zarr", monkeypatch, "cuda")
     wanted = batches.expected(graph, Options(algorithm="dijkstra", device="cpu", **some), tmp_path)  # type: ignore[arg-type]
     with open_matrix(tmp_path / "d.zarr") as one, open_matrix(wanted) as other:
         np.testing.assert_array_equal(one.rows(one.sources), other.rows(other.sources))

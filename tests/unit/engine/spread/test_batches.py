@@ -50,7 +50,7 @@ def plan_for(graph: Graph, options: Options) -> Plan:
 
 
 class ToySweep:
-    """A GPU's sweep, as ``engine.backends.cuda_sweep`` has it, on the processors: two batches, one leaving late."""
+    """A GPU's sweep, as ``engine.backends.cuda_sweep`` has it, on the processors; batches leave late."""
 
     def __init__(self, parts: Parts, kind: WorkType, sources: np.ndarray, sink: Sink, nonnegative: bool) -> None:
         self.parts, self.kind, self.sources, self.sink, self.nonnegative = parts, kind, sources, sink, nonnegative
@@ -61,8 +61,8 @@ class ToySweep:
         self.arcs = Arcs(np.zeros(n + 1, np.int64), np.empty(0, np.int64), np.empty(0), potentials)
 
     def batches(self) -> Iterator[range]:
-        middle = len(self.sources) // 2
-        yield from (range(middle), range(middle, len(self.sources))) if middle else (range(len(self.sources)),)
+        for first in range(0, len(self.sources), 128):  # batches of a GPU are a multiple of as many rows
+            yield range(first, min(first + 128, len(self.sources)))
 
     def begin(self, rows: range) -> None:
         self.rows, self.own = rows, self.sources[rows.start : rows.stop]
@@ -144,7 +144,7 @@ def test_parts_swept_by_gpus_are_those_of_one_process(
     kind: dict[str, bool], narrow: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("engine.backends.cuda_sweep.device_sweep", toy_sweep)
-    graph, cluster = sample(**kind), ToyCluster(3)
+    graph, cluster = sample(**kind), ToyCluster(3, device="cuda")
     some = {"sources": tuple(range(500, 90, -1)), "targets": (3, 9, 1), "cutoff": 300.0} if narrow else {}
     options = Options(algorithm="partitioned", **some)  # type: ignore[arg-type]
     solve(cluster, graph, options, tmp_path / "d.zarr", monkeypatch, "cuda")

@@ -21,7 +21,7 @@ from service.callers import ANYBODY, Caller
 from service.callers import Scope as KeyScope
 from service.fault import Fault
 from service.logs import REQUEST_ID
-from service.origins import asks_for_this_host, comes_from_elsewhere
+from service.origins import asks_for_this_host, comes_from_elsewhere, names_a_host
 from service.problems import Problem, problem_of, respond
 from service.protocol import HEADER_BYTES
 from service.rates import Rates
@@ -114,6 +114,8 @@ class Door:
         path: str = scope["path"]
         if self._identify is None and not asks_for_this_host(scope, self._settings.host):
             return _another_host()
+        if not names_a_host(scope):
+            return Problem(Fault("invalid-request", "Host is not the name of a host", {"field": "Host"}))
         if self._identify is not None and path.startswith("/v1/"):
             given, cookie = headers.get(b"authorization"), headers.get(b"cookie")
             if given is None and cookie is not None and self._visit is not None:

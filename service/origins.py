@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from urllib.parse import urlsplit
 
 from starlette.types import Scope
@@ -52,6 +53,21 @@ def asks_for_this_host(scope: Scope, listens_on: str) -> bool:
         return True
     name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
     return is_loopback(name) or name == listens_on.lower()
+
+
+def names_a_host(scope: Scope) -> bool:
+    """Whether the ``Host`` of a request, if it has one, can be part of an address; pages make theirs of it."""
+    return all(_is_host(value) for name, value in scope["headers"] if name == b"host")
+
+
+@lru_cache(maxsize=256)
+def _is_host(value: bytes) -> bool:
+    try:
+        parts = urlsplit(b"//" + value)
+        _ = parts.port
+    except ValueError:  # an address in brackets that is none, a port that is no number
+        return False
+    return parts.netloc == value and parts.username is None
 
 
 _TOLD_BY = {b"sec-fetch-site", b"origin", b"host"}

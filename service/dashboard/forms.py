@@ -57,9 +57,10 @@ async def log_in(request: Request, service: Shared) -> Response:
         reason = "ticket" if ticket else "key"
         return page(request, "login.html", HTTPStatus.FORBIDDEN, wanted=wanted, refused=reason, keys=True)
     response = RedirectResponse(_inside(wanted), 303)
+    # behind a proxy that ends TLS and is not among APSP_PROXIES the browser alone knows that it came by https
+    secure = "https" in (request.url.scheme, request.headers.get("origin", "").partition(":")[0])
     response.set_cookie(
-        COOKIE, token, max_age=int(SESSION_SECONDS), httponly=True, samesite="strict",
-        secure=request.url.scheme == "https",
+        COOKIE, token, max_age=int(SESSION_SECONDS), httponly=True, samesite="strict", secure=secure
     )  # fmt: skip
     return response
 

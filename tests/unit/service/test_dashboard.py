@@ -100,6 +100,9 @@ def test_the_cookie_is_no_key_and_no_script_reads_it(client: TestClient, service
     over_tls = TestClient(client.app, base_url="https://testserver")
     answer = over_tls.post("/login", data={"key": key}, headers=OURS, follow_redirects=False)
     assert "secure" in answer.headers["set-cookie"].lower()
+    behind = {**OURS, "origin": "https://testserver"}  # a proxy that ended TLS, of which nobody has told
+    answer = client.post("/login", data={"key": key}, headers=behind, follow_redirects=False)
+    assert "secure" in answer.headers["set-cookie"].lower()
 
 
 def test_a_wrong_key_is_said_to_be_one(client: TestClient):
@@ -183,7 +186,7 @@ def test_changes_by_cookie_come_from_our_own_pages(client: TestClient, service: 
     elsewhere = (
         {}, {"sec-fetch-site": "cross-site"}, {"sec-fetch-site": "same-site"}, {"sec-fetch-site": "none"},
         {"origin": "http://evil.example"}, {"origin": "null"}, {"origin": "http://testserver:81"},
-        {"origin": "http://["}, {"origin": "http://[", "host": "["},
+        {"origin": "http://["},
         {"origin": "http://testserver", "sec-fetch-site": "cross-site"},
     )  # fmt: skip
     for headers in elsewhere:

@@ -336,3 +336,15 @@ def test_without_keys_only_names_of_this_machine_are_answered(tmp_path: Path):
     for host in ("127.0.0.1", "127.0.0.1:8000", "LocalHost:8000", "[::1]", "[::1]:8000"):
         assert client.get("/v1/jobs", headers={"host": host}).status_code == 200, host
     app.state.service.jobs.close()
+
+
+@pytest.mark.parametrize("host", ["[", "[::1", "[::zz]", "a]", "a:b", "a:1:2", "a:99999", "me@a", "a/b", "a?b", "é"])
+def test_a_host_that_is_none_is_refused(host: str, tmp_path: Path):
+    app = create_app(Settings(data_dir=tmp_path))
+    client = TestClient(app, raise_server_exceptions=False)
+    for path in ("/", "/login", "/nowhere", "/v1/jobs", "/health/live"):
+        answer = client.get(path, headers={"host": host.encode("latin-1")})
+        assert (answer.status_code, answer.json()["details"]) == (422, {"field": "Host"}), (host, path)
+    for fine in ("a", "a.b:8000", "[::1]:8000", "192.0.2.1", ""):
+        assert client.get("/login", headers={"host": fine}).status_code == 200, fine
+    app.state.service.jobs.close()

@@ -41,6 +41,8 @@ DEVICE_WORTHWHILE: Final = 1.0
 LEAST_LIMIT: Final = 255
 #: Share of the sources that tells enough about all of them: the more are asked for, the nearer their neighbours are.
 TOLD: Final = 0.005
+#: Sources for each one of the last trial from which on there is one more, from another place.
+AGAIN: Final = 40
 #: Sources of a later trial for each one of the trial before; searches work on many side by side.
 STEP: Final = 64
 #: Share of the sources, and predicted seconds, either of which a trial that fills the vectors may come to.
@@ -147,10 +149,17 @@ def search_seconds(
         backend = CpuBackend(threads)
     abreast = breadth_first.ABREAST if bits else SIDE_BY_SIDE // kind.itemsize
 
-    def search(count: int) -> npt.NDArray[np.generic]:
-        out = np.empty((count, columns), kind.dtype)
-        backend.search(arcs, order[:count], out, unit=unit, targets=targets, cutoff=wanted.cutoff)
-        return out
+    room: npt.NDArray[np.generic] = np.empty((0, columns), kind.dtype)
+
+    def search(count: int, first: int = 0) -> float:
+        """Processor seconds.  Rows go where others have been, as in a solve: fresh memory is dear on some machines."""
+        nonlocal room
+        if len(room) < count:
+            room = np.full((count, columns), 1, kind.dtype)
+        began = time.process_time()
+        some = order[first : first + count]
+        backend.search(arcs, some, room[:count], unit=unit, targets=targets, cutoff=wanted.cutoff)
+        return time.process_time() - began
 
     try:
         search(1)  # compiles and prepares, for one by one
@@ -158,14 +167,13 @@ def search_seconds(
         count, full = threads, min(most, threads * abreast)
         while True:
             count = min(count, most)
-            began = time.process_time()
-            out = search(count)
-            took = (time.process_time() - began) / threads
+            took = search(count) / threads
             if count < full and (full < SHARE * most or took / count * full < LONG_TRIAL):
                 count = full
                 continue
-            if count == most or (took > TRIAL / 4 and count > TOLD * most) or out.nbytes > 2**26:
-                return took / count
+            if count == most or (took > TRIAL / 4 and count > TOLD * most) or room.nbytes > 2**26:
+                far = AGAIN * count <= most  # neighbours somewhere else may lie nearer or farther apart
+                return (took + search(count, most // 2) / threads) / (2 * count) if far else took / count
             count *= max(2, min(STEP, int(TRIAL / 2 / max(took, 1e-6))))
     finally:
         backend.shutdown()

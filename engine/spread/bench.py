@@ -82,6 +82,9 @@ class Bench:
             missing = self._bring(order)
             if missing:
                 return Report(missing=tuple(missing))
+            needed = range(self._levels[turn] + 1, turn)
+            if any(k not in order.panels and k not in self._panels for k in needed):
+                return Report()  # closed here and not in the store yet, but before this desk was made
             updates = self._catch_up([turn], replace(order, level=turn - 1))
             if turn not in self._panels:  # to close one again does no harm
                 first, last = self._streaming.rows(turn, self.job.n)

@@ -72,7 +72,8 @@ class Times:
 
     Attributes:
         work: the products of the worker that has most of them.
-        panels: closing one panel after the other, and bringing it to all.
+        panels: closing one after the other, while those before are brought to all; when the next one is another
+            worker's, it waits for that.
         orders: the scheduler's own work.
         store: stripes for which there is no memory, read and written in every round; bytes: of those.
     """
@@ -97,12 +98,14 @@ def times(setting: Setting, workers: Workers, streaming: Streaming) -> Times:
     efficiency = DEVICE_EFFICIENCY if device else EFFICIENCY / (1 + ROWS / width)
     rate = workers.relax_rate[setting.kind.name] / workers.count * efficiency
     stripe, panel = width * width * n / rate, width * n * size
+    passed = panel / workers.panel_rate
     closing = (width**3 + width * width * n) / rate
     streamed = max(0, share - room(streaming, n, size, workers.memory))
     moved = 2 * streamed * workers.count * panel * count
     return Times(
         work=count * (share * stripe + closing / workers.count + CONTROL),
-        panels=count * (closing + stripe + 2 * panel / workers.panel_rate + 4 * CONTROL),
+        panels=count * max(closing + stripe + 2 * CONTROL, passed)
+        + min(count, workers.count) * (2 * passed + 4 * CONTROL),
         orders=count * workers.count * TASKS * TASK,
         store=moved / setting.machine.stream_rate,
         bytes=int(moved),

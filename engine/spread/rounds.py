@@ -1,10 +1,11 @@
 """The driver of a solve in rounds over many workers: who closes which panel, who relaxes what, who takes over.
 
 Nothing waits for a whole round.  A stripe may be relaxed by panel k as soon as that is closed; panel k + 1 may be
-closed as soon as its stripe has been relaxed by panel k, which its worker does first.  Stripes stay with their workers;
-panels go through the store, and stay there until all that the store has is past them.  So a stripe that is lost with
-its worker is taken from the store, or made from the arcs, by another one, and goes through the panels since: as none
-waits for it but the panels that it will be itself, the others go on.
+closed as soon as its stripe has been relaxed by panel k, which its worker does first.  Neighbouring stripes lie with
+one worker, which closes one panel after the other while those before are on their way to the others.  Stripes stay
+with their workers; panels go through the store, and stay there until all that the store has is past them.  So a stripe
+that is lost with its worker is taken from the store, or made from the arcs, by another one, and goes through the panels
+since: as none waits for it but the panels that it will be itself, the others go on.
 
 Every entry is at all times the length of some walk and only falls, so tasks may be run twice, over old entries and new
 ones (see ``engine.stream.tier``).
@@ -15,7 +16,6 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -23,10 +23,11 @@ import numpy.typing as npt
 
 from engine.checkpoint import Journal
 from engine.monitor import Monitor
-from engine.spread.cluster import Came, Cluster, Done, Ticket, Went
+from engine.spread.cluster import Came, Cluster, Done, Went
 from engine.spread.drive import PAUSE, Drive, result_of
 from engine.spread.estimate import room
 from engine.spread.job import Failure, Hello, Job, Order, Report, Stored
+from engine.spread.shares import Stripe, Worker, level_out, share_out
 from engine.stream.layout import stripe_entries
 from engine.stream.levels import progress_of
 from engine.summary import Summary
@@ -47,39 +48,6 @@ SAVED: Final = 4e8
 LAST: Final = 12.0
 #: Bytes of stripes that one task writes, if they are small.
 PIECE: Final = 2**28
-
-
-@dataclass
-class Stripe:
-    """What the driver knows of a stripe.
-
-    Attributes:
-        level: the round that it is of, where it is; stored: in the store.
-        upper: only its part on or right of the diagonal is right in the store.
-        owner: who has it, or will; held: whether it is there already.
-        ticket, saving: what is being done to it.
-        finished: whether its rows are in the store for good.
-    """
-
-    level: int
-    stored: int
-    upper: bool = False
-    owner: str = ""
-    held: bool = False
-    ticket: Ticket | None = None
-    saving: Ticket | None = None
-    finished: bool = False
-
-
-@dataclass
-class Worker:
-    """What the driver knows of a worker: ``rate`` in updates a second, ``room`` in stripes."""
-
-    hello: Hello
-    rate: float
-    room: int
-    tickets: list[Ticket] = field(default_factory=list)
-    saving: Ticket | None = None
 
 
 class Rounds(Drive):
@@ -111,7 +79,8 @@ class Rounds(Drive):
         floor = int(levels.min())
         known = [floor if upper else int(level) for level in levels]
         self._stripes = [Stripe(level, level, upper and level >= 0) for level in known]
-        self._closed, self._leading, self._leader = floor, -1, ""
+        # panels in the store, those that their worker has closed, the one that is being closed, and whose they are
+        self._closed, self._led, self._leading, self._leader = floor, floor, -1, ""
         self._panels: dict[int, str] = {}
         self._workers: dict[str, Worker] = {}
         self._saved = time.monotonic()
@@ -161,7 +130,7 @@ class Rounds(Drive):
         self._workers[name] = Worker(
             hello, rate, room(self._streaming, self._n, self._writer.dtype.itemsize, hello.memory)
         )
-        self._share_out()
+        share_out(self._stripes, self._workers)
 
     def _leave(self, name: str) -> None:
         """A worker is gone with all that it held."""
@@ -175,41 +144,8 @@ class Rounds(Drive):
                     self._left += (stripe.level - stripe.stored) * self._updates(number)
                     stripe.level = stripe.stored
         if self._leader == name:  # the stripe may have another owner by now
-            self._leading = -1
-        self._share_out()
-
-    def _share_out(self) -> None:
-        """Give every stripe that nobody has an owner, and what nobody holds yet to whoever has least to do."""
-        if not self._workers:
-            return
-        load = {name: sum(s.owner == name for s in self._stripes) / w.rate for name, w in self._workers.items()}
-        for stripe in self._stripes:
-            if stripe.finished or stripe.held or stripe.ticket is not None:
-                continue
-            if stripe.owner:
-                load[stripe.owner] -= 1 / self._workers[stripe.owner].rate
-            stripe.owner = min(load, key=lambda name: load[name] + 1 / self._workers[name].rate)
-            load[stripe.owner] += 1 / self._workers[stripe.owner].rate
-
-    def _level_out(self) -> None:
-        """After a commit, stripes may move to workers that came late: to read one is all that this costs."""
-        total = sum(w.rate for w in self._workers.values())
-        spare = [i for i, s in enumerate(self._stripes) if not s.finished]
-        fair = {name: len(spare) * w.rate / total for name, w in self._workers.items()}
-        own = {name: [i for i in spare if self._stripes[i].owner == name] for name in self._workers}
-        for name in self._workers:
-            while len(own[name]) + 1 <= fair[name]:
-                other = max(own, key=lambda o: len(own[o]) - fair[o])
-                free = [i for i in own[other] if self._may_move(self._stripes[i])]
-                if len(own[other]) - 1 < fair[other] or not free:
-                    break
-                number = free[-1]
-                own[other].remove(number)
-                own[name].append(number)
-                self._move(number, name)
-
-    def _may_move(self, stripe: Stripe) -> bool:
-        return stripe.ticket is None and stripe.saving is None and stripe.stored == stripe.level
+            self._leading, self._led = -1, self._closed
+        share_out(self._stripes, self._workers)
 
     def _move(self, number: int, name: str) -> None:
         """A stripe is another worker's from now on, and its old one need not keep it."""
@@ -221,8 +157,8 @@ class Rounds(Drive):
     # ---- what there is to do -----------------------------------------------------------------------------------------
 
     def _feed(self, name: str) -> None:
-        worker, turn = self._workers[name], self._closed + 1
-        if self._leading < 0 and turn <= self._last and self._stripes[turn].owner == name and self._may_lead(turn):
+        worker, turn = self._workers[name], self._led + 1
+        if turn <= self._last and self._stripes[turn].owner == name and self._may_lead(name, turn):
             self._hand(name, "lead", [turn], turn)  # before all that waits: everybody waits for panels in the end
         while len(worker.tickets) < AHEAD and (task := self._next(name)) is not None:
             self._hand(name, *task)
@@ -231,7 +167,7 @@ class Rounds(Drive):
 
     def _next(self, name: str) -> tuple[str, list[int], int] | None:
         """What a worker should do next: verb, stripes, round."""
-        turn = self._closed + 1
+        turn = self._led + 1
         mine = [
             (i, s)
             for i, s in enumerate(self._stripes)
@@ -248,8 +184,13 @@ class Rounds(Drive):
             return "finish", done[: max(1, PIECE // height)], self._last
         return None
 
-    def _may_lead(self, turn: int) -> bool:
-        """A panel is closed ahead of time, but not so far that the others are not of use yet."""
+    def _may_lead(self, name: str, turn: int) -> bool:
+        """A panel is closed ahead of time, but not so far that the others are not of use yet.
+
+        One is closed at a time, once the one before is there: closed by the same worker, or in the store.
+        """
+        if self._leading >= 0 or (self._led > self._closed and self._leader != name):
+            return False
         floor = min((s.level for i, s in enumerate(self._stripes) if i != turn and s.held), default=self._last)
         return self._stripes[turn].ticket is None and turn <= floor + EARLY
 
@@ -319,20 +260,24 @@ class Rounds(Drive):
 
     def _after_lead(self, name: str, order: Order, report: Report) -> None:
         self._progress(name, order, report)
-        if order.level not in report.levels:
-            self._leading = -1
+        self._leading = -1
+        if order.level not in report.levels or order.level != self._led + 1:  # not closed, or after one that was lost
+            self._led = self._closed
             return
+        self._led = order.level
         self._serial += 1
         panels = {order.level: f"panel-{order.level}-{self._serial}"}
         self._send(name, "publish", Order(level=order.level, panels=panels), device=None, urgent=True)
 
     def _after_publish(self, name: str, order: Order, report: Report) -> None:
-        self._leading = -1
         if report.panel is None:  # the worker is not what it was
+            self._led = self._closed
             return
         turn = order.level
         self._panels[turn] = report.panel
-        self._closed = max(self._closed, turn)
+        while self._closed + 1 in self._panels:  # one may have come before the one that it follows
+            self._closed += 1
+        self._led = max(self._led, self._closed)
         for other in self._workers:
             if other != name and any(s.owner == other and s.level < turn for s in self._stripes):
                 self._send(other, "fetch", Order(level=turn, panels={turn: report.panel}), device=None, urgent=True)
@@ -437,7 +382,8 @@ class Rounds(Drive):
         floor = min((s.stored for s in self._stripes if not s.finished), default=self._last)
         for turn in [t for t in self._panels if t <= floor]:
             (self._room / self._panels.pop(turn)).unlink(missing_ok=True)
-        self._level_out()
+        for number, other in level_out(self._stripes, self._workers):
+            self._move(number, other)
 
     def _forget(self) -> None:
         """Rows with their potentials taken off cannot be gone on from."""

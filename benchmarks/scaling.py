@@ -105,7 +105,8 @@ CLOSING = """
 
 - **arithmetic**: nothing is broken. n³ updates are what they are; undirected graphs could take half (decision 080).
 - **panels**: the chain of panels, each closed by one GPU and read by all, takes longer than a worker's share of the
-  rounds. Several GPUs would have to close a panel together, and it would go from worker to worker, not through the
+  rounds. More GPUs then make a solve slower, as the chain passes from one worker to the next more often: start fewer.
+  To use them, several GPUs would have to close a panel together, and it would go from worker to worker, not through the
   store.
 - **scheduler**: one process hands out all tasks. Larger tasks (several rounds of a stripe at a time), or a driver for
   each group of workers, would relieve it.

@@ -22,6 +22,8 @@ from engine.stream.layout import GRAIN, Streaming
 WIDTHS: Final = (64, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192)
 #: Seconds that the driver, the scheduler and a worker take for a task, one after the other.
 CONTROL: Final = 0.01
+#: Seconds of a round in which a GPU has nothing to do: by two of them, in rounds of 2,048 and 4,096.
+IDLE: Final = 0.06
 #: Seconds that the scheduler takes for a task, whoever it is for, and tasks of a worker in a round.
 TASK: Final = 0.002
 TASKS: Final = 3
@@ -98,14 +100,14 @@ def times(setting: Setting, workers: Workers, streaming: Streaming) -> Times:
     efficiency = DEVICE_EFFICIENCY if device else EFFICIENCY / (1 + ROWS / width)
     rate = workers.relax_rate[setting.kind.name] / workers.count * efficiency
     stripe, panel = width * width * n / rate, width * n * size
-    passed = panel / workers.panel_rate
+    passed, handed = panel / workers.panel_rate, min(count, workers.count)
     closing = (width**3 + width * width * n) / rate
+    own = closing + stripe + 2 * CONTROL  # from one panel to the next, where both are one worker's
     streamed = max(0, share - room(streaming, n, size, workers.memory))
     moved = 2 * streamed * workers.count * panel * count
     return Times(
-        work=count * (share * stripe + closing / workers.count + CONTROL),
-        panels=count * max(closing + stripe + 2 * CONTROL, passed)
-        + min(count, workers.count) * (2 * passed + 4 * CONTROL),
+        work=count * (share * stripe + closing / workers.count + (IDLE if device else CONTROL)),
+        panels=(count - handed) * max(own, passed) + handed * (own + 2 * passed + 2 * CONTROL),
         orders=count * workers.count * TASKS * TASK,
         store=moved / setting.machine.stream_rate,
         bytes=int(moved),

@@ -318,12 +318,12 @@ def _workers(graph: Graph, asked: Options) -> int:
 def test_workers_killed_at_random(tmp_path: Path) -> None:
     """So many kills of a worker that is at work, in solve after solve: each ends, and right."""
     kills, wanted, seed = 0, int(os.environ.get("APSP_KILL_WORKERS", "5")), np.random.default_rng(5)
+    path = tmp_path / "d.zarr"
     graph = sample(900)
     with Processes(3) as processes:
         asked = options(processes)
         wait_for(lambda: _workers(graph, asked) == 3)
         while kills < wanted:
-            path = tmp_path / f"{kills}.zarr"
 
             class Killer(At):
                 def advance(self, amount: int) -> None:
@@ -336,6 +336,7 @@ def test_workers_killed_at_random(tmp_path: Path) -> None:
 
             solve_to_store(graph, asked, path, plan=plan_for(graph, asked), monitor=Killer(0, None))
             check(path, graph)
+            shutil.rmtree(path)  # not every solve had a kill
 
 
 def test_a_node_of_workers_ends_with_a_signal() -> None:

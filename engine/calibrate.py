@@ -171,7 +171,7 @@ def search_seconds(
             if count < full and (full < SHARE * most or took / count * full < LONG_TRIAL):
                 count = full
                 continue
-            if count == most or (took > TRIAL / 4 and count > TOLD * most) or room.nbytes > 2**26:
+            if count == most or (took > TRIAL / 4 and count > TOLD * most) or count * columns * kind.itemsize > 2**26:
                 far = AGAIN * count <= most  # neighbours somewhere else may lie nearer or farther apart
                 return (took + search(count, most // 2) / threads) / (2 * count) if far else took / count
             count *= max(2, min(STEP, int(TRIAL / 2 / max(took, 1e-6))))

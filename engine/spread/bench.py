@@ -84,6 +84,8 @@ class Bench:
                 return Report(missing=tuple(missing))
             needed = range(self._levels[turn] + 1, turn)
             if any(k not in order.panels and k not in self._panels for k in needed):
+                if turn in order.stored:  # the driver will not know that it is here
+                    self._forget(turn)
                 return Report()  # closed here and not in the store yet, but before this desk was made
             updates = self._catch_up([turn], replace(order, level=turn - 1))
             if turn not in self._panels:  # to close one again does no harm

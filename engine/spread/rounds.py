@@ -192,7 +192,8 @@ class Rounds(Drive):
         if self._leading >= 0 or (self._led > self._closed and self._leader != name):
             return False
         floor = min((s.level for i, s in enumerate(self._stripes) if i != turn and s.held), default=self._last)
-        return self._stripes[turn].ticket is None and turn <= floor + EARLY
+        # nor so far ahead of the store that its worker, which keeps few, would lose one that is not there yet
+        return self._stripes[turn].ticket is None and turn <= min(floor, self._closed) + EARLY
 
     def _some(self, name: str, stripes: list[int], all_: int) -> list[int]:
         """As many as take a while, and leave some for the next task."""
@@ -379,7 +380,8 @@ class Rounds(Drive):
         levels = np.array([s.stored for s in self._stripes])
         if (levels >= 0).any():
             self._journal.commit(progress_of(levels, self._streaming))
-        floor = min((s.stored for s in self._stripes if not s.finished), default=self._last)
+        # one beyond a gap, that came before the one that it follows, is still to be counted as closed
+        floor = min(self._closed, *(s.stored for s in self._stripes if not s.finished), self._last)
         for turn in [t for t in self._panels if t <= floor]:
             (self._room / self._panels.pop(turn)).unlink(missing_ok=True)
         for number, other in level_out(self._stripes, self._workers):

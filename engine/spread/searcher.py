@@ -87,7 +87,6 @@ class Searcher:
             if self.job.reduced:
                 h = np.load(self._room.parent / "potentials.npy")
                 graph = replace(graph, weights=reduced_weights(graph, h))
-            self._graph, self._arcs = graph, Arcs(graph.indptr, graph.heads, graph.weights, h)
             in_parts = self.job.plan.algorithm == "partitioned"
             if self.job.device == "cuda":
                 self._parts = partitioned.prepare(graph, self.kind, self._threads, monitor) if in_parts else None
@@ -97,6 +96,8 @@ class Searcher:
                 self._backend = CpuBackend(self._threads)
                 if in_parts:
                     self._sweeper = partitioned.sweeper_of(self._backend, graph, self.kind.dtype, monitor)
+            # last: a task may be stopped before, and the next one is to begin anew
+            self._graph, self._arcs = graph, Arcs(graph.indptr, graph.heads, graph.weights, h)
         return self._graph, self._arcs
 
     def _collector(self, graph: Graph, rectangle: Rectangle, sink: Sink) -> SummarySink:

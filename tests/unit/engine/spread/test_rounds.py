@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -325,6 +326,54 @@ def driver(folder: Path, monkeypatch: pytest.MonkeyPatch) -> rounds.Rounds:
         with pytest.raises(Caught):
             solve(ToyCluster(2), sample(), folder / "d.zarr", patch)
     return found[0]
+
+
+def test_a_panel_that_came_before_the_one_that_it_follows_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Panel 2 is in the store, 1 is on its way, and a commit has all stripes beyond both."""
+    run_ = driver(tmp_path, monkeypatch)
+    monkeypatch.setattr(run_, "_journal", SimpleNamespace(commit=lambda _: None))
+    monkeypatch.setattr(run_, "_send", lambda *_, **__: None)
+    for stripe in run_._stripes:
+        stripe.level = stripe.stored = 3
+    run_._closed, run_._led, run_._leader = 0, 2, "worker1"
+    run_._after_publish("worker1", Order(level=2), Report(panel="two"))
+    run_._commit()
+    assert (run_._closed, run_._panels) == (0, {2: "two"})
+    run_._after_publish("worker1", Order(level=1), Report(panel="one"))
+    assert run_._closed == 2
+
+
+@pytest.mark.parametrize("memory", [2**30, 8 * 64 * N * 4, 0])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_solve_that_is_lost_again_and_again_comes_to_its_end(
+    seed: int, memory: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It goes on from stripes of many rounds, in whatever order panels are published, and workers are lost, too."""
+    monkeypatch.setattr(checkpoint, "INTERVAL", 0.0)
+    monkeypatch.setattr(rounds, "COST", 1e9)
+    n, chance = 640, np.random.default_rng(seed)
+    graph, path = sample(n, seed=seed), tmp_path / "d.zarr"
+    for turn in range(8):
+        cluster = ToyCluster(2, seed=int(chance.integers(1000)), memory=2 * memory)
+        end = int(chance.integers(20, 60)) if turn < 7 else 10**9
+
+        def mischief(c: ToyCluster, end: int = end) -> None:
+            c.lost = len(c.done) >= end
+            if c.random.random() < 0.05 and len(c.workers) > 1:
+                c.kill(c.random.choice(sorted(c.workers)), zombie=c.random.random() < 0.5)
+            if len(c.workers) < 2:
+                c.add()
+
+        cluster.mischief = mischief
+        try:
+            solve(cluster, graph, path, monkeypatch, resume=turn > 0)
+        except SolveFailed:
+            assert turn < 7
+        else:
+            break
+    same(path, expected(graph, tmp_path))
 
 
 def test_a_late_save_takes_nothing_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

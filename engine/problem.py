@@ -70,6 +70,7 @@ class Problem:
         hops: arcs from a vertex of highest degree to the one farthest from it; 0 where nobody has looked.
         no_parts: why there is none.
         half: of a checkpoint that is gone on from, only what lies above the diagonal is kept.
+        permuted: all vertices are sources, or targets, but in an order of their own.
     """
 
     n: int
@@ -92,6 +93,12 @@ class Problem:
     device_parts: PartsFacts | None = None
     no_parts: str = "no trial partition was made"
     half: bool = False
+    permuted: bool = False
+
+    @property
+    def whole(self) -> bool:
+        """Whether the result is the matrix itself, rows and columns in the order of the vertices."""
+        return self.rows == self.columns == self.n > 0 and not self.permuted
 
     @property
     def columns(self) -> int:

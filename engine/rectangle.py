@@ -46,6 +46,12 @@ class Rectangle:
         return cls(n, sources, targets, options.cutoff)
 
     @property
+    def permuted(self) -> bool:
+        """Whether all vertices are asked for, as sources or as targets, but in an order of their own."""
+        sides = [side for side in (self.sources, self.targets) if side is not None and len(side) == self.n]
+        return any(bool((side != np.arange(self.n)).any()) for side in sides)
+
+    @property
     def rows(self) -> Indices:
         """Vertex index of each row."""
         return np.arange(self.n) if self.sources is None else self.sources

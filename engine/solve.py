@@ -145,7 +145,7 @@ def make_plan(graph: Graph, options: Options, *, out: Path | None = None, resume
     rows, targets = (None if side is None else len(side) for side in (options.sources, options.targets))
     problem = describe(graph, rows=rows, targets=targets, max_hops=options.max_hops, cutoff=options.cutoff)
     half, hops = found is not None and is_half(found.record), hops_of(graph) if problem.unit else 0
-    problem = replace(problem, half=half, hops=hops)
+    problem = replace(problem, half=half, hops=hops, permuted=Rectangle.of(options, graph.n).permuted)
     if options.algorithm == "partitioned" and problem.max_hops is None:
         problem = with_parts(graph, problem, available_memory() // ENTRY_BYTES)
     kind, _ = choose_type(problem, options.dtype)

@@ -40,7 +40,7 @@ def over_workers(setting: Setting) -> Iterator[Candidate]:
     problem, workers = setting.problem, setting.machine.workers
     if workers is None:
         return
-    if problem.rows == problem.columns == problem.n > 0 and problem.max_hops is None and problem.cutoff is None:
+    if problem.whole and problem.max_hops is None and problem.cutoff is None:
         yield in_rounds(setting, workers)
     device = workers.device == "cuda"
     ways = (

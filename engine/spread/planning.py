@@ -17,6 +17,7 @@ from engine.plan import Plan
 from engine.planner import choose, choose_type
 from engine.potentials import find_potentials
 from engine.problem import Device, Options, Workers
+from engine.rectangle import Rectangle
 from engine.spread.cluster import REACH, Came, Cluster, Went
 from engine.spread.job import Hello
 from storage.errors import InvalidRequest, SolveFailed
@@ -48,6 +49,7 @@ def plan_for(
     options = replace(bound_to(resumable(out, resume=resume), options), device="auto")
     rows, targets = (None if side is None else len(side) for side in (options.sources, options.targets))
     problem = describe(graph, rows=rows, targets=targets, max_hops=options.max_hops, cutoff=options.cutoff)
+    problem = replace(problem, permuted=Rectangle.of(options, graph.n).permuted)
     if options.algorithm == "partitioned" and problem.max_hops is None:
         problem = with_parts(graph, problem, available_memory() // ENTRY_BYTES)
     kind, _ = choose_type(problem, options.dtype)

@@ -59,8 +59,7 @@ def streamed(setting: Setting) -> Iterator[Candidate]:
 def streamable(setting: Setting) -> bool:
     """Whether there is a store that will hold the whole matrix, as streaming wants it."""
     problem = setting.problem
-    whole = problem.rows == problem.columns == problem.n > 0
-    return whole and problem.max_hops is None and problem.cutoff is None and setting.machine.disk is not None
+    return problem.whole and problem.max_hops is None and problem.cutoff is None and setting.machine.disk is not None
 
 
 def forms(problem: Problem) -> tuple[bool, ...]:

@@ -21,7 +21,7 @@ from engine.rectangle import first_beyond, first_sum_beyond
 from engine.solve import make_plan, solve, solve_to_store
 from engine.summary import ArraySink
 from engine.types import WORK_TYPES
-from storage.graph import Graph
+from storage.graph import Graph, build_graph
 from storage.matrix import open_matrix
 from tests.property.test_algorithms import QUIET, Case, cases, expected, suitable, tolerance, types_for
 
@@ -147,6 +147,26 @@ def test_bits_agree(question: tuple[Graph, np.ndarray, Options], count: int) -> 
         cpu_bits.LEAST = before
     np.testing.assert_array_equal(found, wanted(expected(graph), options))
     check_summary(summary, found, graph, options)
+
+
+@pytest.mark.parametrize("sides", [("sources",), ("targets",), ("sources", "targets")])
+@pytest.mark.parametrize("algorithm", ["auto", "blocked-floyd-warshall", "dijkstra", "partitioned"])
+@pytest.mark.parametrize("directed", [True, False])
+def test_all_vertices_in_an_order_of_their_own(
+    directed: bool, algorithm: str, sides: tuple[str, ...], tmp_path: Path
+) -> None:
+    """As many rows and columns as the matrix has, and yet not the matrix as rounds would write it."""
+    n, rng = 90, np.random.default_rng(8)
+    graph = build_graph(*rng.integers(0, n, (2, 300)), rng.integers(1, 9, 300), n=n, directed=directed)[0]
+    orders = {side: tuple(rng.permutation(n).tolist()) for side in sides}
+    solve_to_store(graph, Options(algorithm=algorithm, **orders), tmp_path / "d.zarr")
+    solve_to_store(graph, Options(algorithm=algorithm), tmp_path / "whole.zarr")
+    rows, columns = (list(orders.get(side, range(n))) for side in ("sources", "targets"))
+    with open_matrix(tmp_path / "d.zarr") as some, open_matrix(tmp_path / "whole.zarr") as whole:
+        natural = whole.rows(whole.sources)
+        np.testing.assert_array_equal(some.rows(some.sources), natural[np.ix_(rows, columns)])
+        assert some.sources.tolist() == rows
+        assert some.targets.tolist() == columns
 
 
 @settings(max_examples=40, **QUIET)

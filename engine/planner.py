@@ -12,6 +12,7 @@ from engine.plan import Candidate, Plan, by_rows
 from engine.problem import Machine, Options, Problem
 from engine.spread.estimate import over_workers
 from engine.stream.device_estimate import through_devices
+from engine.stream.estimate import ALGORITHM as STREAMED
 from engine.stream.estimate import LONG, LONG_CPU, streamable, streamed
 from engine.types import WORK_TYPES, WorkType
 from storage.errors import DoesNotFit, InvalidRequest
@@ -36,6 +37,9 @@ DEVICE_ESTIMATES: Final[dict[str, Callable[[Setting], Candidate]]] = {
     "bfs": bellman_ford.estimate_bfs,
     "johnson": bellman_ford.estimate_johnson,
 }
+#: A matrix of so many bytes or fewer is streamed only where it does not fit memory: it is done before there is
+#: anything to keep, and there is no room for a second way to be faster.
+LITTLE: Final = 16 << 20
 #: How much slower a long solve may be for being kept.
 UNKEPT: Final = 1.25
 #: Below this a float32 is subnormal and loses digits.
@@ -64,7 +68,8 @@ def choose(problem: Problem, machine: Machine, options: Options, *, store: int |
         candidates = [_judge(candidate, setting, options) for candidate in over_workers(setting)]
     else:
         candidates = [_judge(ESTIMATES[name](setting), setting, options) for name in ESTIMATES]
-        candidates += [_judge(candidate, setting, options) for candidate in streamed(setting)]
+        if setting.matrix > LITTLE or not any(c.feasible for c in candidates if c.algorithm == STREAMED):
+            candidates += [_judge(candidate, setting, options) for candidate in streamed(setting)]
     if machine.workers is None and machine.cuda is not None and options.device != "cpu":
         if streamable(setting):
             candidates += [_judge(candidate, setting, options) for candidate in through_devices(setting)]
@@ -211,7 +216,7 @@ def _judge(candidate: Candidate, setting: Setting, options: Options) -> Candidat
         wrong = f"needs {gib(candidate.memory)} of memory, {gib(setting.machine.memory)} may be used"
     if wrong is None and setting.machine.disk is not None and candidate.disk > setting.machine.disk:
         wrong = f"needs {gib(candidate.disk)} of disk, {gib(setting.machine.disk)} are free"
-    return replace(candidate, feasible=wrong is None, rejected=wrong)
+    return candidate if wrong is None else replace(candidate, feasible=False, rejected=wrong)
 
 
 def _refusal(pool: list[Candidate], candidates: list[Candidate], machine: Machine) -> DoesNotFit:

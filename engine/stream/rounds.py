@@ -82,6 +82,7 @@ class _Run:
         self._change = threading.Condition()
         self._committing = threading.Lock()
         self._stop, self._errors, self._news = False, list[BaseException](), 0
+        self._working = len(devices)  # threads that have not ended
         self._position = [first] * len(devices)
         self._closed = first - 1  # the latest panel that is closed, or queued to be
         self._owner = _owners(streaming, self._rounds, len(devices))
@@ -114,7 +115,7 @@ class _Run:
             for thread in threads:
                 thread.start()
             try:
-                while any(thread.is_alive() for thread in threads):
+                while self._working:
                     self._report()
                 self._report()
             except BaseException as error:
@@ -124,12 +125,19 @@ class _Run:
         finally:
             for device in self._devices:
                 device.release()
+            self._part()
         if self._errors:
-            raise self._errors[0]
+            del self._errors[1:]
+            raise self._errors.pop()
+
+    def _part(self) -> None:
+        """Leave no cycle behind: whoever drops the tier gets its memory back at once, not with some collection."""
+        self._job.devices = self._devices = ()
+        del self._job, self._asked
 
     def _report(self) -> None:
         with self._change:
-            if not self._news:
+            if not self._news and self._working:
                 self._change.wait(_PAUSE)
             news, self._news = self._news, 0
         if not self._stop:
@@ -155,6 +163,7 @@ class _Run:
             self._fail(error)
         finally:
             with self._change:
+                self._working -= 1
                 self._change.notify_all()
 
     def _work(self, index: int, device: Streamer) -> None:

@@ -212,7 +212,7 @@ def test_answers_stay_quick_while_both_cores_solve_and_a_cancel_is_prompt(live: 
     assert job["state"] == "running", "the job was too short to measure anything"
     assert job["rate"] is None or job["rate"] > 0
     assert 0 <= job["progress"] < 1
-    assert statistics.median(seconds) < 0.05, seconds
+    assert statistics.median(seconds) < 0.1, seconds
     assert min(seconds) < 0.03, "every answer waits for a delayed acknowledgement: is TCP_NODELAY set?"
     assert live.http.delete(f"/v1/jobs/{job_id}").status_code == 409
     began = time.perf_counter()

@@ -1,5 +1,6 @@
 """The door of the engine: phases, progress, cancellation, and what is left behind."""
 
+import weakref
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from engine.solve import make_plan, solve_to_store
 from storage.errors import Cancelled, Conflict, DoesNotFit, InvalidRequest, NegativeCycle
 from storage.graph import Graph, build_graph
 from storage.matrix import open_matrix
+from tests.cycles import no_collection
 
 
 class Recorder(Monitor):
@@ -72,6 +74,19 @@ def test_a_cancelled_solve_leaves_nothing(algorithm: str, tmp_path: Path) -> Non
         with pytest.raises(Cancelled):
             solve_to_store(graph, options, tmp_path / "d.zarr", monitor=Recorder(phase))
         assert [p.name for p in tmp_path.iterdir()] == ["first.zarr"]
+
+
+@pytest.mark.parametrize("algorithm", ESTIMATES)
+def test_the_graph_goes_with_the_solve(algorithm: str, tmp_path: Path) -> None:
+    graph, options = options_for(algorithm)
+    gone, recorder = weakref.ref(graph), Recorder()
+    with no_collection():
+        solve_to_store(graph, options, tmp_path / "d.zarr", monitor=recorder)
+        for phase in set(recorder.phases) - {"create", "seal"}:
+            with pytest.raises(Cancelled):
+                solve_to_store(graph, options, tmp_path / "e.zarr", monitor=Recorder(phase))
+        del graph
+        assert gone() is None
 
 
 def test_the_store_says_how_it_was_made(tmp_path: Path) -> None:

@@ -6,6 +6,8 @@ import errno
 import itertools
 import os
 import threading
+import weakref
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -27,6 +29,7 @@ from storage.errors import Cancelled, NegativeCycle, StorageFailed
 from storage.graph import Graph, build_graph
 from storage.matrix import open_matrix, verify_matrix
 from storage.working import find_checkpoint, open_working
+from tests.cycles import no_collection
 
 
 def sample(n: int = 400, *, directed: bool = True, negative: bool = False, whole: bool = True, seed: int = 0) -> Graph:
@@ -115,6 +118,20 @@ def test_columns_of_several_tiles(tmp_path, tier, directed):
     plan = plan_for(graph, tier, 512, 1024, "float64")
     solve_to_store(graph, Options(dtype="float64"), tmp_path / "d.zarr", plan=plan)
     same(expected(graph, tmp_path, "float64"), tmp_path / "d.zarr")
+
+
+@pytest.mark.parametrize("tier", ["host", "store"])
+@pytest.mark.parametrize("directed", [True, False])
+@pytest.mark.parametrize("stopped", [True, False])
+def test_the_graph_and_the_matrix_go_with_the_solve(tmp_path, tier, directed, stopped):
+    graph = sample(300, directed=directed)
+    plan, gone = plan_for(graph, tier), weakref.ref(graph)
+    with no_collection():
+        with pytest.raises(Cancelled) if stopped else nullcontext():
+            most = 300**3 // 4 if stopped else 300**3 * 9
+            solve_to_store(graph, Options(), tmp_path / "d.zarr", plan=plan, monitor=StopAt(most))
+        del graph
+        assert gone() is None
 
 
 def test_floats_of_both_signs_come_back_from_their_potentials(tmp_path, eager):

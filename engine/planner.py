@@ -64,16 +64,7 @@ def choose(problem: Problem, machine: Machine, options: Options, *, store: int |
     kind, dtype_reason = choose_type(problem, options.dtype)
     size = problem.rows * problem.columns * kind.itemsize if store is None else store
     setting = Setting(problem, machine, kind, size)
-    if machine.workers is not None:
-        candidates = [_judge(candidate, setting, options) for candidate in over_workers(setting)]
-    else:
-        candidates = [_judge(ESTIMATES[name](setting), setting, options) for name in ESTIMATES]
-        if setting.matrix > LITTLE or not any(c.feasible for c in candidates if c.algorithm == STREAMED):
-            candidates += [_judge(candidate, setting, options) for candidate in streamed(setting)]
-    if machine.workers is None and machine.cuda is not None and options.device != "cpu":
-        if streamable(setting):
-            candidates += [_judge(candidate, setting, options) for candidate in through_devices(setting)]
-        candidates += [_judge(DEVICE_ESTIMATES[name](setting), setting, options) for name in DEVICE_ESTIMATES]
+    candidates = _candidates(setting, options)
     pool = [c for c in candidates if _unsuitable(c.algorithm, problem) is None]
     if options.device == "cuda":
         pool = [c for c in pool if c.device == "cuda"]
@@ -110,6 +101,21 @@ def choose(problem: Problem, machine: Machine, options: Options, *, store: int |
         batch=best.batch,
         workers=best.workers,
     )
+
+
+def _candidates(setting: Setting, options: Options) -> list[Candidate]:
+    """All ways that there are on this machine, each judged."""
+    machine = setting.machine
+    if machine.workers is not None:
+        return [_judge(candidate, setting, options) for candidate in over_workers(setting)]
+    found = [_judge(ESTIMATES[name](setting), setting, options) for name in ESTIMATES]
+    if setting.matrix > LITTLE or not any(c.feasible for c in found if c.algorithm == STREAMED):
+        found += [_judge(candidate, setting, options) for candidate in streamed(setting)]
+    if machine.cuda is not None and options.device != "cpu":
+        if streamable(setting):
+            found += [_judge(candidate, setting, options) for candidate in through_devices(setting)]
+        found += [_judge(DEVICE_ESTIMATES[name](setting), setting, options) for name in DEVICE_ESTIMATES]
+    return found
 
 
 def _cost(candidate: Candidate) -> float:

@@ -111,6 +111,16 @@ def test_too_little_memory_falls_back_to_searches_and_then_refuses() -> None:
     assert caught.value.needed > caught.value.available
 
 
+def test_a_small_matrix_is_streamed_only_where_it_does_not_fit() -> None:
+    rounds = Options(algorithm="blocked-floyd-warshall")
+    assert choose(DENSE, BOX, rounds).tier == "host"
+    assert "store" not in {c.tier for c in choose(DENSE, BOX, Options()).candidates}
+    large = choose(replace(DENSE, n=9_000, rows=9_000, arcs=9_000 * 8_999), BOX, Options())
+    assert "store" in {c.tier for c in large.candidates}
+    plan = choose(DENSE, replace(BOX, memory=choose(DENSE, BOX, rounds).memory - 1), rounds)
+    assert plan.tier == "store"
+
+
 def test_an_algorithm_that_was_asked_for_is_kept_or_refused() -> None:
     assert choose(ROAD, BOX, Options(algorithm="blocked-floyd-warshall")).algorithm == "blocked-floyd-warshall"
     with pytest.raises(DoesNotFit, match="recursive-floyd-warshall"):

@@ -34,7 +34,7 @@ tier = sys.argv.pop(1)
 def only(setting):
     found = estimate.in_memory(setting) if tier == "host" else estimate.from_store(setting)
     yield replace(found, seconds=0.0)
-engine.planner.streamed = only
+engine.planner.streamed, engine.planner.LITTLE = only, 0
 """
 _COMMAND = _SETUP + "from service.cli import main; main()"
 _RUNNER = _SETUP + "from service import runner; runner.main()"

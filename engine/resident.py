@@ -42,6 +42,7 @@ def run(
     if plan.algorithm in searching.ALGORITHMS:
         return searching.run(graph, plan, sources, sink, monitor, memory=memory)
     from engine.backends.cuda_matrix import device_matrix
+    from engine.backends.cuda_rows import Outlet
 
     n, kind, symmetric = graph.n, WORK_TYPES[plan.dtype], not graph.directed
     summary = Summary(rows, n, integral=graph.integral)
@@ -53,6 +54,7 @@ def run(
         monitor.step(graph.arcs)
         graph, nonnegative = replace(graph, weights=reduced_weights(graph, potentials)), True
     with device_matrix(n, kind, nonnegative=nonnegative, symmetric=symmetric, memory=memory) as matrix:
+        matrix.open(Outlet(sink, plan.threads), len(rows))
         matrix.fill(graph, monitor)
         if plan.algorithm == "repeated-squaring":
             schedule = Schedule.of(n, len(rows), plan.max_hops, symmetric=symmetric)
@@ -64,7 +66,7 @@ def run(
         if potentials is not None:
             matrix.restore(potentials, rows)
         summary.add(0, matrix.facts(rows), lambda width, counts: matrix.histogram(rows, width, counts))
-        matrix.write(rows, sink, monitor, plan.threads)
+        matrix.write(rows, monitor)
     return summary
 
 

@@ -51,7 +51,8 @@ def run(
         DoesNotFit: less device memory was free than when the plan was made.
         SolveFailed: the device failed.
     """
-    from engine.backends.cuda_batches import Outlet, device_search
+    from engine.backends.cuda_batches import device_search
+    from engine.backends.cuda_rows import Outlet
 
     rows = np.arange(graph.n) if sources is None else sources
     summary = summary or Summary(rows, graph.n, integral=graph.integral)

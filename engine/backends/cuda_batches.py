@@ -10,7 +10,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -20,11 +19,11 @@ from engine.algorithms.bellman_ford import narrow_first
 from engine.backends.base import Arcs
 from engine.backends.cuda_answers import Answers
 from engine.backends.cuda_modules import ARITHMETICS, Modules, allocate, held_device
-from engine.backends.cuda_rows import Outgoing
+from engine.backends.cuda_rows import Outgoing, Outlet
 from engine.backends.cuda_search import Searcher
 from engine.backends.incoming import SPLIT, incoming
 from engine.device import LIST_ROW, Form, SearchLayout
-from engine.summary import RowFacts, Sink
+from engine.summary import RowFacts
 from engine.types import WORK_TYPES, WorkType
 
 Integers = npt.NDArray[np.int64]
@@ -33,14 +32,6 @@ _THREADS: Final = 256
 #: Blocks of sources of a trial.
 _TRIAL_BLOCKS: Final = 8
 _TRIAL_SEARCHERS: Final = 132
-
-
-@dataclass(frozen=True)
-class Outlet:
-    """Where rows go, and how many threads write there."""
-
-    sink: Sink
-    threads: int
 
 
 @contextmanager
@@ -73,7 +64,7 @@ def device_search(
     with held_device(memory) as (found, usable), ExitStack() as held:
         shape, outgoing = (len(sources), len(arcs.indptr) - 1), None
         if outlet is not None:  # gets ready while arcs are sorted and sent
-            outgoing = Outgoing(found.cupy, outlet.sink, shape, kind.dtype, outlet.threads)
+            outgoing = Outgoing(found.cupy, outlet, shape, kind.dtype)
             held.callback(outgoing.release)
         layout = SearchLayout(shape[1], len(arcs.heads), len(sources), kind.itemsize, form.name)
         batch = rows or layout.batch(usable)

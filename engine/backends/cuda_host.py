@@ -21,6 +21,8 @@ from storage.errors import DoesNotFit
 #: cudaHostRegisterPortable: for all devices.
 _PORTABLE: Final = 1
 _PAGE: Final = 4096
+#: Bytes that a thread is begun for.
+_SHARE: Final = 2**23
 
 
 class HostMemory:
@@ -102,7 +104,7 @@ def host_matrix(
 
 def _touch(raw: npt.NDArray[np.uint8], threads: int) -> None:
     """Have the system hand out every page; one write a page is enough."""
-    share = -(-len(raw) // (max(1, threads) * 2**21)) * 2**21
+    share = max(_SHARE, -(-len(raw) // (max(1, threads) * 2**21)) * 2**21)
 
     def touch(first: int) -> None:
         raw[first : first + share : _PAGE] = 0

@@ -1,13 +1,11 @@
 """One matrix on its way through a GPU: arcs go in, distances and facts come out; the host never holds the whole.
 
-Rows leave in bands through page-locked buffers: while threads write some to the sink, the next are on the bus.
+Rows leave through page-locked memory, which is got ready while the device computes.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -16,11 +14,12 @@ import numpy.typing as npt
 
 from engine import traffic
 from engine.backends.cuda_answers import Answers
-from engine.backends.cuda_modules import ARITHMETICS, Arithmetic, Modules, allocate, held_device
+from engine.backends.cuda_modules import ARITHMETICS, Arithmetic, Modules, allocate, held_device, upload
+from engine.backends.cuda_rows import Outgoing, Outlet
 from engine.backends.cuda_solve import BelowZero, Solver, padded
 from engine.device import PIECE, SINGLE
 from engine.monitor import Monitor
-from engine.summary import RowFacts, Sink
+from engine.summary import RowFacts
 from engine.types import WorkType
 from storage.graph import Graph
 
@@ -68,15 +67,20 @@ class CudaMatrix:
         self._solver = Solver(found, kind.dtype, nonnegative=nonnegative)
         self._d: Any = padded(found, n, kind.dtype)
         self._answers = Answers(found, kind, self._arithmetic)
+        self._outgoing: Outgoing | None = None
         self._gathered = False
         self._below = False
+
+    def open(self, outlet: Outlet, rows: int) -> None:
+        """Have page-locked memory got ready for so many rows, while the device computes; returns at once."""
+        self._outgoing = Outgoing(self._cupy, outlet, (rows, self._n), self._kind.dtype)
 
     def fill(self, graph: Graph, monitor: Monitor) -> None:
         """The arc weights: 0 on the diagonal, unreachable where there is no arc; sent as arcs, a piece at a time."""
         monitor.begin("ingest", self._n, "rows")
         self._d[: self._n, : self._n] = self._kind.sentinel()
         indptr, first = graph.indptr, 0
-        pointers = self._cupy.asarray(np.ascontiguousarray(indptr, np.int64))
+        pointers = upload(self._cupy, indptr.astype(np.int64, copy=False))
         while first < self._n:
             begin = int(indptr[first])
             last = max(first + 1, int(np.searchsorted(indptr, begin + PIECE, "right")) - 1)
@@ -85,8 +89,8 @@ class CudaMatrix:
             weights = graph.weights[begin:end] + 0
             if self._kind.integer:  # an arc longer than every distance is on no shortest path, and might not fit
                 weights = np.minimum(weights, int(self._kind.unreachable))
-            heads = self._cupy.asarray(np.ascontiguousarray(graph.heads[begin:end], np.int32))
-            values = self._cupy.asarray(weights.astype(self._kind.dtype))
+            heads = upload(self._cupy, graph.heads[begin:end].astype(np.int32, copy=False))
+            values = upload(self._cupy, weights.astype(self._kind.dtype))
             traffic.moved("write", int(heads.nbytes) + int(values.nbytes))
             self._launch(
                 "scatter", last - first,
@@ -182,51 +186,36 @@ class CudaMatrix:
         there, d = self._cupy.asarray(sources), self._d[:, : self._n]
         return self._answers.histogram(d, there, width, counts, gathered=self._gathered)
 
-    def write(self, sources: Integers, sink: Sink, monitor: Monitor, threads: int) -> None:
-        """Send the rows of ``sources`` to the sink, band by band, through as many threads.
+    def write(self, sources: Integers, monitor: Monitor) -> None:
+        """Send the rows of ``sources`` to the outlet that was opened.
 
         Raises:
             Cancelled: the monitor asked to stop.
         """
-        count, band = len(sources), min(sink.tile[0], max(1, len(sources)))
-        monitor.begin("write", count, "rows")
-        if self._n == 0 or count == 0:
-            return
-        held = min(threads + 2, -(-count // band))
-        buffers = np.split(self._pinned(held * band), held)  # one call of the driver for all
-        stream = self._cupy.cuda.Stream(non_blocking=True)
-
-        def write(first: int, block: Any, arrived: Any) -> int:
-            arrived.synchronize()
-            sink.write(first, 0, block)
-            return len(block)
-
-        pending: deque[Future[int]] = deque()
-        with ThreadPoolExecutor(threads, "apsp-write") as pool:
-            try:
-                for turn, first in enumerate(range(0, count, band)):
-                    if len(pending) == len(buffers):  # the oldest one holds the buffer that is next
-                        monitor.step(pending.popleft().result())
-                    block = buffers[turn % len(buffers)][: min(band, count - first)]
-                    arrived = self._fetch(block, first, sources, stream)
-                    pending.append(pool.submit(write, first, block, arrived))
-                while pending:
-                    monitor.step(pending.popleft().result())
-            except BaseException:
-                pool.shutdown(cancel_futures=True)
-                raise
-            finally:
-                stream.synchronize()
+        monitor.begin("write", len(sources), "rows")
+        outgoing = self._outgoing
+        assert outgoing is not None
+        outgoing.told = monitor.step
+        for first in range(0, len(sources) if self._n else 0, outgoing.band):
+            outgoing.send(self._rows(first, sources[first : first + outgoing.band], outgoing.stream), first)
+        outgoing.finish()
 
     def release(self) -> None:
         """Give all memory back; a device that has failed is not asked to wait."""
+        try:
+            if self._outgoing is not None:
+                self._outgoing.release()
+        finally:
+            self._free()
+
+    # ---- pieces -----------------------------------------------------------------------------------------------------
+
+    def _free(self) -> None:
         self._solver.release()
         self._answers.release()
         self._d = None
         self._cupy.get_default_memory_pool().free_all_blocks()
         self._cupy.get_default_pinned_memory_pool().free_all_blocks()
-
-    # ---- pieces -----------------------------------------------------------------------------------------------------
 
     @property
     def _ld(self) -> np.int64:
@@ -272,30 +261,14 @@ class CudaMatrix:
     def _same(self, a: Any, b: Any) -> bool:
         return all(bool((a[i : i + _COMPARED] == b[i : i + _COMPARED]).all()) for i in range(0, len(a), _COMPARED))
 
-    def _pinned(self, rows: int) -> npt.NDArray[Any]:
-        count, dtype = rows * self._n, self._kind.dtype
-        memory = self._cupy.cuda.alloc_pinned_memory(count * dtype.itemsize)
-        return np.frombuffer(memory, dtype, count).reshape(rows, self._n)
-
-    def _fetch(self, block: npt.NDArray[Any], first: int, sources: Integers, stream: Any) -> Any:
-        """Queue the copy of rows ``first``, ... of the answer into ``block``; the event says when they are there."""
-        last, runtime = first + len(block), self._cupy.cuda.runtime
-        with stream:
-            wanted = sources[first:last]
-            if self._gathered:
-                start: int | None = first
-            else:  # rows of the matrix that follow each other need no copy on the device
-                start = int(wanted[0]) if (np.diff(wanted) == 1).all() else None
-            if start is None:
-                part = allocate(self._cupy, (len(wanted), self._d.shape[1]), self._kind.dtype)
-                self._cupy.take(self._d, self._cupy.asarray(wanted), axis=0, out=part)
-            else:
-                part = self._d[start : start + len(block)]
-            traffic.moved("read", self._n * block.itemsize * len(block))
-            runtime.memcpy2DAsync(
-                block.ctypes.data, block.strides[0], part.data.ptr, part.strides[0],
-                self._n * block.itemsize, len(block), runtime.memcpyDeviceToHost, stream.ptr,
-            )  # fmt: skip
-            arrived = self._cupy.cuda.Event(disable_timing=True)
-            arrived.record(stream)
-        return arrived
+    def _rows(self, first: int, wanted: Integers, stream: Any) -> Any:
+        """Rows of the answer, ready on ``stream``; those that follow each other are no copy."""
+        if self._gathered:
+            rows = self._d[first : first + len(wanted)]
+        elif (np.diff(wanted) == 1).all():
+            rows = self._d[int(wanted[0]) : int(wanted[0]) + len(wanted)]
+        else:
+            with stream:
+                rows = allocate(self._cupy, (len(wanted), self._d.shape[1]), self._kind.dtype)
+                self._cupy.take(self._d, self._cupy.asarray(wanted), axis=0, out=rows)
+        return rows[:, : self._n]

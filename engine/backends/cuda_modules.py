@@ -16,6 +16,9 @@ from importlib import resources
 from types import MappingProxyType
 from typing import Any, Final
 
+import numpy as np
+import numpy.typing as npt
+
 from engine.problem import Device
 from storage.errors import DoesNotFit, InvalidRequest, SolveFailed
 
@@ -339,3 +342,16 @@ def allocate(cupy: Any, shape: tuple[int, ...], dtype: object) -> Any:
         for side in shape:
             needed *= side
         raise _full(cupy, needed) from error
+
+
+def upload(cupy: Any, array: npt.NDArray[Any]) -> Any:
+    """``array`` on the device, in turn of the current stream; it may be changed at once.
+
+    Straight from pageable memory, through the driver's own buffers: page-locking as much would take longer.
+    """
+    array = np.ascontiguousarray(array)
+    there, runtime = allocate(cupy, array.shape, array.dtype), cupy.cuda.runtime
+    if array.size:
+        here, stream = array.ctypes.data, cupy.cuda.get_current_stream().ptr
+        runtime.memcpyAsync(there.data.ptr, here, array.nbytes, runtime.memcpyHostToDevice, stream)
+    return there

@@ -7,13 +7,14 @@ how they work, docs/kernels.md how fast.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from engine.backends.cuda_answers import Answers
-from engine.backends.cuda_modules import ARITHMETICS, KERNELS, Modules, allocate
+from engine.backends.cuda_modules import ARITHMETICS, KERNELS, Modules, allocate, upload
 from engine.backends.incoming import Incoming
 from engine.device import HOPS_ROWS, LIST_ROW, ROW, list_groups, sweep_groups
 from engine.types import WorkType
@@ -57,7 +58,7 @@ class Searcher:
         self._modules, self._cupy, self._kind, self._labels = found, found.cupy, kind, labels
         self._n, self._vertices, self.form = len(arcs.place), arcs.vertices, form
         self._arithmetic = ARITHMETICS[(kind if form == "hops" else labels).name, False]
-        send = self._cupy.asarray
+        send = partial(upload, self._cupy)
         self._place = arcs.place
         self._arrays: dict[str, Any] = {"place": send(arcs.place), "tails": send(arcs.tails)}
         if form == "lists":

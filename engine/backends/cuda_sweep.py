@@ -18,8 +18,8 @@ import numpy.typing as npt
 
 from engine.backends.cuda_answers import Answers
 from engine.backends.cuda_launch import Launcher, Product
-from engine.backends.cuda_modules import Modules, allocate, held_device
-from engine.backends.cuda_rows import Outgoing
+from engine.backends.cuda_modules import Modules, allocate, held_device, upload
+from engine.backends.cuda_rows import Outgoing, Outlet
 from engine.parts import DEVICE_GRAIN, Lengths, Parts, sweep_layout
 from engine.summary import RowFacts, Sink
 from engine.types import WorkType
@@ -62,7 +62,7 @@ def device_sweep(
     """
     with held_device(memory) as (found, usable):
         layout = sweep_layout(parts.facts(DEVICE_GRAIN, 0.0), len(parts.position), len(sources), kind.itemsize)
-        wanted = Wanted(sources, sink, threads, layout.batch(usable))
+        wanted = Wanted(sources, Outlet(sink, threads), layout.batch(usable))
         sweep = DeviceSweep(found, parts, kind, wanted, nonnegative=nonnegative)
         try:
             yield sweep
@@ -72,11 +72,10 @@ def device_sweep(
 
 @dataclass(frozen=True)
 class Wanted:
-    """The rows wanted: their vertices, where they go, how many threads write, and how many are swept at once."""
+    """The rows wanted: their vertices, where they go, and how many are swept at once."""
 
     sources: Integers
-    sink: Sink
-    threads: int
+    outlet: Outlet
     batch: int
 
 
@@ -112,7 +111,7 @@ class DeviceSweep:
             self._out = [allocate(self._cupy, (high, self._n), self._kind.dtype) for _ in range(count)]
             self._left: list[Any] = [None] * count
             shape = (rows, self._n)
-            self._outgoing = Outgoing(self._cupy, wanted.sink, shape, self._kind.dtype, wanted.threads)
+            self._outgoing = Outgoing(self._cupy, wanted.outlet, shape, self._kind.dtype)
 
     def load(self, lengths: Lengths, potentials: npt.NDArray[np.float64] | None = None) -> None:
         """Send the lengths; lengths over reduced weights are put right by the ``potentials``, shape (n,)."""
@@ -204,12 +203,8 @@ class DeviceSweep:
         self._across = self._pack(lengths, padded)
 
     def _send(self, array: npt.NDArray[Any]) -> Any:
-        """``array`` on the device; straight from pageable memory: page-locking as much would take longer."""
-        array = np.ascontiguousarray(array)
-        there = allocate(self._cupy, (max(1, array.size),), array.dtype)
-        runtime = self._cupy.cuda.runtime
-        runtime.memcpy(there.data.ptr, array.ctypes.data, array.nbytes, runtime.memcpyHostToDevice)
-        return there
+        """``array`` on the device, flat; never without an address."""
+        return upload(self._cupy, array.ravel() if array.size else np.zeros(1, array.dtype))
 
     def _pack(self, lengths: Lengths, padded: Integers) -> list[Any]:
         """The lengths from each part's border to it, padded with unreachable: relax's right side as it is."""

@@ -86,6 +86,7 @@ def test_chosen_sources_in_any_order() -> None:
 def test_many_batches_through_few_rows(grain: Grain) -> None:
     """From the third batch on, the launches that were recorded are replayed."""
     from engine.backends.cuda_modules import modules
+    from engine.backends.cuda_rows import Outlet
     from engine.backends.cuda_sweep import DeviceSweep, Wanted
 
     graph, kind = graphs.grid(900), WORK_TYPES["int32"]
@@ -96,7 +97,7 @@ def test_many_batches_through_few_rows(grain: Grain) -> None:
     backend.shutdown()
     sources = np.random.default_rng(2).permutation(graph.n)
     sink = ArraySink((graph.n, graph.n), "int32")
-    sweep = DeviceSweep(modules(), parts, kind, Wanted(sources, sink, 3, 128), nonnegative=True)
+    sweep = DeviceSweep(modules(), parts, kind, Wanted(sources, Outlet(sink, 3), 128), nonnegative=True)
     sweep.load(lengths)
     for rows in sweep.batches():
         sweep.begin(rows)

@@ -14,7 +14,7 @@ import pytest
 
 from engine.backends import cuda_rows
 from engine.backends.cuda_host import HostMemory, LockedSink
-from engine.backends.cuda_rows import Outgoing
+from engine.backends.cuda_rows import Outgoing, Outlet
 from engine.summary import ArraySink
 
 
@@ -53,7 +53,7 @@ class Rows:
 
     def __init__(self, array: np.ndarray[Any, Any]) -> None:
         self.array = array
-        self.data, self.nbytes = SimpleNamespace(ptr=array.ctypes.data), array.nbytes
+        self.data, self.strides = SimpleNamespace(ptr=array.ctypes.data), array.strides
 
     def __len__(self) -> int:
         return len(self.array)
@@ -66,6 +66,13 @@ def copy(there: int, here: int, size: int, kind: int, stream: int) -> None:
     Stream.last.queued.append((there, here, size))
 
 
+def copy_rows(
+    there: int, pitch: int, here: int, from_pitch: int, width: int, height: int, kind: int, stream: int
+) -> None:
+    for i in range(height):
+        copy(there + i * pitch, here + i * from_pitch, width, kind, stream)
+
+
 class DriverError(Exception):
     pass
 
@@ -76,7 +83,12 @@ def register(address: int, size: int, flags: int) -> None:
 
 
 RUNTIME = SimpleNamespace(
-    memcpyAsync=copy, memcpyDeviceToHost=2, hostRegister=register, hostUnregister=print, CUDARuntimeError=DriverError
+    memcpyAsync=copy,
+    memcpy2DAsync=copy_rows,
+    memcpyDeviceToHost=2,
+    hostRegister=register,
+    hostUnregister=print,
+    CUDARuntimeError=DriverError,
 )
 CUPY = SimpleNamespace(cuda=SimpleNamespace(Stream=Stream, Event=Event, runtime=RUNTIME))
 
@@ -107,7 +119,7 @@ def test_every_row_is_written_once(n: int, tile: int, threads: int, locked: list
     matrix = np.random.default_rng(n).integers(0, 1000, (n, n)).astype(np.int32)
     sink = ArraySink((n, n), "int32")
     sink.tile = (tile, n)
-    outgoing = Outgoing(CUPY, sink, (n, n), np.dtype("int32"), threads)
+    outgoing = Outgoing(CUPY, Outlet(sink, threads), (n, n), np.dtype("int32"))
     for first in range(0, n, 50):
         left = outgoing.send(Rows(matrix[first : first + 50]), first)
         assert left.count == len(Stream.last.queued)
@@ -118,10 +130,24 @@ def test_every_row_is_written_once(n: int, tile: int, threads: int, locked: list
     assert not locked
 
 
+@pytest.mark.parametrize("locked_sink", [False, True])
+def test_rows_of_a_wider_array(locked_sink: bool) -> None:
+    whole = np.arange(130 * 160, dtype=np.int32).reshape(130, 160)
+    sink = LockedSink(memory(np.zeros((130, 100), np.int32))) if locked_sink else ArraySink((130, 100), "int32")
+    outgoing, told = Outgoing(CUPY, Outlet(sink, 2), (130, 100), np.dtype("int32")), list[int]()
+    outgoing.told = told.append
+    for first in range(0, 130, 50):
+        outgoing.send(Rows(whole[first : first + 50, :100]), first)
+    outgoing.finish()
+    outgoing.release()
+    np.testing.assert_array_equal(sink.array, whole[:, :100])
+    assert sum(told) == 130
+
+
 def test_a_sink_in_page_locked_memory_is_copied_into(locked: list[str]) -> None:
     matrix = np.arange(10_000, dtype=np.int32).reshape(100, 100)
     sink = LockedSink(memory(np.zeros((100, 100), np.int32)))
-    outgoing = Outgoing(CUPY, sink, (100, 100), np.dtype("int32"), 2)
+    outgoing = Outgoing(CUPY, Outlet(sink, 2), (100, 100), np.dtype("int32"))
     for first in range(0, 100, 30):
         outgoing.send(Rows(matrix[first : first + 30]), first)
     assert len(Stream.last.queued) == 4
@@ -133,7 +159,7 @@ def test_a_sink_in_page_locked_memory_is_copied_into(locked: list[str]) -> None:
 def test_memory_that_the_driver_does_not_lock_is_written_by_threads() -> None:
     matrix = np.arange(400, dtype=np.int32).reshape(20, 20)
     sink = LockedSink(memory(np.zeros((20, 20), np.int32)))
-    outgoing = Outgoing(CUPY, sink, (20, 20), np.dtype("int32"), 2)
+    outgoing = Outgoing(CUPY, Outlet(sink, 2), (20, 20), np.dtype("int32"))
     outgoing.send(Rows(matrix), 0)
     outgoing.finish()
     outgoing.release()
@@ -145,7 +171,7 @@ def test_what_a_writer_raises_is_heard() -> None:
         def write(self, row: int, column: int, block: np.ndarray[Any, Any]) -> None:
             raise OSError("the disk is full")
 
-    outgoing = Outgoing(CUPY, Full((20, 20), "int32"), (20, 20), np.dtype("int32"), 2)
+    outgoing = Outgoing(CUPY, Outlet(Full((20, 20), "int32"), 2), (20, 20), np.dtype("int32"))
     outgoing.send(Rows(np.zeros((20, 20), np.int32)), 0)
     with pytest.raises(OSError, match="disk is full"):
         outgoing.finish()
@@ -153,7 +179,7 @@ def test_what_a_writer_raises_is_heard() -> None:
 
 
 def test_nothing_to_send_needs_no_memory(locked: list[str]) -> None:
-    outgoing = Outgoing(CUPY, ArraySink((0, 0), "int32"), (0, 0), np.dtype("int32"), 2)
+    outgoing = Outgoing(CUPY, Outlet(ArraySink((0, 0), "int32"), 2), (0, 0), np.dtype("int32"))
     outgoing.finish()
     assert not locked
     outgoing.release()

@@ -109,16 +109,20 @@ DEVICE_EFFICIENCY: Final = 0.95
 
 
 def device_candidate(
-    setting: Setting, name: str, *, updates: int, workspace: int, efficiency: float = DEVICE_EFFICIENCY
+    setting: Setting, name: str, *, updates: int, workspace: int, efficiency: float = 1.0, least: float = 0.0
 ) -> Candidate:
-    """An algorithm of products on the GPU: ``workspace`` bytes there beside the matrix; the host holds bands alone."""
+    """An algorithm of products on the GPU: ``workspace`` bytes there beside the matrix; the host holds bands alone.
+
+    ``efficiency`` is the share of what whole solves reach that this one does; it takes ``least`` seconds in any case.
+    """
     problem, machine, size = setting.problem, setting.machine, setting.kind.itemsize
     if machine.cuda is None:
         raise ValueError("the machine has no device")
     band = BAND_ROWS * problem.n * size
     arcs = problem.arcs * (4 + size)
     ingest = Phase("ingest", DEVICE_LAUNCH + arcs / DEVICE_INGEST_RATE, bytes=arcs)
-    work = Phase("relax", updates / (machine.cuda.relax_rate[setting.kind.name] * efficiency), updates=updates)
+    rate = machine.cuda.relax_rate[setting.kind.name] * DEVICE_EFFICIENCY * efficiency
+    work = Phase("relax", max(updates / rate, least / efficiency), updates=updates)
     write = device_write(setting)
     return Candidate(
         algorithm=name,

@@ -78,8 +78,6 @@ ENOUGH_SECONDS: Final = 0.5
 ENOUGH_RUNS: Final = 4
 #: Turns of all algorithms on graphs that take no longer than PATIENCE: the first one finds a device that sleeps.
 TURNS: Final = 3
-#: Seconds of a run beside which compiling does not count.
-LONG: Final = 3.0
 #: Sources of the processors' samples, for each thread, and of SciPy's.
 SAMPLE: Final = 64
 PEER_SAMPLE: Final = 4
@@ -138,8 +136,6 @@ def run(graph: Graph, plan: Plan, options: Options, reference: dict[str, Any] | 
         outcome = solve(graph, plan, options, kept)
         took = time.perf_counter() - began
         best, total, runs = min(best, took), total + took, runs + 1
-        if took > LONG:
-            break
     return best, agrees(outcome, kept, reference)
 
 

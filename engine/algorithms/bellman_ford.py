@@ -24,9 +24,10 @@ STEPS: Final = 120
 #: Bytes of labels that are pulled over arcs a second, where labels settle once: passes over the same arcs are in it.
 #: Measured on an H200 (docs/kernels.md); other chips are taken to be slower as their products are.
 RATES: Final = {"sweep": 3.0e11, "lists": 6.0e10, "hops": 1.0e11}
-#: Seconds that breadth-first searches take besides.  They leave vertices of many in-arcs as they are, so a step waits
-#: for the one that has most; of as-caida20070917, where one has 1,452, all took 4.3 ms longer than sweeps.
-STEPPING: Final = 4e-3
+#: Seconds that searches take besides: arcs are sorted and sent, for lists in an order that is found first.
+#: Breadth-first searches leave vertices of many in-arcs as they are, so a step waits for the one that has most; of
+#: as-caida20070917, where one has 1,452, all took 4.3 ms longer than sweeps.
+BESIDES: Final = {"sweep": 1e-3, "lists": 4e-3, "hops": 5e-3}
 #: Arcs a vertex at which sweeps take twice as long for each arc: there are more ways to be corrected, and heads of many
 #: arcs take them through others.  From complete graphs, where it is seven times as long, and those of m = 4 n.
 DENSE: Final = 700
@@ -86,7 +87,7 @@ def _candidate(
     if machine.cuda is None:
         raise ValueError("the machine has no device")
     arcs = problem.arcs * (4 + kind.itemsize)
-    start = DEVICE_LAUNCH + (STEPPING if form.name == "hops" else 0.0)
+    start = DEVICE_LAUNCH + BESIDES[form.name]
     ingest = Phase("ingest", start + arcs / DEVICE_INGEST_RATE, bytes=arcs)
     tried = machine.device_search_seconds
     seconds = _search_seconds(setting, form, reduced=reduced) if tried is None else tried

@@ -54,6 +54,31 @@ def test_sweeps_take_longer_for_each_arc_of_a_dense_graph() -> None:
         assert measured / 1.6 < search < measured * 1.6
 
 
+#: Milliseconds on an H200, from the graph to rows in memory; benchmarks/kernels/gpu_set.py.
+SMALL = [
+    ("random", 1024, 4085, 12, 9000, {"bellman-ford": 5.5, "blocked-floyd-warshall": 4.6}),
+    ("random", 4096, 16_376, 14, 90_000, {"bellman-ford": 13.9, "blocked-floyd-warshall": 17.7}),
+    ("random", 8192, 32_758, 14, 90_000, {"bellman-ford": 23.9, "blocked-floyd-warshall": 54.8}),
+    ("rmat", 4096, 28_606, 9, 9000, {"bellman-ford": 14.6, "blocked-floyd-warshall": 17.5}),
+    ("ring", 4096, 8192, 2048, 10**6, {"bellman-ford": 23.5, "blocked-floyd-warshall": 17.7}),
+    ("grid", 4096, 16_128, 126, 9000, {"bellman-ford": 16.5, "blocked-floyd-warshall": 16.9}),
+    ("rome", 3353, 8859, 80, 10**6, {"bellman-ford": 18.4, "blocked-floyd-warshall": 15.8}),
+    ("as-caida", 8020, 36_406, 8, 9000, {"bellman-ford": 20.0, "blocked-floyd-warshall": 39.7}),
+]
+
+
+@pytest.mark.parametrize("case", SMALL, ids=lambda case: f"{case[0]} {case[1]}")
+def test_small_graphs_go_where_they_were_measured_to_be_done_first(
+    case: tuple[str, int, int, int, int, dict[str, float]],
+) -> None:
+    _, n, arcs, hops, bound, measured = case
+    rates = {"uint16": 34.2e12, "int32": 17.8e12}
+    box = replace(BOX, cuda=replace(CARD, memory=140 * GIB, relax_rate=rates), threads=16, disk=None)
+    problem = replace(ROAD, n=n, arcs=arcs, rows=n, bound=bound, max_weight=min(1000, bound), hops=hops)
+    plan = choose(problem, box, Options(device="cuda"))
+    assert measured[plan.algorithm] <= 1.15 * min(measured.values())
+
+
 def test_every_candidate_of_both_devices_is_listed_with_numbers_and_a_reason() -> None:
     plan = choose(DENSE, BOX, Options())
     named = {(c.algorithm, c.device) for c in plan.candidates}

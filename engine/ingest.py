@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -57,6 +58,7 @@ def write_rows(
     *,
     picked: bool = False,
     potentials: npt.NDArray[np.float64] | None = None,
+    before: Callable[[int, int], None] | None = None,
 ) -> None:
     """Send rows of ``matrix`` to ``sink``, band by band, from several threads.
 
@@ -65,6 +67,7 @@ def write_rows(
         rows: vertex indices of the rows wanted; None for all.
         picked: ``matrix`` holds the rows wanted and no others.
         potentials: float64, shape (n,); what was added to reduced lengths, d + h[source] - h[target], is taken off.
+        before: called with the first and one past the last of some rows, by the thread that then sends them.
         sink, monitor, threads: where they go, who is told (rows), how many write at a time.
     """
     sources = np.arange(len(matrix)) if rows is None else rows
@@ -72,6 +75,8 @@ def write_rows(
     monitor.begin("write", len(sources), "rows")
 
     def write(some: npt.NDArray[np.int64], first: int) -> int:
+        if before is not None:
+            before(first, first + len(some))
         block: Array = matrix[first : first + len(some)] if picked or rows is None else matrix[some]
         if potentials is not None:
             block = (block.astype(np.float64) + (potentials - potentials[some, None])).astype(matrix.dtype)

@@ -24,6 +24,7 @@ from engine.stream.layout import Streaming
 from engine.stream.levels import levels_of
 from engine.stream.store_tier import IO_THREADS, StoreTier, tiles_of
 from engine.stream.streamer import BelowZero, Streamer
+from engine.stream.tier import mirror_rows
 from engine.summary import SummarySink
 from engine.types import WORK_TYPES
 from storage.errors import Cancelled
@@ -117,7 +118,8 @@ def _in_memory(  # noqa: PLR0917
         ready()
         last = potentials is not None
         _rounds(plan, matrix, streaming, devices, journal, monitor, levels, nonnegative=nonnegative, last=last)
-        write_rows(matrix, None, collector, monitor, plan.threads, potentials=potentials)
+        whole = partial(mirror_rows, matrix) if streaming.symmetric else None
+        write_rows(matrix, None, collector, monitor, plan.threads, potentials=potentials, before=whole)
 
 
 def _rounds(  # noqa: PLR0917

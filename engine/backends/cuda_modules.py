@@ -204,6 +204,10 @@ class Modules:
         self._built: dict[tuple[str, str], Any] = {}
         self._allowed: dict[tuple[str, str], int] = {}
         self._lock = threading.Lock()
+        with self.cupy.cuda.Device(device):
+            # as long as something is held of it, the driver keeps a piece of page-locked memory for small requests;
+            # without, the first one of each solve takes it 1 ms
+            self._piece = self.cupy.cuda.alloc_pinned_memory(512)
         properties = self.cupy.cuda.runtime.getDeviceProperties(device)
         self.multiprocessors = int(properties["multiProcessorCount"])
 

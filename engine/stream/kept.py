@@ -66,6 +66,9 @@ class KeptHostTier(HostTier):
             self._copying = threading.Thread(target=self._copy_all, name="apsp-keep", daemon=True)
             self._copying.start()
 
+    def finish(self, streaming: Streaming) -> None:
+        """Nothing: rows are mirrored as they are written, while others are on their way to the disk."""
+
     def save(self) -> None:
         """Copy once more, if that is soon done, or keep the copy before; stripes rest now.  StorageFailed."""
         self._stop()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Protocol
+from typing import Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,9 @@ import numpy.typing as npt
 from engine.algorithms.products import GRAIN, cut
 from engine.backends.base import Array
 from engine.stream.layout import Streaming
+
+#: Entries that are turned round at a time.
+_BLOCK: Final = 2**16
 
 
 class Tier(Protocol):
@@ -130,19 +133,22 @@ class HostTier:
 
 
 def mirror(matrix: npt.NDArray[np.generic], threads: int, side: int = 4 * GRAIN) -> None:
-    """Copy what lies above the diagonal of a square matrix below it, in square blocks, by several threads."""
-
-    def row(i: tuple[int, int]) -> None:
-        # rows may lie a power of two apart, which caches bear ill: blocks are turned round in a place of their own
-        place = np.empty((side, side + 16), matrix.dtype)
-        for j in cut((0, i[0]), side):
-            block = place[: j[1] - j[0], : i[1] - i[0]]
-            block[:] = matrix[slice(*j), slice(*i)]
-            matrix[slice(*i), slice(*j)] = block.T
-        block = matrix[slice(*i), slice(*i)]
-        below = np.tri(len(block), k=-1, dtype=np.bool_)
-        np.copyto(block, block.T.copy(), where=below)
-
+    """Copy what lies above the diagonal of a square matrix below it, in bands of rows, by several threads."""
     with ThreadPoolExecutor(max(1, threads), "apsp-mirror") as pool:
-        for done in [pool.submit(row, i) for i in reversed(list(cut((0, len(matrix)), side)))]:
+        bands = reversed(list(cut((0, len(matrix)), side)))
+        for done in [pool.submit(mirror_rows, matrix, *band) for band in bands]:
             done.result()
+
+
+def mirror_rows(matrix: npt.NDArray[np.generic], first: int, last: int) -> None:
+    """Fill rows ``first`` up to ``last`` of a square matrix left of the diagonal with what lies above it."""
+    # rows may lie a power of two apart, which caches bear ill: blocks are turned round in a place of their own
+    height = last - first
+    side = max(1, _BLOCK // height)
+    place = np.empty((side, height + 16), matrix.dtype)
+    for top, bottom in cut((0, first), side):
+        block = place[: bottom - top, :height]
+        block[:] = matrix[top:bottom, first:last]
+        matrix[first:last, top:bottom] = block.T
+    square = matrix[first:last, first:last]
+    np.copyto(square, square.T.copy(), where=np.tri(height, k=-1, dtype=np.bool_))

@@ -56,14 +56,14 @@ def test_sweeps_take_longer_for_each_arc_of_a_dense_graph() -> None:
 
 #: Milliseconds on an H200, from the graph to rows in memory; benchmarks/kernels/gpu_set.py.
 SMALL = [
-    ("random", 1024, 4085, 12, 9000, {"bellman-ford": 5.5, "blocked-floyd-warshall": 4.6}),
-    ("random", 4096, 16_376, 14, 90_000, {"bellman-ford": 13.9, "blocked-floyd-warshall": 17.7}),
-    ("random", 8192, 32_758, 14, 90_000, {"bellman-ford": 23.9, "blocked-floyd-warshall": 54.8}),
-    ("rmat", 4096, 28_606, 9, 9000, {"bellman-ford": 14.6, "blocked-floyd-warshall": 17.5}),
-    ("ring", 4096, 8192, 2048, 10**6, {"bellman-ford": 23.5, "blocked-floyd-warshall": 17.7}),
-    ("grid", 4096, 16_128, 126, 9000, {"bellman-ford": 16.5, "blocked-floyd-warshall": 16.9}),
-    ("rome", 3353, 8859, 80, 10**6, {"bellman-ford": 18.4, "blocked-floyd-warshall": 15.8}),
-    ("as-caida", 8020, 36_406, 8, 9000, {"bellman-ford": 20.0, "blocked-floyd-warshall": 39.7}),
+    ("random", 1024, 4085, 12, 9000, {"bellman-ford": 4.5, "blocked-floyd-warshall": 4.3}),
+    ("random", 2048, 8178, 13, 90_000, {"bellman-ford": 6.9, "blocked-floyd-warshall": 8.3}),
+    ("random", 4096, 16_376, 14, 90_000, {"bellman-ford": 10.3, "blocked-floyd-warshall": 16.9}),
+    ("random", 8192, 32_758, 14, 90_000, {"bellman-ford": 20.1, "blocked-floyd-warshall": 50.9}),
+    ("rmat", 4096, 28_606, 9, 9000, {"bellman-ford": 13.2, "blocked-floyd-warshall": 18.6}),
+    ("ring", 4096, 8192, 2048, 10**6, {"bellman-ford": 20.6, "blocked-floyd-warshall": 16.0}),
+    ("rome", 3353, 8859, 80, 10**6, {"bellman-ford": 18.7, "blocked-floyd-warshall": 14.9}),
+    ("as-caida", 8020, 36_406, 8, 9000, {"bellman-ford": 25.0, "blocked-floyd-warshall": 36.5}),
 ]
 
 

@@ -19,6 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from engine.machine import usable_processors
 from service import logs
 from service.leases import Leases
 from service.probe import visible
@@ -149,8 +150,7 @@ class RunnerProcess:
         if self.device != "cpu":
             environment["CUDA_VISIBLE_DEVICES"] = visible(int(self.device.removeprefix("cuda")))
         if self._share > 1 and self._settings.threads is None:
-            processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-            environment["APSP_THREADS"] = str(max(1, processors // self._share))
+            environment["APSP_THREADS"] = str(max(1, usable_processors() // self._share))
         process = subprocess.Popen(  # noqa: S603 - nothing in it comes from outside
             [sys.executable, "-m", "service.runner", self.device, WITH_PARENT],
             stdin=subprocess.PIPE,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import suppress
 from typing import Any
 
@@ -14,6 +13,7 @@ from engine.backends.cuda_launch import Launcher
 from engine.backends.cuda_modules import allocate, modules
 from engine.backends.cuda_solve import BelowZero, Solver, padded
 from engine.device import SINGLE
+from engine.machine import usable_processors
 from engine.monitor import Monitor
 
 
@@ -32,7 +32,7 @@ class CudaBackend:
         self._modules = modules(device)
         self._cupy: Any = self._modules.cupy
         self._device: Any = self._cupy.cuda.Device(device)
-        self.threads = threads or os.cpu_count() or 1
+        self.threads = threads or usable_processors()
         self._launchers: dict[tuple[str, bool], Launcher] = {}
         self._solvers: dict[tuple[str, bool], Solver] = {}
         self._host: Any = None

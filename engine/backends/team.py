@@ -7,7 +7,6 @@ an atomic counter, so a thread that is descheduled holds nobody up for longer th
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -16,6 +15,8 @@ from typing import Final
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
+
+from engine.machine import usable_processors
 
 
 @intrinsic
@@ -27,11 +28,6 @@ def fetch_add(typingctx, address, amount):  # type: ignore[no-untyped-def]  # no
         return builder.atomic_rmw("add", pointer, args[1], "seq_cst")
 
     return types.int64(types.intp, types.int64), codegen
-
-
-def available_threads() -> int:
-    """Processors this process may run on."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 #: Wall seconds of shared work after which it is judged, and seconds for which the caller then works alone.
@@ -48,7 +44,7 @@ class Team:
     """
 
     def __init__(self, threads: int | None = None) -> None:
-        self.threads = threads or available_threads()
+        self.threads = threads or usable_processors()
         self._pool = ThreadPoolExecutor(self.threads - 1, "apsp-team") if self.threads > 1 else None
         self._wall = self._used = self._alone_until = 0.0
 

@@ -10,7 +10,8 @@ import pytest
 from numba import njit
 
 from engine.backends import team as team_module
-from engine.backends.team import Team, available_threads, fetch_add
+from engine.backends.team import Team, fetch_add
+from engine.machine import usable_processors
 
 
 @njit(nogil=True)
@@ -69,7 +70,7 @@ def test_waiting_takes_no_processor_time():
 
 def test_as_many_threads_as_processors():
     team = Team()
-    assert team.threads == available_threads() >= 1
+    assert team.threads == usable_processors() >= 1
     team.close()
 
 

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 import numpy as np
@@ -90,7 +90,8 @@ def host_matrix(
         raise DoesNotFit(f"{size:,} bytes of host memory cannot be had ({error})", resource="memory", needed=size,
                          available=0) from error  # fmt: skip
     if hasattr(mmap, "MADV_HUGEPAGE"):
-        space.madvise(mmap.MADV_HUGEPAGE)
+        with suppress(OSError):  # not every kernel has them
+            space.madvise(mmap.MADV_HUGEPAGE)
     raw: npt.NDArray[np.uint8] = np.frombuffer(space, np.uint8)
     _touch(raw, threads)
     memory = HostMemory(raw, raw[:size].view(kind).reshape(shape), time.perf_counter() - began, runtime)

@@ -201,7 +201,7 @@ class CudaMatrix:
         outgoing.finish()
 
     def release(self) -> None:
-        """Give all memory back; a device that has failed is not asked to wait."""
+        """Give all memory back, whatever has failed."""
         try:
             if self._outgoing is not None:
                 self._outgoing.release()

@@ -204,7 +204,7 @@ class Modules:
         self._built: dict[tuple[str, str], Any] = {}
         self._allowed: dict[tuple[str, str], int] = {}
         self._lock = threading.Lock()
-        with self.cupy.cuda.Device(device):
+        with translated(self.cupy), self.cupy.cuda.Device(device):
             # as long as something is held of it, the driver keeps a piece of page-locked memory for small requests;
             # without, the first one of each solve takes it 1 ms
             self._piece = self.cupy.cuda.alloc_pinned_memory(512)
@@ -349,13 +349,14 @@ def allocate(cupy: Any, shape: tuple[int, ...], dtype: object) -> Any:
 
 
 def upload(cupy: Any, array: npt.NDArray[Any]) -> Any:
-    """``array`` on the device, in turn of the current stream; it may be changed at once.
+    """``array`` on the device, once what the current stream does is done; it may be changed at once.
 
     Straight from pageable memory, through the driver's own buffers: page-locking as much would take longer.
     """
     array = np.ascontiguousarray(array)
     there, runtime = allocate(cupy, array.shape, array.dtype), cupy.cuda.runtime
     if array.size:
-        here, stream = array.ctypes.data, cupy.cuda.get_current_stream().ptr
-        runtime.memcpyAsync(there.data.ptr, here, array.nbytes, runtime.memcpyHostToDevice, stream)
+        stream = cupy.cuda.get_current_stream()
+        runtime.memcpyAsync(there.data.ptr, array.ctypes.data, array.nbytes, runtime.memcpyHostToDevice, stream.ptr)
+        stream.synchronize()  # a device that reads pageable memory by itself may still be at it
     return there

@@ -82,6 +82,8 @@ class Outgoing:
             self.stream.synchronize()
         finally:
             self._pending.clear()
+            self._opened = Future()  # the one before holds the buffers
+            self._opened.set_exception(ValueError("rows were sent after the release"))
             self._held.close()
 
     def _open(self, count: int, columns: int, dtype: np.dtype[Any], threads: int) -> list[npt.NDArray[Any]]:

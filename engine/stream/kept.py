@@ -40,7 +40,7 @@ class KeptHostTier(HostTier):
     def __init__(
         self, matrix: Array, streaming: Streaming, journal: Journal, *, threads: int = 1, idle: bool = False
     ) -> None:
-        super().__init__(matrix, streaming, threads=threads)
+        super().__init__(matrix, streaming)
         self._journal, self._share = journal, threads * (IDLE_COST if idle else COST)
         self._helpers, self._spare = min(HELPERS, threads) if idle else 1, idle
         self._due, self._earned = time.monotonic() + journal.interval, 0.0

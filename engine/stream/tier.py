@@ -79,7 +79,10 @@ class Tier(Protocol):
         ...
 
     def finish(self, streaming: Streaming) -> None:
-        """The last round is done; with a symmetric layout, entries left of the diagonal are still to be mirrored."""
+        """The last round is done.
+
+        With a symmetric layout, entries left of the diagonal are still to be mirrored: here, or as rows are read.
+        """
         ...
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
@@ -128,6 +129,8 @@ def test_every_row_is_written_once(n: int, tile: int, threads: int, locked: list
     outgoing.release()
     outgoing.release()
     assert not locked
+    with pytest.raises(ValueError, match="after the release"):
+        outgoing.send(Rows(matrix), 0)
 
 
 @pytest.mark.parametrize("locked_sink", [False, True])
@@ -183,3 +186,14 @@ def test_nothing_to_send_needs_no_memory(locked: list[str]) -> None:
     outgoing.finish()
     assert not locked
     outgoing.release()
+
+
+def test_buffers_are_let_go_of_at_the_release(locked: list[str]) -> None:
+    sink = ArraySink((100, 100), "int32")
+    outgoing = Outgoing(CUPY, Outlet(sink, 2), (100, 100), np.dtype("int32"))
+    outgoing.send(Rows(np.ones((100, 100), np.int32)), 0)
+    outgoing.finish()
+    held = weakref.ref(outgoing._opened.result()[0].base)
+    assert held() is not None
+    outgoing.release()
+    assert held() is None

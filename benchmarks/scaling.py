@@ -13,19 +13,22 @@ from engine.types import WORK_TYPES
 
 SIZES = (100_000, 300_000, 1_000_000, 3_000_000, 10_000_000)
 GPUS = (1, 8, 64, 1024)
-#: Measured on NVIDIA H200s: updates a second in float32 (docs/out-of-core.md), bytes a second of a host's disk, and
-#: pairs a second of batched searches, n = 65,536 and four arcs a vertex (docs/sparse.md).
-RATE, DISK, PAIRS = 1.64e13, 2.6e9, 65_536**2 / 0.43
+#: Measured on NVIDIA H200s: updates a second in float32 (docs/out-of-core.md), bytes a second of a host's disk, pairs a
+#: second of batched searches, n = 65,536 and four arcs a vertex (docs/sparse.md), and bytes a second of a panel that
+#: passes through one host's memory (docs/many-nodes.md).
+RATE, DISK, PAIRS, PANEL = 1.64e13, 2.6e9, 65_536**2 / 0.43, 4.0e9
 MEMORY = 136 * 2**30
-#: Assumed: GPUs of a host, bytes a second of its network, dollars for a GPU and hour.
-EACH, NETWORK, PRICE = 8, 25e9, 3.0
+#: Assumed: GPUs of a host, bytes a second of its network, dollars for a GPU and hour, bytes of a host's memory.
+EACH, NETWORK, PRICE, HOST = 8, 25e9, 3.0, 2**41
 ITEM = 4
 
 
 def setting_of(n: int, gpus: int) -> tuple[Setting, Workers]:
     """A random directed graph, four arcs out of each vertex, in float32, on so many GPUs."""
     hosts = math.ceil(gpus / EACH)
-    workers = Workers(gpus, "cuda", "H200", 16, MEMORY, {"float32": gpus * RATE}, NETWORK / min(gpus, EACH))
+    panel_rate = min(PANEL, NETWORK / min(gpus, EACH))
+    rate, host = {"float32": gpus * RATE}, HOST // EACH
+    workers = Workers(gpus, "cuda", "H200", 16, MEMORY, rate, panel_rate, host)
     machine = Machine(16, 2**40, 2**30, None, {"float32": 1e11}, 1e9, hosts * DISK, stream_rate=hosts * DISK)
     problem = Problem(n, 4 * n, n, True, False, False, 1.0, 100.0, 1.0, 1e6, "", None)
     return Setting(problem, replace(machine, workers=workers), WORK_TYPES["float32"], n * n * ITEM), workers
@@ -91,9 +94,9 @@ is made by `python -m benchmarks.scaling`, and a test compares it.
 
 Measured: {rate:.1f} T updates/s of an H200 in float32, {disk:.1f} GB/s of a host's disk, {pairs:.1f} billion pairs a
 second of batched searches at n = 65,536 with four arcs a vertex, {task:.0f} ms of the Dask scheduler for a task.
-Assumed: {each} GPUs a host, {network:.0f} GB/s of network a host, a shared store as fast as the hosts' disks together,
-${price:.0f} for a GPU and hour. The largest run that was measured is two GPUs (`many-nodes.md`): everything beyond that
-is arithmetic.
+Assumed: {each} GPUs, 2 TiB of memory and {network:.0f} GB/s of network a host, a shared store as fast as the hosts'
+disks together, ${price:.0f} for a GPU and hour. The largest run that was measured is four GPUs of one host
+(`many-nodes.md`): everything beyond that is arithmetic.
 
 *Rounds* are blocked Floyd–Warshall in float32 with the pivot block that is predicted to be fastest. *Searches* are
 batched searches of a graph with four arcs a vertex, where one source takes as long as the graph is large, or as long as

@@ -1,9 +1,9 @@
-"""Many workers against one process: python -m benchmarks.workers cpu FOLDER, or gpu FOLDER.
+"""Many workers against one process: python -m benchmarks.workers cpu FOLDER, or gpu FOLDER [N ...].
 
 ``cpu``: blocked Floyd-Warshall over 8 x 8 tiles of 1,024 on two workers of one thread each, and by one process of two
 threads, in turns; processor seconds of all processes and wall seconds.
 ``gpu``: on all GPUs of this host, a worker each, against one process that streams through all of them; a smaller matrix
-whole, compared with one process bit for bit, and a part of the rounds of a larger one.
+whole, compared with one process bit for bit, and half of the rounds of larger ones (N vertices; 98,304).
 """
 
 from __future__ import annotations
@@ -183,53 +183,70 @@ def on_cpu(record: Record, folder: Path, n: int = 8192, width: int = 1024) -> No
     record.write()
 
 
-def on_gpus(record: Record, folder: Path) -> None:
+def on_gpus(record: Record, folder: Path, sizes: Sequence[int]) -> None:
     """A worker a GPU, and one process over all GPUs."""
     import cupy
 
     count, cores = cupy.cuda.runtime.getDeviceCount(), len(os.sched_getaffinity(0))
     spread = Options(algorithm=FW, executor="dask", scheduler=ADDRESS, device="cuda")
     with running("cuda", count, max(1, cores // count)):
-        small = random_graph(16384, fractions=True)
-        plan = make_plan(small, spread, out=folder / "d.zarr")
-        print(plan.device_reason, plan.reason, flush=True)
-        for width in (1024, 2048):
-            own = replace(plan, streaming=Streaming("host", width, width))
-            outcome, wall, _ = solved(small, spread, own, folder / "d.zarr", [])
-            record.add(what="workers, whole", n=small.n, gpus=count, width=width, wall_s=wall, phases=outcome.seconds)
-            record.write()
-        alone = Options(algorithm=FW, device="cuda")
-        outcome, wall, _ = solved(small, alone, make_plan(small, alone, out=folder / "l.zarr"), folder / "l.zarr", [])
-        record.add(what="one process, whole", n=small.n, wall_s=wall, phases=outcome.seconds)
-        with open_matrix(folder / "d.zarr") as one, open_matrix(folder / "l.zarr") as other:
-            rows = np.arange(0, small.n, 97)
-            record.add(what="compared", rows=len(rows), differ=int((one.rows(rows) != other.rows(rows)).sum()))
+        _whole(record, folder, spread, count)
+        rates = {n: _half(record, folder, spread, count, n) for n in sizes}
+    for n, found in rates.items():
+        _one_process(record, count, cores, n, found)
+
+
+def _whole(record: Record, folder: Path, spread: Options, count: int, n: int = 16384) -> None:
+    """A small matrix by the workers and by one process, and whether they agree."""
+    small = random_graph(n, fractions=True)
+    plan = make_plan(small, spread, out=folder / "d.zarr")
+    print(plan.device_reason, plan.reason, flush=True)
+    for width in (1024, 2048):
+        own = replace(plan, streaming=Streaming("host", width, width))
+        outcome, wall, _ = solved(small, spread, own, folder / "d.zarr", [])
+        record.add(what="workers, whole", n=n, gpus=count, width=width, wall_s=wall, phases=outcome.seconds)
+    alone = Options(algorithm=FW, device="cuda")
+    outcome, wall, _ = solved(small, alone, make_plan(small, alone, out=folder / "l.zarr"), folder / "l.zarr", [])
+    record.add(what="one process, whole", n=n, wall_s=wall, phases=outcome.seconds)
+    with open_matrix(folder / "d.zarr") as one, open_matrix(folder / "l.zarr") as other:
+        rows = np.arange(0, n, 97)
+        record.add(what="compared", rows=len(rows), differ=int((one.rows(rows) != other.rows(rows)).sum()))
+    record.write()
+    for name in ("d.zarr", "l.zarr"):
+        shutil.rmtree(folder / name)
+
+
+def _half(record: Record, folder: Path, spread: Options, count: int, n: int) -> dict[int, float]:
+    """Updates a second of the workers by the pivot block's width: as planned, and half as wide."""
+    graph, path, rates = random_graph(n, fractions=True), folder / "d.zarr", dict[int, float]()
+    plan = make_plan(graph, spread, out=path)
+    chosen = plan.streaming.width if plan.streaming else 4096
+    for width in (chosen // 2, chosen):
+        watch = Slope(0.5)
+        own = replace(plan, streaming=Streaming("host", width, width))
+        with contextlib.suppress(Cancelled):
+            solve_to_store(graph, spread, path, plan=own, monitor=watch, overwrite=True)
+        rates[width] = watch.rate(0.15)
+        record.add(what="workers, half of the rounds", n=n, gpus=count, width=width,
+                   rate_T=rates[width] * 1e-12, chosen_width=chosen)  # fmt: skip
         record.write()
-        for name in ("d.zarr", "l.zarr"):
-            shutil.rmtree(folder / name)
-        large = random_graph(98_304, fractions=True)
-        rates = {}
-        plan = make_plan(large, spread, out=folder / "d.zarr")
-        for width in (2048, 4096):
-            watch = Slope(0.5)
-            own = replace(plan, streaming=Streaming("host", width, width))
-            with contextlib.suppress(Cancelled):
-                solve_to_store(large, spread, folder / "d.zarr", plan=own, monitor=watch, overwrite=True)
-            rates[width] = watch.rate(0.15)
-            chosen = plan.streaming.width if plan.streaming else None
-            record.add(what="workers, half of the rounds", n=large.n, gpus=count, width=width,
-                       rate_T=rates[width] * 1e-12, chosen_width=chosen)  # fmt: skip
-            record.write()
+    for left in folder.iterdir():  # what was stopped half-way
+        shutil.rmtree(left)
+    return rates
+
+
+def _one_process(record: Record, count: int, cores: int, n: int, workers: dict[int, float]) -> None:
+    """Updates a second of one process that streams through all GPUs."""
     from benchmarks.kernels.gpu_stream import Watch
     from benchmarks.kernels.gpu_stream_many import USABLE, ingest, layout, stream
     from engine.backends.cuda_host import host_matrix
 
-    with host_matrix((large.n, large.n), "float32", threads=cores) as space:
-        ingest(large, space.array)
-        local: Watch = stream(space.array, layout(large.n, count, USABLE), count, 0.5, None)
+    with host_matrix((n, n), "float32", threads=cores) as space:
+        ingest(random_graph(n, fractions=True), space.array)
+        local: Watch = stream(space.array, layout(n, count, USABLE), count, 0.5, None)
     rate = local.rate()
-    record.add(what="one process, half of the rounds", n=large.n, gpus=count, rate_T=rate * 1e-12,
-               workers_of_it={width: found / rate for width, found in rates.items()})  # fmt: skip
+    record.add(what="one process, half of the rounds", n=n, gpus=count, rate_T=rate * 1e-12,
+               workers_of_it={width: found / rate for width, found in workers.items()})  # fmt: skip
     record.write()
 
 
@@ -239,7 +256,7 @@ def main() -> None:
     if what == "cpu":
         on_cpu(Record("workers_cpu"), folder)
     else:
-        on_gpus(Record("workers_gpu"), folder)
+        on_gpus(Record("workers_gpu"), folder, [int(n) for n in sys.argv[3:]] or [98_304])
 
 
 if __name__ == "__main__":

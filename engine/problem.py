@@ -144,6 +144,7 @@ class Workers:
         threads: processors of each; memory: bytes for stripes and panels of the one that has least, the GPU's if any.
         relax_rate: updates a second of all together.
         panel_rate: bytes a second that a panel takes through the store, written by one and read by others.
+        host_memory: bytes of host memory of the one that has least.
     """
 
     count: int
@@ -152,7 +153,8 @@ class Workers:
     threads: int
     memory: int
     relax_rate: dict[str, float]
-    panel_rate: float = 2.0e9
+    panel_rate: float = 4.0e9
+    host_memory: int = 2**40
 
 
 @dataclass(frozen=True)

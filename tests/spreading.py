@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import queue
 import random
+import threading
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
@@ -25,10 +29,12 @@ class Worker:
     def __init__(self) -> None:
         self.desk: tasks.Desk | None = None
         self.waiting: list[tuple[Ticket, tuple[Any, ...]]] = []
+        self.lock = threading.Lock()
 
     def do(self, job: Job, verb: str, order: Order) -> object:
-        if self.desk is None:
-            self.desk = tasks.made(job, 1)
+        with self.lock:
+            if self.desk is None:
+                self.desk = tasks.made(job, 1)
         try:
             return getattr(self.desk, verb)(order)
         except Stopped as stopped:
@@ -81,7 +87,14 @@ class ToyCluster:
         self.news.append(Went(name))
 
     def submit(
-        self, note: Any, worker: str, call: Any, *given: Any, device: str | None, urgent: bool = False
+        self,
+        note: Any,
+        worker: str,
+        call: Any,
+        *given: Any,
+        device: str | None,
+        share: float = 1.0,
+        urgent: bool = False,
     ) -> Ticket:
         ticket = Ticket(worker, note)
         if call is tasks.work and worker in self.workers:
@@ -107,3 +120,71 @@ class ToyCluster:
             ticket, given = worker.waiting.pop(0 if self.ordered else self.random.randrange(len(worker.waiting)))
             self.done.append(given[1])
             yield Done(ticket, worker.do(*given), None)
+
+
+class BusyCluster(ToyCluster):
+    """Workers that do several tasks at a time, as those with a GPU do, some of them twice.
+
+    A worker that is killed goes on with what it had been given, and nobody hears of it.
+    """
+
+    THREADS = 4
+
+    def __init__(self, count: int, *, seed: int = 0, twice: float = 0.2, device: str = "cpu") -> None:
+        self.pools: dict[str, ThreadPoolExecutor] = {}
+        self.everyone: dict[str, Worker] = {}
+        self.ended: queue.SimpleQueue[Done] = queue.SimpleQueue()
+        self.twice, self.running, self.most = twice, 0, 0
+        super().__init__(count, seed=seed, device=device)
+
+    def __exit__(self, *given: object) -> None:
+        for pool in self.pools.values():
+            pool.shutdown(wait=True, cancel_futures=True)
+        self.workers = self.everyone
+        super().__exit__(*given)
+
+    def add(self) -> None:
+        super().add()
+        name = f"worker{self.number}"
+        self.everyone[name], self.pools[name] = self.workers[name], ThreadPoolExecutor(self.THREADS)
+
+    def submit(
+        self,
+        note: Any,
+        worker: str,
+        call: Any,
+        *given: Any,
+        device: str | None,
+        share: float = 1.0,
+        urgent: bool = False,
+    ) -> Ticket:
+        ticket = Ticket(worker, note)
+        if call is tasks.work and worker in self.workers:
+            pause = self.random.random() * 0.003
+            self.pools[worker].submit(self.work, ticket, given, pause, last=True)
+            if self.random.random() < self.twice:
+                self.pools[worker].submit(self.work, ticket, given, 2 * pause, last=False)
+        return ticket
+
+    def work(self, ticket: Ticket, given: tuple[Any, ...], pause: float, *, last: bool) -> None:
+        error: BaseException | None = None
+        result: object = None
+        self.running += 1
+        self.most = max(self.most, self.running)
+        time.sleep(pause)
+        try:
+            result = self.everyone[ticket.worker].do(*given)
+        except BaseException as found:
+            error = found
+        self.running -= 1
+        if last:
+            self.ended.put(Done(ticket, result, error))
+
+    def events(self, wait: float) -> Iterator[Event]:
+        self.mischief(self)
+        while self.news:
+            yield self.news.pop(0)
+        with suppress(queue.Empty):
+            done = self.ended.get(timeout=wait)
+            if done.ticket.worker in self.workers:
+                yield done

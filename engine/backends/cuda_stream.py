@@ -200,7 +200,7 @@ class CudaStreamer:
     def panel(self, turn: int) -> Any:
         """The rows of panel ``turn``, all of the pitch."""
         start, stop = self._job.pivot(turn)
-        return self.panels[turn % self._job.streaming.panels][: stop - start]
+        return self.panels[turn % len(self.panels)][: stop - start]
 
     def lead(self, turn: int, take: Callable[[int], Array] | None, *, first: bool) -> None:
         """Gather, relax, close and write back a panel, on the stream of high priority."""
@@ -295,7 +295,7 @@ class CudaStreamer:
             if wait:
                 event.synchronize()
             if event.done:
-                del self._flags[turn]
+                self._flags.pop(turn, None)
                 if self._flag[turn]:
                     raise below_zero(turn)
 
@@ -362,7 +362,7 @@ class CudaStreamer:
 
         Below ``left`` there is nothing: A is then a part of P.
         """
-        job, (start, stop), panel = self._job, self._job.pivot(turn), self.panels[turn % self._job.streaming.panels]
+        job, (start, stop), panel = self._job, self._job.pivot(turn), self.panels[turn % len(self.panels)]
         depth, tall = _round_up(stop - start, _STEP), len(rows)
         a = packed[:depth, : _round_up(tall, _TILE)]
         if left:

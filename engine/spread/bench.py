@@ -2,13 +2,14 @@
 
 Every task brings stripes to a round, from wherever they are: held here, in the store, or only in the arcs.  It may be
 run twice, here or elsewhere, over old and new entries, and comes to the same; nothing that it writes counts before the
-driver has taken it.
+driver has taken it.  Tasks may overlap, but not at a stripe: on a GPU the products of one follow upon those of another.
 """
 
 from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
@@ -24,6 +25,8 @@ from engine.ingest import fill_weights
 from engine.potentials import reduced_weights
 from engine.spread.holder import CpuHolder, Holder, run_of
 from engine.spread.job import Job, Order, Report, Stopped, Stored
+from engine.spread.panels import Panels
+from engine.spread.turns import Turns
 from engine.stream.layout import stripe_entries
 from engine.summary import Part, RowFacts, Summary
 from engine.types import WORK_TYPES
@@ -33,51 +36,55 @@ from storage.grid import TileGrid
 from storage.rooms import TileFile, read_panel, write_panel
 from storage.shared import GuestMatrix
 
-#: Threads that read and write: a disk wants several requests at a time.
-IO_THREADS: Final = 4
-#: Panels kept in host memory: the one in use, and the next two.
-PANELS: Final = 3
+#: Threads that read and write, at least and at most: a disk wants several requests at a time.
+IO_THREADS: Final = (4, 8)
+#: Seconds that tasks have to end when all is given back.
+PATIENCE: Final = 20.0
 #: Seconds between two looks at whether to stop.
 LOOK: Final = 0.2
 
 
 class Bench:
-    """One worker's part in one job.  Tasks that compute come one at a time, others beside them."""
+    """One worker's part in one job."""
 
     def __init__(self, job: Job, threads: int) -> None:
         self.job, self._threads = job, threads
         self.kind, self._streaming = WORK_TYPES[job.plan.dtype], job.streaming
         self._room = Path(job.room)
-        grid = TileGrid(job.shape, job.tile)
-        self.matrix = GuestMatrix(Path(job.store), self._room, grid, job.plan.dtype, job.compression)
-        self._grid, self._lock = grid, threading.Lock()
-        self._pool = ThreadPoolExecutor(IO_THREADS, "apsp-guest")
+        self._grid = TileGrid(job.shape, job.tile)
+        self.matrix = self._guest()
+        # who asks the holder for products; who reads what all need
+        self._lock, self._reading = threading.Lock(), threading.Lock()
+        self._hands = min(max(IO_THREADS[0], threads // 2), IO_THREADS[1])
+        self._pool = ThreadPoolExecutor(self._hands, "apsp-guest")
         self._graph: Graph | None = None
         self._potentials: npt.NDArray[np.float64] | None = None
         self._holder: Holder | None = None
         self._levels: dict[int, int] = {}
-        self._panels: dict[int, Array] = {}
-        self._panel_lock, self._making = threading.Lock(), threading.Lock()
-        self._looked = 0.0
+        self._lives: Counter[int] = Counter()  # how often a stripe was forgotten
+        self._panels = Panels(job.pace.early + 1)  # the one in use, and those to come
+        self._making, self._turns = threading.Lock(), Turns()
+        self._looked, self._stopped = 0.0, False
 
     # ---- tasks ------------------------------------------------------------------------------------------------------
 
     def relax(self, order: Order) -> Report:
         """Bring stripes to round ``order.level``; those to leave are written and forgotten."""
-        with self._lock:
+        with self._turns.at(order.stripes):
             began = time.monotonic()
             missing = self._bring(order)
             here = [s for s in order.stripes if s not in missing]
             updates = self._catch_up(here, order)
+            seconds = self._turns.took(began)
             files = {s: self._save(s) for s in here if s in order.leave}
             levels = {s: self._levels[s] for s in here}
             for s in files:
                 self._forget(s)
-            return Report(levels, tuple(missing), updates, time.monotonic() - began, files)
+            return Report(levels, tuple(missing), updates, seconds, files)
 
     def lead(self, order: Order) -> Report:
         """Close panel ``order.level`` out of the stripe of that number, which may be a round or more behind."""
-        with self._lock:
+        with self._turns.at(order.stripes):
             began, turn = time.monotonic(), order.level
             missing = self._bring(order)
             if missing:
@@ -87,49 +94,48 @@ class Bench:
                 if turn in order.stored:  # the driver will not know that it is here
                     self._forget(turn)
                 return Report()  # closed here and not in the store yet, but before this desk was made
-            updates = self._catch_up([turn], replace(order, level=turn - 1))
+            updates = self._catch_up([turn], replace(order, level=turn - 1), urgent=True)
             if turn not in self._panels:  # to close one again does no harm
-                first, last = self._streaming.rows(turn, self.job.n)
-                panel = self._held().room(last - first)
-                self._held().close_panel(turn, panel)
-                self._held().wait()
-                self._levels[turn] = max(turn, self._levels[turn])
-                self._keep_panel(turn, panel)
+                self._close(turn)
                 updates += self._updates(turn, turn)
-            level = self._levels[turn]
+            level, seconds = self._levels[turn], self._turns.took(began)
             files = {turn: self._save(turn)} if turn in order.leave else {}
             if files:
                 self._forget(turn)
-            return Report({turn: level}, (), updates, time.monotonic() - began, files)
+            return Report({turn: level}, (), updates, seconds, files)
 
     def publish(self, order: Order) -> Report:
         """Write a panel that was closed here for the others to read; none if it is not here."""
-        turn, panel = order.level, self._panels.get(order.level)
-        if panel is None:
-            return Report()
-        name = order.panels[turn]
-        write_panel(self._room / name, panel, self._pool)
-        return Report(panel=name)
+        with self._turns.at():
+            panel = self._panels.get(order.level)
+            if panel is None:
+                return Report()
+            name = order.panels[order.level]
+            write_panel(self._room / name, panel, self._pool)
+            return Report(panel=name)
 
     def fetch(self, order: Order) -> Report:
         """Read a panel before it is needed."""
-        with suppress(StorageFailed):  # a commit has passed it meanwhile; what still needs it will say so itself
+        # a commit may have passed it meanwhile; what still needs it will say so itself
+        with self._turns.at(), suppress(StorageFailed):
             self._panel(order.level, order)
         return Report()
 
     def save(self, order: Order) -> Report:
         """Write stripes as they are, while they change; what is written is at least of the round reported."""
         levels, files = {}, {}
-        for s in order.stripes:
-            with suppress(KeyError):  # the task that computes may forget it, even meanwhile
-                level = self._levels[s]
-                files[s] = self._save(s)
-                levels[s] = level
+        with self._turns.at():
+            for s in order.stripes:
+                with suppress(KeyError):  # the task that computes may forget it, even meanwhile
+                    life, level = self._lives[s], self._levels[s]
+                    found = self._save(s)
+                    if self._lives[s] == life:  # else it may be an older copy by now
+                        files[s], levels[s] = found, level
         return Report(levels, tuple(s for s in order.stripes if s not in levels), files=files)
 
     def finish(self, order: Order) -> Report:
         """Write finished rows and tell their facts; the stripes are not held any longer."""
-        with self._lock:
+        with self._turns.at(order.stripes):
             began = time.monotonic()
             missing = self._bring(order)
             here = [s for s in order.stripes if s not in missing]
@@ -144,20 +150,22 @@ class Bench:
 
     def forget(self, order: Order) -> Report:
         """Stripes that others have now are not held any longer."""
-        with self._lock:
+        with self._turns.at(order.stripes):
             for s in order.stripes:
                 self._forget(s)
             return Report()
 
     def close(self) -> None:
         """Give everything back."""
+        self._stopped = True
+        self._turns.end(PATIENCE)
         with self._lock:
-            if self._holder is not None:
-                self._holder.release()
-            self._holder = None
+            holder, self._holder = self._holder, None
             self._levels.clear()
             self._panels.clear()
             self._pool.shutdown(wait=False, cancel_futures=True)
+            if holder is not None:
+                holder.release()
 
     # ---- stripes ----------------------------------------------------------------------------------------------------
 
@@ -166,8 +174,9 @@ class Bench:
         now = time.monotonic()
         if now - self._looked >= LOOK:
             self._looked = now
-            if not self._room.is_dir() or (self._room.parent / "stop").exists():
-                raise Stopped("the driver has stopped")
+            self._stopped |= not self._room.is_dir() or (self._room.parent / "stop").exists()
+        if self._stopped:  # known to all tasks once one has looked
+            raise Stopped("the driver has stopped")
 
     def _held(self) -> Holder:
         with self._making:
@@ -193,9 +202,9 @@ class Bench:
 
     def _read(self, stripe: int, stored: Stored) -> Array:
         first, last = self._streaming.rows(stripe, self.job.n)
-        rows = np.empty((last - first, self.job.n), self.kind.dtype)
+        rows = self._held().room(last - first)
         if stored.level < 0:
-            cuts = range(first, last, max(1, -(-(last - first) // IO_THREADS)))
+            cuts = range(first, last, max(1, -(-(last - first) // self._hands)))
             height = cuts.step
             self._all(
                 self._pool.submit(fill_weights, self.graph, self.kind, at, rows[at - first : at - first + height])
@@ -212,14 +221,19 @@ class Bench:
             self._put_together(first, last, rows)
         return rows
 
+    def _guest(self) -> GuestMatrix:
+        job = self.job
+        return GuestMatrix(Path(job.store), self._room, self._grid, job.plan.dtype, job.compression)
+
     def _put_together(self, first: int, last: int, rows: Array) -> None:
         """Fill what lies left of the diagonal, transposed from the stripes above."""
         band, width = self._grid.tile
+        others = self._guest()  # tiles that another task may be told of, or write, meanwhile
 
         def turn(i: int, j: int) -> None:
             down, across = self._grid.slices(i, j)
             tile = np.empty((down.stop - down.start, across.stop - across.start), rows.dtype)
-            self.matrix.read_tile(i, j, tile)
+            others.read_tile(i, j, tile)
             begin, stop, bottom = max(first, across.start), min(last, across.stop), min(down.stop, first)
             part = tile[: bottom - down.start, begin - across.start : stop - across.start]
             rows[begin - first : stop - first, down.start : bottom] = part.T
@@ -229,7 +243,7 @@ class Bench:
         block = rows[:, first:last]
         np.copyto(block, block.T.copy(), where=np.tri(len(block), k=-1, dtype=np.bool_))
 
-    def _catch_up(self, stripes: Sequence[int], order: Order) -> int:
+    def _catch_up(self, stripes: Sequence[int], order: Order, *, urgent: bool = False) -> int:
         """Take stripes through the rounds that they lack up to ``order.level``, each panel in turn; the updates."""
         behind = [s for s in stripes if self._levels[s] < order.level]
         if not behind:
@@ -238,25 +252,40 @@ class Bench:
         for turn in range(min(self._levels[s] for s in behind) + 1, order.level + 1):
             panel = self._panel(turn, order)
             now = [s for s in behind if self._levels[s] < turn]
-            if any(s != turn for s in now):
-                holder.use(turn, panel)
-            for s in now:
-                self.check()
-                if s == turn:
-                    holder.become(turn, panel)
-                else:
-                    holder.relax_by(turn, s)
-                updates += self._updates(turn, s)
-            holder.wait()
+            with self._lock:
+                if any(s != turn for s in now):
+                    holder.use(turn, panel)
+                for s in now:
+                    self.check()
+                    if s == turn:
+                        holder.become(turn, panel)
+                    else:
+                        holder.relax_by(turn, s, urgent=urgent)
+                    updates += self._updates(turn, s)
+                wait = holder.mark(urgent=urgent)
+            wait()
             for s in now:
                 self._levels[s] = turn
         return updates
+
+    def _close(self, turn: int) -> None:
+        """Make a panel of the stripe of that number."""
+        first, last = self._streaming.rows(turn, self.job.n)
+        holder = self._held()
+        panel = holder.room(last - first)
+        with self._lock:
+            holder.close_panel(turn, panel)
+            wait = holder.mark(urgent=True)
+        wait()
+        self._levels[turn] = max(turn, self._levels[turn])
+        self._panels.put(turn, panel)
 
     def _updates(self, turn: int, stripe: int) -> int:
         start, stop = self._streaming.pivot(turn, self.job.n)
         return (stop - start) * stripe_entries(self._streaming, stripe, self.job.n)
 
     def _forget(self, stripe: int) -> None:
+        self._lives[stripe] += 1
         self._levels.pop(stripe, None)
         self._held().forget(stripe)
 
@@ -264,24 +293,14 @@ class Bench:
 
     def _panel(self, turn: int, order: Order) -> Array:
         """A closed panel, read if it is not here."""
-        with self._panel_lock:
-            panel = self._panels.get(turn)
-            if panel is None:
-                first, last = self._streaming.rows(turn, self.job.n)
-                panel = self._held().room(last - first)
-                read_panel(self._room / order.panels[turn], panel, self._pool)
-                self._keep(turn, panel)
+
+        def read() -> Array:
+            first, last = self._streaming.rows(turn, self.job.n)
+            panel = self._held().room(last - first)
+            read_panel(self._room / order.panels[turn], panel, self._pool)
             return panel
 
-    def _keep_panel(self, turn: int, panel: Array) -> None:
-        with self._panel_lock:
-            self._keep(turn, panel)
-
-    def _keep(self, turn: int, panel: Array) -> None:
-        self._panels[turn] = panel
-        for old in sorted(self._panels)[:-PANELS]:
-            if old != turn:
-                del self._panels[old]
+        return self._panels.find(turn, read)
 
     # ---- rows to the store ------------------------------------------------------------------------------------------
 
@@ -326,7 +345,7 @@ class Bench:
     @property
     def graph(self) -> Graph:
         """The graph, with reduced weights where the job has potentials."""
-        with self._panel_lock:
+        with self._reading:
             if self._graph is None:
                 graph = self.matrix.graph()
                 if self.job.reduced:
@@ -366,7 +385,7 @@ def make_holder(job: Job, threads: int, check: Callable[[], None]) -> Holder:
     if job.device == "cuda":
         from engine.backends.cuda_holder import CudaHolder
 
-        return CudaHolder(run_of(job, check))
+        return CudaHolder(run_of(job, check), places=job.pace.places, threads=threads)
     from engine.backends.cpu import CpuBackend
 
     return CpuHolder(job, CpuBackend(threads), check)

@@ -119,9 +119,16 @@ class Cluster:
         return dict(self._refused)
 
     def submit(
-        self, note: Any, worker: str, call: Callable[..., Any], *given: Any, device: str | None, urgent: bool = False
+        self,
+        note: Any,
+        worker: str,
+        call: Callable[..., Any],
+        *given: Any,
+        device: str | None,
+        share: float = 1.0,
+        urgent: bool = False,
     ) -> Ticket:
-        """Have a worker call a function; ``device`` is what it takes up meanwhile, None for nothing."""
+        """Have a worker call a function; ``device`` is what it takes up a share of meanwhile, None for nothing."""
         ticket = Ticket(worker, note)
         self._count += 1
         ticket.future = self._client.submit(
@@ -129,7 +136,7 @@ class Cluster:
             *given,
             key=f"apsp-{call.__name__}-{id(self):x}-{self._count}",
             workers=[worker],
-            resources={resource(device): 1} if device else None,
+            resources={resource(device): share} if device else None,
             priority=10 if urgent else 0,
             pure=False,
             retries=0,

@@ -95,9 +95,11 @@ class Drive(abc.ABC):
         if self._losses > LOSSES * max(1, self._present):
             raise SolveFailed(f"{self._losses} workers were lost one after the other, and nothing was done meanwhile")
 
-    def _send(self, name: str, verb: str, order: Order, *, device: str | None, urgent: bool = False) -> Ticket:
-        note = Note(verb, order)
-        return self._cluster.submit(note, name, tasks.work, self._job, verb, order, device=device, urgent=urgent)
+    def _send(
+        self, name: str, verb: str, order: Order, *, device: str | None, share: float = 1.0, urgent: bool = False
+    ) -> Ticket:
+        note, given = Note(verb, order), (self._job, verb, order)
+        return self._cluster.submit(note, name, tasks.work, *given, device=device, share=share, urgent=urgent)
 
     def _halt(self) -> None:
         """Have running tasks end."""

@@ -15,6 +15,7 @@ from engine.algorithms import bellman_ford, dijkstra, johnson, partitioned
 from engine.estimate import INGEST_RATE, OVERHEAD, Setting
 from engine.plan import Candidate, Phase
 from engine.problem import Workers
+from engine.spread.job import PASSING, PROCESSORS, RESIDENT, Pace
 from engine.stream.estimate import ALGORITHM, EFFICIENCY, ROWS
 from engine.stream.layout import GRAIN, Streaming
 
@@ -22,15 +23,17 @@ from engine.stream.layout import GRAIN, Streaming
 WIDTHS: Final = (64, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192)
 #: Seconds that the driver, the scheduler and a worker take for a task, one after the other.
 CONTROL: Final = 0.01
-#: Seconds of a round in which a GPU has nothing to do: by two of them, in rounds of 2,048 and 4,096.
-IDLE: Final = 0.06
+#: Seconds of a round in which a worker has nothing to do, panels that it closes apart.  Measured: four GPUs in rounds
+#: of 2,048 where tasks overlap, two in rounds of 2,048 and 4,096 where they did not.
+IDLE: Final = {PROCESSORS: 0.01, RESIDENT: 0.015, PASSING: 0.06}
+#: Seconds that a GPU takes longer to close a panel, by the square of its width: each of many small kernels, one after
+#: the other, waits for a block of the products beside it.
+WAITS: Final = 1.3e-8
+#: Seconds that a byte of page-locked memory takes to be had, beside the first stripes.
+PIECE: Final = 7.0e-11
 #: Seconds that the scheduler takes for a task, whoever it is for, and tasks of a worker in a round.
 TASK: Final = 0.002
-TASKS: Final = 3
-#: Share of the rate of large products that whole stripes reach on a GPU.
-DEVICE_EFFICIENCY: Final = 0.95
-#: Stripes that a worker's memory holds beside those that it keeps: panels, packed or not, and what comes and goes.
-WORKSPACE: Final = 7
+TASKS: Final = {"cpu": 3, "cuda": 4}
 #: Share of the matrix that panels may take in the store before there is a commit.
 PANELS: Final = 0.25
 
@@ -60,12 +63,29 @@ def in_rounds(setting: Setting, workers: Workers) -> Candidate:
     whole = -(-setting.problem.n // GRAIN) * GRAIN
     widths = [w for w in WIDTHS if w < whole] or [whole]
     found = [_rounds(setting, workers, Streaming("host", w, w)) for w in widths]
+    panels = [width * setting.problem.n * setting.kind.itemsize for width in widths]
+    if workers.device == "cuda":  # the narrowest one says what is needed where none fits
+        fits = [
+            c.device_memory <= workers.memory and _pace(setting, workers, c.streaming).pieces * p <= workers.host_memory
+            for c, p in zip(found, panels, strict=True)
+            if c.streaming is not None
+        ]
+        found = [c for c, good in zip(found, fits, strict=True) if good] or found[:1]
     return min(found, key=lambda c: c.seconds)
 
 
-def room(streaming: Streaming, n: int, itemsize: int, memory: int) -> int:
-    """Stripes that a worker can keep; it holds one more while that is worked on."""
-    return max(0, memory // max(1, min(streaming.height, n) * n * itemsize) - WORKSPACE)
+def room(streaming: Streaming, n: int, itemsize: int, memory: int, pace: Pace) -> int:
+    """Stripes that a worker can keep, beside those that are only worked on."""
+    return max(0, memory // max(1, min(streaming.height, n) * n * itemsize) - pace.workspace)
+
+
+def _pace(setting: Setting, workers: Workers, streaming: Streaming) -> Pace:
+    """How far rounds overlap: on GPUs as far as may be, where all stripes have room beside that."""
+    if workers.device == "cpu":
+        return PROCESSORS
+    n, share = setting.problem.n, -(-streaming.rounds(setting.problem.n) // workers.count)
+    fits = room(streaming, n, setting.kind.itemsize, workers.memory, RESIDENT) >= share
+    return RESIDENT if fits else PASSING
 
 
 @dataclass(frozen=True)
@@ -78,6 +98,8 @@ class Times:
             worker's, it waits for that.
         orders: the scheduler's own work.
         store: stripes for which there is no memory, read and written in every round; bytes: of those.
+        start: memory for panels, before the first of them.
+        streamed: stripes of a worker for which there is no memory.
     """
 
     work: float
@@ -85,11 +107,13 @@ class Times:
     orders: float
     store: float
     bytes: int
+    start: float = 0.0
+    streamed: int = 0
 
     @property
     def seconds(self) -> float:
         """All rounds: a round is no shorter than its longest part."""
-        return max(self.work, self.panels, self.orders) + self.store
+        return self.start + max(self.work, self.panels, self.orders) + self.store
 
 
 def times(setting: Setting, workers: Workers, streaming: Streaming) -> Times:
@@ -97,37 +121,43 @@ def times(setting: Setting, workers: Workers, streaming: Streaming) -> Times:
     n, size, device = setting.problem.n, setting.kind.itemsize, workers.device == "cuda"
     count, width = streaming.rounds(n), min(streaming.width, n)
     share = -(-count // workers.count)
-    efficiency = DEVICE_EFFICIENCY if device else EFFICIENCY / (1 + ROWS / width)
+    efficiency = 1.0 if device else EFFICIENCY / (1 + ROWS / width)
     rate = workers.relax_rate[setting.kind.name] / workers.count * efficiency
     stripe, panel = width * width * n / rate, width * n * size
     passed, handed = panel / workers.panel_rate, min(count, workers.count)
     closing = (width**3 + width * width * n) / rate
-    own = closing + stripe + 2 * CONTROL  # from one panel to the next, where both are one worker's
-    streamed = max(0, share - room(streaming, n, size, workers.memory))
+    # from one panel to the next, where both are one worker's
+    own = closing + stripe + 2 * CONTROL + (WAITS * width * width if device else 0.0)
+    pace = _pace(setting, workers, streaming)
+    streamed = max(0, share - room(streaming, n, size, workers.memory, pace))
     moved = 2 * streamed * workers.count * panel * count
     return Times(
-        work=count * (share * stripe + closing / workers.count + (IDLE if device else CONTROL)),
+        # where tasks overlap a panel is closed while others are relaxed, and its own stripe is not relaxed by it
+        work=count * (share * stripe + IDLE[pace] + (closing / workers.count if pace.share == 1 else 0.0)),
         panels=(count - handed) * max(own, passed) + handed * (own + 2 * passed + 2 * CONTROL),
-        orders=count * workers.count * TASKS * TASK,
+        orders=count * workers.count * TASKS[workers.device] * TASK,
         store=moved / setting.machine.stream_rate,
         bytes=int(moved),
+        start=min(pace.pieces, count) * panel * PIECE,
+        streamed=streamed,
     )
 
 
 def _rounds(setting: Setting, workers: Workers, streaming: Streaming) -> Candidate:
     n, size, machine = setting.problem.n, setting.kind.itemsize, setting.machine
     share, panel = -(-streaming.rounds(n) // workers.count), min(streaming.width, n) * n * size
-    device, took = workers.device == "cuda", times(setting, workers, streaming)
-    streamed = took.bytes > 0
+    device, pace = workers.device == "cuda", _pace(setting, workers, streaming)
+    took = times(setting, workers, streaming)
+    passing = took.streamed > 0 or pace is PASSING
     relax = Phase("relax", took.seconds, bytes=took.bytes, updates=n**3)
     fill = Phase("ingest", setting.matrix / INGEST_RATE / workers.count, bytes=setting.matrix)
     write = Phase("finish", setting.store / machine.write_rate, bytes=setting.store)
     return Candidate(
         algorithm=ALGORITHM,
         device=workers.device,
-        tier="store" if streamed else "device" if device else "host",
+        tier="store" if passing else "device" if device else "host",
         memory=machine.resident + OVERHEAD,
-        device_memory=min(share + WORKSPACE, workers.memory // max(1, panel)) * panel if device else 0,
+        device_memory=(pace.workspace + share - took.streamed) * panel if device else 0,
         disk=setting.store + max(int(PANELS * setting.matrix), 3 * panel),
         seconds=fill.seconds + relax.seconds + write.seconds,
         phases=(fill, relax, write),

@@ -19,10 +19,14 @@ from engine.types import WORK_TYPES
 
 
 class Holder(Protocol):
-    """The verbs, called from one thread at a time, but for ``copy``."""
+    """The verbs.
+
+    Those from ``use`` to ``mark`` are called from one thread at a time, the others from any, but nothing happens to a
+    stripe twice at a time, ``copy`` apart.
+    """
 
     def hold(self, stripe: int, rows: Array) -> None:
-        """Take a stripe, shape (its rows, n); the array is the holder's now."""
+        """Take a stripe, shape (its rows, n), in an array from ``room``, which is the holder's now."""
         ...
 
     def forget(self, stripe: int) -> None:
@@ -34,11 +38,14 @@ class Holder(Protocol):
         ...
 
     def use(self, turn: int, panel: Array) -> None:
-        """Relax by panel ``turn`` from now on."""
+        """Have panel ``turn`` at hand, until another one is."""
         ...
 
-    def relax_by(self, turn: int, stripe: int) -> None:
-        """Relax a stripe by the panel in use, that of round ``turn``; may return before it is done."""
+    def relax_by(self, turn: int, stripe: int, *, urgent: bool = False) -> None:
+        """Relax a stripe by the panel in use, that of round ``turn``; may return before it is done.
+
+        ``urgent``: before what was asked for earlier.
+        """
         ...
 
     def become(self, turn: int, panel: Array) -> None:
@@ -46,15 +53,21 @@ class Holder(Protocol):
         ...
 
     def close_panel(self, turn: int, out: Array) -> None:
-        """Close stripe ``turn``, as round ``turn`` - 1 left it, into panel ``turn``; a copy goes to ``out``."""
+        """Close stripe ``turn``, as round ``turn`` - 1 left it, into panel ``turn``; a copy goes to ``out``.
+
+        Urgent, and may return before it is done.
+        """
         ...
 
-    def wait(self) -> None:
-        """All that was asked for is done.  Raises what went wrong: BelowZero, SolveFailed."""
+    def mark(self, *, urgent: bool) -> Callable[[], None]:
+        """What waits, in any thread, until all that was asked for so far is done: of the urgent, or of the rest.
+
+        It raises what went wrong: BelowZero, SolveFailed.
+        """
         ...
 
     def room(self, height: int) -> Array:
-        """An array of ``height`` rows for a panel, as fast as there is to copy from and to."""
+        """An array of ``height`` rows for a panel or a stripe, as fast as there is to copy from and to."""
         ...
 
     def release(self) -> None:
@@ -72,6 +85,10 @@ def run_of(job: Job, check: Callable[[], None]) -> Run:
 
 def _told(turn: int, stripe: int, rows: Array) -> None:
     """The bench knows what it asked for."""
+
+
+def _nothing() -> None:
+    """There is nothing to wait for."""
 
 
 def _counted(amount: int) -> None:
@@ -123,7 +140,7 @@ class CpuHolder:
             self._streamer.follow(turn)
             self._used = turn
 
-    def relax_by(self, turn: int, stripe: int) -> None:
+    def relax_by(self, turn: int, stripe: int, *, urgent: bool = False) -> None:  # noqa: ARG002
         """One product."""
         self._streamer.relax(turn, stripe, self._stripes[stripe])
 
@@ -137,8 +154,9 @@ class CpuHolder:
         self._streamer.lead(turn, self._stripes.__getitem__, first=True)
         out[:] = self._stripes[turn]
 
-    def wait(self) -> None:
+    def mark(self, *, urgent: bool) -> Callable[[], None]:  # noqa: ARG002
         """All is done already."""
+        return _nothing
 
     def room(self, height: int) -> Array:
         """Plain memory."""

@@ -7,11 +7,44 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from typing import Final
 
 from engine.plan import Plan
 from engine.stream.layout import Streaming
 from engine.summary import Part
 from storage.rooms import Marks, TileFile
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How far rounds overlap on a worker.
+
+    Attributes:
+        early: panels that may be closed before the last stripe has come to where they are of use.
+        ahead: tasks that a worker has at a time, panels to be closed apart.
+        share: of its device that a task takes up; one means that it has it alone.
+        task: seconds that a task should take at least.
+        places: panels on a GPU.
+        workspace: stripes that a worker's memory holds beside those that it keeps: panels, what closing one takes, and
+            stripes on their way.
+        pieces: panels and stripes on their way in host memory, of a worker with a GPU.
+    """
+
+    early: int
+    ahead: int
+    share: float
+    task: float
+    places: int
+    workspace: int
+    pieces: int
+
+
+#: On processors a task has them alone, and another one waits.  On GPUs three relax while a panel is closed, so that the
+#: time between two tasks is not lost, and a panel takes longer to reach the others than a round takes.  GPUs that
+#: stripes pass through have no memory for that: there the width of the pivot block counts, and the store decides.
+PROCESSORS: Final = Pace(early=2, ahead=2, share=1.0, task=0.5, places=0, workspace=7, pieces=0)
+RESIDENT: Final = Pace(early=4, ahead=3, share=1 / 4, task=0.05, places=6, workspace=11, pieces=12)
+PASSING: Final = Pace(early=2, ahead=2, share=1.0, task=0.5, places=2, workspace=4, pieces=6)
 
 
 @dataclass(frozen=True)
@@ -56,6 +89,13 @@ class Job:
         if self.plan.streaming is None:
             raise ValueError("the plan has no rounds")
         return self.plan.streaming
+
+    @property
+    def pace(self) -> Pace:
+        """How far rounds overlap."""
+        if self.device == "cpu":
+            return PROCESSORS
+        return PASSING if self.plan.tier == "store" else RESIDENT
 
 
 @dataclass(frozen=True)
@@ -125,6 +165,7 @@ class Hello:
         device: ``cpu`` or ``cuda``; name: of the processor or GPU.
         host, process: where it runs.
         threads: processors it uses; memory: bytes for stripes and panels, the GPU's where it has one.
+        host_memory: bytes of host memory, where it has a GPU for panels on their way.
         relax_rate: updates a second in the types that were measured.
     """
 
@@ -136,6 +177,7 @@ class Hello:
     threads: int
     memory: int
     relax_rate: Mapping[str, float]
+    host_memory: int = 2**40
 
 
 @dataclass(frozen=True)

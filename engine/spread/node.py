@@ -33,6 +33,8 @@ _LONGEST_WAIT: Final = 15.0
 _HEALTHY: Final = 30.0
 #: seconds that workers get to end
 _GRACE: Final = 10.0
+#: threads of a worker: one for what computes, on a GPU two and one that closes panels; the rest read and write
+_THREADS: Final = {"CPU": 2, "GPU": 6}
 #: share of the node's memory that its workers offer together
 _OFFERED: Final = 0.8
 #: What Dask is told unless the environment says otherwise: a connection that answers nothing for so long is dead.
@@ -102,7 +104,7 @@ class Workers:
             number = int(gpu.removeprefix("cuda"))
             chosen = visible[number] if number < len(visible) else str(number)
             more = {"CUDA_VISIBLE_DEVICES": chosen}
-            self.slots.append(_Slot(gpu, _environment("cuda", threads, 0, more)))
+            self.slots.append(_Slot(gpu, _environment("cuda", threads, memory, more)))
         for number in range(count):
             self.slots.append(_Slot(f"cpu{number}", _environment("cpu", threads, memory, {"CUDA_VISIBLE_DEVICES": ""})))
 
@@ -140,8 +142,7 @@ class Workers:
         kind = "GPU" if slot.environment["APSP_WORKER_DEVICE"] == "cuda" else "CPU"
         words = [
             *(sys.executable, "-m", "distributed.cli.dask_worker", self.args.scheduler),
-            # one thread for what computes, which takes up the resource, and one for what reads and writes
-            *("--nthreads", "2", "--resources", f"{kind}=1", "--memory-limit", "0"),
+            *("--nthreads", str(_THREADS[kind]), "--resources", f"{kind}=1", "--memory-limit", "0"),
             *("--no-nanny", "--no-dashboard", "--death-timeout", "60", "--local-directory", folder),
             *("--name", f"apsp-{socket.gethostname()}-{os.getpid()}-{slot.name}-{int(time.time() * 1000):x}"),
         ]

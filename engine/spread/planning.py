@@ -121,4 +121,5 @@ def summed_up(workers: Mapping[str, Hello]) -> Workers:
         threads=min(hello.threads for hello in all_),
         memory=min(hello.memory for hello in all_),
         relax_rate={kind: sum(hello.relax_rate[kind] for hello in all_) for kind in sorted(kinds)},
+        host_memory=min(hello.host_memory for hello in all_),
     )

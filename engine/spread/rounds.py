@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from engine.checkpoint import Journal
 from engine.monitor import Monitor
-from engine.spread.cluster import Came, Cluster, Done, Went
+from engine.spread.cluster import Came, Cluster, Done, Ticket, Went
 from engine.spread.drive import PAUSE, Drive, result_of
 from engine.spread.estimate import room
 from engine.spread.job import Failure, Hello, Job, Order, Report, Stored
@@ -32,14 +32,8 @@ from engine.stream.layout import stripe_entries
 from engine.stream.levels import progress_of
 from engine.summary import Summary
 from storage.errors import Cancelled
-from storage.rooms import TileFile
+from storage.rooms import TileFile, remove_panel
 
-#: Seconds that a task should take at least.
-TASK: Final = 0.5
-#: Tasks that a worker has at a time: one that it does, and the next one.
-AHEAD: Final = 2
-#: How many panels may be closed before the last stripe has come to where they are of use.
-EARLY: Final = 2
 #: Share of the time that commits may take: they are so much further apart.
 COST: Final = 0.05
 #: Bytes a second at which a commit is predicted to be written, and seconds that the last one may take when the solve
@@ -73,7 +67,7 @@ class Rounds(Drive):
         upper: bool = False,
     ) -> None:
         super().__init__(cluster, job, journal, monitor)
-        self._summary = summary
+        self._summary, self._pace = summary, job.pace
         self._streaming, self._n, self._last = job.streaming, job.n, job.streaming.rounds(job.n) - 1
         levels = np.minimum(levels, self._last)  # one process says one more of what it has mirrored
         floor = int(levels.min())
@@ -128,7 +122,7 @@ class Rounds(Drive):
     def _join(self, name: str, hello: Hello) -> None:
         rate = hello.relax_rate.get(self._job.plan.dtype, 1e10)
         self._workers[name] = Worker(
-            hello, rate, room(self._streaming, self._n, self._writer.dtype.itemsize, hello.memory)
+            hello, rate, room(self._streaming, self._n, self._writer.dtype.itemsize, hello.memory, self._pace)
         )
         share_out(self._stripes, self._workers)
 
@@ -151,7 +145,7 @@ class Rounds(Drive):
         """A stripe is another worker's from now on, and its old one need not keep it."""
         stripe = self._stripes[number]
         if stripe.held:
-            self._send(stripe.owner, "forget", Order(stripes=(number,)), device=self._job.device, urgent=True)
+            self._order(stripe.owner, "forget", Order(stripes=(number,)), urgent=True)
         stripe.owner, stripe.held = name, False
 
     # ---- what there is to do -----------------------------------------------------------------------------------------
@@ -160,7 +154,8 @@ class Rounds(Drive):
         worker, turn = self._workers[name], self._led + 1
         if turn <= self._last and self._stripes[turn].owner == name and self._may_lead(name, turn):
             self._hand(name, "lead", [turn], turn)  # before all that waits: everybody waits for panels in the end
-        while len(worker.tickets) < AHEAD and (task := self._next(name)) is not None:
+        most = self._pace.ahead
+        while sum(t.note.verb != "lead" for t in worker.tickets) < most and (task := self._next(name)) is not None:
             self._hand(name, *task)
         if worker.saving is None and self._unsaved:
             self._save_some(name)
@@ -193,15 +188,13 @@ class Rounds(Drive):
             return False
         floor = min((s.level for i, s in enumerate(self._stripes) if i != turn and s.held), default=self._last)
         # nor so far ahead of the store that its worker, which keeps few, would lose one that is not there yet
-        return self._stripes[turn].ticket is None and turn <= min(floor, self._closed) + EARLY
+        return self._stripes[turn].ticket is None and turn <= min(floor, self._closed) + self._pace.early
 
     def _some(self, name: str, stripes: list[int], all_: int) -> list[int]:
         """As many as take a while, and leave some for the next task."""
         seconds = self._updates(stripes[0]) / self._workers[name].rate
-        most = max(-(-all_ // AHEAD), int(TASK / max(seconds, 1e-9)) + 1)
-        if any(i in self._streamed(name) for i in stripes):
-            most = 1
-        return stripes[:most]
+        most = max(-(-all_ // self._pace.ahead), int(self._pace.task / max(seconds, 1e-9)) + 1)
+        return stripes[: 1 if self._streamed(name) & set(stripes) else most]
 
     def _streamed(self, name: str) -> set[int]:
         """Stripes of a worker that it has no room to keep."""
@@ -221,12 +214,15 @@ class Rounds(Drive):
             if verb != "finish"
             else frozenset(),
         )
-        ticket = self._send(name, verb, order, device=self._job.device, urgent=verb == "lead")
+        ticket = self._order(name, verb, order, urgent=verb == "lead")
         self._workers[name].tickets.append(ticket)
         for i in stripes:
             self._stripes[i].ticket = ticket
         if verb == "lead":
             self._leading, self._leader = level, name
+
+    def _order(self, name: str, verb: str, order: Order, *, urgent: bool) -> Ticket:
+        return self._send(name, verb, order, device=self._job.device, share=self._pace.share, urgent=urgent)
 
     def _whereabouts(self, number: int) -> Stored:
         stripe, band = self._stripes[number], self._writer.tile[0]
@@ -319,8 +315,8 @@ class Rounds(Drive):
                 self._adopt(i, report.levels[i], files)
                 self._stripes[i].held = False
         self._monitor.advance(max(0, before - self._left))
-        if report.updates and report.seconds > TASK / 10:
-            worker.rate += 0.3 * (report.updates / report.seconds - worker.rate)
+        if report.updates:
+            worker.learn(report.updates, report.seconds, self._pace.task)
 
     def _missed(self, report: Report) -> None:
         """Stripes that a worker does not have after all are as they are in the store."""
@@ -383,7 +379,7 @@ class Rounds(Drive):
         # one beyond a gap, that came before the one that it follows, is still to be counted as closed
         floor = min(self._closed, *(s.stored for s in self._stripes if not s.finished), self._last)
         for turn in [t for t in self._panels if t <= floor]:
-            (self._room / self._panels.pop(turn)).unlink(missing_ok=True)
+            remove_panel(self._room / self._panels.pop(turn))
         for number, other in level_out(self._stripes, self._workers):
             self._move(number, other)
 

@@ -7,9 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from engine.spread.cluster import Ticket
 from engine.spread.job import Hello
+
+#: How much of what is known of a worker's rate stays with each task more.
+KEPT: Final = 0.9
 
 
 @dataclass
@@ -36,13 +40,27 @@ class Stripe:
 
 @dataclass
 class Worker:
-    """What the driver knows of a worker: ``rate`` in updates a second, ``room`` in stripes."""
+    """What the driver knows of a worker.
+
+    Attributes:
+        rate: updates a second; lately: updates and seconds of its last tasks.
+        room: stripes that it can keep.
+        tickets, saving: what it has to do.
+    """
 
     hello: Hello
     rate: float
     room: int
     tickets: list[Ticket] = field(default_factory=list)
     saving: Ticket | None = None
+    lately: tuple[float, float] = (0.0, 0.0)
+
+    def learn(self, updates: int, seconds: float, least: float) -> None:
+        """A task took so long; of less than ``least`` seconds in all nothing is concluded."""
+        done, spent = (KEPT * old + new for old, new in zip(self.lately, (updates, seconds), strict=True))
+        self.lately = done, spent
+        if spent > least:
+            self.rate = done / spent
 
 
 def share_out(stripes: Sequence[Stripe], workers: Mapping[str, Worker]) -> None:

@@ -58,13 +58,14 @@ def hello() -> Hello:
     threads = int(os.environ.get(THREADS, "0")) or usable_processors()
     told = int(os.environ.get(MEMORY, "0"))
     name, rates = platform.machine(), {kind: rate * threads for kind, rate in RELAX_RATE.items()}
-    memory = int(OFFERED * (available_memory() + resident_bytes()))
+    memory = host_memory = told or int(OFFERED * (available_memory() + resident_bytes()))
     if device == "cuda":
         found, why = find_cuda(None)
         if found is None:
             raise SolveFailed(f"this worker was started for a GPU, but {why}")
         name, memory, rates = found.name, found.memory, found.relax_rate
-    return Hello(code_digest(), device, name, socket.gethostname(), os.getpid(), threads, told or memory, rates)
+    host, process = socket.gethostname(), os.getpid()
+    return Hello(code_digest(), device, name, host, process, threads, memory, rates, host_memory)
 
 
 def work(job: Job, verb: str, order: Order) -> Report | Failure:

@@ -14,7 +14,7 @@ from engine.monitor import Monitor
 from engine.plan import Plan
 from engine.problem import Options
 from engine.solve import make_plan, solve_to_store
-from engine.spread import drive, rounds, run
+from engine.spread import drive, job, rounds, run
 from engine.spread.bench import Bench
 from engine.spread.job import Order, Report, Stored
 from engine.stream.layout import Streaming
@@ -23,7 +23,7 @@ from storage.graph import Graph, build_graph
 from storage.matrix import open_matrix, verify_matrix
 from storage.rooms import Marks, TileFile
 from storage.working import find_checkpoint
-from tests.spreading import ToyCluster
+from tests.spreading import BusyCluster, ToyCluster
 
 N = 300
 DASK = Options(executor="dask", scheduler="toy", algorithm="blocked-floyd-warshall")
@@ -84,6 +84,40 @@ def test_rounds_over_workers_are_exact(
         pytest.skip("an undirected graph with a negative edge has a negative cycle")
     graph = sample(directed=directed, negative=negative)
     solve(ToyCluster(workers, seed=workers), graph, tmp_path / "d.zarr", monkeypatch)
+    same(tmp_path / "d.zarr", expected(graph, tmp_path))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_tasks_that_overlap_and_are_done_twice(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoint, "INTERVAL", 0.02)
+    monkeypatch.setattr(rounds, "COST", 10.0)
+    monkeypatch.setattr(job, "PROCESSORS", replace(job.PROCESSORS, task=0.0, ahead=3, early=4))
+    graph, cluster = sample(1000, negative=seed % 2 == 0, seed=seed), BusyCluster(2, seed=seed)
+    solve(cluster, graph, tmp_path / "d.zarr", monkeypatch)
+    assert cluster.most > 2
+    same(tmp_path / "d.zarr", expected(graph, tmp_path))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_workers_are_lost_while_tasks_overlap(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoint, "INTERVAL", 0.02)
+    monkeypatch.setattr(rounds, "COST", 10.0)
+    monkeypatch.setattr(job, "PROCESSORS", replace(job.PROCESSORS, task=0.0, ahead=3, early=4))
+    monkeypatch.setattr(drive, "LOSSES", 100)
+    graph, cluster = sample(1000, negative=seed % 2 == 0, seed=seed), BusyCluster(3, seed=seed)
+    kills = 0
+
+    def mischief(_: ToyCluster) -> None:
+        nonlocal kills
+        if cluster.random.random() < 0.05 and len(cluster.workers) > 1:
+            cluster.kill(cluster.random.choice(sorted(cluster.workers)))
+            kills += 1
+        if cluster.random.random() < 0.05 and len(cluster.workers) < 5 and cluster.number < 40:
+            cluster.add()
+
+    cluster.mischief = mischief
+    solve(cluster, graph, tmp_path / "d.zarr", monkeypatch)
+    assert kills > 2
     same(tmp_path / "d.zarr", expected(graph, tmp_path))
 
 

@@ -10,7 +10,7 @@ from engine.algorithms import bellman_ford, breadth_first, dijkstra, floyd_warsh
 from engine.estimate import Setting
 from engine.plan import Candidate, Plan, by_rows
 from engine.problem import Machine, Options, Problem
-from engine.spread.estimate import over_workers
+from engine.spread.estimate import lacking, over_workers
 from engine.stream.device_estimate import through_devices
 from engine.stream.estimate import ALGORITHM as STREAMED
 from engine.stream.estimate import LONG, LONG_CPU, streamable, streamed
@@ -76,7 +76,7 @@ def choose(problem: Problem, machine: Machine, options: Options, *, store: int |
     best = min((c for c in pool if c.feasible), key=_cost, default=None)
     if best is None:
         others = [c if c.rejected else replace(c, rejected="was not asked for") for c in candidates]
-        raise _refusal(pool, others, machine)
+        raise _refusal(pool, others, setting)
     others = sorted((c for c in candidates if c is not best), key=lambda c: c.seconds)
     return Plan(
         algorithm=best.algorithm,
@@ -218,6 +218,8 @@ def _judge(candidate: Candidate, setting: Setting, options: Options) -> Candidat
         wrong = "runs on the CPU, and device cuda was asked for"
     if wrong is None and device is not None and candidate.device_memory > device.memory:
         wrong = f"needs {gib(candidate.device_memory)} of GPU memory, {gib(device.memory)} may be used"
+    if wrong is None and (short := lacking(candidate, setting)) is not None:
+        wrong = f"needs {gib(short[0])} of each worker's memory, {gib(short[1])} may be used"
     if wrong is None and candidate.memory > setting.machine.memory:
         wrong = f"needs {gib(candidate.memory)} of memory, {gib(setting.machine.memory)} may be used"
     if wrong is None and setting.machine.disk is not None and candidate.disk > setting.machine.disk:
@@ -225,7 +227,8 @@ def _judge(candidate: Candidate, setting: Setting, options: Options) -> Candidat
     return candidate if wrong is None else replace(candidate, feasible=False, rejected=wrong)
 
 
-def _refusal(pool: list[Candidate], candidates: list[Candidate], machine: Machine) -> DoesNotFit:
+def _refusal(pool: list[Candidate], candidates: list[Candidate], setting: Setting) -> DoesNotFit:
+    machine = setting.machine
     if machine.disk is not None and all(c.disk > machine.disk for c in pool):
         need = min(c.disk for c in pool)
         return DoesNotFit(
@@ -245,6 +248,17 @@ def _refusal(pool: list[Candidate], candidates: list[Candidate], machine: Machin
             resource="device memory",
             needed=need,
             available=device.memory,
+            candidates=candidates,
+        )
+    short = [found for c in pool if (found := lacking(c, setting)) is not None]
+    if short and len(short) == len(pool):
+        needed, there = min(short)
+        return DoesNotFit(
+            f"rounds do not fit the workers: each needs {needed} bytes ({gib(needed)}) of memory of its own, "
+            f"{there} ({gib(there)}) may be used (apsp worker --memory)",
+            resource="memory",
+            needed=needed,
+            available=there,
             candidates=candidates,
         )
     least = min(pool, key=lambda c: c.memory)

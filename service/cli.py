@@ -365,7 +365,7 @@ def worker(
         int | None, typer.Option(metavar="N", min=1, help="Threads of each worker; else its share of the processors.")
     ] = None,
     memory: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="Memory of each worker for the matrix; else its share.")
+        str | None, typer.Option(metavar="SIZE", help="Memory of each worker, the node's; else its share.")
     ] = None,
     host: Annotated[str | None, typer.Option(metavar="ADDRESS", help="Of this node, for scheduler and driver.")] = None,
 ) -> None:

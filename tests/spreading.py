@@ -98,8 +98,11 @@ class ToyCluster:
     ) -> Ticket:
         ticket = Ticket(worker, note)
         if call is tasks.work and worker in self.workers:
-            self.workers[worker].waiting.append((ticket, given))
+            self.hand(worker, ticket, given)
         return ticket
+
+    def hand(self, worker: str, ticket: Ticket, given: tuple[Any, ...]) -> None:
+        self.workers[worker].waiting.append((ticket, given))
 
     def everywhere(self, call: Any, *given: Any) -> None:
         pass
@@ -148,23 +151,11 @@ class BusyCluster(ToyCluster):
         name = f"worker{self.number}"
         self.everyone[name], self.pools[name] = self.workers[name], ThreadPoolExecutor(self.THREADS)
 
-    def submit(
-        self,
-        note: Any,
-        worker: str,
-        call: Any,
-        *given: Any,
-        device: str | None,
-        share: float = 1.0,
-        urgent: bool = False,
-    ) -> Ticket:
-        ticket = Ticket(worker, note)
-        if call is tasks.work and worker in self.workers:
-            pause = self.random.random() * 0.003
-            self.pools[worker].submit(self.work, ticket, given, pause, last=True)
-            if self.random.random() < self.twice:
-                self.pools[worker].submit(self.work, ticket, given, 2 * pause, last=False)
-        return ticket
+    def hand(self, worker: str, ticket: Ticket, given: tuple[Any, ...]) -> None:
+        pause = self.random.random() * 0.003
+        self.pools[worker].submit(self.work, ticket, given, pause, last=True)
+        if self.random.random() < self.twice:
+            self.pools[worker].submit(self.work, ticket, given, 2 * pause, last=False)
 
     def work(self, ticket: Ticket, given: tuple[Any, ...], pause: float, *, last: bool) -> None:
         error: BaseException | None = None

@@ -63,15 +63,21 @@ def in_rounds(setting: Setting, workers: Workers) -> Candidate:
     whole = -(-setting.problem.n // GRAIN) * GRAIN
     widths = [w for w in WIDTHS if w < whole] or [whole]
     found = [_rounds(setting, workers, Streaming("host", w, w)) for w in widths]
-    panels = [width * setting.problem.n * setting.kind.itemsize for width in widths]
-    if workers.device == "cuda":  # the narrowest one says what is needed where none fits
-        fits = [
-            c.device_memory <= workers.memory and _pace(setting, workers, c.streaming).pieces * p <= workers.host_memory
-            for c, p in zip(found, panels, strict=True)
-            if c.streaming is not None
-        ]
-        found = [c for c, good in zip(found, fits, strict=True) if good] or found[:1]
+    # the narrowest one says what is needed where none fits
+    found = [c for c in found if c.device_memory <= workers.memory and lacking(c, setting) is None] or found[:1]
     return min(found, key=lambda c: c.seconds)
+
+
+def lacking(candidate: Candidate, setting: Setting) -> tuple[int, int] | None:
+    """Bytes of its own host memory that each worker needs for rounds, and has, where that is less."""
+    workers, streaming = setting.machine.workers, candidate.streaming
+    if workers is None or streaming is None:
+        return None
+    n, pace = setting.problem.n, _pace(setting, workers, streaming)
+    panel = min(streaming.width, n) * n * setting.kind.itemsize
+    cpu = workers.device == "cpu"
+    needed, there = (pace.workspace * panel, workers.memory) if cpu else (pace.pieces * panel, workers.host_memory)
+    return (needed, there) if needed > there else None
 
 
 def room(streaming: Streaming, n: int, itemsize: int, memory: int, pace: Pace) -> int:

@@ -33,7 +33,7 @@ _LONGEST_WAIT: Final = 15.0
 _HEALTHY: Final = 30.0
 #: seconds that workers get to end
 _GRACE: Final = 10.0
-#: threads of a worker: one for what computes, on a GPU two and one that closes panels; the rest read and write
+#: threads of a worker: one for what computes, on a GPU three and one that closes panels; the rest read and write
 _THREADS: Final = {"CPU": 2, "GPU": 6}
 #: share of the node's memory that its workers offer together
 _OFFERED: Final = 0.8

@@ -87,11 +87,16 @@ def test_rounds_over_workers_are_exact(
     same(tmp_path / "d.zarr", expected(graph, tmp_path))
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_tasks_that_overlap_and_are_done_twice(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def overlapping(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small tasks, three of a worker at a time, and a commit whenever there is something to commit."""
     monkeypatch.setattr(checkpoint, "INTERVAL", 0.02)
     monkeypatch.setattr(rounds, "COST", 10.0)
     monkeypatch.setattr(job, "PROCESSORS", replace(job.PROCESSORS, task=0.0, ahead=3, early=4))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_tasks_that_overlap_and_are_done_twice(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    overlapping(monkeypatch)
     graph, cluster = sample(1000, negative=seed % 2 == 0, seed=seed), BusyCluster(2, seed=seed)
     solve(cluster, graph, tmp_path / "d.zarr", monkeypatch)
     assert cluster.most > 2
@@ -100,9 +105,7 @@ def test_tasks_that_overlap_and_are_done_twice(seed: int, tmp_path: Path, monkey
 
 @pytest.mark.parametrize("seed", range(6))
 def test_workers_are_lost_while_tasks_overlap(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkpoint, "INTERVAL", 0.02)
-    monkeypatch.setattr(rounds, "COST", 10.0)
-    monkeypatch.setattr(job, "PROCESSORS", replace(job.PROCESSORS, task=0.0, ahead=3, early=4))
+    overlapping(monkeypatch)
     monkeypatch.setattr(drive, "LOSSES", 100)
     graph, cluster = sample(1000, negative=seed % 2 == 0, seed=seed), BusyCluster(3, seed=seed)
     kills = 0
@@ -452,6 +455,26 @@ def test_an_older_copy_gives_way_to_the_stripe_in_the_store(tmp_path: Path, monk
     marks = Marks(0, np.zeros((1, 1), np.int64), np.zeros((1, 1), np.int64))
     assert bench._bring(Order((0,), stored={0: Stored(3, marks)})) == []
     assert bench._levels == {0: 3}
+    bench.close()
+
+
+def test_what_another_task_believes_of_a_tile_is_not_held_against_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A half is put together from tiles of stripes that others bring, and write, meanwhile."""
+    bench = Bench(driver(tmp_path, monkeypatch)._job, 1)
+    right = np.arange(N * N, dtype=np.int32).reshape(N, N)
+
+    class Others:
+        def read_tile(self, i: int, j: int, out: np.ndarray) -> None:
+            out[:] = right[bench._grid.slices(i, j)]
+
+    monkeypatch.setattr(bench, "matrix", None)
+    monkeypatch.setattr(bench, "_guest", Others)
+    rows = right[64:128].copy()
+    bench._put_together(64, 128, rows)
+    whole = np.triu(right) + np.triu(right, 1).T
+    np.testing.assert_array_equal(rows, whole[64:128])
     bench.close()
 
 

@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
 from engine.bulk_plan import BulkPlan, Group, plan_bulk
 from engine.describe import describe
@@ -29,10 +28,12 @@ from engine.ingest import weight_matrix, write_rows
 from engine.machine import survey
 from engine.monitor import Monitor
 from engine.plan import Plan
-from engine.potentials import find_potentials, reduced_weights
+from engine.potentials import Potentials, find_potentials, for_products
 from engine.problem import Machine, Options, Problem
+from engine.rectangle import Rectangle
 from engine.solve import make_plan, solve, solve_to_store, store_attributes
 from engine.summary import Array, SummarySink
+from engine.terminals import open_rectangle
 from engine.types import WORK_TYPES
 from storage.errors import ApspError, SolveFailed
 from storage.graph import Graph
@@ -110,9 +111,11 @@ def make_bulk_plan(graphs: Mapping[int, Graph], options: Options, *, stores: boo
     problems: dict[int, Problem] = {}
     for index, graph in graphs.items():
         try:
-            problem = describe(graph, max_hops=options.max_hops)
+            inner, wanted = open_rectangle(graph, Rectangle.of(options, graph.n))
+            rows, targets = (None if side is None else len(side) for side in (wanted.sources, wanted.targets))
+            problem = describe(inner, rows=rows, targets=targets, max_hops=options.max_hops)
             if problem.negative:
-                find_potentials(graph)
+                find_potentials(inner)
             problems[index] = problem
         except ApspError as error:
             refused[index] = error
@@ -319,19 +322,14 @@ def _device_plan(plan: Plan, group: Group, graphs: int) -> Plan:
     )
 
 
-def _closed(
-    device: DeviceStacks, group: Group, graphs: Sequence[Graph]
-) -> tuple[list[Array], list[npt.NDArray[np.float64] | None]]:
+def _closed(device: DeviceStacks, group: Group, graphs: Sequence[Graph]) -> tuple[list[Array], list[Potentials | None]]:
     """The distance matrices of graphs, closed in one launch, and the potentials that are still to be taken out."""
     kind, potentials = WORK_TYPES[group.dtype], []
     stack = np.full((len(graphs), group.side, group.side), kind.sentinel(), kind.dtype)
     for matrix, graph in zip(stack, graphs, strict=True):
-        h = None
-        if not graph.integral and graph.arcs and graph.weights.min() < 0:  # as alone: decision 006
-            h = find_potentials(graph)
-            graph = replace(graph, weights=reduced_weights(graph, h))  # noqa: PLW2901
-        matrix[: graph.n, : graph.n] = weight_matrix(graph, kind, Monitor())
-        potentials.append(h)
+        relaxed = for_products(graph, kind, Monitor())
+        matrix[: graph.n, : graph.n] = weight_matrix(relaxed.graph, kind, Monitor())
+        potentials.append(relaxed.potentials)
     device.close(stack, nonnegative=group.nonnegative)
     matrices = [matrix[: graph.n, : graph.n] for matrix, graph in zip(stack, graphs, strict=True)]
     for matrix, graph in zip(matrices, graphs, strict=True):
@@ -341,9 +339,7 @@ def _closed(
     return matrices, potentials
 
 
-def _finish_one(
-    entry: Entry, plan: Plan, matrix: Array, potentials: npt.NDArray[np.float64] | None, stores: Stores
-) -> Solved:
+def _finish_one(entry: Entry, plan: Plan, matrix: Array, potentials: Potentials | None, stores: Stores) -> Solved:
     """Summary and store of a matrix that the device has closed."""
     graph, kind = entry.graph, WORK_TYPES[plan.dtype]
     if entry.target is None:

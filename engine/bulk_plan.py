@@ -19,6 +19,7 @@ from typing import Final
 from engine.device import SINGLE, SLACK
 from engine.plan import Plan
 from engine.planner import choose, gib
+from engine.potentials import relaxes_reduced
 from engine.problem import Machine, Options, Problem
 from engine.types import WORK_TYPES, WorkType
 from storage.errors import ApspError, InvalidRequest
@@ -163,9 +164,9 @@ def _stacks(
     classes: dict[Kind, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
     for index, problem in problems.items():
         kind, side = WORK_TYPES[plans[index].dtype], padded_side(problem.n)
-        if 0 < problem.n <= SINGLE and stack_bytes(side, kind) <= device.memory and problem.max_hops is None:
-            # fractions with negative arcs are solved over reduced weights, which are not negative
-            signed = problem.negative and kind.integer
+        fits = stack_bytes(side, kind) <= device.memory
+        if problem.whole and problem.n <= SINGLE and fits and problem.max_hops is None:
+            signed = problem.negative and not relaxes_reduced(kind, problem)
             classes[kind.name, not signed][side].append(index)
     groups = []
     for (name, nonnegative), sizes in classes.items():

@@ -19,6 +19,7 @@ from engine.algorithms import breadth_first
 from engine.algorithms.bellman_ford import form_of
 from engine.algorithms.dijkstra import FEW, SIDE_BY_SIDE
 from engine.backends.base import Arcs
+from engine.estimate import search_workspace
 from engine.plan import Plan
 from engine.problem import Machine, Problem
 from engine.rates import with_rates
@@ -45,6 +46,8 @@ TOLD: Final = 0.005
 AGAIN: Final = 40
 #: Sources of a later trial for each one of the trial before; searches work on many side by side.
 STEP: Final = 64
+#: Bytes that measuring takes beside what searches hold: rows, tiles in flight, what the allocator keeps of them.
+ROOM: Final = 256 * 2**20
 #: Share of the sources, and predicted seconds, either of which a trial that fills the vectors may come to.
 SHARE: Final = 0.05
 LONG_TRIAL: Final = 0.3
@@ -66,9 +69,11 @@ def calibrate(
     What products on a GPU take is predicted from a table: it hardly varies.  What searches take there depends on the
     graph: a few are tried where they may be the best choice.  ``device`` is the one asked for; with ``cuda`` there is
     no choice that the processors' rates could change.  ``rectangle`` is what is asked of the matrix, ``out`` where the
-    store would go; what ``engine.rates`` measures there is kept.
+    store would go; what ``engine.rates`` measures there is kept.  Nothing is measured where ``plan`` leaves no memory
+    for it: measuring must not be why a plan that fits does not fit any more.
     """
-    if plan.seconds < WORTHWHILE:
+    space = ROOM + search_workspace(problem.n, problem.arcs, machine.threads)
+    if plan.seconds < WORTHWHILE or plan.memory + space > machine.memory:
         return machine
     machine = with_rates(machine, kind, plan, out)
     machine = _tried_on_device(graph, problem, kind, machine, plan)

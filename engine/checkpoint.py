@@ -1,7 +1,8 @@
 """Checkpoints: when a solve commits, what its record says, and how a search goes on from one.
 
 A record says how far the matrix in the working store has come: how many of its first rows are done (searches), or up to
-which round each stripe is (``engine.stream``).  Everything that it speaks of is durable before it is written.
+which round each stripe is (``engine.stream``).  Everything that it speaks of is durable before it is written, and it is
+lowered before a tile is overwritten by less (``engine.forms``).
 """
 
 from __future__ import annotations
@@ -11,11 +12,12 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
+from engine.forms import Form, Way, way_on
 from engine.plan import Plan, by_rows
 from engine.problem import Options
 from engine.summary import Array, SummarySink
@@ -36,6 +38,7 @@ class Journal:
     Thread-safe.  ``seconds`` answers the seconds that each phase has taken so far.
 
     Attributes:
+        potentials: by which the lengths of rounds are reduced (``engine.forms.fingerprint``); None for true lengths.
         commits: how many there were.
         spent, work: seconds in them, most of them waiting for the disk in the background, and seconds of a processor,
             copies of host memory included.
@@ -48,6 +51,7 @@ class Journal:
         self._lock = threading.Lock()
         self._began = self._last = time.monotonic()
         self.interval = INTERVAL
+        self.potentials: str | None = None
         self.commits = 0
         self.spent = self.work = 0.0
 
@@ -63,14 +67,28 @@ class Journal:
         """Make durable what was written, and say how far that is.  StorageFailed."""
         began, work = time.monotonic(), time.thread_time()
         with self._lock:
-            self.writer.commit({"algorithm": self._plan["algorithm"], **progress, **self._circumstances()})
+            self.writer.commit(self._record(progress))
             self._last = time.monotonic()
             self.commits += 1
             self.spent += self._last - began
             self.work += time.thread_time() - work
 
-    def _circumstances(self) -> dict[str, object]:
-        return {"plan": self._plan, "seconds": self.total()}
+    def lower(self, progress: Mapping[str, object]) -> None:
+        """Have the record say no more than ``progress`` before the next tile is written; until then it stays."""
+        if self.writer.record() is not None:
+            self.writer.lower(self._record(progress))
+
+    def forget(self) -> None:
+        """Have the record say that nothing is done before the next tile is written: what follows cannot be gone on
+        from."""
+        record = self.writer.record()
+        if record is not None and record.get("kind") == "rounds":
+            stripes = sum(count for _, count in record["levels"])
+            self.lower({**record, "potentials": self.potentials, "levels": [[-1, stripes]]})
+
+    def _record(self, progress: Mapping[str, object]) -> dict[str, object]:
+        known = {"potentials": self.potentials} if progress["kind"] == "rounds" else {}
+        return {"algorithm": self._plan["algorithm"], **known, **progress, "plan": self._plan, "seconds": self.total()}
 
     def total(self) -> dict[str, float]:
         """Seconds of each phase, those of the processes before included."""
@@ -157,11 +175,12 @@ def bound_to(checkpoint: Checkpoint | None, options: Options) -> Options:
     if checkpoint is None:
         return options
     algorithm, dtype = str(checkpoint.record["algorithm"]), str(checkpoint.identity["type"])
-    for name, asked, found, other in (
-        ("algorithm", options.algorithm, algorithm, by_rows(options.algorithm) != by_rows(algorithm)),
-        ("type", options.dtype, dtype, options.dtype != dtype),
+    recorded = Form.of_record(checkpoint.record, dtype)
+    for name, asked, found, wanted in (
+        ("algorithm", options.algorithm, algorithm, Form(dtype, "rows" if by_rows(options.algorithm) else "whole")),
+        ("type", options.dtype, dtype, replace(recorded, dtype=options.dtype)),
     ):
-        if asked != "auto" and other:
+        if asked != "auto" and way_on(recorded, wanted) is Way.REFUSE:
             raise Conflict(
                 f"{checkpoint.target} has a checkpoint of {found}, and {name} {asked} cannot go on from that; "
                 f"leave it out, or begin anew (--overwrite)"
@@ -170,9 +189,18 @@ def bound_to(checkpoint: Checkpoint | None, options: Options) -> Options:
     return replace(options, algorithm=kept, dtype=dtype)
 
 
-def suits(record: Mapping[str, Any], plan: Plan) -> bool:
-    """Whether ``plan`` can go on from ``record``."""
-    return (record.get("kind") == "rows") == by_rows(plan.algorithm)
+def suits(checkpoint: Checkpoint, plan: Plan) -> bool:
+    """Whether ``plan`` can go on from a checkpoint, were it by forgetting it."""
+    recorded = Form.of_record(checkpoint.record, str(checkpoint.identity["type"]))
+    return way_on(recorded, Form.of_plan(plan)) is not Way.REFUSE
+
+
+def take_up_whole(journal: Journal, plan: Plan) -> None:
+    """Begin a solve in memory, which writes distances when it is done: over entries that are no part of them, after
+    these are forgotten."""
+    record = journal.writer.record()
+    if record is not None and way_on(Form.of_record(record, plan.dtype), Form.of_plan(plan)) is Way.FORGET:
+        journal.forget()
 
 
 def rest(options: Options, n: int, done: int) -> Options:

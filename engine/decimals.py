@@ -26,8 +26,9 @@ def in_units(indptr: npt.NDArray[np.int64], weights: npt.NDArray[Any]) -> Units 
     if len(weights) == 0:
         return None
     starts = indptr[:-1][np.diff(indptr) > 0]
-    longest = float(np.maximum.reduceat(weights, starts).sum(dtype=np.float64))
-    for power in 10.0 ** np.arange(DECIMALS + 1):
+    with np.errstate(over="ignore"):  # an infinite sum is in no unit
+        longest = float(np.maximum.reduceat(weights, starts).sum(dtype=np.float64))
+    for power in (10.0 ** np.arange(DECIMALS + 1)).tolist():
         if not longest * power <= WORK_TYPES["int32"].largest:
             return None
         if all(_whole(some, power) for some in (weights[:FEW], weights)):

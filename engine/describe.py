@@ -37,7 +37,8 @@ def describe(
     """
     hops = None if max_hops is None or max_hops >= graph.n - 1 else max_hops
     low, high = _weight_range(graph)
-    bound, proof = _bound(graph, hops, cutoff, signed=low < 0)
+    # lengths of floats of both signs are found by potentials, which are lengths of walks of any number of arcs
+    bound, proof = _bound(graph, None if low < 0 and not graph.integral else hops, cutoff, signed=low < 0)
     return Problem(
         n=graph.n,
         arcs=graph.arcs,
@@ -117,7 +118,8 @@ def distance_bound(graph: Graph, max_hops: int | None) -> tuple[float, str]:
     if most < len(heaviest):
         heaviest = np.partition(heaviest, len(heaviest) - most)[len(heaviest) - most :]
     # Python integers: a sum of int64 weights may pass 2^63.
-    bound = sum(heaviest.tolist()) if graph.integral else float(np.sum(heaviest, dtype=np.float64))
+    with np.errstate(over="ignore"):  # an infinite bound is refused by whoever asks
+        bound = sum(heaviest.tolist()) if graph.integral else float(np.sum(heaviest, dtype=np.float64))
     proof = f"the {most} heaviest arcs out of different vertices sum to {bound:g}"
     if bound <= WORK_TYPES["uint16"].largest or not graph.integral or max_hops is not None or graph.weights.min() < 0:
         return bound, proof

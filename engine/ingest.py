@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.monitor import Monitor
+from engine.potentials import Potentials
 from engine.summary import Sink
 from engine.types import WorkType
 from storage.graph import Graph
@@ -57,7 +58,7 @@ def write_rows(
     threads: int,
     *,
     picked: bool = False,
-    potentials: npt.NDArray[np.float64] | None = None,
+    potentials: Potentials | None = None,
     before: Callable[[int, int], None] | None = None,
 ) -> None:
     """Send rows of ``matrix`` to ``sink``, band by band, from several threads.
@@ -66,7 +67,7 @@ def write_rows(
         matrix: shape (n, n), or only the rows wanted, however they lie in memory; in the working type.
         rows: vertex indices of the rows wanted; None for all.
         picked: ``matrix`` holds the rows wanted and no others.
-        potentials: float64, shape (n,); what was added to reduced lengths, d + h[source] - h[target], is taken off.
+        potentials: shape (n,); what was added to reduced lengths, d + h[source] - h[target], is taken off in float64.
         before: called with the first and one past the last of some rows, by the thread that then sends them.
         sink, monitor, threads: where they go, who is told (rows), how many write at a time.
     """

@@ -2,8 +2,8 @@
 
 From row D[u, .] the walk goes back from v over *tight* arcs, those with D[u, w] + weight(w, v) = D[u, v].  Arcs of
 length zero and rounding can make tight arcs form cycles, so the walk is a depth-first search with a visited set.
-A store of chosen targets has no whole row, and with a cutoff vertices on the way may be missing where arcs are
-negative: one search on the stored graph stands in for the row then.
+What it finds is believed only if the sum of its own weights is the stored distance; else, and where the store has no
+whole row, one search on the stored graph stands in for the row.  Hop limits need layers (``engine.layers``).
 """
 
 from __future__ import annotations
@@ -13,17 +13,24 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import dijkstra
 
+from engine.layers import Layers
+from engine.reference import Reference
+from engine.terminals import OpenedMatrix
 from storage.errors import StorageFailed
 from storage.graph import Graph
 from storage.matrix import Matrix
 
 Array = npt.NDArray[np.generic]
+
+#: Bytes of the layers that are kept for a route with a hop limit.
+LAYERS_BYTES: Final = 256 << 20
+#: How far from tight an arc may be in a stored row of floats, in units of rounding: the first that gives a route.
+_LOOSE: Final = (1, 4, 16, 64, 256, 1024)
 
 
 @dataclass(frozen=True)
@@ -38,78 +45,81 @@ class Route:
 class Router:
     """Answers routes over one solved matrix; keeps the arcs turned round between calls."""
 
-    def __init__(self, matrix: Matrix) -> None:
-        self._matrix = matrix
+    def __init__(self, matrix: Matrix, *, memory: int = LAYERS_BYTES) -> None:
+        """``memory``: bytes of layers that a route with a hop limit may keep."""
+        self._matrix, self._memory = OpenedMatrix(matrix), memory
 
     @cached_property
     def _graph(self) -> Graph:
         return self._matrix.graph()
 
     @cached_property
-    def _into(self) -> csr_array:
-        """Row v holds the arcs into v: tails as indices, weights as data."""
-        graph = self._graph
-        # positions, not weights, are turned round: SciPy would drop nothing, but int64 weights must stay exact
-        arcs = csr_array((np.arange(graph.arcs), graph.heads, graph.indptr), shape=(graph.n, graph.n))
-        turned = arcs.T.tocsr()
-        turned.data = graph.weights[turned.data]
-        return turned
+    def _reference(self) -> Reference:
+        return Reference(self._graph)
 
     def route(self, source: int, target: int) -> Route | None:
         """A shortest path from ``source`` to ``target`` (vertex indices); None where there is none.
 
-        Reads one row of the matrix, or one entry where that does not do.  With a hop limit, the path has at most that
-        many arcs.
+        Its length is the stored distance, exactly for whole numbers, else to within the rounding of its own sum (see
+        :func:`rounding`).  Reads one row of the matrix, or one entry where that does not do.  With a hop limit, the
+        path has at most that many arcs.
 
         Raises:
             NotFound: ``source`` or ``target`` is not among the solved ones.
-            StorageFailed: the row does not belong to the graph stored beside it.
+            StorageFailed: no path has the stored distance.
+            DoesNotFit: a path of that many arcs cannot be told within the budget for layers.
         """
-        length = self._matrix.entries([source], [target])[0]
-        if length == self._matrix.unreachable:
+        if target != source:
+            target = self._matrix.arrival(target)
+        stored = self._matrix.entries([source], [target])[0]
+        if stored == self._matrix.unreachable:
             return None
         hops = self._matrix.attributes.get("max_hops")
-        row = self._row(source, length, hops)
-        if isinstance(hops, int):
-            back = self._layered(length, self._tolerances(row)[-1], source, target, hops)
-        else:
-            back = self._walk(row, source, target)
-        vertices = back[::-1]
+        found = None
+        for vertices in self._limited(stored, source, target, hops) if hops else self._walks(stored, source, target):
+            found = self._along(vertices)
+            if _agrees(found, stored):
+                return found
+        raise self._refused(stored, source, target, found)
+
+    def _along(self, vertices: list[int]) -> Route:
         weights = [self._weight(u, v) for u, v in pairwise(vertices)]
-        length = sum(weights) if self._graph.integral else math.fsum(weights)
-        return Route(vertices, weights, length)
+        vertices = [self._matrix.vertex(v) for v in vertices]
+        return Route(vertices, weights, sum(weights) if self._graph.integral else math.fsum(weights))
 
-    def _row(self, source: int, length: Array, hops: object) -> Array:
-        """Distances from ``source`` that a path of that ``length`` is told by: read, or searched for.
+    def _refused(self, stored: Any, source: int, target: int, found: Route | None) -> StorageFailed:
+        labels = self._graph.labels
+        there = "there is no path" if found is None else f"the shortest path has the length {found.length}"
+        coarse = "" if stored.dtype.kind != "f" else f", or {stored.dtype} is too imprecise for weights that cancel"
+        if stored.dtype == np.float32:
+            coarse += " (solve with --dtype float64)"
+        return StorageFailed(
+            f"no path of the stored graph has the stored distance {stored} from {labels[source]} to {labels[target]}: "
+            f"{there}; the matrix is wrong there{coarse}; check the store with apsp verify"
+        )
 
-        With a hop limit they only say how far sums may be off, and ``length`` does.
-        """
-        matrix = self._matrix
-        if matrix.attributes["targets"] == "subset" and isinstance(hops, int):
-            return np.array([length])
-        graph = self._graph
-        if matrix.attributes["targets"] == "all":
-            cut = matrix.attributes["cutoff"] is not None
-            if not cut or isinstance(hops, int) or not graph.arcs or graph.weights.min() >= 0:
-                return matrix.row(source)
-        return self._searched(source, float(length))
+    def _walks(self, stored: Any, source: int, target: int) -> Iterator[list[int]]:
+        """Vertices of paths that may have the stored length: from the stored row, then from a search."""
+        if self._matrix.attributes["targets"] == "all":
+            yield from self._walk(self._matrix.row(source), source, target)
+        length = float(stored)
+        limit = max(0.0, length)
+        if stored.dtype.kind == "f":  # the stored length is rounded, by no more than its arcs allow
+            limit += rounding(self._graph.n, abs(length), stored.dtype)
+        yield from self._walk(self._reference.distances(source, limit), source, target)
 
-    def _searched(self, source: int, length: float) -> Array:
-        """The distances from ``source``, float64, at least those up to ``length``; the rest infinite."""
-        graph, weights = self._graph, self._graph.weights.astype(np.float64)
-        if not graph.arcs or weights.min() >= 0:
-            arcs = csr_array((weights, graph.heads, graph.indptr), shape=(graph.n, graph.n))
-            farthest = length + 1e-6 * abs(length)  # the stored length may be rounded
-            return np.asarray(dijkstra(arcs, indices=source, limit=farthest))
-        tails = np.repeat(np.arange(graph.n), np.diff(graph.indptr))
-        row = np.full(graph.n, np.inf)
-        row[source] = 0
-        for _ in range(graph.n):  # Bellman and Ford; there is no negative cycle, or nothing would have been stored
-            before = row.copy()
-            np.minimum.at(row, graph.heads, before[tails] + weights)
-            if np.array_equal(row, before):
-                break
-        return row
+    def _limited(self, stored: Any, source: int, target: int, hops: int) -> Iterator[list[int]]:
+        """Vertices of paths of at most ``hops`` arcs: the first that is short enough, then the shortest."""
+        layers = Layers(self._reference, self._graph.n, self._memory)
+        length = float(stored)
+
+        def enough(found: float, arcs: int) -> bool:
+            return found <= length + (rounding(arcs, abs(length), stored.dtype) if stored.dtype.kind == "f" else 0.0)
+
+        for stop in (enough, lambda _found, _arcs: False):
+            path = layers.path(source, target, hops, stop)
+            if path is not None:
+                yield path
 
     def _weight(self, tail: int, head: int) -> int | float:
         graph = self._graph
@@ -117,31 +127,27 @@ class Router:
         at = begin + np.searchsorted(graph.heads[begin:end], head)
         return graph.weights[at].item()  # type: ignore[no-any-return]
 
-    def _tolerances(self, row: npt.NDArray[np.generic]) -> list[float]:
-        """How far from tight an arc may be: 0 for whole numbers, else a few units of rounding, growing."""
-        if self._graph.integral and row.dtype != np.float32:
-            return [0.0]
-        unit = float(np.finfo(row.dtype.name).eps) * float(np.abs(row[np.isfinite(row)]).max())
-        return [unit * 4.0**k for k in range(6)]
-
-    def _walk(self, row: npt.NDArray[np.generic], source: int, target: int) -> list[int]:
-        """Vertices from target back to source over tight arcs; looser and looser for floats until one is found."""
-        wide = row.astype(np.int64 if row.dtype.kind in "iu" else np.float64)
-        for tolerance in self._tolerances(row):
-            found = self._search(wide, source, target, tolerance)
+    def _walk(self, row: Array, source: int, target: int) -> Iterator[list[int]]:
+        """Vertices from source to target over tight arcs of a row; looser and looser for floats until there is one."""
+        floats = row.dtype.kind == "f"
+        unit = float(np.finfo(row.dtype.name).eps) if floats else 0.0
+        wide = row.astype(np.float64 if floats else np.int64)
+        for loose in _LOOSE if floats else (0,):
+            found = self._search(wide, source, target, loose * unit)
             if found is not None:
-                return found
-        raise StorageFailed(f"no path of the stored graph has the stored distance from {source} to {target}")
+                yield found[::-1]
+                return
 
-    def _tight(self, row: npt.NDArray[np.generic], head: int, tolerance: float) -> Iterator[int]:
-        """Tails of the tight arcs into ``head``, the tightest first."""
-        begin, end = self._into.indptr[head], self._into.indptr[head + 1]
-        tails = self._into.indices[begin:end]
-        slack = np.abs(row[tails] + self._into.data[begin:end] - row[head])
+    def _tight(self, row: Array, head: int, tolerance: float) -> Iterator[int]:
+        """Tails of the tight arcs into ``head``, the tightest first; ``tolerance`` is relative to the numbers added."""
+        into: Any = self._reference.into
+        arcs = slice(into.indptr[head], into.indptr[head + 1])
+        tails, weights, end = into.indices[arcs], into.data[arcs], row[head]
+        slack = np.abs(row[tails] + weights - end)
         order = np.argsort(slack, kind="stable")
-        return iter(tails[order][slack[order] <= tolerance].tolist())
+        return iter(tails[order][(slack <= tolerance * (np.abs(weights) + np.abs(end)))[order]].tolist())
 
-    def _search(self, row: npt.NDArray[np.generic], source: int, target: int, tolerance: float) -> list[int] | None:
+    def _search(self, row: Array, source: int, target: int, tolerance: float) -> list[int] | None:
         path, seen, choices = [target], {target}, [self._tight(row, target, tolerance)]
         while path:
             if path[-1] == source:
@@ -156,27 +162,23 @@ class Router:
                 choices.append(self._tight(row, following, tolerance))
         return None
 
-    def _layered(self, length: Array, tolerance: float, source: int, target: int, hops: int) -> list[int]:
-        """Back from target through Bellman-Ford layers: layer k holds lengths of walks of at most k arcs."""
-        graph = self._graph
-        tails = np.repeat(np.arange(graph.n), np.diff(graph.indptr))
-        layer = np.full(graph.n, np.inf)
-        layer[source] = 0
-        layers = [layer]
-        goal = float(length) + tolerance
-        while layers[-1][target] > goal and len(layers) <= hops:
-            following = layers[-1].copy()
-            np.minimum.at(following, graph.heads, layers[-1][tails] + graph.weights)
-            layers.append(following)
-        path = [target]
-        for k in range(len(layers) - 1, 0, -1):
-            v = path[-1]
-            if layers[k - 1][v] == layers[k][v]:
-                continue
-            begin, end = self._into.indptr[v], self._into.indptr[v + 1]
-            into = self._into.indices[begin:end]
-            path.append(int(into[np.argmin(layers[k - 1][into] + self._into.data[begin:end])]))
-        return path
+
+def rounding(arcs: Any, magnitude: Any, dtype: npt.DTypeLike) -> Any:
+    """How far a sum of ``arcs`` floats, kept in ``dtype``, may be from the exact one, whatever the order of addition.
+
+    Each weight and each addition is off by at most half a unit of rounding of ``magnitude``, the sum of the absolute
+    weights; this is twice that bound, and what numbers below the least normal one lose.  Both may be arrays.
+    """
+    kind = np.finfo(np.dtype(dtype).name)
+    return (arcs + 1) * (float(kind.eps) * magnitude + float(kind.smallest_subnormal))
+
+
+def _agrees(found: Route, stored: Any) -> bool:
+    """Whether a route has the stored length."""
+    if stored.dtype.kind != "f":
+        return bool(found.length == stored.item())
+    magnitude = math.fsum(map(abs, found.weights))
+    return bool(abs(found.length - float(stored)) <= rounding(len(found.weights), magnitude, stored.dtype))
 
 
 def route(matrix: Matrix, source: int, target: int) -> Route | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
@@ -14,7 +15,7 @@ from engine.spread.estimate import lacking, over_workers
 from engine.stream.device_estimate import through_devices
 from engine.stream.estimate import ALGORITHM as STREAMED
 from engine.stream.estimate import LONG, LONG_CPU, streamable, streamed
-from engine.types import WORK_TYPES, WorkType
+from engine.types import REACH, WORK_TYPES, WorkType
 from storage.errors import DoesNotFit, InvalidRequest
 
 #: What each algorithm says it would take.
@@ -40,6 +41,8 @@ DEVICE_ESTIMATES: Final[dict[str, Callable[[Setting], Candidate]]] = {
 #: A matrix of so many bytes or fewer is streamed only where it does not fit memory: it is done before there is
 #: anything to keep, and there is no room for a second way to be faster.
 LITTLE: Final = 16 << 20
+#: Bytes by which what one process holds when it plans differs from what the next one does.
+RESIDENT_SPARE: Final = 8 * 2**20
 #: How much slower a long solve may be for being kept.
 UNKEPT: Final = 1.25
 #: Below this a float32 is subnormal and loses digits.
@@ -64,19 +67,12 @@ def choose(problem: Problem, machine: Machine, options: Options, *, store: int |
     kind, dtype_reason = choose_type(problem, options.dtype)
     size = problem.rows * problem.columns * kind.itemsize if store is None else store
     setting = Setting(problem, machine, kind, size)
+    if options.algorithm != "auto" and (unsuitable := _unsuitable(options.algorithm, problem)):
+        raise InvalidRequest(f"algorithm {options.algorithm} cannot be used: {unsuitable}", field="algorithm")
     candidates = _candidates(setting, options)
-    pool = [c for c in candidates if _unsuitable(c.algorithm, problem) is None]
-    if options.device == "cuda":
-        pool = [c for c in pool if c.device == "cuda"]
-    if options.algorithm != "auto":
-        unsuitable = _unsuitable(options.algorithm, problem)
-        if unsuitable:
-            raise InvalidRequest(f"algorithm {options.algorithm} cannot be used: {unsuitable}", field="algorithm")
-        pool = [c for c in pool if c.algorithm == options.algorithm]
-    best = min((c for c in pool if c.feasible), key=_cost, default=None)
+    best = min((c for c in _pool(candidates, setting, options) if c.feasible), key=_cost, default=None)
     if best is None:
-        others = [c if c.rejected else replace(c, rejected="was not asked for") for c in candidates]
-        raise _refusal(pool, others, setting)
+        raise _refusal(candidates, setting, options)
     others = sorted((c for c in candidates if c is not best), key=lambda c: c.seconds)
     return Plan(
         algorithm=best.algorithm,
@@ -101,6 +97,17 @@ def choose(problem: Problem, machine: Machine, options: Options, *, store: int |
         batch=best.batch,
         workers=best.workers,
     )
+
+
+def _pool(candidates: list[Candidate], setting: Setting, options: Options) -> list[Candidate]:
+    """Those that answer the problem and are what was asked for, whether they fit or not."""
+    return [
+        c
+        for c in candidates
+        if _unsuitable(c.algorithm, setting.problem) is None
+        and (options.device != "cuda" or c.device == "cuda")
+        and options.algorithm in ("auto", c.algorithm)
+    ]
 
 
 def _candidates(setting: Setting, options: Options) -> list[Candidate]:
@@ -163,12 +170,15 @@ def choose_type(problem: Problem, asked: str) -> tuple[WorkType, str]:
             raise InvalidRequest(f"dtype {asked} cannot be used: {wrong}", field="dtype")
         return kind, f"asked for; distances are at most {problem.bound:g}"
     order = ("uint16", "int32", "float64") if problem.integral else ("float32", "float64")
+    wrong = None
     for name in order:
-        if _misfit(WORK_TYPES[name], problem, exact=problem.integral) is None:
+        wrong = _misfit(WORK_TYPES[name], problem, exact=problem.integral)
+        if wrong is None:
             return WORK_TYPES[name], f"distances are at most {problem.bound:g}: {problem.bound_proof}"
+    # what is wrong with float64, the widest, is wrong with every type
+    cure = "--dtype float64 rounds them" if problem.integral else "divide all weights by a power of ten"
     raise InvalidRequest(
-        f"no type holds the distances: they may reach {problem.bound:g} ({problem.bound_proof}); "
-        f"whole numbers are exact up to {LARGEST_EXACT_FLOAT64:g}",
+        f"no type holds the distances, which may reach {problem.bound:g} ({problem.bound_proof}): {wrong}; {cure}",
         field="weight",
     )
 
@@ -184,11 +194,15 @@ def _misfit(kind: WorkType, problem: Problem, *, exact: bool = False) -> str | N
         if problem.bound > limit:
             return f"distances may reach {problem.bound:g}, and {kind.name} holds up to {limit:g}"
         return None
-    if exact and problem.bound > LARGEST_EXACT_FLOAT64:
-        return f"distances may reach {problem.bound:g}, past 2^53"
+    reach = problem.bound * (REACH if problem.negative else 1)
+    if exact and reach > LARGEST_EXACT_FLOAT64:
+        return f"sums on the way to the distances may reach {reach:g}, and are exact up to 2^53"
     limit = LARGEST_FLOAT32 if kind.name == "float32" else LARGEST_FLOAT64
-    if problem.bound > limit:
-        return f"distances may reach {problem.bound:g}, and {kind.name} ends at {limit:g}"
+    if reach > limit:
+        return f"sums on the way to the distances may reach {reach:g}, and {kind.name} ends at {limit:g}"
+    pairs = max(2, problem.rows * problem.columns)
+    if problem.bound > LARGEST_FLOAT64 / pairs:
+        return f"the sum of all distances may reach {pairs} times {problem.bound:g}, and ends at {LARGEST_FLOAT64:g}"
     if kind.name == "float32" and 0 < problem.smallest_weight < SMALLEST_FLOAT32:
         return f"the smallest weight is {problem.smallest_weight:g}; float32 loses digits below {SMALLEST_FLOAT32:g}"
     return None
@@ -227,8 +241,9 @@ def _judge(candidate: Candidate, setting: Setting, options: Options) -> Candidat
     return candidate if wrong is None else replace(candidate, feasible=False, rejected=wrong)
 
 
-def _refusal(pool: list[Candidate], candidates: list[Candidate], setting: Setting) -> DoesNotFit:
-    machine = setting.machine
+def _refusal(candidates: list[Candidate], setting: Setting, options: Options) -> DoesNotFit:
+    machine, pool = setting.machine, _pool(candidates, setting, options)
+    candidates = [c if c.rejected else replace(c, rejected="was not asked for") for c in candidates]
     if machine.disk is not None and all(c.disk > machine.disk for c in pool):
         need = min(c.disk for c in pool)
         return DoesNotFit(
@@ -261,15 +276,37 @@ def _refusal(pool: list[Candidate], candidates: list[Candidate], setting: Settin
             available=there,
             candidates=candidates,
         )
-    least = min(pool, key=lambda c: c.memory)
+    least, needed = _least_hungry(pool, setting, options)
     return DoesNotFit(
-        f"the job does not fit in memory: {least.algorithm} needs the least, {least.memory} bytes "
-        f"({gib(least.memory)}), and {machine.memory} ({gib(machine.memory)}) may be used",
+        f"the job does not fit in memory: {least} needs the least, {needed} bytes "
+        f"({gib(needed)}), and {machine.memory} ({gib(machine.memory)}) may be used",
         resource="memory",
-        needed=least.memory,
+        needed=needed,
         available=machine.memory,
         candidates=candidates,
     )
+
+
+def _least_hungry(pool: list[Candidate], setting: Setting, options: Options) -> tuple[str, int]:
+    """The algorithm that needs the least memory, and a number of bytes that suffices if it is asked for.
+
+    Some ways take more where there is more (their batches grow), so each number is tried like a request of its own.
+    What a process holds before it plans differs a little from one to the next: some bytes are added for that.
+    """
+    machine = setting.machine
+    while True:
+        fits = [
+            c
+            for c in pool
+            if (machine.disk is None or c.disk <= machine.disk)
+            and (machine.cuda is None or c.device_memory <= machine.cuda.memory)
+        ]
+        least = min(fits or pool, key=lambda c: c.memory)
+        if least.memory <= machine.memory:
+            return least.algorithm, round_up(machine.memory + RESIDENT_SPARE + machine.resident // 50)
+        machine = replace(machine, memory=least.memory)
+        again = replace(setting, machine=machine)
+        pool = _pool(_candidates(again, options), again, options)
 
 
 def _device_reason(best: Candidate, machine: Machine, options: Options) -> str:
@@ -321,6 +358,15 @@ def _where(candidate: Candidate, other: Candidate) -> str:
     device = "" if candidate.device == other.device else f" on {candidate.device}"
     tier = "" if candidate.tier == other.tier or "device" in (candidate.tier, other.tier) else candidate.tier
     return f"{device} in the {tier} tier" if tier else device
+
+
+def round_up(size: int) -> int:
+    """At least ``size`` bytes: the next number that :func:`gib` prints in full."""
+    unit = 1
+    while size >= 1024 * unit and unit < 2**40:
+        unit *= 1024
+    step = unit / 10.0 ** max(0, 3 - len(str(size // unit)))
+    return math.ceil(math.ceil(size / step) * step)
 
 
 def gib(size: int) -> str:

@@ -1,13 +1,22 @@
-"""Potentials: labels of the vertices that make every arc's reduced weight non-negative (Johnson 1977)."""
+"""Potentials: labels of the vertices that make every arc's reduced weight non-negative (Johnson 1977).
+
+Here is also decided who needs them (:func:`needs_potentials`): planning, every executor and checkpoints ask the same
+function, since lengths over reduced weights and true lengths must never be mixed.
+"""
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
+from engine.describe import distance_bound
+from engine.monitor import Monitor
+from engine.problem import Problem
+from engine.types import REACH, WorkType
 from storage.errors import InvalidRequest, NegativeCycle
 from storage.graph import Graph
 
@@ -21,6 +30,71 @@ TOLERANCE: Final = 2.0**-46
 _SLACK: Final = 2.0**-50
 
 
+def needs_potentials(kind: WorkType, *, negative: bool, integral: bool, bound: float) -> bool:
+    """Whether products relax weights reduced by potentials, not the weights themselves (decisions 006 and 088).
+
+    With negative arcs, sums that the working type rounds would carry cycles of length zero below it, and lengths would
+    run away.  Sums are exact where all walks that a product may meet are whole numbers that the type holds exactly.
+    Those are at most ``REACH`` times the bound on distances: a longer one never comes back below the bound, for what
+    follows it is a walk, too, and at least -bound long.
+
+    Args:
+        kind: the working type.
+        negative, integral: whether some arc is negative, whether all weights are whole numbers.
+        bound: proven bound on the absolute value of every distance, as ``engine.describe.distance_bound`` finds it.
+    """
+    return negative and not kind.integer and not (integral and REACH * bound <= kind.exact)
+
+
+def relaxes_reduced(kind: WorkType, problem: Problem) -> bool:
+    """:func:`needs_potentials` for a problem that is being planned."""
+    return needs_potentials(kind, negative=problem.negative, integral=problem.integral, bound=problem.bound)
+
+
+def holds_reduced(graph: Graph, kind: WorkType, max_hops: int | None = None) -> bool:
+    """:func:`needs_potentials` for a graph; O(m).  Tiles of a checkpoint of rounds hold reduced lengths if so."""
+    if is_nonnegative(graph) or kind.integer:
+        return False
+    bound = distance_bound(graph, max_hops)[0] if graph.integral else math.inf
+    return needs_potentials(kind, negative=True, integral=graph.integral, bound=bound)
+
+
+def is_nonnegative(graph: Graph) -> bool:
+    """Whether no arc is negative."""
+    return graph.arcs == 0 or bool(graph.weights.min() >= 0)
+
+
+@dataclass(frozen=True)
+class Relaxed:
+    """A graph as products relax it.
+
+    Attributes:
+        graph: with reduced weights where there are ``potentials``.
+        potentials: what turns lengths over reduced weights into distances (see :func:`find_potentials`); None where the
+            weights are as they were.
+        nonnegative: no weight of ``graph`` is negative.
+    """
+
+    graph: Graph
+    potentials: Potentials | None
+    nonnegative: bool
+
+
+def for_products(graph: Graph, kind: WorkType, monitor: Monitor, max_hops: int | None = None) -> Relaxed:
+    """``graph`` as products in the type ``kind`` relax it.
+
+    Raises:
+        NegativeCycle, InvalidRequest: as :func:`find_potentials`, which is called only where potentials are needed.
+        Cancelled: the monitor asked to stop.
+    """
+    if not holds_reduced(graph, kind, max_hops):
+        return Relaxed(graph, None, is_nonnegative(graph))
+    monitor.begin("potentials", graph.arcs, "arcs")
+    h = find_potentials(graph)
+    monitor.step(graph.arcs)
+    return Relaxed(replace(graph, weights=reduced_weights(graph, h)), h, nonnegative=True)
+
+
 def find_potentials(graph: Graph) -> Potentials:
     """Shape (n,), int64 or float64: h with w + h[u] - h[v] >= 0 for each arc, exactly so for integers.
 
@@ -29,16 +103,22 @@ def find_potentials(graph: Graph) -> Potentials:
 
     Raises:
         NegativeCycle: names the vertices of one cycle, by label, and its exact weight.
-        InvalidRequest: integer weights so large that sums could pass 2^62.
+        InvalidRequest: integer weights so large that sums could pass 2^62, or floats so large that they could overflow.
     """
     integral = graph.integral
     h = np.zeros(graph.n, np.int64 if integral else np.float64)
     if graph.arcs == 0 or graph.weights.min() >= 0:
         return h
-    largest = int(max(graph.weights.max(), -graph.weights.min()))
+    largest = max(graph.weights.max().item(), -graph.weights.min().item())
     if integral and largest * graph.n > 2**62:
         raise InvalidRequest(
             f"weights up to {largest} on {graph.n} vertices: sums may pass the limit of 2^62", field="weights"
+        )
+    if not integral and not REACH * distance_bound(graph, None)[0] < math.inf:
+        raise InvalidRequest(
+            f"weights up to {largest:g} of both signs on {graph.n} vertices: sums may leave float64; "
+            "divide all weights by a power of ten",
+            field="weights",
         )
     from engine.backends.cpu_potentials import correct_labels, mark_tails
 
@@ -58,7 +138,12 @@ def find_potentials(graph: Graph) -> Potentials:
 
 
 def reduced_weights(graph: Graph, h: Potentials) -> Potentials:
-    """Shape (arcs,): w + h[u] - h[v], non-negative; what rounding left below zero is set to 0."""
+    """Shape (arcs,), int64 or float64: w + h[u] - h[v], non-negative; what rounding left below zero is set to 0.
+
+    The potentials are subtracted from each other first: their difference is rounded little, and what it lacks is taken
+    off again with the same difference (:func:`engine.ingest.write_rows`), so that small weights survive behind large
+    potentials.
+    """
     falls = np.repeat(h, np.diff(graph.indptr))
     falls -= h[graph.heads]
     falls += graph.weights

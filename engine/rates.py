@@ -1,8 +1,9 @@
-"""Rates of this machine that hold from one solve to the next, measured once and kept in the user's cache.
+"""Rates of this machine that hold from one solve to the next, measured and kept in the user's cache.
 
 What streaming takes hangs on the disk, on the bus and on host memory, which no table foresees.  Measuring them takes a
-second or two, so it is done for long jobs only, and not again for a month.  A file that cannot be read, understood or
-written is as good as none.
+second or two, so it is done for long jobs only.  Whatever else the machine does meanwhile makes a rate look worse and
+never better, so one measurement is not trusted for long: rates are measured ``TIMES`` times, at least ``APART`` seconds
+apart, and the best of each holds for a month.  A file that cannot be read, understood or written is as good as none.
 """
 
 from __future__ import annotations
@@ -37,8 +38,11 @@ from storage.working import WorkingMatrix, open_working
 WORTHWHILE: Final = 10.0
 #: Such a solve streams, or a way of streaming comes within this factor of it.
 CONTENDER: Final = 4.0
-#: Days for which rates are kept.
+#: Days for which rates are kept, from the first measurement on.
 DAYS: Final = 30
+#: How often they are measured in that time, and the least number of seconds in between.
+TIMES: Final = 3
+APART: Final = 3600.0
 #: Vertices of the store that is written for trial, float32: 1 GiB; and seconds that each pass may take.
 SIDE: Final = 16384
 LIMIT: Final = 2.0
@@ -167,18 +171,32 @@ def cache_file() -> Path:
 
 
 def _known(key: str, measure: Callable[[], Values]) -> Values:
-    """What was measured on this node under ``key`` some days ago, else what ``measure`` finds; {} if that fails."""
+    """The best of what was measured on this node under ``key`` in the last month, and of what ``measure`` finds.
+
+    It is asked only where that is due; {} if it fails and nothing is known.
+    """
     key, now = f"{platform.node()}: {key}", time.time()
     entries = _read()
-    if key in entries and now - entries[key]["when"] < DAYS * 86400:
-        return dict(entries[key]["values"])
+    kept = entries.get(key)
+    if kept is not None and now - kept["when"] >= DAYS * 86400:
+        kept = None
+    if kept is not None and (kept["times"] >= TIMES or now - kept["last"] < APART):
+        return dict(kept["values"])
+    before: Values = {} if kept is None else kept["values"]
     try:
-        values = measure()
+        values = _best(before, measure())
     except Exception as error:  # a driver may fail in many ways, and the tables serve as well
         log.warning("rates were not measured (%s: %s)", type(error).__name__, error)
-        return {}
-    _write({**entries, key: {"when": now, "values": values}})
+        return dict(before)
+    when, times = (now, 1) if kept is None else (kept["when"], kept["times"] + 1)
+    _write({**entries, key: {"when": when, "last": now, "times": times, "values": values}})
     return values
+
+
+def _best(before: Values, now: Values) -> Values:
+    """The better of two measurements, value by value: seconds and work are better if they are less."""
+    less = [name for name in now if name.endswith(("_seconds", "_work"))]
+    return {name: (min if name in less else max)(value, before.get(name, value)) for name, value in now.items()}
 
 
 def _read() -> dict[str, Any]:
@@ -186,7 +204,12 @@ def _read() -> dict[str, Any]:
     try:
         found = json.loads(cache_file().read_text(encoding="utf-8"))
         return {
-            str(key): {"when": float(entry["when"]), "values": {str(k): float(v) for k, v in entry["values"].items()}}
+            str(key): {
+                "when": float(entry["when"]),
+                "last": float(entry.get("last", entry["when"])),
+                "times": int(entry.get("times", 1)),
+                "values": {str(k): float(v) for k, v in entry["values"].items()},
+            }
             for key, entry in found.items()
         }
     except (OSError, ValueError, TypeError, KeyError, AttributeError):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import numpy.typing as npt
 
@@ -12,7 +10,7 @@ from engine.algorithms import partitioned
 from engine.algorithms.squaring import Schedule
 from engine.monitor import Monitor
 from engine.plan import Plan
-from engine.potentials import find_potentials, reduced_weights
+from engine.potentials import find_potentials, for_products
 from engine.summary import Sink, Summary
 from engine.types import WORK_TYPES
 from storage.errors import SolveFailed
@@ -46,16 +44,10 @@ def run(
 
     n, kind, symmetric = graph.n, WORK_TYPES[plan.dtype], not graph.directed
     summary = Summary(rows, n, integral=graph.integral)
-    nonnegative = graph.arcs == 0 or bool(graph.weights.min() >= 0)
-    potentials = None
-    if not nonnegative and not graph.integral:  # rounding would carry cycles of length zero below it: decision 006
-        monitor.begin("potentials", graph.arcs, "arcs")
-        potentials = find_potentials(graph)
-        monitor.step(graph.arcs)
-        graph, nonnegative = replace(graph, weights=reduced_weights(graph, potentials)), True
-    with device_matrix(n, kind, nonnegative=nonnegative, symmetric=symmetric, memory=memory) as matrix:
+    relaxed = for_products(graph, kind, monitor, plan.max_hops)
+    with device_matrix(n, kind, nonnegative=relaxed.nonnegative, symmetric=symmetric, memory=memory) as matrix:
         matrix.open(Outlet(sink, plan.threads), len(rows))
-        matrix.fill(graph, monitor)
+        matrix.fill(relaxed.graph, monitor)
         if plan.algorithm == "repeated-squaring":
             schedule = Schedule.of(n, len(rows), plan.max_hops, symmetric=symmetric)
             matrix.power(schedule.hops, monitor, rows=sources, by_rows=schedule.by_rows, total=schedule.updates)
@@ -63,8 +55,8 @@ def run(
             matrix.close(monitor, recursive=plan.algorithm == "recursive-floyd-warshall")
         if matrix.found_negative():
             _explain(graph)
-        if potentials is not None:
-            matrix.restore(potentials, rows)
+        if relaxed.potentials is not None:
+            matrix.restore(relaxed.potentials, rows)
         summary.add(0, matrix.facts(rows), lambda width, counts: matrix.histogram(rows, width, counts))
         matrix.write(rows, monitor)
     return summary

@@ -14,21 +14,21 @@ import numpy.typing as npt
 from engine import resident, streamed
 from engine.algorithms import breadth_first, dijkstra, floyd_warshall, johnson, partitioned, squaring
 from engine.calibrate import calibrate
-from engine.checkpoint import Continued, Journal, RowCommits, bound_to, rest, resumable, suits
+from engine.checkpoint import Continued, Journal, RowCommits, bound_to, rest, resumable, suits, take_up_whole
 from engine.describe import describe, statistics
 from engine.estimate import DEVICE_START
 from engine.ingest import weight_matrix, write_rows
 from engine.machine import available_memory, survey
 from engine.monitor import Monitor
 from engine.near import hops_of
-from engine.parts import ENTRY_BYTES, with_parts, with_trial
+from engine.parts import ENTRY_BYTES, with_bridges, with_parts, with_trial
 from engine.plan import Plan, by_rows
 from engine.planner import ESTIMATES, choose, choose_type
-from engine.potentials import find_potentials, reduced_weights
+from engine.potentials import Potentials, find_potentials, for_products
 from engine.problem import Machine, Options, Problem
 from engine.rectangle import Narrow, Rectangle, check_cutoff, check_vertices
-from engine.stream.levels import is_half
 from engine.summary import Sink, Summary, SummarySink
+from engine.terminals import open_rectangle
 from engine.types import WORK_TYPES
 from storage.errors import Cancelled, DoesNotFit, InvalidRequest
 from storage.graph import Graph
@@ -67,11 +67,6 @@ class Task:
     def sources(self) -> npt.NDArray[np.int64] | None:
         """Vertex indices of the rows of the result; None for all vertices."""
         return self.rectangle.sources
-
-    @property
-    def nonnegative(self) -> bool:
-        """Whether no arc is negative."""
-        return self.graph.arcs == 0 or bool(self.graph.weights.min() >= 0)
 
     @property
     def unit(self) -> bool:
@@ -137,15 +132,22 @@ def make_plan(graph: Graph, options: Options, *, out: Path | None = None, resume
     check_vertices("targets", options.targets, graph.labels)
     check_cutoff(options.cutoff)
     if over_workers(options):
+        if graph.terminals:
+            raise InvalidRequest(
+                f"executor dask does not know the {graph.terminals:,} vertices that no path may pass through; "
+                "solve with executor local, or read the graph with --centroids-through",
+                field="executor",
+            )
         from engine.spread.planning import make_plan as plan_over_workers
 
         return plan_over_workers(graph, options, out=out, resume=resume)
     found = resumable(out, resume=resume)
     options = bound_to(found, options)
-    rows, targets = (None if side is None else len(side) for side in (options.sources, options.targets))
+    graph, rectangle = open_rectangle(graph, Rectangle.of(options, graph.n))
+    rows, targets = (None if side is None else len(side) for side in (rectangle.sources, rectangle.targets))
     problem = describe(graph, rows=rows, targets=targets, max_hops=options.max_hops, cutoff=options.cutoff)
-    half, hops = found is not None and is_half(found.record), hops_of(graph) if problem.unit else 0
-    problem = replace(problem, half=half, hops=hops, permuted=Rectangle.of(options, graph.n).permuted)
+    half, hops = found is not None and bool(found.record.get("symmetric")), hops_of(graph) if problem.unit else 0
+    problem = replace(problem, half=half, hops=hops, permuted=rectangle.permuted)
     if options.algorithm == "partitioned" and problem.max_hops is None:
         problem = with_parts(graph, problem, available_memory() // ENTRY_BYTES)
     kind, _ = choose_type(problem, options.dtype)
@@ -158,11 +160,15 @@ def make_plan(graph: Graph, options: Options, *, out: Path | None = None, resume
     plan = choose(problem, machine, options, store=store)
     if problem.negative:
         find_potentials(graph)
-    rectangle = Rectangle.of(options, graph.n)
+    bridged = with_bridges(graph, problem, plan, machine) if options.algorithm == "auto" else problem
+    if bridged is not problem:
+        problem, plan = bridged, choose(bridged, machine, options, store=store)
     measured = calibrate(graph, problem, kind, machine, plan, device=options.device, rectangle=rectangle, out=out)
     if measured is not machine:
-        now = survey(out=out, memory=options.memory, threads=options.threads)  # measuring took memory, too
-        machine = replace(measured, memory=now.memory, resident=now.resident)
+        # measuring took memory, too; it had room beside the plan, so it is no reason to refuse that
+        now = survey(out=out, memory=options.memory, threads=options.threads)
+        most = machine.resident + machine.memory - plan.memory
+        machine = replace(measured, memory=now.memory, resident=min(now.resident, most))
         plan = choose(problem, machine, options, store=store)
     tried = with_trial(graph, problem, plan, machine)
     plan = plan if tried is problem else choose(tried, machine, options, store=store)
@@ -212,14 +218,16 @@ def solve(graph: Graph, plan: Plan, options: Options, sink: Sink, monitor: Monit
         Cancelled: the monitor asked to stop; what the sink holds is then incomplete.
     """
     clock = PhaseClock(monitor or Monitor())
-    rectangle = Rectangle.of(options, graph.n)
+    asked = Rectangle.of(options, graph.n)
+    inner, rectangle = open_rectangle(graph, asked)
     summary: Summary | SummarySink
     if plan.device == "cpu":
-        summary = _on_cpu(graph, plan, rectangle, sink, clock)
+        summary = _collector(sink, asked, graph)
+        _on_cpu(inner, plan, rectangle, summary, clock)
     elif rectangle.narrow:  # rows leave the device whole; their facts are those of what stays of them
-        summary = _collector(sink, rectangle, graph)
+        summary = _collector(sink, asked, graph)
         wide = Narrow(summary, rectangle)
-        resident.run(graph, plan, rectangle.sources, wide, clock, memory=options.device_memory)
+        resident.run(inner, plan, rectangle.sources, wide, clock, memory=options.device_memory)
     else:
         summary = resident.run(graph, plan, rectangle.sources, sink, clock, memory=options.device_memory)
     clock.stop()
@@ -230,10 +238,9 @@ def _collector(sink: Sink, rectangle: Rectangle, graph: Graph) -> SummarySink:
     return SummarySink(sink, rectangle.rows, graph.n, integral=graph.integral, targets=rectangle.targets)
 
 
-def _on_cpu(graph: Graph, plan: Plan, rectangle: Rectangle, sink: Sink, monitor: Monitor) -> SummarySink:
+def _on_cpu(graph: Graph, plan: Plan, rectangle: Rectangle, collector: SummarySink, monitor: Monitor) -> None:
     from engine.backends.cpu import CpuBackend
 
-    collector = _collector(sink, rectangle, graph)
     # searches end where the rectangle does; all others send whole rows
     whole = plan.algorithm not in SEARCHES and rectangle.narrow
     inner: Sink = Narrow(collector, rectangle) if whole else collector
@@ -242,7 +249,6 @@ def _on_cpu(graph: Graph, plan: Plan, rectangle: Rectangle, sink: Sink, monitor:
         ALGORITHMS[plan.algorithm](Task(graph, plan, rectangle, inner, backend, monitor))
     finally:
         backend.shutdown()
-    return collector
 
 
 def solve_to_store(
@@ -256,6 +262,7 @@ def solve_to_store(
     compression: str = "none",
     monitor: Monitor | None = None,
     address: str | None = None,
+    claim: int = 0,
 ) -> Outcome:
     """Plan (unless given), solve into a new store at ``path`` and seal it.
 
@@ -272,6 +279,7 @@ def solve_to_store(
         monitor: told of progress, asked whether to stop.
         address: where the store goes instead, in an object store (``s3://``); ``path`` is then only where it is worked
             on, and what is committed is sent there, too.
+        claim: number of the claim on that address (see ``open_working``).
 
     Raises:
         Conflict: ``path`` exists and ``overwrite`` was not asked for; there is a checkpoint, and neither ``resume`` nor
@@ -280,7 +288,7 @@ def solve_to_store(
         Others: as in :func:`make_plan` and :func:`solve`.
     """
     found = resumable(path, resume=resume)
-    if plan is None or (found is not None and not suits(found.record, plan)):
+    if plan is None or (found is not None and not suits(found, plan)):
         plan = make_plan(graph, options, out=path, resume=resume)
     clock = PhaseClock(monitor or Monitor())
     clock.begin("create", 1, "store")
@@ -297,6 +305,7 @@ def solve_to_store(
         overwrite=overwrite,
         resume=resume,
         address=address,
+        claim=claim,
     )
     with writer:
         clock.stop()
@@ -317,6 +326,7 @@ def _follow(graph: Graph, plan: Plan, options: Options, journal: Journal, monito
     if plan.streaming is not None:
         return streamed.run(graph, plan, journal, monitor).summary(graph.labels)
     if not by_rows(plan.algorithm):
+        take_up_whole(journal, plan)
         return solve(graph, plan, options, journal.writer, monitor).summary
     sink = RowCommits(journal)
     try:
@@ -369,15 +379,11 @@ def _partitioned(task: Task) -> None:
     partitioned.run(task.backend, task.graph, task.rows, kind.dtype, task.sink, task.monitor, task.plan.batch)
 
 
-def _dense(task: Task) -> tuple[npt.NDArray[np.generic], bool, npt.NDArray[np.float64] | None]:
+def _dense(task: Task) -> tuple[npt.NDArray[np.generic], bool, Potentials | None]:
     """The weight matrix, whether no entry is negative, and the potentials that made it so (see decision 006)."""
-    graph, potentials, nonnegative = task.graph, None, task.nonnegative
-    if not nonnegative and not graph.integral:
-        task.monitor.begin("potentials", graph.arcs, "arcs")
-        potentials = find_potentials(graph)
-        task.monitor.step(graph.arcs)
-        graph, nonnegative = replace(graph, weights=reduced_weights(graph, potentials)), True
-    return weight_matrix(graph, WORK_TYPES[task.plan.dtype], task.monitor), nonnegative, potentials
+    kind = WORK_TYPES[task.plan.dtype]
+    relaxed = for_products(task.graph, kind, task.monitor, task.plan.max_hops)
+    return weight_matrix(relaxed.graph, kind, task.monitor), relaxed.nonnegative, relaxed.potentials
 
 
 def _floyd_warshall(task: Task, *, blocked: bool) -> None:

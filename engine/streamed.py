@@ -6,22 +6,22 @@ import contextlib
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 
 from engine.checkpoint import Journal
+from engine.forms import fingerprint
 from engine.ingest import fill_weights, write_rows
 from engine.monitor import Monitor
 from engine.plan import Plan
-from engine.potentials import find_potentials, reduced_weights
+from engine.potentials import find_potentials, for_products, is_nonnegative
 from engine.stream import rounds
 from engine.stream.estimate import store_buffers
 from engine.stream.kept import KeptHostTier
 from engine.stream.layout import Streaming
-from engine.stream.levels import levels_of
+from engine.stream.levels import take_up
 from engine.stream.store_tier import IO_THREADS, StoreTier, tiles_of
 from engine.stream.streamer import BelowZero, Streamer
 from engine.stream.tier import mirror_rows
@@ -76,7 +76,7 @@ def _in_store(  # noqa: PLR0917
             buffers=np.split(memory, count),
         )
         with tier:
-            _go_on(tier, streaming, devices, monitor, journal, nonnegative=_nonnegative(graph))
+            _go_on(tier, streaming, devices, monitor, journal, nonnegative=is_nonnegative(graph))
 
 
 def _go_on(
@@ -106,18 +106,15 @@ def _in_memory(  # noqa: PLR0917
     collector: SummarySink,
     monitor: Monitor,
 ) -> None:
-    potentials, weights, nonnegative = None, graph, _nonnegative(graph)
-    if not nonnegative and not graph.integral:  # rounding would carry cycles of length zero below it: decision 006
-        monitor.begin("potentials", graph.arcs, "arcs")
-        potentials = find_potentials(graph)
-        monitor.step(graph.arcs)
-        weights, nonnegative = replace(graph, weights=reduced_weights(graph, potentials)), True
-    levels = levels_of(journal.writer.record(), streaming, graph.n)
+    relaxed = for_products(graph, WORK_TYPES[plan.dtype], monitor)
+    potentials, nonnegative = relaxed.potentials, relaxed.nonnegative
+    levels = take_up(journal, streaming, graph.n, potentials=fingerprint(potentials))
     with _memory(plan.shape, plan, monitor) as (matrix, ready):
-        _load(matrix, weights, plan, streaming, levels, journal, monitor)
+        _load(matrix, relaxed.graph, plan, streaming, levels, journal, monitor)
         ready()
-        last = potentials is not None
-        _rounds(plan, matrix, streaming, devices, journal, monitor, levels, nonnegative=nonnegative, last=last)
+        _rounds(plan, matrix, streaming, devices, journal, monitor, levels, nonnegative=nonnegative)
+        if potentials is not None:  # rows whose potentials are taken off are no state of the rounds
+            journal.forget()
         whole = partial(mirror_rows, matrix) if streaming.symmetric else None
         write_rows(matrix, None, collector, monitor, plan.threads, potentials=potentials, before=whole)
 
@@ -132,11 +129,10 @@ def _rounds(  # noqa: PLR0917
     levels: npt.NDArray[np.int64],
     *,
     nonnegative: bool,
-    last: bool,
 ) -> None:
-    """Go through the rounds, copied to the store now and then; ``last``: nothing can be gone on from after them."""
+    """Go through the rounds, copied to the store now and then."""
     with KeptHostTier(matrix, streaming, journal, threads=plan.threads, idle=plan.device != "cpu") as tier:
-        tier.level[:] = np.minimum(levels, streaming.rounds(len(matrix)) - 1)
+        tier.level[:] = levels
         try:
             first = int(tier.level.min()) + 1
             rounds.run(streaming, tier, devices, monitor, nonnegative=nonnegative, first_round=first)
@@ -144,8 +140,6 @@ def _rounds(  # noqa: PLR0917
             if journal.worth():
                 tier.save()
             raise
-        if last:
-            tier.forget()
 
 
 @contextlib.contextmanager
@@ -212,7 +206,3 @@ def _devices(plan: Plan) -> Iterator[Sequence[Streamer]]:
         yield [CpuStreamer(backend)]
     finally:
         backend.shutdown()
-
-
-def _nonnegative(graph: Graph) -> bool:
-    return graph.arcs == 0 or bool(graph.weights.min() >= 0)

@@ -11,6 +11,8 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from storage.errors import SolveFailed
+
 Array = npt.NDArray[np.generic]
 
 #: Adds the finite distances of some rows to counts, given the width of a bin; answers how many lie below zero.
@@ -20,6 +22,20 @@ Count = Callable[[float, npt.NDArray[np.int64]], int]
 BINS = 128
 #: Least width of a bin: its inverse, which the kernels multiply by, must not overflow (0 * inf is no bin).
 NARROWEST = 2.0**-1000
+
+
+def comparable(reach: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    """Which sources' eccentricities are compared for radius and centre.
+
+    A dead end that reaches one neighbour has a small eccentricity and is no centre, so a source has to reach at least
+    nine tenths of what any source reaches.  Not all of it: a one-way entrance to the network reaches a vertex more than
+    the network itself does, and would be compared with nobody else.
+
+    Args:
+        reach: how many targets each source reaches, itself counted where it is one; shape (sources,).
+    """
+    mask: npt.NDArray[np.bool_] = 10 * reach >= 9 * reach.max(initial=0)
+    return mask
 
 
 class Sink(Protocol):
@@ -73,6 +89,7 @@ class Part:
     row: int
     reached: int
     sum: int | float
+    reach: npt.NDArray[np.int64]
     eccentricity: npt.NDArray[np.float64]
     farthest: npt.NDArray[np.int64]
     single: bool
@@ -101,15 +118,28 @@ class Summary:
         self._single = False
         self._reached = 0
         self._sum: int | float = 0
+        self._own = np.ones(len(self._sources), np.int64)
+        if targets is not None:
+            self._own[:] = np.isin(self._sources, targets)
+        self._reach = self._own.copy()
         self._eccentricity = np.full(len(self._sources), np.nan)
         self._farthest = np.full(len(self._sources), -1, np.int64)
         self._histogram: _Histogram | None = None
 
     def add(self, row: int, facts: RowFacts, count: Count) -> None:
-        """Take the facts of rows ``row``, ``row`` + 1, ...; ``count`` is asked for their histogram."""
+        """Take the facts of rows ``row``, ``row`` + 1, ...; ``count`` is asked for their histogram.
+
+        Raises:
+            SolveFailed: some distance is no finite number, or sums of them are not.  Planning refuses graphs whose sums
+                could leave the type, so this is a fault, and nothing is stored as if it were right.
+        """
+        wrong = np.flatnonzero(~np.isfinite(facts.sums))
+        if len(wrong):
+            raise SolveFailed(f"the sum of row {row + int(wrong[0])} of the matrix is {facts.sums[wrong[0]]}")
         rows = slice(row, row + len(facts.reached))
         some = facts.reached > 0
         self._single = facts.largest.dtype == np.float32
+        self._reach[rows] = self._own[rows] + facts.reached
         self._eccentricity[rows][some] = facts.largest[some]
         self._farthest[rows][some] = facts.farthest[some]
         with self._lock:
@@ -125,11 +155,13 @@ class Summary:
         """All that was found, for a summary in which the first row here is row ``row``."""
         found = self._histogram
         bins = None if found is None else (found.width, found.below, found.counts)
-        return Part(row, self._reached, self._sum, self._eccentricity, self._farthest, self._single, bins)
+        found_rows = (self._reach, self._eccentricity, self._farthest)
+        return Part(row, self._reached, self._sum, *found_rows, self._single, bins)
 
     def join(self, part: Part) -> None:
         """Take in what another summary has found in other rows."""
         rows = slice(part.row, part.row + len(part.eccentricity))
+        self._reach[rows] = part.reach
         self._eccentricity[rows], self._farthest[rows] = part.eccentricity, part.farthest
         with self._lock:
             self._single = part.single
@@ -145,7 +177,9 @@ class Summary:
         """The summary in JSON types; pairs are ordered, and a vertex makes none with itself.
 
         All is over the rectangle: the eccentricity of a source is its largest finite distance to another vertex among
-        the targets, ``radius`` the smallest eccentricity among sources that have one, ``diameter`` the largest.
+        the targets, ``diameter`` the largest eccentricity.  ``radius`` is the smallest one, and ``center`` such a
+        source, among the ``central_sources`` sources that reach nearly as much as any (:func:`comparable`), each of
+        them at least ``central_reach`` targets, itself counted.
         """
         rows, columns = len(self._sources), self._n if self._targets is None else len(self._targets)
         itself = rows if self._targets is None else len(np.intersect1d(self._sources, self._targets))
@@ -161,7 +195,9 @@ class Summary:
             "radius": None,
         }
         if self._reached:
-            top, low = int(np.nanargmax(self._eccentricity)), int(np.nanargmin(self._eccentricity))
+            central = comparable(self._reach) & ~np.isnan(self._eccentricity)
+            top = int(np.nanargmax(self._eccentricity))
+            low = int(np.nanargmin(np.where(central, self._eccentricity, np.nan)))
             facts["diameter"] = self._number(self._eccentricity[top])
             facts["radius"] = self._number(self._eccentricity[low])
             far = self._farthest[top] if self._targets is None else self._targets[self._farthest[top]]
@@ -172,6 +208,8 @@ class Summary:
             )
             center = labels[self._sources[low]]
             facts["center"] = int(center) if labels.dtype.kind in "iu" else str(center)
+            facts["central_sources"] = int(np.count_nonzero(central))
+            facts["central_reach"] = int(self._reach[central].min())
             if self._histogram is not None:
                 facts["histogram"] = self._histogram.facts()
         return facts

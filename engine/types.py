@@ -42,10 +42,19 @@ class WorkType:
         """Whether entries are integers with a sentinel."""
         return self.dtype.kind in "iu"
 
+    @property
+    def exact(self) -> float:
+        """The largest whole number up to which sums of whole numbers are exact; ``largest`` for integers."""
+        return self.largest if self.integer else 2.0 ** (24 if self.itemsize == 4 else 53)
+
     def sentinel(self) -> np.generic:
         """``unreachable`` as a scalar of this type."""
         return self.dtype.type(self.unreachable)
 
+
+#: Where some arcs are negative, the sums that come up on the way are at most so many times the bound on distances:
+#: twice it for reduced weights, for h lies within the bound, too, and as much again for what is added to one.
+REACH: Final = 4
 
 #: uint16: 32,767 + 32,767 still fits 16 bits.  int32 with negative arcs: entries near the sentinel may fall by the
 #: length of a path (at most ``largest_signed``), so all above half of the sentinel is unreachable (see ``settle``).

@@ -13,9 +13,10 @@ from typing import Any
 OPTIONS: dict[str, list[str]] = {
     "3elt.mtx": ["--undirected"],
     "4elt.graph": [],
-    "Anaheim_net.tntp": [],
-    "Anaheim_net.tntp#free_flow_time": ["--weight", "free_flow_time"],
-    "ChicagoRegional_net.tntp.gz": [],
+    # the reference lets paths pass through zone centroids
+    "Anaheim_net.tntp": ["--centroids-through"],
+    "Anaheim_net.tntp#free_flow_time": ["--weight", "free_flow_time", "--centroids-through"],
+    "ChicagoRegional_net.tntp.gz": ["--centroids-through"],
     "ChicagoSketch_net.tntp": [],
     "ChicagoSketch_net.tntp#free_flow_time": ["--weight", "free_flow_time"],
     "EVA.mtx": [],
@@ -23,8 +24,8 @@ OPTIONS: dict[str, list[str]] = {
     "PGPgiantcompo.graph": [],
     "Ragusa16.mtx": [],
     "SiouxFalls_net.tntp": [],
-    "Sydney_net.tntp.gz": [],
-    "Winnipeg_net.tntp": [],
+    "Sydney_net.tntp.gz": ["--centroids-through"],
+    "Winnipeg_net.tntp": ["--centroids-through"],
     "airfoil1.graph": [],
     "as-caida20070917.txt": ["--unweighted"],  # the third column is the kind of a relation
     "bays29.tsp": [],
@@ -96,6 +97,8 @@ def read_arguments(name: str) -> dict[str, Any]:
         arguments["directed"] = False
     if "--unweighted" in options:
         arguments["unweighted"] = True
+    if "--centroids-through" in options:
+        arguments["centroids_through"] = True
     if "--weight" in options:
         arguments["weight"] = options[options.index("--weight") + 1]
     return arguments

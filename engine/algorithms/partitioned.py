@@ -17,20 +17,20 @@ Steps 1 and 2 are small beside it.  The matrix itself is never held.
 
 from __future__ import annotations
 
-import itertools
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from engine.algorithms import dijkstra, floyd_warshall
+from engine.algorithms import dijkstra
+from engine.algorithms.part_lengths import find_lengths
 from engine.backends.base import Arcs, Array, Backend
 from engine.estimate import BAND_ROWS, DEVICE_LAUNCH, OVERHEAD, Setting, batch_rows, device_write, write_phase
 from engine.monitor import Monitor
 from engine.parts import CPU_GRAIN, DEVICE_GRAIN, SWEEP_ROWS, Grain, Lengths, Parts, find_parts, sweep_layout
 from engine.plan import Candidate, Phase, Plan
-from engine.potentials import find_potentials, reduced_weights
+from engine.potentials import Relaxed, for_products, is_nonnegative
 from engine.problem import PartsFacts
 from engine.summary import Sink, Summary
 from engine.types import WORK_TYPES, WorkType, work_type
@@ -136,27 +136,18 @@ def whole(n: int) -> PartsFacts:
     return PartsFacts(count=1, largest=n, border=0, sweep=0, prepare=n**3, entries=2 * n**2, seconds=0.0)
 
 
-def _nonnegative(graph: Graph) -> bool:
-    return graph.arcs == 0 or bool(graph.weights.min() >= 0)
-
-
-def _partition(graph: Graph, grain: Grain, monitor: Monitor) -> tuple[Parts, Graph, npt.NDArray[np.float64] | None]:
-    """The parts, and the graph; floats of both signs are reduced by potentials, which come with it then.
+def _partition(graph: Graph, grain: Grain, kind: WorkType, monitor: Monitor) -> tuple[Parts, Relaxed]:
+    """The parts, and the graph as products relax it.
 
     Raises:
-        NegativeCycle: looked for among floats only.
+        NegativeCycle: looked for only where weights are reduced by potentials.
         Cancelled: the monitor asked to stop.
     """
     monitor.begin("partition", graph.arcs, "arcs")
     parts = find_parts(graph, grain, graph.n**2)
     assert parts is not None  # there cannot be more entries than that
     monitor.step(graph.arcs)
-    if _nonnegative(graph) or graph.integral:
-        return parts, graph, None
-    monitor.begin("potentials", graph.arcs, "arcs")
-    potentials = find_potentials(graph)
-    monitor.step(graph.arcs)
-    return parts, replace(graph, weights=reduced_weights(graph, potentials)), potentials
+    return parts, for_products(graph, kind, monitor)
 
 
 def run(  # noqa: PLR0917 - the signature that all searching algorithms share
@@ -171,13 +162,14 @@ def run(  # noqa: PLR0917 - the signature that all searching algorithms share
     """As :func:`engine.algorithms.dijkstra.run`, for arcs of any sign.
 
     Raises:
-        NegativeCycle: before any row is written; looked for among floats only.
+        NegativeCycle: before any row is written; looked for only where weights are reduced by potentials.
         Cancelled: as there.
     """
-    parts, graph, potentials = _partition(graph, CPU_GRAIN, monitor)
+    parts, relaxed = _partition(graph, CPU_GRAIN, work_type(dtype), monitor)
+    graph = relaxed.graph
     sweeper = _sweeper(backend, graph, parts, dtype, monitor)
     try:
-        arcs = Arcs(graph.indptr, graph.heads, graph.weights, potentials)
+        arcs = Arcs(graph.indptr, graph.heads, graph.weights, relaxed.potentials)
         dijkstra.run(sweeper, graph, sources, dtype, sink, monitor, batch_rows, arcs=arcs)
     finally:
         sweeper.shutdown()
@@ -193,7 +185,7 @@ def sweeper_of(backend: Backend, graph: Graph, dtype: npt.DTypeLike, monitor: Mo
 def _sweeper(backend: Backend, graph: Graph, parts: Parts, dtype: npt.DTypeLike, monitor: Monitor) -> Sweeper:
     from engine.backends.cpu_sweep import Sweeper
 
-    nonnegative = _nonnegative(graph)
+    nonnegative = is_nonnegative(graph)
     lengths = find_lengths(backend, graph, parts, work_type(dtype), nonnegative=nonnegative, monitor=monitor)
     return Sweeper(parts, lengths, nonnegative=nonnegative, threads=backend.threads)
 
@@ -214,15 +206,15 @@ def run_on_device(  # noqa: PLR0917 - as resident.run
     from engine.backends.cuda_sweep import device_sweep
 
     summary, kind = Summary(sources, graph.n, integral=graph.integral), WORK_TYPES[plan.dtype]
-    parts, graph, potentials = _partition(graph, DEVICE_GRAIN, monitor)
-    nonnegative, backend = _nonnegative(graph), CpuBackend(plan.threads)
+    parts, relaxed = _partition(graph, DEVICE_GRAIN, kind, monitor)
+    nonnegative, backend = relaxed.nonnegative, CpuBackend(plan.threads)
     try:
         with device_sweep(
             parts, kind, sources, sink, threads=plan.threads, nonnegative=nonnegative, memory=memory
         ) as sweep:
-            lengths = find_lengths(backend, graph, parts, kind, nonnegative=nonnegative, monitor=monitor)
+            lengths = find_lengths(backend, relaxed.graph, parts, kind, nonnegative=nonnegative, monitor=monitor)
             monitor.begin("search", len(sources), "rows")
-            sweep.load(lengths, potentials)
+            sweep.load(lengths, relaxed.potentials)
             _sweep(sweep, summary, monitor)
     finally:
         backend.shutdown()
@@ -243,7 +235,7 @@ def prepare(graph: Graph, kind: WorkType, threads: int, monitor: Monitor) -> Pre
     """Steps 1 and 2 on the processors; floats of both signs are to be reduced before.  Cancelled."""
     from engine.backends.cpu import CpuBackend
 
-    parts, nonnegative = find_parts(graph, DEVICE_GRAIN, graph.n**2), _nonnegative(graph)
+    parts, nonnegative = find_parts(graph, DEVICE_GRAIN, graph.n**2), is_nonnegative(graph)
     assert parts is not None
     backend = CpuBackend(threads)
     try:
@@ -287,128 +279,3 @@ def _sweep(sweep: DeviceSweep, summary: Summary, monitor: Monitor) -> None:
     if leaving is not None:
         sweep.send(leaving)
     sweep.written()
-
-
-def find_lengths(
-    backend: Backend, graph: Graph, parts: Parts, kind: WorkType, *, nonnegative: bool, monitor: Monitor
-) -> Lengths:
-    """Steps 1 and 2.  Negative arcs are allowed for integers, negative cycles are not.
-
-    Raises:
-        Cancelled: the monitor asked to stop.
-    """
-    monitor.begin("prepare", int(sum(part.sum() for part in parts.updates())), "updates")
-    sizes, widths = parts.sizes, parts.widths()
-    flat: Array = np.full(int(sizes @ widths), kind.sentinel(), kind.dtype)
-    begin = np.concatenate(([0], np.cumsum(sizes * widths)))
-    tables = [flat[begin[i] : begin[i + 1]].reshape(sizes[i], widths[i]) for i in range(parts.count)]
-    step = _Step(backend, graph, parts, kind, nonnegative, monitor)
-    upward, across = step.eliminate(tables)
-    step.extend(tables, upward)
-    return Lengths(tables, across, flat)
-
-
-@dataclass(frozen=True)
-class _Step:
-    """Steps 1 and 2 with what both need."""
-
-    backend: Backend
-    graph: Graph
-    parts: Parts
-    kind: WorkType
-    nonnegative: bool
-    monitor: Monitor
-
-    def eliminate(self, tables: list[Array]) -> tuple[list[Array], list[Array]]:
-        """Step 1: the lengths to and from each part's border; those inside go to the first columns of its table."""
-        from engine.backends.cpu_parts import join
-
-        parts, arcs, updates = self.parts, _Arcs(self.graph, self.parts, self.kind), self.parts.updates()[0]
-        through: list[list[tuple[Positions, Array]]] = [[] for _ in range(parts.count)]
-        upward: list[Array] = []
-        across: list[Array] = []
-        for i in range(parts.count):
-            size, border = len(tables[i]), parts.border(i)
-            front = arcs.front(i)
-            for other, lengths in through[i]:
-                join(front, arcs.local(i, other), lengths)
-            through[i] = []
-            own, out, back = front[:size, :size], front[:size, size:], front[size:, :size]
-            self._close(own)
-            up = self._relaxed(out, own, out)
-            down = self._relaxed(back, back, own) if self.graph.directed else np.ascontiguousarray(up.T)
-            if len(border):
-                rest = self._relaxed(front[size:, size:], back, up)
-                through[parts.parents[i]].append((border, rest))
-            tables[i][:, :size] = own
-            upward.append(up)
-            across.append(down)
-            self.monitor.step(int(updates[i]))
-        return upward, across
-
-    def extend(self, tables: list[Array], upward: list[Array]) -> None:
-        """Step 2, in place: each part's table grows by the parts above."""
-        parts, updates = self.parts, self.parts.updates()[1]
-        owner = parts.owner()
-        for i in range(parts.count - 1, -1, -1):
-            size, wide = tables[i].shape
-            border = parts.border(i)
-            if len(border):
-                beyond = np.full((len(border), wide - size), self.kind.sentinel(), self.kind.dtype)
-                for first, last in _runs(owner[border]):
-                    k = owner[border[first]]
-                    known = tables[k][border[first:last] - parts.starts[k]]
-                    beyond[first:last, beyond.shape[1] - known.shape[1] :] = known
-                self.backend.relax(tables[i][:, size:], upward[i], beyond, nonnegative=self.nonnegative)
-            self.monitor.step(int(updates[i]))
-
-    def _close(self, block: Array) -> None:
-        symmetric = not self.graph.directed
-        if len(block) <= floyd_warshall.LEAF:
-            self.backend.close(block, nonnegative=self.nonnegative, symmetric=symmetric)
-        else:
-            floyd_warshall.recursive(self.backend, block, nonnegative=self.nonnegative, symmetric=symmetric)
-
-    def _relaxed(self, c: Array, a: Array, b: Array) -> Array:
-        """min(C, A (x) B) as an array of its own."""
-        new = c.copy()
-        self.backend.relax(new, a, b, nonnegative=self.nonnegative)
-        return new
-
-
-class _Arcs:
-    """The arcs of a graph by the part that is eliminated first of their two ends' parts."""
-
-    def __init__(self, graph: Graph, parts: Parts, kind: WorkType) -> None:
-        self._parts, self._kind = parts, kind
-        tails = np.repeat(parts.position, np.diff(graph.indptr))
-        heads = parts.position[graph.heads]
-        first = parts.owner()[np.minimum(tails, heads)]
-        order = np.argsort(first, kind="stable")
-        self._tails, self._heads = tails[order], heads[order]
-        weights = graph.weights[order] + 0  # -0.0, whose bits sort below every number, becomes 0.0
-        if kind.integer:  # an arc longer than every distance is on no shortest path, and might not fit
-            weights = np.minimum(weights, int(kind.unreachable))
-        self._weights = weights.astype(kind.dtype)
-        self._begin = np.searchsorted(first[order], np.arange(parts.count + 1))
-
-    def front(self, i: int) -> Array:
-        """The weights between part ``i`` and itself and its border, 0 on the diagonal, unreachable elsewhere."""
-        side = int(self._parts.starts[i + 1] - self._parts.starts[i]) + len(self._parts.border(i))
-        front = np.full((side, side), self._kind.sentinel(), self._kind.dtype)
-        front[np.arange(side), np.arange(side)] = 0
-        some = slice(self._begin[i], self._begin[i + 1])
-        front[self.local(i, self._tails[some]), self.local(i, self._heads[some])] = self._weights[some]
-        return front
-
-    def local(self, i: int, positions: Positions) -> npt.NDArray[np.int64]:
-        """Rows of the front of part ``i`` that hold ``positions``."""
-        start, stop = self._parts.starts[i : i + 2]
-        beyond = (stop - start) + np.searchsorted(self._parts.border(i), positions)
-        return np.asarray(np.where(positions < stop, positions - start, beyond), np.int64)
-
-
-def _runs(values: Array) -> list[tuple[int, int]]:
-    """Spans of equal values."""
-    cuts = [0, *(np.flatnonzero(np.diff(values)) + 1).tolist(), len(values)]
-    return list(itertools.pairwise(cuts))

@@ -246,7 +246,8 @@ def _emit_shifted(labels, far, rank, shift, onto, sources, rows, out, sentinel, 
             row = out[rows[j]]
             for v in range(start, min(n, start + 16)):
                 value = labels[rank[v], j]
-                row[v] = sentinel if value == far else value - base + onto[v]
+                # potentials first, as whole numbers if they are: their difference is nearly exact
+                row[v] = sentinel if value == far else shift.dtype.type(value) + (onto[v] - base)
                 if row[v] >= beyond:
                     row[v] = sentinel
 

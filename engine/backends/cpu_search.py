@@ -262,7 +262,7 @@ class Goal:
             limit = first_sum_beyond(cutoff, dtype)
             if potentials is not None:  # reduced lengths are wanted up to here; a little more, for sums that round
                 limit += float(shift[sources].max()) - float(onto.min())
-                limit += 1 if ready.weights.dtype.kind == "i" else 1e-9 * abs(limit) + 1e-300
+                limit += 1 if ready.weights.dtype.kind == "i" else 1e-9 * (abs(limit) + float(np.ptp(shift))) + 1e-300
         beyond = work_type(dtype).sentinel() if cutoff is None else first_beyond(cutoff, dtype)
         wanted, left = np.zeros(0, np.uint8), 0
         if targets is not None:
@@ -403,7 +403,8 @@ def _emit(dist, far, near, shift, onto, source, row, sentinel, beyond, seen):  #
     else:
         for k in range(len(row)):
             value = dist[near[k]]
-            row[k] = sentinel if value == far else value - shift[source] + onto[k]
+            # potentials first: their difference is nearly exact, and value - shift[source] would lose a small distance
+            row[k] = sentinel if value == far else value + (onto[k] - shift[source])
             if row[k] >= beyond:
                 row[k] = sentinel
     if 4 * len(seen) > len(dist):

@@ -133,7 +133,7 @@ class Sweeper(CpuBackend):
         kind = work_type(out.dtype)
         high = max(1, min(SWEEP_ROWS, -(-len(sources) // self.threads)))
         limit = kind.largest if self._nonnegative or not kind.integer else kind.largest_signed
-        shift = np.empty(0) if arcs.potentials is None else arcs.potentials.astype(np.float64)
+        shift = np.empty(0) if arcs.potentials is None else np.ascontiguousarray(arcs.potentials)
         packs = self._space.packs(out.dtype)
         rows = (np.ascontiguousarray(sources, np.int64), self._position, shift)
         ends = (out.dtype.type(limit), kind.sentinel(), out)

@@ -19,6 +19,7 @@ from engine.backends.cuda_rows import Outgoing, Outlet
 from engine.backends.cuda_solve import BelowZero, Solver, padded
 from engine.device import PIECE, SINGLE
 from engine.monitor import Monitor
+from engine.potentials import Potentials
 from engine.summary import RowFacts
 from engine.types import WorkType
 from storage.graph import Graph
@@ -165,7 +166,7 @@ class CudaMatrix:
                     break
         self._d, self._gathered = result, rows is not None
 
-    def restore(self, potentials: npt.NDArray[np.float64], sources: Integers) -> None:
+    def restore(self, potentials: Potentials, sources: Integers) -> None:
         """Lengths over reduced weights (``engine.potentials``) back to lengths; ``sources`` are the rows' own."""
         rows = np.arange(self._n) if not self._gathered else sources
         there, h = self._cupy.asarray(rows), self._cupy.asarray(np.ascontiguousarray(potentials, np.float64))

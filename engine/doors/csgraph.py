@@ -20,8 +20,8 @@ import numpy.typing as npt
 from scipy.sparse import csr_array, issparse
 from scipy.sparse.csgraph import NegativeCycleError, csgraph_from_dense, csgraph_from_masked
 
-from engine.doors.rows import NONE, Floats, Indices, distance_rows
-from storage.errors import NegativeCycle
+from engine.doors.rows import NONE, Floats, Indices, distance_rows, nearest_row
+from storage.errors import InvalidGraph, InvalidRequest, NegativeCycle
 from storage.graph import Graph, build_graph
 
 T = TypeVar("T")
@@ -128,6 +128,8 @@ def dijkstra(
 
 def _graph(csgraph: Any, directed: bool, unweighted: bool) -> Graph:
     """The clean graph of SciPy's input."""
+    if not issparse(csgraph) and hasattr(csgraph, "to_scipy_sparse"):  # pydata/sparse; its fill value means no arc
+        csgraph = csgraph.to_scipy_sparse(accept_fv=[0, np.inf, np.nan])
     if issparse(csgraph):
         arcs = csr_array(csgraph)
     elif np.ma.isMaskedArray(csgraph):
@@ -142,15 +144,17 @@ def _graph(csgraph: Any, directed: bool, unweighted: bool) -> Graph:
     n = arcs.shape[0]
     tails = np.repeat(np.arange(n), np.diff(arcs.indptr))
     weights = None if unweighted else np.asarray(arcs.data, np.float64)
-    return _cycles_named(lambda: build_graph(tails, arcs.indices, weights, n=n, directed=directed)[0])
+    return _answered(lambda: build_graph(tails, arcs.indices, weights, n=n, directed=directed)[0])
 
 
-def _cycles_named(call: Callable[[], T]) -> T:
-    """The result of ``call``; a negative cycle becomes SciPy's error."""
+def _answered(call: Callable[[], T]) -> T:
+    """The result of ``call``; a negative cycle becomes SciPy's error, and what is refused a ValueError."""
     try:
         return call()
     except NegativeCycle as error:
         raise NegativeCycleError(str(error)) from error
+    except (InvalidGraph, InvalidRequest) as error:
+        raise ValueError(str(error)) from error
 
 
 def _sources(indices: Any, n: int) -> tuple[npt.NDArray[np.int64], tuple[int, ...]]:
@@ -158,8 +162,9 @@ def _sources(indices: Any, n: int) -> tuple[npt.NDArray[np.int64], tuple[int, ..
     if indices is None:
         return np.arange(n), (n,)
     asked = np.asarray(indices)
-    if asked.dtype.kind not in "iu":
-        raise ValueError(f"indices must be integers, not {asked.dtype}")
+    broken = asked.dtype.kind == "f" and not (np.isfinite(asked) & (asked == np.trunc(asked))).all()
+    if broken or asked.dtype.kind not in "iufb":
+        raise ValueError(f"indices must be whole numbers, not {indices!r}")
     flat = asked.astype(np.int64).reshape(-1)
     flat = np.where(flat < 0, flat + n, flat)
     if len(flat) and not 0 <= flat.min() <= flat.max() < n:
@@ -170,7 +175,7 @@ def _sources(indices: Any, n: int) -> tuple[npt.NDArray[np.int64], tuple[int, ..
 def _answer(graph: Graph, indices: Any, predecessors: bool, algorithm: str, limit: float = np.inf) -> Any:
     sources, shape = _sources(indices, graph.n)
     rows, place = np.unique(sources, return_inverse=True)
-    distances, before = _cycles_named(lambda: _limited(graph, rows, predecessors, algorithm, limit))
+    distances, before = _answered(lambda: _limited(graph, rows, predecessors, algorithm, limit))
     if indices is not None:
         distances = distances[place].reshape(*shape, graph.n)
     if before is None:
@@ -179,34 +184,15 @@ def _answer(graph: Graph, indices: Any, predecessors: bool, algorithm: str, limi
 
 
 def _nearest(graph: Graph, indices: Any, predecessors: bool, limit: float) -> Any:
-    """One search from an imagined vertex with arcs of length zero to all sources."""
+    """The distance from the nearest source, with predecessors and that source if wanted, each of shape (n,)."""
     sources, _ = _sources(indices, graph.n)
-    n, root = graph.n, graph.n
-    tails = np.concatenate([np.repeat(np.arange(n), np.diff(graph.indptr)), np.full(len(sources), root)])
-    heads = np.concatenate([graph.heads, sources])
-    weights = np.concatenate([graph.weights, np.zeros(len(sources), graph.weights.dtype)])
-    wider = build_graph(tails, heads, weights, n=n + 1, directed=True)[0]
-    rows = np.array([root])
-    distances, before = _cycles_named(lambda: _limited(wider, rows, predecessors, "auto", limit))
-    if before is None:
-        return distances[0, :n]
-    origin = _origins(before[0], root)
-    tree = before[0, :n]
-    tree[tree == root] = NONE
-    return distances[0, :n], tree, origin[:n]
-
-
-def _origins(before: Indices, root: int) -> Indices:
-    """The source at the beginning of each vertex's path, by doubling the steps back; -9999 where there is none."""
-    n = len(before)
-    vertex = np.arange(n, dtype=np.int32)
-    at = np.where((before == root) | (before == NONE), vertex, before)
-    while True:
-        further = at[at]
-        if np.array_equal(further, at):
-            break
-        at = further
-    return np.where(before[at] == root, at, np.int32(NONE))
+    distances, tree, origin = _answered(lambda: nearest_row(graph, sources, trees=predecessors))
+    beyond = distances > limit
+    distances[beyond] = np.inf
+    if tree is None or origin is None:
+        return distances
+    tree[beyond] = origin[beyond] = NONE
+    return distances, tree, origin
 
 
 def _limited(

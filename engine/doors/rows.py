@@ -8,13 +8,15 @@ from typing import Final
 
 import numpy as np
 import numpy.typing as npt
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import dijkstra
 
 from engine.potentials import find_potentials, reduced_weights
 from engine.problem import Options
 from engine.solve import make_plan, solve
 from engine.summary import Sink
 from engine.types import WORK_TYPES
-from storage.graph import Graph
+from storage.graph import Graph, build_graph
 
 Floats = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int32]
@@ -47,6 +49,57 @@ def distance_rows(
     if potentials is not None:
         distances += potentials - potentials[rows, None]
     return distances, before
+
+
+def nearest_row(
+    graph: Graph, sources: npt.NDArray[np.int64], *, trees: bool = False
+) -> tuple[Floats, Indices | None, Indices | None]:
+    """Distances from the nearest of ``sources`` (vertex indices), shape (n,).
+
+    SciPy's search answers where no arc is negative: planning, which pays for many rows, would take longer than a single
+    search.  Else one row of the graph with an imagined vertex, from which arcs of length zero lead to all sources.
+
+    Returns:
+        distances; with ``trees`` the vertex before each on its path, and the source where that path begins, both int32
+        with ``NONE`` where there is no path (and before a source).
+
+    Raises:
+        NegativeCycle: the graph has one.
+    """
+    n = root = graph.n
+    if len(sources) and (graph.arcs == 0 or (graph.weights.min() >= 0 and _sums_fit(graph))):
+        arcs = csr_array((graph.weights.astype(np.float64), graph.heads, graph.indptr), shape=(n, n))
+        found = dijkstra(arcs, indices=sources, min_only=True, return_predecessors=trees)
+        return found if trees else (found, None, None)
+    tails = np.concatenate([np.repeat(np.arange(n), np.diff(graph.indptr)), np.full(len(sources), root)])
+    heads = np.concatenate([graph.heads, sources])
+    weights = np.concatenate([graph.weights, np.zeros(len(sources), graph.weights.dtype)])
+    wider = build_graph(tails, heads, weights, n=n + 1, directed=True)[0]
+    distances, before = distance_rows(wider, np.array([root]), trees=trees)
+    if before is None:
+        return distances[0, :n], None, None
+    origin = _origins(before[0], root)
+    tree = before[0, :n]
+    tree[tree == root] = NONE
+    return distances[0, :n], tree, origin[:n]
+
+
+def _sums_fit(graph: Graph) -> bool:
+    """Whether float64 holds the length of every path, of whole weights exactly; else planning refuses the graph."""
+    most = float(graph.weights.max()) * graph.n
+    return most <= 2.0**53 if graph.integral else most < np.inf
+
+
+def _origins(before: Indices, root: int) -> Indices:
+    """The source at the beginning of each vertex's path, by doubling the steps back; ``NONE`` where there is none."""
+    vertex = np.arange(len(before), dtype=np.int32)
+    at = np.where((before == root) | (before == NONE), vertex, before)
+    while True:
+        further = at[at]
+        if np.array_equal(further, at):
+            break
+        at = further
+    return np.where(before[at] == root, at, np.int32(NONE))
 
 
 @dataclass

@@ -64,13 +64,14 @@ extern "C" __global__ void __launch_bounds__(THREADS) settle(Element* d, long lo
     if (Meaning<Arithmetic>::of(row[j]) > (Value)largest) row[j] = nothing();
 }
 
-// Lengths over weights w + h[u] - h[v] back to those over w: in double, rounded once.
+// Lengths over weights w + h[u] - h[v] back to those over w: in double, rounded once.  The potentials are subtracted from
+// each other first, or a small distance would be lost behind a large one of them.
 extern "C" __global__ void __launch_bounds__(THREADS) restore(
     Element* d, long long ld, int n, const long long* sources, const double* h) {
   Element* const row = d + blockIdx.x * ld;
   const double own = h[sources[blockIdx.x]];
   for (int j = threadIdx.x; j < n; j += THREADS)
-    if (row[j] != nothing()) row[j] = Meaning<Arithmetic>::from((double)Meaning<Arithmetic>::of(row[j]) - own + h[j]);
+    if (row[j] != nothing()) row[j] = Meaning<Arithmetic>::from((double)Meaning<Arithmetic>::of(row[j]) + (h[j] - own));
 }
 
 // Of each row, leaving out the source: vertices reached, sum of distances, the largest, and the first vertex at it.

@@ -69,19 +69,17 @@ class Rounds(Drive):
         super().__init__(cluster, job, journal, monitor)
         self._summary, self._pace = summary, job.pace
         self._streaming, self._n, self._last = job.streaming, job.n, job.streaming.rounds(job.n) - 1
-        levels = np.minimum(levels, self._last)  # one process says one more of what it has mirrored
         floor = int(levels.min())
-        known = [floor if upper else int(level) for level in levels]
-        self._stripes = [Stripe(level, level, upper and level >= 0) for level in known]
+        self._stripes = [Stripe(level, level, upper and level >= 0) for level in levels.tolist()]
         # panels in the store, those that their worker has closed, the one that is being closed, and whose they are
         self._closed, self._led, self._leading, self._leader = floor, floor, -1, ""
         self._panels: dict[int, str] = {}
         self._workers: dict[str, Worker] = {}
         self._saved = time.monotonic()
-        self._serial = 0
+        self._serial, self._finishing = 0, False
         self._unsaved: list[int] = []
         self._committing, self._began, self._took = False, 0.0, self._bytes() / SAVED
-        self._left = sum((self._last - s.level) * self._updates(i) for i, s in enumerate(self._stripes))
+        self._left = self._least = sum((self._last - s.level) * self._updates(i) for i, s in enumerate(self._stripes))
         for name, hello in workers.items():
             self._came(name, hello)
 
@@ -99,6 +97,7 @@ class Rounds(Drive):
             while any(stripe.level < self._last for stripe in self._stripes):
                 self._turn()
             self._monitor.begin("finish", self._n, "rows")
+            self._finishing = True
             self._monitor.step(sum(self._height(i) for i, s in enumerate(self._stripes) if s.finished))
             while not all(stripe.finished for stripe in self._stripes):
                 self._turn()
@@ -295,16 +294,16 @@ class Rounds(Drive):
     def _after_finish(self, name: str, order: Order, report: Report) -> None:
         self._progress(name, order, report)
         if report.files and self._job.reduced:
-            self._forget()
+            self._journal.forget()  # rows whose potentials are taken off are no state of the rounds
         for i, files in report.files.items():
             self._writer.adopt(self._room, files)
             self._stripes[i].finished, self._stripes[i].held = True, False
+            self._monitor.advance(self._height(i) if self._finishing else 0)
         for part in report.parts:
             self._summary.join(part)
-            self._monitor.advance(len(part.eccentricity) if all(s.level >= self._last for s in self._stripes) else 0)
 
     def _progress(self, name: str, order: Order, report: Report) -> None:
-        worker, before = self._workers[name], self._left
+        worker = self._workers[name]
         for i, level in report.levels.items():
             stripe = self._stripes[i]
             self._left -= max(0, level - stripe.level) * self._updates(i)
@@ -314,9 +313,14 @@ class Rounds(Drive):
             for i, files in report.files.items():
                 self._adopt(i, report.levels[i], files)
                 self._stripes[i].held = False
-        self._monitor.advance(max(0, before - self._left))
+        self._tell()
         if report.updates:
             worker.learn(report.updates, report.seconds, self._pace.task)
+
+    def _tell(self) -> None:
+        """Updates beyond all that was told before: those that are done again for a lost worker were told once."""
+        self._monitor.advance(max(0, self._least - self._left))
+        self._least = min(self._least, self._left)
 
     def _missed(self, report: Report) -> None:
         """Stripes that a worker does not have after all are as they are in the store."""
@@ -371,7 +375,7 @@ class Rounds(Drive):
         self._took, self._saved = time.monotonic() - self._began, time.monotonic()
         if any(s.upper for s in self._stripes):  # the record could not say which; the one before is as good
             return
-        if self._job.reduced and any(s.finished for s in self._stripes):  # see _forget
+        if self._job.reduced and any(s.finished for s in self._stripes):
             return
         levels = np.array([s.stored for s in self._stripes])
         if (levels >= 0).any():
@@ -382,11 +386,6 @@ class Rounds(Drive):
             remove_panel(self._room / self._panels.pop(turn))
         for number, other in level_out(self._stripes, self._workers):
             self._move(number, other)
-
-    def _forget(self) -> None:
-        """Rows with their potentials taken off cannot be gone on from."""
-        if self._writer.record() is not None:
-            self._journal.commit(progress_of(np.full(len(self._stripes), -1), self._streaming))
 
     def _stop(self) -> None:
         """The solve was cancelled: have tasks end, and commit once more if that is soon done."""

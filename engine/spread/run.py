@@ -10,9 +10,10 @@ from pathlib import Path
 import numpy as np
 
 from engine.checkpoint import Journal
+from engine.forms import fingerprint
 from engine.monitor import Monitor
 from engine.plan import Plan
-from engine.potentials import find_potentials
+from engine.potentials import find_potentials, holds_reduced, is_nonnegative
 from engine.problem import Options
 from engine.rectangle import Rectangle
 from engine.spread.batches import Batches
@@ -20,9 +21,10 @@ from engine.spread.cluster import Cluster
 from engine.spread.job import Hello, Job, code_digest
 from engine.spread.planning import address_of, gather
 from engine.spread.rounds import Rounds
-from engine.stream.levels import is_half, levels_of
+from engine.stream.levels import take_up
 from engine.stream.streamer import BelowZero
 from engine.summary import Summary
+from engine.types import WORK_TYPES
 from storage.graph import Graph
 
 
@@ -56,17 +58,19 @@ def run(graph: Graph, plan: Plan, options: Options, journal: Journal, monitor: M
 def _in_rounds(  # noqa: PLR0917 - what a run has at hand
     cluster: Cluster, workers: Mapping[str, Hello], job: Job, journal: Journal, summary: Summary, monitor: Monitor
 ) -> None:
-    record = journal.writer.record()
-    levels, upper = levels_of(record, job.streaming, job.n, half=True), is_half(record or {})
+    upper = bool((journal.writer.record() or {}).get("symmetric"))
+    potentials = fingerprint(np.load(Path(job.room).parent / "potentials.npy")) if job.reduced else None
+    levels = take_up(journal, job.streaming, job.n, potentials=potentials, joined=True)
     if job.n:
         Rounds(cluster, workers, job, journal, summary, monitor, levels, upper=upper).run()
 
 
 def _job(graph: Graph, plan: Plan, rectangle: Rectangle, journal: Journal, monitor: Monitor) -> Job:
-    writer, nonnegative = journal.writer, graph.arcs == 0 or bool(graph.weights.min() >= 0)
+    writer, nonnegative = journal.writer, is_nonnegative(graph)
     room = writer.room()
-    # rounding would carry cycles below zero: decision 006; searches know no negative arcs
-    reduced = not nonnegative and (plan.algorithm == "johnson" or not graph.integral)
+    # searches know no negative arcs, whatever the type
+    searched = plan.algorithm == "johnson" and not nonnegative
+    reduced = searched or holds_reduced(graph, WORK_TYPES[plan.dtype], plan.max_hops)
     if reduced:
         monitor.begin("potentials", graph.arcs, "arcs")
         np.save(room.parent / "potentials.npy", find_potentials(graph))

@@ -9,6 +9,7 @@ from typing import Final
 from engine.device import base_bytes, rounds_bytes
 from engine.estimate import DEVICE_EFFICIENCY, DEVICE_LAUNCH, INGEST_RATE, OVERHEAD, Setting, write_phase
 from engine.plan import Candidate, Phase
+from engine.potentials import relaxes_reduced
 from engine.problem import Device
 from engine.stream.estimate import ALGORITHM, LONG, ROOMS, finish_phase, forms, spare_bytes, store_buffers
 from engine.stream.layout import (
@@ -51,7 +52,7 @@ def through_devices(setting: Setting) -> Iterator[Candidate]:
     found = from_host(setting, cuda)
     if found is not None:
         yield found
-    if setting.problem.integral or not setting.problem.negative:  # the potentials of decision 006 want all rows at once
+    if not relaxes_reduced(setting.kind, setting.problem):  # the potentials want all rows at once
         found = from_store(setting, cuda)
         if found is not None:
             yield found

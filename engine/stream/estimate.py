@@ -13,6 +13,7 @@ from typing import Final
 from engine.algorithms.products import PACK_BYTES
 from engine.estimate import INGEST_RATE, OVERHEAD, Setting, write_phase
 from engine.plan import Candidate, Phase
+from engine.potentials import relaxes_reduced
 from engine.problem import Problem
 from engine.stream.layout import GRAIN, Streaming, entries, panel_bytes, updates
 
@@ -52,7 +53,7 @@ def streamed(setting: Setting) -> Iterator[Candidate]:
     host = in_memory(setting)
     if host.seconds >= LONG_CPU:
         yield host
-    if problem.integral or not problem.negative:
+    if not relaxes_reduced(setting.kind, problem):  # the potentials want all rows at once
         yield from_store(setting)
 
 

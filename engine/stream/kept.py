@@ -70,19 +70,16 @@ class KeptHostTier(HostTier):
         """Nothing: rows are mirrored as they are written, while others are on their way to the disk."""
 
     def save(self) -> None:
-        """Copy once more, if that is soon done, or keep the copy before; stripes rest now.  StorageFailed."""
+        """Copy once more, if that is soon done, or keep the copy before; stripes rest now.  StorageFailed.
+
+        Where no stripe has a round behind it, what is in the store already is worth more, and stays.
+        """
         self._stop()
-        if self._took == 0.0 or self._took <= LAST:
+        if self._took <= LAST and (self.level >= 0).any():
             self._stopping.clear()
             self._copy_all(until=time.monotonic() + LAST)
         if self._failure is not None:
             raise self._failure
-
-    def forget(self) -> None:
-        """Make the record say that nothing is done: what is written from now on cannot be gone on from."""
-        self._stop()
-        if self._journal.writer.record() is not None:
-            self._journal.commit(progress_of(np.full_like(self.level, -1), self._streaming))
 
     def __enter__(self) -> KeptHostTier:
         return self

@@ -21,7 +21,7 @@ from engine.backends.base import Array
 from engine.checkpoint import Journal
 from engine.monitor import Monitor
 from engine.stream.layout import Streaming
-from engine.stream.levels import levels_of, progress_of
+from engine.stream.levels import progress_of, take_up
 from engine.stream.mirroring import Mirror
 from storage.working import WorkingMatrix
 
@@ -66,7 +66,7 @@ class StoreTier:
         self.n, self.dtype = self._writer.shape[1], self._writer.dtype
         self._weights, self._observe, self._monitor = weights, observe, monitor
         self._last = streaming.rounds(self.n) - 1
-        self._levels = levels_of(self._writer.record(), streaming, self.n)
+        self._levels = take_up(journal, streaming, self.n, mirrored=True)
         self._seen = np.zeros(streaming.stripes(self.n), np.bool_)
         self._state = threading.Condition()
         self._buffers = {buffer.ctypes.data: buffer for buffer in buffers}

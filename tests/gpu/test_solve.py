@@ -105,6 +105,37 @@ def test_negative_fractions(hops: int | None, sources: tuple[int, ...] | None, t
         assert (two.rows(two.sources)[np.arange(len(two.sources)), two.sources] == 0).all()
 
 
+@pytest.mark.parametrize(("dtype", "step"), [("float32", 10**6), ("float64", 2**49)])
+@pytest.mark.parametrize("algorithm", [*DENSE, "partitioned", "johnson"])
+def test_whole_weights_beyond_what_the_type_holds_do_not_run_away(algorithm: str, dtype: str, step: int) -> None:
+    """Every cycle has length zero, and sums are rounded: decision 088."""
+    rng, n = np.random.default_rng(4), 300
+    height = np.arange(n) * step + rng.integers(0, step, n)
+    tails, heads = np.nonzero(np.abs(np.subtract.outer(np.arange(n), np.arange(n))) <= 9)
+    graph = build_graph(tails, heads, height[heads] - height[tails], n=n, directed=True)[0]
+    assert graph.integral
+    found = _on_device(graph, algorithm, dtype)
+    exact = (height[None] - height[:, None]).astype(float)
+    np.testing.assert_allclose(found, exact, rtol=0, atol=float(np.spacing(np.abs(exact).max().astype(dtype))))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("algorithm", [*DENSE, "partitioned", "johnson"])
+def test_a_small_distance_is_not_lost_behind_a_large_potential(algorithm: str, dtype: str) -> None:
+    tails = np.concatenate([[3 * i, 3 * i + 1] for i in range(40)])
+    graph = build_graph(tails, tails + 1, np.tile([-1e17, 1.5], 40), n=120, directed=True)[0]
+    found = _on_device(graph, algorithm, dtype)
+    assert [found[3 * i + 1, 3 * i + 2] for i in range(40)] == [1.5] * 40
+
+
+def _on_device(graph: Graph, algorithm: str, dtype: str) -> np.ndarray:
+    options = Options(device="cuda", algorithm=algorithm, dtype=dtype)
+    plan = make_plan(graph, options)
+    sink = ArraySink(plan.shape, plan.dtype)
+    solve(graph, plan, options, sink)
+    return sink.array
+
+
 @pytest.mark.parametrize("hops", [1, 2, 3, 6, 5000])
 @pytest.mark.parametrize("directed", [True, False])
 @pytest.mark.parametrize("negative", [True, False])

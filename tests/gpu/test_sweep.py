@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from benchmarks import graphs
-from engine.algorithms import partitioned
+from engine.algorithms import part_lengths
 from engine.backends.cpu import CpuBackend
 from engine.monitor import Monitor
 from engine.parts import DEVICE_GRAIN, Grain, find_parts
@@ -93,7 +93,7 @@ def test_many_batches_through_few_rows(grain: Grain) -> None:
     parts = find_parts(graph, grain, graph.n**2)
     assert parts is not None
     backend = CpuBackend(2)
-    lengths = partitioned.find_lengths(backend, graph, parts, kind, nonnegative=True, monitor=Monitor())
+    lengths = part_lengths.find_lengths(backend, graph, parts, kind, nonnegative=True, monitor=Monitor())
     backend.shutdown()
     sources = np.random.default_rng(2).permutation(graph.n)
     sink = ArraySink((graph.n, graph.n), "int32")

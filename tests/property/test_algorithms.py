@@ -107,9 +107,24 @@ def check_summary(summary: dict, distances: np.ndarray, options: Options) -> Non
     if finite.any():
         eccentricities = [row[mask].max() for row, mask in zip(distances, finite, strict=True) if mask.any()]
         assert summary["diameter"] == pytest.approx(max(eccentricities), rel=1e-7)
-        assert summary["radius"] == pytest.approx(min(eccentricities), rel=1e-7)
+        check_radius(summary, list(rows), distances, finite, finite.sum(1) + 1)
         counted = summary["histogram"]
         assert sum(counted["counts"]) + counted["below_zero"] == finite.sum()
+
+
+def check_radius(
+    summary: dict, sources: list[int], distances: np.ndarray, finite: np.ndarray, reach: np.ndarray
+) -> None:
+    """The smallest eccentricity of sources that reach nine tenths of what any does, themselves counted in ``reach``."""
+    far = {
+        i: row[mask].max()
+        for i, (row, mask) in enumerate(zip(distances, finite, strict=True))
+        if mask.any() and 10 * reach[i] >= 9 * max(reach)
+    }
+    assert summary["radius"] == pytest.approx(min(far.values()), rel=1e-6)
+    assert far[sources.index(summary["center"])] == pytest.approx(summary["radius"], rel=1e-6)
+    assert summary["central_sources"] == len(far)
+    assert summary["central_reach"] == min(reach[i] for i in far)
 
 
 def types_for(graph: Graph, options: Options) -> list[str]:
@@ -236,3 +251,37 @@ def test_cycles_near_zero_do_not_run_away(name: str, dtype: str) -> None:
     graph = build_graph(tails, heads, height[heads] - height[tails], n=n, directed=True)[0]
     found = solved(graph, Options(algorithm=name, dtype=dtype))
     np.testing.assert_allclose(found, height[None] - height[:, None], atol=1e-5 if dtype == "float32" else 1e-13)
+
+
+@pytest.mark.parametrize(("dtype", "step"), [("float32", 10**6), ("float64", 2**49)])
+@pytest.mark.parametrize(
+    "name", ["johnson", "recursive-floyd-warshall", "blocked-floyd-warshall", "repeated-squaring", "partitioned"]
+)
+def test_whole_weights_beyond_what_the_type_holds_do_not_run_away(name: str, dtype: str, step: int) -> None:
+    """Whole weights are exact in int64 only: in narrower types cycles of length zero fall by rounding, too."""
+    rng = np.random.default_rng(4)
+    n = 100
+    height = np.arange(n) * step + rng.integers(0, step, n)
+    tails, heads = np.nonzero(np.abs(np.subtract.outer(np.arange(n), np.arange(n))) <= 9)
+    graph = build_graph(tails, heads, height[heads] - height[tails], n=n, directed=True)[0]
+    assert graph.integral
+    plan = make_plan(graph, Options(algorithm=name, dtype=dtype))
+    sink = ArraySink(plan.shape, plan.dtype)
+    solve(graph, plan, Options(algorithm=name, dtype=dtype), sink)
+    exact = (height[None] - height[:, None]).astype(dtype)  # each distance rounded once
+    np.testing.assert_array_equal(sink.array, exact)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(
+    "name", ["johnson", "recursive-floyd-warshall", "blocked-floyd-warshall", "repeated-squaring", "partitioned"]
+)
+@pytest.mark.parametrize("copies", [1, 8])  # one by one, and side by side
+def test_a_small_distance_is_not_lost_behind_a_large_potential(name: str, dtype: str, copies: int) -> None:
+    tails = np.concatenate([[3 * i, 3 * i + 1] for i in range(copies)])
+    weights = np.tile([-1e17, 1.5], copies)
+    graph = build_graph(tails, tails + 1, weights, n=3 * copies, directed=True)[0]
+    plan = make_plan(graph, Options(algorithm=name, dtype=dtype))
+    sink = ArraySink(plan.shape, plan.dtype)
+    solve(graph, plan, Options(algorithm=name, dtype=dtype), sink)
+    assert [sink.array[3 * i + 1, 3 * i + 2] for i in range(copies)] == [1.5] * copies

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 import scipy.sparse.csgraph as theirs
+import sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.sparse import coo_array
+from scipy.sparse import coo_array, csr_array
 
 from engine.doors import csgraph as ours
 
@@ -105,7 +106,7 @@ def test_what_scipy_refuses_is_refused():
         ours.shortest_path(graph, "FW", indices=[0])
     with pytest.raises(ValueError, match="out of range"):
         ours.dijkstra(graph, indices=[2])
-    with pytest.raises(ValueError, match="integers"):
+    with pytest.raises(ValueError, match="whole numbers"):
         ours.dijkstra(graph, indices=[0.5])
     with pytest.raises(ValueError, match="limit"):
         ours.dijkstra(graph, limit=-1)
@@ -115,3 +116,30 @@ def test_what_scipy_refuses_is_refused():
         ours.johnson(np.array([[0.0, 1], [-2, 0]]))
     with pytest.warns(UserWarning, match="negative"):
         assert ours.dijkstra(np.array([[0.0, -1], [0, 0]]))[0, 1] == -1
+
+
+def test_indices_of_other_types_count_as_scipy_counts_them():
+    graph = random_graph(3, 12, "fractional")
+    for indices in ([0.0, 3.0, -1.0], [True, False], np.int8(2), np.array([[1], [4]], np.uint8)):
+        np.testing.assert_allclose(
+            ours.dijkstra(graph, indices=indices), theirs.dijkstra(graph, indices=indices), rtol=1e-12
+        )
+    for strange in ([1.5], [np.nan], np.inf, ["1"], [1j]):
+        with pytest.raises(ValueError, match="whole numbers"):
+            ours.shortest_path(graph, indices=strange)
+
+
+def test_arrays_of_pydata_sparse_are_taken_whatever_stands_for_no_arc():
+    dense = random_graph(5, 20, "fractional").toarray()
+    expected = theirs.shortest_path(dense)
+    for nothing in (0, np.inf, np.nan):
+        array = sparse.COO.from_numpy(np.where(dense == 0, nothing, dense), fill_value=nothing)
+        np.testing.assert_allclose(ours.shortest_path(array), expected, rtol=1e-12)
+        np.testing.assert_allclose(ours.dijkstra(array.asformat("gcxs"), indices=2), expected[2], rtol=1e-12)
+    with pytest.raises(ValueError, match="fill"):
+        ours.shortest_path(sparse.COO.from_numpy(dense, fill_value=7.0))
+
+
+def test_nan_in_a_sparse_graph_is_a_value_error():
+    with pytest.raises(ValueError, match="NaN"):
+        ours.shortest_path(csr_array((np.array([1.0, np.nan]), ([0, 1], [1, 2])), shape=(3, 3)))

@@ -22,7 +22,7 @@ from schemathesis.checks import CHECKS
 from service.app import ROUTERS, create_app
 from service.fault import Fault, Refused
 from service.settings import Settings
-from service.work import _guarded
+from service.workshop import guarded
 from storage.keys import KeyStore
 from tests.unit.service.support import Bench, small_graph
 
@@ -43,9 +43,9 @@ OPERATIONS = sorted(
 )
 
 
-async def here(task: Callable[..., Any], *arguments: Any) -> Any:
+async def here(task: Callable[..., Any], *arguments: Any, **_limits: Any) -> Any:
     """Run a task of the processes beside in a thread of this one."""
-    found = await anyio.to_thread.run_sync(lambda: _guarded(task, arguments, {}))
+    found = await anyio.to_thread.run_sync(lambda: guarded(task, arguments))
     if isinstance(found, Fault):
         raise Refused(found)
     return found
@@ -78,7 +78,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[TestClien
     data = tmp_path_factory.mktemp("served")
     app = create_app(Settings(data_dir=data, max_requests_per_second=10**9, max_wait_seconds=1))
     service = app.state.service
-    service.planner.run = service.worker.run = here
+    service.planner.run = service.worker.run = service.checker.run = here
     bench = Bench(service.settings)
     with TestClient(app, raise_server_exceptions=False) as client:
         yield client, schemathesis.openapi.from_asgi("/openapi.json", app), bench

@@ -4,14 +4,27 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import networkx as nx
 import numpy as np
 import pytest
 
 from benchmarks import graphs
+from engine.backends.cpu_parts import block_cubes
 from engine.describe import describe
-from engine.parts import CPU_GRAIN, DEVICE_GRAIN, TRIAL_SECONDS, Grain, Parts, find_parts, with_parts, with_trial
+from engine.parts import (
+    CPU_GRAIN,
+    DEVICE_GRAIN,
+    TRIAL_SECONDS,
+    Grain,
+    Parts,
+    find_parts,
+    with_bridges,
+    with_parts,
+    with_trial,
+)
 from engine.planner import choose
 from engine.problem import Machine, Options
+from engine.solve import make_plan
 from engine.types import WORK_TYPES
 from storage.graph import Graph, build_graph
 
@@ -139,3 +152,55 @@ def test_large_separators_are_not_followed_to_the_end() -> None:
     assert found.parts is None
     assert "the separators are large" in found.no_parts
     assert with_parts(graph, problem, graph.n**2).parts is not None
+
+
+def joined(sizes: list[int], path: int = 0, *, directed: bool = False) -> Graph:
+    """Cliques in a row, each hanging on the one before by a bridge, and a path at the end."""
+    arcs, first = [], 0
+    for size in sizes:
+        arcs.append(np.argwhere(np.triu(np.ones((size, size), bool), 1)) + first)
+        arcs.append(np.array([[first - 1, first]] if first else np.zeros((0, 2), int)))
+        first += size
+    chain = np.arange(first - 1, first + path)
+    tails, heads = np.concatenate([*arcs, np.column_stack((chain[:-1], chain[1:]))]).T
+    weights = np.random.default_rng(2).integers(1, 100, len(tails))
+    return build_graph(tails, heads, weights, n=first + path, directed=directed)[0]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_blocks_are_those_of_networkx(seed: int) -> None:
+    found = nx.gnm_random_graph(60, 20 + 8 * seed, seed=seed)
+    pattern = nx.to_scipy_sparse_array(found, format="csr")
+    cubes = block_cubes(pattern.indptr, pattern.indices)
+    assert cubes == sum(len(block) ** 3 for block in nx.biconnected_components(found))
+
+
+@pytest.mark.parametrize(
+    "graph",
+    [
+        joined([300] * 12), joined([100] * 20), joined([400, 400], 2000), joined([500], 1500), joined([200] * 10),
+        joined([150] * 12, directed=True),
+    ],
+)  # fmt: skip
+def test_dense_blocks_that_hang_together_by_bridges_are_solved_in_parts(graph: Graph) -> None:
+    plan = make_plan(graph, Options(device="cpu", threads=1))
+    assert plan.algorithm == "partitioned"
+    assert plan.statistics is not None
+    assert plan.statistics.parts is not None
+
+
+@pytest.mark.parametrize("graph", [joined([900]), graphs.random(1200), joined([1000, 20])])
+def test_one_large_block_gets_no_trial_and_costs_one_look_at_most(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("engine.parts.with_parts", None)  # a trial would fail
+    problem = describe(graph)
+    assert with_bridges(graph, problem, choose(problem, BOX, Options()), BOX) is problem
+
+
+def test_a_graph_is_not_even_looked_at_where_that_would_take_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = joined([100] * 5)
+    monkeypatch.setattr("engine.parts._pattern", None)
+    problem = describe(graph)
+    plan = choose(problem, replace(BOX, relax_rate=dict.fromkeys(WORK_TYPES, 1e12)), Options())
+    assert with_bridges(graph, problem, plan, BOX) is problem

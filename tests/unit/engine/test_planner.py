@@ -161,3 +161,37 @@ def test_a_refusal_carries_every_candidate_with_its_reason() -> None:
         choose(ROAD, tight, Options(algorithm="recursive-floyd-warshall"))
     assert {c.algorithm for c in caught.value.candidates} == set(ESTIMATES)
     assert all(c.rejected for c in caught.value.candidates)
+
+
+@pytest.mark.parametrize(
+    ("bound", "negative", "found"),
+    [
+        (1e308, False, None),  # the sum of all four distances of two vertices leaves float64
+        (4e307, False, "float64"),
+        (1e308, True, None),
+        (4e307, True, "float64"),
+        (4.3e307, True, None),  # sums on the way may be four times as large
+        (1e38, False, "float32"),
+        (1e38, True, "float64"),
+        (float("inf"), False, None),
+        (float("inf"), True, None),
+    ],
+)
+def test_floats_whose_sums_could_leave_the_type_are_refused(bound: float, negative: bool, found: str | None) -> None:
+    low = -1.0 if negative else 1.0
+    problem = replace(ROAD, n=2, rows=2, targets=None, integral=False, bound=bound, min_weight=low, smallest_weight=1.0)
+    if found is None:
+        with pytest.raises(InvalidRequest, match=r"no type holds the distances.*divide all weights by a power of ten"):
+            choose_type(problem, "auto")
+        with pytest.raises(InvalidRequest, match="dtype float64 cannot be used"):
+            choose_type(problem, "float64")
+    else:
+        assert choose_type(problem, "auto")[0].name == found
+
+
+def test_whole_weights_of_both_signs_are_exact_where_all_sums_on_the_way_are() -> None:
+    problem = replace(ROAD, min_weight=-1)
+    assert choose_type(replace(problem, bound=2**51), "auto")[0].name == "float64"
+    with pytest.raises(InvalidRequest, match="exact up to 2\\^53; --dtype float64 rounds them"):
+        choose_type(replace(problem, bound=2**51 + 1), "auto")
+    assert choose_type(replace(problem, bound=2**51 + 1), "float64")[0].name == "float64"

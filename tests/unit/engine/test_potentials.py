@@ -12,7 +12,11 @@ import pytest
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import NegativeCycleError, johnson
 
-from engine.potentials import find_potentials, reduced_weights
+from engine.describe import describe
+from engine.potentials import find_potentials, holds_reduced, needs_potentials, reduced_weights, relaxes_reduced
+from engine.problem import Options
+from engine.solve import make_plan
+from engine.types import WORK_TYPES
 from storage.errors import InvalidRequest, NegativeCycle
 from storage.graph import Graph
 
@@ -166,3 +170,55 @@ def test_real_exchange_rates(data_dir: Path, name: str, negative: bool) -> None:
         assert exact_cycle_weight(graph, caught.value) < 0
     else:
         assert reduced_weights(graph, find_potentials(graph)).min() >= 0
+
+
+@pytest.mark.parametrize(
+    ("dtype", "integral", "negative", "bound", "needed"),
+    [
+        ("float32", True, True, 2**22, False),
+        ("float32", True, True, 2**22 + 1, True),
+        ("float64", True, True, 2**51, False),
+        ("float64", True, True, 2**51 + 1, True),
+        ("int32", True, True, 2**29 - 1, False),
+        ("float32", True, False, 1e30, False),
+        ("float64", False, True, 1.0, True),
+        ("float64", False, False, 1e30, False),
+    ],
+)
+def test_potentials_depend_on_what_the_working_type_holds_exactly(
+    dtype: str, integral: bool, negative: bool, bound: float, needed: bool
+) -> None:
+    assert needs_potentials(WORK_TYPES[dtype], negative=negative, integral=integral, bound=bound) == needed
+
+
+@pytest.mark.parametrize("dtype", ["int32", "float32", "float64"])
+@pytest.mark.parametrize("hops", [None, 2])
+def test_planning_and_running_agree_on_reduced_weights(dtype: str, hops: int | None) -> None:
+    kind = WORK_TYPES[dtype]
+    for low, scale, of in (
+        (-3, 1, "int64"),
+        (-(2**21), 2**21, "int64"),
+        (-(2**50), 2**50, "int64"),
+        (-1, 1, "float64"),
+    ):
+        graph = make_graph(3, {(0, 1): low, (1, 2): scale, (2, 0): scale}, of)
+        if kind.integer and not graph.integral:
+            continue
+        assert relaxes_reduced(kind, describe(graph, max_hops=hops)) == holds_reduced(graph, kind, hops)
+
+
+@pytest.mark.parametrize("weights", [(-1e308, -1e308), (1.7e308, -1.7e308), (5e307, -5e307)])
+def test_floats_of_both_signs_whose_sums_could_leave_float64_are_refused(weights: tuple[float, float]) -> None:
+    """A cycle of n arcs weighs more than any path: it used to be minus infinity, and was not found."""
+    graph = make_graph(2, {(0, 1): weights[0], (1, 0): weights[1]}, "float64")
+    with pytest.raises(InvalidRequest, match="sums may leave float64"):
+        find_potentials(graph)
+    with pytest.raises(InvalidRequest, match="no type holds the distances"):
+        make_plan(graph, Options())
+
+
+def test_a_negative_cycle_of_weights_as_large_as_sums_allow_is_found() -> None:
+    graph = make_graph(2, {(0, 1): -4e307, (1, 0): -4e307}, "float64")
+    with pytest.raises(NegativeCycle) as caught:
+        make_plan(graph, Options())
+    assert caught.value.weight == -8e307

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from engine.monitor import Monitor
-from engine.planner import ESTIMATES
+from engine.planner import ESTIMATES, gib
 from engine.problem import Options
 from engine.solve import make_plan, solve_to_store
+from service.sizes import parse_size
 from storage.errors import Cancelled, Conflict, DoesNotFit, InvalidRequest, NegativeCycle
 from storage.graph import Graph, build_graph
 from storage.matrix import open_matrix
@@ -148,3 +149,27 @@ def test_tiny_graphs(n: int, algorithm: str, tmp_path: Path) -> None:
 def test_more_threads_than_processors_are_refused() -> None:
     with pytest.raises(InvalidRequest, match="threads is 100000, but the process may use"):
         make_plan(random_graph(), Options(threads=100_000))
+
+
+@pytest.mark.parametrize(
+    ("options", "stored"),
+    [
+        (Options(), True),
+        (Options(), False),
+        (Options(algorithm="dijkstra"), True),
+        (Options(algorithm="blocked-floyd-warshall"), True),
+        (Options(algorithm="repeated-squaring", max_hops=3), False),
+        (Options(algorithm="partitioned"), False),
+        (Options(sources=tuple(range(3000)), targets=tuple(range(40))), False),
+        (Options(dtype="float64", threads=1), True),
+    ],
+)
+@pytest.mark.parametrize("n", [3000, 8000])
+def test_the_memory_that_a_refusal_names_suffices(options: Options, stored: bool, n: int, tmp_path: Path) -> None:
+    graph, out = random_graph(n), tmp_path / "d.zarr" if stored else None
+    with pytest.raises(DoesNotFit) as caught:
+        make_plan(graph, replace(options, memory=2**20), out=out)
+    named = caught.value.needed
+    assert parse_size(gib(named), field="memory") >= named - 2**20  # as it is printed, but for the last digit
+    plan = make_plan(graph, replace(options, memory=parse_size(gib(named), field="memory")), out=out)
+    assert plan.memory <= named

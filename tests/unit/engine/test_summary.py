@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from engine.summary import BINS, ArraySink, SummarySink
+from engine.summary import BINS, ArraySink, Summary, SummarySink
 from engine.types import WORK_TYPES
+from storage.errors import SolveFailed
 
 
 def gather(matrix: np.ndarray, integral: bool, bands: list[slice], sources: np.ndarray | None = None) -> dict:
@@ -34,7 +35,11 @@ def test_counts_sums_and_extremes(dtype: str, bands: list[slice]) -> None:
     assert found["mean"] == pytest.approx(wide[finite].mean())
     farthest = wide.max(1)
     assert found["diameter"] == farthest.max()
-    assert found["radius"] == farthest[finite.any(1)].min()
+    reach = finite.sum(1) + 1
+    central = finite.any(1) & (10 * reach >= 9 * reach.max())
+    assert found["radius"] == farthest[central].min()
+    assert farthest[found["center"] - 100] == found["radius"]
+    assert (found["central_sources"], found["central_reach"]) == (central.sum(), reach[central].min())
     u, v = found["diameter_pair"]
     assert values[u - 100, v - 100] == found["diameter"]
     assert found["center"] != 103
@@ -102,3 +107,60 @@ def test_a_float32_extreme_reads_like_the_distance_itself() -> None:
     values = np.array([[0, 1.86], [0.3, 0]], np.float32)
     found = gather(values, False, [slice(0, 2)])
     assert (found["diameter"], found["radius"]) == (1.86, 0.3)
+
+
+def chain_of(n: int, *, entrance: bool, dead_end: bool) -> np.ndarray:
+    """Distances on a ring of n vertices, an entrance into it, and a pair of vertices away from it."""
+    size = n + 3
+    values = np.full((size, size), 2**30 - 1, np.int32)
+    values[:n, :n] = (np.arange(n) - np.arange(n)[:, None]) % n
+    if entrance:
+        values[n, :n] = 1 + values[0, :n] + n  # from farther away than any vertex of the ring
+    if dead_end:
+        values[n + 1, n + 2] = 1
+    np.fill_diagonal(values, 0)
+    return values
+
+
+@pytest.mark.parametrize("entrance", [True, False])
+def test_a_dead_end_is_no_centre_and_neither_is_an_entrance(entrance: bool) -> None:
+    """The dead end has eccentricity 1; the entrance reaches one vertex more than the ring, and is compared with it."""
+    values = chain_of(20, entrance=entrance, dead_end=True)
+    found = gather(values, True, [slice(0, 23)])
+    assert found["radius"] == 19
+    assert found["center"] in range(100, 120)
+    assert found["central_sources"] == 20 + entrance
+    assert found["central_reach"] == 20
+
+
+def test_a_source_among_few_targets_reaches_itself() -> None:
+    """Sources 0, 1, 2 and targets 0, 1: each reaches all, though two of them reach but one other."""
+    values = np.array([[0, 5], [4, 0], [9, 9]], np.int32)
+    targets = np.array([0, 1])
+    sink = SummarySink(ArraySink((3, 2), "int32"), np.arange(3), 3, integral=True, targets=targets)
+    sink.write(0, 0, values)
+    found = sink.summary(np.arange(3))
+    assert (found["radius"], found["center"]) == (4, 1)
+    assert (found["central_sources"], found["central_reach"]) == (3, 2)
+
+
+def test_parts_bring_what_their_rows_reach() -> None:
+    values = chain_of(20, entrance=True, dead_end=True)
+    whole = Summary(np.arange(23), 23, integral=True, binary=True)
+    for first in (12, 0):
+        rows = np.arange(first, min(23, first + 12))
+        part = SummarySink(ArraySink((len(rows), 23), "int32"), rows, 23, integral=True, binary=True)
+        part.write(0, 0, values[rows])
+        whole.join(part.part(first))
+    found = whole.summary(np.arange(100, 123))
+    assert (found["radius"], found["central_sources"], found["central_reach"]) == (19, 21, 20)
+
+
+@pytest.mark.parametrize("wrong", [-np.inf, np.nan])
+@pytest.mark.parametrize("integral", [True, False])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_distance_that_is_no_number_ends_the_solve(wrong: float, integral: bool, dtype: str) -> None:
+    values = np.ones((9, 9), dtype)
+    values[4, 7] = wrong
+    with pytest.raises(SolveFailed, match=r"sum of row 4 of the matrix is (-inf|nan)"):
+        gather(values, integral, [slice(0, 9)])

@@ -9,7 +9,8 @@ import pytest
 
 from benchmarks import graphs
 from benchmarks.peers import coo
-from engine.algorithms import partitioned
+from engine.algorithms import floyd_warshall, part_lengths, partitioned, products
+from engine.backends.base import Array
 from engine.backends.cpu import CpuBackend
 from engine.describe import describe
 from engine.monitor import Monitor
@@ -92,7 +93,7 @@ def test_tables_hold_lengths_of_walks_that_suffice(grain: Grain) -> None:
     assert parts is not None
     backend = CpuBackend(1)
     kind = WORK_TYPES["int32"]
-    lengths = partitioned.find_lengths(backend, graph, parts, kind, nonnegative=True, monitor=Monitor())
+    lengths = part_lengths.find_lengths(backend, graph, parts, kind, nonnegative=True, monitor=Monitor())
     backend.shutdown()
     vertex = np.argsort(parts.position)
     wanted = oracle(graph, vertex)[:, vertex]
@@ -122,6 +123,54 @@ def test_a_wish_to_stop_is_heard_in_every_phase() -> None:
         with pytest.raises(Cancelled):
             run(graph, "int32", None, Tally(stop_after=so_far + 1))
         so_far += total
+
+
+class _Counting(CpuBackend):
+    """Counts the updates that it is asked for."""
+
+    def __init__(self) -> None:
+        super().__init__(2)
+        self.updates = 0
+
+    def relax(self, c: Array, a: Array, b: Array, *, nonnegative: bool, upper: bool = False) -> None:
+        self.updates += c.size * a.shape[1]
+        super().relax(c, a, b, nonnegative=nonnegative, upper=upper)
+
+    def close(self, d: Array, *, nonnegative: bool, symmetric: bool = False) -> None:
+        self.updates += d.size * len(d)
+        super().close(d, nonnegative=nonnegative, symmetric=symmetric)
+
+
+class _Looks(Tally):
+    """Finds the most updates between two looks at whether to stop."""
+
+    def __init__(self, backend: _Counting) -> None:
+        super().__init__()
+        self.most, self._backend, self._before = 0, backend, 0
+
+    def cancelled(self) -> bool:
+        self.most = max(self.most, self._backend.updates - self._before)
+        self._before = self._backend.updates
+        return False
+
+
+@pytest.mark.parametrize("directed", [True, False])
+def test_work_between_two_looks_at_a_wish_to_stop_is_bounded_however_large_a_part(
+    directed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(products, "PIECE", 2**20)  # so that the least piece counts: GRAIN rows, SIDE by SIDE
+    monkeypatch.setattr(products, "SIDE", 256)
+    graph = replace(make_graph(1500, 6000), directed=True) if directed else graphs.random(1500)
+    parts = find_parts(graph, CPU_GRAIN, graph.n**2)
+    assert parts is not None
+    assert parts.sizes.max() > 600  # most of the work is the root's
+    backend = _Counting()
+    monitor = _Looks(backend)
+    part_lengths.find_lengths(backend, graph, parts, WORK_TYPES["int32"], nonnegative=True, monitor=monitor)
+    backend.shutdown()
+    assert monitor.done == sum(total for _, total, _ in monitor.begun)
+    assert monitor.most <= 2 * part_lengths.SMALL + floyd_warshall.LEAF**3
+    assert backend.updates > 10 * monitor.most
 
 
 def test_the_planner_takes_it_for_roads_and_says_what_it_found() -> None:

@@ -22,8 +22,9 @@ from storage.errors import Cancelled, NegativeCycle, SolveFailed
 from storage.graph import Graph, build_graph
 from storage.matrix import open_matrix, verify_matrix
 from storage.rooms import Marks, TileFile
-from storage.working import find_checkpoint
+from storage.working import WorkingMatrix, find_checkpoint
 from tests.spreading import BusyCluster, ToyCluster
+from tests.stepping import keep_in_step
 
 N = 300
 DASK = Options(executor="dask", scheduler="toy", algorithm="blocked-floyd-warshall")
@@ -183,6 +184,47 @@ def test_workers_are_lost_and_come_at_any_time(seed: int, tmp_path: Path, monkey
     same(tmp_path / "d.zarr", expected(graph, tmp_path))
 
 
+class Counting(Monitor):
+    """How much of each phase was told."""
+
+    def __init__(self) -> None:
+        self.phases: list[tuple[str, int]] = []
+        self.told: list[int] = []
+
+    def begin(self, phase: str, total: int, unit: str) -> None:
+        self.phases.append((phase, total))
+        self.told.append(0)
+
+    def advance(self, amount: int) -> None:
+        assert amount >= 0
+        self.told[-1] += amount
+
+
+@pytest.mark.parametrize("when", ["relax", "finish"])
+@pytest.mark.parametrize("seed", range(3))
+def test_progress_counts_what_is_done_again_once(
+    seed: int, when: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Told 119 % of a phase, and less than no time left, after a worker was lost."""
+    monitor, cluster = Counting(), ToyCluster(3, seed=seed)
+    lost: list[str] = []
+
+    def mischief(c: ToyCluster) -> None:
+        if c.done.count(when) in (2, 9) and len(lost) < c.done.count(when) // 2 and len(c.workers) > 1:
+            lost.append(sorted(c.workers)[0])
+            c.kill(lost[-1])
+
+    cluster.mischief = mischief
+    monkeypatch.setattr(job, "PROCESSORS", replace(job.PROCESSORS, task=0.0))
+    monkeypatch.setattr(rounds, "PIECE", 1)
+    graph = sample(700, seed=seed)
+    solve(cluster, graph, tmp_path / "d.zarr", monkeypatch, monitor=monitor)
+    assert lost
+    told = {phase: (done, total) for (phase, total), done in zip(monitor.phases, monitor.told, strict=True)}
+    assert told["relax"] == (told["relax"][1],) * 2
+    assert told["finish"] == (700, 700)
+
+
 class Until(Monitor):
     """Asks to stop after some updates."""
 
@@ -230,6 +272,33 @@ def test_workers_go_on_with_what_one_process_has_begun(
     assert found is not None
     assert max(level for level, _ in found.record["levels"]) >= 0
     solve(ToyCluster(3), graph, path, monkeypatch, resume=True, plan=plan_for(graph, width=width))
+    same(path, expected(graph, tmp_path))
+
+
+def test_stripes_that_are_adopted_at_once_lower_the_record_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Workers without room leave stripes in the store between commits: here over tiles that another layout closed."""
+    monkeypatch.setattr(checkpoint, "WORTH", 0.0)
+    keep_in_step(monkeypatch)
+    graph, path = sample(), tmp_path / "d.zarr"
+    first = replace(plan_for(graph), streaming=Streaming("store", 64, 128, ahead=False), tier="store")
+    with pytest.raises(Cancelled):
+        solve_to_store(graph, Options(), path, plan=first, monitor=Until(N**3 // 10))
+    levels = [level for level, _ in find_checkpoint(path).record["levels"]]  # type: ignore[union-attr]
+    assert min(levels) == -1
+    assert max(levels) >= 0
+    cluster = ToyCluster(2, memory=8 * 64 * N * 4)
+    adopted: list[int] = []
+    real = WorkingMatrix.adopt
+    monkeypatch.setattr(WorkingMatrix, "adopt", lambda *given: adopted.append(1) or real(*given))  # type: ignore[func-returns-value]
+    cluster.mischief = lambda c: setattr(c, "lost", len(adopted) == 3)
+    with pytest.raises(SolveFailed, match="scheduler at toy is lost"):
+        solve(cluster, graph, path, monkeypatch, resume=True)
+    found = find_checkpoint(path)
+    assert found is not None
+    assert {level for level, _ in found.record["levels"]} == {-1}
+    solve_to_store(graph, Options(), path, plan=first, resume=True)
     same(path, expected(graph, tmp_path))
 
 

@@ -1,0 +1,177 @@
+"""What ``engine.algorithms.partitioned`` finds once, before any row: the lengths inside parts, and to the parts above.
+
+These are steps 1 and 2 of the algorithm that is described there.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.algorithms import floyd_warshall
+from engine.algorithms.products import multiply
+from engine.backends.base import Array, Backend
+from engine.monitor import Monitor
+from engine.parts import Lengths, Parts
+from engine.types import WorkType
+from storage.graph import Graph
+
+Positions = npt.NDArray[np.int64] | npt.NDArray[np.int32]
+
+#: Updates of a product up to which nobody asks the monitor on the way: most parts are small and many.
+SMALL: Final = 2**24
+
+
+def find_lengths(
+    backend: Backend, graph: Graph, parts: Parts, kind: WorkType, *, nonnegative: bool, monitor: Monitor
+) -> Lengths:
+    """Steps 1 and 2.  Negative arcs are allowed for integers, negative cycles are not.
+
+    Raises:
+        Cancelled: the monitor asked to stop.
+    """
+    monitor.begin("prepare", int(sum(part.sum() for part in parts.updates())), "updates")
+    sizes, widths = parts.sizes, parts.widths()
+    flat: Array = np.full(int(sizes @ widths), kind.sentinel(), kind.dtype)
+    begin = np.concatenate(([0], np.cumsum(sizes * widths)))
+    tables = [flat[begin[i] : begin[i + 1]].reshape(sizes[i], widths[i]) for i in range(parts.count)]
+    step = _Step(backend, graph, parts, kind, nonnegative, monitor)
+    upward, across = step.eliminate(tables)
+    step.extend(tables, upward)
+    return Lengths(tables, across, flat)
+
+
+@dataclass(frozen=True)
+class _Step:
+    """Steps 1 and 2 with what both need."""
+
+    backend: Backend
+    graph: Graph
+    parts: Parts
+    kind: WorkType
+    nonnegative: bool
+    monitor: Monitor
+
+    def eliminate(self, tables: list[Array]) -> tuple[list[Array], list[Array]]:
+        """Step 1: the lengths to and from each part's border; those inside go to the first columns of its table."""
+        from engine.backends.cpu_parts import join
+
+        parts, arcs, updates = self.parts, _Arcs(self.graph, self.parts, self.kind), self.parts.updates()[0]
+        through: list[list[tuple[Positions, Array]]] = [[] for _ in range(parts.count)]
+        upward: list[Array] = []
+        across: list[Array] = []
+        for i in range(parts.count):
+            size, border = len(tables[i]), parts.border(i)
+            front = arcs.front(i)
+            for other, lengths in through[i]:
+                join(front, arcs.local(i, other), lengths)
+            through[i] = []
+            own, out, back = front[:size, :size], front[:size, size:], front[size:, :size]
+            part = _OnePart(self.monitor)
+            self._close(own, part)
+            up = self._relaxed(out, own, out, part)
+            down = self._relaxed(back, back, own, part) if self.graph.directed else np.ascontiguousarray(up.T)
+            if len(border):
+                rest = self._relaxed(front[size:, size:], back, up, part)
+                through[parts.parents[i]].append((border, rest))
+            tables[i][:, :size] = own
+            upward.append(up)
+            across.append(down)
+            self.monitor.step(int(updates[i]) - part.done)
+        return upward, across
+
+    def extend(self, tables: list[Array], upward: list[Array]) -> None:
+        """Step 2, in place: each part's table grows by the parts above."""
+        parts, updates = self.parts, self.parts.updates()[1]
+        owner = parts.owner()
+        for i in range(parts.count - 1, -1, -1):
+            size, wide = tables[i].shape
+            border, part = parts.border(i), _OnePart(self.monitor)
+            if len(border):
+                beyond = np.full((len(border), wide - size), self.kind.sentinel(), self.kind.dtype)
+                for first, last in _runs(owner[border]):
+                    k = owner[border[first]]
+                    known = tables[k][border[first:last] - parts.starts[k]]
+                    beyond[first:last, beyond.shape[1] - known.shape[1] :] = known
+                self._relax(tables[i][:, size:], upward[i], beyond, part)
+            self.monitor.step(int(updates[i]) - part.done)
+
+    def _close(self, block: Array, part: Monitor) -> None:
+        signs = {"nonnegative": self.nonnegative, "symmetric": not self.graph.directed}
+        if len(block) <= floyd_warshall.LEAF:
+            self.backend.close(block, **signs)
+        else:
+            floyd_warshall.recursive(self.backend, block, **signs, monitor=part)
+
+    def _relaxed(self, c: Array, a: Array, b: Array, part: Monitor) -> Array:
+        """min(C, A (x) B) as an array of its own."""
+        new = c.copy()
+        self._relax(new, a, b, part)
+        return new
+
+    def _relax(self, c: Array, a: Array, b: Array, part: Monitor) -> None:
+        if c.size * a.shape[1] <= SMALL:
+            self.backend.relax(c, a, b, nonnegative=self.nonnegative)
+        else:
+            multiply(self.backend, c, a, b, nonnegative=self.nonnegative, monitor=part)
+
+
+class _OnePart(Monitor):
+    """Passes on what the products of one part tell a monitor, and adds up their updates.
+
+    A part may be most of the graph: a wish to stop is asked for between the pieces of its products, too.
+    """
+
+    def __init__(self, whole: Monitor) -> None:
+        self._whole = whole
+        self.done = 0
+
+    def begin(self, phase: str, total: int, unit: str) -> None:
+        """Nothing: the phase is that of all parts."""
+
+    def step(self, amount: int) -> None:
+        """Count, and pass on.  Cancelled, or whatever the monitor of the whole raises."""
+        self.done += amount
+        self._whole.step(amount)
+
+
+class _Arcs:
+    """The arcs of a graph by the part that is eliminated first of their two ends' parts."""
+
+    def __init__(self, graph: Graph, parts: Parts, kind: WorkType) -> None:
+        self._parts, self._kind = parts, kind
+        tails = np.repeat(parts.position, np.diff(graph.indptr))
+        heads = parts.position[graph.heads]
+        first = parts.owner()[np.minimum(tails, heads)]
+        order = np.argsort(first, kind="stable")
+        self._tails, self._heads = tails[order], heads[order]
+        weights = graph.weights[order] + 0  # -0.0, whose bits sort below every number, becomes 0.0
+        if kind.integer:  # an arc longer than every distance is on no shortest path, and might not fit
+            weights = np.minimum(weights, int(kind.unreachable))
+        self._weights = weights.astype(kind.dtype)
+        self._begin = np.searchsorted(first[order], np.arange(parts.count + 1))
+
+    def front(self, i: int) -> Array:
+        """The weights between part ``i`` and itself and its border, 0 on the diagonal, unreachable elsewhere."""
+        side = int(self._parts.starts[i + 1] - self._parts.starts[i]) + len(self._parts.border(i))
+        front = np.full((side, side), self._kind.sentinel(), self._kind.dtype)
+        front[np.arange(side), np.arange(side)] = 0
+        some = slice(self._begin[i], self._begin[i + 1])
+        front[self.local(i, self._tails[some]), self.local(i, self._heads[some])] = self._weights[some]
+        return front
+
+    def local(self, i: int, positions: Positions) -> npt.NDArray[np.int64]:
+        """Rows of the front of part ``i`` that hold ``positions``."""
+        start, stop = self._parts.starts[i : i + 2]
+        beyond = (stop - start) + np.searchsorted(self._parts.border(i), positions)
+        return np.asarray(np.where(positions < stop, positions - start, beyond), np.int64)
+
+
+def _runs(values: Array) -> list[tuple[int, int]]:
+    """Spans of equal values."""
+    cuts = [0, *(np.flatnonzero(np.diff(values)) + 1).tolist(), len(values)]
+    return list(itertools.pairwise(cuts))

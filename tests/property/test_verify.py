@@ -1,0 +1,77 @@
+"""Rows searched again: no sound matrix is doubted, and a wrong entry is told, whatever the graph, type and question."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+
+from engine.problem import Options
+from engine.types import WORK_TYPES
+from engine.verify import verify_rows
+from storage.errors import StorageFailed
+from storage.graph import Graph
+from tests.property.test_algorithms import suitable, types_for
+from tests.property.test_routes import KINDS, random_graph
+from tests.wrong import Solved, solved
+
+
+def some(rng: np.random.Generator, n: int) -> tuple[int, ...] | None:
+    return tuple(rng.permutation(n)[: rng.integers(1, n + 1)].tolist()) if rng.random() < 0.4 else None
+
+
+def question(rng: np.random.Generator, graph: Graph) -> dict[str, Any]:
+    limit: dict[str, Any] = {"max_hops": int(rng.integers(1, graph.n + 1))} if rng.random() < 0.4 else {}
+    if not limit and rng.random() < 0.4:
+        limit = {"cutoff": float(10.0 ** rng.uniform(-4, 3))}
+    return {"sources": some(rng, graph.n), "targets": some(rng, graph.n), "threads": 1, "device": "cpu", **limit}
+
+
+def spoil(rng: np.random.Generator, matrix: Solved) -> None:
+    """Change one entry by a hundredth of the heaviest arc (whole numbers by 1), or make it unreachable."""
+    i, j = (int(rng.integers(0, size)) for size in matrix.shape)
+    array, none = matrix.array, matrix.unreachable
+    if array[i, j] == none:
+        array[i, j] = 1
+    elif rng.random() < 0.3 and array[i, j] <= (matrix.attributes["cutoff"] or np.inf) / 2:
+        array[i, j] = none
+    elif array.dtype.kind == "f":
+        array[i, j] -= 0.01 * np.abs(matrix.of.weights).max(initial=1.0)
+    elif rng.random() < 0.5 or array[i, j] == 0:
+        array[i, j] += 1
+    else:
+        array[i, j] -= 1
+
+
+def check(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    graph = random_graph(rng, random.Random(seed).choice(KINDS))
+    asked = question(rng, graph)
+    for dtype in types_for(graph, Options(max_hops=asked.get("max_hops"))):
+        options = Options(**asked, dtype=dtype)
+        if asked.get("cutoff") is None:
+            options = Options(**asked, dtype=dtype, algorithm=str(rng.choice(["auto", *suitable(graph, options)])))
+        told = f"seed {seed}, {options}"
+        matrix = solved(graph, options)
+        assert matrix.dtype == WORK_TYPES[dtype].dtype
+        verify_rows(matrix, "all")  # type: ignore[arg-type]
+        spoil(rng, matrix)
+        try:
+            verify_rows(matrix, "all")  # type: ignore[arg-type]
+        except StorageFailed:
+            continue
+        pytest.fail(told)
+
+
+def test_hundreds_of_random_graphs() -> None:
+    for seed in range(20_000, 20_200):
+        check(seed)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(7200)
+def test_thousands_of_random_graphs() -> None:
+    for seed in range(30_000, 35_000):
+        check(seed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from storage.errors import Conflict
@@ -9,8 +10,12 @@ from storage.objects import Objects, Stat
 
 #: The object that says that a store is sealed, and which generation of it.
 SEAL: Final = "zarr.json"
-#: The object that says how far an unfinished solve has come, and in which generation.
+#: The object that says how far an unfinished solve has come, and in which generation; claims with a number have each
+#: one of their own, below the folder.
 CHECKPOINT: Final = "checkpoint.json"
+_CHECKPOINTS: Final = "checkpoints/"
+#: generations of claims with a number, and their checkpoints
+_OF_CLAIM: Final = re.compile(r"(?:g|checkpoints/)([0-9]{20})[-.]")
 
 
 def sealed_stat(address: str) -> Stat | None:
@@ -19,8 +24,25 @@ def sealed_stat(address: str) -> Stat | None:
 
 
 def checkpoint_stat(address: str) -> Stat | None:
-    """The checkpoint at ``address``; None if there is none.  StorageFailed."""
-    return Objects(address).stat(CHECKPOINT)
+    """The newest checkpoint at ``address``; None if there is none.  StorageFailed."""
+    objects = Objects(address)
+    return objects.stat(newest_checkpoint(objects))
+
+
+def checkpoint_name(claim: int) -> str:
+    """The object of the checkpoint of a claim: it alone writes it, so whoever was overtaken changes nobody else's."""
+    return f"{_CHECKPOINTS}{claim:020d}.json" if claim else CHECKPOINT
+
+
+def newest_checkpoint(objects: Objects) -> str:
+    """The object of the checkpoint of the claim with the highest number; there need be none.  StorageFailed."""
+    return max(objects.names(_CHECKPOINTS), default=CHECKPOINT)
+
+
+def claim_of(name: str) -> int:
+    """The number of the claim that an object belongs to; 0 for those that have none."""
+    found = _OF_CLAIM.match(name)
+    return int(found[1]) if found else 0
 
 
 def check_address(address: str, *, overwrite: bool) -> Stat | None:

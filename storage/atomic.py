@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from storage import direct
-from storage.errors import Conflict, StorageFailed
+from storage.errors import Conflict, DiskFull, StorageFailed
 
 Buffer = bytes | npt.NDArray[np.generic]
 
@@ -33,6 +33,8 @@ _EXCHANGE: Final = 2
 _SYNC_FILE_RANGE_WRITE: Final = 2
 #: What renameat2 answers where the kernel or the file system does not know it.
 _UNSUPPORTED: Final = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP)
+#: What a write that finds no room is answered.
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 _ATTEMPTS: Final = 100
 _SYNC_THREADS: Final = 4
 
@@ -46,7 +48,7 @@ def failure(action: str, path: Path, error: OSError, wanted: int | None = None) 
             state = os.statvfs(path.parent)
             message += f", {state.f_bavail * state.f_frsize:,} bytes free"
         message += ")"
-    return StorageFailed(message)
+    return DiskFull(message) if error.errno in _FULL else StorageFailed(message)
 
 
 def write_file(path: Path | str, buffers: Sequence[Buffer], *, flush: bool = False, past: bool = False) -> None:

@@ -6,6 +6,7 @@ the result together are the peak memory of reading a graph.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -21,6 +22,15 @@ AnyArray = npt.NDArray[np.generic]
 EXACT = 2**53
 #: Entries looked at in one go where a temporary of the whole length would spoil the memory bound.
 CHUNK = 1 << 20
+
+
+#: A whole number in the one spelling that stands for it.
+_LABEL = re.compile(r"0|-?[1-9][0-9]{0,18}+")
+
+
+def is_label(text: str) -> bool:
+    """Whether a vertex of this name is a number: an int64 in its one spelling, so that no two names are one number."""
+    return _LABEL.fullmatch(text) is not None and -(2**63) <= int(text) < 2**63
 
 
 @dataclass
@@ -245,4 +255,6 @@ def smallest_type(weights: AnyArray) -> npt.NDArray[np.int32] | npt.NDArray[np.i
         low, high = _extent((weights,))
         if low >= -(2**31) and high < 2**31:
             return weights.astype(np.int32)
+    elif weights.dtype == np.float64:
+        np.add(weights, 0.0, out=weights)  # minus zero is zero
     return weights  # type: ignore[return-value]

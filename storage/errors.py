@@ -136,6 +136,12 @@ class StorageFailed(ApspError):
     kind = "storage-failed"
 
 
+class DiskFull(StorageFailed):
+    """There is no room to write.  Trying again later may help."""
+
+    kind = "disk-full"
+
+
 class DatabaseFailed(StorageFailed):
     """The job database cannot be used now: locked for too long, restarting, full.  Trying again later may help."""
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -24,14 +23,16 @@ from storage.cleaning import (
     compress,
     drop_loops,
     index_by_label,
+    is_label,
     mirror,
     shift_to_index,
     smallest_type,
 )
 from storage.errors import ApspError, Conflict, InvalidGraph, NotFound, StorageFailed
 
-#: Version of the folder written by ``save_graph``.
-FORM = 1
+#: Version of the folder written by ``save_graph``: 2 for a graph with terminals, which a reader of version 1 would let
+#: paths pass through, 1 as ever for all others.
+FORM = 2
 
 IntArray = npt.NDArray[np.int64]
 
@@ -49,6 +50,7 @@ class Graph:
         labels: int64 or ``StringDType``, shape (n,), strictly ascending (numbers by value, names by code point).
         directed: False when the arcs mirror each other.
         weighted: False when every arc weighs 1 because the file has no weights (distances are then hops).
+        terminals: the first so many vertices begin and end paths, but no path passes through one.
     """
 
     indptr: IntArray
@@ -57,6 +59,7 @@ class Graph:
     labels: npt.NDArray[np.generic]
     directed: bool
     weighted: bool
+    terminals: int = 0
 
     @property
     def n(self) -> int:
@@ -91,6 +94,8 @@ class Receipt:
     infinite_arcs: int
     weight_column: str | None
     notes: tuple[str, ...] = field(default=())
+    #: the formula over ``weight_column`` that made the weights
+    length_of: str | None = None
 
 
 @dataclass(frozen=True)
@@ -176,12 +181,23 @@ def _whole_array(values: npt.ArrayLike, name: str) -> AnyArray:
     if array.ndim != 1 or array.dtype.kind not in "iu":
         found = f"{array.dtype} of {array.ndim} axes"
         raise InvalidGraph(f"{name} must be a list of whole numbers, not {found}", field=name)
-    return array if array.dtype in (np.int32, np.int64) else array.astype(np.int64)
+    return array if array.dtype in (np.int32, np.int64) else _as_int64(array, name)
+
+
+def _as_int64(array: AnyArray, name: str) -> IntArray:
+    """Integers as int64; InvalidGraph for unsigned ones that would change their sign."""
+    if array.dtype == np.uint64 and array.size and int(array.max()) >= 2**63:
+        raise InvalidGraph(f"{name}: {array.max()} is beyond the range of int64; use text labels", field=name)
+    return array.astype(np.int64)
 
 
 def _label_array(labels: npt.ArrayLike) -> AnyArray:
     """Labels as int64 or ``StringDType``; they must ascend strictly."""
     array = np.asarray(labels)
+    if array.dtype.kind == "u":
+        array = _as_int64(array, "labels")
+    if array.size and array.dtype.kind not in "iUOT":
+        raise InvalidGraph(f"labels are whole numbers or text, not {array.dtype}", field="labels")
     kind: npt.DTypeLike = np.int64 if array.dtype.kind in "iu" or array.size == 0 else np.dtypes.StringDType()
     array = array.astype(kind)
     if len(array) > 1 and not bool(np.all(array[1:] > array[:-1])):
@@ -190,13 +206,15 @@ def _label_array(labels: npt.ArrayLike) -> AnyArray:
 
 
 def graph_digest(graph: Graph) -> str:
-    """``sha256:<hex>`` of the content: n, direction, rows, heads, weights by value, labels.
+    """``sha256:<hex>`` of the content: n, direction, rows, heads, weights by value, labels, terminals if any.
 
     Equal for equal graphs whatever the file they came from and the width of the integer type that holds the weights.
     """
     digest = hashlib.sha256()
     text = graph.labels.dtype.kind not in "iu"
     head = {"n": graph.n, "arcs": graph.arcs, "directed": graph.directed, "integral": graph.integral, "text": text}
+    if graph.terminals:
+        head["terminals"] = graph.terminals
     digest.update(json.dumps(head, sort_keys=True).encode())
     weight_type = "<i8" if graph.integral else "<f8"
     for array, kind in ((graph.indptr, "<i8"), (graph.heads, "<i4"), (graph.weights, weight_type)):
@@ -217,13 +235,14 @@ def index_of(graph_or_labels: Graph | AnyArray, text: str | int) -> int:
         raise NotFound(f"no vertex {text!s}: the graph has no vertices")
     wanted = str(text).strip()
     if labels.dtype.kind in "iu":
-        if re.fullmatch(r"[+-]?[0-9]{1,19}", wanted) and -(2**63) <= int(wanted) < 2**63:
+        if is_label(wanted):
             key = np.int64(int(wanted))
             at = int(np.searchsorted(labels, key))
             if at < len(labels) and labels[at] == key:
                 return at
         span = f"{labels[0]} to {labels[-1]}"
-        raise NotFound(f"no vertex {wanted!r}: the {len(labels)} vertices are numbers from {span}")
+        hint = "" if is_label(wanted) else ", written without leading zeros, signs or fractions"
+        raise NotFound(f"no vertex {wanted!r}: the {len(labels)} vertices are numbers from {span}{hint}")
     for name in (str(text), wanted):
         at = _search_text(labels, name)
         if at < len(labels) and str(labels[at]) == name:
@@ -278,14 +297,16 @@ def _write_files(graph: Graph, receipt: Receipt, folder: Path) -> None:
     for name, array in arrays.items():
         np.save(folder / f"{name}.npy", array, allow_pickle=False)
     about = {
-        "form": FORM,
+        "form": FORM if graph.terminals else 1,
         "n": graph.n,
         "arcs": graph.arcs,
         "directed": graph.directed,
         "weighted": graph.weighted,
         "text_labels": text,
+        "terminals": graph.terminals,
         "digest": graph_digest(graph),
-        "receipt": asdict(receipt),
+        # without what is not there, earlier versions can read it
+        "receipt": {name: value for name, value in asdict(receipt).items() if name != "length_of" or value},
     }
     (folder / "graph.json").write_text(json.dumps(about, indent=1))
 
@@ -300,15 +321,16 @@ def load_graph(folder: str | Path) -> tuple[Graph, Receipt]:
         raise NotFound(f"no stored graph at {source}")
     try:
         about = json.loads((source / "graph.json").read_text())
-        if about["form"] != FORM:
-            raise StorageFailed(f"{source} has form {about['form']}; this version reads form {FORM}")
+        if about["form"] not in range(1, FORM + 1):
+            raise StorageFailed(f"{source} has form {about['form']}; this version reads forms 1 to {FORM}")
         indptr, heads, weights = (_open_array(source / f"{name}.npy") for name in ("indptr", "heads", "weights"))
         labels = _open_labels(source, bool(about["text_labels"]))
         shapes = (len(indptr), len(heads), len(weights), len(labels))
         if shapes != (about["n"] + 1, about["arcs"], about["arcs"], about["n"]) or int(indptr[-1]) != about["arcs"]:
             raise StorageFailed(f"{source} is damaged: lengths {shapes} do not fit n = {about['n']}")
         receipt = Receipt(**{**about["receipt"], "notes": tuple(about["receipt"]["notes"])})
-        graph = Graph(indptr, heads, weights, labels, bool(about["directed"]), bool(about["weighted"]))  # type: ignore[arg-type]
+        kind = bool(about["directed"]), bool(about["weighted"]), int(about.get("terminals", 0))
+        graph = Graph(indptr, heads, weights, labels, *kind)  # type: ignore[arg-type]
     except ApspError:
         raise
     except (OSError, ValueError, KeyError, TypeError, IndexError) as error:

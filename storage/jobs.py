@@ -22,6 +22,7 @@ from storage.jobs_schema import (
     DISMISSED,
     EXPIRED,
     FAILED,
+    LISTED,
     OPEN,
     OVER,
     RUNNING,
@@ -187,9 +188,9 @@ class JobStore(Claims):
     ) -> list[JobRecord]:
         """The newest ``limit`` jobs, newest first, of one graph or owner, in one state or any of several.
 
-        ``before`` goes on behind that job.
+        ``before`` goes on behind that job.  Like all lists of jobs, this one leaves their options out.
         """
-        query = select(jobs).where(or_(jobs.c.removal.is_(None), jobs.c.removal != DELETED))
+        query = select(*LISTED).where(or_(jobs.c.removal.is_(None), jobs.c.removal != DELETED))
         for column, value in ((jobs.c.graph, graph), (jobs.c.owner, owner)):
             if value is not None:
                 query = query.where(column == value)
@@ -215,11 +216,11 @@ class JobStore(Claims):
     def running(self) -> list[JobRecord]:
         """All jobs that are being solved."""
         with self._database.transaction("read") as connection:
-            return [job_of(row) for row in connection.execute(select(jobs).where(jobs.c.state == RUNNING))]
+            return [job_of(row) for row in connection.execute(select(*LISTED).where(jobs.c.state == RUNNING))]
 
     def ended_since(self, moment: float, limit: int = 10_000) -> list[JobRecord]:
         """Jobs that ended at that time or later, the earliest first, deleted ones too."""
-        query = select(jobs).where(jobs.c.state.in_(OVER), jobs.c.finished >= moment)
+        query = select(*LISTED).where(jobs.c.state.in_(OVER), jobs.c.finished >= moment)
         with self._database.transaction("read") as connection:
             return [job_of(row) for row in connection.execute(query.order_by(jobs.c.finished).limit(limit))]
 
@@ -284,6 +285,12 @@ class JobStore(Claims):
             _change(connection, job_id, removed=record.removed or time.time(), removal=DELETED)
 
     # Retention
+
+    def with_result(self) -> list[str]:
+        """The ids of all jobs that should have a result."""
+        query = select(jobs.c.id).where(jobs.c.state == SUCCESSFUL, jobs.c.removed.is_(None))
+        with self._database.transaction("read") as connection:
+            return list(connection.execute(query).scalars())
 
     def with_folder(self, job_ids: Sequence[str]) -> set[str]:
         """Which of these ids are jobs that may have files: all that were not removed."""

@@ -20,6 +20,7 @@ from storage.jobs_schema import (
     ACCEPTED,
     DISMISSED,
     FAILED,
+    LISTED,
     RUNNING,
     SUCCESSFUL,
     JobRecord,
@@ -126,10 +127,26 @@ class Claims:
         settled = self._settle(same, reason, max_attempts)
         return settled[0] if settled else None
 
-    def lose(self, claimed: JobRecord, reason: str, *, max_attempts: int = MAX_ATTEMPTS) -> JobRecord | None:
-        """This attempt came to nothing, and why; the job is accepted again or fails; None if the claim was lost."""
-        settled = self._settle(_held(claimed), reason, max_attempts)
+    def lose(
+        self, claimed: JobRecord, reason: str, *, max_attempts: int = MAX_ATTEMPTS, error: Json | None = None
+    ) -> JobRecord | None:
+        """This attempt came to nothing, and why; the job is accepted again or fails; None if the claim was lost.
+
+        ``error`` is what the job then fails with, if not with the loss of its runner.
+        """
+        settled = self._settle(_held(claimed), reason, max_attempts, error)
         return settled[0] if settled else None
+
+    def redo(self, record: JobRecord, reason: str, *, most: int = MAX_ATTEMPTS) -> JobRecord | None:
+        """The result of a successful job was lost: it is accepted again, with all its attempts; None if it has changed.
+
+        The job fails when that has happened ``most`` times before.
+        """
+        here = (jobs.c.id == record.id, jobs.c.fence == record.fence, jobs.c.state == SUCCESSFUL)
+        with self._database.transaction("durable") as connection:
+            query = select(jobs).where(*here, jobs.c.removed.is_(None)).with_for_update()
+            row = connection.execute(query).one_or_none()
+            return None if row is None else _redone(connection, job_of(row), reason, most)
 
     def recover(
         self,
@@ -153,7 +170,7 @@ class Claims:
 
     def asked_to_cancel(self, slot: str) -> list[JobRecord]:
         """The running jobs of a slot whose cancellation was asked for."""
-        query = select(jobs).where(
+        query = select(*LISTED).where(
             jobs.c.state == RUNNING, jobs.c.cancel, jobs.c.runner.startswith(f"{slot}:", autoescape=True)
         )
         with self._database.transaction("read") as connection:
@@ -179,11 +196,13 @@ class Claims:
             rows = connection.execute(select(runners).order_by(runners.c.slot))
             return [RunnerRecord(**row._mapping) for row in rows]
 
-    def _settle(self, where: tuple[Any, ...], reason: str, max_attempts: int) -> list[JobRecord]:
+    def _settle(
+        self, where: tuple[Any, ...], reason: str, max_attempts: int, error: Json | None = None
+    ) -> list[JobRecord]:
         with self._database.transaction("durable") as connection:
             query = select(jobs).where(jobs.c.state == RUNNING, *where).order_by(jobs.c.id).with_for_update()
             rows = connection.execute(query).all()
-            return [_settled(connection, job_of(row), reason, max_attempts) for row in rows]
+            return [_settled(connection, job_of(row), reason, max_attempts, error) for row in rows]
 
     def _over(self, claimed: JobRecord, state: str, phase: str, **values: object) -> bool:
         change = changed(state=state, phase=phase, finished=time.time(), **values)
@@ -207,7 +226,23 @@ def _held(claimed: JobRecord) -> tuple[Any, ...]:
     return jobs.c.id == claimed.id, jobs.c.fence == claimed.fence, jobs.c.state == RUNNING
 
 
-def _settled(connection: Connection, record: JobRecord, reason: str, max_attempts: int) -> JobRecord:
+def _redone(connection: Connection, record: JobRecord, reason: str, most: int) -> JobRecord:
+    now = time.time()
+    lost = {"attempt": record.attempt, "runner": record.runner, "phase": "done", "at": now, "reason": reason}
+    before = sum(entry["phase"] == "done" for entry in record.history)
+    values: dict[str, object] = {"summary": None, "seconds": None, "bytes": None, "progress": asdict(Progress())}
+    if before < most:
+        values |= {"state": ACCEPTED, "phase": "queued", "runner": None, "finished": None, "attempt": 0}
+    else:
+        error = {"code": "result-lost", "message": f"the result was lost {before + 1} times: {reason}", "details": {}}
+        values |= {"state": FAILED, "phase": "failed", "finished": now, "error": error}
+    change = changed(history=[*record.history, lost], fence=record.fence + 1, **values).where(jobs.c.id == record.id)
+    return job_of(connection.execute(change.returning(jobs)).one())
+
+
+def _settled(
+    connection: Connection, record: JobRecord, reason: str, max_attempts: int, error: Json | None
+) -> JobRecord:
     now = time.time()
     lost = {"attempt": record.attempt, "runner": record.runner, "phase": record.phase, "at": now, "reason": reason}
     history = [*record.history, lost]
@@ -218,7 +253,7 @@ def _settled(connection: Connection, record: JobRecord, reason: str, max_attempt
         values = {"state": ACCEPTED, "phase": "queued", "runner": None, "progress": asdict(Progress())}
     else:
         reasons = "; ".join(f"attempt {entry['attempt']}: {entry['reason']}" for entry in history)
-        error = {
+        error = error or {
             "code": "runner-lost",
             "message": f"the job lost its runner {record.attempt} times, last in phase {record.phase!r}: {reasons}",
             "details": {"attempts": history},

@@ -180,6 +180,7 @@ class JobRecord:
         priority: higher goes first; turn: the place in the fair order of owners, among equal priorities.
         device: ``cuda`` for a job that only a GPU's runner may take, else ``any``.
         beat: counts the signs of life of the runner; version: counts all changes.
+        options: those that were asked for; empty in lists of jobs.
         fingerprint: digest of graph, options and result format; equal ones have equal results.
         bytes: size of the result; removed, removal: when the result went away, and why (``deleted``, ``expired``).
     """
@@ -268,7 +269,11 @@ def new_id() -> str:
     return str(uuid.UUID(int=value))
 
 
+#: the columns of jobs in lists: options may name a million vertices each, and nobody shows those of many jobs
+LISTED: Final = tuple(column for column in jobs.c if column is not jobs.c.options)
+
+
 def job_of(row: Row[Any]) -> JobRecord:
-    """The record of a row of ``jobs``."""
-    values = dict(row._mapping)
+    """The record of a row of ``jobs``; without options if they were not asked for."""
+    values = {"options": {}, **row._mapping}
     return JobRecord(**{**values, "progress": Progress(**values["progress"])})

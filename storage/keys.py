@@ -162,7 +162,8 @@ def _as_uploaded(row: Row[Any]) -> GraphRecord:
     if own["receipt"] is None:  # noted before receipts were kept for each owner, and not the first
         facts = {name: value for name, value in values["facts"].items() if name not in _OF_A_FILE}
         if "weights" in facts:
-            facts["weights"] = {**facts["weights"], "column": None}
+            told = ("column", "length_of")
+            facts["weights"] = {name: None if name in told else value for name, value in facts["weights"].items()}
         own |= {"facts": facts, "receipt": {}}
     return GraphRecord(**{**values, **own})
 

@@ -29,7 +29,7 @@ from storage.matrix_writer import MatrixWriter, create_matrix
 from storage.objects import is_address
 from storage.remote_reader import RemoteFolder, RemoteTiles
 
-__all__ = ["Matrix", "MatrixWriter", "create_matrix", "matrix_bytes", "open_matrix", "verify_matrix"]
+__all__ = ["Matrix", "MatrixWriter", "check_tiles", "create_matrix", "matrix_bytes", "open_matrix", "verify_matrix"]
 
 _VERIFY_THREADS: Final = 4
 _ATTEMPTS: Final = 20
@@ -90,9 +90,15 @@ def verify_matrix(path: str | Path) -> None:
         NotFound: there is nothing at ``path``.
         StorageFailed: naming the first tile or file that is missing or damaged.
     """
-    with open_matrix(path) as matrix, ThreadPoolExecutor(_VERIFY_THREADS) as pool:
-        matrix.check_files("")
-        down, across = matrix.grid.counts
+    with open_matrix(path) as matrix:
+        check_tiles(matrix)
+
+
+def check_tiles(matrix: Matrix) -> None:
+    """As :func:`verify_matrix`, of a store that is open.  StorageFailed."""
+    matrix.check_files("")
+    down, across = matrix.grid.counts
+    with ThreadPoolExecutor(_VERIFY_THREADS) as pool:
         for _ in pool.map(lambda k: matrix.check_tile(*divmod(k, across)), range(down * across)):
             pass
 
@@ -310,11 +316,12 @@ class Matrix:
 
     @cached_property
     def _graph(self) -> Graph:
-        arcs = {name: self._side(f"graph/{name}") for name in ("indptr", "heads", "weights")}
+        indptr, heads, weights = (self._side(f"graph/{name}") for name in ("indptr", "heads", "weights"))
         facts = json.loads(self._folder.read("graph/zarr.json"))["attributes"]
         if not self.current():
             raise StorageFailed(f"{self.path} was replaced while open; open it again")
-        return Graph(labels=self.labels, directed=bool(facts["directed"]), weighted=bool(facts["weighted"]), **arcs)  # type: ignore[arg-type]
+        kind = bool(facts["directed"]), bool(facts["weighted"]), int(facts.get("terminals", 0))
+        return Graph(indptr, heads, weights, self.labels, *kind)  # type: ignore[arg-type]
 
     @cached_property
     def _rows_of(self) -> IntArray | None:

@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     import zarr
 
 #: Raised when a store of today can no longer be read by a reader of yesterday.  A matrix whose columns are all the
-#: vertices has version 1 as ever; version 2 has chosen columns, which a reader of version 1 would take for all.
-FORMAT_VERSION: Final = 2
+#: vertices has version 1 as ever; version 2 has chosen columns, which a reader of version 1 would take for all; version
+#: 3 is of a graph with terminals, through which an earlier reader would lead its routes.
+FORMAT_VERSION: Final = 3
 DISTANCES: Final = "distances"
 ROOT_DOCUMENT: Final = "zarr.json"
 COMPRESSIONS: Final = ("none", "zstd")
@@ -179,7 +180,7 @@ def seal_document(folder: Path, attributes: Mapping[str, object]) -> bytes:
         if path.is_file() and not path.is_relative_to(tiles):
             files[path.relative_to(folder).as_posix()] = list(file_checksum(path))
     document = group_document(attributes, consolidated(folder))
-    version = 1 if attributes.get("targets", "all") == "all" else FORMAT_VERSION
+    version = 3 if attributes.get("terminals") else 1 if attributes.get("targets", "all") == "all" else 2
     document["attributes"]["seal"] = {"version": version, "files": files}
     document["attributes"]["seal"]["digest"] = _digest(document)
     return json.dumps(document, indent=1, allow_nan=False).encode()

@@ -150,6 +150,8 @@ def frame_of(
         "compression": compression,
         "software": software(),
     }
+    if graph.terminals:
+        common["terminals"] = graph.terminals
     return Frame(target, graph, (rows, columns), common, overwrite)
 
 
@@ -373,7 +375,8 @@ def _write_frame(folder: Path, graph: Graph, sides: Sides, grid: TileGrid, commo
     for name, dimension, vertices in zip(("sources", "targets"), ("row", "column"), sides, strict=True):
         if vertices is not None:
             side_array(arcs, name, vertices, (dimension,))
-    _consolidate(folder / "graph", {"directed": graph.directed, "weighted": graph.weighted})
+    terminals = {"terminals": graph.terminals} if graph.terminals else {}
+    _consolidate(folder / "graph", {"directed": graph.directed, "weighted": graph.weighted, **terminals})
 
 
 def _group(folder: Path) -> zarr.Group:

@@ -3,11 +3,13 @@
 Below the address of a store lie its *generations*, one for each solve that wrote there, and ``zarr.json``, which names
 the sealed one.  A generation is a whole store as on a disk; nobody but its solve writes it, so a solve that was given
 up and goes on all the same harms nothing.  ``zarr.json`` is put last, where there is none or in the place of the one
-that was there when the solve began.  ``checkpoint.json`` says which generation an unfinished solve can be gone on with.
+that was there when the solve began.  ``checkpoint.json`` says which generation an unfinished solve can be gone on with;
+where claims have numbers, each has a checkpoint of its own, and the one of the highest number counts.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import secrets
@@ -20,7 +22,7 @@ from typing import Any, Final
 import numpy as np
 
 from storage import atomic
-from storage.addresses import CHECKPOINT, SEAL
+from storage.addresses import SEAL, checkpoint_name, claim_of, newest_checkpoint
 from storage.errors import NotFound, StorageFailed
 from storage.grid import CHECKSUM_BYTES, TileGrid
 from storage.matrix_format import DISTANCES, ROOT_DOCUMENT, crc32c, group_document
@@ -53,11 +55,13 @@ class RemoteMatrix(WorkingMatrix):
         overwrite: bool,
         objects: Objects,
         before: Stat | None,
+        claim: int = 0,
     ) -> None:
         """Use ``open_working``.  ``before``: the sealed store that may be replaced, None for none."""
         super().__init__(staging, grid, attributes, overwrite=overwrite)
-        self._objects, self._before = objects, before
-        self.generation = f"g{secrets.token_hex(8)}"
+        self._objects, self._before, self._claim = objects, before, claim
+        self.generation = f"g{claim:020d}-{secrets.token_hex(4)}" if claim else f"g{secrets.token_hex(8)}"
+        self._checkpoint = checkpoint_name(claim)
         #: tiles that the object store has not, or not as they are now
         self._unsent = self._present.copy()
         self._sender: threading.Thread | None = None
@@ -70,19 +74,29 @@ class RemoteMatrix(WorkingMatrix):
         A record that says that nothing is done takes what was sent back before anything else is written.  StorageFailed
         too if the object store refuses that.
         """
-        super().commit(record)
         if _says_nothing(record):
-            # Tiles written from now on may not be gone on from, and some are sent before there is a seal.
-            self._wait_for_sender()
-            self._behind = False
-            self._objects.remove([CHECKPOINT])
+            self._commit_lowered(record)
             return
+        super().commit(record)
         self._behind = True
         if self._sender is not None and self._sender.is_alive():
             return
         if time.monotonic() - self._sent_at >= (_SHARE - 1) * self._sending_took:
             self._sender = threading.Thread(target=self._send_checkpoint, name="send-checkpoint", daemon=True)
             self._sender.start()
+
+    def _commit_lowered(self, record: Mapping[str, Any]) -> None:
+        """As in the base class, after what this process has sent was taken back: tiles that hold less may be sent soon.
+
+        What processes before it have sent is of other generations, which nobody overwrites, and stays.  Should the
+        object store refuse, the record is still to be lowered, and no tile is written.
+        """
+        with self._record_lock:
+            if self._sender is not None:
+                self._wait_for_sender()
+                self._behind = False
+                self._objects.remove([self._checkpoint])
+            super()._commit_lowered(record)
 
     def leave(self) -> None:
         """As in the base class; what was committed last is sent first."""
@@ -96,7 +110,7 @@ class RemoteMatrix(WorkingMatrix):
         """As in the base class; what was sent is removed, too."""
         if self._open:
             self._wait_for_sender()
-            self._objects.remove([CHECKPOINT])
+            self._objects.remove([self._checkpoint])
             self._objects.remove_all(f"{self.generation}/")
         super().abort()
 
@@ -117,6 +131,7 @@ class RemoteMatrix(WorkingMatrix):
         beside = [path for path in folder.rglob("*") if path.is_file() and not path.is_relative_to(tiles)]
         self._objects.send((path, f"{generation}/{path.relative_to(folder).as_posix()}") for path in beside)
         self._objects.write(f"{generation}/{ROOT_DOCUMENT}", data)
+        self._place.check_held()  # else what was sent may lack what was in the folder before
         self._name_it(json.loads(data)["attributes"]["seal"]["digest"])
         self._place.record = None  # nothing to go on with
         self._staging.discard()
@@ -132,11 +147,11 @@ class RemoteMatrix(WorkingMatrix):
             self._objects.replace(SEAL, pointer, str(self._before.tag))
 
     def _tidy(self) -> None:
-        """Remove the checkpoint and other generations; what stays for a failure here is in nobody's way."""
+        """Remove checkpoints and other generations, but none of a later claim; what stays is in nobody's way."""
         try:
             own = f"{self.generation}/"
-            others = [name for name in self._objects.names() if name != SEAL and not name.startswith(own)]
-            self._objects.remove(others)
+            others = (name for name in self._objects.names() if name != SEAL and not name.startswith(own))
+            self._objects.remove(name for name in others if claim_of(name) <= self._claim)
         except StorageFailed as error:
             log.warning("what other solves left at %s stays there: %s", self._objects.address, error)
 
@@ -152,7 +167,7 @@ class RemoteMatrix(WorkingMatrix):
             record = record_bytes(self._place.target)
             self._send_tiles()
             document = {"generation": self.generation, "record": record.decode()}
-            self._objects.write(CHECKPOINT, json.dumps(document).encode())
+            self._objects.write(self._checkpoint, json.dumps(document).encode())
         except (StorageFailed, OSError) as error:
             self._behind = True
             log.warning("a checkpoint is not sent: %s", error)
@@ -201,23 +216,42 @@ def fetch_checkpoint(target: Path, address: str) -> bool:
         StorageFailed: the object store or the file system refused, or the checkpoint is damaged.
     """
     objects = Objects(address)
+    for _ in range(_ATTEMPTS):
+        name = newest_checkpoint(objects)
+        found = objects.stat(name)
+        if found is None:
+            return _own_record(target) is not None
+        with contextlib.suppress(NotFound):  # whoever was given up goes on, and has removed it meanwhile
+            _bring(objects, name, found, target)
+            return True
+    return False
+
+
+def _bring(objects: Objects, checkpoint: str, found: Stat, target: Path) -> None:
+    """Make the checkpoint of this name that of ``target``, unless it is already.
+
+    Raises NotFound if it is not what was ``found`` any more: one that was replaced may have been lowered before its
+    tiles were overwritten.  That is asked before the record is placed, so that a kill leaves no record over such tiles.
+    """
     try:
-        document = json.loads(objects.read(CHECKPOINT))
+        document = json.loads(objects.read(checkpoint))
         generation, record = str(document["generation"]), str(document["record"]).encode()
-    except NotFound:
-        return _own_record(target) is not None
     except (ValueError, KeyError, TypeError) as error:
-        raise StorageFailed(f"{address}/{CHECKPOINT} is damaged ({error!r}); begin anew (--overwrite)") from error
+        raise StorageFailed(
+            f"{objects.address}/{checkpoint} is damaged ({error!r}); begin anew (--overwrite)"
+        ) from error
     if _own_record(target) == record:
-        return True
+        return
     discard_checkpoint(target)
     start = f"{generation}/{DISTANCES}/c/"
 
     def bring(folder: Path) -> None:
         each(lambda name: _bring_tile(objects, name, folder / name[len(generation) + 1 :]), objects.names(start))
+        now = objects.stat(checkpoint)
+        if now is None or now.tag != found.tag:
+            raise NotFound(f"{objects.address}/{checkpoint} was replaced while it was read")
 
     place_checkpoint(target, record, bring)
-    return True
 
 
 def _bring_tile(objects: Objects, name: str, path: Path) -> None:

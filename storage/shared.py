@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import secrets
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -50,7 +51,7 @@ class GuestMatrix(WorkingMatrix):
 
         try:
             group = zarr.open_group(self._folder / "graph", mode="r")
-            arcs = {name: np.asarray(group[name][...]) for name in ("indptr", "heads", "weights")}  # type: ignore[index]
+            arcs: dict[str, Any] = {name: np.asarray(group[name][...]) for name in ("indptr", "heads", "weights")}  # type: ignore[index]
             about = dict(group.attrs)
         except Exception as error:
             raise StorageFailed(f"the graph in {self._folder} cannot be read ({error!r})") from error

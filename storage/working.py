@@ -8,10 +8,11 @@ commit.  Little of them stays in the system's page cache.
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import shutil
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -51,6 +52,7 @@ def open_working(
     overwrite: bool = False,
     resume: bool = False,
     address: str | None = None,
+    claim: int = 0,
 ) -> WorkingMatrix:
     """Begin a working copy of the store at ``path``, or take up the one that a stopped process has left.
 
@@ -61,6 +63,7 @@ def open_working(
             resumed.
         resume: go on from the checkpoint, if there is one.
         address: where the store goes instead, in an object store; ``path`` is then only where it is worked on.
+        claim: number of the claim on that address, of which the highest counts; nothing of a higher one is changed.
 
     Raises:
         Conflict: another process works there; there is a checkpoint, and neither was asked for; it is of another
@@ -95,7 +98,7 @@ def open_working(
     from storage.remote import RemoteMatrix
 
     before = check_address(address, overwrite=overwrite)
-    return begin(frame, place, partial(RemoteMatrix, objects=Objects(address), before=before))
+    return begin(frame, place, partial(RemoteMatrix, objects=Objects(address), before=before, claim=claim))
 
 
 class WorkingMatrix(MatrixWriter):
@@ -124,6 +127,8 @@ class WorkingMatrix(MatrixWriter):
         self._unsynced: list[Path] = []
         self._new_folders: set[Path] = set()
         self._committed = False
+        self._record_lock = threading.RLock()
+        self._lowered: Mapping[str, object] | None = None
 
     @property
     def compression(self) -> str:
@@ -148,16 +153,26 @@ class WorkingMatrix(MatrixWriter):
             StorageFailed: the file system refused; the checkpoint is that of the commit before.
         """
         folder = self._place.folder
-        try:
-            self._sync_new(0)
-            self._spares.settle()
-            if not self._committed:  # what lies beside the tiles is written anew by whoever resumes
-                for path in (Path(self._tiles), Path(self._tiles).parent, folder):
-                    atomic.sync_path(path)
-            self._place.save(record)
-            self._committed = True
-        except OSError as error:
-            raise atomic.failure("commit", folder, error) from error
+        with self._record_lock:
+            try:
+                self._sync_new(0)
+                self._spares.settle()
+                if not self._committed:  # what lies beside the tiles is written anew by whoever resumes
+                    for path in (Path(self._tiles), Path(self._tiles).parent, folder):
+                        atomic.sync_path(path)
+                self._place.save(record)
+                self._committed, self._lowered = True, None
+            except OSError as error:
+                raise atomic.failure("commit", folder, error) from error
+
+    def lower(self, record: Mapping[str, object]) -> None:
+        """Have ``record``, which says less than the last commit, committed before a tile is written or adopted.
+
+        What a record says of a tile is never more than what the tile holds.  So whoever is about to overwrite tiles by
+        less says so first; until it comes to that, the checkpoint stays what it is.
+        """
+        with self._record_lock:
+            self._lowered = record
 
     def room(self) -> Path:
         """A fresh folder in which processes that do not own this store leave tiles (``storage.shared``).
@@ -243,7 +258,18 @@ class WorkingMatrix(MatrixWriter):
     def __exit__(self, *_: object) -> None:
         self.leave()
 
+    def _lower_first(self) -> None:
+        """Commit the record that is to be lowered, if there is one; every thread that changes a tile waits for it."""
+        if self._lowered is not None:
+            with self._record_lock:
+                if self._lowered is not None:
+                    self._commit_lowered(self._lowered)
+
+    def _commit_lowered(self, record: Mapping[str, object]) -> None:
+        WorkingMatrix.commit(self, record)
+
     def _write_tile(self, i: int, j: int, buffers: list[Array | bytes]) -> None:
+        self._lower_first()
         if not self._present[i, j]:
             super()._write_tile(i, j, buffers)
             self._present[i, j] = True
@@ -264,6 +290,7 @@ class WorkingMatrix(MatrixWriter):
         self._checksums[i, j], self._sizes[i, j] = checksum, size
 
     def _adopt_tile(self, room: Path, tile: TileFile) -> None:
+        self._lower_first()
         path = Path(f"{self._tiles}/{tile.i}/{tile.j}")
         try:
             path.parent.mkdir(exist_ok=True)
@@ -325,12 +352,20 @@ class WorkingMatrix(MatrixWriter):
 
 
 def _present(tiles: Path, grid: TileGrid) -> npt.NDArray[np.bool_]:
-    """Which tiles an earlier process has left."""
+    """Which tiles an earlier process has left.  Files of other names are somebody else's, or the file system's."""
     found = np.zeros(grid.counts, np.bool_)
-    for band in os.scandir(tiles):
-        for tile in os.scandir(band.path):
-            found[int(band.name), int(tile.name)] = True
+    for i, band in _numbered(tiles, grid.counts[0]):
+        if band.is_dir():
+            for j, tile in _numbered(Path(band.path), grid.counts[1]):
+                found[i, j] = tile.is_file()
     return found
+
+
+def _numbered(folder: Path, count: int) -> Iterator[tuple[int, os.DirEntry[str]]]:
+    """What has a number below ``count`` for a name."""
+    for entry in os.scandir(folder):
+        if re.fullmatch("0|[1-9][0-9]{0,8}", entry.name) and int(entry.name) < count:
+            yield int(entry.name), entry
 
 
 def _checked(data: npt.NDArray[np.uint8], expected: int) -> int:

@@ -11,6 +11,7 @@ import contextlib
 import fcntl
 import hashlib
 import json
+import logging
 import os
 import shutil
 from collections.abc import Callable, Mapping
@@ -23,7 +24,10 @@ from storage import atomic
 from storage.errors import Conflict, StorageFailed
 from storage.matrix_format import DISTANCES, ROOT_DOCUMENT, plain
 
-_RECORD: Final = "record.json"
+log = logging.getLogger(__name__)
+
+#: The file in a working folder that makes it a checkpoint.
+RECORD: Final = "record.json"
 _FORMAT: Final = 1
 #: What the command line calls the two ways on; every message about a checkpoint names them.
 _WAYS: Final = "go on with it (--resume) or begin anew (--overwrite)"
@@ -54,21 +58,24 @@ def find_checkpoint(target: str | Path) -> Checkpoint | None:
     document = _read_record(path)
     if document is None or _published(path, document):
         return None
-    return Checkpoint(path, document["identity"], document["record"], document["saved"], _disk_bytes(_base(path)))
+    size = _disk_bytes(working_folder(path))
+    return Checkpoint(path, document["identity"], document["record"], document["saved"], size)
 
 
 def discard_checkpoint(target: str | Path) -> None:
     """Remove what a stopped solve has left, if anything; Conflict if it is still running."""
     path = Path(target).absolute()
-    if _base(path).exists():
-        handle = _lock(path)
-        shutil.rmtree(_base(path), ignore_errors=True)
+    if working_folder(path).exists():
+        handle = lock(path)
+        with contextlib.suppress(OSError):  # first: no record may outlive a tile
+            _drop_record(working_folder(path))
+        shutil.rmtree(working_folder(path), ignore_errors=True)
         os.close(handle)
 
 
 def record_bytes(target: Path) -> bytes:
     """The record of the checkpoint of ``target``, as it lies on the disk.  FileNotFoundError: there is none."""
-    return (_base(target.absolute()) / _RECORD).read_bytes()
+    return (working_folder(target.absolute()) / RECORD).read_bytes()
 
 
 def place_checkpoint(target: str | Path, record: bytes, bring: Callable[[Path], None]) -> None:
@@ -79,11 +86,11 @@ def place_checkpoint(target: str | Path, record: bytes, bring: Callable[[Path], 
         StorageFailed: the file system refused; what is left then is taken for a checkpoint only if it is a whole one.
     """
     path = Path(target).absolute()
-    base = _base(path)
+    base = working_folder(path)
     try:
-        handle = _lock(path)
+        handle = lock(path)
         try:
-            (base / _RECORD).unlink(missing_ok=True)
+            _drop_record(base)
             _clear(base, keep=())
             (base / "store").mkdir()
             bring(base / "store")
@@ -113,13 +120,13 @@ class Workplace(atomic.Staging):
             StorageFailed: the file system refused, or the record is damaged.
         """
         self.target, self._identity = target, plain(identity)
-        self._base = _base(target)
+        self._base = working_folder(target)
         self.folder, self.spare = self._base / "store", self._base / "spare"
         self.record: dict[str, Any] | None = None
         self._lock: int | None = None
         self._hold: int | None = None
         try:
-            self._hold = _lock(target)
+            self._hold = lock(target)
             self._lock = os.dup(self._hold)
             self._take_up(resume, overwrite)
         except OSError as error:
@@ -131,8 +138,9 @@ class Workplace(atomic.Staging):
 
     def save(self, record: Mapping[str, object], **more: object) -> None:
         """Replace the record durably; what it speaks of must be durable already.  Raises OSError."""
+        self.check_held()
         stated = plain(record)
-        first = not (self._base / _RECORD).exists()
+        first = not (self._base / RECORD).exists()
         _write_record(self._base, {"identity": self._identity, "record": stated, **more})
         if first:
             atomic.sync_path(self.target.parent)
@@ -145,9 +153,25 @@ class Workplace(atomic.Staging):
             try:
                 self.save(self.record, publishing=_seal_of(self.folder))
             except OSError as error:
-                raise atomic.failure("write", self._base / _RECORD, error) from error
+                raise atomic.failure("write", self._base / RECORD, error) from error
+        self.check_held()
         super().publish(replace=replace)
         self._remove()
+
+    def check_held(self) -> None:
+        """StorageFailed unless the path still leads to the folder that this process has locked.
+
+        Whoever wakes after its successor has moved the folder away goes on by path, and some of what it writes makes
+        the folder anew, without what was in it before.  A folder that was moved never comes back: so where this holds,
+        all that was written before went to the right place.
+        """
+        held = None if self._lock is None else os.fstat(self._lock)
+        try:
+            found = self._base.stat()
+        except FileNotFoundError:
+            found = None
+        if held is None or found is None or (held.st_dev, held.st_ino) != (found.st_dev, found.st_ino):
+            raise StorageFailed(f"{self._base} was taken from this process; nothing more can be stored from here")
 
     def discard(self) -> None:
         """Let go of the folder: it stays if ``record`` is set, and goes if not; never raises."""
@@ -164,13 +188,15 @@ class Workplace(atomic.Staging):
             if not overwrite:
                 raise
         if document is not None and _published(self.target, document):
+            if not self.target.exists():
+                log.warning("the store finished at %s is no longer there; solving anew", self.target)
             document = None
         if document is not None and resume and document["identity"] == self._identity and self.folder.is_dir():
             self._resume(document)
         elif document is not None and not overwrite:
             raise Conflict(_refusal(self.target, document, self._identity, resume))
         else:
-            (self._base / _RECORD).unlink(missing_ok=True)
+            _drop_record(self._base)
             _clear(self._base, keep=())
         self.folder.mkdir(exist_ok=True)
         self.spare.mkdir()
@@ -178,7 +204,7 @@ class Workplace(atomic.Staging):
     def _resume(self, document: Mapping[str, Any]) -> None:
         """Keep tiles and record; all else is written anew."""
         self.record = document["record"]
-        _clear(self._base, keep=(self.folder.name, _RECORD))
+        _clear(self._base, keep=(self.folder.name, RECORD))
         _clear(self.folder, keep=(DISTANCES,))
         _clear(self.folder / DISTANCES, keep=("c",))
         if "publishing" in document:
@@ -186,7 +212,7 @@ class Workplace(atomic.Staging):
 
     def _remove(self) -> None:
         with contextlib.suppress(OSError):
-            (self._base / _RECORD).unlink(missing_ok=True)
+            (self._base / RECORD).unlink(missing_ok=True)
         shutil.rmtree(self._base, ignore_errors=True)
         self._release()
 
@@ -209,13 +235,19 @@ def _refusal(target: Path, document: Mapping[str, Any], asked: Mapping[str, obje
     return f"{saved}, but the tiles that belong to it are gone; begin anew (--overwrite)"
 
 
-def _base(target: Path) -> Path:
+def working_folder(target: Path) -> Path:
+    """Where a solve into ``target`` keeps what it has committed."""
     return target.with_name(f".{target.name}.working")
 
 
-def _lock(target: Path) -> int:
-    """A descriptor of the working folder, made if need be, that holds its lock.  Conflict; raises OSError."""
-    base = _base(target)
+def lock(target: Path) -> int:
+    """A descriptor of the working folder of ``target``, made if need be, that holds its lock.
+
+    Raises:
+        Conflict: another process holds it.
+        OSError: the file system refused.
+    """
+    base = working_folder(target)
     while True:
         base.mkdir(exist_ok=True)
         handle = os.open(base, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -244,6 +276,18 @@ def _clear(folder: Path, keep: tuple[str, ...]) -> None:
                 path.unlink()
 
 
+def _drop_record(base: Path) -> None:
+    """Remove the record durably: should it come back after a power cut, it would speak of other tiles.
+
+    Raises OSError.
+    """
+    try:
+        (base / RECORD).unlink()
+    except FileNotFoundError:
+        return
+    atomic.sync_path(base)
+
+
 def _write_record(base: Path, content: Mapping[str, object]) -> None:
     document = {"format": _FORMAT, "saved": datetime.now(UTC).isoformat(timespec="seconds"), **content}
     document["digest"] = _digest(document)
@@ -252,15 +296,15 @@ def _write_record(base: Path, content: Mapping[str, object]) -> None:
 
 def _put_record(base: Path, data: bytes) -> None:
     """Replace the record durably, in one step.  Raises OSError."""
-    draft = base / f"{_RECORD}~"
+    draft = base / f"{RECORD}~"
     atomic.write_file(draft, [data])
     atomic.sync_path(draft)
-    draft.replace(base / _RECORD)
+    draft.replace(base / RECORD)
     atomic.sync_path(base)
 
 
 def _read_record(target: Path) -> dict[str, Any] | None:
-    path = _base(target) / _RECORD
+    path = working_folder(target) / RECORD
     try:
         data = path.read_bytes()
     except FileNotFoundError:
@@ -286,12 +330,14 @@ def _digest(document: Mapping[str, object]) -> str:
 def _published(target: Path, document: Mapping[str, Any]) -> bool:
     """Whether the store of this record has reached its target, and only the tidying up was missed.
 
-    What lies in the working folder then is the store that was replaced, if any.
+    What lies in the working folder then is the store that was replaced, if any.  The store itself may have been moved
+    on from its target since.
     """
     sealed = document.get("publishing")
     if sealed is None:
         return False
-    return sealed == _seal_of(target) or _seal_of(_base(target) / "store") not in (None, sealed)
+    left = working_folder(target) / "store"
+    return sealed == _seal_of(target) or not left.exists() or _seal_of(left) not in (None, sealed)
 
 
 def _seal_of(store: Path) -> str | None:

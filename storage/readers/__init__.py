@@ -2,32 +2,48 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
-from collections.abc import Mapping
+import logging
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final, Protocol, cast
 
 import numpy as np
 
-from storage.errors import InvalidGraph, InvalidRequest
+from storage.errors import ApspError, InvalidGraph, InvalidRequest
 from storage.graph import Graph, Receipt, build_from
 from storage.readers.detect import detect
+from storage.readers.formula import parse_formula
 from storage.readers.limits import ReadLimits
 from storage.readers.parsed import Options, Parsed
 from storage.readers.source import Source
+from storage.readers.spool import regular_file
+from storage.readers.text_matrix import is_matrix
 
 __all__ = ["FORMATS", "ReadLimits", "read_graph"]
+
+log = logging.getLogger(__name__)
 
 #: Name of each format and what it is; ``docs/formats.md`` has the rules.
 FORMATS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "dimacs": "DIMACS shortest path (.gr): 'p sp', without a header, or PACE 'p tw'",
         "edges": "edge list: SNAP, CSV, TSV, spreadsheets, Matrix Market bodies without their header",
+        "matrix": "square matrix as text (CSV, TSV, semicolons, blanks), with or without names",
         "mtx": "Matrix Market (.mtx): coordinate or array, general or symmetric",
         "metis": "METIS adjacency lists (.graph), with all weight flags",
         "gml": "Graph Modelling Language (.gml)",
         "graphml": "GraphML (.graphml)",
+        "gexf": "GEXF (.gexf) of Gephi and NetworkX",
+        "pajek": "Pajek networks (.net)",
+        "json": "JSON: NetworkX's node-link, adjacency and Cytoscape data",
+        "nx-edgelist": "NetworkX edge list with dictionaries: u v {'weight': 1}",
+        "adjlist": "adjacency lists of NetworkX: 'u v v v' on each line",
+        "multiline-adjlist": "adjacency lists of NetworkX over several lines, with dictionaries",
+        "sif": "Cytoscape's simple interaction format (.sif): 'source relation target'",
         "tntp": "TransportationNetworks link table (_net.tntp)",
         "tsplib": "TSPLIB (.tsp, .atsp) with an explicit matrix",
         "npz": "SciPy sparse matrix (.npz): CSR, CSC or COO",
@@ -41,10 +57,18 @@ FORMATS: Final[Mapping[str, str]] = MappingProxyType(
 _MODULES: Final = {
     "dimacs": "dimacs",
     "edges": "edge_list",
+    "matrix": "text_matrix",
     "mtx": "matrix_market",
     "metis": "metis",
     "gml": "gml",
     "graphml": "graphml",
+    "gexf": "gexf",
+    "pajek": "pajek",
+    "json": "json_graph",
+    "nx-edgelist": "nx_edgelist",
+    "adjlist": "adjlist",
+    "multiline-adjlist": "multiline_adjlist",
+    "sif": "sif",
     "tntp": "tntp",
     "tsplib": "tsplib",
     "npz": "arrays",
@@ -52,6 +76,18 @@ _MODULES: Final = {
     "parquet": "parquet",
     "algs4": "algs4",
     "rcpsp-max": "rcpsp_max",
+}
+
+#: Options that only some formats have a meaning for; the others refuse them rather than ignore them.
+_TAKES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
+    "source": ("--from", ("edges", "parquet")),
+    "target": ("--to", ("edges", "parquet")),
+    "labels": ("--labels", ("gml", "graphml", "gexf", "pajek", "json")),
+    "length_of": (
+        "--length-of",
+        ("edges", "parquet", "gml", "graphml", "gexf", "pajek", "json", "nx-edgelist", "multiline-adjlist", "tntp"),
+    ),
+    "centroids_through": ("--centroids-through", ("tntp",)),
 }
 
 
@@ -66,35 +102,92 @@ def read_graph(
     directed: bool | None = None,
     weight: str | None = None,
     unweighted: bool = False,
+    source: str | None = None,
+    target: str | None = None,
+    labels: str | None = None,
+    length_of: str | None = None,
+    centroids_through: bool = False,
     limits: ReadLimits = ReadLimits(),  # noqa: B008 - frozen
 ) -> tuple[Graph, Receipt]:
     """Read, check and clean a graph file, plain or compressed with gzip or zstd.
 
     Args:
-        path: the file.
+        path: the file; what comes through a pipe is kept in a temporary file meanwhile.
         format: a name in ``FORMATS``; None tells it by content.
         directed: overrides what the format declares.
         weight: the weight's column or attribute, by name or by number from 1; None: see ``docs/formats.md``.
         unweighted: ignore weights: every arc weighs 1.
+        source, target: the columns of the vertices, by name or by number from 1.
+        labels: the attribute of vertices that names them instead of their id; every vertex has it, no two the same.
+        length_of: a formula over one column that makes the lengths, such as ``1000 - score`` (``formula``).
+        centroids_through: let paths pass through the zone centroids of a TNTP network.
         limits: what the file may expand to and declare.
 
     Raises:
         NotFound: no such file.
         InvalidGraph: the content cannot be understood; names the line or field where there is one.
         NegativeCycle: a self loop of negative weight.
-        InvalidRequest: unknown format, a weight that is not there.
+        InvalidRequest: unknown format, a column that is not there, an option that the format has no meaning for.
         LimitExceeded: larger than ``limits`` allow; raised before anything of that size is allocated.
+        StorageFailed: there is no room for a temporary file.
     """
     if format is not None and format not in FORMATS:
         raise InvalidRequest(f"unknown format {format!r}; known are {', '.join(FORMATS)}", field="format")
     if unweighted and weight is not None:
         raise InvalidRequest("a weight column and 'unweighted' exclude each other", field="weight")
-    source = Source(path, limits)
-    name = format or detect(source)
-    # Imported by name: a start of the API process must not pay for polars and SciPy.
-    reader = cast(_Reader, importlib.import_module(f"storage.readers.{_MODULES[name]}"))
-    parsed = reader.read(source, Options(directed, weight, unweighted, limits))
-    return _build(parsed, name, source, parsed.directed if directed is None else directed)
+    if length_of is not None and (unweighted or weight is not None):
+        other = "'unweighted'" if unweighted else "a weight column"
+        raise InvalidRequest(f"a formula for the lengths and {other} exclude each other", field="length_of")
+    formula = None if length_of is None else parse_formula(length_of)
+    options = Options(directed, weight, unweighted, limits, source, target, labels, formula, centroids_through)
+    with regular_file(Path(path), limits) as regular, _net(format):
+        file = Source(regular, limits)
+        name = format or _told(file, options)
+        _check_meaning(name, options)
+        # Imported by name: a start of the API process must not pay for polars and SciPy.
+        reader = cast(_Reader, importlib.import_module(f"storage.readers.{_MODULES[name]}"))
+        parsed = reader.read(file, options)
+        return _build(parsed, name, file, parsed.directed if directed is None else directed)
+
+
+@contextlib.contextmanager
+def _net(format: str | None) -> Iterator[None]:  # noqa: A002
+    """Refuse a file over which a reader stumbles in a way that nobody foresaw: each such refusal is a fault of apsp."""
+    try:
+        yield
+    except (ApspError, MemoryError):
+        raise
+    except BaseException as error:
+        # A panic of polars is no Exception; its class cannot be named without importing polars.
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        raise unforeseen(error, format) from error
+
+
+def unforeseen(error: BaseException, format: str | None) -> BaseException:  # noqa: A002
+    """The refusal in place of an error that a reader should have foreseen; it is logged so that it gets noticed."""
+    log.error("a reader failed with an error that it should have told as a refusal", exc_info=error)
+    why = f"{error} ".splitlines()[0].strip()[:200]
+    what = "a graph" if format is None else format
+    return InvalidGraph(f"the file could not be read as {what}: {type(error).__name__}: {why}")
+
+
+def _told(file: Source, options: Options) -> str:
+    """The format, told by content."""
+    if file.start.startswith(b"PK") and any(mark in file.start for mark in (b"[Content_Types].xml", b"opendocument")):
+        raise InvalidGraph("this is a spreadsheet file, which is not read: save the sheet as CSV")
+    if file.start.startswith(b"\xd0\xcf\x11\xe0"):
+        raise InvalidGraph("this is an old Excel file (.xls), which is not read: save the sheet as CSV")
+    name = detect(file)
+    return "matrix" if name == "edges" and is_matrix(file, options) else name
+
+
+def _check_meaning(name: str, options: Options) -> None:
+    """Refuse options that say nothing about a file of this format."""
+    for field, (option, formats) in _TAKES.items():
+        if getattr(options, field) and name not in formats:
+            message = f"{option} has no meaning for {name} files, only for {', '.join(formats)}"
+            raise InvalidRequest(message, field=field)
 
 
 def _build(parsed: Parsed, name: str, source: Source, directed: bool) -> tuple[Graph, Receipt]:
@@ -103,6 +196,8 @@ def _build(parsed: Parsed, name: str, source: Source, directed: bool) -> tuple[G
         parsed.arcs, labels=parsed.labels, directed=directed, mirrored=mirrored, base=parsed.base
     )
     source.limits.check_vertices(graph.n)
+    if parsed.first_through is not None:
+        graph = _with_terminals(graph, parsed)
     if mirrored:
         _check_mirrored(graph)
     receipt = Receipt(
@@ -113,9 +208,30 @@ def _build(parsed: Parsed, name: str, source: Source, directed: bool) -> tuple[G
         parallel_arcs=counts.parallel_arcs,
         infinite_arcs=counts.infinite_arcs,
         weight_column=parsed.weight_column if graph.weighted else None,
+        length_of=parsed.length_of if graph.weighted else None,
         notes=tuple(parsed.notes),
     )
     return graph, receipt
+
+
+def _with_terminals(graph: Graph, parsed: Parsed) -> Graph:
+    """Vertices below ``first_through`` as terminals, if any of them can be passed through at all."""
+    count = int(np.searchsorted(graph.labels, np.int64(parsed.first_through or 0)))
+    into = np.zeros(graph.n, np.bool_)
+    into[graph.heads] = True
+    if not (into & (np.diff(graph.indptr) > 0))[:count].any():
+        return graph
+    if graph.weights.min() < 0:
+        raise InvalidRequest(
+            "a graph with negative arcs cannot have centroids that no path passes through; "
+            "say --centroids-through to let paths pass through them",
+            field="centroids_through",
+        )
+    parsed.notes.append(
+        f"no path passes through the {count:,} centroids {graph.labels[0]} .. {graph.labels[count - 1]} "
+        "(FIRST THRU NODE); --centroids-through lets them"
+    )
+    return replace(graph, terminals=count)
 
 
 def _check_mirrored(graph: Graph) -> None:

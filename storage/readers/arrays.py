@@ -6,8 +6,12 @@ stored is an arc, also an explicit 0.  Headers are compared with the bytes behin
 
 from __future__ import annotations
 
+import lzma
 import math
+import struct
+import tokenize
 import zipfile
+import zlib
 from pathlib import Path
 from typing import IO
 
@@ -16,10 +20,18 @@ import numpy as np
 from storage.cleaning import AnyArray, ArcList, IntArray
 from storage.errors import InvalidGraph
 from storage.readers.columns import ArcColumns
+from storage.readers.left_out import LeftOut
 from storage.readers.limits import check_plausible
 from storage.readers.parsed import Options, Parsed
 from storage.readers.source import Source
 
+#: What NumPy's parser of headers, which are Python literals, raises for damaged bytes.
+_BAD_HEADER = (ValueError, TypeError, LookupError, SyntaxError, tokenize.TokenError, RecursionError, Warning)
+#: What ZIP archives and their decompressors raise.
+_BAD_ARCHIVE = (
+    *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError, OSError),
+    *(ValueError, LookupError, NotImplementedError, RuntimeError),
+)
 #: Entries of a dense matrix looked at in one go.
 _SLAB = 1 << 20
 
@@ -37,8 +49,11 @@ def _npy_header(file: IO[bytes], size: int, name: str) -> tuple[tuple[int, ...],
         version = np.lib.format.read_magic(file)
         read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
         shape, _, dtype = read(file)
-    except ValueError as error:
-        raise InvalidGraph(f"{name} is no array: {error}", field=name) from None
+    except _BAD_HEADER as error:
+        why = f"{error} ".splitlines()[0][:200].strip()
+        raise InvalidGraph(f"{name} is no array: its header cannot be read: {why}", field=name) from None
+    if any(isinstance(length, bool) or length < 0 for length in shape):
+        raise InvalidGraph(f"{name} has a shape of {shape}", field=name)
     if dtype.hasobject or dtype.kind not in "biufUS":
         raise InvalidGraph(f"{name} holds {dtype}, not numbers", field=name)
     promised = math.prod(shape) * dtype.itemsize
@@ -97,17 +112,22 @@ def _read_sparse(path: Path, options: Options) -> Parsed:
     try:
         with zipfile.ZipFile(path) as archive:
             return _read_archive(archive, path.stat().st_size, options)
-    except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError) as error:
+    except _BAD_ARCHIVE as error:
         raise InvalidGraph(f"the .npz archive is damaged: {error}") from None
 
 
 def _read_archive(archive: zipfile.ZipFile, size: int, options: Options) -> Parsed:
     members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
+    if len(members) != len(archive.infolist()):
+        raise InvalidGraph("a member of the .npz archive is there twice", field="archive")
     options.limits.check_bytes(sum(info.file_size for info in members.values()), size)
     for name in ("format", "shape", "data"):
         if name not in members:
             raise InvalidGraph(f"{name}.npy is missing: this is no matrix of scipy.sparse.save_npz", field=name)
-    form = _member(archive, members["format"]).item()
+    written = _member(archive, members["format"])
+    if written.size != 1:
+        raise InvalidGraph(f"format.npy holds {written.size} values, not one", field="format")
+    form = written.item()
     form = form.decode("ascii", "replace") if isinstance(form, bytes) else str(form)
     needed = {"csr": ("indices", "indptr"), "csc": ("indices", "indptr"), "coo": ("row", "col")}.get(form)
     if needed is None:
@@ -115,8 +135,9 @@ def _read_archive(archive: zipfile.ZipFile, size: int, options: Options) -> Pars
     for name in needed:
         if name not in members:
             raise InvalidGraph(f"{name}.npy is missing", field=name)
-    shape = _member(archive, members["shape"]).ravel().tolist()
-    if len(shape) != 2 or shape[0] != shape[1] or not isinstance(shape[0], int) or shape[0] < 0:
+    sizes = _member(archive, members["shape"])
+    shape = sizes.ravel()[:8].tolist()
+    if sizes.dtype.kind not in "iu" or len(shape) != 2 or shape[0] != shape[1] or shape[0] < 0:
         raise InvalidGraph(f"a graph needs a square matrix, this one has shape {tuple(shape)}", field="shape")
     n = shape[0]
     options.limits.check_vertices(n)
@@ -127,10 +148,13 @@ def _read_archive(archive: zipfile.ZipFile, size: int, options: Options) -> Pars
     check_plausible(n, len(data), None)
     pair = [_whole_member(archive, members[name], name) for name in needed]
     rows, heads = _coordinates(form, pair, n, len(data))
+    others = LeftOut("members of the archive")
+    others.add(sorted(members.keys() - {"format", "shape", "data", "_is_array", *needed}))
     weights = None if options.unweighted or data.dtype.kind == "b" else _as_weights(data)
     if data.dtype.kind == "b":
         rows, heads = rows[data], heads[data]
-    return Parsed(ArcList(rows, heads, weights), np.arange(n, dtype=np.int64), directed=True, entries=len(rows))
+    arcs, labels = ArcList(rows, heads, weights), np.arange(n, dtype=np.int64)
+    return Parsed(arcs, labels, directed=True, entries=len(rows), notes=others.notes())
 
 
 def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> AnyArray:

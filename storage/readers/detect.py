@@ -6,32 +6,50 @@ import re
 from itertools import islice
 
 from storage.errors import InvalidGraph
-from storage.readers.fields import is_whole
+from storage.readers.fields import is_number, is_whole, shown, split
+from storage.readers.sniff import names_ends
 from storage.readers.source import Source
 from storage.readers.table import is_comment
 
 _BINARY = {b"\x93NUMPY": "npy", b"PK\x03\x04": "npz", b"PK\x05\x06": "npz", b"PAR1": "parquet"}
-_TSPLIB = re.compile(r"\s*(NAME|TYPE|COMMENT|DIMENSION|EDGE_WEIGHT_TYPE|EDGE_WEIGHT_FORMAT)\s*:")
-_GML = re.compile(r"(?m)^\s*graph\s*(\[|$)|\bgraph\s*\[")
+# All of them meet lines that are stripped of blanks.
+_TSPLIB = re.compile(r"(NAME|TYPE|COMMENT|DIMENSION|EDGE_WEIGHT_TYPE|EDGE_WEIGHT_FORMAT)\s*+:")
+_GML = re.compile(r"(?m)^graph$|\bgraph\s*+\[")
 #: Formats that would otherwise pass for odd edge lists, by their first line.
 _STRANGERS = {
-    r"(strict\s+)?(di)?graph\b[^\[]*\{": "Graphviz DOT",
-    r"[{\[]": "JSON",
-    r"\*(vertices|network)\b": "a Pajek network",
+    r"(strict\s++)?(di)?graph\b[^\[{]*+\{": "Graphviz DOT",
+    r">>(graph6|digraph6|sparse6)<<": "graph6 or sparse6",
+    r"LEDA\.GRAPH\b": "a LEDA graph",
+    r"DL\s++N\s*+=": "UCINET DL",
+    r"nodedef\s*+>": "GDF",
+    r"\"?SUID\"?\s*+[,\t]": "a table of Cytoscape, which names no sources and targets (export a network instead)",
 }
+#: What may stand before the root of an XML document.
+_PROLOG = re.compile(r"\s*+(<\?[^>]*+>|<!--(?:[^-]|-(?!->))*+-->|<!DOCTYPE[^>\[]*+(?:\[[^\]]*+\])?[^>]*+>)")
+_ROOT = re.compile(r"\s*+<(?:[\w.-]++:)?([\w.-]++)")
+#: NetworkX writes the time into the head of its adjacency lists.
+_ADJLIST = re.compile(r"#\s?GMT \w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4}")
+#: Kinds of interactions by which Cytoscape's files are known.
+_RELATIONS = frozenset({"pp", "pd", "pr", "rc", "cr", "gl", "pm", "mp", "xx", "interacts-with", "interacts with"})
 #: Lines looked at; formats that need more than these are told by their first words.
 _LINES = 200
 
 
 def detect(source: Source) -> str:
-    """The name of the format of ``source``.  InvalidGraph if it is plainly no graph."""
+    """The name of the format of ``source``.  InvalidGraph if it is plainly no graph, or if it may be one of two."""
     for magic, name in _BINARY.items():
         if source.start.startswith(magic):
             return name
     lines = [line.strip() for line in source.head]
     first = next((line for line in lines if line), "")
     _refuse_strangers(first, lines)
-    return _by_marks(first, lines) or _by_shape(lines, source.suffix) or "edges"
+    return (
+        _by_marks(first, lines)
+        or _by_braces(lines)
+        or _by_shape(lines, source.suffix)
+        or _by_relation(lines, source.suffix)
+        or "edges"
+    )
 
 
 def _refuse_strangers(first: str, lines: list[str]) -> None:
@@ -39,11 +57,30 @@ def _refuse_strangers(first: str, lines: list[str]) -> None:
         raise InvalidGraph("this is an HTML page, not a graph: the download went wrong", line=1)
     if first.startswith("version https://git-lfs.github.com/"):
         raise InvalidGraph("this is a Git LFS pointer; fetch the file itself (git lfs pull)", line=1)
+    # Graphviz files may begin with a comment of C.
+    word = next((line for line in lines if line and not line.startswith(("/*", "//"))), "")
     for pattern, name in _STRANGERS.items():
-        if re.match(pattern, first, re.IGNORECASE):
+        if re.match(pattern, word, re.IGNORECASE):
             raise InvalidGraph(f"this looks like {name}, which is not read; see docs/formats.md", line=1)
     if not any(lines):
         raise InvalidGraph("the file holds no text, only blanks")
+    _refuse_lgl([line for line in lines if line])
+
+
+def _refuse_lgl(lines: list[str]) -> None:
+    """igraph's LGL: ``# vertex``, then its neighbours; as an edge list the vertices would be comments."""
+    marks = [i for i, line in enumerate(lines) if line.startswith("#")]
+    alternate = len(marks) > 1 and marks[0] == 0 and marks != list(range(len(marks)))
+    separated = any(sign in line for line in lines for sign in ",;")
+    if (
+        alternate
+        and not separated
+        and all(len(line.split()) == 2 or (len(line.split()) == 1 and line[0] != "#") for line in lines)
+    ):
+        raise InvalidGraph(
+            "this may be LGL of igraph, which is not read, or an edge list with comments, which --format edges reads",
+            line=1,
+        )
 
 
 def _by_marks(first: str, lines: list[str]) -> str | None:
@@ -51,7 +88,11 @@ def _by_marks(first: str, lines: list[str]) -> str | None:
     if first.lower().startswith("%%matrixmarket"):
         return "mtx"
     if first.startswith("<"):
-        return "graphml" if re.match(r"<(\?xml|!--|!DOCTYPE|(\w+:)?graphml)", first) else "tntp"
+        return _by_root("\n".join(lines))
+    if first.startswith(("{", "[")):
+        return "json"
+    if re.match(r"\*(vertices|network)\b", _uncommented(lines, "%"), re.IGNORECASE):
+        return "pajek"
     if any(_TSPLIB.match(line) for line in lines[:20]):
         return "tsplib"
     body = (line.split() for line in lines if line and not is_comment(line, "c"))
@@ -64,15 +105,83 @@ def _by_marks(first: str, lines: list[str]) -> str | None:
         return "dimacs"
     if words[0] == "a" and len(words) >= 3 and is_whole(words[1]):
         return "dimacs"
-    if re.match(r"[A-Za-z]\w*([\s\[]|$)|#", first) and _GML.search("\n".join(lines)):
+    if re.match(r"[A-Za-z]\w*+([\s\[]|$)|#", first) and _GML.search("\n".join(lines)):
         return "gml"
     return None
+
+
+def _uncommented(lines: list[str], marks: str) -> str:
+    """The first line that is no comment."""
+    return next((line for line in lines if line and not is_comment(line, marks)), "")
+
+
+def _by_root(text: str) -> str:
+    """XML by the name of its root; ``<KEY> value`` is no XML but the head of a link table."""
+    at = 0
+    while prolog := _PROLOG.match(text, at):
+        at = prolog.end()
+    root = _ROOT.match(text, at)
+    name = root[1] if root else ""
+    if name in ("graphml", "gexf"):
+        return name
+    if at == 0 and not text.lstrip().startswith("<!") and not (root and re.match(r"[^<>]*xmlns", text[root.end() :])):
+        return "tntp"
+    found = f"its root is <{name}>" if name else "its root does not come in the first lines"
+    raise InvalidGraph(f"this is XML, but neither GraphML nor GEXF: {found}; see docs/formats.md", line=1)
+
+
+def _by_braces(lines: list[str]) -> str | None:
+    """NetworkX's lists: edges with dictionaries, and adjacency lists by the time in their head."""
+    body = [line for line in lines if line and not line.startswith("#")]
+    rows = body[:_LINES]
+    braces = [line.endswith("}") and "{" in line for line in rows]
+    if not any(_ADJLIST.fullmatch(line) for line in lines[:20]):
+        return "nx-edgelist" if rows and braces[0] else None
+    if any(braces):
+        return "multiline-adjlist"
+    if all(len(row.split()) == 2 and row.split()[1] == "0" for row in rows):
+        raise InvalidGraph(
+            "this may be one list of neighbours a line, or vertices with their degree, 0: "
+            "say --format adjlist or --format multiline-adjlist",
+        )
+    return "adjlist"
+
+
+def _by_relation(lines: list[str], suffix: str) -> str | None:
+    """SIF: rows whose second field is a relation.  InvalidGraph if it may as well be an edge list."""
+    if suffix == ".sif":
+        return "sif"
+    body = [line for line in lines if line and line[0] not in "#%"][:_LINES]
+    separator = "\t" if any("\t" in line for line in body) else None
+    rows = [split(line, separator, False, 1) for line in body]
+    rows = [row for row in rows if len(row) != 1]
+    if not rows or min(map(len, rows)) < 3 or names_ends(rows[0]) or any("," in line or ";" in line for line in body):
+        return None
+    first, second, third = ({row[i] for row in rows} for i in range(3))
+    if any(map(is_number, second)) or second & (first | third):
+        return None
+    known = second <= _RELATIONS
+    if any(map(is_number, third)) and not any(map(is_number, first)):
+        # Two names and a number: a weighted list, but for a second column of relations.
+        return _two_ways(rows[0]) if known and len(rows) > 1 else None
+    if known or (third & first and not any(map(is_number, third))):
+        return "sif"
+    few, kinds = 2 * len(second) <= len(rows), 2 * len(third) <= len(rows)
+    return None if kinds and not few else _two_ways(rows[0])
+
+
+def _two_ways(row: list[str]) -> str:
+    raise InvalidGraph(
+        f"{shown(' '.join(row))} may be a source, a relation and a target (--format sif), "
+        "or a source, a target and what the edge is (--format edges): say which",
+        field="format",
+    )
 
 
 def _by_shape(lines: list[str], suffix: str) -> str | None:
     """Formats of bare numbers, told by how many stand on each line."""
     rows = [line.split() for line in islice((x for x in lines if x and x[0] not in "#%"), _LINES)]
-    if len(rows) > 1 and any(re.fullmatch(r"\[-?\d+\]", word) for row in rows[1:4] for word in row):
+    if len(rows) > 1 and any(re.fullmatch(r"\[-?[0-9]++\]", word) for row in rows[1:4] for word in row):
         return "rcpsp-max"
     if not rows or not all(is_whole(word) for word in rows[0]):
         return None

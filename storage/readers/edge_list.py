@@ -11,17 +11,18 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from storage.cleaning import AnyArray, ArcList
+from storage.cleaning import AnyArray, ArcList, is_label
 from storage.errors import InvalidGraph
+from storage.readers import fields
 from storage.readers.fields import TextVertex
 from storage.readers.limits import check_plausible
 from storage.readers.parsed import Options, Parsed
-from storage.readers.sniff import COMMENTS, Sniffed, no_banner, sniff
-from storage.readers.source import Source
+from storage.readers.sniff import COMMENTS, KINDS, Sniffed, no_banner, sniff
+from storage.readers.source import FIRST_LINE, Source
 from storage.readers.table import ArcTable, is_comment
 
 #: SNAP writes the counts into a comment.
-_SNAP = re.compile(r"#\s*Nodes:\s*(\d{1,18})\s+Edges:\s*(\d{1,18})\s*", re.IGNORECASE)
+_SNAP = re.compile(r"#\s*+Nodes:\s*+([0-9]{1,18})\s++Edges:\s*+([0-9]{1,18})", re.IGNORECASE)
 #: An 'n m' line that looks like an arc itself is believed only above this many rows.
 _FEW = 32
 
@@ -38,19 +39,24 @@ class _Declared:
 
 def read(source: Source, options: Options) -> Parsed:
     """Read an edge list; errors as ``read_graph``."""
+    if source.head_is_cut:
+        raise InvalidGraph(f"a row of more than {FIRST_LINE:,} bytes: this is no edge list", line=1, field="row")
     sniffed = sniff(source.head, options)
     try:
-        return _read(source, options, sniffed)
+        parsed = _read(source, options, sniffed)
     except TextVertex as found:
         if sniffed.layout.text:
             raise
         # Names may come after numbers: then all labels are names.
         parsed = _read(source, options, replace(sniffed, layout=replace(sniffed.layout, text=True)))
         parsed.notes.append(f"the vertices are names because of {found}")
-        return parsed
+    if options.length_of is not None:
+        parsed.length_of = options.length_of.text
+    return parsed
 
 
 def _read(source: Source, options: Options, sniffed: Sniffed) -> Parsed:
+    directed = True if sniffed.kind is None or options.directed is not None else _directed(source, sniffed)
     table = ArcTable(sniffed.layout, options.limits)
     for block in source.body(sniffed.skip):
         table.feed(block)
@@ -59,8 +65,15 @@ def _read(source: Source, options: Options, sniffed: Sniffed) -> Parsed:
         raise InvalidGraph("there is no edge in the file: only comments, empty lines or a header")
     arcs = table.columns.take()
     notes = list(sniffed.notes)
+    if sniffed.kind is not None and options.directed is None:
+        notes.insert(0, f"column 'Type': all edges are {'directed' if directed else 'undirected'}")
     if table.labels is not None:
-        return Parsed(arcs, table.labels.finish(arcs), True, entries, weight_column=sniffed.weight_name, notes=notes)
+        names = table.labels.finish(arcs)
+        if sniffed.counts is not None:
+            _check_counts(sniffed.counts, len(names), entries)
+        elif sniffed.skip == 0 and sniffed.layout.weight is None:
+            _refuse_count(str(names[arcs.tails[0]]), str(names[arcs.heads[0]]), entries - 1)
+        return Parsed(arcs, names, directed, entries, weight_column=sniffed.weight_name, notes=notes)
     if sniffed.skip == 0 and _is_size_line(arcs):
         lines = enumerate(map(str.strip, source.head), 1)
         raise next(no_banner(text, at) for at, text in lines if text and not is_comment(text, COMMENTS))
@@ -72,7 +85,51 @@ def _read(source: Source, options: Options, sniffed: Sniffed) -> Parsed:
         labels = _declared_labels(counts, arcs, notes, options)
         entries -= 1
     base = 0 if labels is None or not len(labels) else int(labels[0])
-    return Parsed(arcs, labels, True, entries, base=base, weight_column=sniffed.weight_name, notes=notes)
+    return Parsed(arcs, labels, directed, entries, base=base, weight_column=sniffed.weight_name, notes=notes)
+
+
+def _directed(source: Source, sniffed: Sniffed) -> bool:
+    """What the column ``Type`` says of all edges."""
+    layout = sniffed.layout
+    found: bool | None = None
+    for block in source.body(sniffed.skip):
+        for line, raw in enumerate(block.data.split(b"\n")[:-1], block.line):
+            text = raw.decode("utf-8", "replace")
+            row = fields.split(text, layout.separator, layout.quoted, line)
+            if not text.strip() or is_comment(text.lstrip(), layout.comments) or len(row) != layout.width:
+                continue
+            kind = row[sniffed.kind or 0].lower()
+            if kind not in KINDS:
+                raise InvalidGraph(f"Type {fields.shown(kind)} is not read", line=line, field="Type")
+            if found not in (None, KINDS[kind]):
+                raise InvalidGraph(
+                    "edges both directed and undirected; say which with --directed or --undirected",
+                    line=line,
+                    field="Type",
+                )
+            found = KINDS[kind]
+    return found is not False
+
+
+def _check_counts(counts: tuple[int, int, int], vertices: int, rows: int) -> None:
+    """Refuse a first line ``n m`` that is not true of rows between names."""
+    n, m, line = counts
+    if (n, m) != (vertices, rows):
+        raise InvalidGraph(
+            f"declares {n} vertices and {m} edges, but {rows} edges follow, of {vertices} vertices with names",
+            line=line,
+            field="header",
+        )
+
+
+def _refuse_count(first: str, second: str, rest: int) -> None:
+    """Refuse a first row ``n m`` before m rows of names: as an arc it would add two vertices."""
+    if rest >= _FEW and is_label(first) and second == str(rest):
+        raise InvalidGraph(
+            f"'{first} {second}' counts the {rest} rows below, whose vertices are names: leave it out, or, if it is an "
+            "arc, name the columns in a first row 'source target'",
+            field="header",
+        )
 
 
 def _is_size_line(arcs: ArcList) -> bool:

@@ -9,16 +9,21 @@ import csv
 import math
 import re
 
-from storage.cleaning import EXACT
+from storage.cleaning import EXACT, is_label
 from storage.errors import InvalidGraph
 
 #: longer ones are beyond every type, and Python refuses to read numbers of some thousand digits
-_WHOLE = re.compile(r"[+-]?[0-9]{1,400}")
-_NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
-_FORTRAN = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)[dD][+-]?[0-9]+")
+_WHOLE = re.compile(r"[+-]?[0-9]{1,400}+")
+_NUMBER = re.compile(r"[+-]?(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:[eE][+-]?[0-9]++)?")
+_FORTRAN = re.compile(r"[+-]?(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)[dD][+-]?[0-9]++")
 _INFINITE = re.compile(r"([+-]?)(inf|infinity)", re.IGNORECASE)
 _MISSING = frozenset({"", "na", "n/a", "#n/a", "null", "none", "-", "?", "nil", "\\n"})
+_QUOTED_WORD = re.compile(r'(?:"[^"]*+"|[^ \t"])++')
 _SHOWN = 60
+#: What separates fields beside line ends.  All other white space (form feeds, no-break spaces) belongs to the field.
+BLANKS = " \t"
+#: Bytes of the longest row that is taken apart.
+LONGEST_ROW = 1 << 20
 
 
 class TextVertex(InvalidGraph):
@@ -41,15 +46,30 @@ def whole(token: str, line: int, field: str) -> int:
     return value
 
 
-def vertex(token: str, line: int) -> int:
-    """A vertex written as a number; ``TextVertex`` if it looks like a name."""
+def vertex(token: str, line: int, column: str = "") -> int:
+    """A vertex written as a number; ``TextVertex`` if it looks like a name.  ``column`` is its name for messages."""
     if not _WHOLE.fullmatch(token):
+        place = f" (column {column!r})" if column else ""
         if token.lower() in _MISSING:
-            raise InvalidGraph(f"the vertex is missing ({shown(token)})", line=line, field="vertex")
+            raise InvalidGraph(f"the vertex is missing ({shown(token)}){place}", line=line, field="vertex")
         if is_number(token):
-            raise InvalidGraph(f"vertex {shown(token)} is not a whole number", line=line, field="vertex")
-        raise TextVertex(f"vertex {shown(token)} is not a number", line=line, field="vertex")
+            message = f"vertex {shown(token)} is not a whole number{place}"
+            raise InvalidGraph(message, line=line, field="vertex")
+        raise TextVertex(f"vertex {shown(token)} is not a number{place}", line=line, field="vertex")
     return whole(token, line, "vertex")
+
+
+def label(token: str, line: int, column: str = "") -> int:
+    """A vertex whose number is its name; ``column`` as in ``vertex``.
+
+    ``TextVertex`` for whole numbers in another than their one canonical spelling, too: ``02138`` and ``2138`` are two.
+    """
+    if is_whole(token) and not is_label(token):
+        why = "is beyond the range of int64"
+        if is_label(str(int(token))):
+            why = "is written with a sign" if token[0] in "+-" else "is written with a leading zero"
+        raise TextVertex(f"vertex {shown(token)} {why}", line=line, field="vertex")
+    return vertex(token, line, column)
 
 
 def is_whole(token: str) -> bool:
@@ -98,12 +118,29 @@ def weight(
 
 def split(text: str, separator: str | None, quoted: bool, line: int) -> list[str]:
     """The fields of one line; ``separator`` None is any run of blanks."""
+    if len(text) > LONGEST_ROW:
+        raise InvalidGraph(f"a row of more than {LONGEST_ROW:,} bytes: {shown(text)}", line=line, field="row")
     if separator is None:
-        return text.split()
+        return _quoted_words(text, line) if quoted and '"' in text else words(text)
     if quoted and '"' in text:
         try:
             rows = list(csv.reader([text], delimiter=separator, skipinitialspace=True, strict=True))
         except csv.Error as error:
             raise InvalidGraph(f"the quotes do not match: {error} ({shown(text)})", line=line) from None
-        return [field.strip() for field in rows[0]] if rows else []
-    return [field.strip() for field in text.split(separator)]
+        return [field.strip(BLANKS) for field in rows[0]] if rows else []
+    return [field.strip(BLANKS) for field in text.split(separator)]
+
+
+def words(text: str) -> list[str]:
+    """The words of a line: what stands between blanks and tabs."""
+    return [word for word in text.replace("\t", " ").split(" ") if word]
+
+
+def _quoted_words(text: str, line: int) -> list[str]:
+    """Words between blanks, some of them in double quotes, as R's write.table writes them."""
+    if text.count('"') % 2:
+        raise InvalidGraph(f"the quotes do not match ({shown(text)})", line=line)
+    found = _QUOTED_WORD.findall(text)
+    if any('"' in word.removeprefix('"').removesuffix('"') for word in found):
+        raise InvalidGraph(f"a quote inside of a field: {shown(text)}", line=line, field="row")
+    return [word.strip('"') for word in found]

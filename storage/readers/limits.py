@@ -21,12 +21,14 @@ class ReadLimits:
         max_ratio: size after decompression over size of the file, once more than 16 MiB have come out.
         max_vertices: vertices declared or found.
         max_arcs: entries of the file before cleaning.
+        max_columns: fields in a row of an edge list or link table; a row of a matrix is bounded by ``max_vertices``.
     """
 
     max_bytes: int = 64 << 30
     max_ratio: int = 200
     max_vertices: int = 1 << 27
     max_arcs: int = (1 << 31) - 1
+    max_columns: int = 1000
 
     def check_bytes(self, size: int, compressed: int | None) -> None:
         """Refuse ``size`` bytes of content that came, or would come, out of ``compressed`` bytes of file."""
@@ -53,6 +55,15 @@ class ReadLimits:
     def check_arcs(self, m: int, line: int | None = None) -> None:
         """Refuse a declared or found number of entries beyond ``max_arcs``."""
         self._check(m, self.max_arcs, "arcs", "max_arcs", line)
+
+    def check_columns(self, width: int, line: int | None = None) -> None:
+        """Refuse rows of more than ``max_columns`` fields: the parser of columns holds something for each of them."""
+        if width > self.max_columns:
+            raise InvalidGraph(
+                f"a row of {width:,} fields: rows of edges have at most {self.max_columns:,} (max_columns)",
+                line=line,
+                field="row",
+            )
 
     def _check(self, count: int, limit: int, what: str, setting: str, line: int | None) -> None:
         if count > limit:

@@ -126,6 +126,7 @@ def _read_array(source: Source, header: Header, columns: ArcColumns) -> int:
             # Rows are laid out only now, when content has been seen: a lying size line allocates nothing.
             check_plausible(header.n, len(values), header.skip)
             matrix = make(header.n, zeros=False, **({"diagonal": True} if header.symmetric else {}))
+            matrix.loops = True
         matrix.append_to(columns, values, transpose=not header.symmetric)
     if read != header.entries:
         more = "more" if read > header.entries else str(read)

@@ -53,7 +53,8 @@ def read(source: Source, options: Options) -> Parsed:
             field="header",
         )
     labels = np.arange(1, header.n + 1, dtype=np.int64)
-    return Parsed(columns.take(), labels, directed=False, entries=entries, base=1, mirrored=True)
+    notes = ["not read: sizes and weights of vertices"] if header.before else []
+    return Parsed(columns.take(), labels, directed=False, entries=entries, base=1, mirrored=True, notes=notes)
 
 
 def _header(head: list[str]) -> Header:
@@ -114,6 +115,10 @@ class _Lists:
             block.data, block.line, "%", what="number" if header.before or header.step == 2 else "vertex"
         )
         starts = np.concatenate([[0], np.cumsum(lengths)])
+        if len(values) != starts[-1]:
+            raise InvalidGraph(
+                f"{len(values)} numbers, where {starts[-1]} words stand", line=block.line, field="neighbours"
+            )
         row = np.repeat(np.arange(len(lengths)), lengths)
         place = np.arange(len(values)) - starts[row] - header.before
         neighbour = (place >= 0) & (place % header.step == 0)

@@ -39,9 +39,9 @@ def parse_numbers(data: bytes, line: int, comments: str = "", *, what: str = "we
 def _parse_words(data: bytes, line: int, comments: str, what: str) -> AnyArray:
     out: list[int | float] = []
     for number, raw in enumerate(data.split(b"\n"), line):
-        text = raw.decode("latin-1").strip()
+        text = raw.decode("latin-1").strip(fields.BLANKS)
         if text and text[0] not in comments:
-            out += [_number(token, number, what) for token in text.split()]
+            out += [_number(token, number, what) for token in fields.words(text)]
     return np.array(out, np.float64 if any(isinstance(v, float) for v in out) else np.int64)
 
 
@@ -57,12 +57,14 @@ class MatrixEntries:
         first: for each row the column of its first entry.
         starts: position at which each row starts; one more, the number of entries, at the end.
         zeros: whether an entry of 0 is an arc of length zero (TSPLIB) or no arc.
+        loops: whether an entry on the diagonal is a self loop, or means nothing (TSPLIB).
     """
 
     first: IntArray
     starts: IntArray
     zeros: bool
     at: int = 0
+    loops: bool = False
 
     @classmethod
     def full(cls, n: int, *, zeros: bool) -> MatrixEntries:
@@ -87,14 +89,14 @@ class MatrixEntries:
         return int(self.starts[-1]) if len(self.starts) else 0
 
     def append_to(self, columns: ArcColumns, values: AnyArray, *, transpose: bool = False) -> None:
-        """Add the next ``values``; entries on the diagonal are no arcs.  InvalidGraph if there are too many."""
+        """Add the next ``values``.  InvalidGraph if there are too many."""
         if self.at + len(values) > self.total:
             raise InvalidGraph(f"the matrix has {self.total} entries, more follow", field="matrix")
         at = np.arange(self.at, self.at + len(values), dtype=np.int64)
         self.at += len(values)
         rows = np.searchsorted(self.starts, at, side="right") - 1
         heads = self.first[rows] + at - self.starts[rows]
-        keep = rows != heads
+        keep = (rows != heads) | self.loops
         if not self.zeros:
             keep &= values != 0
         rows, heads, values = rows[keep], heads[keep], values[keep]

@@ -10,6 +10,7 @@ import numpy as np
 from storage.cleaning import AnyArray
 from storage.errors import InvalidGraph, InvalidRequest
 from storage.readers.columns import ArcColumns, TextLabels
+from storage.readers.formula import Formula
 from storage.readers.limits import HARMLESS_BYTES
 from storage.readers.parsed import Options, Parsed
 from storage.readers.sniff import choose_by_name
@@ -28,8 +29,9 @@ def read(source: Source, options: Options) -> Parsed:
     with source.local() as path:
         try:
             return _read(path, options)
-        except (pl.exceptions.PolarsError, OSError) as error:
-            raise InvalidGraph(f"the Parquet file is damaged: {str(error).splitlines()[0]}") from None
+        except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
+            # A panic is polars' word for a file that breaks its own promises.
+            raise InvalidGraph(f"the Parquet file is damaged: {f'{error} '.splitlines()[0].strip()}") from None
 
 
 def _read(path: Path, options: Options) -> Parsed:
@@ -46,7 +48,8 @@ def _read(path: Path, options: Options) -> Parsed:
     numeric = [schema[name].is_numeric() for name in names]
     if len(names) < 2:
         raise InvalidGraph(f"an edge needs two columns, the file has {len(names)}", field="schema")
-    source, target, weight = choose_by_name(names, numeric, options)
+    chosen = choose_by_name(names, numeric, options)
+    source, target, weight = chosen.source, chosen.target, chosen.weight
     for name in (names[source], names[target]):
         kind = schema[name]
         if not (kind.is_integer() or kind in (pl.String(), pl.Categorical()) or isinstance(kind, pl.Enum)):
@@ -58,13 +61,22 @@ def _read(path: Path, options: Options) -> Parsed:
     columns, labels = ArcColumns(options.limits, weight is not None), TextLabels()
     for top in range(0, rows, _ROWS):
         frame = table.select(wanted).slice(top, _ROWS).collect()
-        columns.append(*_arcs(frame, top, text, labels))
+        columns.append(*_arcs(frame, top, text, labels, options.length_of))
     arcs = columns.take()
-    names_found = labels.finish(arcs) if text else None
-    return Parsed(arcs, names_found, True, rows, weight_column=None if weight is None else names[weight])
+    return Parsed(
+        arcs,
+        labels.finish(arcs) if text else None,
+        True,
+        rows,
+        weight_column=None if weight is None else names[weight],
+        length_of=None if options.length_of is None else options.length_of.text,
+        notes=list(chosen.notes),
+    )
 
 
-def _arcs(frame: pl.DataFrame, top: int, text: bool, labels: TextLabels) -> tuple[AnyArray, AnyArray, AnyArray | None]:
+def _arcs(
+    frame: pl.DataFrame, top: int, text: bool, labels: TextLabels, formula: Formula | None
+) -> tuple[AnyArray, AnyArray, AnyArray | None]:
     import polars as pl
 
     for column in frame:
@@ -85,6 +97,12 @@ def _arcs(frame: pl.DataFrame, top: int, text: bool, labels: TextLabels) -> tupl
                 row = int(np.argmax(wrong))
                 raise InvalidGraph(f"row {top + row + 1}: weight {weights[row]} is not a length", field="weight")
         weights = weights.astype(np.float64 if weights.dtype.kind == "f" else np.int64)
+        if formula is not None:
+            weights = formula(weights)
+            wrong = np.flatnonzero(~np.isfinite(weights))
+            if len(wrong):
+                message = f"row {top + int(wrong[0]) + 1}: {formula.text} is {weights[wrong[0]]}, which is no length"
+                raise InvalidGraph(message, field="length_of")
     ends = frame.to_series(0), frame.to_series(1)
     if text:
         return labels.encode(ends[0].cast(pl.String())), labels.encode(ends[1].cast(pl.String())), weights

@@ -6,17 +6,28 @@ from dataclasses import dataclass, field
 
 from storage.cleaning import AnyArray, ArcList
 from storage.errors import InvalidRequest
+from storage.readers.formula import Formula
 from storage.readers.limits import ReadLimits
 
 
 @dataclass(frozen=True)
 class Options:
-    """The caller's wishes; None: as the format says."""
+    """The caller's wishes, as ``read_graph`` describes them; None: as the format says."""
 
     directed: bool | None = None
     weight: str | None = None
     unweighted: bool = False
     limits: ReadLimits = field(default_factory=ReadLimits)
+    source: str | None = None
+    target: str | None = None
+    labels: str | None = None
+    length_of: Formula | None = None
+    centroids_through: bool = False
+
+    @property
+    def column(self) -> str | None:
+        """The column or attribute that the weight is, or is computed from; None: the format's rules choose."""
+        return self.weight if self.length_of is None else self.length_of.column
 
     def refuse_weight(self, name: str) -> None:
         """For formats with at most one weight: a choice makes no sense."""
@@ -36,6 +47,8 @@ class Parsed:
         mirrored: an undirected file that lists both arcs of each edge; ``read_graph`` checks that it does.
         entries: rows, list entries or elements read, before cleaning.
         weight_column: the column or attribute that became the weight, None without weights or where there is but one.
+        length_of: the formula that made the weights of it, as it was written; None without one.
+        first_through: vertices with smaller numbers are terminals (``Graph.terminals``); None: no vertex is.
         notes: what a person should know about how the file was understood.
     """
 
@@ -46,4 +59,6 @@ class Parsed:
     base: int = 0
     mirrored: bool = False
     weight_column: str | None = None
+    length_of: str | None = None
+    first_through: int | None = None
     notes: list[str] = field(default_factory=list)

@@ -21,7 +21,7 @@ def read(source: Source, options: Options) -> Parsed:
     tails: list[int] = []
     heads: list[int] = []
     lags: list[int] = []
-    n, seen = -1, 0
+    n, seen, further = -1, 0, False
     for block in source.blocks():
         for line, raw in enumerate(block.data.split(b"\n")[:-1], block.line):
             words = raw.decode("latin-1").split()
@@ -35,12 +35,15 @@ def read(source: Source, options: Options) -> Parsed:
                 heads += successors
                 tails += [seen] * len(successors)
                 seen += 1
+            else:
+                further = True
     if n < 2 or seen < n:
         raise InvalidGraph(f"expected {max(n, 2)} activities, found {seen}", line=1, field="activities")
     arcs = ArcList(
         np.array(tails, np.int64), np.array(heads, np.int64), None if options.unweighted else np.array(lags, np.int64)
     )
-    return Parsed(arcs, np.arange(n, dtype=np.int64), directed=True, entries=len(heads))
+    notes = ["not read: what follows the lags (durations and resources)"] if further else []
+    return Parsed(arcs, np.arange(n, dtype=np.int64), directed=True, entries=len(heads), notes=notes)
 
 
 def _activity(words: list[str], line: int, wanted: int, n: int, lags: list[int]) -> list[int]:

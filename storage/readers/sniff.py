@@ -6,30 +6,25 @@ import re
 from collections import Counter
 from dataclasses import dataclass, replace
 
+from storage.cleaning import is_label
 from storage.errors import InvalidGraph, InvalidRequest
 from storage.readers import fields
-from storage.readers.fields import is_number, is_whole, shown
+from storage.readers.fields import BLANKS, is_number, is_whole, shown
+from storage.readers.lengths import is_similarity, named_length, plain, similarity_refused
 from storage.readers.parsed import Options
 from storage.readers.table import Layout, is_comment
 
+__all__ = ["COMMENTS", "Columns", "Sniffed", "choose_by_name", "listed", "names_ends", "no_banner", "sniff"]
+
 COMMENTS = "#%"
-#: Column names, without blanks, underscores and endings such as "id"; earlier weight names win.
-_SOURCES = frozenset({"from", "source", "src", "u", "tail", "start", "init", "origin", "orig", "i", "node1"})
-_TARGETS = frozenset({"to", "target", "tgt", "dst", "dest", "destination", "v", "head", "end", "term", "j", "node2"})
-WEIGHT_NAMES = (
-    "weight",
-    "w",
-    "wt",
-    "length",
-    "len",
-    "distance",
-    "dist",
-    "cost",
-    "value",
-    "km",
-    "metres",
-    "meters",
-    "time",
+#: Values of Gephi's column ``Type`` and whether they mean directed.
+KINDS = {"directed": True, "undirected": False}
+#: Column names, without blanks, underscores and endings such as "id".
+_SOURCES = frozenset(
+    {"from", "source", "src", "u", "tail", "start", "init", "origin", "orig", "i", "node1", "nodestart"}
+)
+_TARGETS = frozenset(
+    {"to", "target", "tgt", "dst", "dest", "destination", "v", "head", "end", "term", "j", "node2", "nodeend"}
 )
 _ENDINGS = re.compile(r"(node|vertex|osm|stop|station)?(id|nodeid|index)?$")
 _ROWS = 1000
@@ -46,6 +41,7 @@ class Sniffed:
         weight_name: the weight's column as receipts name it.
         counts: vertices, edges and line of a first line ``n m``.
         notes: for the receipt.
+        kind: position of the column that says of each edge whether it is directed, as Gephi writes it.
     """
 
     layout: Layout
@@ -53,27 +49,36 @@ class Sniffed:
     weight_name: str | None
     counts: tuple[int, int, int] | None
     notes: tuple[str, ...]
+    kind: int | None = None
 
 
 @dataclass(frozen=True)
-class _Columns:
+class Columns:
+    """Positions of the columns that are read, and what the receipt says about the choice."""
+
     source: int
     target: int
     weight: int | None
     notes: tuple[str, ...] = ()
+    kind: int | None = None
 
 
 def sniff(head: list[str], options: Options) -> Sniffed:
     """Look at the first lines.  InvalidGraph if they are no edge list, InvalidRequest if the weight is not there."""
-    lines = [(i, text) for i, text in enumerate(head, 1) if text.strip() and not is_comment(text.strip(), COMMENTS)]
+    lines = [
+        (i, text)
+        for i, text in enumerate(head, 1)
+        if text.strip(BLANKS) and not is_comment(text.strip(BLANKS), COMMENTS)
+    ]
     if not lines:
         raise InvalidGraph("there is no edge in the file: only comments and empty lines")
     lines = lines[:_ROWS]
     separator = _separator([text for _, text in lines])
-    quoted = separator is not None
-    rows = [fields.split(text.strip(), separator, quoted, i) for i, text in lines]
+    quoted = separator is not None or any(text.lstrip().startswith('"') for _, text in lines)
+    rows = [fields.split(text.strip(BLANKS), separator, quoted, i) for i, text in lines]
     widths = Counter(len(row) for row in rows)
     width = max(widths, key=lambda size: (widths[size], size))
+    options.limits.check_columns(width, next(i for (i, _), row in zip(lines, rows, strict=True) if len(row) == width))
     counts = _counts(rows, width, lines[0][0])
     # Elsewhere 1,008 may as well be a thousand and eight: refused by the row parser.
     decimal_comma = separator == ";" and any("," in field and is_number(field, True) for row in rows for field in row)
@@ -85,7 +90,9 @@ def sniff(head: list[str], options: Options) -> Sniffed:
         _check_first(rows[0], width, lines[0])
     body = [row for row in body if len(row) == width] or [[""] * width]
     columns = _choose(names, body, width, options, decimal_comma)
-    _check_zeros(body, columns, lines[0][0])
+    ends = [names[c] if names else "" for c in (columns.source, columns.target)]
+    if names is None and width == 2:
+        _check_zeros(body, columns, lines[0][0])
     layout = Layout(
         width,
         columns.source,
@@ -95,6 +102,8 @@ def sniff(head: list[str], options: Options) -> Sniffed:
         comments=COMMENTS,
         quoted=quoted,
         decimal_comma=decimal_comma,
+        names=(ends[0], ends[1]),
+        formula=options.length_of,
         # Fractions make no names: the row parser refuses them.
         text=not all(is_number(row[c]) for row in body for c in (columns.source, columns.target)),
     )
@@ -105,10 +114,18 @@ def sniff(head: list[str], options: Options) -> Sniffed:
     weight_name = None
     if columns.weight is not None:
         weight_name = names[columns.weight] if names else str(columns.weight + 1)
-    return Sniffed(layout, skip, weight_name, counts, columns.notes)
+    return Sniffed(layout, skip, weight_name, counts, columns.notes, columns.kind)
 
 
-def _mostly_whole(body: list[list[str]], columns: _Columns) -> bool:
+def _kind(names: list[str] | None, body: list[list[str]]) -> int | None:
+    """The column ``Type`` of Gephi."""
+    for i, name in enumerate(names or []):
+        if name.lower() == "type" and all(row[i].lower() in KINDS for row in body):
+            return i
+    return None
+
+
+def _mostly_whole(body: list[list[str]], columns: Columns) -> bool:
     good = sum(is_whole(row[columns.source]) and is_whole(row[columns.target]) for row in body)
     return 2 * good > len(body)
 
@@ -164,79 +181,123 @@ def _header(rows: list[list[str]], width: int, decimal_comma: bool) -> list[str]
     first = [field.strip('"') for field in rows[0]]
     if len(first) != width or any(is_number(field) for field in first):
         return None
-    # Single letters are names of columns only above numbers: they may well be vertices.
-    known = {_plain(name) for name in first if len(name) > 1}
-    if known & _SOURCES and known & _TARGETS:
+    if names_ends(first):
         return first
     rest = [row for row in rows[1:] if len(row) == width]
     numbers = any(all(is_number(row[c], decimal_comma) for row in rest) for c in range(width))
     return first if rest and numbers else None
 
 
+def names_ends(names: list[str], *, letters: bool = False) -> bool:
+    """Whether a row names a source and a target; single letters may well be vertices and count only if asked to."""
+    known = {_plain(name) for name in names if letters or len(name) > 1}
+    return bool(known & _SOURCES and known & _TARGETS)
+
+
 def _plain(name: str) -> str:
     """A column name without case, blanks and endings: ``from_osmid`` and ``FromNodeId`` are ``from``."""
-    word = re.sub(r"[^a-z0-9]", "", name.lower())
+    word = plain(name)
     return _ENDINGS.sub("", word) or word
 
 
-def _choose(names: list[str] | None, body: list[list[str]], width: int, options: Options, comma: bool) -> _Columns:
+def _choose(names: list[str] | None, body: list[list[str]], width: int, options: Options, comma: bool) -> Columns:
     """Source, target and weight columns: by name, else by position, the caller's wish first."""
-    plain = [_plain(name) for name in names or []]
-    source = next((i for i, name in enumerate(plain) if name in _SOURCES), None)
-    target = next((i for i, name in enumerate(plain) if name in _TARGETS and i != source), None)
-    wanted = None if options.weight is None else _wanted(options.weight, names, width)
-    notes: tuple[str, ...] = ()
-    if source is None or target is None:
-        free = [i for i in range(width) if i != wanted]
-        if names is None and _numbered(body, width):
-            free = free[1:]
-            notes = ("column 1 numbers the edges; the vertices are columns 2 and 3",)
-        if len(free) < 2:
-            raise InvalidRequest(f"column {options.weight!r} leaves no two columns for vertices", field="weight")
-        source, target = free[0], free[1]
+    wanted = _wanted(options.column, names, width, "weight" if options.length_of is None else "length_of")
+    source, target, notes = _ends(names, body, width, wanted, options)
+    numbering = [0] if notes else []
     if wanted in (source, target):
-        raise InvalidRequest(f"column {options.weight!r} holds vertices, not weights", field="weight")
-    if wanted is not None or options.unweighted:
-        return _Columns(source, target, wanted, notes)
-    weight = _default_weight(plain, body, (source, target), comma)
-    if weight is None and width > len(notes) + 2:
-        notes = (*notes, "no column of weights was found, so every arc weighs 1")
-    return _Columns(source, target, weight, notes)
+        raise InvalidRequest(f"column {options.column!r} holds vertices, not weights", field="weight")
+    if wanted is None and not options.unweighted:
+        wanted = _default_weight(names, body, (source, target), comma)
+        if wanted is None and width > len(notes) + 2:
+            notes = (*notes, "no column of weights was found, so every arc weighs 1")
+    kind = _kind(names, body)
+    used = (source, target, wanted, kind, *numbering)
+    left = [(names[i] if names else "") or str(i + 1) for i in range(width) if i not in used]
+    if left:
+        notes = (*notes, f"not read: {listed('column', left)}")
+    return Columns(source, target, wanted, notes, kind)
 
 
-def choose_by_name(names: list[str], numeric: list[bool], options: Options) -> tuple[int, int, int | None]:
+def listed(kind: str, names: list[str]) -> str:
+    """``columns a, b, c``, of many the first ones."""
+    more = f" and {len(names) - 8} more" if len(names) > 8 else ""
+    return f"{kind}{'s' if len(names) > 1 else ''} {', '.join(name[:60] for name in names[:8])}{more}"
+
+
+def _ends(
+    names: list[str] | None, body: list[list[str]], width: int, wanted: int | None, options: Options
+) -> tuple[int, int, tuple[str, ...]]:
+    """The columns of source and target, and a note where one that merely counts the rows is skipped."""
+    short = [_plain(name) for name in names or []]
+    source, target = (_wanted(name, names, width, side) for name, side in
+                      ((options.source, "source"), (options.target, "target")))  # fmt: skip
+    if source is not None and source == target:
+        raise InvalidRequest(f"column {options.target!r} cannot be both ends of an arc", field="target")
+    if source is None:
+        source = next((i for i, name in enumerate(short) if name in _SOURCES and i != target), None)
+    if target is None:
+        target = next((i for i, name in enumerate(short) if name in _TARGETS and i != source), None)
+    if source is not None and target is not None:
+        return source, target, ()
+    notes: tuple[str, ...] = ()
+    if options.source is None and options.target is None:
+        source = target = None  # one name alone says nothing
+    # a column without a name is the row numbers of pandas
+    free = [i for i in range(width) if i not in (wanted, source, target) and (names is None or names[i])]
+    if names is None and source is None and target is None and _numbered(body, width):
+        free = free[1:]
+        notes = ("column 1 numbers the edges; the vertices are columns 2 and 3",)
+    if len(free) < (source is None) + (target is None):
+        raise InvalidRequest(f"column {options.column!r} leaves no two columns for vertices", field="weight")
+    if source is None:
+        source = free.pop(0)
+    return source, free[0] if target is None else target, notes
+
+
+def choose_by_name(names: list[str], numeric: list[bool], options: Options) -> Columns:
     """Source, target and weight columns of a table with named, typed columns; the rules of edge lists."""
     body = [["0" if number else "x" for number in numeric]]
-    columns = _choose(names, body, len(names), options, comma=False)
-    return columns.source, columns.target, columns.weight
+    return _choose(names, body, len(names), options, comma=False)
 
 
-def _wanted(weight: str, names: list[str] | None, width: int) -> int:
-    lower = [name.lower() for name in names or []]
-    if weight.lower() in lower:
-        return lower.index(weight.lower())
-    if is_whole(weight) and weight.isdigit():
-        if 1 <= int(weight) <= width:
-            return int(weight) - 1
-        raise InvalidRequest(f"there is no column {weight}: the rows have {width}", field="weight")
-    have = f"the header has {', '.join(names)}" if names else "the file has no header row, so give the column's number"
-    raise InvalidRequest(f"there is no column {weight!r}: {have}", field="weight")
-
-
-def _default_weight(plain: list[str], body: list[list[str]], ends: tuple[int, int], comma: bool) -> int | None:
-    named = [plain.index(name) for name in WEIGHT_NAMES if name in plain and plain.index(name) not in ends]
-    lengths = [i for i, name in enumerate(plain) if name.startswith(("weight", "length", "distance", "cost"))]
-    for i in [*named, *lengths]:
-        if i not in ends:
-            return i
-    third = next((i for i in range(max(ends), len(body[0])) if i not in ends), None)
-    if third is None:
-        third = next((i for i in range(len(body[0])) if i not in ends), None)
-    if third is None:
+def _wanted(name: str | None, names: list[str] | None, width: int, field: str) -> int | None:
+    """The position of a column that the caller named, by name or by number from 1."""
+    if name is None:
         return None
-    numbers = sum(is_number(row[third], comma) for row in body)
+    lower = [known.lower() for known in names or []]
+    if name.lower() in lower:
+        return lower.index(name.lower())
+    if is_whole(name) and name.isdigit():
+        if 1 <= int(name) <= width:
+            return int(name) - 1
+        raise InvalidRequest(f"there is no column {name}: the rows have {width}", field=field)
+    have = f"the header has {', '.join(names)}" if names else "the file has no header row, so give the column's number"
+    raise InvalidRequest(f"there is no column {name!r}: {have}", field=field)
+
+
+def _default_weight(names: list[str] | None, body: list[list[str]], ends: tuple[int, int], comma: bool) -> int | None:
+    """The column named like a length, else the third one if it is numeric; a similarity is refused."""
+    width = len(body[0])
+    rest = [i for i in range(width) if i not in ends]
+    if names:
+        found = named_length([names[i] for i in rest])
+        if found is not None:
+            return rest[found]
+        for i in (i for i in rest if is_similarity(names[i]) and _mostly_numbers(body, i, comma)):
+            raise similarity_refused(names[i], [_value(row[i], comma) for row in body])
+    third = next((i for i in rest if i >= max(ends)), rest[0] if rest else None)
     # A few gaps do not make a weight column something else: the row parser names their lines.
-    return third if 2 * numbers > len(body) else None
+    return third if third is not None and _mostly_numbers(body, third, comma) else None
+
+
+def _mostly_numbers(body: list[list[str]], column: int, comma: bool) -> bool:
+    return 2 * sum(is_number(row[column], comma) for row in body) > len(body)
+
+
+def _value(token: str, comma: bool) -> float:
+    """A number as float, 0 for anything else: only the size of most values matters."""
+    return float(token.replace(",", ".") if comma else token) if is_number(token, comma) else 0.0
 
 
 def _numbered(body: list[list[str]], width: int) -> bool:
@@ -248,13 +309,16 @@ def _numbered(body: list[list[str]], width: int) -> bool:
     return counts and all(is_number(row[3]) for row in body) and any(not is_whole(row[3]) for row in body)
 
 
-def _check_zeros(body: list[list[str]], columns: _Columns, line: int) -> None:
-    """A first row such as ``6301 0777`` is no arc but a damaged count."""
-    odd = [bool(re.fullmatch(r"0[0-9]+", row[c])) for row in body for c in (columns.source, columns.target)]
-    if len(odd) > 2 and any(odd[:2]) and not any(odd[2:]):
+def _check_zeros(body: list[list[str]], columns: Columns, line: int) -> None:
+    """A first row such as ``6301 0777``, above vertices of which none is greater than 6301, is a damaged count."""
+    ends = [[row[c] for c in (columns.source, columns.target)] for row in body]
+    (n, m), rest = ends[0], [vertex for pair in ends[1:] for vertex in pair]
+    if not rest or not is_label(n) or not is_whole(m) or is_label(m) or not all(map(is_label, rest)):
+        return
+    if int(n) >= max(map(int, rest)):
         raise InvalidGraph(
-            f"{shown(' '.join(body[0]))} has a number with a leading zero, unlike all rows below: "
-            "this looks like a damaged count of vertices and arcs",
+            f"{shown(' '.join(body[0]))} has a number with a leading zero, and no row below has: this looks like a "
+            "damaged count of vertices and arcs; if it is an arc, add a first row 'source target'",
             line=line,
             field="vertex",
         )

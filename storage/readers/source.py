@@ -9,7 +9,6 @@ from __future__ import annotations
 import codecs
 import contextlib
 import gzip
-import tempfile
 import zlib
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ import zstandard
 
 from storage.errors import InvalidGraph, NotFound
 from storage.readers.limits import ReadLimits
+from storage.readers.spool import temporary_copy
 
 #: Bytes of text handled at a time: large enough for the column parser, small against any graph that matters.
 BLOCK = 2 << 20
@@ -27,6 +27,8 @@ BLOCK = 2 << 20
 LINE = 256 << 20
 #: Bytes looked at to tell the format.
 HEAD = 64 << 10
+#: Bytes of the first line looked at if it is longer than that: one line may hold the names of all columns.
+FIRST_LINE = 1 << 20
 #: Compressed bytes fed to zstd at a time; four of them may hold 128 KiB, so this bounds what a bomb can unfold at once.
 _ZSTD_STEP = 1 << 10
 _ZSTD_WINDOW = 1 << 27
@@ -130,11 +132,35 @@ class Source:
 
     @cached_property
     def head(self) -> list[str]:
-        """The first lines of the text, at most ``HEAD`` bytes, for telling the format; a cut last line is left out."""
-        with contextlib.closing(self.blocks(HEAD)) as blocks:
-            block = next(iter(blocks), Block(b"", 1))
-        cut = block.data.rfind(b"\n", 0, HEAD) + 1 or len(block.data)
-        return block.data[:cut].decode("utf-8", "replace").split("\n")[:-1]
+        """The first lines of the text, at most ``HEAD`` bytes, for telling the format; a cut last line is left out.
+
+        If it is the only one, it is there as far as ``FIRST_LINE``, and ``head_is_cut`` tells whether it goes on.
+        """
+        return self._beginning[0]
+
+    @property
+    def head_is_cut(self) -> bool:
+        """Whether ``head`` holds but the beginning of a first line of more than ``FIRST_LINE`` bytes."""
+        return self._beginning[1]
+
+    @cached_property
+    def _beginning(self) -> tuple[list[str], bool]:
+        held, length, more = [b""], 0, False
+        with contextlib.closing(_one_line_end(_decode(self._sized(HEAD)))) as pieces:
+            for piece in pieces:
+                held.append(piece)
+                length += len(piece)
+                more = length >= HEAD and (b"\n" in piece or length >= FIRST_LINE)
+                if more:
+                    break
+        data = b"".join(held)
+        if data and not more and not data.endswith(b"\n"):
+            data += b"\n"
+        cut = data.rfind(b"\n", 0, HEAD) + 1 or data.find(b"\n", 0, FIRST_LINE) + 1
+        if b"\0" in data[: cut or FIRST_LINE]:
+            raise _nul(1 + data.count(b"\n", 0, data.index(b"\0")))
+        lines = data[: cut or FIRST_LINE].decode("utf-8", "replace").split("\n")
+        return lines[:-1] if cut or not data else lines, bool(data) and not cut
 
     def blocks(self, size: int | None = None) -> Generator[Block, None, None]:
         """The text in blocks of whole lines, about ``size`` bytes each: UTF-8 without mark, every line ended by one LF.
@@ -142,21 +168,36 @@ class Source:
         Raises InvalidGraph naming the line of a NUL byte or of text that is not valid UTF-16.
         """
         line = 1
-        rest = b""
+        held: list[bytes] = []  # a line whose end has not come yet; joined once, so that long lines take linear time
         for piece, last in _flag_last(_one_line_end(_decode(self._sized(size or BLOCK)))):
             if b"\0" in piece:
-                where = line + (rest + piece[: piece.index(b"\0")]).count(b"\n")
-                raise InvalidGraph("a NUL byte: this is not text, or it is damaged", line=where)
-            data = rest + piece if rest else piece
-            cut = len(data) if last else data.rfind(b"\n") + 1
-            data, rest = data[:cut] if cut < len(data) else data, data[cut:]
-            if last and data and not data.endswith(b"\n"):
-                data += b"\n"
-            if len(rest) > LINE:
+                raise _nul(line + piece.count(b"\n", 0, piece.index(b"\0")))
+            cut = len(piece) if last else piece.rfind(b"\n") + 1
+            if cut or last:
+                data = b"".join([*held, piece[:cut]])
+                if last and data and not data.endswith(b"\n"):
+                    data += b"\n"
+                if data:
+                    yield Block(data, line)
+                    line += data.count(b"\n")
+                held.clear()
+            held.append(piece[cut:])
+            if sum(map(len, held)) > LINE:
                 raise InvalidGraph(f"a line of more than {LINE >> 20} MiB: this is no text", line=line)
-            if data:
-                yield Block(data, line)
-                line += data.count(b"\n")
+
+    def text(self) -> Iterator[str]:
+        """The text in pieces, for formats whose lines mean nothing and may be as long as the file.
+
+        Raises InvalidGraph for text that is not valid UTF-8 (or, with its mark, UTF-16).
+        """
+        decoder = codecs.getincrementaldecoder("utf-8")()
+        try:
+            for piece in _decode(self._sized(HEAD)):
+                for at in range(0, len(piece), HEAD):
+                    yield decoder.decode(piece[at : at + HEAD])
+            yield decoder.decode(b"", final=True)
+        except UnicodeDecodeError as error:
+            raise InvalidGraph(f"not valid UTF-8: {error.reason}") from None
 
     def body(self, skip: int) -> Iterator[Block]:
         """``blocks`` without the first ``skip`` lines."""
@@ -167,7 +208,11 @@ class Source:
                 rest = block.data.split(b"\n", skip - block.line + 1)[-1]
                 yield Block(rest, skip + 1)
 
-    def _sized(self, size: int) -> Iterator[bytes]:
+    def pieces(self) -> Iterator[bytes]:
+        """``content`` in pieces of about ``BLOCK`` bytes, however small those are that a compressed file unfolds in."""
+        return self._sized(BLOCK)
+
+    def _sized(self, size: int) -> Generator[bytes, None, None]:
         """The content in pieces of about ``size``: few, so that carrying a cut line over stays cheap."""
         held: list[bytes] = []
         length = 0
@@ -186,14 +231,15 @@ class Source:
         if self.compression is None:
             yield self.path
             return
-        with tempfile.NamedTemporaryFile(prefix="apsp-", suffix=self.suffix) as file:
-            for piece in self.content():
-                file.write(piece)
-            file.flush()
-            yield Path(file.name)
+        with temporary_copy(self.content(), self.suffix) as path:
+            yield path
 
 
-def _decode(pieces: Iterator[bytes]) -> Iterator[bytes]:
+def _nul(line: int) -> InvalidGraph:
+    return InvalidGraph("a NUL byte: this is not text, or it is damaged", line=line)
+
+
+def _decode(pieces: Iterator[bytes]) -> Generator[bytes, None, None]:
     """UTF-8 without its mark; UTF-16 is known by its mark.  Other encodings pass: comments may be Latin-1."""
     first = next(pieces, b"")
     mark = next((m for m in _MARKS if first.startswith(m)), b"")
@@ -215,7 +261,7 @@ def _decode(pieces: Iterator[bytes]) -> Iterator[bytes]:
         raise InvalidGraph(f"not valid UTF-16 (near line {lines}): {error}") from None
 
 
-def _one_line_end(pieces: Iterator[bytes]) -> Iterator[bytes]:
+def _one_line_end(pieces: Iterator[bytes]) -> Generator[bytes, None, None]:
     """CR LF and CR become LF, also where a piece ends between the two."""
     held = b""
     for piece in pieces:

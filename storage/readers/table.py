@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,8 +18,9 @@ from storage.cleaning import EXACT, AnyArray
 from storage.errors import InvalidGraph
 from storage.readers import fields
 from storage.readers.columns import ArcColumns, TextLabels
+from storage.readers.formula import Formula
 from storage.readers.limits import ReadLimits
-from storage.readers.source import Block
+from storage.readers.source import BLOCK, Block
 
 if TYPE_CHECKING:
     import polars as pl
@@ -40,8 +42,10 @@ class Layout:
         text: vertices are names.
         integer: weights must be whole numbers.
         infinite: a weight of +inf is allowed and means no arc.
-        first, last: vertices must lie between them.
+        first, last: vertices are counted from ``first`` and must lie between them; without, a number is a name.
         declared: what declares ``last``, for messages.
+        names: of the columns of source and target, for messages; empty without a header.
+        formula: makes lengths of the weights.
     """
 
     width: int
@@ -60,12 +64,15 @@ class Layout:
     first: int | None = None
     last: int | None = None
     declared: str = ""
+    names: tuple[str, str] = ("", "")
+    formula: Formula | None = None
 
 
 class ArcTable:
     """Reads blocks of rows into ``columns``; after the last block, ``labels`` (None for numbers) knows the names."""
 
     def __init__(self, layout: Layout, limits: ReadLimits) -> None:
+        limits.check_columns(layout.width)
         self.layout = layout
         self.columns = ArcColumns(limits, layout.weight is not None)
         self.labels = TextLabels() if layout.text else None
@@ -77,15 +84,32 @@ class ArcTable:
 
     def feed(self, block: Block) -> None:
         """Read a block.  Raises InvalidGraph naming the first line at fault, LimitExceeded for too many arcs."""
+        if len(block.data) > 2 * BLOCK:
+            _refuse_long_rows(block)
         arcs = self._parse_columns(block.data)
-        self.columns.append(*(self._parse_lines(block) if arcs is None else arcs))
+        tails, heads, weights = self._parse_lines(block) if arcs is None else arcs
+        if self.layout.formula is not None and weights is not None:
+            weights = self._lengths(self.layout.formula, weights, block)
+        self.columns.append(tails, heads, weights)
         if self.labels is not None:
             self._limits.check_vertices(len(self.labels))
+
+    def _lengths(self, formula: Formula, values: AnyArray, block: Block) -> AnyArray:
+        """What the formula makes of a column; InvalidGraph names the first line where that is no number."""
+        lengths = formula(values)
+        wrong = np.flatnonzero(~np.isfinite(lengths))
+        if not len(wrong):
+            return lengths
+        rows = (n for n, raw in enumerate(block.data.split(b"\n"), block.line) if self.row(raw, n) is not None)
+        line = next(islice(rows, int(wrong[0]), None))
+        raise InvalidGraph(f"{formula.text} is {lengths[wrong[0]]}, which is no length", line=line, field="length_of")
 
     def _parse_columns(self, data: bytes) -> tuple[AnyArray, AnyArray, AnyArray | None] | None:
         """The fast way; None wherever there is a doubt."""
         layout = self.layout
         data = strip_comments(data, layout.comments)
+        if layout.text and layout.separator not in (None, "\t") and tabs_in_fields(data, layout.separator):
+            return None
         quotes = layout.quoted and b'"' in data
         if quotes and blanks_in_quotes(data, layout.separator or " "):
             return None
@@ -100,7 +124,9 @@ class ArcTable:
                 return None
         width = layout.width - bool(layout.mark)
         separator = layout.separator or " "
-        if not quotes and data.count(separator.encode()) != rows * (width - 1):
+        plain = b"".join(data.split(b'"')[::2]) if quotes else data
+        # polars fills short rows with nulls and drops what is too much, in columns that are not looked at.
+        if not _even(plain, separator, width, rows):
             return None
         frame = self._parse_frame(data, separator, width, quotes)
         if frame is None or frame.height != rows or any(column.null_count() for column in frame):
@@ -113,10 +139,12 @@ class ArcTable:
         layout = self.layout
         shift = bool(layout.mark)
         names = [str(i) for i in range(width)]
+        # Numbers that are names are parsed as text where two spellings of one number may be among them.
+        as_text = layout.text or (layout.first is None and may_have_other_spellings(data))
         ends = [str(layout.source - shift), str(layout.target - shift)]
         wanted = ends if layout.weight is None else [*ends, str(layout.weight - shift)]
         schema: dict[str, pl.DataType] = {name: pl.String() for name in names}
-        if not layout.text:
+        if not as_text:
             schema.update({name: pl.Int64() for name in ends})
         tries = [pl.Float64()] if self._fractions else [pl.Int64(), pl.Float64()]
         for kind in tries[:1] if layout.weight is None or layout.integer else tries:
@@ -136,7 +164,8 @@ class ArcTable:
             except pl.exceptions.PolarsError:
                 continue
             self._fractions = self._fractions or (layout.weight is not None and kind == pl.Float64())
-            return frame.select(wanted)
+            frame = frame.select(wanted)
+            return frame if layout.text or not as_text else _as_numbers(frame)
         return None
 
     def _arrays(self, frame: pl.DataFrame) -> tuple[AnyArray, AnyArray, AnyArray | None] | None:
@@ -157,6 +186,7 @@ class ArcTable:
 
     def _parse_lines(self, block: Block) -> tuple[AnyArray, AnyArray, AnyArray | None]:
         """The careful way: the first line at fault raises."""
+        layout = self.layout
         tails: list[int] = []
         heads: list[int] = []
         weights: list[int | float] = []
@@ -166,11 +196,11 @@ class ArcTable:
             if row is None:
                 continue
             source, target, weight = row
-            if self.layout.text:
+            if layout.text:
                 names += [source, target]
             else:
-                tails.append(self._vertex(source, number))
-                heads.append(self._vertex(target, number))
+                tails.append(self._vertex(source, number, layout.names[0]))
+                heads.append(self._vertex(target, number, layout.names[1]))
             if weight is not None:
                 weights.append(weight)
         lengths = np.array(weights, np.float64 if any(isinstance(w, float) for w in weights) else np.int64)
@@ -185,7 +215,7 @@ class ArcTable:
         text = self._decode(raw, number)
         for blank in layout.blanks:
             text = text.replace(blank, " ")
-        if not text.strip() or is_comment(text.lstrip(), layout.comments):
+        if not text.strip(fields.BLANKS) or is_comment(text.lstrip(fields.BLANKS), layout.comments):
             return None
         row = fields.split(text, layout.separator, layout.quoted, number)
         if layout.mark and row[0] != layout.mark:
@@ -213,19 +243,57 @@ class ArcTable:
             return raw.decode()
         except UnicodeDecodeError:
             text = raw.decode("latin-1")
-            if is_comment(text.lstrip(), self.layout.comments):
+            if is_comment(text.lstrip(fields.BLANKS), self.layout.comments):
                 return text
             raise InvalidGraph(f"not valid UTF-8: {fields.shown(text)}", line=number) from None
 
-    def _vertex(self, token: str, number: int) -> int:
+    def _vertex(self, token: str, number: int, column: str) -> int:
         layout = self.layout
-        value = fields.vertex(token, number)
+        read = fields.label if layout.first is None else fields.vertex
+        value = read(token, number, column)
         if layout.first is not None and value < layout.first:
             raise InvalidGraph(f"vertex {value}: vertices count from {layout.first}", line=number, field="vertex")
         if layout.last is not None and value > layout.last:
             span = f"{layout.first} .. {layout.last}"
             raise InvalidGraph(f"vertex {value} is outside {span} ({layout.declared})", line=number, field="vertex")
         return value
+
+
+def _refuse_long_rows(block: Block) -> None:
+    """Refuse a row that is too long before anything is made of its fields."""
+    for number, row in enumerate(block.data.split(b"\n"), block.line):
+        if len(row) > fields.LONGEST_ROW:
+            raise InvalidGraph(f"a row of more than {fields.LONGEST_ROW:,} bytes", line=number, field="row")
+
+
+def _even(data: bytes, separator: str, width: int, rows: int) -> bool:
+    """Whether ``data``, without what stands in quotes, has ``rows`` lines of ``width`` fields each."""
+    sign = separator.encode()
+    others = bytes(set(range(256)) - {*sign, *b"\n"})
+    return data.translate(None, delete=others) == (sign * (width - 1) + b"\n") * rows
+
+
+def may_have_other_spellings(data: bytes) -> bool:
+    """Whether a number, be it a weight, may have a leading zero or a plus, or be minus zero; cheap, by the bytes."""
+    if b"+" in data or (b"-" in data and b"-0" in data):
+        return True
+    # Separators and signs are below the point, digits above it; but for the semicolon, which becomes a comma here.
+    letters = np.frombuffer(data.replace(b";", b",") if b";" in data else data, np.uint8)
+    found = letters[:-2] < ord(".")
+    found &= letters[1:-1] == ord("0")
+    found &= letters[2:] > ord("/")
+    return bool(found.any()) or (data[:1] == b"0" and data[1:2].isdigit())
+
+
+def _as_numbers(frame: pl.DataFrame) -> pl.DataFrame | None:
+    """The first two columns as numbers; None if one of them is not written in its one spelling."""
+    import polars as pl
+
+    ends = [pl.nth(0), pl.nth(1)]
+    spelled = [end.str.contains(r"^(?:0|-?[1-9][0-9]*)$") for end in ends]
+    if not frame.select(pl.all_horizontal(spelled).all()).item():
+        return None
+    return frame.with_columns(*(end.cast(pl.Int64(), strict=False) for end in ends))
 
 
 def is_comment(text: str, marks: str) -> bool:
@@ -242,9 +310,9 @@ def strip_comments(data: bytes, marks: str) -> bytes:
         if sign not in data:
             continue
         if mark != "c":
-            data = re.sub(rb"(?m)^[ \t]*%s.*\n" % re.escape(sign), b"", data)
-        elif re.search(rb"(?m)^[ \t]*c", data):
-            data = re.sub(rb"(?m)^[ \t]*c(?:[ \t].*)?\n", b"", data)
+            data = re.sub(rb"(?m)^[ \t]*+%s.*+\n" % re.escape(sign), b"", data)
+        elif re.search(rb"(?m)^[ \t]*+c", data):
+            data = re.sub(rb"(?m)^[ \t]*+c(?:[ \t].*+)?\n", b"", data)
     return data
 
 
@@ -253,6 +321,12 @@ def blanks_in_quotes(data: bytes, separator: str) -> bool:
     inside = b'"%s"' % b'"'.join(data.split(b'"')[1::2])
     sign = separator.encode()
     return any(pattern in inside for pattern in (b"\t", b" " + sign, sign + b" ", b'" ', b' "'))
+
+
+def tabs_in_fields(data: bytes, separator: str) -> bool:
+    """Whether a tab stands inside a field, where ``normalise`` would make it a blank."""
+    sign = separator.encode()
+    return b"\t" in data and re.search(rb"[^ \t\n%s] *+\t[ \t]*+[^ \t\n%s]" % (sign, sign), data) is not None
 
 
 def normalise(data: bytes, separator: str | None, blanks: str = "") -> bytes:
@@ -272,21 +346,20 @@ def normalise(data: bytes, separator: str | None, blanks: str = "") -> bytes:
     elif b" " in data:
         sign = separator.encode()
         data = _without(_without(data, b" %s", sign), b"%s ", sign)
-    return _without(_without(_without(data, b" %s", b"\n"), b"%s ", b"\n"), b"\n%s", b"\n")
+    data = _without(_without(data, b" %s", b"\n"), b"%s ", b"\n")
+    while b"\n\n" in data:
+        data = data.replace(b"\n\n", b"\n")
+    return data
 
 
 def _without(data: bytes, pair: bytes, mark: bytes) -> bytes:
     """``data`` without the blanks beside each mark; ``pair`` is the blank with %s for the mark.
 
-    Some blanks go one a pass; longer runs, of which a stranger may send megabytes, by halves.
+    Some blanks go one a pass; longer runs, of which a stranger may send megabytes, in one pass that looks at each once.
     """
     for _ in range(4):
         if pair % mark not in data:
             return data
         data = data.replace(pair % mark, mark)
-    blank = pair.replace(b"%s", b"")
-    for power in reversed(range(20)):
-        run = pair.replace(blank, blank * 2**power) % mark
-        while run in data:
-            data = data.replace(run, mark)
-    return data
+    sign = re.escape(mark)
+    return re.sub(rb"(?<! ) ++(?=%s)" % sign if pair.startswith(b" ") else rb"(?<=%s) ++" % sign, b"", data)

@@ -1,7 +1,7 @@
 """Link tables of TransportationNetworks (``_net.tntp``): ``<KEY> value`` lines, then named columns.
 
-Vertices below FIRST THRU NODE are zone centroids, through which traffic assignment does not route; here they are
-ordinary vertices.
+Vertices below FIRST THRU NODE are zone centroids: paths begin and end there, and none passes through one unless the
+caller says so.
 """
 
 from __future__ import annotations
@@ -16,11 +16,13 @@ from storage.errors import InvalidGraph, InvalidRequest
 from storage.readers import fields
 from storage.readers.limits import check_plausible
 from storage.readers.parsed import Options, Parsed
+from storage.readers.sniff import listed
 from storage.readers.source import Source
 from storage.readers.table import ArcTable, Layout
 
 _USUAL = ["init_node", "term_node", "capacity", "length", "free_flow_time", "b", "power", "speed", "toll", "link_type"]
-_KEY = re.compile(r"<([A-Z ]+)>\s*(\S+)?")
+_FIRST = "FIRST THRU NODE"
+_KEY = re.compile(r"<([A-Z ]++)>\s*+(\S++)?")
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,7 @@ def read(source: Source, options: Options) -> Parsed:
         separator=header.separator,
         comments="~<",
         blanks=";",
+        formula=options.length_of,
     )
     table = ArcTable(layout, options.limits)
     for block in source.body(header.skip):
@@ -64,7 +67,21 @@ def read(source: Source, options: Options) -> Parsed:
     arcs = table.columns.take()
     labels, notes = _labels(header, arcs, options)
     name = None if weight is None else header.names[weight]
-    return Parsed(arcs, labels, directed=True, entries=entries, base=1, weight_column=name, notes=notes)
+    left = [column for i, column in enumerate(header.names) if i > 1 and i != weight]
+    if left:
+        notes.append(f"not read: {listed('column', left)}")
+    first = None if options.centroids_through else header.counts.get(_FIRST, (1, 0))[0]
+    formula = None if options.length_of is None else options.length_of.text
+    return Parsed(
+        *(arcs, labels),
+        directed=True,
+        entries=entries,
+        base=1,
+        weight_column=name,
+        length_of=formula,
+        first_through=first,
+        notes=notes,
+    )
 
 
 def _header(head: list[str]) -> _Header:
@@ -74,7 +91,7 @@ def _header(head: list[str]) -> _Header:
     for number, text in enumerate(head, 1):
         words = text.replace(";", " ").split()
         if key := _KEY.match(text.strip()):
-            if key[1] in ("NUMBER OF NODES", "NUMBER OF LINKS", "NUMBER OF ZONES"):
+            if key[1] in ("NUMBER OF NODES", "NUMBER OF LINKS", "NUMBER OF ZONES", _FIRST):
                 counts[key[1]] = fields.whole(key[2] or "", number, key[1]), number
             skip = number
         elif text.lstrip().startswith("~"):
@@ -90,22 +107,23 @@ def _fields(rows: list[str]) -> tuple[int, int, str | None]:
     rows = [row.replace(";", " ").rstrip(" ") for row in rows if row.strip()]
     tabs = {row.count("\t") for row in rows}
     if len(tabs) == 1 and min(tabs) > 1:
-        return min(tabs) + 1, int(rows[0].startswith("\t")), "\t"
+        # blanks may stand before the first tab, too
+        return min(tabs) + 1, int(rows[0].lstrip(" ").startswith("\t")), "\t"
     return len(rows[0].split()), 0, None
 
 
 def _weight(header: _Header, options: Options) -> int | None:
     if options.unweighted:
         return None
-    wanted = (options.weight or "length").lower()
+    wanted = (options.column or "length").lower()
     if wanted in header.names:
         column = header.names.index(wanted)
     elif wanted.isdigit() and 1 <= int(wanted) <= len(header.names):
         column = int(wanted) - 1
     else:
-        kind = InvalidGraph if options.weight is None else InvalidRequest
+        kind = InvalidGraph if options.column is None else InvalidRequest
         raise kind(f"there is no column {wanted!r}; there are {', '.join(header.names)}", field="weight")
-    if options.weight is None and column + header.shift >= header.width:
+    if options.column is None and column + header.shift >= header.width:
         raise InvalidGraph(f"links have {header.width} fields, none of them {wanted!r}", line=header.skip + 1)
     if column < 2 or column + header.shift >= header.width:
         raise InvalidRequest(f"column {wanted!r} holds no weights", field="weight")

@@ -10,6 +10,7 @@ import numpy as np
 from storage.errors import InvalidGraph
 from storage.readers import fields
 from storage.readers.columns import ArcColumns
+from storage.readers.left_out import LeftOut
 from storage.readers.numbers import MatrixEntries, parse_numbers
 from storage.readers.parsed import Options, Parsed
 from storage.readers.source import Block, Source
@@ -26,8 +27,11 @@ _FORMS: dict[str, Callable[[int], MatrixEntries]] = {
     "UPPER_DIAG_COL": lambda n: MatrixEntries.lower(n, diagonal=True, zeros=True),
     "LOWER_DIAG_COL": lambda n: MatrixEntries.upper(n, diagonal=True, zeros=True),
 }
-_WORD = re.compile(rb"(?m)^[ \t]*[A-Z_]{3,}")
-_SECTION = re.compile(rb"(?m)^[ \t]*EDGE_WEIGHT_SECTION[ \t]*:?[ \t]*\n")
+#: The keys that say what the numbers mean.
+_MEANT = ("TYPE", "DIMENSION", "EDGE_WEIGHT_TYPE", "EDGE_WEIGHT_FORMAT")
+_WORD = re.compile(rb"(?m)^[ \t]*+[A-Z_]{3}")
+_OTHER = re.compile(rb"(?m)^[ \t]*+([A-Z_]{1,40}_SECTION)\b")
+_SECTION = re.compile(rb"(?m)^[ \t]*+EDGE_WEIGHT_SECTION[ \t]*+:?[ \t]*+\n")
 
 
 def read(source: Source, options: Options) -> Parsed:
@@ -37,7 +41,8 @@ def read(source: Source, options: Options) -> Parsed:
     n, form, line = _check(keys, options)
     columns = ArcColumns(options.limits, weighted=not options.unweighted)
     matrix = _FORMS[form](n)
-    for block in _section(source):
+    others = LeftOut("sections")
+    for block in _section(source, others):
         values = parse_numbers(block.data, block.line)
         if matrix.at + len(values) > matrix.total:
             raise InvalidGraph(
@@ -52,7 +57,8 @@ def read(source: Source, options: Options) -> Parsed:
         )
     labels = np.arange(1, n + 1, dtype=np.int64)
     entries = len(columns)
-    return Parsed(columns.take(), labels, directed=keys["TYPE"][0] == "ATSP", entries=entries)
+    directed = keys["TYPE"][0] == "ATSP"
+    return Parsed(columns.take(), labels, directed=directed, entries=entries, notes=others.notes())
 
 
 def _keys(head: list[str]) -> dict[str, tuple[str, int]]:
@@ -63,7 +69,10 @@ def _keys(head: list[str]) -> dict[str, tuple[str, int]]:
             break
         if colon and value.split():
             # A remark may follow the type: 'TSP (M.~Hofmeister)'.
-            keys[key.strip()] = value.split()[0].upper(), number
+            name, word = key.strip(), value.split()[0].upper()
+            if name in _MEANT and name in keys and keys[name][0] != word and keys[name][1]:
+                raise InvalidGraph(f"{name} stands also on line {keys[name][1]}", line=number, field=name)
+            keys[name] = word, number
     return keys
 
 
@@ -94,11 +103,15 @@ def _check(keys: dict[str, tuple[str, int]], options: Options) -> tuple[int, str
     return n, form, line
 
 
-def _section(source: Source) -> Iterator[Block]:
-    """The text between EDGE_WEIGHT_SECTION and the next keyword."""
-    inside = False
+def _section(source: Source, others: LeftOut) -> Iterator[Block]:
+    """The text between EDGE_WEIGHT_SECTION and the next keyword; names the sections besides it in ``others``."""
+    inside = ended = False
     for block in source.blocks():
         data, line = block.data, block.line
+        names = {name.decode() for name in _OTHER.findall(data)}
+        others.add(sorted(names - {"EDGE_WEIGHT_SECTION"}))
+        if ended:
+            continue
         if not inside:
             begin = _SECTION.search(data)
             if begin is None:
@@ -107,5 +120,4 @@ def _section(source: Source) -> Iterator[Block]:
             data, inside = data[begin.end() :], True
         end = _WORD.search(data)
         yield Block(data if end is None else data[: end.start()], line)
-        if end is not None:
-            return
+        ended = end is not None

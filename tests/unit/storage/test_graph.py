@@ -23,6 +23,12 @@ def arcs_of(graph: Graph) -> list[tuple[object, object, float]]:
     return [(names[u], names[v], w) for u, v, w in rows]
 
 
+def test_minus_zero_is_zero() -> None:
+    one, other = (build_graph([0, 1], [1, 0], [zero, 0.5], directed=True)[0] for zero in (0.0, -0.0))
+    assert not np.signbit(other.weights).any()
+    assert graph_digest(one) == graph_digest(other)
+
+
 def test_bare_arcs_have_the_vertices_that_occur() -> None:
     graph, counts = build_graph([5, 70, 5], [70, 2**40, 5], [3, 4, 9], directed=True)
     assert graph.labels.tolist() == [5, 70, 2**40]

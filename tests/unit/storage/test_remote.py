@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import secrets
+import threading
 import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from storage import objects, remote_reader
-from storage.addresses import checkpoint_stat, discard_remote
+from storage import objects, remote, remote_reader
+from storage.addresses import checkpoint_stat, claim_of, discard_remote
 from storage.errors import Conflict, InvalidRequest, NotFound, StorageFailed
 from storage.graph import Receipt, graph_digest
 from storage.graphs import GraphStore
@@ -212,6 +214,55 @@ def test_a_record_of_nothing_takes_back_what_was_sent(tmp_path, address):
     assert checkpoint_stat(address) is None, "leaving sends nothing that cannot be gone on from"
 
 
+def test_what_was_sent_is_taken_back_before_the_record_is_lowered(tmp_path, address, monkeypatch):
+    """Should the object store refuse that, no tile is written, neither here nor there."""
+    entries = entries_of(N, N, "float32", 1)
+    record = {"kind": "rounds", "height": 64, "width": 64, "symmetric": False}
+    nothing = {**record, "levels": [[-1, 3]]}
+    with opened(tmp_path, address) as writer:
+        writer.write(0, 0, entries)
+        writer.commit({**record, "levels": [[1, 2], [0, 1]]})
+        writer._wait_for_sender()
+        writer.lower(nothing)
+        with monkeypatch.context() as patch:
+            patch.setattr(writer._objects, "remove", lambda _: (_ for _ in ()).throw(StorageFailed("refused")))
+            for _ in range(2):
+                with pytest.raises(StorageFailed, match="refused"):
+                    writer.write(0, 0, entries + 1)
+        assert writer.record()["levels"] == [[1, 2], [0, 1]]
+        assert checkpoint_stat(address) is not None
+        found = np.empty_like(entries)
+        writer.read_rows(0, found)
+        np.testing.assert_array_equal(found, entries)
+        writer.write(0, 0, entries + 1)
+        assert writer.record() == nothing
+        assert checkpoint_stat(address) is None
+
+
+@pytest.mark.parametrize("lowered", [[[0, 3]], [[-1, 3]]])
+def test_a_lowered_record_leaves_alone_what_another_machine_would_go_on_from(tmp_path, address, lowered):
+    """Every solve has a generation of its own: what is overwritten here is not what was sent before."""
+    old, entries = entries_of(N, N, "float32", 1), entries_of(N, N, "float32", 2)
+    record = {"kind": "rounds", "height": 64, "width": 64, "symmetric": False}
+    folders = [tmp_path / name for name in ("here", "there")]
+    for folder in folders:
+        folder.mkdir()
+    with opened(folders[0], address) as writer:
+        writer.write(0, 0, old)
+        writer.commit({**record, "levels": [[1, 3]]})
+    with opened(folders[0], address, resume=True) as writer:
+        writer.lower({**record, "width": 128, "levels": lowered})
+        writer.write(0, 0, entries)
+        assert writer.record()["levels"] == lowered
+        fetch_checkpoint(folders[1] / "d.zarr", address)
+        assert find_checkpoint(folders[1] / "d.zarr").record["levels"] == [[1, 3]]
+        writer._place.record = None  # killed: nothing more is sent
+    with opened(folders[1], address, resume=True) as writer:
+        found = np.empty_like(old)
+        writer.read_rows(0, found)
+    np.testing.assert_array_equal(found, old)
+
+
 def test_what_others_have_done_since_counts_more_than_what_is_here(tmp_path, address):
     entries = entries_of(N, N, "float32", 1)
     with opened(tmp_path / "a", address) as writer:
@@ -352,3 +403,103 @@ def test_few_tiles_are_kept():
     for k in range(10):
         kept.put((0, 0, k), np.zeros(30, np.uint8))
     assert [kept.get((0, 0, k)) is not None for k in range(10)] == [False] * 7 + [True] * 3
+
+
+def fenced(address: str, claim: int) -> dict[str, bytes]:
+    """The objects of a claim, the seal among them."""
+    there = Objects(address)
+    return {name: there.read(name) for name in there.names() if name == "zarr.json" or claim_of(name) == claim}
+
+
+def _commit(writer: RemoteMatrix) -> None:
+    writer.commit({"rows": 1})
+    writer._wait_for_sender()
+
+
+def _commit_nothing(writer: RemoteMatrix) -> None:
+    writer.commit({"kind": "rounds", "height": 64, "width": 64, "symmetric": False, "levels": [[-1, 3]]})
+
+
+#: all that a claim may do that was stopped and wakes
+_DEEDS = {
+    "commits": _commit,
+    "commits nothing": _commit_nothing,
+    "sends": lambda writer: writer._send_checkpoint(),
+    "leaves": lambda writer: writer.leave(),
+    "aborts": lambda writer: writer.abort(),
+    "seals": lambda writer: writer.seal({"of": "the old one"}),
+    "tidies": lambda writer: writer._tidy(),
+}
+
+
+@pytest.mark.parametrize("finished", [False, True], ids=["a successor that works", "a finished successor"])
+@pytest.mark.parametrize("deed", _DEEDS)
+def test_a_claim_that_was_overtaken_changes_nothing_of_its_successors(tmp_path, address, deed, finished):
+    entries = entries_of(N, N, "float32", 1)
+    stale = opened(tmp_path / "a", address, claim=9)
+    stale.write(0, 0, entries)
+    stale.commit({"rows": 64})
+    stale._wait_for_sender()
+    (tmp_path / "b").mkdir()
+    assert fetch_checkpoint(tmp_path / "b" / "d.zarr", address)
+    with opened(tmp_path / "b", address, resume=True, claim=10) as writer:
+        writer.write(0, 0, entries)
+        writer.commit({"rows": 128})
+        writer._wait_for_sender()
+        if finished:
+            writer.seal({"of": 10})
+        before = fenced(address, 10)
+        with contextlib.suppress(Conflict):
+            _DEEDS[deed](stale)
+        after = fenced(address, 10)
+        sealed_by_stale = {"zarr.json"} & (after.keys() - before.keys())
+        assert sealed_by_stale == ({"zarr.json"} if deed == "seals" and not finished else set())
+        assert {name: data for name, data in after.items() if name in before} == before
+        (tmp_path / "c").mkdir()
+        if not finished:
+            assert fetch_checkpoint(tmp_path / "c" / "d.zarr", address)
+            assert find_checkpoint(tmp_path / "c" / "d.zarr").record == {"rows": 128}
+            with contextlib.suppress(Conflict):
+                writer.seal({"of": 10})
+    with open_matrix(address) as matrix:
+        np.testing.assert_array_equal(matrix.rows(np.arange(N)), entries)
+    verify_matrix(address)
+    with contextlib.suppress(Conflict):
+        stale.abort()
+
+
+def test_of_many_checkpoints_the_one_of_the_highest_claim_counts(tmp_path, address):
+    entries = entries_of(N, N, "float32", 1)
+    for claim, rows in ((100, 64), (9, 128), (0, 128)):
+        with opened(tmp_path / str(claim), address, claim=claim) as writer:
+            writer.write(0, 0, entries)
+            writer.commit({"rows": rows})
+    (tmp_path / "b").mkdir()
+    assert fetch_checkpoint(tmp_path / "b" / "d.zarr", address)
+    assert find_checkpoint(tmp_path / "b" / "d.zarr").record == {"rows": 64}
+
+
+def test_a_checkpoint_that_is_replaced_while_it_is_fetched_is_fetched_again(tmp_path, address, monkeypatch):
+    entries = entries_of(N, N, "float32", 1)
+    stale = opened(tmp_path / "a", address, claim=9)
+    stale.write(0, 0, entries)
+    stale.commit({"rows": 64})
+    stale._wait_for_sender()
+    each, times = remote.each, []
+
+    def overtaken(*arguments) -> None:
+        each(*arguments)
+        if threading.current_thread().name == "send-checkpoint":
+            return
+        times.append(1)
+        if len(times) == 1:
+            stale._sent_at = -1e9
+            _commit(stale)
+        if len(times) == 2:
+            stale.abort()
+
+    monkeypatch.setattr(remote, "each", overtaken)
+    (tmp_path / "b").mkdir()
+    assert not fetch_checkpoint(tmp_path / "b" / "d.zarr", address), "in the end it was gone"
+    assert find_checkpoint(tmp_path / "b" / "d.zarr") is None
+    assert len(times) == 2

@@ -17,6 +17,7 @@ import pytest
 from storage import atomic, direct, matrix_writer, spares, working
 from storage.errors import Conflict, StorageFailed
 from storage.matrix import create_matrix, open_matrix, verify_matrix
+from storage.shared import GuestMatrix
 from storage.working import discard_checkpoint, find_checkpoint, open_working
 from tests.stores import UNREACHABLE, entries_of, line_graph, make_store
 
@@ -106,6 +107,106 @@ def test_what_was_never_committed_goes(tmp_path):
     with opened(tmp_path / "d.zarr") as writer:
         writer.write(0, 0, entries_of(N, N, "float32"))
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "stray", ["foo", ".nfs0000000001", "0/.nfs0000000002", "0/bar", "7", "0/7", "00", "0/²", "-1", "1_0", "0/0x"]
+)
+def test_a_stray_file_among_the_tiles_is_passed_over(tmp_path, stray):
+    path, entries = tmp_path / "d.zarr", entries_of(N, N, "float32")
+    left_at(path, entries, {"round": 1})
+    (base(path) / "store" / "distances" / "c" / stray).write_bytes(b"somebody else's")
+    with opened(path, resume=True) as writer:
+        found = np.empty_like(entries)
+        writer.read_rows(0, found)
+        np.testing.assert_array_equal(found, entries)
+        writer.write(0, 0, entries + 1)
+        writer.seal({})
+    verify_matrix(path)
+
+
+# ---- a record is lowered before a tile is overwritten by less ---------------------------------------------------
+
+
+@pytest.mark.parametrize("adopted", [False, True])
+def test_the_record_is_lowered_before_the_first_tile_is_changed_and_not_before(tmp_path, monkeypatch, adopted):
+    path, old = tmp_path / "d.zarr", entries_of(N, N, "float32", 1)
+    left_at(path, old, {"round": 5})
+    seen = []
+
+    def looking(real):
+        def change(*arguments):
+            seen.append(find_checkpoint(path).record)
+            return real(*arguments)
+
+        return change
+
+    with opened(path, resume=True) as writer:
+        writer.lower({"round": 2})
+        found = np.empty_like(old)
+        writer.read_rows(0, found)
+        assert find_checkpoint(path).record == writer.record() == {"round": 5}
+        if adopted:
+            room = writer.room()
+            guest = GuestMatrix(base(path) / "store", room, writer.grid, "float32", "none")
+            files = [guest.write_tile(0, 0, old[:64] + 1), guest.write_tile(1, 0, old[64:128] + 1)]
+            assert find_checkpoint(path).record == {"round": 5}
+            monkeypatch.setattr(Path, "replace", looking(Path.replace))
+            writer.adopt(room, files)
+            seen = seen[-2:]  # the record has a draft, too
+        else:
+            monkeypatch.setattr(spares.Spares, "write", looking(spares.Spares.write))
+            writer.write(0, 0, old + 1)
+        assert len(seen) >= 2
+        assert all(record == {"round": 2} for record in seen)
+        writer.commit({"round": 7})
+        writer.write(0, 0, old + 2)
+    assert find_checkpoint(path).record == {"round": 7}
+
+
+def test_what_is_to_be_lowered_and_never_written_over_stays(tmp_path):
+    path = tmp_path / "d.zarr"
+    left_at(path, entries_of(N, N, "float32", 1), {"round": 5})
+    with opened(path, resume=True) as writer:
+        writer.lower({"round": 2})
+    assert find_checkpoint(path).record == {"round": 5}
+
+
+def test_no_tile_is_written_if_the_record_cannot_be_lowered(tmp_path, monkeypatch):
+    path, old = tmp_path / "d.zarr", entries_of(N, N, "float32", 1)
+    left_at(path, old, {"round": 5})
+    with opened(path, resume=True) as writer:
+        writer.lower({"round": 2})
+        with monkeypatch.context() as patch:
+            patch.setattr(Path, "replace", lambda *_: (_ for _ in ()).throw(OSError(errno.EIO, os.strerror(errno.EIO))))
+            for _ in range(2):
+                with pytest.raises(StorageFailed):
+                    writer.write(0, 0, old + 1)
+    assert find_checkpoint(path).record == {"round": 5}
+    with opened(path, resume=True) as writer:
+        found = np.empty_like(old)
+        writer.read_rows(0, found)
+    np.testing.assert_array_equal(found, old)
+
+
+def test_the_record_goes_before_the_tiles(tmp_path, monkeypatch):
+    """Whoever begins anew, and whoever discards, leaves no record of tiles that are gone or of something else."""
+    path = tmp_path / "d.zarr"
+    for begin_anew in (lambda: opened(path, overwrite=True), lambda: discard_checkpoint(path)):
+        left_at(path, entries_of(N, N, "float32", 1), {"round": 5}, overwrite=True)
+        synced = []
+
+        def tree(folder, *more, synced=synced, **keys):
+            assert not (base(path) / "record.json").exists()
+            assert base(path) in synced
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch:
+            patch.setattr(atomic, "sync_path", lambda path, synced=synced: synced.append(path))
+            patch.setattr("shutil.rmtree", tree)
+            with pytest.raises(KeyboardInterrupt):
+                begin_anew()
+        assert find_checkpoint(path) is None
 
 
 def test_abort_removes_the_checkpoint_too(tmp_path):
@@ -452,6 +553,30 @@ def test_a_kill_between_publishing_and_tidying_up_leaves_the_new_store_and_no_ch
     assert [p.name for p in tmp_path.iterdir()] == ["d.zarr"]
     with open_matrix(path) as matrix:
         np.testing.assert_array_equal(matrix.rows(range(N)), entries_of(N, N, "float32", 2))
+
+
+@pytest.mark.parametrize("resume", [False, True])
+def test_a_finished_store_that_was_moved_away_before_tidying_up_is_no_checkpoint(tmp_path, monkeypatch, caplog, resume):
+    path, entries = tmp_path / "d.zarr", entries_of(N, N, "float32", 2)
+    left_at(path, entries, {"round": 1})
+    writer = opened(path, resume=True)
+    with monkeypatch.context() as patch:
+        patch.setattr("storage.workplace.Workplace._remove", lambda _: None)
+        writer.seal({})
+    writer._place._release()
+    path.rename(tmp_path / "elsewhere.zarr")
+    assert base(path).exists()
+    assert find_checkpoint(path) is None
+    with opened(path, resume=resume) as writer:
+        assert writer.record() is None
+        writer.write(0, 0, entries + 1)
+        writer.seal({})
+    assert [record.message for record in caplog.records] == [
+        f"the store finished at {path} is no longer there; solving anew"
+    ]
+    verify_matrix(path)
+    verify_matrix(tmp_path / "elsewhere.zarr")
+    assert {p.name for p in tmp_path.iterdir()} == {"d.zarr", "elsewhere.zarr"}
 
 
 def test_a_kill_just_before_publishing_leaves_the_checkpoint(tmp_path, monkeypatch):

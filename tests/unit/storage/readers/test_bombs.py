@@ -105,6 +105,14 @@ BOMBS = {
         lambda: b"<NUMBER OF NODES> 130000000\n<END OF METADATA>\n~ init_node term_node length\n1 2 3\n",
         "only 1 arcs follow",
     ),
+    "vertices.net": (lambda: b"*Vertices 130000000\n*Arcs\n1 2\n", "only 1 arcs follow"),
+    "deep.json": (lambda: b'{"x": ' + b"[" * (8 << 20), "nested too deeply"),
+    "wide.json": (lambda: b'{"x": [' + b"[]," * (8 << 20) + b"0]}", "more than 1 MiB of JSON"),
+    "long.json": (lambda: b'{"x": "' + b"x" * (16 << 20) + b'"}', "more than 1 MiB of JSON"),
+    "laughs.gexf": (
+        f"{LAUGHS}]><gexf><graph><node id='&j;'/></graph></gexf>".replace("graphml", "gexf").encode,
+        "entities are refused",
+    ),
     "laughs.graphml": (
         f"{LAUGHS}]><graphml><graph><node id='&j;'/></graph></graphml>".encode,
         "entities are refused",

@@ -69,9 +69,11 @@ def test_html_is_refused(tmp_path: Path, text: str) -> None:
     [
         ("digraph { a -> b }\n", "Graphviz DOT"),
         ("strict graph X {\n", "Graphviz DOT"),
-        ('{"nodes": [], "links": []}\n', "JSON"),
-        ("[[1, 2], [2, 3]]\n", "JSON"),
-        ("*Vertices 3\n", "Pajek"),
+        (">>graph6<<A_\n", "graph6"),
+        (">>sparse6<<:An\n", "graph6 or sparse6"),
+        ("LEDA.GRAPH\nstring\n", "LEDA"),
+        ("DL n=3\n", "UCINET DL"),
+        ("nodedef>name VARCHAR\n", "GDF"),
     ],
 )
 def test_formats_that_are_not_read_are_named(tmp_path: Path, text: str, name: str) -> None:

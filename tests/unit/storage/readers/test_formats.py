@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 import scipy.sparse
 
-from storage.errors import ApspError, InvalidGraph, InvalidRequest, LimitExceeded
+from storage.errors import ApspError, InvalidGraph, InvalidRequest, LimitExceeded, NegativeCycle
 from storage.graph import Graph, Receipt
 from storage.readers import FORMATS, ReadLimits, read_graph
 
@@ -279,7 +279,8 @@ def test_graphml_in_utf_16_and_compressed(tmp_path: Path) -> None:
         ('target="n2"', 'target="n3"', "line 9: there is no node 'n3'"),
         ('<node id="n1"/>', '<node id="n0"/>', "line 7: node 'n0' stands twice"),
         ('<node id="n1"/>', "<node/>", "line 7: <node> without 'id'"),
-        ("</edge>", "", "not well-formed"),
+        ("</edge>", "", "line 9: <edge> stands inside <edge>"),
+        ("</graphml>", "", "not well-formed"),
         ("1.5", "x", "line 8: weight 'x' is not a number"),
         ('target="n2"/>', 'target="n2" directed="true"/>', "line 9: edges both directed and undirected"),
         ("undirected", "sideways", "line 5: edgedefault 'sideways' is unknown"),
@@ -599,10 +600,81 @@ def test_a_damaged_parquet_file_is_refused(tmp_path: Path) -> None:
     refused(tmp_path, content[:-20], "the Parquet file is damaged", "g.parquet")
 
 
+# ---------------------------------------------------------------- what is left out
+
+
+@pytest.mark.parametrize(
+    ("content", "notes"),
+    [
+        ("3 2 011 2\n9 8 2 5\n9 8 1 5 3 6\n9 8 2 6\n", ["not read: sizes and weights of vertices"]),
+        (
+            "Version 1\ngraph [ comment 3 node [ id 1 label a graphics [ x 1 ] ] node [ id 2 ]\n"
+            "edge [ source 1 target 2 kind x line [ x 1 ] ] ]\n",
+            [
+                "not read: attributes of edges 'kind'",
+                "no attribute of edges is a usual weight, so every arc weighs 1",
+                "not read: lists of edges 'line'",
+                "not read: attributes of vertices 'graphics', 'label'",
+                "not read: attributes of the graph 'comment'",
+            ],
+        ),
+        (
+            "<graphml><key id='c' for='node' attr.name='colour'/><key id='s' for='edge' attr.name='speed'/>"
+            "<key id='w' for='edge' attr.name='weight'/><graph edgedefault='directed'><data key='t'>x</data>"
+            "<node id='1'><data key='c'>red</data></node><node id='2'/>"
+            "<edge source='1' target='2'><data key='w'>1</data><data key='s'>2</data></edge></graph></graphml>",
+            [
+                "not read: attributes of edges 'speed'",
+                "not read: attributes of vertices and of the graph 't', 'colour'",
+            ],
+        ),
+        (
+            "<NUMBER OF NODES> 2\n<NUMBER OF LINKS> 1\n<END OF METADATA>\n"
+            "~ init_node term_node capacity length toll ;\n1 2 9 3 0 ;\n",
+            ["not read: columns capacity, toll"],
+        ),
+        (
+            "TYPE: TSP\nDIMENSION: 2\nEDGE_WEIGHT_TYPE: EXPLICIT\nEDGE_WEIGHT_FORMAT: FULL_MATRIX\n"
+            "EDGE_WEIGHT_SECTION\n0 3\n3 0\nDISPLAY_DATA_SECTION\n1 0 0\n2 1 1\nFIXED_EDGES_SECTION\n1 2\n-1\nEOF\n",
+            ["not read: sections 'DISPLAY_DATA_SECTION', 'FIXED_EDGES_SECTION'"],
+        ),
+        ("source,target,name,weight\n1,2,x,3\n", ["not read: column name"]),
+        ("1 2 3 4 x\n2 3 4 5 y\n", ["not read: columns 4, 5"]),
+        (
+            "1 1 0 0\n0 1 1 1 [0]\n1 1 1 2 [3]\n2 1 0\n0 1 0 0\n1 1 3 1\n2 1 0 0\n",
+            ["not read: what follows the lags (durations and resources)"],
+        ),
+    ],
+)
+def test_what_is_left_out_is_named_in_the_receipt(content: str, notes: list[str], tmp_path: Path) -> None:
+    name = "g.graph" if content.startswith("3 2 011") else "g.txt"
+    assert list(read(tmp_path, content, name)[1].notes) == notes
+
+
+def test_columns_and_members_that_are_left_out_of_binary_files_are_named(tmp_path: Path) -> None:
+    frame = pl.DataFrame({"source": [1, 2], "target": [2, 3], "name": ["a", "b"], "weight": [1, 2]})
+    assert read(tmp_path, parquet(frame))[1].notes == ("not read: column name",)
+    out = io.BytesIO()
+    matrix = scipy.sparse.coo_array(([1.5], ([0], [1])), shape=(2, 2))
+    np.savez(out, format=b"coo", shape=matrix.shape, data=matrix.data, row=[0], col=[1], names=["a", "b"])
+    assert read(tmp_path, out.getvalue())[1].notes == ("not read: members of the archive 'names'",)
+
+
+def test_a_negative_entry_on_the_diagonal_of_an_array_is_a_negative_cycle(tmp_path: Path) -> None:
+    with pytest.raises(NegativeCycle):
+        read(tmp_path, f"{MM} array real general\n2 2\n-9\n0\n1.5\n7\n")
+    assert read(tmp_path, f"{MM} array real general\n2 2\n9\n0\n1.5\n7\n")[1].self_loops == 2
+
+
 # ---------------------------------------------------------------- all
 
 
-@pytest.mark.parametrize("name", sorted(set(FORMATS) - {"edges", "gml", "graphml", "tntp", "parquet"}))
+WITH_COLUMNS = {
+    "edges", "gml", "graphml", "gexf", "pajek", "json", "nx-edgelist", "multiline-adjlist", "tntp", "parquet"
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", sorted(set(FORMATS) - WITH_COLUMNS))
 def test_formats_without_columns_refuse_a_weight(tmp_path: Path, name: str) -> None:
     refused(tmp_path, "1 2 3\n", "no weight columns to choose from", format=name, weight="x")
 
@@ -616,6 +688,9 @@ def test_rubbish_is_refused_in_every_format(tmp_path: Path, name: str, content: 
     path.write_bytes(content)
     if name == "edges" and content.startswith(b"1 2 3"):
         assert read_graph(path, format=name)[0].m == 2
+        return
+    if name == "adjlist" and content.startswith(b"1 2 3"):
+        assert read_graph(path, format=name)[0].m == 4
         return
     with pytest.raises((InvalidGraph, LimitExceeded)):
         read_graph(path, format=name, limits=ReadLimits(max_vertices=1000))

@@ -1,0 +1,37 @@
+"""What a reader did not use, by name, so that the receipt can say so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from storage.readers.fields import shown
+
+#: Names kept of each kind; a file may invent as many as it likes.
+_KEPT = 20
+
+
+class LeftOut:
+    """Collects the names of attributes, columns or elements that a reader passes over."""
+
+    def __init__(self, what: str) -> None:
+        """``what`` is the kind in the words of the receipt, as in "attributes of edges"."""
+        self._what = what
+        self._names: dict[str, None] = {}
+        self._more = False
+
+    def add(self, names: Iterable[str]) -> None:
+        """Take names; repeated ones are kept once."""
+        for name in names:
+            if name in self._names:
+                continue
+            if len(self._names) < _KEPT:
+                self._names[name] = None
+            else:
+                self._more = True
+
+    def notes(self) -> list[str]:
+        """One sentence for the receipt, or none."""
+        if not self._names:
+            return []
+        more = " and others" if self._more else ""
+        return [f"not read: {self._what} {', '.join(map(shown, self._names))}{more}"]

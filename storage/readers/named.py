@@ -1,0 +1,133 @@
+"""Graphs whose vertices are named one by one: what the readers of attribute formats and of lists of names share."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Mapping
+
+import numpy as np
+
+from storage.cleaning import AnyArray, ArcList
+from storage.errors import InvalidGraph
+from storage.readers import fields
+from storage.readers.attributes import EdgeWeights
+from storage.readers.left_out import LeftOut
+from storage.readers.names import VertexNames, order_names
+from storage.readers.parsed import Options, Parsed
+
+NO_DIRECTION = (
+    "the file does not say whether its edges are directed, so they are read as directed; --undirected reads both ways"
+)
+
+_AS_ALL = 2
+
+
+class NamedGraph:
+    """Collects vertices and edges in any order; an edge may stand before its ends.
+
+    Args:
+        options: the caller's wishes.
+        listed: every vertex must be declared by ``node``; False: those that occur on edges are vertices, too.
+        default: weight of an edge without one, as in ``EdgeWeights``.
+    """
+
+    def __init__(self, options: Options, *, listed: bool = True, default: int | None = None) -> None:
+        self._options = options
+        self._listed = listed
+        self._codes: dict[str, int] = {}
+        self._mentioned = array("q")
+        self._declared = bytearray()
+        self._tails = array("i")
+        self._heads = array("i")
+        self._one_way = bytearray()
+        self._weights: EdgeWeights | None = None
+        self._default = default
+        self._names = VertexNames(options)
+        self._node_attributes = LeftOut("attributes of vertices")
+
+    @property
+    def labelled(self) -> bool:
+        """Whether an attribute of vertices was asked for as their label."""
+        return self._names.wanted
+
+    def _code(self, name: str, line: int) -> int:
+        code = self._codes.get(name)
+        if code is None:
+            code = self._codes[name] = len(self._codes)
+            self._options.limits.check_vertices(code + 1, line)
+            self._mentioned.append(line)
+            self._declared.append(0)
+        return code
+
+    def node(self, name: str, line: int, attributes: Mapping[str, str] | None = None) -> None:
+        """Declare a vertex.  InvalidGraph if it was declared before."""
+        code = self._code(name, line)
+        if self._declared[code] and self._listed:
+            raise InvalidGraph(f"node {fields.shown(name)} stands twice", line=line, field="id")
+        self._declared[code] = 1
+        found = attributes or {}
+        self._names.add(name, {key: (value, line) for key, value in found.items()}, line)
+        self._node_attributes.add(key for key in found if key != self._options.labels)
+
+    def edge(
+        self,
+        source: str,
+        target: str,
+        line: int,
+        attributes: Mapping[str, tuple[str, int]] | None = None,
+        *,
+        directed: bool | None = None,
+    ) -> None:
+        """Take an edge; ``attributes`` with their lines, None in formats without weights; ``directed`` None: as all."""
+        self._tails.append(self._code(source, line))
+        self._heads.append(self._code(target, line))
+        self._one_way.append(_AS_ALL if directed is None else directed)
+        self._options.limits.check_arcs(len(self._tails), line)
+        if attributes is not None:
+            if self._weights is None:
+                self._weights = EdgeWeights(self._options, default=self._default)
+            self._weights.add(attributes, line)
+
+    def finish(self, directed: bool, *, mirrored: bool = False) -> Parsed:
+        """The arcs.  ``directed`` holds for the edges that do not say it themselves; ``mirrored`` as in ``Parsed``.
+
+        Raises:
+            InvalidGraph: an edge names a vertex that was never declared, two vertices have one label.
+        """
+        self._check_declared()
+        labels, rank = order_names(list(self._codes))
+        tails = rank[np.frombuffer(self._tails, np.int32)].astype(np.int64)
+        heads = rank[np.frombuffer(self._heads, np.int32)].astype(np.int64)
+        name, weights = (None, None) if self._weights is None else self._weights.finish()
+        notes = [] if self._weights is None else self._weights.notes()
+        notes += self._node_attributes.notes()
+        arcs, entries = ArcList(tails, heads, weights), len(tails)
+        kinds = np.frombuffer(self._one_way, np.uint8)
+        one_way = np.where(kinds == _AS_ALL, directed, kinds == 1)
+        if entries and one_way.all() != one_way.any():
+            directed = True
+            if self._options.directed is None:
+                arcs = _both_ways(arcs, ~one_way)
+                notes.append(
+                    f"undirected edges among directed ones, each of which became two arcs: {np.sum(~one_way):,}"
+                )
+        elif entries:
+            directed = bool(one_way[0])
+        formula = None if self._weights is None else self._weights.formula
+        parsed = Parsed(
+            *(arcs, labels, directed, entries), mirrored=mirrored, weight_column=name, length_of=formula, notes=notes
+        )
+        return self._names.rename(parsed)
+
+    def _check_declared(self) -> None:
+        if self._listed and 0 in self._declared:
+            code = self._declared.index(0)
+            name = next(name for name, at in self._codes.items() if at == code)
+            raise InvalidGraph(f"there is no node {fields.shown(name)}", line=self._mentioned[code], field="vertex")
+
+
+def _both_ways(arcs: ArcList, twice: AnyArray) -> ArcList:
+    """The arcs, and the reverse of those marked by ``twice``."""
+    weights = None if arcs.weights is None else np.concatenate([arcs.weights, arcs.weights[twice]])
+    tails = np.concatenate([arcs.tails, arcs.heads[twice]])
+    return ArcList(tails, np.concatenate([arcs.heads, arcs.tails[twice]]), weights)

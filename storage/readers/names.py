@@ -1,0 +1,73 @@
+"""Vertices named by an attribute of theirs (``--labels``) instead of by the id that edges refer to."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping
+
+import numpy as np
+
+from storage.cleaning import AnyArray, IntArray, is_label
+from storage.errors import InvalidGraph, InvalidRequest
+from storage.readers.fields import shown
+from storage.readers.parsed import Options, Parsed
+
+
+class VertexNames:
+    """Collects the name of each vertex while nodes are read; does nothing where ids are names enough."""
+
+    def __init__(self, options: Options) -> None:
+        self._attribute = options.labels
+        self._names: dict[str, str] = {}
+        self._lines: dict[str, int] = {}
+
+    @property
+    def wanted(self) -> bool:
+        """Whether an attribute names the vertices."""
+        return self._attribute is not None
+
+    def add(self, vertex: int | str, attributes: Mapping[str, tuple[str, int]], line: int) -> None:
+        """Take the next vertex, by its id, with its attributes and their lines.
+
+        Raises InvalidGraph for a name that is missing or not the only one, InvalidRequest if the first has none.
+        """
+        if self._attribute is None:
+            return
+        if self._attribute not in attributes:
+            if not self._names:
+                have = ", ".join(attributes) or "none"
+                raise InvalidRequest(
+                    f"vertices have no attribute {self._attribute!r}; they have {have}", field="labels"
+                )
+            raise InvalidGraph(f"vertex {vertex} has no {self._attribute!r}", line=line, field=self._attribute)
+        token, at = attributes[self._attribute]
+        name = html.unescape(token.strip().strip('"').strip())
+        if not name:
+            raise InvalidGraph(f"the {self._attribute!r} of vertex {vertex} is empty", line=at, field=self._attribute)
+        if name in self._lines:
+            message = f"{self._attribute} {shown(name)} stands also on line {self._lines[name]}, so it names no vertex"
+            raise InvalidGraph(message, line=at, field=self._attribute)
+        self._names[str(vertex)], self._lines[name] = name, at
+
+    def rename(self, parsed: Parsed) -> Parsed:
+        """Give the vertices of a whole file, so far labelled by their ids, their names."""
+        if self._attribute is None or parsed.labels is None:
+            return parsed
+        parsed.labels, place = order_names([self._names[str(label)] for label in parsed.labels.tolist()])
+        parsed.arcs.tails, parsed.arcs.heads = (
+            place[side - parsed.base] + parsed.base for side in (parsed.arcs.tails, parsed.arcs.heads)
+        )
+        parsed.notes.append(f"the vertices are named by their attribute {self._attribute!r}")
+        return parsed
+
+
+def order_names(names: list[str]) -> tuple[AnyArray, IntArray]:
+    """Different names as labels, ascending, and the position of each; numbers only if all are written in one way."""
+    numbers = all(is_label(name) for name in names)
+    order = sorted(range(len(names)), key=(lambda i: int(names[i])) if numbers else names.__getitem__)
+    place = np.empty(len(names), np.int64)
+    place[order] = np.arange(len(names))
+    ordered = [names[i] for i in order]
+    if numbers:
+        return np.array([int(name) for name in ordered], np.int64), place
+    return np.array(ordered, np.dtypes.StringDType()), place

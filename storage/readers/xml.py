@@ -1,0 +1,77 @@
+"""XML as a stream of events, whoever sent it: no entities, no token without end, no encoding that the parser lacks."""
+
+from __future__ import annotations
+
+import re
+from xml.sax import SAXParseException, handler, xmlreader
+
+from defusedxml import DefusedXmlException
+from defusedxml.sax import make_parser
+
+from storage.errors import InvalidGraph
+from storage.readers.fields import shown
+from storage.readers.source import Source
+
+#: Bytes of the longest tag or comment.  The parser begins it again with every piece that does not end it.
+_TOKEN = 4 << 20
+_ENCODING = re.compile(rb"\s*+<\?xml[^>]{0,200}?\sencoding\s*+=\s*+[\"']([^\"'>]{1,80}+)[\"']")
+
+
+class XmlEvents(handler.ContentHandler):
+    """What the handlers of GraphML and GEXF share."""
+
+    @property
+    def _line(self) -> int:
+        return self._locator.getLineNumber() or 0
+
+    def setDocumentLocator(self, locator: xmlreader.Locator) -> None:  # noqa: N802 - SAX's name
+        """SAX: where the parser is."""
+        self._locator = locator
+
+    def _need(self, attrs: xmlreader.AttributesImpl | dict[str, str], key: str, tag: str) -> str:
+        if key not in attrs:
+            raise InvalidGraph(f"<{tag}> without {key!r}", line=self._line, field=key)
+        return str(attrs[key])
+
+
+def parse_xml(source: Source, events: handler.ContentHandler) -> None:
+    """Send the elements of ``source`` to ``events``.  InvalidGraph, with the line, for all that is no harmless XML."""
+    _check_encoding(source.start)
+    parser = make_parser()
+    parser.forbid_dtd = False
+    parser.forbid_entities = True
+    parser.forbid_external = True
+    parser.setFeature(handler.feature_namespaces, False)
+    parser.setContentHandler(events)
+    events.setDocumentLocator(parser)
+    try:
+        _feed(source, parser)
+    except SAXParseException as error:
+        raise InvalidGraph(f"not well-formed XML: {error.getMessage()}", line=error.getLineNumber()) from None
+    except DefusedXmlException as error:
+        raise InvalidGraph(f"XML entities are refused: {error}", field="ENTITY") from None
+
+
+def _feed(source: Source, parser: xmlreader.IncrementalParser) -> None:
+    place, pending = (0, 0), 0
+    for piece in source.pieces():
+        parser.feed(piece)
+        before, place = place, (parser.getLineNumber(), parser.getColumnNumber())  # type: ignore[attr-defined]
+        pending = pending + len(piece) if place == before else 0
+        if pending > _TOKEN:
+            raise InvalidGraph(f"a tag or comment of more than {_TOKEN >> 20} MiB", line=place[0])
+    parser.close()
+
+
+def _check_encoding(start: bytes) -> None:
+    """Refuse an encoding that the parser does not know: it takes its own and those of one byte a character."""
+    declared = _ENCODING.match(start)
+    if declared is None:
+        return
+    name = declared[1].decode("latin-1")
+    try:
+        known = name.upper() in ("UTF-8", "UTF-16") or len(bytes(range(256)).decode(name, "replace")) == 256
+    except (LookupError, ValueError):
+        known = False
+    if not known:
+        raise InvalidGraph(f"XML in the encoding {shown(name)} is not read; UTF-8 is", line=1, field="encoding")

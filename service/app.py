@@ -38,6 +38,8 @@ _READ_BY_PAGES: Final = [
     "Accept-Ranges", "Content-Length", "Content-Range", "ETag", "Last-Modified", "Link", "Location",
     "Preference-Applied", "Retry-After", "X-Request-ID",
 ]  # fmt: skip
+#: processes that check long bodies: two, so that no caller holds both
+_CHECKERS: Final = 2
 ROUTERS: Final = (
     graphs.router,
     jobs.estimates,
@@ -53,7 +55,7 @@ ROUTERS: Final = (
 
 
 def create_app(settings: Settings, *, observe: Observe | None = None) -> FastAPI:
-    """The application; its reading process starts and stops with its lifespan.
+    """The application; the processes beside it start and stop with its lifespan.
 
     ``observe`` hears of every request: method, pattern of the path, status, seconds.
     """
@@ -62,13 +64,15 @@ def create_app(settings: Settings, *, observe: Observe | None = None) -> FastAPI
     keys = KeyStore(store.database)
     identify = Keyring(keys).identify if settings.auth else None
     visitors = Visitors(keys)
+    nice = settings.runner_nice // 2
     service = Service(
         settings=settings,
         jobs=store,
         keys=keys,
         uploads=Uploads(settings.data_dir),
-        worker=Worker(settings.runner_nice // 2, settings.readers),
-        planner=Worker(settings.runner_nice // 2, settings.planners),
+        worker=Worker(nice, settings.readers, setting="read_seconds", memory=settings.task_memory),
+        planner=Worker(nice, settings.planners, seconds=settings.plan_seconds, memory=settings.task_memory),
+        checker=Worker(nice, _CHECKERS, seconds=settings.plan_seconds, memory=settings.task_memory),
         results=Results(settings),
         plans=Plans(),
         waiters=Waiters(store),
@@ -81,8 +85,7 @@ def create_app(settings: Settings, *, observe: Observe | None = None) -> FastAPI
         for pool in (service.worker, service.planner):
             pool.start()
         yield
-        for pool in (service.worker, service.planner):
-            pool.stop()
+        service.stop_workers()
 
     app = FastAPI(
         title="apsp",

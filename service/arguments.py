@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from functools import wraps
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, get_type_hints
 
 import typer
 
@@ -24,6 +28,25 @@ Weight = Annotated[
     str | None, typer.Option(metavar="COLUMN", help="Column of weights: its name, or its number from 1.")
 ]
 Unweighted = Annotated[bool, typer.Option("--unweighted", help="Every arc counts 1, whatever the file says.")]
+Source = Annotated[
+    str | None, typer.Option("--from", metavar="COLUMN", help="Column of the arcs' sources: its name, or its number.")
+]
+Target = Annotated[str | None, typer.Option("--to", metavar="COLUMN", help="Column of the arcs' targets, likewise.")]
+LabelsOf = Annotated[
+    str | None,
+    typer.Option(
+        "--labels",
+        metavar="ATTRIBUTE",
+        help="Attribute that names vertices instead of the id (GML, GraphML, GEXF, Pajek, JSON).",
+    ),
+]
+LengthOf = Annotated[
+    str | None,
+    typer.Option(metavar="FORMULA", help="Lengths made of a column: '1000 - score', '1 / weight', '-log(p)'."),
+]
+CentroidsThrough = Annotated[
+    bool, typer.Option("--centroids-through", help="TNTP: let paths pass through zone centroids.")
+]
 Dtype = Annotated[Literal["auto", "uint16", "int32", "float32", "float64"], typer.Option(help="Type of the distances.")]
 Algorithm = Annotated[
     Literal[
@@ -59,3 +82,45 @@ Scheduler = Annotated[
     str | None, typer.Option(metavar="ADDRESS", help="Of the Dask scheduler, such as tcp://node0:8786.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How a graph file is to be read: the options of every command that takes one, as ``read_graph`` takes them."""
+
+    format: Format = None
+    directed: Directed = None
+    weight: Weight = None
+    length_of: LengthOf = None
+    unweighted: Unweighted = False
+    source: Source = None
+    target: Target = None
+    labels: LabelsOf = None
+    centroids_through: CentroidsThrough = False
+
+
+def reads_graph(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command, in place of its parameter ``reading``, the options of :class:`Reading`."""
+    own, options = get_type_hints(command, include_extras=True), get_type_hints(Reading, include_extras=True)
+    defaults = {field.name: field.default for field in fields(Reading)}
+
+    @wraps(command)
+    def run(**given: Any) -> None:
+        reading = Reading(**{name: given.pop(name) for name in defaults})
+        command(reading=reading, **given)
+
+    parameters: list[inspect.Parameter] = []
+    for name, parameter in inspect.signature(command).parameters.items():
+        if name == "reading":
+            kind = inspect.Parameter.KEYWORD_ONLY
+            parameters += [
+                inspect.Parameter(option, kind, default=default, annotation=options[option])
+                for option, default in defaults.items()
+            ]
+        else:
+            parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=own[name]))
+    # Typer looks at these; what ``wraps`` has left would lead it to the command as it was written.
+    vars(run).pop("__wrapped__")
+    vars(run)["__signature__"] = inspect.Signature(parameters)
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return run

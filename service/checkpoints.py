@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from service.joblog import NAME as LOG
+from service.claimed import places, record_of
+from service.fault import for_want_of_disk
 from service.settings import Settings
-from storage.errors import StorageFailed
+from storage.errors import Conflict, StorageFailed
+from storage.jobs import DISMISSED, FAILED, JobRecord
 
 if TYPE_CHECKING:
     from engine.monitor import Monitor
@@ -18,25 +19,31 @@ if TYPE_CHECKING:
     from engine.solve import Outcome
     from storage.graph import Graph
 
-_RECORD: Final = "record.json"
-
-
-def working_folder(store: Path) -> Path:
-    """Where a solve into ``store`` keeps what it has committed."""
-    return store.with_name(f".{store.name}.working")
-
 
 def has_checkpoint(store: Path, address: str | None = None) -> bool:
-    """Whether a solve into ``store``, or to ``address``, was stopped after it had committed something."""
+    """Whether a job with this store, or this address, was stopped after it had committed something."""
     if address is None:
-        return (working_folder(store) / _RECORD).is_file()
+        return any(record_of(made).is_file() for made in places(store))
     from storage.addresses import checkpoint_stat
 
     return checkpoint_stat(address) is not None
 
 
+def resumable(settings: Settings, job: JobRecord) -> bool:
+    """Whether it makes sense to queue a job again: it was stopped and has a checkpoint, or failed for want of disk."""
+    if job.state not in (FAILED, DISMISSED) or job.removed is not None:
+        return False
+    return for_want_of_disk(job.error) or has_checkpoint(settings.store(job.id), settings.address(job.id))
+
+
+def refuse_unless_resumable(settings: Settings, job: JobRecord) -> None:
+    """Conflict if a stopped job has nothing to go on from."""
+    if job.state in (FAILED, DISMISSED) and not resumable(settings, job):
+        raise Conflict(f"job {job.id} has no checkpoint to go on from; submit it again")
+
+
 def checkpoint_time(store: Path, address: str | None = None) -> float | None:
-    """When a solve last committed something, in seconds since the epoch; None if it never did, or none can tell."""
+    """When a job last committed something, in seconds since the epoch; None if it never did, or none can tell."""
     if address is not None:
         from storage.addresses import checkpoint_stat
 
@@ -44,10 +51,10 @@ def checkpoint_time(store: Path, address: str | None = None) -> float | None:
             found = checkpoint_stat(address)
             return None if found is None else found.modified
         return None
-    try:
-        return (working_folder(store) / _RECORD).stat().st_mtime
-    except OSError:
-        return None
+    for made in places(store):
+        with contextlib.suppress(OSError):
+            return record_of(made).stat().st_mtime
+    return None
 
 
 def fetch(store: Path, address: str | None) -> None:
@@ -74,25 +81,19 @@ def solve(
     compression: str,
     monitor: Monitor,
     address: str | None = None,
+    claim: int = 0,
 ) -> Outcome:
-    """Solve into ``store``, or to ``address``, from its checkpoint if there is one."""
+    """Solve into ``store``, or to ``address`` for the claim of this number, from its checkpoint if there is one."""
     from engine import solve as engine
 
     return engine.solve_to_store(
-        graph, options, store, plan=plan, resume=True, compression=compression, monitor=monitor, address=address
+        graph,
+        options,
+        store,
+        plan=plan,
+        resume=True,
+        compression=compression,
+        monitor=monitor,
+        address=address,
+        claim=claim,
     )
-
-
-def tidy(settings: Settings, job_id: str) -> None:
-    """Remove what a job without a result has stored, but for its log and its checkpoint."""
-    store = settings.store(job_id)
-    kept = {LOG, working_folder(store).name} if has_checkpoint(store) else {LOG}
-    if not store.parent.is_dir():
-        return
-    for path in store.parent.iterdir():
-        if path.name in kept:
-            continue
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path, ignore_errors=True)
-        else:
-            path.unlink(missing_ok=True)

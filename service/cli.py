@@ -19,22 +19,20 @@ from service.arguments import (
     Cutoff,
     Device,
     DeviceMemory,
-    Directed,
     Dtype,
     Executor,
-    Format,
     GraphFile,
     Json,
     MaxHops,
     Memory,
+    Reading,
     Scheduler,
     Sources,
     StoreFolder,
     StoreUrl,
     Targets,
     Threads,
-    Unweighted,
-    Weight,
+    reads_graph,
 )
 
 app = typer.Typer(
@@ -65,13 +63,11 @@ def every_command(
 
 
 @app.command()
+@reads_graph
 def solve(
     graph: GraphFile,
     out: Annotated[str, typer.Option("--out", metavar="STORE.zarr", help="Where the matrix goes; s3://... too.")],
-    format: Format = None,  # noqa: A002
-    directed: Directed = None,
-    weight: Weight = None,
-    unweighted: Unweighted = False,
+    reading: Reading,
     dtype: Dtype = "auto",
     algorithm: Algorithm = "auto",
     device: Device = "auto",
@@ -100,7 +96,7 @@ def solve(
     from service.commands import solving
 
     solving.solve(
-        solving.GraphArgs(graph, format, directed, weight, unweighted),
+        solving.GraphArgs(graph, reading),
         solving.SolveArgs(
             *(dtype, algorithm, device, memory, device_memory, max_hops, sources, threads, targets, cutoff),
             executor=executor,
@@ -116,6 +112,7 @@ def solve(
 
 
 @app.command(name="solve-many")
+@reads_graph
 def solve_many(
     graphs: Annotated[
         list[str],
@@ -123,16 +120,13 @@ def solve_many(
             metavar="GRAPHS", help="Graph files, folders of them, @FILE with one a line.", show_default=False
         ),
     ],
+    reading: Reading,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FOLDER", help="Where the stores go, one a graph: NAME.zarr.")
     ] = None,
     summary: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Table with a row for each graph: .csv, or .jsonl.")
     ] = None,
-    format: Format = None,  # noqa: A002
-    directed: Directed = None,
-    weight: Weight = None,
-    unweighted: Unweighted = False,
     dtype: Dtype = "auto",
     device: Device = "auto",
     memory: Memory = None,
@@ -155,7 +149,7 @@ def solve_many(
             summary,
             overwrite,
             compression,
-            solving.GraphArgs(Path(), format, directed, weight, unweighted),
+            solving.GraphArgs(Path(), reading),
             solving.SolveArgs(dtype, "auto", device, memory, device_memory, max_hops, None, threads),
         ),
         as_json=as_json,
@@ -164,15 +158,13 @@ def solve_many(
 
 
 @app.command()
+@reads_graph
 def plan(
     graph: GraphFile,
+    reading: Reading,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="STORE.zarr", help="Check the space on this store's disk.")
     ] = None,
-    format: Format = None,  # noqa: A002
-    directed: Directed = None,
-    weight: Weight = None,
-    unweighted: Unweighted = False,
     dtype: Dtype = "auto",
     algorithm: Algorithm = "auto",
     device: Device = "auto",
@@ -191,7 +183,7 @@ def plan(
     from service.commands import solving
 
     solving.plan(
-        solving.GraphArgs(graph, format, directed, weight, unweighted),
+        solving.GraphArgs(graph, reading),
         solving.SolveArgs(
             *(dtype, algorithm, device, memory, device_memory, max_hops, sources, threads, targets, cutoff),
             executor=executor,
@@ -203,18 +195,16 @@ def plan(
 
 
 @app.command()
+@reads_graph
 def inspect(
     graph: GraphFile,
-    format: Format = None,  # noqa: A002
-    directed: Directed = None,
-    weight: Weight = None,
-    unweighted: Unweighted = False,
+    reading: Reading,
     as_json: Json = False,
 ) -> None:
     """Show size, weights and components, and what was dropped."""
     from service.commands import solving
 
-    solving.inspect(solving.GraphArgs(graph, format, directed, weight, unweighted), as_json=as_json)
+    solving.inspect(solving.GraphArgs(graph, reading), as_json=as_json)
 
 
 # A vertex may be called -5 or --x, so what looks like an unknown option is a vertex here.
@@ -259,11 +249,20 @@ def plot(
 
 
 @app.command()
-def verify(store: StoreFolder, as_json: Json = False) -> None:
-    """Read every tile of a store again and check it."""
+def verify(
+    store: StoreFolder,
+    sample: Annotated[
+        str | None,
+        typer.Option(
+            metavar="K|all", help="Rows to search again from the graph, or all; else as many as half a second allows."
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Check every tile of a store, and rows of it against a new search of its graph."""
     from service.commands import querying
 
-    querying.verify(store, as_json=as_json)
+    querying.verify(store, sample, as_json=as_json)
 
 
 for _command in cli_remote.COMMANDS:

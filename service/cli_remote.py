@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
@@ -14,18 +15,16 @@ from service.arguments import (
     Cutoff,
     Device,
     DeviceMemory,
-    Directed,
     Dtype,
-    Format,
     GraphFile,
     Json,
     MaxHops,
     Memory,
+    Reading,
     Sources,
     Targets,
     Threads,
-    Unweighted,
-    Weight,
+    reads_graph,
 )
 
 Server = Annotated[
@@ -42,15 +41,13 @@ def means_job(store: str) -> bool:
     return bool(os.environ.get("APSP_SERVER")) and _JOB_ID.fullmatch(store) is not None and not Path(store).exists()
 
 
+@reads_graph
 def submit(
     graph: GraphFile,
+    reading: Reading,
     server: Server = None,
     name: Annotated[str | None, typer.Option(metavar="TEXT", help="A name of your own for graph and job.")] = None,
     wait: Annotated[bool, typer.Option("--wait", help="See the job to its end; Ctrl-C leaves it running.")] = False,
-    format: Format = None,  # noqa: A002
-    directed: Directed = None,
-    weight: Weight = None,
-    unweighted: Unweighted = False,
     dtype: Dtype = "auto",
     algorithm: Algorithm = "auto",
     device: Device = "auto",
@@ -77,8 +74,7 @@ def submit(
         "max_hops": max_hops, "sources": rows, "targets": columns, "cutoff": cutoff, "threads": threads,
         "priority": priority, "fresh": fresh,
     }  # fmt: skip
-    reading = {"format": format, "directed": directed, "weight": weight, "unweighted": unweighted, "name": name}
-    remote.submit(graph, reading, options, server=server, wait=wait, as_json=as_json)
+    remote.submit(graph, {**asdict(reading), "name": name}, options, server=server, wait=wait, as_json=as_json)
 
 
 def status(job: JobId, server: Server = None, as_json: Json = False) -> None:

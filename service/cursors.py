@@ -5,10 +5,13 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+from typing import Final
 
 from fastapi import Request
 
 from storage.errors import InvalidRequest
+
+_LONGEST_ID: Final = 100
 
 
 def encode(*values: float | str) -> str:
@@ -16,13 +19,18 @@ def encode(*values: float | str) -> str:
     return base64.urlsafe_b64encode(json.dumps(values).encode()).decode().rstrip("=")
 
 
+def is_plain(text: str) -> bool:
+    """Whether a text can be an id that a list ended with: not every database takes lone surrogates, or a NUL."""
+    return len(text) <= _LONGEST_ID and text.isascii() and text.isprintable()
+
+
 def decode(cursor: str) -> tuple[float, str]:
     """What ``encode(number, text)`` was given.  InvalidRequest for anything else."""
     try:
         padded = cursor.encode("ascii") + b"=" * (-len(cursor) % 4)
         number, text = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
-        if type(number) in (int, float) and isinstance(text, str) and 0 <= number < 1e12:
-            return float(number), text[:100]
+        if type(number) in (int, float) and isinstance(text, str) and 0 <= number < 1e12 and is_plain(text):
+            return float(number), text
     except (ValueError, TypeError, binascii.Error, RecursionError):
         pass
     raise InvalidRequest("the cursor is none that a list gave", field="cursor")

@@ -10,7 +10,8 @@ from storage.graph import Graph, Receipt
 def graph_facts(graph: Graph, receipt: Receipt) -> dict[str, object]:
     """Counts, weights, components and what cleaning changed, as JSON types.
 
-    ``edges`` counts the edges of an undirected graph, ``arcs`` always the stored arcs.  Takes O(n + arcs) time.
+    ``edges`` counts the edges of an undirected graph, ``arcs`` always the stored arcs; no path passes through the first
+    ``terminals`` vertices, which components do not heed.  Takes O(n + arcs) time.
     """
     weak, strong = _components(graph)
     degrees = np.diff(graph.indptr)
@@ -26,6 +27,7 @@ def graph_facts(graph: Graph, receipt: Receipt) -> dict[str, object]:
         "largest_out_degree": int(degrees.max(initial=0)),
         "weak_components": weak,
         "strong_components": strong,
+        "terminals": graph.terminals,
         "weights": _weights(graph, receipt),
         "entries": receipt.entries,
         "dropped": {
@@ -42,6 +44,7 @@ def _weights(graph: Graph, receipt: Receipt) -> dict[str, object]:
     return {
         "weighted": graph.weighted,
         "column": receipt.weight_column,
+        "length_of": receipt.length_of,
         "integral": graph.integral,
         "smallest": weights.min().item() if graph.arcs else None,
         "largest": weights.max().item() if graph.arcs else None,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Final
 
 from service.settings import variable
-from storage.errors import ApspError, Conflict, DoesNotFit, InvalidRequest, LimitExceeded
+from storage.errors import ApspError, Conflict, DiskFull, DoesNotFit, InvalidRequest, LimitExceeded
 
 #: the setting that says how much there is of a resource; of a GPU's memory a job takes what it says itself
 _HELD_BY: Final = {"memory": "memory", "disk": "data_dir"}
@@ -23,6 +25,25 @@ class Fault:
     def to_dict(self) -> dict[str, Any]:
         """The fault as JSON types, as the job store keeps it."""
         return {"code": self.code, "message": self.message, "details": self.details}
+
+
+def for_want_of_disk(error: Mapping[str, Any] | None) -> bool:
+    """Whether a job's error says that there was no room on the disk: the same job may well be done later."""
+    if error is None:
+        return False
+    details: Mapping[str, Any] = error.get("details", {})
+    return bool(error["code"] == DiskFull.kind or (error["code"], details.get("resource")) == (DoesNotFit.kind, "disk"))
+
+
+def without_paths(fault: Fault, folder: Path) -> Fault:
+    """The fault as a client may read it: files are named within the data directory, not where that lies."""
+    return replace(fault, message=within(fault.message, folder))
+
+
+def within(text: str, folder: Path) -> str:
+    """A text that names files in the data directory by their paths from there on."""
+    path = str(folder.absolute())
+    return text.replace(f"{path}/", "").replace(path, "the data directory")
 
 
 class UnsupportedMedia(InvalidRequest):

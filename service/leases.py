@@ -31,6 +31,10 @@ class Leases:
         self._seen: dict[str, _Seen] = {}
         self._last: float | None = None
 
+    def forget(self) -> None:
+        """Begin to count anew: while nobody could give a sign, nobody was silent."""
+        self._seen, self._last = {}, None
+
     def overdue(self, beats: Iterable[Beat], now: float) -> list[Beat]:
         """The beats that are overdue at ``now`` (seconds of any clock that only runs forward)."""
         passed = 0.0 if self._last is None else min(now - self._last, self._gap)

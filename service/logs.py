@@ -8,7 +8,7 @@ import re
 import sys
 from contextvars import ContextVar
 from datetime import UTC, datetime
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 #: the request that is being answered; set for all that happens on its behalf
 REQUEST_ID: ContextVar[str | None] = ContextVar("request_id", default=None)
@@ -20,6 +20,8 @@ _SECRET: Final = re.compile(
     r"(apsp_[0-9a-z]{4,16}_)[A-Za-z0-9_\-]{8,}|((?:bearer|basic)\s+)[^\s\"',]+|(://[^/\s:@]+:)[^@/\s]+(?=@)",
     re.IGNORECASE,
 )
+#: what ends a line, moves a cursor, changes a colour or turns the direction of writing on somebody's terminal
+_CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 _MEMBERS: Final = ("job_id", "method", "path", "status", "milliseconds")
 
 
@@ -38,6 +40,34 @@ def configure(process: str, form: Literal["auto", "json", "text"]) -> None:
 def redacted(text: str) -> str:
     """``text`` with keys, credentials and passwords in addresses struck out."""
     return _SECRET.sub(lambda match: f"{match[1] or match[2] or match[3]}***", text)
+
+
+def harmless(text: str) -> str:
+    """``text`` on one line, with control characters spelled out: a stranger may have chosen it."""
+    return _CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
+
+
+class TextFormatter(logging.Formatter):
+    """Lines for people: each record begins a line, and no text that it holds can look like another record.
+
+    The lines of a traceback are indented.
+    """
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
+        """The first line of a record."""
+        return harmless(super().formatMessage(record).rstrip())
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802 - logging's name
+        """A traceback, each line of it indented."""
+        return "\n".join(f"  {harmless(line)}" for line in super().formatException(ei).split("\n"))
+
+    def formatStack(self, stack_info: str) -> str:  # noqa: N802 - logging's name
+        """A stack, each line of it indented."""
+        return "\n".join(f"  {harmless(line)}" for line in super().formatStack(stack_info).split("\n"))
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The lines of a record, without secrets."""
+        return redacted(super().format(record))
 
 
 class _Json(logging.Formatter):
@@ -64,13 +94,13 @@ class _Json(logging.Formatter):
         return redacted(json.dumps({k: v for k, v in members.items() if v is not None}, default=str))
 
 
-class _Text(logging.Formatter):
+class _Text(TextFormatter):
     """For a person at a terminal."""
 
     def __init__(self, process: str) -> None:
         super().__init__(f"%(asctime)s {process} %(levelname)s %(message)s")
 
-    def format(self, record: logging.LogRecord) -> str:
-        """The line of a record, with the ids behind it."""
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
+        """The first line of a record, with the ids behind it."""
         ids = [f"{name}={value}" for name, value in (("request", REQUEST_ID.get()), ("job", JOB_ID.get())) if value]
-        return redacted(" ".join([super().format(record), *ids]))
+        return harmless(" ".join([super().formatMessage(record), *ids]))

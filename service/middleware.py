@@ -22,7 +22,7 @@ from service.callers import Scope as KeyScope
 from service.fault import Fault
 from service.logs import REQUEST_ID
 from service.origins import asks_for_this_host, comes_from_elsewhere, names_a_host
-from service.problems import Problem, problem_of, respond
+from service.problems import Problem, problem_of, respond, unexpected
 from service.protocol import HEADER_BYTES
 from service.rates import Rates
 from service.settings import Settings, variable
@@ -42,6 +42,7 @@ SECURITY: Final = [
 ]
 #: only pages set their own
 _POLICY: Final = b"content-security-policy"
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 #: headers of one request
 MOST_HEADERS: Final = 200
 #: forms that anybody may send, before it is known who does; a key and an address to go on to fit many times
@@ -83,12 +84,12 @@ class Door:
         state = scope.setdefault("state", {})
         state["request_id"] = request_id
         extra = [(b"x-request-id", request_id.encode())]
-        status = 500
+        status, begun = 500, False
 
         async def answer(message: Message) -> None:
-            nonlocal status
+            nonlocal status, begun
             if message["type"] == "http.response.start":
-                status = message["status"]
+                status, begun = message["status"], True
                 message = {**message, "headers": _with(message.get("headers", []), extra)}
             await send(message)
 
@@ -104,6 +105,14 @@ class Door:
                 await _head(self._app, scope, answer)
             else:
                 await self._app(scope, receive, answer)
+        except Exception:
+            if begun:  # the server closes the connection: the client sees that the answer is not whole
+                status = 500
+                raise
+            # An exception that leaves the application has the server close the connection without a word, also
+            # behind a whole answer; a client that sends its next request meanwhile gets a reset.
+            log.exception("%s %s failed", scope["method"], scope["path"][:300])
+            await unexpected(Request(scope))(scope, receive, answer)
         finally:
             self._tell(scope, status, time.perf_counter() - began)
             REQUEST_ID.reset(token)
@@ -136,7 +145,7 @@ class Door:
             return _from_elsewhere()
         scope["state"]["caller"] = caller
         if path.startswith("/health/"):
-            return None
+            return _no_control(path, scope["query_string"])
         wait = self._rates.wait(caller.owner or _address(scope))
         if wait > 0:
             return _too_fast(self._rates.limit, wait)
@@ -144,7 +153,7 @@ class Door:
         if expect.lower() != b"100-continue":
             message = f"Expect: {expect[:40].decode('latin-1')} cannot be met"
             return Problem(Fault("expectation-failed", message, {"field": "Expect"}))
-        return _too_long(scope) or _no_nul(path, scope["query_string"])
+        return _too_long(scope) or _no_control(path, scope["query_string"])
 
     def _tell(self, scope: Scope, status: int, seconds: float) -> None:
         route = getattr(scope.get("route"), "path_format", "")
@@ -163,7 +172,8 @@ class Door:
 
 
 _LOOKED_AT: Final = {b"x-request-id", b"authorization", b"cookie", b"expect"}
-_QUIET: Final = {"GET", "HEAD", "OPTIONS"}
+#: methods that change nothing (RFC 9110, 9.2.1)
+_QUIET: Final = {"GET", "HEAD", "OPTIONS", "TRACE"}
 
 
 class BodyLimit:
@@ -271,10 +281,13 @@ def _too_long(scope: Scope) -> Problem | None:
     return Problem(Fault("headers-too-large", f"{message} in {MOST_HEADERS} headers are read", details))
 
 
-def _no_nul(path: str, query: bytes) -> Problem | None:
-    """NUL is in no name: not every database takes it."""
-    if "\0" in path:
-        return Problem(Fault("not-found", "there is nothing whose name holds a NUL"))
+def _no_control(path: str, query: bytes) -> Problem | None:
+    """No path of ours holds a control character (patterns of routes let a line end behind them pass).
+
+    NUL is in no parameter either: not every database takes it.
+    """
+    if _CONTROL.search(path):
+        return Problem(Fault("not-found", "there is nothing whose name holds a control character"))
     if b"%00" in query:
         return Problem(Fault("invalid-request", "a parameter holds a NUL, which is in no name", {"field": "query"}))
     return None

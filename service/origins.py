@@ -9,7 +9,7 @@ from starlette.types import Scope
 
 from service.keys import is_loopback
 
-_QUESTIONS = ("GET", "HEAD", "OPTIONS")
+_QUESTIONS = ("GET", "HEAD", "OPTIONS", "TRACE")
 
 
 def comes_from_elsewhere(scope: Scope, *, pages: bool = True, allowed: str = "") -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -11,7 +12,7 @@ from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
-from service.fault import Fault, ResultNotReady, fault_of
+from service.fault import Fault, ResultNotReady, fault_of, without_paths
 from storage.errors import ApspError
 
 MEDIA_TYPE: Final = "application/problem+json"
@@ -44,9 +45,11 @@ CODES: Final[dict[str, tuple[int, str]]] = {
     "too-many-at-once": (429, "Too many at the same time"),
     "range-not-satisfiable": (416, "The range lies outside the file"),
     "cancelled": (409, "The job was cancelled"),
+    "disk-full": (507, "The disk is full"),
     "storage-failed": (500, "Stored data cannot be used"),
     "solve-failed": (500, "The solver failed"),
     "runner-lost": (500, "The runner died"),
+    "result-lost": (500, "The result was lost"),
     "worker-lost": (500, "The reading process died"),
     "out-of-memory": (500, "Memory ran out"),
     "internal": (500, "Unexpected error"),
@@ -56,8 +59,12 @@ RETRY_AFTER: Final = {"too-many-jobs": 1, "too-many-at-once": 1, "draining": 5, 
 _BY_STATUS: Final = {404: "not-found", 405: "method-not-allowed", 406: "not-acceptable", 409: "conflict",
                      413: "limit-exceeded", 416: "range-not-satisfiable", 422: "invalid-request"}  # fmt: skip
 
-#: what FastAPI says about a body for which its parser has no better words
-_NO_JSON: Final = "There was an error parsing the body"
+#: what FastAPI says about a body for which its parser has no better words, and what we say
+_NOT_PARSED: Final = "There was an error parsing the body"
+NO_JSON: Final = "the body is no JSON: it is not UTF-8, or nested too deeply"
+#: errors of one request that are told, and characters of the name of each place; both are the client's to choose
+_MOST_ERRORS: Final = 20
+_LONGEST_PART: Final = 100
 
 
 class Problem(HTTPException):
@@ -100,6 +107,9 @@ def respond(
 ) -> Response:
     """The problem document of ``fault`` as the answer to ``request``."""
     # not of request.url, which is put together with the Host header and raises for one that makes no sense
+    service = getattr(request.app.state, "service", None)
+    if service is not None:
+        fault = without_paths(fault, service.settings.data_dir)
     body = document(fault, status=status, instance=request.scope["path"])
     request_id = getattr(request.state, "request_id", None)
     headers = dict(headers or {})
@@ -119,7 +129,10 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def validation(request: Request, error: RequestValidationError) -> Response:
-        return respond(request, _validation_fault(error))
+        if isinstance(error.body, bytes):  # FastAPI left it as it came
+            message = "the body must be JSON, and said to be: Content-Type: application/json"
+            return respond(request, Fault("invalid-request", message))
+        return respond(request, validation_fault(error.errors()))
 
     @app.exception_handler(HTTPException)
     async def starlette(request: Request, error: HTTPException) -> Response:
@@ -130,17 +143,16 @@ def install(app: FastAPI) -> None:
             headers["Allow"] = _allowed(request) or headers.get("Allow", "")
         if isinstance(error, Problem):
             return respond(request, error.fault, status=error.status_code, headers=headers)
-        if error.status_code == HTTPStatus.BAD_REQUEST and error.detail == _NO_JSON:
-            fault = Fault("invalid-request", "the body is no JSON: it is not UTF-8, or nested too deeply")
-            return respond(request, fault)
+        if error.status_code == HTTPStatus.BAD_REQUEST and error.detail == _NOT_PARSED:
+            return respond(request, Fault("invalid-request", NO_JSON))
         code = _BY_STATUS.get(error.status_code, "internal" if error.status_code >= 500 else "invalid-request")
         message = _http_message(request, error)
         return respond(request, Fault(code, message), status=error.status_code, headers=headers)
 
-    @app.exception_handler(Exception)
-    async def unexpected(request: Request, _error: Exception) -> Response:
-        # The traceback goes to the log; a stranger learns only where to look for it.
-        return respond(request, Fault("internal", "an unexpected error happened; the log names it by request_id"))
+
+def unexpected(request: Request) -> Response:
+    """The answer when anything else was raised: the traceback goes to the log, a stranger learns where to look."""
+    return respond(request, Fault("internal", "an unexpected error happened; the log names it by request_id"))
 
 
 def _allowed(request: Request) -> str:
@@ -160,16 +172,15 @@ def _http_message(request: Request, error: HTTPException) -> str:
     return str(error.detail)
 
 
-def _validation_fault(error: RequestValidationError) -> Fault:
-    if isinstance(error.body, bytes):  # FastAPI left it as it came
-        return Fault("invalid-request", "the body must be JSON, and said to be: Content-Type: application/json")
+def validation_fault(errors: Sequence[Mapping[str, Any]]) -> Fault:
+    """The fault of a request that is not in the form of its schema; the first errors are told, the others counted."""
     found = [
-        {"pointer": "/" + "/".join(str(part) for part in item["loc"]), "detail": str(item["msg"])}
-        for item in error.errors()
+        {"pointer": "/" + "/".join(str(part)[:_LONGEST_PART] for part in item["loc"]), "detail": str(item["msg"])}
+        for item in errors[:_MOST_ERRORS]
     ]
     first = found[0]
-    more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-    return Fault("invalid-request", f"{first['pointer']}: {first['detail']}{more}", {"errors": found[:20]})
+    more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+    return Fault("invalid-request", f"{first['pointer']}: {first['detail']}{more}", {"errors": found})
 
 
 #: for the ``responses`` of routes: the schema of all errors

@@ -52,8 +52,8 @@ class ProgressMonitor(Monitor):
         self.opened()
 
     def advance(self, amount: int) -> None:
-        """Count; show only when an update is due, so that calling often costs little."""
-        self.done += amount
+        """Count, up to the total; show only when an update is due, so that calling often costs little."""
+        self.done = min(self.done + amount, self.total or self.done + amount)
         now = time.perf_counter()
         if now >= self._due:
             self._due = now + self._every

@@ -17,6 +17,7 @@ import h11
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from service.crowd import Crowd
 from service.sendfile import SENDFILE
 
 #: seconds from the first moment of a request to the end of its headers
@@ -30,10 +31,11 @@ _SEGMENT: Final = 4 << 20
 
 
 class PatientProtocol(H11Protocol):
-    """Uvicorn's HTTP/1.1 protocol with a deadline for headers and ``apsp.sendfile``."""
+    """Uvicorn's HTTP/1.1 protocol with a deadline for headers, a bound on connections, and ``apsp.sendfile``."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, crowd: Crowd, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self._crowd = crowd
         self._deadline: asyncio.TimerHandle | None = None
         self._application: ASGIApp = self.app
         self.app = self._with_sendfile
@@ -42,6 +44,7 @@ class PatientProtocol(H11Protocol):
         """A client is there: its first headers are awaited."""
         super().connection_made(transport)
         self._await_headers()
+        self._crowd.admit(self, len(self.connections))
 
     def data_received(self, data: bytes) -> None:
         """Some bytes: the deadline ends with the headers, and begins again with the next request's first byte."""
@@ -51,16 +54,28 @@ class PatientProtocol(H11Protocol):
         else:
             self._stop_waiting()
 
+    def on_response_complete(self) -> None:
+        """The connection waits for the next request, unless that is there already."""
+        super().on_response_complete()
+        if self.conn.our_state is h11.IDLE and not self.transport.is_closing():
+            self._crowd.wait(self)
+
+    def leave(self) -> None:
+        """Make room for another connection."""
+        self.transport.abort()
+
     def connection_lost(self, exc: Exception | None) -> None:
         """The client is gone."""
         self._stop_waiting()
         super().connection_lost(exc)
 
     def _await_headers(self) -> None:
+        self._crowd.wait(self)
         if self._deadline is None:
             self._deadline = self.loop.call_later(HEADER_SECONDS, self.transport.close)
 
     def _stop_waiting(self) -> None:
+        self._crowd.speak(self)
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None

@@ -9,13 +9,15 @@ from collections.abc import Callable
 from typing import Final
 
 from service.settings import Settings
-from service.stores import discard, sweep
+from service.stores import discard, redo_lost, sweep
 from storage.errors import StorageFailed
 from storage.jobs import JobStore
 
 log = logging.getLogger(__name__)
 
 _EVERY: Final = 60.0
+#: seconds between two looks whether all results are still there
+_CHECK_EVERY: Final = 3600.0
 #: how long an Idempotency-Key is remembered
 KEY_SECONDS: Final = 86400.0
 #: a wall clock that ran this much more or less than it should has been set: ages mean nothing then
@@ -29,6 +31,7 @@ class Retention:
         """``forget`` hears of each job whose result is about to go: an open one might still answer."""
         self._settings, self._jobs, self._forget = settings, jobs, forget
         self._offset = time.time() - time.monotonic()
+        self._checked: float | None = None
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="retention", daemon=True)
 
@@ -62,6 +65,9 @@ class Retention:
             self._jobs.purge(now - settings.tombstone_seconds, now - KEY_SECONDS)
         for path in sweep(settings, self._jobs):
             log.warning("%s belonged to no job and was removed", path)
+        if self._checked is None or steady - self._checked >= _CHECK_EVERY:
+            redo_lost(settings, self._jobs)
+            self._checked = steady
         return removed
 
     def _run(self) -> None:

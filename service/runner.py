@@ -7,6 +7,7 @@ Run as ``python -m service.runner DEVICE`` with the settings in the environment;
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import signal
@@ -17,19 +18,17 @@ from collections.abc import Callable
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
-from service import checkpoints, logs
-from service.checkpoints import tidy
-from service.fault import Fault, fault_of
+from service import checkpoints, claimed, logs, processes
+from service.fault import Fault, fault_of, for_want_of_disk, without_paths
 from service.figures import Figures
 from service.joblog import job_log
 from service.probe import probe
 from service.settings import Settings
-from service.stores import discard, has_result, prepare, result_bytes, result_place, sweep
+from service.stores import has_result, prepare, result_bytes, result_place, sweep, trash
 from service.tracker import JobMonitor, Pulse
 from service.warmth import WarmUp
-from storage.atomic import failure
-from storage.errors import ApspError, Cancelled, Conflict, StorageFailed
-from storage.jobs import JobRecord, JobStore, RunnerRecord
+from storage.errors import ApspError, Cancelled, Conflict, NotFound, StorageFailed
+from storage.jobs import SUCCESSFUL, JobRecord, JobStore, RunnerRecord
 from storage.locks import FileLock
 
 if TYPE_CHECKING:
@@ -40,6 +39,10 @@ log = logging.getLogger(__name__)
 #: seconds between two looks at an empty queue, unless somebody says that there is a job
 _IDLE_SECONDS: Final = 0.05
 _RETRY_SECONDS: Final = 1.0
+#: seconds that a runner which was given up has to let go of its checkpoint, at most
+_PATIENCE: Final = 3.0
+#: seconds without a claim after a job found the disk full: the first time, and at most
+_DISK_PAUSES: Final = (5.0, 300.0)
 #: seconds between two probes of a GPU that failed the last one: the first, and the longest
 _PROBE_PAUSES: Final = (10.0, 300.0)
 #: argument that makes the runner stop when its standard input ends, that is when its parent is gone
@@ -72,6 +75,8 @@ class Runner:
         #: the GPU has to be started afresh, which takes a new process
         self.device_lost = False
         self._probed: float | None = None
+        #: seconds that it waited, and until when it waits, for want of disk
+        self._pause = self._rests_until = 0.0
 
     def run(self) -> None:
         """Settle what a dead runner left, then work until told to stop.  No job's failure ends this loop."""
@@ -85,17 +90,22 @@ class Runner:
                         break
                     self.announce("idle")
                     told = time.monotonic()
-                claimed = self._jobs.claim(self._name, cuda=self._device != "cpu")
+                job = self._claimed()
             except StorageFailed as error:
                 log.error("no job can be claimed: %s", error)
                 self._stopping.wait(_RETRY_SECONDS)
                 continue
-            if claimed is not None:
-                self.work(claimed)
+            if job is not None:
+                self.work(job)
             elif not warm_up.step():
                 self._wake.wait(_IDLE_SECONDS)
                 self._wake.clear()
         self._end()
+
+    def _claimed(self) -> JobRecord | None:
+        if time.monotonic() < self._rests_until:
+            return None
+        return self._jobs.claim(self._name, cuda=self._device != "cpu")
 
     def interrupt(self) -> None:
         """Stop at the next tile; at once, by raising Cancelled, if the job that is solved was cancelled."""
@@ -107,111 +117,137 @@ class Runner:
 
     def announce(self, state: str, detail: str | None = None) -> None:
         """Say that this runner is there, and how it is."""
-        figures = self._figures.read()
+        figures = {**self._figures.read(), "process": processes.own()}
         self._jobs.announce(RunnerRecord(self._slot, self._name, self._device, state, detail, time.time(), figures))
 
-    def work(self, claimed: JobRecord) -> None:
+    def work(self, job: JobRecord) -> None:
         """Bring one claimed job to an end, whatever happens."""
-        with job_log(self._settings, claimed.id):
-            logs.JOB_ID.set(claimed.id)
-            log.info("job %s: attempt %d begins on %s", claimed.id, claimed.attempt, self._name)
-            self._work(claimed)
+        with job_log(self._settings, job.id, job.fence):
+            logs.JOB_ID.set(job.id)
+            log.info("job %s: attempt %d begins on %s", job.id, job.attempt, self._name)
+            self._work(job)
 
-    def _work(self, claimed: JobRecord) -> None:
-        monitor = JobMonitor(self._jobs, claimed, self._stopping, self._figures.step)
+    def _work(self, job: JobRecord) -> None:
+        monitor = JobMonitor(self._jobs, job, self._stopping, self._figures.step)
         try:
-            with Pulse(monitor, self._settings.heartbeat_seconds, lambda: self.announce("busy", claimed.id)):
+            with Pulse(monitor, self._settings.heartbeat_seconds, lambda: self.announce("busy", job.id)):
                 self._monitor = monitor
                 try:
-                    summary, seconds, size = self._solve(claimed, monitor)
+                    summary, seconds, size = self._solve(job, monitor)
                 finally:
                     self._monitor = None
             # said first: whoever learns that the job is over finds its log complete
-            log.info("job %s: done in %.3g s", claimed.id, sum(seconds.values()))
-            if not self._until_stored(lambda: self._jobs.succeed(claimed, summary, seconds, size)):
-                log.error("job %s: its end was not stored; whoever holds the job now ends it", claimed.id)
+            log.info("job %s: done in %.3g s", job.id, sum(seconds.values()))
+            self._pause = 0.0
+            if not self._until_stored(lambda: self._jobs.succeed(job, summary, seconds, size)):
+                log.error("job %s: its end was not stored; whoever holds the job now ends it", job.id)
         except Cancelled:
-            self._stopped(claimed, monitor)
+            self._stopped(job, monitor)
         except Exception as error:
             if not isinstance(error, ApspError):
-                log.exception("job %s: unexpected error", claimed.id)
-            self._failed(claimed, monitor, fault_of(error))
+                log.exception("job %s: unexpected error", job.id)
+            self._failed(job, monitor, without_paths(fault_of(error), self._settings.data_dir))
 
-    def _solve(self, claimed: JobRecord, monitor: JobMonitor) -> tuple[dict[str, Any], dict[str, float], int]:
+    def _solve(self, job: JobRecord, monitor: JobMonitor) -> tuple[dict[str, Any], dict[str, float], int]:
         """Load, plan, solve, seal; returns summary, seconds of each phase and bytes of the store."""
         from service.tasks import job_options
         from storage.graphs import GraphStore
 
-        store = self._settings.store(claimed.id)
-        address = self._settings.address(claimed.id)
-        if has_result(self._settings, claimed.id):  # of an earlier attempt, whose runner died before it could say so
-            log.info("job %s: the result of an earlier attempt is complete", claimed.id)
-            return self._sealed(claimed), {}, result_bytes(self._settings, claimed.id)
-        tidy(self._settings, claimed.id)
-        try:
-            store.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise failure("make", store.parent, error) from error
+        store, address = self._settings.store(job.id), self._settings.address(job.id)
+        rubbish, patience = trash(self._settings), min(_PATIENCE, self._settings.heartbeat_seconds)
+        if has_result(self._settings, job.id) or claimed.begin(store, job.fence, rubbish, patience):
+            log.info("job %s: the result of an earlier attempt is complete", job.id)
+            return self._sealed(job)
+        place = claimed.place(store, job.fence)
         began = time.perf_counter()
-        graph, _ = GraphStore(self._settings.data_dir, self._settings.store_url).load(claimed.graph)
-        options = job_options(graph, claimed.options, self._settings)
-        checkpoints.fetch(store, address)
-        plan = checkpoints.plan(graph, options, store)
+        graph, _ = GraphStore(self._settings.data_dir, self._settings.store_url).load(job.graph)
+        options = job_options(graph, job.options, self._settings)
+        checkpoints.fetch(place, address)
+        plan = checkpoints.plan(graph, options, place)
         loaded = time.perf_counter() - began
-        if _differs(plan.to_dict(), claimed.plan):
-            self._jobs.replan(claimed, plan.to_dict())
+        if _differs(plan.to_dict(), job.plan):
+            self._until_stored(lambda: self._jobs.replan(job, plan.to_dict()))
         monitor.follow(plan)
-        log.info("job %s: %s in %s on %s: %s", claimed.id, plan.algorithm, plan.dtype, plan.device, plan.reason)
+        log.info("job %s: %s in %s on %s: %s", job.id, plan.algorithm, plan.dtype, plan.device, plan.reason)
 
         def attempt() -> Outcome:
-            compression = self._settings.compression
             return checkpoints.solve(
-                graph, options, store, plan=plan, compression=compression, monitor=monitor, address=address
-            )
+                *(graph, options, place), plan=plan, compression=self._settings.compression, monitor=monitor,
+                address=address, claim=job.fence,
+            )  # fmt: skip
 
         try:
             outcome = attempt()
         except Conflict as error:
-            if address is not None and has_result(self._settings, claimed.id):  # another runner was faster
-                return self._sealed(claimed), {}, result_bytes(self._settings, claimed.id)
-            # A checkpoint of something else, or one that a runner which was given up still holds: out of its way.
-            log.warning("job %s: %s; it begins anew", claimed.id, error)
-            discard(self._settings, claimed.id, logs=False)
+            if has_result(self._settings, job.id):  # another runner was faster
+                return self._sealed(job)
+            # a checkpoint of something else: it lies in this claim's folder, which is nobody else's
+            log.warning("job %s: %s; it begins anew", job.id, error)
+            claimed.begin_anew(store, job.fence, rubbish)
             outcome = attempt()
-        return outcome.summary, {"load": loaded, **outcome.seconds}, result_bytes(self._settings, claimed.id)
+        if address is None:
+            claimed.publish(store, job.fence, rubbish)
+        summary, _, size = self._sealed(job)  # not this claim's own, if another one's was there first
+        return summary, {"load": loaded, **outcome.seconds}, size
 
-    def _sealed(self, claimed: JobRecord) -> dict[str, Any]:
+    def _sealed(self, job: JobRecord) -> tuple[dict[str, Any], dict[str, float], int]:
+        """The summary of the finished store, no seconds, and its bytes."""
         from storage.matrix import open_matrix
 
-        with open_matrix(result_place(self._settings, claimed.id)) as matrix:
-            return dict(matrix.summary)
+        self._tidy(job)
+        with open_matrix(result_place(self._settings, job.id)) as matrix:
+            return dict(matrix.summary), {}, result_bytes(self._settings, job.id)
 
-    def _stopped(self, claimed: JobRecord, monitor: JobMonitor) -> None:
+    def _tidy(self, job: JobRecord) -> None:
+        claimed.tidy(self._settings.store(job.id), job.fence, trash(self._settings))
+
+    def _let_go(self, job: JobRecord) -> None:
+        """The claim was lost: what it wrote is its successor's to take, and rubbish if there is a result already."""
+        log.error("job %s: the claim was lost; leaving it alone", job.id)
+        with contextlib.suppress(StorageFailed, NotFound):
+            if self._jobs.job(job.id).state == SUCCESSFUL:
+                self._tidy(job)
+
+    def _stopped(self, job: JobRecord, monitor: JobMonitor) -> None:
         """The solve stopped on request: whose?"""
         if monitor.lost:
-            log.error("job %s: the claim was lost; leaving it alone", claimed.id)
+            self._let_go(job)
             return
-        tidy(self._settings, claimed.id)
+        self._tidy(job)
         if monitor.asked:
-            log.info("job %s: cancelled", claimed.id)
-            self._until_stored(lambda: self._jobs.dismiss(claimed))
+            log.info("job %s: cancelled", job.id)
+            self._until_stored(lambda: self._jobs.dismiss(job))
         else:
-            log.info("job %s: given back, the runner stops", claimed.id)
-            self._until_stored(lambda: self._jobs.release(claimed))
+            log.info("job %s: given back, the runner stops", job.id)
+            self._until_stored(lambda: self._jobs.release(job))
 
-    def _failed(self, claimed: JobRecord, monitor: JobMonitor, fault: Fault) -> None:
-        log.error("job %s failed: %s: %s", claimed.id, fault.code, fault.message)
+    def _failed(self, job: JobRecord, monitor: JobMonitor, fault: Fault) -> None:
+        log.error("job %s failed: %s: %s", job.id, fault.code, fault.message)
         if monitor.lost:
+            self._let_go(job)
             return
-        tidy(self._settings, claimed.id)
+        self._tidy(job)
+        if for_want_of_disk(fault.to_dict()):
+            self._put_back(job, fault)
+            return
         if self._device != "cpu" and fault.code in ("solve-failed", "internal"):
             self.device_lost = True  # an error that CUDA reports may stick to the process
             if (sick := self._probe()) is not None:
                 most = self._settings.max_attempts
                 reason = f"{fault.message}; the probe of {self._device} failed: {sick}"
-                self._until_stored(lambda: self._jobs.lose(claimed, reason, max_attempts=most))
+                self._until_stored(lambda: self._jobs.lose(job, reason, max_attempts=most))
                 return
-        self._until_stored(lambda: self._jobs.fail(claimed, fault.to_dict()))
+        if self._until_stored(lambda: self._jobs.fail(job, fault.to_dict())) is False:
+            self._let_go(job)
+
+    def _put_back(self, job: JobRecord, fault: Fault) -> None:
+        """The disk is full, perhaps not for long: the job is tried again as often as a lost one, after a pause."""
+        most, error = self._settings.max_attempts, fault.to_dict()
+        self._until_stored(lambda: self._jobs.lose(job, fault.message, max_attempts=most, error=error))
+        first, longest = _DISK_PAUSES
+        self._pause = min(2 * self._pause, longest) if self._pause else first
+        self._rests_until = time.monotonic() + self._pause
+        log.warning("no job is begun for %g s: %s", self._pause, fault.message)
 
     def _answers(self) -> bool:
         """Whether the idle GPU is still there; False also if told to stop meanwhile.
@@ -252,7 +288,7 @@ class Runner:
         for record in self._jobs.recover(self._slot, living=self._name, max_attempts=most):
             log.warning("job %s lost its runner in attempt %d and is now %s", record.id, record.attempt, record.state)
             if not record.open:
-                tidy(self._settings, record.id)
+                self._tidy(record)
         for path in sweep(self._settings, self._jobs):
             log.warning("%s belonged to no job and was removed", path)
 

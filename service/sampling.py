@@ -11,6 +11,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from engine.summary import comparable
 from service.results import Array, Result
 from storage.errors import InvalidRequest
 from storage.matrix import Matrix
@@ -58,17 +59,29 @@ def sample(
 
 
 def eccentricities(result: Result, size: int) -> dict[str, Any]:
-    """The largest finite distance from evenly spaced sources, at most ``size``, to other targets; None for none."""
+    """The largest finite distance from evenly spaced sources, at most ``size``, to other targets; None for none.
+
+    ``reached`` counts the targets of each, itself too where it is one; ``central`` says which of the sources reach
+    enough to be compared for the radius (``engine.summary.comparable``).
+    """
     matrix = result.matrix
     down = matrix.shape[0]
     i = spread(0, down, _rows_within(result, 0, down, size))
     sources = matrix.sources[i]
     found: list[int | float | None] = []
-    for source, row in zip(sources.tolist(), _rows(matrix, i), strict=True):
-        others = row[result.reached(row) & (matrix.targets != source)]
+    reach = np.zeros(len(i), np.int64)
+    for k, (source, row) in enumerate(zip(sources.tolist(), _rows(matrix, i), strict=True)):
+        reached = result.reached(row)
+        reach[k] = np.count_nonzero(reached)
+        others = row[reached & (matrix.targets != source)]
         found.append(result.numbers(others[[int(np.argmax(others))]])[0] if len(others) else None)
     names = [result.label(v) for v in sources.tolist()]
-    return {"sources": names, "eccentricities": found, "of": down, "complete": len(i) == down}
+    least = matrix.summary.get("central_reach")  # of all rows; summaries of older versions lack it
+    central = reach >= least if isinstance(least, int) else comparable(reach)
+    return {
+        "sources": names, "eccentricities": found, "reached": reach.tolist(), "central": central.tolist(),
+        "of": down, "complete": len(i) == down,
+    }  # fmt: skip
 
 
 def _rows(matrix: Matrix, positions: IntArray) -> Iterator[Array]:

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr
+from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr, model_validator
+from pydantic_core import PydanticCustomError
 
 from service.fault import Fault
 from service.problems import document
 from storage.jobs import GraphRecord, JobRecord, RunnerRecord
 
+#: what one list of a request holds at most, what a name in it does, and how many members that there are not are named
+MOST_LISTED: Final = 1_000_000
+LONGEST_NAME: Final = 10_000
+_MOST_UNKNOWN: Final = 10
 #: a vertex as the file names it
 Label = StrictInt | StrictStr
+#: one that is asked for
+Asked = StrictInt | Annotated[StrictStr, Field(max_length=LONGEST_NAME)]
+#: some that are asked for; checking ends at the first that is no name, for there may be a million of them
+AskedList = Annotated[list[Asked], Field(fail_fast=True, min_length=1, max_length=MOST_LISTED)]
 Size = Annotated[int, Field(ge=1, lt=2**63, strict=True)]
 #: NUL is in no name: not every database keeps it
 _NAME = r"^[^\x00]*$"
@@ -32,6 +42,19 @@ class Wire(BaseModel):
     """Unknown members are refused, so that a misspelt option is not silently ignored."""
 
     model_config = ConfigDict(extra="forbid")
+
+
+class Question(Wire):
+    """A body that somebody sends; however it was made, a handful of errors is built and no more."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _few_members(cls, members: Any) -> Any:
+        if isinstance(members, dict) and len(members) > len(cls.model_fields) + _MOST_UNKNOWN:
+            message = "{given} members are given, and there are only {known}"
+            known = ", ".join(cls.model_fields)
+            raise PydanticCustomError("too_many_members", message, {"given": len(members), "known": known})
+        return members
 
 
 class Problem(Wire):
@@ -94,19 +117,21 @@ class GraphList(Wire):
     next: str | None
 
 
-class JobRequest(Wire):
+class JobRequest(Question):
     """A graph and the options of a solve; all but the graph may be left out."""
 
     graph: str = Field(max_length=100, pattern=_NAME, description="Id of an uploaded graph.")
     name: str | None = Field(None, max_length=200, pattern=_NAME, description="A name of your own.")
     dtype: Literal["auto", "uint16", "int32", "float32", "float64"] = "auto"
-    algorithm: str = Field("auto", description="Name of an algorithm, or auto.", examples=["auto", "dijkstra"])
+    algorithm: str = Field(
+        "auto", max_length=100, description="Name of an algorithm, or auto.", examples=["auto", "dijkstra"]
+    )
     device: Literal["auto", "cpu", "cuda"] = "auto"
     memory: Size | None = Field(None, description="Host memory in bytes.")
     device_memory: Size | None = Field(None, description="Device memory in bytes.")
     max_hops: Size | None = Field(None, description="At most that many arcs a path.")
-    sources: list[Label] | None = Field(None, min_length=1, description="Only these rows; vertices as in the file.")
-    targets: list[Label] | None = Field(None, min_length=1, description="Only these columns; vertices as in the file.")
+    sources: AskedList | None = Field(None, description="Only these rows; vertices as in the file.")
+    targets: AskedList | None = Field(None, description="Only these columns; vertices as in the file.")
     cutoff: float | None = Field(
         None,
         ge=0,
@@ -200,12 +225,13 @@ class Estimate(Wire):
     device_memory: int
     disk: int = Field(description="Bytes of the result.")
     plan: dict[str, Any]
+    notes: list[str] = Field(description="What was chosen or left out when the graph was read, as in its receipt.")
 
     @classmethod
-    def of(cls, graph: str, plan: dict[str, Any]) -> Estimate:
+    def of(cls, graph: str, plan: dict[str, Any], notes: Sequence[str]) -> Estimate:
         """The wire form of a plan."""
         names = ("algorithm", "dtype", "device", "shape", "seconds", "memory", "device_memory", "disk")
-        return cls(graph=graph, plan=plan, **{name: plan[name] for name in names})
+        return cls(graph=graph, plan=plan, notes=list(notes), **{name: plan[name] for name in names})
 
 
 class JobList(Wire):
@@ -228,10 +254,12 @@ class Distance(Wire):
     )
 
 
-class PairsRequest(Wire):
+class PairsRequest(Question):
     """Pairs of vertices, source first."""
 
-    pairs: list[tuple[Label, Label]] = Field(min_length=1, examples=[[[1, 17], [17, 1]]])
+    pairs: list[tuple[Asked, Asked]] = Field(
+        fail_fast=True, min_length=1, max_length=MOST_LISTED, examples=[[[1, 17], [17, 1]]]
+    )
 
 
 class Distances(Wire):
@@ -265,11 +293,11 @@ class Paths(Wire):
     paths: list[Path]
 
 
-class SubmatrixRequest(Wire):
+class SubmatrixRequest(Question):
     """Sources and targets, each a vertex as the file names it; null for all."""
 
-    sources: list[Label] | None = Field(None, min_length=1, examples=[[1, 17]])
-    targets: list[Label] | None = Field(None, min_length=1, examples=[[17, 40]])
+    sources: AskedList | None = Field(None, examples=[[1, 17]])
+    targets: AskedList | None = Field(None, examples=[[17, 40]])
 
 
 class Nearest(Wire):
@@ -325,14 +353,23 @@ class Eccentricities(Wire):
 
     sources: list[Label]
     eccentricities: list[int | float | None]
+    reached: list[int] = Field(description="How many targets each source reaches, itself counted where it is one.")
+    central: list[bool] = Field(
+        description="Whether a source reaches nine tenths of what any of them reaches: only those compare as centres."
+    )
     of: int = Field(description="Sources of the matrix.")
     complete: bool = Field(description="Whether these are all of them.")
 
     model_config = ConfigDict(
         json_schema_extra={
-            "examples": [{"sources": [1, 17], "eccentricities": [4711, None], "of": 2, "complete": True}]
+            "examples": [
+                {
+                    "sources": [1, 17], "eccentricities": [4711, None], "reached": [2, 1], "central": [True, False],
+                    "of": 2, "complete": True,
+                }
+            ]
         }
-    )
+    )  # fmt: skip
 
 
 class Manifest(Wire):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import gc
 import importlib
@@ -11,6 +12,7 @@ import socket
 import sys
 import threading
 from collections.abc import Iterator
+from functools import partial
 from types import FrameType
 
 import uvicorn
@@ -19,13 +21,14 @@ from starlette.types import ASGIApp
 
 from service import logs
 from service.app import create_app
+from service.crowd import Complaints, Crowd, raise_open_files, room
 from service.keys import first_key, is_loopback
 from service.metrics import Metrics
 from service.protocol import HEADER_BYTES, PatientProtocol
 from service.retention import Retention
 from service.settings import Settings
 from service.state import Service
-from service.stores import check_store, prepare
+from service.stores import check_store, keep_private, prepare
 from service.supervisor import Supervisor
 from storage.errors import Conflict, InvalidRequest
 from storage.locks import FileLock
@@ -45,6 +48,8 @@ def serve(settings: Settings) -> None:
     """
     settings = settings.model_copy(update={"data_dir": settings.data_dir.absolute()})
     logs.configure("api", settings.log_format)
+    keep_private(settings.data_dir)
+    raise_open_files()
     prepare(settings)
     check_store(settings)
     key = first_key(settings)
@@ -85,9 +90,11 @@ def _run_api(settings: Settings, app: FastAPI, listener: socket.socket, key: str
 
 
 def _config(settings: Settings, app: ASGIApp) -> uvicorn.Config:
+    connections, backlog = room(settings.max_connections)
     return uvicorn.Config(
         app,
-        http=PatientProtocol,
+        http=partial(PatientProtocol, crowd=Crowd(connections)),  # type: ignore[arg-type]
+        backlog=backlog,
         h11_max_incomplete_event_size=HEADER_BYTES,
         log_config=None,
         access_log=False,
@@ -115,6 +122,7 @@ class _Announcing(uvicorn.Server):
         threading.Timer(seconds, super().handle_exit, (sig, None)).start()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        asyncio.get_running_loop().set_exception_handler(Complaints())
         await super().startup(sockets)
         if self.started:
             print(f"apsp listens on {self._address} (API documentation: {self._address}/docs)", flush=True)

@@ -49,8 +49,14 @@ class Settings(BaseModel):
     database_timeout: float = Field(30.0, gt=0, description="Seconds to wait for a lock of the database.")
     node: str | None = Field(None, max_length=60, description="Name of this machine among the runners' machines.")
     runners: str = Field("auto", description="Runners of this node: auto, none, or devices: cpu, cuda0,cuda1.")
-    readers: Count = Field(1, description="Processes that read uploaded graphs.")
+    readers: Count = Field(2, description="Processes that read uploaded graphs.")
     planners: Count = Field(2, description="Processes that plan jobs.")
+    read_seconds: float = Field(60.0, gt=0, description="Seconds that reading an upload may take, whatever its size,")
+    min_read_rate: Size = Field(512 * 2**10, description="and a second more for so many bytes of it, as sent.")
+    plan_seconds: float = Field(600.0, gt=0, description="Seconds that planning a job may take.")
+    task_memory: Size | None = Field(
+        None, description="Bytes of memory that reading or planning may take; 3/4 of what is free if not set."
+    )
     threads: Count | None = Field(None, description="Processors that a job may use; all if not set.")
     memory: Size | None = Field(None, description="Memory in bytes that a job may use; what is free if not set.")
     scheduler: str | None = Field(None, description="Address of a Dask scheduler whose workers jobs may ask for.")
@@ -66,6 +72,7 @@ class Settings(BaseModel):
     max_paths: Count = Field(1_000, description="Routes in one request.")
     max_requests_per_second: Count = Field(5_000, description="Requests a second of one key, twice that at once.")
     max_streams: Count = Field(32, description="Open event streams of one key.")
+    max_connections: Count = Field(10_000, description="Open connections; fewer if the system allows fewer files.")
     max_uploads: Count = Field(4, description="Uploads of one key at the same time.")
     max_body_silence: Count = Field(30, description="Seconds without a byte after which a body is given up.")
     min_body_rate: Size = Field(1024, description="Bytes a second that a body must bring, after that time.")

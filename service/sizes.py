@@ -21,7 +21,7 @@ _UNITS: Final = {
     "ti": 2**40,
     "pi": 2**50,
 }
-_SIZE: Final = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([kmgtp]i?)?b?\s*", re.IGNORECASE | re.ASCII)
+_SIZE: Final = re.compile(r"\s*+(\d++(?:\.\d*+)?|\.\d++)\s*+([kmgtp]i?)?b?\s*+", re.IGNORECASE | re.ASCII)
 
 
 def parse_size(text: str, *, field: str) -> int:
@@ -30,7 +30,7 @@ def parse_size(text: str, *, field: str) -> int:
     Raises InvalidRequest, naming ``field``, for anything else and for less than one byte.
     """
     match = _SIZE.fullmatch(text)
-    if match is None:
+    if match is None or len(text) > 100:
         raise InvalidRequest(f"{field}: {text!r} is no size; write for example 4GiB, 500M or 1000000", field=field)
     size = int(Decimal(match[1]) * _UNITS[(match[2] or "").lower()])
     if not 1 <= size < 2**63:

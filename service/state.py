@@ -19,7 +19,7 @@ from service.callers import Caller, Known
 from service.fault import NoResult, ResultNotReady
 from service.settings import Settings
 from service.shares import Shares
-from service.stores import result_place
+from service.stores import redo_if_lost, result_place
 from service.work import Worker
 from storage.errors import Conflict, Gone, NotFound
 from storage.jobs import OPEN, SUCCESSFUL, GraphRecord, JobRecord, JobStore, RunnerRecord
@@ -112,7 +112,7 @@ class Service:
     Attributes:
         plans: those made of late; waiters: requests that wait for a job; events: streams of what happens to jobs.
         visitors: people on the page.
-        worker: reads uploads; planner: plans jobs; neither waits for the other.
+        worker: reads uploads; planner: plans jobs; checker: takes long bodies apart; none waits for another.
         wake: tells the runners of this node that there is a job.
         draining: the service is about to stop and takes no new jobs.
     """
@@ -122,6 +122,7 @@ class Service:
     uploads: Uploads
     worker: Worker
     planner: Worker
+    checker: Worker
     results: Results
     keys: KeyStore
     plans: Plans
@@ -132,6 +133,11 @@ class Service:
     draining: bool = False
     uploading: Shares = field(default_factory=lambda: Shares("uploads", "max_uploads"))
     watching: Shares = field(default_factory=lambda: Shares("event streams", "max_streams"))
+
+    def stop_workers(self) -> None:
+        """End the processes beside this one."""
+        for pool in (self.worker, self.planner, self.checker):
+            pool.stop()
 
     def job(self, job_id: str, caller: Caller) -> JobRecord:
         """The job of this id.  NotFound if there is none, or it is somebody else's."""
@@ -192,14 +198,30 @@ class Service:
 
         Raises:
             NotFound: there is no such job, or it is somebody else's; Gone: it, or its result, was removed.
-            ResultNotReady: it is still open; NoResult: it is over without a result.
+            ResultNotReady: it is still open, or its store is gone and it was queued again.
+            NoResult: it is over without a result.
         """
         found = self.results.peek(job_id, caller)
         if found is None:
             record = self.job(job_id, caller)
             require_result(record)
-            found = self.results.get(job_id, record.owner)
+            try:
+                found = self.results.get(job_id, record.owner)
+            except NotFound:
+                self._redo(record)
+                raise
         return found
+
+    def _redo(self, record: JobRecord) -> None:
+        """Queue a job again whose store is gone, and say so; nothing if it is there after all."""
+        again = redo_if_lost(self.settings, self.jobs, record)
+        if again is None:
+            return
+        self.wake()
+        if again.open:
+            message = f"the store of job {again.id} was lost; the job is solved again and is {again.state}"
+            raise ResultNotReady(message, state=again.state, retry_after=RETRY_AFTER)
+        require_result(again)
 
 
 def require_result(job: JobRecord) -> None:

@@ -3,16 +3,42 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
-import secrets
 import shutil
 from pathlib import Path
+from typing import Final
 
-from service.joblog import NAME as LOG
+from service.claimed import throw_away
 from service.settings import Settings
 from storage.addresses import discard_remote, sealed_stat
-from storage.jobs import JobStore
+from storage.errors import NotFound
+from storage.jobs import SUCCESSFUL, JobRecord, JobStore
 from storage.objects import Objects
+
+log = logging.getLogger(__name__)
+
+#: others have no permission, the group none to write
+_FOR_OTHERS: Final = 0o027
+
+
+def keep_private(folder: Path) -> None:
+    """Let no other account of this machine read what this process and its children write from now on.
+
+    A folder that is made here is for its owner alone.  One that exists keeps its mode, so that an administrator can let
+    a group in: files in it can be read by the group, if the umask of this process allows, and by nobody else.
+    """
+    before = os.umask(0o077)
+    os.umask(before | _FOR_OTHERS)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with contextlib.suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    mode = folder.stat().st_mode
+    if mode & 0o007:
+        log.warning(
+            "every account of this machine can look into %s (mode %04o): chmod o-rwx keeps keys, graphs and results "
+            "to the service", folder, mode & 0o7777,
+        )  # fmt: skip
 
 
 def prepare(settings: Settings) -> None:
@@ -44,24 +70,51 @@ def check_store(settings: Settings) -> None:
         next(Objects(settings.store_url).names("graphs/"), None)
 
 
-def discard(settings: Settings, job_id: str, *, logs: bool = True) -> None:
-    """Remove what a job has stored, or all but its log.
+def trash(settings: Settings) -> Path:
+    """Where folders are moved before they are removed."""
+    return settings.data_dir / "trash"
 
-    It is moved out of the way first, so that no half of it is ever seen.
-    """
+
+def discard(settings: Settings, job_id: str) -> None:
+    """Remove all that a job has stored, which nobody works on any more."""
     if settings.store_url is not None:
         there = Objects(settings.store_url).below("jobs", job_id)
         discard_remote(f"{there.address}/{settings.store(job_id).name}")
-        if logs:
-            there.remove_all()
-    folder = settings.store(job_id).parent
-    rubbish = settings.data_dir / "trash" / f"{job_id}-{secrets.token_hex(4)}"
-    with contextlib.suppress(FileNotFoundError):
-        folder.rename(rubbish)
-        if not logs and (rubbish / LOG).exists():
-            folder.mkdir()
-            (rubbish / LOG).rename(folder / LOG)
-    shutil.rmtree(rubbish, ignore_errors=True)
+        there.remove_all()
+    throw_away(settings.store(job_id).parent, trash(settings))
+
+
+def redo_if_lost(settings: Settings, jobs: JobStore, record: JobRecord) -> JobRecord | None:
+    """Queue a successful job again whose store is gone; the job as it is now, None if its store is there.
+
+    ``record`` was read before this is called: what a later claim has stored since is not taken for lost.
+    """
+    if record.state != SUCCESSFUL or record.removed is not None or has_result(settings, record.id):
+        return None
+    found = jobs.redo(record, "the store of the result was gone", most=settings.max_attempts)
+    if found is not None:
+        log.error("job %s: the store of its result is gone; the job is %s now", record.id, found.state)
+    return found or jobs.job(record.id)
+
+
+def redo_lost(settings: Settings, jobs: JobStore) -> list[JobRecord]:
+    """Queue the successful jobs again whose folder is there, and their store is not.
+
+    Where even the folder is missing, a disk may not have been mounted: that is left to who asks for the result.  So is
+    a result in an object store, where looking at all of them takes long.
+    """
+    if settings.store_url is not None:
+        return []
+    found = []
+    for job_id in jobs.with_result():
+        if _lacks_store(settings.store(job_id)):
+            with contextlib.suppress(NotFound):  # deleted meanwhile
+                found.append(redo_if_lost(settings, jobs, jobs.job(job_id)))
+    return [record for record in found if record is not None]
+
+
+def _lacks_store(store: Path) -> bool:
+    return not store.exists() and store.parent.is_dir()
 
 
 def folder_bytes(folder: Path) -> int:
@@ -80,7 +133,7 @@ def sweep(settings: Settings, jobs: JobStore) -> list[Path]:
     names = [path.name for path in folders]
     known = set().union(*(jobs.with_folder(names[at : at + 1000]) for at in range(0, len(names), 1000)))
     orphans = [path for path in folders if path.name not in known]
-    rubbish = list((settings.data_dir / "trash").iterdir())
+    rubbish = list(trash(settings).iterdir())
     for path in [*orphans, *rubbish]:
         shutil.rmtree(path, ignore_errors=True)
     return orphans

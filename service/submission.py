@@ -54,7 +54,7 @@ class Plans:
 
     async def get(self, service: Service, graph_id: str, options: dict[str, Any]) -> dict[str, Any]:
         """The plan of a job; raises what planning raises."""
-        key = _digest([graph_id, options])
+        key = await anyio.to_thread.run_sync(_digest, [graph_id, options])  # a million vertices may be named
         found = self._made.get(key)
         if found is not None and time.monotonic() - found[0] < _PLAN_SECONDS:
             return found[1]
@@ -81,8 +81,12 @@ async def submit(service: Service, body: JobRequest, caller: Caller, key: str | 
     """
     refuse_if_draining(service)
     owner = caller.owner
-    options, digest = body.options(), _digest(body.model_dump(mode="json"))
-    mark = fingerprint(body.graph, options)
+
+    def digested() -> tuple[dict[str, Any], str, str]:
+        options = body.options()
+        return options, _digest(body.model_dump(mode="json")), fingerprint(body.graph, options)
+
+    options, digest, mark = await anyio.to_thread.run_sync(digested)  # a million vertices may be named
 
     def known() -> JobRecord | None:
         if key is not None and (found := service.jobs.replay(owner, key, digest)) is not None:

@@ -20,14 +20,14 @@ from pathlib import Path
 from typing import Final
 
 from engine.machine import usable_processors
-from service import logs
+from service import logs, processes
 from service.leases import Leases
 from service.probe import visible
 from service.runner import DEVICE_LOST, WITH_PARENT
 from service.settings import Settings
 from service.stores import check_store
-from storage.errors import InvalidRequest, StorageFailed
-from storage.jobs import JobRecord, JobStore
+from storage.errors import DatabaseFailed, InvalidRequest, StorageFailed
+from storage.jobs import JobRecord, JobStore, RunnerRecord
 
 log = logging.getLogger(__name__)
 
@@ -175,6 +175,7 @@ class Supervisor:
         names = devices(settings.runners)
         self.runners = [RunnerProcess(settings, device, share=len(names), ended=self._ended) for device in names]
         self._leases = Leases(settings.lease_seconds, gap=4 * _WATCH_SECONDS)
+        self._signs = Leases(settings.lease_seconds, gap=4 * _WATCH_SECONDS)
         self._asked: dict[tuple[str, int], float] = {}
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="supervisor", daemon=True)
@@ -205,6 +206,7 @@ class Supervisor:
         if beats:
             for runner in self.runners:
                 self._end_cancelled(runner, now)
+        self._end_blocking(now)
         for beat in self._leases.overdue(beats, now):
             self._take(beat)
 
@@ -231,8 +233,33 @@ class Supervisor:
             elif waited >= term:
                 runner.signal(signal.SIGTERM, job.runner or "")
 
+    def _end_blocking(self, now: float) -> None:
+        """SIGKILL to runners of this machine that were stopped while they hold the lock of the database.
+
+        A transaction takes milliseconds, but a process may be stopped in its midst, and then nobody can write.
+        """
+        signs = {f"{runner.name} {runner.heartbeat}": runner for runner in self._jobs.list_runners()}
+        silent = self._signs.overdue([(sign, 0, 0) for sign in signs], now)
+        found = [signs[sign[0]] for sign in silent if processes.stopped(_process(signs[sign[0]]))]
+        if not found:
+            return
+        try:
+            self._jobs.ping()
+        except DatabaseFailed as error:
+            for runner in found:
+                if processes.kill(_process(runner)):
+                    log.warning("%s was stopped and is killed, for nobody can write: %s", runner.name, error)
+
     def _take(self, beat: tuple[str, int, int]) -> None:
         job = self._jobs.job(beat[0])
+        for other in self._jobs.list_runners():
+            if other.name == job.runner and processes.stopped(_process(other)) and processes.kill(_process(other)):
+                log.warning("%s was stopped past its lease and is killed", other.name)
+        try:
+            self._jobs.ping()
+        except DatabaseFailed:
+            self._leases.forget()  # nobody could give a sign, so nobody was silent
+            raise
         for runner in self.runners:
             # a runner of this node that hangs, or was stopped, must not wake up and write into the job of another
             runner.signal(signal.SIGKILL, job.runner or "")
@@ -248,6 +275,10 @@ class Supervisor:
                 _tell(settled, reason)
         except StorageFailed as error:
             log.error("%s settles its jobs when it is back: %s", slot, error)
+
+
+def _process(runner: RunnerRecord) -> object:
+    return (runner.figures or {}).get("process")
 
 
 def _tell(settled: JobRecord, reason: str) -> None:

@@ -1,4 +1,4 @@
-"""What the reading process does for the API: turn an upload into a graph, plan a job.  Nothing here runs in the API."""
+"""What the processes beside the API do for it: turn an upload into a graph, plan a job.  Nothing of it runs there."""
 
 from __future__ import annotations
 

@@ -23,17 +23,20 @@ TICKET_SECONDS: Final = 600.0
 _MOST_REMEMBERED: Final = 10_000
 
 
-def token_of(cookies: str) -> str | None:
-    """The session's token in a Cookie header.
+#: sessions of one request that are looked at; a browser sends one for each host and path that set one
+_MOST_COOKIES: Final = 4
 
+
+def tokens_of(cookies: str) -> list[str]:
+    """The tokens of sessions in a Cookie header, each once, the first few.
+
+    There may be several: a neighbouring host may have set a cookie of this name, too, which is then no session of ours.
     Taken apart by hand: ``SimpleCookie`` gives up at the first cookie that it finds odd, and other programs on the same
     host set those.
     """
-    for part in cookies.split(";"):
-        name, _, value = part.partition("=")
-        if name.strip() == COOKIE:
-            return value.strip() or None
-    return None
+    parts = (part.partition("=") for part in cookies.split(";"))
+    found = dict.fromkeys(value.strip() for name, _, value in parts if name.strip() == COOKIE and value.strip())
+    return list(found)[:_MOST_COOKIES]
 
 
 class Visitors:
@@ -51,10 +54,14 @@ class Visitors:
         return None if found is None else Caller(found.id, frozenset(found.scopes))
 
     async def key(self, cookies: str) -> KeyRecord | None:
-        """The key behind the session in a Cookie header."""
-        token = token_of(cookies)
-        if not token:
-            return None
+        """The key behind the first valid session in a Cookie header."""
+        for token in tokens_of(cookies):
+            found = await self._key(token)
+            if found is not None:
+                return found
+        return None
+
+    async def _key(self, token: str) -> KeyRecord | None:
         known = self._known.get(token)
         if known is not None and known[1] > time.monotonic():
             return known[0]
@@ -73,9 +80,8 @@ class Visitors:
         return None if record is None else self._sessions.open(record.id, SESSION_SECONDS)
 
     def leave(self, cookies: str) -> None:
-        """End the session in a Cookie header."""
-        token = token_of(cookies)
-        if token:
+        """End the sessions in a Cookie header."""
+        for token in tokens_of(cookies):
             self._sessions.close(token)
             self._known.pop(token, None)
 

@@ -159,13 +159,20 @@ class AsyncClient:
         unweighted: bool = False,
         source: str | None = None,
         target: str | None = None,
+        labels: str | None = None,
+        length_of: str | None = None,
+        centroids_through: bool = False,
         name: str | None = None,
         timeout: float | None = None,
         watcher: flows.Watcher | None = None,
         **options: Unpack[flows.Options],
     ) -> AsyncResult:
         """Upload a graph, solve it, wait, and return the result."""
-        job = await self._submit(graph, Reading(format, directed, weight, unweighted, source, target, name), options)
+        job = await self._submit(
+            graph,
+            Reading(format, directed, weight, unweighted, source, target, name, labels, length_of, centroids_through),
+            options,
+        )
         return await (await job.wait(timeout, watcher)).result()
 
     async def submit(
@@ -178,16 +185,23 @@ class AsyncClient:
         unweighted: bool = False,
         source: str | None = None,
         target: str | None = None,
+        labels: str | None = None,
+        length_of: str | None = None,
+        centroids_through: bool = False,
         name: str | None = None,
         **options: Unpack[flows.Options],
     ) -> AsyncJob:
         """Upload a graph and queue a job."""
-        return await self._submit(graph, Reading(format, directed, weight, unweighted, source, target, name), options)
+        return await self._submit(
+            graph,
+            Reading(format, directed, weight, unweighted, source, target, name, labels, length_of, centroids_through),
+            options,
+        )
 
     async def _submit(self, graph: Any, how: Reading, options: flows.Options) -> AsyncJob:
         found, names = await self.run(flows.upload(graph, how, self.patience))
         facts = await self.run(flows.submit(found["id"], names, options, self.patience, name=how.name))
-        return AsyncJob(self, facts, names)
+        return AsyncJob(self, facts, names, found.get("receipt"))
 
     async def job(self, job: str) -> AsyncJob:
         """A job by its id."""
@@ -206,8 +220,14 @@ class AsyncClient:
 class AsyncJob(JobView):
     """A job; its facts are those of the last answer."""
 
-    def __init__(self, client: AsyncClient, facts: flows.Document, names: Names | None = None) -> None:
-        super().__init__(facts)
+    def __init__(
+        self,
+        client: AsyncClient,
+        facts: flows.Document,
+        names: Names | None = None,
+        receipt: flows.Document | None = None,
+    ) -> None:
+        super().__init__(facts, receipt)
         self._client, self._names = client, names or Names()
         self._run, self._patience = client.run, client.patience
 

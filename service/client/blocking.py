@@ -173,6 +173,9 @@ class Client:
         unweighted: bool = False,
         source: str | None = None,
         target: str | None = None,
+        labels: str | None = None,
+        length_of: str | None = None,
+        centroids_through: bool = False,
         name: str | None = None,
         timeout: float | None = None,
         watcher: flows.Watcher | None = None,
@@ -182,7 +185,7 @@ class Client:
 
         Raises JobFailed if the job fails or is cancelled, and what ``submit`` and ``wait`` raise.
         """
-        how = Reading(format, directed, weight, unweighted, source, target, name)
+        how = Reading(format, directed, weight, unweighted, source, target, name, labels, length_of, centroids_through)
         job = self._submit(graph, how, options)
         return job.wait(timeout, watcher).result()
 
@@ -196,6 +199,9 @@ class Client:
         unweighted: bool = False,
         source: str | None = None,
         target: str | None = None,
+        labels: str | None = None,
+        length_of: str | None = None,
+        centroids_through: bool = False,
         name: str | None = None,
         **options: Unpack[flows.Options],
     ) -> Job:
@@ -208,7 +214,10 @@ class Client:
             directed: direction; what the graph declares if left out, and directed where it declares none.
             weight: the column, or attribute of edges, that holds the weights.
             unweighted: whether every arc counts 1.
-            source, target: the columns of a table.
+            source, target: the columns of a table, or of a file of columns.
+            labels: of GML, GraphML, GEXF, Pajek and JSON, the attribute that names vertices instead of their id.
+            length_of: a formula over one column that makes the lengths, such as ``"1000 - score"``.
+            centroids_through: of a TNTP file, whether paths may pass through zone centroids.
             name: of the graph and the job.
             options: of the job, as in docs/api.md.
 
@@ -217,12 +226,16 @@ class Client:
             ServiceError: the service refused, with its problem document.
             NoAnswer: the service cannot be reached.
         """
-        return self._submit(graph, Reading(format, directed, weight, unweighted, source, target, name), options)
+        return self._submit(
+            graph,
+            Reading(format, directed, weight, unweighted, source, target, name, labels, length_of, centroids_through),
+            options,
+        )
 
     def _submit(self, graph: Any, how: Reading, options: flows.Options) -> Job:
         found, names = self.run(flows.upload(graph, how, self.patience))
         facts = self.run(flows.submit(found["id"], names, options, self.patience, name=how.name))
-        return Job(self, facts, names)
+        return Job(self, facts, names, found.get("receipt"))
 
     def job(self, job: str) -> Job:
         """A job by its id."""
@@ -241,8 +254,14 @@ class Client:
 class Job(JobView):
     """A job; its facts are those of the last answer."""
 
-    def __init__(self, client: Client, facts: flows.Document, names: Names | None = None) -> None:
-        super().__init__(facts)
+    def __init__(
+        self,
+        client: Client,
+        facts: flows.Document,
+        names: Names | None = None,
+        receipt: flows.Document | None = None,
+    ) -> None:
+        super().__init__(facts, receipt)
         self._client, self._names = client, names or Names()
         self._run, self._patience = client.run, client.patience
 

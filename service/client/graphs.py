@@ -10,7 +10,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,8 +32,9 @@ class Reading:
     """How a graph is to be read.
 
     Attributes:
-        format, directed, weight, unweighted: as on the command line; None leaves it to the graph.
-        source, target: columns of an edge table.
+        format, directed, weight, unweighted, length_of, labels, centroids_through: as on the command line; None leaves
+            it to the graph.
+        source, target: columns of a table or of a file, ``--from`` and ``--to`` of the command line.
         name: what the caller calls the graph.
     """
 
@@ -44,6 +45,9 @@ class Reading:
     source: str | None = None
     target: str | None = None
     name: str | None = None
+    labels: str | None = None
+    length_of: str | None = None
+    centroids_through: bool = False
 
 
 @dataclass(frozen=True)
@@ -66,8 +70,9 @@ def prepared(graph: Any, reading: Reading) -> Iterator[Upload]:
     if isinstance(graph, str | os.PathLike):
         yield _file(Path(os.fspath(graph)), reading)
         return
-    if reading.format is not None:
-        raise InvalidRequest("format is for files; what is given here is none", field="format")
+    for field in ("format", "labels", "centroids_through"):
+        if getattr(reading, field):
+            raise InvalidRequest(f"{field} is for files; what is given here is none", field=field)
     handle, name = tempfile.mkstemp(prefix="apsp-upload-")
     os.close(handle)
     path = Path(name)
@@ -85,6 +90,11 @@ def _file(path: Path, reading: Reading) -> Upload:
         "directed": reading.directed,
         "weight": reading.weight,
         "unweighted": reading.unweighted or None,
+        "source": reading.source,
+        "target": reading.target,
+        "labels": reading.labels,
+        "length_of": reading.length_of,
+        "centroids_through": reading.centroids_through or None,
         "name": reading.name,
         "filename": path.name,
     }
@@ -103,8 +113,10 @@ def _encoded(graph: Any, reading: Reading, path: Path) -> Upload:
         if loaded is not None and isinstance(graph, getattr(loaded, kind)):
             names, more = encode(graph, reading, path)
             return Upload(path, {**query, **more}, names)
-    if reading.weight is not None:
-        raise InvalidRequest("weight names a column or an attribute; what is given here has none", field="weight")
+    for field in ("weight", "length_of", "source", "target"):
+        if getattr(reading, field) is not None:
+            message = f"{field} names a column or an attribute; what is given here has none"
+            raise InvalidRequest(message, field=field)
     sparse = sys.modules.get("scipy.sparse")
     if sparse is not None and sparse.issparse(graph):
         with path.open("wb") as file:  # SciPy would append an ending to a name
@@ -140,33 +152,110 @@ def _dense(graph: Any, path: Path) -> None:
 
 
 def _networkx(graph: Any, reading: Reading, path: Path) -> tuple[Names, dict[str, Any]]:
-    """Edges that lack the weight count 1, as in NetworkX; vertices without edges become loops, which keep them."""
+    """The weight is the attribute asked for, or ``weight``, and counts 1 where an edge lacks it, as in NetworkX.
+
+    Where no edge has ``weight``, the rules of edge lists choose among the attributes, and every edge must have the one
+    that they choose: road networks have ``length``.  Vertices without edges become loops, which keep them.
+    """
+    for field in ("source", "target"):
+        if getattr(reading, field) is not None:
+            raise InvalidRequest(f"{field} names a column; a NetworkX graph has none", field=field)
     names = Names(graph)
-    asked = reading.weight or "weight"
-    if not isinstance(asked, str):
-        raise InvalidRequest("weight must be the name of an edge attribute, not a function", field="weight")
-    edges = list(graph.edges(data=asked))
-    weighted = not reading.unweighted and any(weight is not None for *_, weight in edges)
-    if reading.weight is not None and edges and not weighted and not reading.unweighted:
+    asked = None if reading.unweighted else _attribute(graph, reading)
+    edges = [(u, v, None) for u, v in graph.edges()] if asked is None else list(graph.edges(data=asked))
+    weights = None if asked is None or not edges else _edge_weights(edges, asked, reading)
+    lone = [vertex for vertex, degree in graph.degree() if degree == 0]
+    tails, heads = (names.labels([*(edge[k] for edge in edges), *lone]) for k in (0, 1))
+    query: dict[str, Any] = {"directed": graph.is_directed() if reading.directed is None else reading.directed}
+    if weights is None or asked is None:
+        _table(path, tails, heads)
+        return names, {**query, "format": "parquet"}
+    loops = [_harmless(weights, reading.length_of)] * len(lone)
+    _table(path, tails, heads, [*weights, *loops], name=asked)
+    return names, {**query, **_columns(asked, reading.length_of)}
+
+
+def _edge_weights(edges: Sequence[tuple[Any, Any, Any]], asked: str, reading: Reading) -> list[Any]:
+    """The weights of edges; one that is missing counts 1, unless the attribute was chosen for the caller."""
+    missing = next((edge for edge in edges if edge[2] is None), None)
+    if missing is None:
+        return [weight for *_, weight in edges]
+    if all(weight is None for *_, weight in edges):
         raise InvalidRequest(f"no edge has the attribute {asked!r}", field="weight")
-    edges += [(vertex, vertex, 0) for vertex, degree in graph.degree() if degree == 0]
-    tails, heads = (names.labels(edge[k] for edge in edges) for k in (0, 1))
-    weights = [1 if weight is None else weight for *_, weight in edges] if weighted else None
-    _table(path, tails, heads, weights)
-    directed = graph.is_directed() if reading.directed is None else reading.directed
-    return names, {"directed": directed, "format": "parquet"}
+    if reading.length_of is not None or asked not in (reading.weight, "weight"):
+        pair = f"{missing[0]!r} - {missing[1]!r}"
+        message = f"edge {pair} lacks {asked!r}, which others have; name a weight, or give unweighted=True"
+        raise InvalidRequest(message, field="weight")
+    return [1 if weight is None else weight for *_, weight in edges]
+
+
+def _harmless(weights: Sequence[Any], length_of: str | None) -> Any:
+    """A weight for loops, which are dropped when the graph is read: 0, or the one whose length is largest."""
+    from storage.readers.formula import parse_formula
+
+    if length_of is None:
+        return 0
+    return weights[int(parse_formula(length_of)(_floats(weights)).argmax())]
+
+
+def _attribute(graph: Any, reading: Reading) -> str | None:
+    """The attribute of edges that is the weight, or that lengths are made of; None: arcs are counted."""
+    from storage.readers.formula import parse_formula
+    from storage.readers.lengths import is_similarity, named_length, similarity_refused
+
+    asked = reading.weight if reading.length_of is None else parse_formula(reading.length_of).column
+    if asked is not None:
+        if not isinstance(asked, str):
+            raise InvalidRequest("weight must be the name of an edge attribute, not a function", field="weight")
+        return asked
+    first: dict[str, Any] = {}
+    for *_, attributes in graph.edges(data=True):
+        for name, value in attributes.items():
+            if value is not None:
+                first.setdefault(name, value)
+    numbers = {name: number for name, value in first.items() if (number := _number(value)) is not None}
+    if "weight" in first:
+        return "weight"
+    known = [name for name in numbers if isinstance(name, str)]
+    found = named_length(known)
+    if found is not None:
+        return known[found]
+    for name in filter(is_similarity, known):
+        raise similarity_refused(name, [numbers[name]])
+    return None
+
+
+def _number(value: Any) -> float | None:
+    """A number, or text that is one, as float; GraphML files often declare their numbers as text."""
+    try:
+        return None if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError):
+        return None
+
+
+def _columns(weight: str, length_of: str | None) -> dict[str, Any]:
+    """The part of the query that says what the columns of the Parquet file are."""
+    source, target = _ends(weight)
+    made = {"weight": weight} if length_of is None else {"length_of": length_of}
+    return {"format": "parquet", "source": source, "target": target, **made}
+
+
+def _ends(weight: str) -> tuple[str, str]:
+    """Names for the columns of vertices beside that of the weight."""
+    return ("tail", "head") if weight.lower() in ("source", "target") else ("source", "target")
 
 
 def _pandas(table: Any, reading: Reading, path: Path) -> tuple[Names, dict[str, Any]]:
     import numpy as np
 
-    kept = _chosen([str(name) for name in table.columns], [_is_numeric(kind) for kind in table.dtypes], reading)
+    names = [str(name) for name in table.columns]
+    kept, query = _chosen(names, [_is_numeric(kind) for kind in table.dtypes], reading)
     columns = []
     for position in kept:
         column = table.iloc[:, position]
         plain = isinstance(column.dtype, np.dtype) and column.dtype.kind in "iuf"
         columns.append(column.to_numpy() if plain else column.astype(object).where(column.notna(), None).tolist())
-    return _table(path, *columns), {"format": "parquet"}
+    return _table(path, *columns, name=names[kept[-1]]), query
 
 
 def _is_numeric(kind: Any) -> bool:
@@ -177,16 +266,17 @@ def _polars(table: Any, reading: Reading, path: Path) -> tuple[Names, dict[str, 
     import polars as pl
 
     schema = table.collect_schema()
-    kept = _chosen(schema.names(), [kind.is_numeric() for kind in schema.dtypes()], reading)
-    chosen = [
-        pl.nth(position).alias(name) for position, name in zip(kept, ("source", "target", "weight"), strict=False)
-    ]
+    names = schema.names()
+    kept, query = _chosen(names, [kind.is_numeric() for kind in schema.dtypes()], reading)
+    called = (*_ends(names[kept[-1]]), names[kept[-1]])
+    chosen = [pl.nth(position).alias(name) for position, name in zip(kept, called, strict=False)]
     table.lazy().select(chosen).sink_parquet(path)
-    return Names(), {"format": "parquet"}
+    return Names(), query
 
 
-def _chosen(names: Sequence[str], numeric: Sequence[bool], reading: Reading) -> list[int]:
-    """Positions of source, target and, if there is one, weight: as told, else by the rules for edge lists."""
+def _chosen(names: Sequence[str], numeric: Sequence[bool], reading: Reading) -> tuple[list[int], dict[str, Any]]:
+    """Positions of source, target and, if there is one, weight, by the rules for edge lists; and what to ask for."""
+    from storage.readers.formula import parse_formula
     from storage.readers.parsed import Options
     from storage.readers.sniff import choose_by_name
 
@@ -195,32 +285,40 @@ def _chosen(names: Sequence[str], numeric: Sequence[bool], reading: Reading) -> 
             raise InvalidRequest(f"there is no column {name!r}; there are {', '.join(names)}", field=field)
     if len(names) < 2:
         raise InvalidRequest(f"an edge needs two columns, the table has {len(names)}", field="graph")
-    source, target, weight = choose_by_name(
-        list(names), list(numeric), Options(weight=reading.weight, unweighted=reading.unweighted)
+    formula = None if reading.length_of is None else parse_formula(reading.length_of)
+    options = Options(
+        weight=reading.weight,
+        unweighted=reading.unweighted,
+        source=reading.source,
+        target=reading.target,
+        length_of=formula,
     )
-    ends = [
-        names.index(told) if told is not None else found
-        for told, found in ((reading.source, source), (reading.target, target))
-    ]
-    return ends if weight is None or weight in ends else [*ends, weight]
+    chosen = choose_by_name(list(names), list(numeric), options)
+    ends = [chosen.source, chosen.target]
+    if chosen.weight is None:
+        return ends, {"format": "parquet"}
+    weight = names[chosen.weight]
+    text = None if formula is None else formula.text.replace(f"${formula.column}", f'"{weight}"')
+    return [*ends, chosen.weight], _columns(weight, text)
 
 
-def _table(path: Path, tails: Any, heads: Any, weights: Any = None) -> Names:
-    """Write an edge table of arrays or lists; returns the names of its vertices."""
+def _table(path: Path, tails: Any, heads: Any, weights: Any = None, *, name: str = "weight") -> Names:
+    """Write an edge table of arrays or lists, ``name`` being that of the weights; returns the names of its vertices."""
     import polars as pl
 
     tails, heads = _vertices(tails), _vertices(heads)
     names = Names(dict.fromkeys(vertex for side in (tails, heads) if isinstance(side, list) for vertex in side))
     ends = (pl.Series(names.labels(side) if isinstance(side, list) else side) for side in (tails, heads))
-    columns = dict(zip(("source", "target"), ends, strict=True))
+    sides = ("source", "target") if weights is None else _ends(name)
+    columns = dict(zip(sides, ends, strict=True))
     if weights is not None:
-        columns["weight"] = _weights(weights)
+        columns[name] = _weights(weights)
     sizes = {name: len(column) for name, column in columns.items()}
     if len(set(sizes.values())) > 1:
         raise InvalidRequest(f"columns must be of one length; there are {sizes}", field="graph")
-    for name in ("source", "target"):
-        if columns[name].dtype == pl.Null():  # a graph without edges
-            columns[name] = columns[name].cast(pl.Int64())
+    for side in sides:
+        if columns[side].dtype == pl.Null():  # a graph without edges
+            columns[side] = columns[side].cast(pl.Int64())
     pl.DataFrame(columns).write_parquet(path)
     return names
 
@@ -232,6 +330,9 @@ def _weights(weights: Any) -> pl.Series:
     values = np.asarray(weights)
     if values.dtype.kind == "O":
         values = _floats(weights)
+    if values.dtype.kind == "U":
+        with suppress(ValueError):
+            values = values.astype(np.float64)
     if values.dtype.kind not in "biuf":
         raise InvalidRequest(f"weights of {values.dtype} are no numbers", field="weight")
     return pl.Series(values.astype(np.int64) if values.dtype.kind == "b" else values)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
+from service.central import compared
 from service.sizes import format_seconds
 
 
@@ -31,8 +32,19 @@ def table(title: str, rows: Iterable[tuple[str, object]]) -> str:
 class JobView:
     """The facts about a job, as of the last time that the service was asked."""
 
-    def __init__(self, facts: Mapping[str, Any]) -> None:
+    def __init__(self, facts: Mapping[str, Any], receipt: Mapping[str, Any] | None = None) -> None:
         self.facts: Mapping[str, Any] = facts
+        self._receipt = receipt or {}
+
+    @property
+    def receipt(self) -> Mapping[str, Any]:
+        """How the graph was understood that was uploaded for it; empty for a job that was asked for by its id."""
+        return self._receipt
+
+    @property
+    def notes(self) -> list[str]:
+        """What was chosen or left out when the graph was read: of :attr:`receipt`."""
+        return [str(note) for note in self._receipt.get("notes", ())]
 
     @property
     def id(self) -> str:
@@ -125,7 +137,8 @@ class ResultView:
         if pairs is not None and reached is not None:
             shown.append(("reached", f"{reached:,} of {pairs:,} pairs"))
         known = (name for name in ("mean", "diameter", "radius") if summary.get(name) is not None)
-        shown += [(name, f"{summary[name]:.7g}") for name in known]
+        of = {"radius": compared(summary)}
+        shown += [(name, f"{summary[name]:.7g} {of.get(name, '')}".rstrip()) for name in known]
         if isinstance(pair := summary.get("diameter_pair"), list):
             shown.append(("farthest apart", f"{pair[0]} → {pair[1]}"))
         return table(f"Distances, job {self.job}", shown)

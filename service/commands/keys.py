@@ -10,6 +10,7 @@ from pathlib import Path
 
 from service.commands.output import emit, emit_json
 from service.settings import Settings
+from service.stores import keep_private
 from storage.jobs import JobStore
 from storage.keys import KeyRecord, KeyStore
 
@@ -40,7 +41,10 @@ def revoke(key_id: str, *, data_dir: Path | None, as_json: bool) -> None:
 
 @contextmanager
 def _keys(data_dir: Path | None) -> Iterator[KeyStore]:
-    jobs = JobStore(Settings.load(data_dir=data_dir).database)
+    settings = Settings.load(data_dir=data_dir)
+    if settings.database_url is None:  # the database is a file there
+        keep_private(settings.data_dir)
+    jobs = JobStore(settings.database)
     try:
         yield KeyStore(jobs.database)
     finally:

@@ -21,7 +21,7 @@ from service.progress import progress_on
 from service.sizes import format_seconds
 from storage.atomic import write_file
 from storage.errors import Conflict, InvalidRequest, NotFound
-from storage.graph import Graph, graph_digest
+from storage.graph import Graph, Receipt, graph_digest
 from storage.matrix import open_matrix
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ READERS: Final = 8
 SHOWN: Final = 20
 COLUMNS: Final = (
     "graph", "status", "vertices", "arcs", "directed", "dtype", "device", "pairs", "reached", "sum", "mean",
-    "diameter", "radius", "store", "error",
+    "diameter", "radius", "store", "error", "notes",
 )  # fmt: skip
 
 
@@ -56,11 +56,21 @@ class ManyArgs:
 
 @dataclass
 class Tally:
-    """What became of the graphs so far: one row each, by place; and the groups that were planned."""
+    """What became of the graphs so far: rows and notes on reading by place, groups that were planned."""
 
     rows: dict[int, dict[str, object]] = field(default_factory=dict)
     groups: list[dict[str, object]] = field(default_factory=list)
+    noted: dict[int, str] = field(default_factory=dict)
     failures: list[dict[str, object]] = field(default_factory=list)
+
+    def note(self, index: int, path: Path, notes: Sequence[str]) -> None:
+        """Keep what was chosen or left out when a graph was read, and say so at once for the first ones."""
+        if notes:
+            if len(self.noted) < SHOWN:
+                _tell(f"note: {path}: {note}" for note in notes)
+            elif len(self.noted) == SHOWN:
+                _tell(["note: there are notes on more graphs; --summary has them all"])
+            self.noted[index] = "; ".join(notes)
 
     def fail(self, index: int, path: Path, failure: Failure) -> None:
         """Note the failure of one graph, and say so at once."""
@@ -91,7 +101,7 @@ def solve_many(args: ManyArgs, *, as_json: bool) -> int:
     started, tally = time.perf_counter(), Tally()
     for batch in _batches(paths, args, tally):
         _solve_batch(batch, paths, targets, args, tally)
-    rows = [tally.rows[index] for index in sorted(tally.rows)]
+    rows = [{**tally.rows[index], "notes": tally.noted.get(index)} for index in sorted(tally.rows)]
     if args.summary is not None:
         write_file(args.summary, [_table(rows, args.summary.suffix).encode()])
     counts = Counter(str(row["status"]) for row in rows)
@@ -164,9 +174,9 @@ def _batches(paths: Sequence[Path], args: ManyArgs, tally: Tally) -> Iterator[Ba
     """The graphs, read by several threads, in batches; those that cannot be read are noted as failed."""
     from engine.bulk import failure_of
 
-    def read(path: Path) -> Graph | Failure:
+    def read(path: Path) -> tuple[Graph, Receipt] | Failure:
         try:
-            return load(replace(args.reading, graph=path))[0]
+            return load(replace(args.reading, graph=path))
         except Exception as error:
             return failure_of(error)
 
@@ -175,11 +185,13 @@ def _batches(paths: Sequence[Path], args: ManyArgs, tally: Tally) -> Iterator[Ba
     with ThreadPoolExecutor(READERS, "apsp-read") as pool:
         for first in range(0, len(paths), READERS):
             for index, found in enumerate(pool.map(read, paths[first : first + READERS]), first):
-                if not isinstance(found, Graph):
+                if not isinstance(found, tuple):
                     tally.fail(index, paths[index], found)
                     continue
-                batch[index] = found
-                size += found.heads.nbytes + found.weights.nbytes + found.indptr.nbytes + found.labels.nbytes
+                graph, receipt = found
+                tally.note(index, paths[index], receipt.notes)
+                batch[index] = graph
+                size += graph.heads.nbytes + graph.weights.nbytes + graph.indptr.nbytes + graph.labels.nbytes
             if len(batch) >= BATCH or size >= BATCH_BYTES:
                 yield batch
                 batch, size = {}, 0

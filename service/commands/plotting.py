@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from service.central import compared
 from service.commands.interrupts import INTERRUPTS
 from service.commands.output import emit, emit_json
 from service.commands.querying import store_folder
@@ -110,7 +111,8 @@ def _draw_distances(axes: Axes, summary: dict[str, Any], name: str) -> None:
 
 def _draw_ends(axes: Axes, summary: dict[str, Any], picture: Picture, name: str) -> None:
     whole = picture.rows_read == picture.rows
-    axes.set_title(f"eccentricities, {'all' if whole else f'{picture.rows_read:,}'} sources", fontsize=9)
+    of = f"\nradius {compared(summary)}" if compared(summary) else ""
+    axes.set_title(f"eccentricities, {'all' if whole else f'{picture.rows_read:,}'} sources{of}", fontsize=9)
     axes.set(xlabel=f"largest {name} from a vertex", ylabel="vertices")
     if len(picture.eccentricities):
         axes.hist(picture.eccentricities, bins=_BINS, color="tab:green")

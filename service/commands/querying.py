@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+from service.commands.interrupts import INTERRUPTS
 from service.commands.output import emit, emit_json
 from service.commands.showing import check_question, show_distance, show_path, show_row, show_summary
+from service.progress import progress_on
 from service.results import Result
-from storage.errors import NotFound
-from storage.matrix import is_sealed_store, verify_matrix
+from storage.errors import InvalidRequest, NotFound
+from storage.matrix import is_sealed_store
 from storage.objects import is_address
 
 
@@ -58,10 +62,32 @@ def _summary(result: Result, as_json: bool) -> None:
     show_summary({"store": str(matrix.path), **facts, "summary": matrix.summary}, str(matrix.path), as_json)
 
 
-def verify(store: str, *, as_json: bool) -> None:
-    """Re-read every tile against the manifest; StorageFailed names what differs."""
-    verify_matrix(store_folder(store))
+def verify(store: str, sample: str | None, *, as_json: bool) -> None:
+    """Re-read every tile against the manifest, and search sources again; StorageFailed names what differs."""
+    from engine.verify import verify_store
+
+    count = _sample(sample)
+    with contextlib.ExitStack() as context:
+        monitor = None
+        if count:  # unasked it takes too little time to be shown
+            monitor = context.enter_context(progress_on(sys.stderr, INTERRUPTS.requested))
+            context.enter_context(INTERRUPTS.politely())
+        found = verify_store(store_folder(store), count, monitor=monitor)
     if as_json:
-        emit_json({"store": str(store), "verified": True})
-    else:
-        emit(f"{store}: all tiles agree with the manifest")
+        emit_json({"store": str(store), "verified": True, "sources": found.sources, "searched": found.searched})
+        return
+    emit(f"{store}: all tiles agree with the manifest")
+    if found.searched:
+        emit(f"{store}: {found.searched:,} of {found.sources:,} rows agree with a new search of the graph")
+    elif sample is None and found.sources:
+        emit(f"{store}: no row was searched again, the graph is large; --sample K searches K of them")
+
+
+def _sample(text: str | None) -> int | Literal["all"] | None:
+    if text is None:
+        return None
+    if text == "all":
+        return "all"
+    if not (text.isascii() and text.isdecimal()):
+        raise InvalidRequest(f"--sample takes a number of sources or all, found {text!r}", field="--sample")
+    return int(text)

@@ -53,6 +53,8 @@ def submit(
     given = cast(Any, {**reading, **{name: value for name, value in options.items() if value is not None}})
     with _client(server) as client:
         job = client.submit(graph, **given)
+        for note in job.notes:
+            print(f"note: {note}", file=sys.stderr, flush=True)
         if wait:
             if not as_json:
                 emit(job.id)

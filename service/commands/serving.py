@@ -6,6 +6,7 @@ from pathlib import Path
 
 from service.serve import serve as run_service
 from service.settings import Settings
+from service.stores import keep_private
 from service.supervisor import supervise
 
 
@@ -17,4 +18,5 @@ def serve(*, host: str | None, port: int | None, data_dir: Path | None, store_ur
 def runner(*, data_dir: Path | None, database_url: str | None, store_url: str | None, devices: str | None) -> None:
     """Run the runners of this node until told to stop; what is None comes from the environment or the defaults."""
     settings = Settings.load(data_dir=data_dir, database_url=database_url, store_url=store_url, runners=devices)
+    keep_private(settings.data_dir)
     supervise(settings)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Any, Final, cast
 
+from service.central import compared
 from service.commands.output import emit, emit_json, number, table
 from storage.errors import InvalidRequest
 
@@ -88,7 +89,7 @@ def summary_lines(summary: Mapping[str, object]) -> list[str]:
         rows += [
             ("mean", f"{summary['mean']:.7g}"),
             ("diameter", f"{_digits(summary['diameter'])}{between}"),
-            ("radius", _digits(summary["radius"])),
+            ("radius", f"{_digits(summary['radius'])} {compared(summary)}".rstrip()),
         ]
     return table(rows, indent="  ")
 

@@ -12,6 +12,7 @@ from typing import cast
 
 from engine.plan import Candidate, Plan
 from engine.problem import Options, Statistics
+from service.arguments import Reading
 from service.chosen import chosen_vertices
 from service.commands import places
 from service.commands.interrupts import INTERRUPTS
@@ -28,13 +29,10 @@ from storage.workplace import find_checkpoint
 
 @dataclass(frozen=True)
 class GraphArgs:
-    """How a graph file is to be read; fields are named as on the command line."""
+    """A graph file and how it is to be read."""
 
     graph: Path
-    format: str | None = None
-    directed: bool | None = None
-    weight: str | None = None
-    unweighted: bool = False
+    reading: Reading
 
 
 @dataclass(frozen=True)
@@ -57,9 +55,7 @@ class SolveArgs:
 
 def load(args: GraphArgs) -> tuple[Graph, Receipt]:
     """Read the graph; raises what ``storage.readers.read_graph`` raises."""
-    return read_graph(
-        args.graph, format=args.format, directed=args.directed, weight=args.weight, unweighted=args.unweighted
-    )
+    return read_graph(args.graph, **asdict(args.reading))
 
 
 def options_of(args: SolveArgs, graph: Graph) -> Options:
@@ -118,6 +114,7 @@ def _inspection(facts: Mapping[str, object]) -> Iterable[tuple[str, str]]:
     elif facts["arcs"]:
         kind = "whole numbers" if weights["integral"] else "fractions"
         column = f", column {weights['column']}" if weights["column"] else ""
+        column = f", {weights['length_of']}" if weights["length_of"] else column
         yield "weights", f"{number(weights['smallest'])} … {number(weights['largest'])}, {kind}{column}"
         yield "zero, negative", f"{weights['zero']:,}, {weights['negative']:,}"
     weak, strong = facts["weak_components"], facts["strong_components"]
@@ -141,13 +138,14 @@ def plan(graph_args: GraphArgs, solve_args: SolveArgs, *, out: Path | None, as_j
         candidates = cast(tuple[Candidate, ...], refusal.candidates)
         if as_json:
             listed = [asdict(candidate) for candidate in candidates]
-            emit_json({"graph": str(graph_args.graph), "plan": None, "refused": str(refusal), "candidates": listed})
+            said = {"graph": str(graph_args.graph), "notes": receipt.notes, "plan": None, "refused": str(refusal)}
+            emit_json({**said, "candidates": listed})
         else:
             emit(_table_of(candidates))
         raise
     _tell(_notes(receipt, solve_args, chosen))
     if as_json:
-        emit_json({"graph": str(graph_args.graph), "plan": chosen.to_dict()})
+        emit_json({"graph": str(graph_args.graph), "notes": receipt.notes, "plan": chosen.to_dict()})
     else:
         emit([*describe_plan(chosen), "", *_table_of(chosen.candidates)])
 

@@ -42,4 +42,4 @@ def histogram(edges: Sequence[float], counts: Sequence[int]) -> dict[str, Any] |
         for k, count in enumerate(merged)
     ]  # fmt: skip
     return {"bars": bars, "width": WIDTH, "height": HEIGHT, "first": bounds[0], "last": bounds[-1], "tallest": tallest,
-            "middle": bounds[len(merged) // 2], "total": total}  # fmt: skip
+            "middle": (bounds[len(merged) // 2] + bounds[(len(merged) + 1) // 2]) / 2, "total": total}  # fmt: skip

@@ -10,7 +10,7 @@ import anyio.to_thread
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import RedirectResponse
 
-from service.checkpoints import has_checkpoint
+from service.checkpoints import refuse_unless_resumable
 from service.dashboard.options import read_options
 from service.dashboard.pages import graph_page
 from service.dashboard.render import page
@@ -21,8 +21,7 @@ from service.state import Service, Shared
 from service.stores import discard
 from service.submission import refuse_if_draining, resume, submit
 from service.visitors import COOKIE, SESSION_SECONDS
-from storage.errors import ApspError, Conflict
-from storage.jobs import DISMISSED, FAILED
+from storage.errors import ApspError
 
 router = APIRouter(include_in_schema=False, route_class=PageRoute)
 
@@ -106,8 +105,7 @@ def resume_job(job_id: str, service: Shared, visitor: Known) -> Response:
     visitor.need("submit")
     refuse_if_draining(service)
     record = service.job(job_id, visitor.caller)
-    if record.state in (FAILED, DISMISSED) and not _resumable(service, job_id):
-        raise Conflict(f"job {job_id} has no checkpoint to go on from; submit it again")
+    refuse_unless_resumable(service.settings, record)
     resume(service, record)
     return RedirectResponse(f"/jobs/{job_id}", 303)
 
@@ -119,10 +117,6 @@ def delete(job_id: str, service: Shared, visitor: Known) -> Response:
     service.job(job_id, visitor.caller)
     _delete(service, job_id)
     return RedirectResponse("/", 303)
-
-
-def _resumable(service: Service, job_id: str) -> bool:
-    return has_checkpoint(service.settings.store(job_id), service.settings.address(job_id))
 
 
 def _delete(service: Service, job_id: str) -> None:

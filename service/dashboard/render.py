@@ -62,6 +62,10 @@ def _environment() -> Environment:
         "json": lambda value: json.dumps(value, ensure_ascii=False), "shell": lambda value: shlex.quote(str(value)),
         "quoted": _quoted,
     }  # fmt: skip
+    # Imported with the first page: a start of the API need not pay for NumPy.
+    from storage.readers import FORMATS
+
+    environment.globals["formats"] = tuple(FORMATS)
     return environment
 
 

@@ -6,7 +6,8 @@ import shutil
 from typing import Any, Final
 
 from service.callers import Caller
-from service.checkpoints import has_checkpoint
+from service.central import compared
+from service.checkpoints import resumable
 from service.dashboard.charts import counted, histogram
 from service.dashboard.options import ALGORITHMS
 from service.joblog import fetch_log, log_path
@@ -28,7 +29,8 @@ _NO_FACTS: Final = {
     "last_vertex": None,
 }  # fmt: skip
 _NO_WEIGHTS: Final = {
-    "weighted": True, "column": None, "integral": True, "smallest": None, "largest": None, "zero": 0, "negative": 0,
+    "weighted": True, "column": None, "length_of": None, "integral": True, "smallest": None, "largest": None, "zero": 0,
+    "negative": 0,
 }  # fmt: skip
 _NO_RECEIPT: Final = {
     "format": "?", "compression": None, "entries": 0, "self_loops": 0, "parallel_arcs": 0, "infinite_arcs": 0,
@@ -91,7 +93,6 @@ def graph(service: Service, caller: Caller, graph_id: str) -> View:
 def job(service: Service, caller: Caller, job_id: str) -> View:
     """One job: state, phases, plan, error, the head of its result."""
     record = service.job(job_id, caller)
-    stopped = record.state in (FAILED, DISMISSED) and record.removed is None
     try:
         found: GraphRecord | None = service.graph(record.graph, caller)
     except (NotFound, Gone):
@@ -101,9 +102,10 @@ def job(service: Service, caller: Caller, job_id: str) -> View:
     return {
         "job": row(record, names, position), "record": record, "graph": found,
         "plan": plan(record.plan) if record.plan else None, "phases": _phases(record),
-        "resumable": stopped and has_checkpoint(service.settings.store(job_id), service.settings.address(job_id)),
+        "resumable": resumable(service.settings, record),
         "log": _log(service, record), "result": _result(record),
         "example": _example(record, found),
+        "notes": () if found is None else found.receipt.get("notes", ()),
         "options": {k: v for k, v in record.options.items() if v not in (None, "auto")},
     }  # fmt: skip
 
@@ -126,14 +128,15 @@ def eccentricities(service: Service, caller: Caller, job_id: str) -> View:
     from service.sampling import eccentricities
 
     found = eccentricities(service.result(job_id, caller), 1024)
-    known = [(n, e) for n, e in zip(found["sources"], found["eccentricities"], strict=True) if e is not None]
-    ranked = sorted(known, key=lambda item: item[1])
-    values = [value for _, value in ranked]
+    facts = zip(found["sources"], found["eccentricities"], found["central"], strict=True)
+    known = sorted(((name, value, near) for name, value, near in facts if value is not None), key=lambda item: item[1])
+    values = [value for _, value, _ in known]
+    central = [(name, value) for name, value, near in known if near]
     return {
         "of": found["of"], "complete": found["complete"], "looked": len(found["sources"]),
         "alone": len(found["sources"]) - len(known),
         "chart": histogram(*counted(values, min(48, len(set(values))))) if values else None,
-        "central": ranked[:5], "remote": ranked[::-1][:5],
+        "central": central[:5], "compared": len(central), "remote": [(n, e) for n, e, _ in known[::-1]][:5],
     }  # fmt: skip
 
 
@@ -245,7 +248,7 @@ def _result(record: JobRecord) -> View | None:
     found = summary.get("histogram") or {}
     return {
         **{name: summary.get(name) for name in ("pairs", "reached", "mean", "diameter", "radius", "center", "sum")},
-        "pair": summary.get("diameter_pair"), "bytes": record.bytes,
+        "compared": compared(summary), "pair": summary.get("diameter_pair"), "bytes": record.bytes,
         "histogram": histogram(found.get("edges") or [], found.get("counts") or []),
         "below_zero": found.get("below_zero", 0),
     }  # fmt: skip

@@ -54,6 +54,16 @@ async def upload_graph(
     directed: Annotated[bool | None, Query(description="Direction; what the format declares if left out.")] = None,
     weight: Annotated[str | None, Query(description="Column of the weights.")] = None,
     unweighted: Annotated[bool, Query(description="Count hops instead.")] = False,
+    source: Annotated[str | None, Query(max_length=200, description="Column of the arcs' sources.")] = None,
+    target: Annotated[str | None, Query(max_length=200, description="Column of the arcs' targets.")] = None,
+    labels: Annotated[
+        str | None,
+        Query(max_length=200, description="GML, GraphML, GEXF, Pajek, JSON: the attribute that names vertices."),
+    ] = None,
+    length_of: Annotated[
+        str | None, Query(max_length=200, description="Formula over one column: 1000 - score.")
+    ] = None,
+    centroids_through: Annotated[bool, Query(description="TNTP: let paths pass through zone centroids.")] = False,
     name: Annotated[str | None, Query(max_length=200, description="A name of your own.")] = None,
     filename: Annotated[str | None, Query(max_length=255, description="Its ending hints at the format.")] = None,
 ) -> Graph:
@@ -62,12 +72,18 @@ async def upload_graph(
     The receipt in the answer is that of this upload; ``GET`` shows the one of your first.
     """
     announced = check_headers(request, service.settings.max_upload_bytes)
-    reading = {"format": format, "directed": directed, "weight": weight, "unweighted": unweighted}
+    reading = {
+        "format": format, "directed": directed, "weight": weight, "unweighted": unweighted, "source": source,
+        "target": target, "labels": labels, "length_of": length_of, "centroids_through": centroids_through,
+    }  # fmt: skip
     with service.uploading.hold(caller.owner, service.settings.max_uploads):
         path = await anyio.to_thread.run_sync(service.uploads.create, filename, announced)
         try:
             digest = await receive(request, path, announced)
-            found = await service.worker.run(read_upload, service.settings, path, reading)
+            seconds = service.settings.read_seconds + path.stat().st_size / service.settings.min_read_rate
+            found = await service.worker.run(
+                read_upload, service.settings, path, reading, owner=caller.owner, seconds=seconds
+            )
         finally:
             with anyio.CancelScope(shield=True):
                 await anyio.to_thread.run_sync(lambda: path.unlink(missing_ok=True))

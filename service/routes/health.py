@@ -14,7 +14,7 @@ from service.middleware import MOST_HEADERS
 from service.protocol import HEADER_BYTES, HEADER_SECONDS
 from service.ranges import MAX_RANGES
 from service.retention import KEY_SECONDS
-from service.schemas import Device, Devices, Health, Limit, Limits, Version
+from service.schemas import LONGEST_NAME, MOST_LISTED, Device, Devices, Health, Limit, Limits, Version
 from service.settings import Settings, variable
 from service.state import Service, Shared, silent
 from service.version import software_version
@@ -29,7 +29,8 @@ _DISK_RESERVE: Final = 64 << 20
 
 #: settings that limit what a client can have, by other names than max_...
 _LIMITS: Final = (
-    "threads", "memory", "min_body_rate", "retain_seconds", "retain_bytes", "tombstone_seconds",
+    "threads", "memory", "min_body_rate", "read_seconds", "min_read_rate", "plan_seconds", "task_memory",
+    "retain_seconds", "retain_bytes", "tombstone_seconds",
 )  # fmt: skip
 #: limits that no setting moves
 _FIXED: Final[dict[str, tuple[float, str]]] = {
@@ -39,6 +40,8 @@ _FIXED: Final[dict[str, tuple[float, str]]] = {
     "ranges": (MAX_RANGES, "Ranges in one request."),
     "page": (200, "Graphs or jobs in one list."),
     "vertex_name": (1000, "Characters of a vertex in an address."),
+    "vertex_name_in_body": (LONGEST_NAME, "Characters of a vertex in a body."),
+    "listed": (MOST_LISTED, "Vertices or pairs in one list of a body."),
     "idempotency_key_seconds": (KEY_SECONDS, "How long an Idempotency-Key is remembered."),
     "event_stream_seconds": (LONGEST_SECONDS, "After so long a stream of events ends, to be asked for again."),
 }

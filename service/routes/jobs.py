@@ -4,32 +4,37 @@ from __future__ import annotations
 
 import base64
 import binascii
+import os
 from collections.abc import AsyncIterator
 from typing import Annotated, Final
 
 import anyio.to_thread
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
-from fastapi.responses import FileResponse, StreamingResponse
+from fastapi.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from service import events
+from service.bodies import BodyRoute
 from service.callers import Known
-from service.checkpoints import has_checkpoint
+from service.checkpoints import refuse_unless_resumable, resumable
+from service.cursors import is_plain
 from service.joblog import fetch_log, log_path
+from service.openfile import OpenFile
 from service.parameters import known_parameters
 from service.problems import documented
 from service.ranges import matches
 from service.schemas import Estimate, Job, JobItem, JobList, JobRequest, State
-from service.settings import Settings
 from service.state import RETRY_AFTER, Service, Shared
 from service.stores import discard
 from service.submission import check_key, refuse_if_draining, resume, submit
 from service.waiting import asked_to_wait
-from storage.errors import Conflict, InvalidRequest
-from storage.jobs import ACCEPTED, DISMISSED, FAILED, JobRecord
+from storage.errors import InvalidRequest
+from storage.jobs import ACCEPTED, JobRecord
 
-router = APIRouter(prefix="/v1/jobs", tags=["jobs"], dependencies=[Depends(known_parameters)])
-estimates = APIRouter(prefix="/v1/estimates", tags=["jobs"], dependencies=[Depends(known_parameters)])
+router = APIRouter(prefix="/v1/jobs", tags=["jobs"], dependencies=[Depends(known_parameters)], route_class=BodyRoute)
+estimates = APIRouter(
+    prefix="/v1/estimates", tags=["jobs"], dependencies=[Depends(known_parameters)], route_class=BodyRoute
+)
 
 _RETRY: Final = {"Retry-After": {"description": "Seconds to wait before asking again.", "schema": {"type": "integer"}}}
 _LOCATION: Final = {"Location": {"description": "Where the job is.", "schema": {"type": "string"}}}
@@ -45,9 +50,10 @@ Prefer = Annotated[str, Header(description="wait=N answers when the job is over,
 @estimates.post("", response_model=Estimate, responses=documented(404, 410, 413, 422, 503, 507))
 async def estimate(body: JobRequest, service: Shared, caller: Known) -> Estimate:
     """Plan a job and say what it would take; nothing is queued.  What cannot be done is refused as a job would be."""
-    await anyio.to_thread.run_sync(service.graph, body.graph, caller)
-    plan = await service.plans.get(service, body.graph, body.options())
-    return Estimate.of(body.graph, plan)
+    found = await anyio.to_thread.run_sync(service.graph, body.graph, caller)
+    options = await anyio.to_thread.run_sync(body.options)
+    plan = await service.plans.get(service, body.graph, options)
+    return Estimate.of(body.graph, plan, found.receipt.get("notes", ()))
 
 
 @router.post(
@@ -131,23 +137,29 @@ async def get_job(
 
 @router.get(
     "/{job_id}/log",
-    response_class=FileResponse,
+    response_class=Response,
     responses={
         200: {"description": "The whole log.", "content": {"text/plain": {}}},
         206: {"description": "The part that was asked for by a Range.", "content": {"text/plain": {}}},
-        **documented(404, 410, 416),
+        304: {"description": "It has not grown since"},
+        **documented(400, 404, 410, 416),
     },
 )
-def get_log(job_id: str, service: Shared, caller: Known) -> Response:
+def get_log(job_id: str, request: Request, service: Shared, caller: Known) -> Response:
     """What the runners wrote about the job so far, oldest first; reading takes nothing away, and takes ranges."""
     record = service.job(job_id, caller)
-    path = log_path(service.settings, record.id)
-    headers = {"Cache-Control": "no-cache"}
-    if not path.is_file() and (sent := fetch_log(service.settings, record.id)) is not None:
-        return Response(sent, media_type="text/plain", headers=headers)
-    if not path.is_file():  # nobody has begun with it
+    try:  # opened before anything is promised: the job may be deleted meanwhile
+        handle = os.open(log_path(service.settings, record.id), os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        headers = {"Cache-Control": "no-cache"}
+        if (sent := fetch_log(service.settings, record.id)) is not None:
+            return Response(sent, media_type="text/plain", headers=headers)
+        # nobody has begun with it
         return Response("", media_type="text/plain", headers={**headers, "Accept-Ranges": "bytes"})
-    return FileResponse(path, media_type="text/plain", headers=headers)
+    try:
+        return OpenFile(handle, request, media_type="text/plain", cache="no-cache")
+    finally:
+        os.close(handle)
 
 
 @router.get(
@@ -221,8 +233,7 @@ def resume_job(job_id: str, response: Response, service: Shared, caller: Known) 
     """Queue a failed or dismissed job again; it goes on from its checkpoint.  409 if it has none."""
     refuse_if_draining(service)
     record = service.job(job_id, caller)
-    if record.state in (FAILED, DISMISSED) and not _resumable(service.settings, job_id):
-        raise Conflict(f"job {job_id} has no checkpoint to go on from; submit it again")
+    refuse_unless_resumable(service.settings, record)
     return _shown(service, resume(service, record), response)
 
 
@@ -247,19 +258,14 @@ async def _waited(service: Service, record: JobRecord, prefer: str, response: Re
     return await anyio.to_thread.run_sync(service.jobs.job, record.id)
 
 
-def _resumable(settings: Settings, job_id: str) -> bool:
-    return has_checkpoint(settings.store(job_id), settings.address(job_id))
-
-
 def _shown(service: Service, record: JobRecord, response: Response) -> Job:
     position = service.jobs.queue_position(record) if record.state == ACCEPTED else None
-    stopped = record.state in (FAILED, DISMISSED) and record.removed is None
-    resumable = stopped and _resumable(service.settings, record.id)
-    response.headers["ETag"] = f'"{record.version}.{position or 0}.{int(resumable)}"'
+    again = resumable(service.settings, record)
+    response.headers["ETag"] = f'"{record.version}.{position or 0}.{int(again)}"'
     response.headers["Cache-Control"] = "private, no-cache"
     if record.open:
         response.headers["Retry-After"] = str(RETRY_AFTER)
-    return Job.of(record, queue_position=position, resumable=resumable)
+    return Job.of(record, queue_position=position, resumable=again)
 
 
 def _encoded(job_id: str) -> str:
@@ -269,7 +275,7 @@ def _encoded(job_id: str) -> str:
 def _decoded(cursor: str) -> str:
     try:
         job_id = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode("ascii")
-        if not job_id.isprintable():
+        if not is_plain(job_id):
             raise ValueError(cursor)
         return job_id
     except (binascii.Error, ValueError):

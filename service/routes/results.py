@@ -8,6 +8,7 @@ from typing import Annotated
 import anyio.to_thread
 from fastapi import APIRouter, Depends, Query, Response
 
+from service.bodies import BodyRoute
 from service.conditional import Tagged
 from service.parameters import known_parameters
 from service.problems import documented
@@ -26,7 +27,9 @@ from service.settings import variable
 from service.state import Opened, Shared
 from storage.errors import LimitExceeded
 
-router = APIRouter(prefix="/v1/jobs/{job_id}", tags=["results"], dependencies=[Depends(known_parameters)])
+router = APIRouter(
+    prefix="/v1/jobs/{job_id}", tags=["results"], dependencies=[Depends(known_parameters)], route_class=BodyRoute
+)
 
 Vertex = Annotated[str, Query(max_length=1000, description="A vertex as the file names it.", examples=["17"])]
 _NONE = {304: {"description": "The client has the answer"}, **documented(404, 409, 410)}

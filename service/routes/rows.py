@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 from fastapi import APIRouter, Depends, Header, Query
 from fastapi.responses import Response, StreamingResponse
 
+from service.bodies import BodyRoute
 from service.conditional import Tagged
 from service.formats import MEDIA_TYPES, choose_format
 from service.names import split_names
@@ -16,20 +17,21 @@ from service.problems import documented
 from service.schemas import Label, SubmatrixRequest
 from service.settings import variable
 from service.state import Opened, Service, Shared
-from storage.errors import InvalidRequest, LimitExceeded
+from storage.errors import LimitExceeded
 
 if TYPE_CHECKING:
     from service.results import Result
 
-router = APIRouter(prefix="/v1/jobs/{job_id}", tags=["results"], dependencies=[Depends(known_parameters)])
+router = APIRouter(
+    prefix="/v1/jobs/{job_id}", tags=["results"], dependencies=[Depends(known_parameters)], route_class=BodyRoute
+)
 
-Vertices = Annotated[
-    list[str] | None,
-    Query(
-        description='Vertices, separated by commas or repeated; quote (") names that hold a comma.',
-        examples=[["1,17"], ["1", "17"]],
-    ),
-]
+_NAMED: Final = Query(
+    description='Vertices, separated by commas or repeated; quote (") names that hold a comma.',
+    examples=[["1,17"], ["1", "17"]],
+)
+Vertices = Annotated[list[str], _NAMED]
+SomeVertices = Annotated[list[str] | None, _NAMED]
 Format = Annotated[Literal["json", "csv", "npy", "parquet", "arrow"] | None, Query(description="Goes before Accept.")]
 Accept = Annotated[str | None, Header()]
 _PARTS: Final[dict[int | str, dict[str, Any]]] = {
@@ -44,8 +46,8 @@ def get_rows(
     *,
     service: Shared,
     opened: Opened,
-    sources: Vertices = None,
-    targets: Vertices = None,
+    sources: Vertices,
+    targets: SomeVertices = None,
     format: Format = None,  # noqa: A002 - the name on the wire
     accept: Accept = None,
     tagged: Tagged,
@@ -55,7 +57,7 @@ def get_rows(
     A whole row has the targets that were solved, in their order.
     """
     kind = choose_format(format, accept)
-    rows = _named(sources, "sources")
+    rows = split_names(sources, "sources")
     columns = None if targets is None else split_names(targets, "targets")
     return _answer(service, opened, kind, sources=rows, targets=columns, headers=tagged)
 
@@ -65,13 +67,13 @@ def get_columns(
     *,
     service: Shared,
     opened: Opened,
-    targets: Vertices = None,
+    targets: Vertices,
     format: Format = None,  # noqa: A002
     accept: Accept = None,
     tagged: Tagged,
 ) -> Response:
     """The distances from every source to some targets; sources down, targets across, as with rows."""
-    kind, columns = choose_format(format, accept), _named(targets, "targets")
+    kind, columns = choose_format(format, accept), split_names(targets, "targets")
     return _answer(service, opened, kind, sources=None, targets=columns, headers=tagged)
 
 
@@ -87,12 +89,6 @@ def get_submatrix(
     """The distances from some sources to some targets; for lists that are too long for an address."""
     kind = choose_format(format, accept)
     return _answer(service, opened, kind, sources=body.sources, targets=body.targets, headers={})
-
-
-def _named(texts: list[str] | None, field: str) -> list[str]:
-    if texts is None:
-        raise InvalidRequest(f"{field} is missing: name at least one vertex", field=field)
-    return split_names(texts, field)
 
 
 def _answer(

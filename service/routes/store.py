@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import os
-import secrets
-import weakref
 from typing import Annotated, Any, Final
 
 import anyio.to_thread
 from fastapi import APIRouter, Depends, Path, Request
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
 
+from service.openfile import OpenFile
 from service.parameters import known_parameters
-from service.problems import Problem, documented
-from service.ranges import Part, Refusal, http_date, matches, parse_ranges, unchanged
-from service.sendfile import CACHE, SENDFILE, media_type, proxy_headers
+from service.problems import documented
+from service.sendfile import CACHE, media_type, proxy_headers
 from service.state import Opened, Shared
 
 router = APIRouter(prefix="/v1/jobs/{job_id}", tags=["store"], dependencies=[Depends(known_parameters)])
 
-#: bytes of a file that are in this process at once, where the kernel cannot send it
-_CHUNK: Final = 1 << 20
 _BINARY: Final[dict[str, Any]] = {"content": {"application/octet-stream": {"schema": {"type": "string"}}}}
 
 
@@ -47,73 +42,6 @@ async def get_file(
     try:
         if service.settings.accel_prefix:
             return Response(headers=proxy_headers(service.settings, job_id, key))
-        return _StoreFile(handle, key, request)
+        return OpenFile(handle, request, media_type=media_type(key), cache=CACHE)
     finally:
         os.close(handle)
-
-
-class _StoreFile(Response):
-    """The answer about one open file, decided by the request's headers; holds a descriptor of its own until it ends."""
-
-    def __init__(self, handle: int, key: str, request: Request) -> None:
-        status = os.fstat(handle)
-        etag, modified = f'"{status.st_mtime_ns:x}-{status.st_size:x}"', http_date(status.st_mtime)
-        headers = {"ETag": etag, "Last-Modified": modified, "Accept-Ranges": "bytes", "Cache-Control": CACHE}
-        self._parts: tuple[Part, ...] = (Part(0, status.st_size),)
-        self._heads: list[bytes] = []
-        self._tail = b""
-        code = 200
-        if matches(request.headers.get("if-none-match", ""), etag):
-            code, self._parts = 304, ()
-        elif unchanged(request.headers.get("if-range"), etag, modified):
-            found = parse_ranges(request.headers.get("range"), status.st_size)
-            if isinstance(found, Refusal):
-                kept = {**headers, "Content-Range": f"bytes */{status.st_size}"} if found.status == 416 else None
-                raise Problem(found.fault, status=found.status, headers=kept)
-            if found is not None:
-                code, self._parts = 206, found
-        kind = media_type(key)
-        if len(self._parts) > 1:
-            kind = self._begin_parts(kind, status.st_size)
-        elif code == 206:
-            headers["Content-Range"] = self._parts[0].of(status.st_size)
-        super().__init__(status_code=code, headers=headers, media_type=None if code == 304 else kind)
-        if code != 304:
-            length = sum(part.size for part in self._parts) + sum(map(len, self._heads)) + len(self._tail)
-            self.headers["Content-Length"] = str(length)
-        self._handle = os.dup(handle)
-        self._release = weakref.finalize(self, os.close, self._handle)
-
-    def _begin_parts(self, kind: str, size: int) -> str:
-        """Heads and tail of a multipart answer; returns its media type."""
-        mark = secrets.token_hex(12)
-        for part in self._parts:
-            head = f"\r\n--{mark}\r\nContent-Type: {kind}\r\nContent-Range: {part.of(size)}\r\n\r\n"
-            self._heads.append(head.encode())
-        self._tail = f"\r\n--{mark}--\r\n".encode()
-        return f"multipart/byteranges; boundary={mark}"
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
-        """The ASGI entry point."""
-        try:
-            await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-            if not scope["state"].get("head"):
-                for k, part in enumerate(self._parts):
-                    if self._heads:
-                        await send({"type": "http.response.body", "body": self._heads[k], "more_body": True})
-                    await self._send_part(part, scope, send)
-            await send({"type": "http.response.body", "body": self._tail, "more_body": False})
-        finally:
-            self._release()
-
-    async def _send_part(self, part: Part, scope: Scope, send: Send) -> None:
-        sendfile = scope.get("extensions", {}).get(SENDFILE)
-        if sendfile is not None and part.size >= _CHUNK // 16:
-            await sendfile(self._handle, part.begin, part.size)
-            return
-        for begin in range(part.begin, part.end, _CHUNK):
-            size = min(_CHUNK, part.end - begin)
-            chunk = await anyio.to_thread.run_sync(os.pread, self._handle, size, begin)
-            if len(chunk) != size:
-                raise OSError("the file was cut while it was sent")
-            await send({"type": "http.response.body", "body": chunk, "more_body": True})

@@ -26,6 +26,11 @@ OUTLINE = """() => {
   const active = document.activeElement;
   return getComputedStyle(active.id === "file" ? active.previousElementSibling : active).outlineStyle;
 }"""
+LONG_SUM = """() => {
+  const list = document.querySelector(".route");
+  list.querySelector("b").textContent = "2,760,313.125";
+  return list.scrollWidth <= list.clientWidth;
+}"""
 LOW = "[...document.querySelectorAll('main button')].filter(b => b.offsetHeight && b.offsetHeight < 32).length"
 
 
@@ -269,6 +274,7 @@ def test_on_every_screen(site: Site, visit: Visit, solved: str, device: str, sch
         page.goto(path)
         page.wait_for_load_state("networkidle") if "jobs" in path else None
         assert fits(page), path
+        assert "jobs" not in path or page.evaluate(LONG_SUM), "no digit of a running sum is cut off"
         paper = page.evaluate("getComputedStyle(document.body).backgroundColor")
         light = sum(int(part) for part in re.findall(r"\d+", paper)[:3]) > 3 * 128
         assert light == (scheme == "light")

@@ -233,6 +233,22 @@ def submit(jobs: JobStore, **more: object) -> str:
     return jobs.submit(submission(**more))[0].id
 
 
+def test_lists_leave_options_out(jobs: JobStore):
+    """A million vertices may be named in them, and two hundred jobs stand in one list."""
+    options = {"sources": list(range(1000))}
+    began = time.time() - 1
+    job = jobs.create("g1", options, {})
+    jobs.cancel(jobs.create("g1", options, {}).id)
+    running = jobs.claim("slot:1")
+    assert running is not None
+    assert (running.id, running.options) == (job.id, options)
+    jobs.cancel(job.id)
+    listed = [*jobs.list_jobs(10), *jobs.running(), *jobs.ended_since(began), *jobs.asked_to_cancel("slot")]
+    assert len(listed) == 5
+    assert [record.options for record in listed] == [{}] * 5
+    assert dataclasses.replace(jobs.running()[0], options=options) == jobs.job(job.id)
+
+
 def test_owners_take_turns_and_priorities_go_first(jobs: JobStore):
     first = [submit(jobs, owner="a") for _ in range(4)]
     assert (claim := jobs.claim("r")) is not None
@@ -465,3 +481,50 @@ def test_what_runs_and_what_ended_since(jobs: JobStore):
     assert [record.id for record in jobs.ended_since(began)] == [waiting.id, other.id]
     assert [record.id for record in jobs.ended_since(began, 1)] == [waiting.id]
     assert jobs.ended_since(time.time() + 60) == []
+
+
+def test_a_lost_result_is_made_again_so_often_and_then_the_job_fails(jobs: JobStore):
+    for time_before in range(2):
+        record = jobs.claim("r") if time_before else claimed(jobs)
+        assert record is not None
+        assert jobs.succeed(record, {"pairs": 6}, {"load": 1.0}, 10)
+        done = jobs.job(record.id)
+        again = jobs.redo(done, "it was gone", most=2)
+        assert again is not None
+        assert (again.state, again.attempt, again.summary, again.bytes) == ("accepted", 0, None, None)
+        assert jobs.redo(done, "it was gone", most=2) is None, "once for each result"
+        assert not jobs.succeed(record, {}, {}), "the claim before is over"
+    record = jobs.claim("r")
+    assert record is not None
+    assert jobs.redo(record, "it was gone", most=2) is None, "a job that runs has lost no result"
+    assert jobs.succeed(record, {}, {}, 10)
+    failed = jobs.redo(jobs.job(record.id), "it was gone", most=2)
+    assert failed is not None
+    assert failed.error is not None
+    assert (failed.state, failed.error["code"]) == ("failed", "result-lost")
+    assert [(entry["phase"], entry["reason"]) for entry in failed.history] == [("done", "it was gone")] * 3
+    assert jobs.with_result() == []
+
+
+def test_a_result_whose_time_is_over_is_not_made_again(jobs: JobStore):
+    record = claimed(jobs)
+    assert jobs.succeed(record, {}, {}, 10)
+    done = jobs.job(record.id)
+    assert jobs.with_result() == [record.id]
+    assert jobs.expire_result(record.id)
+    assert jobs.redo(done, "it was gone") is None
+    assert jobs.with_result() == []
+
+
+def test_an_attempt_that_came_to_nothing_fails_with_its_own_error_in_the_end(jobs: JobStore):
+    error = {"code": "disk-full", "message": "no room", "details": {}}
+    record = claimed(jobs)
+    put_back = jobs.lose(record, "no room", max_attempts=2, error=error)
+    assert put_back is not None
+    assert (put_back.state, put_back.error, put_back.attempt) == ("accepted", None, 1)
+    again = jobs.claim("r")
+    assert again is not None
+    failed = jobs.lose(again, "no room", max_attempts=2, error=error)
+    assert failed is not None
+    assert (failed.state, failed.error) == ("failed", error)
+    assert jobs.lose(again, "no room", max_attempts=2, error=error) is None

@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from service import checkpoints
 from service import runner as runner_module
 from service.retention import Retention
 from service.runner import Runner
@@ -25,7 +26,7 @@ from service.supervisor import Supervisor
 from service.tracker import JobMonitor
 from storage.errors import DatabaseFailed
 from storage.graph import Graph, build_graph
-from storage.jobs import JobRecord
+from storage.jobs import JobRecord, Submission
 from storage.matrix import verify_matrix
 from tests.unit.service.support import Bench, small_graph
 
@@ -108,7 +109,7 @@ def site(small_disk: Path) -> Iterator[Site]:
     site.close()
 
 
-def test_a_disk_that_fills_up_in_mid_job_fails_that_job_alone(
+def test_a_disk_that_fills_up_in_mid_job_costs_that_job_an_attempt(
     site: Site, small_disk: Path, monkeypatch: pytest.MonkeyPatch
 ):
     good = site.submit()
@@ -130,25 +131,47 @@ def test_a_disk_that_fills_up_in_mid_job_fails_that_job_alone(
         filler.free()
         thread.join(60)
         assert not thread.is_alive()
-    failed = site.jobs.job(bad.id)
-    assert failed.state == "failed"
-    assert failed.error is not None
-    assert failed.error["code"] == "storage-failed"
-    assert "No space left on device" in failed.error["message"]
+    put_back = site.jobs.job(bad.id)
+    assert (put_back.state, put_back.attempt) == ("accepted", 1)
+    [lost] = put_back.history
+    assert "No space left on device" in lost["reason"]
+    assert str(small_disk) not in str(put_back), "who asks does not learn where the data directory lies"
     assert {path.name for path in site.settings.store(bad.id).parent.iterdir()} <= {"log.txt"}
-    site.submit()
-    assert site.work().state == "successful", "the next job finds everything in order"
+    assert site.runner._claimed() is None, "the runner waits before it takes the next job"
+    done = site.work()
+    assert (done.id, done.state) == (bad.id, "successful"), "there is room again"
     verify_matrix(site.settings.store(good.id))
 
 
-def test_a_job_that_the_disk_has_no_room_for_is_refused_before_it_is_solved(site: Site, small_disk: Path):
-    Filler(small_disk).fill(leave=1 << 20)
+def test_a_job_that_the_disk_has_no_room_for_is_tried_again_then_refused_and_can_be_resumed(
+    site: Site, small_disk: Path
+):
+    filler = Filler(small_disk)
+    filler.fill(leave=1 << 20)
     job = site.submit()
-    assert site.work().state == "failed"
-    error = site.jobs.job(job.id).error
-    assert error is not None
-    assert (error["code"], error["details"]["resource"]) == ("does-not-fit", "disk")
-    assert error["details"]["needed"] > error["details"]["available"]
+    assert [site.work().state for _ in range(3)] == ["accepted", "accepted", "failed"]
+    failed = site.jobs.job(job.id)
+    assert failed.error is not None
+    assert (failed.error["code"], failed.error["details"]["resource"]) == ("does-not-fit", "disk")
+    assert failed.error["details"]["needed"] > failed.error["details"]["available"]
+    assert checkpoints.resumable(site.settings, failed)
+    filler.free()
+    site.jobs.resume(job.id, Submission(failed.graph, failed.options, failed.plan))
+    assert site.work().state == "successful"
+
+
+def test_a_runner_pauses_longer_and_longer_while_the_disk_is_full(site: Site, small_disk: Path):
+    filler = Filler(small_disk)
+    filler.fill(leave=1 << 20)
+    for job in (site.submit(), site.submit()):
+        for _ in range(3):
+            site.work()
+        assert site.jobs.job(job.id).state == "failed"
+    assert site.runner._pause == 5.0 * 2**5
+    filler.free()
+    site.submit()
+    assert site.work().state == "successful"
+    assert site.runner._pause == 0.0
 
 
 def test_on_a_full_disk_no_job_is_promised_that_is_not_kept(site: Site, small_disk: Path):

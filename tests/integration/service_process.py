@@ -18,7 +18,9 @@ OPEN = ("accepted", "running")
 
 
 class LiveService:
-    """Started on entering, stopped on leaving; ``http`` talks to it."""
+    """Started on entering, stopped on leaving; ``http`` talks to it; ``before`` is run before all else in it."""
+
+    before = ""
 
     def __init__(self, data: Path, **settings: str) -> None:
         self.data = data
@@ -31,7 +33,8 @@ class LiveService:
         }
 
     def __enter__(self) -> LiveService:
-        code = "from service.serve import serve; from service.settings import Settings; serve(Settings.load())"
+        serve = "from service.serve import serve; from service.settings import Settings; serve(Settings.load())"
+        code = f"{self.before}\n{serve}"
         inherited = {k: v for k, v in os.environ.items() if not k.startswith("APSP_")}
         self.log = (self.data.parent / f"{self.data.name}.log").open("ab")
         self.process = subprocess.Popen(

@@ -21,6 +21,8 @@ import numpy as np
 import pytest
 
 from service import cli
+from storage.graph import build_graph
+from tests.wrong import sealed
 
 ROADS = "from,to,minutes\nharbour,market,4.5\nmarket,church,2\nchurch,harbour,1.25\nmarket,mill,10\nisland,harbour,3\n"
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -135,7 +137,11 @@ def test_queries_name_vertices_as_in_the_file(store, ask):
     ]
     assert ask("query", store, "path", "mill", "church") == "no path from mill to church\n"
     assert "diameter" in ask("query", store, "summary")
-    assert "agree" in ask("verify", store)
+    assert ask("verify", store).splitlines() == [
+        f"{store}: all tiles agree with the manifest",
+        f"{store}: 5 of 5 rows agree with a new search of the graph",
+    ]
+    assert ask("verify", store, "--sample", "0") == f"{store}: all tiles agree with the manifest\n"
 
 
 def test_queries_as_json_are_strict_objects(store, ask):
@@ -149,7 +155,9 @@ def test_queries_as_json_are_strict_objects(store, ask):
     row = answer("row", "church")
     assert dict(zip(row["targets"], row["distances"], strict=True))["island"] is None
     assert answer("summary")["summary"]["pairs"] == 20
-    assert json.loads(ask("verify", store, "--json")) == {"store": str(store), "verified": True}
+    facts = {"store": str(store), "verified": True, "sources": 5}
+    assert json.loads(ask("verify", store, "--json")) == {**facts, "searched": 5}
+    assert json.loads(done("verify", store, "--sample", 2, "--json")) == {**facts, "searched": 2}
 
 
 def test_inspect_and_plan_solve_nothing(roads, ask):
@@ -277,6 +285,7 @@ def test_a_store_that_exists_is_left_alone_unless_told(roads, store, tmp_path, a
         (["query", "nowhere.zarr", "summary"], 2, "nowhere.zarr"),
         (["query", "roads.csv", "summary"], 2, "roads.csv"),
         (["verify", "nowhere.zarr"], 2, "nowhere.zarr"),
+        (["verify", "nowhere.zarr", "--sample", "half"], 2, "--sample takes a number of sources or all, found 'half'"),
         (["query", "photos", "summary"], 2, "photos is a folder, but no store"),
         (["query", "array.zarr", "distance", "a", "b"], 2, "array.zarr is a folder, but no store"),
         (["verify", "array.zarr"], 2, "array.zarr is a folder, but no store"),
@@ -323,6 +332,20 @@ def test_a_damaged_tile_is_told_and_fails(roads, tmp_path, refused):
     content[3] ^= 1
     tile.write_bytes(content)
     assert "distances" in refused(1, "verify", out)
+
+
+def test_a_matrix_that_is_not_its_graph_s_is_told_and_fails(tmp_path, refused):
+    """Every tile agrees with its checksum; one distance is wrong."""
+    graph = build_graph([0, 1, 2], [1, 2, 0], [4, 5, 6], n=3, directed=True)[0]
+
+    def change(array: Any) -> None:
+        array[1, 0] = 10
+
+    sealed(tmp_path / "d.zarr", graph, change).close()
+    assert "from 1 to 0 it holds 10, and a new search of its graph finds 11" in refused(
+        1, "verify", tmp_path / "d.zarr"
+    )
+    assert "from 1 to 0" in refused(1, "query", tmp_path / "d.zarr", "path", "1", "0")
 
 
 @pytest.fixture(scope="module")

@@ -127,6 +127,31 @@ def _fresh(words: tuple[object, ...]) -> list[str]:
     return ["--fresh"] if words[0] == "submit" else []
 
 
+def test_how_a_file_is_read_is_sent_and_notes_come_back(live, tmp_path):
+    links = [(3, 1, 1), (1, 4, 1), (3, 5, 10), (5, 4, 10), (4, 3, 7)]
+    head = "<NUMBER OF NODES> 5\n<FIRST THRU NODE> 3\n<NUMBER OF LINKS> 5\n<END OF METADATA>\n"
+    rows = "~\tinit_node\tterm_node\tlength\t;\n" + "".join(f"\t{u}\t{v}\t{w}\t;\n" for u, v, w in links)
+    (tmp_path / "zones_net.tntp").write_text(head + rows)
+    out, err = apsp(live, "submit", tmp_path / "zones_net.tntp", "--wait")
+    assert "note: no path passes through the 2 centroids 1 .. 2" in err
+    job = out.splitlines()[0]
+    assert apsp(live, "query", job, "distance", 3, 4)[0] == "20\n"
+    apsp(live, "fetch", job, "--out", tmp_path / "zones.zarr")
+    for place in (job, tmp_path / "zones.zarr"):
+        path = json.loads(apsp(live, "query", place, "path", 1, 5, "--json")[0])
+        assert (path["vertices"], path["length"]) == ([1, 4, 3, 5], 18)
+        assert json.loads(apsp(live, "query", place, "path", 5, 1, "--json")[0])["vertices"] == [5, 4, 3, 1]
+    apsp(live, "verify", tmp_path / "zones.zarr")
+    out, _ = apsp(live, "submit", tmp_path / "zones_net.tntp", "--centroids-through", "--wait")
+    assert apsp(live, "query", out.splitlines()[0], "distance", 3, 4)[0] == "2\n"
+    (tmp_path / "scores.csv").write_text("x,here,there,score\n7,1,2,900\n8,2,3,150\n")
+    words = ("--from", "there", "--to", "here", "--length-of", "1000 - score")
+    out, err = apsp(live, "submit", tmp_path / "scores.csv", *words, "--wait")
+    assert "note: not read: column x" in err
+    assert apsp(live, "query", out.splitlines()[0], "distance", 3, 1)[0] == "950\n"
+    assert "--length-of '1000 - score'" in apsp(live, "submit", tmp_path / "scores.csv", code=2)[1]
+
+
 def test_a_job_that_fails_and_one_that_takes_too_long(live, idle, tmp_path):
     cycle = tmp_path / "cycle.csv"
     cycle.write_text("u,v,w\n1,2,1\n2,1,-2\n")
@@ -206,13 +231,11 @@ def test_a_terminal_shows_a_bar(live, solved, tmp_path):
 def test_an_interrupted_fetch_is_gone_on_with(live, solved, tmp_path):
     store = tmp_path / "roads.zarr"
     staged = tmp_path / ".roads.zarr.working"
-    process = subprocess.Popen(
-        [*APSP, "fetch", solved, "--out", str(store)], env=environment(live), stderr=subprocess.PIPE, text=True
-    )
-    while not (staged / "record.json").exists() and process.poll() is None:
-        time.sleep(0.001)
-    process.kill()
-    process.communicate()
+    command = [*APSP, "fetch", solved, "--out", str(store)]
+    with subprocess.Popen(command, env=environment(live), stderr=subprocess.PIPE, text=True) as process:
+        while not (staged / "record.json").exists() and process.poll() is None:
+            time.sleep(0.001)
+        process.kill()
     assert staged.exists() or store.exists(), "it was killed in time, or it was done"
     if not store.exists():
         apsp(live, "fetch", solved, "--out", store)

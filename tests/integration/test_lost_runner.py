@@ -14,6 +14,7 @@ import pytest
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import shortest_path
 
+from service import checkpoints
 from service.settings import Settings
 from storage.graph import build_graph
 from storage.jobs import JobRecord
@@ -80,13 +81,13 @@ def submitted(bench: Bench) -> tuple[JobRecord, np.ndarray]:
 @pytest.mark.slow
 def test_a_lost_runners_job_goes_on_from_its_checkpoint(bench: Bench):
     job, distances = submitted(bench)
-    working = bench.settings.store(job.id).with_name(".matrix.zarr.working")
+    store = bench.settings.store(job.id)
     begun = []
     for deadly in (2, 4):
         dying = start(bench.settings, deadly)
         begun.append(told(dying, 120))
         assert dying.returncode == -signal.SIGKILL
-        assert working.exists()
+        assert checkpoints.has_checkpoint(store)
     last = start(bench.settings, deadly=N)
     deadline = time.monotonic() + 120
     while bench.jobs.job(job.id).open and time.monotonic() < deadline:
@@ -99,7 +100,7 @@ def test_a_lost_runners_job_goes_on_from_its_checkpoint(bench: Bench):
     done = bench.jobs.job(job.id)
     assert (done.state, done.attempt, done.plan["tier"]) == ("successful", 3, "store"), done
     assert [(lost["attempt"], lost["reason"]) for lost in done.history] == [(n, "the runner died") for n in (1, 2)]
-    assert not working.exists()
+    assert {path.name for path in store.parent.iterdir()} == {"matrix.zarr", "log.txt"}
     verify_matrix(bench.settings.store(job.id))
     with open_matrix(bench.settings.store(job.id)) as matrix:
         np.testing.assert_array_equal(matrix.rows(range(N)), distances)

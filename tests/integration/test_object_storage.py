@@ -144,7 +144,7 @@ def test_the_command_line(tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPa
     assert done("query", out, "distance", "harbour", "mill") == "14.5\n"
     route = json.loads(done("query", out, "path", "harbour", "church", "--json"))
     assert route["vertices"] == ["harbour", "market", "church"]
-    assert "all tiles agree" in done("verify", out)
+    assert "5 of 5 rows agree" in done("verify", out)
     assert not list((tmp_path / "cache").rglob("*.zarr"))
     refused = apsp("solve", roads, "--out", out)
     assert refused.returncode == 2

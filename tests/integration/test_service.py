@@ -242,7 +242,8 @@ def test_a_killed_runner_is_replaced_and_its_job_done(live: LiveService):
 
 
 def test_a_killed_reading_process_is_replaced(live: LiveService):
-    children = Path(f"/proc/{live.process.pid}/task/{live.process.pid}/children").read_text().split()
+    tasks = Path(f"/proc/{live.process.pid}/task").iterdir()
+    children = [pid for task in tasks for pid in (task / "children").read_text().split()]
     readers = [int(pid) for pid in children if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()]
     assert readers
     for pid in readers:

@@ -92,6 +92,23 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     app.state.service.jobs.close()
 
 
+def test_an_accident_of_ours_leaves_the_connection_open(site: Site, monkeypatch: pytest.MonkeyPatch):
+    def explode(*_: object) -> None:
+        raise RuntimeError("an accident")
+
+    monkeypatch.setattr(site.service.jobs, "job", explode)
+    with site.line() as connection:
+        for path, status in ((b"/v1/jobs/x", b"500"), (b"/health/live", b"200"), (b"/v1/jobs/x", b"500")):
+            connection.sendall(b"GET " + path + b" HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            answer = b""
+            while b"\r\n\r\n" not in answer or not answer.endswith(b"}"):
+                piece = connection.recv(65536)
+                assert piece, "closed without a word"
+                answer += piece
+            assert answer.split(b" ", 2)[1] == status
+            assert b"x-content-type-options: nosniff" in answer
+
+
 def test_the_address_goes_to_the_application_as_it_is(site: Site):
     base = f"/v1/jobs/{site.job}/zarr".encode()
     for key in (

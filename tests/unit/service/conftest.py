@@ -40,6 +40,5 @@ def client(settings: Settings) -> Iterator[TestClient]:
     client = TestClient(app, raise_server_exceptions=False)
     yield client
     client.close()
-    app.state.service.worker.stop()
-    app.state.service.planner.stop()
+    app.state.service.stop_workers()
     app.state.service.jobs.close()

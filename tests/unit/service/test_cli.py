@@ -89,6 +89,18 @@ def test_progress_lines_tell_fraction_recent_rate_and_time_left(monkeypatch):
     ]
 
 
+def test_a_phase_is_never_more_than_done_and_no_time_left_is_negative(monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr("service.progress.time.perf_counter", lambda: now[0])
+    stream = io.StringIO()
+    with LineProgress(stream, every=5.0) as monitor:
+        monitor.begin("relax", 1000, "updates")
+        for updates in (500, 900):
+            now[0] += 6.0
+            monitor.step(updates)
+    assert stream.getvalue().splitlines()[1] == "relax: 100 %  1,000 of 1,000 updates, 83 updates/s, about 0 s left"
+
+
 def test_a_stop_is_passed_on_and_the_last_line_says_how_far_it_came():
     stream = io.StringIO()
     monitor = LineProgress(stream, lambda: monitor.done >= 20)
@@ -181,7 +193,8 @@ def test_every_error_is_one_message_and_an_exit_code(error, code, capsys):
 
 def test_every_error_class_has_its_exit_code_on_purpose():
     job_failures = {
-        errors.ApspError, errors.StorageFailed, errors.DatabaseFailed, errors.SolveFailed, errors.Cancelled,
+        errors.ApspError, errors.StorageFailed, errors.DatabaseFailed, errors.DiskFull, errors.SolveFailed,
+        errors.Cancelled,
     }  # fmt: skip
     classes = {c for c in vars(errors).values() if isinstance(c, type) and issubclass(c, errors.ApspError)}
     assert {c for c in classes if failures.exit_code(c.__new__(c)) == failures.FAILED} == job_failures
@@ -290,7 +303,8 @@ def test_what_was_decided_for_the_user_is_told_beside_the_plan(tmp_path, capsys,
     assert capsys.readouterr().err == ""
     graph.write_text("1 2 road\n")
     assert cli.run(["plan", str(graph)]) == 0
-    assert capsys.readouterr().err == "note: no column of weights was found, so every arc weighs 1\n"
+    notes = "note: no column of weights was found, so every arc weighs 1\nnote: not read: column 3\n"
+    assert capsys.readouterr().err == notes
 
 
 def test_a_plan_that_does_not_fit_shows_every_candidate(tmp_path, capsys, keep_signals):

@@ -431,13 +431,15 @@ def test_the_page_of_a_result(client: TestClient, service: Service, bench: Bench
     job_id, _ = own(service, bench, log_in(client, service))
     with service.jobs.database.transaction("durable") as connection:
         summary = {
-            "pairs": 12, "reached": 9, "mean": 3.5, "diameter": 7, "radius": 4, "center": "b,c",
+            "pairs": 12, "reached": 9, "mean": 3.5, "diameter": 7, "radius": 4, "center": "b,c", "sources": 4,
+            "vertices": 4, "targets": 4, "central_sources": 3, "central_reach": 2,
             "diameter_pair": ["b,c", 'e"f'], "histogram": {"edges": [0, 4, 8], "counts": [6, 3]},
         }  # fmt: skip
         connection.exec_driver_sql("UPDATE jobs SET summary = ?", (_json(summary),))
     page = Tags(client.get(f"/jobs/{job_id}?source=a&target=d").text)
     text = " ".join(page.text.split())
-    for words in ("75 %", "mean distance3.5", "b,c → e\"f7", "3 over 2 arcs", "a0 b,c+11 d+23"):  # fmt: skip
+    least = "radius, from b,c4 of the 3 sources that reach 2 vertices or more"
+    for words in ("75 %", "mean distance3.5", "b,c → e\"f7", least, "3 over 2 arcs", "a0 b,c+11 d+23"):  # fmt: skip
         assert words in text, words
     bars = [attributes for tag, attributes in page.tags if tag == "rect" and "height" in attributes]
     assert len([bar for bar in bars if bar["height"] == "100.0"]) == 1, "3 of 6 is half as high"
@@ -460,6 +462,29 @@ def test_bins_of_eccentricities():
     assert counted([3, 3], 1) == ([3, 3], [2])
     edges, counts = counted([0.0, 1.0, 2.0, 3.0, 4.0], 4)
     assert (edges, counts) == ([0, 1, 2, 3, 4], [1, 1, 1, 2])
+
+
+@pytest.mark.parametrize("bins", [1, 2, 3, 4, 71, 72, 144])
+def test_the_tick_in_the_middle_of_a_histogram_is_the_number_there(bins: int):
+    """With an odd number of bars the middle lies inside one of them."""
+    edges = [3.25 + 3.25 * k / bins for k in range(bins + 1)]
+    chart = histogram(edges, [1] * bins)
+    assert chart is not None
+    assert (chart["first"], chart["last"]) == (edges[0], edges[-1])
+    assert chart["middle"] == pytest.approx(4.875)
+
+
+def test_a_dead_end_is_not_called_most_central(client: TestClient, service: Service, bench: Bench):
+    """Vertices 0 to 10 are a ring; 11 reaches only 12, with a small eccentricity."""
+    tails, heads = [*range(11), 11], [*range(1, 11), 0, 12]
+    graph = build_graph(tails, heads, [5] * 11 + [1], n=13, directed=True)[0]
+    job_id, _ = bench.solved(graph, "int32")
+    ann = log_in(client, service)
+    with service.jobs.database.transaction("durable") as connection:
+        connection.exec_driver_sql("UPDATE jobs SET owner = ? WHERE id = ?", (ann, job_id))
+    text = " ".join(Tags(client.get(f"/jobs/{job_id}/eccentricities").text).text.split())
+    assert "Most central of 11 that reach nine tenths of what any reaches0 501 50" in text
+    assert "From 1 of them there is a path to no other vertex." in text
 
 
 def test_progress_says_which_phase_is_on(client: TestClient, service: Service, bench: Bench):

@@ -79,7 +79,7 @@ def example_of(document: Document, schema: Document) -> Any:
 @pytest.mark.parametrize(("path", "method"), OPERATIONS, ids=lambda value: value)
 def test_asking_as_the_document_says(client: TestClient, bench: Bench, document: Document, path: str, method: str):
     service = client.app.state.service
-    service.planner.run = service.worker.run = here
+    service.planner.run = service.worker.run = service.checker.run = here
     graph = streets()
     graph_id = bench.add_graph(graph)
     job_id, _ = bench.solved(graph, "int32", sources=[0, 16])

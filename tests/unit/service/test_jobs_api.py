@@ -5,11 +5,13 @@ from __future__ import annotations
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
 
 from service.joblog import log_path
+from service.openfile import OpenFile
 from service.settings import Settings
 from service.waiting import asked_to_wait
 from storage.jobs import JobRecord
@@ -199,6 +201,26 @@ def test_the_log_is_read_whole_and_in_parts(client: TestClient, graph: str, sett
     assert (part.status_code, part.text) == (206, "two\n")
     assert client.get(url, headers={"Range": "bytes=99-"}).status_code == 416
     problem(client.get("/v1/jobs/unknown/log"), 404, "not-found")
+
+
+def test_a_log_is_whole_though_it_is_deleted_meanwhile(
+    client: TestClient, graph: str, settings: Settings, monkeypatch: pytest.MonkeyPatch
+):
+    job_id = post(client, graph).json()["id"]
+    path = log_path(settings, job_id)
+    path.parent.mkdir(parents=True)
+    path.write_text("one\ntwo\n")
+    answer = OpenFile.__call__
+
+    async def delete_and_answer(*args: Any) -> None:
+        path.unlink()  # what the answer is made of has been found by now
+        await answer(*args)
+
+    monkeypatch.setattr(OpenFile, "__call__", delete_and_answer)
+    response = client.get(f"/v1/jobs/{job_id}/log")
+    assert (response.status_code, response.text) == (200, "one\ntwo\n")
+    assert response.headers["content-length"] == "8"
+    assert not path.exists()
 
 
 def test_pages_are_linked(client: TestClient, graph: str):

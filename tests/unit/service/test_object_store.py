@@ -76,18 +76,27 @@ def test_results_are_where_the_settings_say(settings: Settings, tmp_path: Path):
     assert not has_result(local, "j"), "nothing stays on the disk"
 
 
-@pytest.mark.parametrize("logs", [True, False])
-def test_a_job_is_removed_with_or_without_its_log(settings: Settings, logs: bool):
+def test_a_job_is_removed_with_its_log(settings: Settings):
     solve(settings, "j", seal=True)
     solve(settings, "other", seal=True)
     with job_log(settings, "j"):
         pass
     assert fetch_log(settings, "j") == b""
-    discard(settings, "j", logs=logs)
+    discard(settings, "j")
     assert not has_result(settings, "j")
     assert has_result(settings, "other")
-    assert fetch_log(settings, "j") == (None if logs else b"")
-    assert list(Objects(settings.store_url.rstrip("/")).names("jobs/j/")) == ([] if logs else ["jobs/j/log.txt"])
+    assert fetch_log(settings, "j") is None
+    assert list(Objects(settings.store_url.rstrip("/")).names("jobs/j/")) == []
+
+
+def test_the_log_of_the_highest_claim_is_read_whoever_writes_last(settings: Settings, tmp_path: Path):
+    for node, claim in (("a", 10), ("b", 9)):
+        of_node = settings.model_copy(update={"data_dir": tmp_path / node})
+        with job_log(of_node, "j", claim):
+            logging.getLogger("apsp.test").error("claim %d", claim)
+    assert b"claim 10" in fetch_log(settings, "j")
+    Objects(settings.store_url.rstrip("/")).write("jobs/old/log.txt", b"of a release before claims had logs")
+    assert fetch_log(settings, "old") == b"of a release before claims had logs"
 
 
 @pytest.fixture

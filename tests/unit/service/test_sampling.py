@@ -65,7 +65,10 @@ def test_eccentricities_leave_the_source_out(bench: Bench):
     graph, _ = build_graph([0, 1], [1, 0], [-1, 4], labels=["a", "b", "c"], directed=True)
     job_id, _ = bench.solved(graph, "int32")
     found = eccentricities(Result(bench.settings.store(job_id)), 10)
-    assert found == {"sources": ["a", "b", "c"], "eccentricities": [-1, 4, None], "of": 3, "complete": True}
+    assert found == {
+        "sources": ["a", "b", "c"], "eccentricities": [-1, 4, None], "reached": [2, 2, 1],
+        "central": [True, True, False], "of": 3, "complete": True,
+    }  # fmt: skip
     job_id, distances = bench.solved(ring(150), "int32", sources=[5, 3, 140], targets=[2, 3, 4])
     found = eccentricities(Result(bench.settings.store(job_id)), 2)
     assert (found["sources"], found["of"], found["complete"]) == ([5, 140], 3, False)

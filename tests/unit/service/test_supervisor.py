@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -12,12 +13,15 @@ from pathlib import Path
 
 import pytest
 
+from service import processes
 from service import supervisor as supervisor_module
 from service.settings import Settings
 from service.supervisor import RunnerProcess, Supervisor, devices
-from storage.errors import InvalidRequest
-from storage.jobs import JobRecord
+from storage.errors import DatabaseFailed, InvalidRequest
+from storage.jobs import JobRecord, RunnerRecord
 from tests.unit.service.support import Bench, small_graph
+
+ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture
@@ -210,3 +214,119 @@ def test_an_ended_runner_gives_its_job_back_at_once_with_the_reason(hold: Callab
     assert job.state == "failed"
     assert job.error is not None
     assert all(f"attempt {n}: reason {n}" in job.error["message"] for n in (1, 2, 3))
+
+
+#: A process that says who it is, takes the write lock of the database when it is told to, and keeps it.
+HOLDER = """
+import json, signal, sqlite3, sys
+from service import processes
+print(json.dumps(processes.own()), flush=True)
+sys.stdin.readline()
+held = sqlite3.connect(sys.argv[1], isolation_level=None)
+held.execute("BEGIN IMMEDIATE")
+print("held", flush=True)
+signal.pause()
+"""
+
+
+class Other:
+    """A runner of another node on this machine; it has a job, and holds the lock of the database."""
+
+    def __init__(self, settings: Settings, *, busy: bool) -> None:
+        self.bench = Bench(settings)
+        self.jobs, self.supervisor = self.bench.jobs, Supervisor(settings, self.bench.jobs)
+        command = [sys.executable, "-c", HOLDER, str(settings.database)]
+        self.process = subprocess.Popen(
+            command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+        )
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.told = json.loads(self.process.stdout.readline())
+        name = f"other/cpu:{self.process.pid}"
+        figures = {"process": self.told}
+        self.jobs.announce(RunnerRecord("other/cpu", name, "cpu", "busy", None, time.time(), figures))
+        self.job = self.jobs.create(self.bench.add_graph(small_graph()), {}, {})
+        if busy:
+            assert self.jobs.claim(name) is not None
+        self.process.stdin.write("\n")
+        self.process.stdout.readline()
+
+    def stop(self) -> None:
+        self.process.send_signal(signal.SIGSTOP)
+        while not processes.stopped(self.told):
+            time.sleep(0.01)
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+        self.jobs.close()
+
+
+@pytest.fixture
+def other(settings: Settings):
+    made: list[Other] = []
+    lasting = settings.model_copy(update={"runners": "none", "database_timeout": 0.2, "lease_seconds": 10.0})
+
+    def make(*, busy: bool) -> Other:
+        made.append(Other(lasting, busy=busy))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+@pytest.mark.parametrize("busy", [True, False], ids=["with a job", "idle"])
+def test_a_stopped_runner_of_this_machine_that_blocks_the_database_is_killed(other: Callable[..., Other], busy: bool):
+    found = other(busy=busy)
+    found.stop()
+    with pytest.raises(DatabaseFailed):
+        found.jobs.ping()
+    for moment in range(0, 12, 2):
+        assert found.process.poll() is None
+        found.supervisor.look(float(moment))
+    assert found.process.wait(10) == -signal.SIGKILL
+    found.jobs.ping()
+    job = found.jobs.job(found.job.id)
+    assert (job.state, job.attempt) == ("accepted", int(busy))
+
+
+def test_a_runner_that_blocks_the_database_and_is_not_stopped_is_left_alone(other: Callable[..., Other]):
+    found = other(busy=True)
+    refused = 0
+    for moment in range(0, 60, 2):
+        try:
+            found.supervisor.look(float(moment))
+        except DatabaseFailed:
+            refused += 1
+    assert found.process.poll() is None
+    assert found.jobs.job(found.job.id).state == "running"
+    assert 2 <= refused <= 5, "a whole lease is waited for again: nobody could give a sign"
+
+
+def test_a_stopped_runner_that_blocks_nobody_keeps_what_it_has_until_its_lease_is_over(other: Callable[..., Other]):
+    found = other(busy=False)
+    found.process.kill()
+    found.process.wait(10)
+    with subprocess.Popen([sys.executable, "-c", "import signal; print(flush=True); signal.pause()"],
+                          stdout=subprocess.PIPE) as idle:  # fmt: skip
+        assert idle.stdout is not None
+        idle.stdout.readline()
+        told = {**found.told, "pid": idle.pid, "started": processes._fields(idle.pid)[processes._STARTED]}
+        found.jobs.announce(RunnerRecord("idle/cpu", "idle/cpu:1", "cpu", "idle", None, 0.0, {"process": told}))
+        idle.send_signal(signal.SIGSTOP)
+        for moment in range(0, 30, 2):
+            found.supervisor.look(float(moment))
+        assert idle.poll() is None
+        assert processes.kill(told)
+        assert idle.wait(10) == -signal.SIGKILL
+
+
+def test_a_process_is_known_by_machine_number_and_start():
+    told = processes.own()
+    assert told is not None
+    assert processes.find(told) == os.getpid()
+    assert not processes.stopped(told)
+    for other in ({**told, "started": "1"}, {**told, "host": "elsewhere"}, {**told, "pid": 2**30}, None, "x"):
+        assert processes.find(other) is None
+        assert not processes.kill(other)

@@ -1,0 +1,260 @@
+"""How a file is read can be said through every door, in the same words, and every door says what was chosen."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import io
+import json
+import re
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import networkx as nx
+import pytest
+from fastapi.testclient import TestClient
+
+from service import arguments, cli, cli_remote
+from service.client import AsyncClient, Client
+from service.client.graphs import Reading, prepared
+from service.commands import remote
+from service.dashboard.render import _environment
+from service.routes.graphs import upload_graph
+from service.state import Service
+from storage.errors import InvalidRequest
+from storage.readers import FORMATS, read_graph
+from tests.property.test_openapi import here
+
+ROOT = Path(__file__).resolve().parents[3]
+OPTIONS = {name for name in inspect.signature(read_graph).parameters if name not in ("path", "limits")}
+TEXTS = "here,there,score,km\n1,2,0.75,9\n2,3,0.25,8\n"
+
+
+@pytest.fixture
+def service(client: TestClient) -> Service:
+    found: Service = client.app.state.service  # type: ignore[attr-defined]
+    found.planner.run = found.worker.run = here  # type: ignore[method-assign]
+    return found
+
+
+# ---- every option is everywhere --------------------------------------------------------------------------------------
+
+
+def test_the_reader_has_these_options() -> None:
+    assert {"format", "directed", "weight", "unweighted", "source", "target", "labels", "length_of"} < OPTIONS
+
+
+@pytest.mark.parametrize("command", [cli.solve, cli.solve_many, cli.plan, cli.inspect, cli_remote.submit])
+def test_every_command_that_reads_a_graph_has_every_option(command: Any) -> None:
+    assert set(inspect.signature(command).parameters) >= OPTIONS
+    assert {field.name for field in fields(arguments.Reading)} == OPTIONS
+
+
+def test_no_other_command_takes_a_graph_file() -> None:
+    for command in cli.app.registered_commands:
+        parameters = set(inspect.signature(command.callback).parameters)
+        assert parameters >= OPTIONS or not parameters & {"graph", "graphs", "format"}, command.callback
+
+
+def test_the_upload_has_every_option() -> None:
+    own = {"request", "response", "service", "caller", "name", "filename"}
+    assert set(inspect.signature(upload_graph).parameters) - own == OPTIONS
+
+
+@pytest.mark.parametrize("method", [Client.solve, Client.submit, AsyncClient.solve, AsyncClient.submit])
+def test_the_client_has_every_option(method: Any) -> None:
+    assert set(inspect.signature(method).parameters) >= OPTIONS
+    assert {field.name for field in fields(Reading)} - {"name"} == OPTIONS
+
+
+def test_the_client_sends_every_option_of_a_file(tmp_path: Path) -> None:
+    (tmp_path / "g.csv").write_text(TEXTS)
+    said: dict[str, Any] = {
+        name: True if name in ("directed", "unweighted", "centroids_through") else name for name in OPTIONS
+    }
+    with prepared(tmp_path / "g.csv", Reading(**said)) as upload:
+        assert {name: value for name, value in upload.query.items() if name in OPTIONS} == said
+
+
+def test_submit_passes_every_option_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    passed: dict[str, Any] = {}
+    monkeypatch.setattr(remote, "submit", lambda _graph, reading, _options, **_more: passed.update(reading))
+    texts = ("format", "weight", "source", "target", "labels", "length_of")
+    words = {"source": "from", "target": "to", "length_of": "length-of"}
+    (tmp_path / "g.csv").write_text(TEXTS)
+    said = [word for name in texts for word in (f"--{words.get(name, name)}", name)]
+    run("submit", tmp_path / "g.csv", *said, "--undirected", "--unweighted", "--centroids-through")
+    expected: dict[str, Any] = {name: name for name in texts}
+    expected |= {"directed": False, "unweighted": True, "centroids_through": True}
+    assert {name: passed[name] for name in OPTIONS} == expected
+
+
+def test_the_page_asks_for_every_option() -> None:
+    form = (ROOT / "service" / "dashboard" / "templates" / "drop.html").read_text()
+    assert set(re.findall(r'name="(\w+)"', form)) - {"file"} == OPTIONS
+    page = _environment().get_template("drop.html").render()
+    assert set(re.findall(r"<option>([\w-]+)</option>", page)) == set(FORMATS)
+
+
+def test_the_documents_name_every_option() -> None:
+    pages = {name: (ROOT / "docs" / f"{name}.md").read_text() for name in ("formats", "api", "client")}
+    flags = {"source": "--from", "target": "--to", "directed": "--directed"}
+    for name in OPTIONS:
+        assert f"`{flags.get(name, '--' + name.replace('_', '-'))}" in pages["formats"], name
+        assert f"`{name}`" in pages["api"], name
+        assert re.search(rf"`{name}[`=]", pages["client"]), name
+
+
+# ---- and works through every door ------------------------------------------------------------------------------------
+
+
+def run(*words: object) -> tuple[str, str]:
+    """What a command prints on standard output and on standard error."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        cli.app([str(word) for word in words], standalone_mode=False)
+    return out.getvalue(), err.getvalue()
+
+
+@pytest.fixture
+def scores(tmp_path: Path) -> Path:
+    path = tmp_path / "scores.csv"
+    path.write_text(TEXTS.replace("km", "lanes"))
+    return path
+
+
+SAID = ["--from", "there", "--to", "here", "--length-of", "1 - score"]
+NOTE = "not read: column lanes"
+
+
+def test_inspect(scores: Path) -> None:
+    facts = json.loads(run("inspect", scores, *SAID, "--json")[0])
+    assert (facts["weights"]["column"], facts["weights"]["length_of"]) == ("score", "1 - score")
+    assert (facts["weights"]["smallest"], facts["weights"]["largest"]) == (0.25, 0.75)
+    assert facts["notes"] == [NOTE]
+    text = run("inspect", scores, *SAID)[0]
+    assert NOTE in text
+    assert "1 - score" in text
+    with pytest.raises(InvalidRequest, match="--length-of '1 - score'"):
+        run("inspect", scores, "--from", "here", "--to", "there")
+
+
+def test_plan(scores: Path) -> None:
+    out, err = run("plan", scores, *SAID, "--json")
+    assert json.loads(out)["notes"] == [NOTE]
+    assert f"note: {NOTE}" in err
+
+
+def test_solve_and_solve_many(scores: Path, tmp_path: Path) -> None:
+    out, err = run("solve", scores, *SAID, "--out", tmp_path / "m.zarr", "--json")
+    assert json.loads(out)["graph"]["notes"] == [NOTE]
+    assert f"note: {NOTE}" in err
+    assert json.loads(run("query", tmp_path / "m.zarr", "distance", "3", "1", "--json")[0])["distance"] == 1
+    _, err = run("solve-many", scores, *SAID, "--summary", tmp_path / "all.csv")
+    assert f"{scores}: {NOTE}" in err
+    head, row = (tmp_path / "all.csv").read_text().splitlines()
+    assert dict(zip(head.split(","), row.split(","), strict=True))["notes"] == NOTE
+
+
+def test_upload_estimate_and_pages(client: TestClient, service: Service) -> None:
+    body = TEXTS.replace("km", "lanes").encode()
+    refused = client.post("/v1/graphs", content=body)
+    assert refused.status_code == 422
+    assert "similarity" in refused.json()["detail"]
+    query = {"source": "there", "target": "here", "length_of": "1 - score"}
+    found = client.post("/v1/graphs", params=query, content=body).json()
+    assert found["receipt"]["length_of"] == "1 - score"
+    assert found["receipt"]["notes"] == [NOTE]
+    assert client.post("/v1/estimates", json={"graph": found["id"]}).json()["notes"] == [NOTE]
+    job = client.post("/v1/jobs", json={"graph": found["id"]}).json()
+    for page in (f"/graphs/{found['id']}", f"/jobs/{job['id']}"):
+        text = client.get(page).text
+        assert NOTE in text, page
+    assert "1 - score" in client.get(f"/graphs/{found['id']}").text
+    turned = client.post("/v1/graphs", params={**query, "source": "here", "target": "there"}, content=body).json()
+    assert turned["id"] != found["id"]
+    malformed = client.post("/v1/graphs", params={**query, "length_of": "1 - - * score"}, content=body)
+    assert (malformed.status_code, malformed.json()["details"]["field"]) == (422, "length_of")
+    assert "position 7" in malformed.json()["detail"]
+
+
+def test_centroids_over_http(client: TestClient, service: Service) -> None:
+    links = [(3, 1, 1), (1, 4, 1), (3, 5, 10), (5, 4, 10), (4, 3, 7)]
+    head = "<NUMBER OF NODES> 5\n<FIRST THRU NODE> 3\n<NUMBER OF LINKS> 5\n<END OF METADATA>\n"
+    rows = "~\tinit_node\tterm_node\tlength\t;\n" + "".join(f" \t{u}\t{v}\t{w}\t;\n" for u, v, w in links)
+    closed = client.post("/v1/graphs", content=(head + rows).encode()).json()
+    assert closed["facts"]["terminals"] == 2
+    assert "centroids 1 .. 2" in closed["receipt"]["notes"][0]
+    through = client.post("/v1/graphs?centroids_through=true", content=(head + rows).encode()).json()
+    assert through["facts"]["terminals"] == 0
+    assert through["id"] != closed["id"]
+
+
+# ---- NetworkX graphs follow the rule of tables -----------------------------------------------------------------------
+
+
+def understood(graph: Any, **how: Any) -> tuple[Any, Any]:
+    with prepared(graph, Reading(**how)) as upload:
+        query = {name: value for name, value in upload.query.items() if name in OPTIONS and value is not None}
+        return read_graph(upload.file, **query)
+
+
+def roads(**attributes: Any) -> nx.MultiDiGraph:
+    graph = nx.MultiDiGraph()
+    graph.add_edge(1, 2, osmid=7, lanes="2", **attributes)
+    graph.add_edge(2, 3, osmid=8, lanes="1", **attributes)
+    return graph
+
+
+@pytest.mark.parametrize("value", [12.5, "12.5"])
+def test_a_road_network_is_measured_by_its_length_and_not_counted(value: object) -> None:
+    read, receipt = understood(roads(length=value, travel_time=3.0))
+    assert read.weights.tolist() == [12.5, 12.5]
+    assert receipt.weight_column == "length"
+    read, receipt = understood(roads(travel_time=3.0))
+    assert (read.weights.tolist(), receipt.weight_column) == ([3, 3], "travel_time")
+
+
+def test_weight_goes_first_and_what_lacks_it_counts_one_as_in_networkx() -> None:
+    graph = roads(length=5.0)
+    graph.add_edge(3, 1, weight=4)
+    read, receipt = understood(graph)
+    assert (sorted(read.weights.tolist()), receipt.weight_column) == ([1, 1, 4], "weight")
+
+
+def test_a_length_that_an_edge_lacks_is_refused() -> None:
+    graph = roads(length=5.0)
+    graph.add_edge(3, 1)
+    with pytest.raises(InvalidRequest, match="edge 3 - 1 lacks 'length'"):
+        understood(graph)
+    assert not understood(graph, unweighted=True)[0].weighted
+    assert sorted(understood(graph, weight="length")[0].weights.tolist()) == [1, 5, 5]
+
+
+def test_similarities_and_formulas_of_a_networkx_graph() -> None:
+    graph = nx.Graph()
+    graph.add_edge("a", "b", score=0.75)
+    graph.add_node("alone")
+    with pytest.raises(InvalidRequest, match="similarity"):
+        understood(graph)
+    read, receipt = understood(graph, length_of="1 / score - 1")
+    assert read.weights.tolist() == pytest.approx([1 / 3, 1 / 3])
+    assert (read.n, receipt.weight_column, receipt.length_of) == (3, "score", "1 / score - 1")
+
+
+def test_a_graph_without_a_length_counts_hops() -> None:
+    assert not understood(roads())[0].weighted
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars"])
+def test_formulas_of_tables(kind: str) -> None:
+    import pandas as pd
+    import polars as pl
+
+    columns = {"a": [1, 2], "b": [2, 3], "source": [0.5, 0.25]}
+    table = pd.DataFrame(columns) if kind == "pandas" else pl.DataFrame(columns)
+    for formula in ("1 - source", "1 - $3"):
+        read, receipt = understood(table, length_of=formula, source="b", target="a")
+        assert (read.weights.tolist(), receipt.weight_column) == ([0.5, 0.75], "source")
+        assert read.labels[read.heads].tolist() == [1, 2]

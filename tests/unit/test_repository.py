@@ -5,6 +5,8 @@ import re
 import subprocess
 import sys
 import tomllib
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
 
 import pytest
@@ -106,6 +108,31 @@ def test_the_script_says_what_it_can_do_and_refuses_the_rest():
     assert wrong.returncode == 1
     assert "frobnicate" in wrong.stderr
     assert "Traceback" not in wrong.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "marks"),
+    [
+        ([], "not gpu and not long and not slow"),
+        (["--all"], "not gpu and not long"),
+        (["--long"], "not gpu and long"),
+        (["tests/faults"], "not long"),
+        (["--long", "tests/faults"], "long"),
+        (["tests/faults/test_chains.py::test_chains"], None),
+        (["tests", "-m", "slow"], "slow"),
+    ],
+)
+def test_campaigns_run_only_when_they_are_asked_for(monkeypatch, arguments, marks):
+    script, calls = SourceFileLoader("dev", str(ROOT / "dev")), list[list[str]]()
+    dev = module_from_spec(spec_from_loader("dev", script))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    script.exec_module(dev)
+    monkeypatch.setattr(dev, "setup", lambda: None)
+    monkeypatch.setattr(subprocess, "run", lambda words, **_: calls.append(words) or subprocess.CompletedProcess([], 0))
+    assert dev.test(arguments) == 0
+    given = calls[0][3:]  # after python -m pytest
+    found = given[given.index("-m") + 1] if "-m" in given else None
+    assert found == (f"{marks} and not alone" if len(calls) == 2 else marks)
 
 
 def test_every_example_has_its_licence_noted():

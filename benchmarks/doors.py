@@ -25,7 +25,7 @@ import scipy.sparse.csgraph as theirs
 from scipy.sparse import csr_array
 
 from benchmarks.graphs import random
-from engine.doors import csgraph as ours
+from engine.interop import scipy_csgraph as ours
 
 FUNCTIONS = {
     "average_shortest_path_length": {"weight": "weight"},

@@ -1,6 +1,6 @@
 """Seeded graphs of the shapes that shortest-path codes differ on.  Needs NumPy only.
 
-Every generator returns a clean :class:`storage.graph.Graph`: int32 weights, vertices 0 … n - 1, undirected unless said.
+Every generator returns a clean :class:`storage.graph.graph.Graph`: int32 weights, vertices 0 … n - 1, undirected unless said.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from storage.graph import Graph, build_graph
+from storage.graph.graph import Graph, build_graph
 
 Ints = npt.NDArray[np.int64]
 

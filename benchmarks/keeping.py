@@ -28,21 +28,21 @@ from typing import Any, Final
 import numpy as np
 
 from benchmarks.kernels.common import RESULTS, facts
-from engine import checkpoint
 from engine.algorithms.products import PACK_BYTES
-from engine.calibrate import relax_rate
-from engine.checkpoint import Journal
-from engine.describe import describe
-from engine.estimate import OVERHEAD, Setting
-from engine.machine import survey
-from engine.plan import Plan
-from engine.problem import Options
-from engine.rates import disk_rates
-from engine.solve import make_plan, solve_to_store
-from engine.stream.estimate import ROOMS, from_store
-from engine.stream.layout import Streaming
-from engine.types import work_type
-from storage.graph import Graph, build_graph
+from engine.api.solve import make_plan, solve_to_store
+from engine.execution.rates import disk_rates
+from engine.execution.survey import survey
+from engine.execution.trials import relax_rate
+from engine.graph.analysis import describe
+from engine.model.dtypes import work_type
+from engine.model.plan import Plan
+from engine.model.problem import Options
+from engine.model.tiling import Streaming
+from engine.planning.cost import OVERHEAD, Setting
+from engine.planning.cost_streaming import ROOMS, from_store
+from engine.streaming import checkpoint
+from engine.streaming.checkpoint import Journal
+from storage.graph.graph import Graph, build_graph
 
 NEVER: Final = 1e9
 DTYPE: Final = "float32"

@@ -110,8 +110,8 @@ def measure(largest: int) -> None:
     import cupy
 
     from benchmarks.kernels.gpu_timing import Record, milliseconds
-    from engine.backends.cuda_modules import modules
-    from engine.backends.cuda_solve import Solver
+    from engine.devices.cuda.context import modules
+    from engine.devices.cuda.floyd_warshall import Solver
 
     record = Record("gpu_papers")
     solver = Solver(modules(), "float32", nonnegative=True)

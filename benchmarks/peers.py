@@ -30,7 +30,7 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks import graphs
-from storage.graph import Graph
+from storage.graph.graph import Graph
 
 #: Stop repeating a measurement after so many seconds or runs; give a peer up after so long.
 ENOUGH_SECONDS: Final = 2.0
@@ -93,8 +93,8 @@ Solver = Callable[[Graph, bool, int], tuple[Callable[[], Any], Callable[[Any, in
 
 def searches(graph: Graph, unit: bool, threads: int) -> tuple[Callable[[], Any], Callable[[Any, int], Any]]:
     """Ours: one search per source."""
-    from engine.backends.base import Arcs
-    from engine.backends.cpu import CpuBackend
+    from engine.devices.cpu.backend import CpuBackend
+    from engine.model.backend import Arcs
 
     backend = CpuBackend(threads)
     kind = np.int32 if graph.integral else np.float32
@@ -112,10 +112,10 @@ def searches(graph: Graph, unit: bool, threads: int) -> tuple[Callable[[], Any],
 def dense(graph: Graph, unit: bool, threads: int) -> tuple[Callable[[], Any], Callable[[Any, int], Any]]:  # noqa: ARG001
     """Ours: recursive Floyd-Warshall."""
     from engine.algorithms import floyd_warshall
-    from engine.backends.cpu import CpuBackend
-    from engine.ingest import weight_matrix
-    from engine.monitor import Monitor
-    from engine.types import WORK_TYPES
+    from engine.devices.cpu.backend import CpuBackend
+    from engine.model.dtypes import WORK_TYPES
+    from engine.model.progress import Monitor
+    from engine.rows.dense import weight_matrix
 
     backend = CpuBackend(threads)
     kind = WORK_TYPES["int32" if graph.integral else "float32"]

@@ -36,11 +36,11 @@ from benchmarks import graphs
 from benchmarks.peers import facts
 from benchmarks.sampled import PEERS, Timed
 from engine.algorithms import dijkstra
-from engine.monitor import Monitor
-from engine.plan import Candidate, Plan
-from engine.problem import Options
-from engine.solve import make_plan, solve
-from storage.graph import Graph
+from engine.api.solve import make_plan, solve
+from engine.model.plan import Candidate, Plan
+from engine.model.problem import Options
+from engine.model.progress import Monitor
+from storage.graph.graph import Graph
 
 #: Made graphs: shape and vertices.
 MADE: Final = (
@@ -163,7 +163,7 @@ class Own:
 
     def run(self) -> None:
         """Once more."""
-        from engine.backends import cpu_search
+        from engine.devices.cpu import search as cpu_search
 
         options = Options(device="cpu", threads=self._plan.threads, sources=self._sources)
         # a few rows stand for many: the short batches with which a solve begins are left out

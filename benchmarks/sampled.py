@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.peers import coo
-from storage.graph import Graph
+from storage.graph.graph import Graph
 
 #: Distances from some sources, one row each in whatever form the library gives them.
 Search = Callable[[Sequence[int]], Any]

@@ -6,10 +6,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from engine.estimate import Setting
-from engine.problem import Machine, Problem, Workers
-from engine.spread.estimate import TASK, Times, in_rounds, times
-from engine.types import WORK_TYPES
+from engine.model.dtypes import WORK_TYPES
+from engine.model.problem import Machine, Problem, Workers
+from engine.planning.cost import Setting
+from engine.planning.cost_distributed import TASK, Times, in_rounds, times
 
 SIZES = (100_000, 300_000, 1_000_000, 3_000_000, 10_000_000)
 GPUS = (1, 8, 64, 1024)
@@ -89,7 +89,7 @@ HEAD = (
 
 INTRODUCTION = """# Scaling on paper
 
-Predictions, not measurements: what the planner's own functions (`engine.spread.estimate`) say of many GPUs. The page
+Predictions, not measurements: what the planner's own functions (`engine.planning.cost_distributed`) say of many GPUs. The page
 is made by `python -m benchmarks.scaling`, and a test compares it.
 
 Measured: {rate:.1f} T updates/s of an H200 in float32, {disk:.1f} GB/s of a host's disk, {pairs:.1f} billion pairs a

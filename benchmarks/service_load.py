@@ -20,11 +20,11 @@ from typing import Any, Final
 import numpy as np
 
 from benchmarks.graphs import road
-from storage.graph import Graph
-from storage.graphs import GraphStore
-from storage.jobs import GraphRecord, JobStore
-from storage.matrix import create_matrix
-from storage.matrix_writer import MatrixWriter
+from storage.graph.graph import Graph
+from storage.graph.graph_store import GraphStore
+from storage.jobs.store import GraphRecord, JobStore
+from storage.matrix.reader import create_matrix
+from storage.matrix.writer import MatrixWriter
 
 #: a FastAPI endpoint that returns a constant, as its documentation shows one
 BARE: Final = """
@@ -207,7 +207,7 @@ def add_job(data: Path, graph: Graph, fill: Any) -> str:
     (data / "jobs").mkdir(parents=True, exist_ok=True)
     jobs = JobStore(settings.database)
     receipt: Any = {"entries": graph.arcs}
-    from storage.graph import Receipt
+    from storage.graph.graph import Receipt
 
     graph_id, digest = GraphStore(data).add(graph, Receipt("edges", None, graph.arcs, 0, 0, 0, "weight"))
     jobs.add_graph(GraphRecord(graph_id, digest, "made", graph.n, graph.m, {}, receipt, time.time()))

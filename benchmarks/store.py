@@ -20,10 +20,10 @@ import scipy.sparse.csgraph
 import zarr
 from zarr.codecs import Crc32cCodec
 
-from storage import atomic
-from storage.graph import Graph
-from storage.grid import TileGrid, layout
-from storage.matrix import create_matrix, matrix_bytes, open_matrix
+from storage.files import atomic
+from storage.graph.graph import Graph
+from storage.matrix.grid import TileGrid, layout
+from storage.matrix.reader import create_matrix, matrix_bytes, open_matrix
 from storage.readers import read_graph
 
 MIB = 1 << 20
@@ -230,8 +230,8 @@ def scattered(folder: Path, n: int) -> None:
 
 def compare_solve(folder: Path, file: Path, dtype: str, threads: int, repeats: int) -> None:
     """A whole solve that is bound by the disk, against its bytes written plainly; both until they are durable."""
-    from engine.problem import Options
-    from engine.solve import make_plan, solve_to_store
+    from engine.api.solve import make_plan, solve_to_store
+    from engine.model.problem import Options
 
     graph = read_graph(file)[0]
     options, path = Options(dtype=dtype, threads=threads, device="cpu"), folder / "solved.zarr"

@@ -25,14 +25,14 @@ from typing import Any
 import numpy as np
 
 from benchmarks.kernels.common import RESULTS, facts
-from engine.monitor import Monitor
-from engine.plan import Plan
-from engine.problem import Options
-from engine.solve import Outcome, make_plan, solve_to_store
-from engine.stream.layout import Streaming
+from engine.api.solve import Outcome, make_plan, solve_to_store
+from engine.model.plan import Plan
+from engine.model.problem import Options
+from engine.model.progress import Monitor
+from engine.model.tiling import Streaming
 from storage.errors import ApspError, Cancelled
-from storage.graph import Graph, build_graph
-from storage.matrix import open_matrix
+from storage.graph.graph import Graph, build_graph
+from storage.matrix.reader import open_matrix
 
 PORT = 28786
 ADDRESS = f"tcp://127.0.0.1:{PORT}"
@@ -67,7 +67,7 @@ def _gpus() -> list[str]:
 @contextlib.contextmanager
 def running(device: str, count: int, threads: int) -> Iterator[list[subprocess.Popen[bytes]]]:
     """A scheduler and workers, as ``apsp worker`` starts them."""
-    from engine.spread.node import Workers, WorkersArgs
+    from engine.distributed.worker_processes import Workers, WorkersArgs
 
     words = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", str(PORT)]
     scheduler = subprocess.Popen([*words, "--no-dashboard"], stderr=subprocess.DEVNULL)
@@ -239,7 +239,7 @@ def _one_process(record: Record, count: int, cores: int, n: int, workers: dict[i
     """Updates a second of one process that streams through all GPUs."""
     from benchmarks.kernels.gpu_stream import Watch
     from benchmarks.kernels.gpu_stream_many import USABLE, ingest, layout, stream
-    from engine.backends.cuda_host import host_matrix
+    from engine.devices.cuda.pinned import host_matrix
 
     with host_matrix((n, n), "float32", threads=cores) as space:
         ingest(random_graph(n, fractions=True), space.array)

@@ -68,7 +68,7 @@ def free_port() -> int:
 def service(data_dir: Path) -> Iterator[Client]:
     """The whole service in a process of its own, until the context ends."""
     port, log = free_port(), data_dir.parent / "service.log"
-    command = [sys.executable, "-m", "service.cli", "serve", "--port", str(port), "--data-dir", str(data_dir)]
+    command = [sys.executable, "-m", "service.cli.main", "serve", "--port", str(port), "--data-dir", str(data_dir)]
     with log.open("wb") as output:
         # only this machine can ask, for these few seconds: no key is needed
         environment = {**os.environ, "APSP_AUTH": "false"}

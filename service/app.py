@@ -10,25 +10,25 @@ from fastapi import FastAPI
 from fastapi.routing import APIRoute
 from starlette.middleware.cors import CORSMiddleware
 
-from service import problems
+from service.api import problems
+from service.api.openapi import describe
+from service.auth.keys import Keyring
+from service.auth.sessions import Visitors
 from service.dashboard import forms, pages
-from service.document import describe
-from service.events import Watch
-from service.keys import Keyring
-from service.middleware import BodyLimit, Door, Observe
-from service.quick import Quick
+from service.http.fast_path import Quick
+from service.http.gate import BodyLimit, Door, Observe
+from service.http.waiting import Waiters
+from service.jobs.events import Watch
+from service.jobs.folders import prepare
+from service.jobs.submission import Plans
+from service.pool.process_pool import Worker
 from service.routes import graphs, health, jobs, results, rows, samples, store
 from service.settings import Settings
 from service.state import Results, Service
-from service.stores import prepare
-from service.submission import Plans
 from service.version import software_version
-from service.visitors import Visitors
-from service.waiting import Waiters
-from service.work import Worker
-from storage.jobs import JobStore
-from storage.keys import KeyStore
-from storage.uploads import Uploads
+from storage.graph.uploads import Uploads
+from storage.jobs.keys import KeyStore
+from storage.jobs.store import JobStore
 
 _ASKED_BY_PAGES: Final = [
     "Authorization", "Content-Type", "Idempotency-Key", "If-Match", "If-None-Match", "If-Range", "Last-Event-ID",

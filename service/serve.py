@@ -21,18 +21,18 @@ from starlette.types import ASGIApp
 
 from service import logs
 from service.app import create_app
-from service.crowd import Complaints, Crowd, raise_open_files, room
-from service.keys import first_key, is_loopback
-from service.metrics import Metrics
-from service.protocol import HEADER_BYTES, PatientProtocol
-from service.retention import Retention
+from service.auth.keys import first_key, is_loopback
+from service.http.connections import Complaints, Crowd, raise_open_files, room
+from service.http.protocol import HEADER_BYTES, PatientProtocol
+from service.jobs.folders import check_store, keep_private, prepare
+from service.jobs.metrics import Metrics
+from service.jobs.retention import Retention
+from service.runner.supervisor import Supervisor
 from service.settings import Settings
 from service.state import Service
-from service.stores import check_store, keep_private, prepare
-from service.supervisor import Supervisor
 from storage.errors import Conflict, InvalidRequest
-from storage.locks import FileLock
-from storage.uploads import Uploads
+from storage.files.locks import FileLock
+from storage.graph.uploads import Uploads
 
 log = logging.getLogger(__name__)
 
@@ -71,7 +71,7 @@ def _run_all(settings: Settings, listener: socket.socket, key: str | None) -> No
     app = create_app(settings, observe=metrics.observe)
     service: Service = app.state.service
     supervisor = Supervisor(settings, service.jobs)
-    retention = Retention(settings, service.jobs, service.results.forget)
+    retention = Retention(settings, service.jobs, service.jobs.results.forget)
     service.wake = supervisor.wake
     supervisor.start()
     retention.start()
@@ -144,12 +144,12 @@ class _Announcing(uvicorn.Server):
 def _get_ready() -> None:
     """Import what the first question about a result would wait for; the service listens already."""
     try:
-        for name in ("service.results", "service.encode", "engine.paths"):
+        for name in ("service.jobs.results", "service.views.representations", "engine.api.routes"):
             importlib.import_module(name)
         from service.dashboard import render
 
         render.get_ready()
-        from storage.matrix import get_ready
+        from storage.matrix.reader import get_ready
 
         get_ready()
         # all of this stays until the end: collections while requests are answered need not look at it

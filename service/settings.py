@@ -12,7 +12,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
-from service.sizes import parse_size
+from service.units import parse_size
 from storage.errors import InvalidRequest
 
 PREFIX: Final = "APSP_"

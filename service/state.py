@@ -15,24 +15,24 @@ from typing import TYPE_CHECKING, Annotated, Final
 import anyio.to_thread
 from fastapi import Depends, Request
 
-from service.callers import Caller, Known
-from service.fault import NoResult, ResultNotReady
+from service.api.fault import NoResult, ResultNotReady
+from service.auth.callers import Caller, Known
+from service.http.concurrency import Shares
+from service.jobs.folders import redo_if_lost, result_place
+from service.pool.process_pool import Worker
 from service.settings import Settings
-from service.shares import Shares
-from service.stores import redo_if_lost, result_place
-from service.work import Worker
 from storage.errors import Conflict, Gone, NotFound
-from storage.jobs import OPEN, SUCCESSFUL, GraphRecord, JobRecord, JobStore, RunnerRecord
-from storage.keys import KeyStore
-from storage.objects import Objects
-from storage.uploads import Uploads
+from storage.graph.uploads import Uploads
+from storage.jobs.keys import KeyStore
+from storage.jobs.store import OPEN, SUCCESSFUL, GraphRecord, JobRecord, JobStore, RunnerRecord
+from storage.remote.objects import Objects
 
 if TYPE_CHECKING:
-    from service.events import Watch
-    from service.results import Result
-    from service.submission import Plans
-    from service.visitors import Visitors
-    from service.waiting import Waiters
+    from service.auth.sessions import Visitors
+    from service.http.waiting import Waiters
+    from service.jobs.events import Watch
+    from service.jobs.results import Result
+    from service.jobs.submission import Plans
 
 #: seconds after which a client should ask again about an open job
 RETRY_AFTER = 1
@@ -82,7 +82,7 @@ class Results:
 
     def get(self, job_id: str, owner: str | None) -> Result:
         """The opened result of a job of this owner whose record says, just now, that it has one."""
-        from service.results import Result
+        from service.jobs.results import Result
 
         with self._lock:
             kept = self._open.get(job_id)
@@ -258,7 +258,7 @@ Turn = Annotated[None, Depends(_turn, scope="function", max_concurrency=2)]
 
 
 async def _opened(job_id: str, service: Shared, caller: Known) -> Result:
-    found = service.results.peek(job_id, caller)
+    found = service.jobs.results.peek(job_id, caller)
     if found is None:
         found = await anyio.to_thread.run_sync(service.result, job_id, caller)
     return found

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from engine.bulk import Entry, Result, make_bulk_plan, run
-from engine.problem import Options
-from engine.solve import solve_to_store
-from storage.graph import Graph, build_graph
-from storage.matrix import open_matrix, verify_matrix
+from engine.api.bulk import Entry, Result, make_bulk_plan, run
+from engine.api.solve import solve_to_store
+from engine.model.problem import Options
+from storage.graph.graph import Graph, build_graph
+from storage.matrix.reader import open_matrix, verify_matrix
 
 
 def graph_of(n: int, seed: int, *, degree: int = 3, negative: bool = False, share: float = 1, **kwargs: Any) -> Graph:

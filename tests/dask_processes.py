@@ -53,7 +53,7 @@ class Processes:
 
     def node(self, workers: int, *more: str, prefix: Sequence[str] = ()) -> subprocess.Popen[bytes]:
         words = ["--scheduler", self.address, "--devices", "cpu", "--workers", str(workers), "--threads", "1", *more]
-        return self._start([*prefix, sys.executable, "-m", "service.cli", "worker", *words])
+        return self._start([*prefix, sys.executable, "-m", "service.cli.main", "worker", *words])
 
     def worker_processes(self) -> list[int]:
         """Process ids of the Dask workers that ``apsp worker`` has started."""

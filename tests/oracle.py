@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from engine.types import work_type
+from engine.model.dtypes import work_type
 
 Matrix = npt.NDArray[np.float64]
 Array = npt.NDArray[np.generic]

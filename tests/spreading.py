@@ -11,9 +11,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
-from engine.spread import tasks
-from engine.spread.cluster import Came, Done, Event, Ticket, Went
-from engine.spread.job import Failure, Hello, Job, Order, Stopped, code_digest
+from engine.distributed import sessions
+from engine.distributed.dask_cluster import Came, Done, Event, Ticket, Went
+from engine.distributed.messages import Failure, Hello, Job, Order, Stopped, code_digest
 from storage.errors import ApspError, SolveFailed
 
 RATES = {"uint16": 1e9, "int32": 1e9, "float32": 1e9, "float64": 1e9}
@@ -27,14 +27,14 @@ class Worker:
     """A desk of its own, and the tasks that wait for it."""
 
     def __init__(self) -> None:
-        self.desk: tasks.Desk | None = None
+        self.desk: sessions.Desk | None = None
         self.waiting: list[tuple[Ticket, tuple[Any, ...]]] = []
         self.lock = threading.Lock()
 
     def do(self, job: Job, verb: str, order: Order) -> object:
         with self.lock:
             if self.desk is None:
-                self.desk = tasks.made(job, 1)
+                self.desk = sessions.made(job, 1)
         try:
             return getattr(self.desk, verb)(order)
         except Stopped as stopped:
@@ -44,7 +44,7 @@ class Worker:
 
 
 class ToyCluster:
-    """The verbs of :class:`engine.spread.cluster.Cluster`; one task is done at each look, in any order
+    """The verbs of :class:`engine.distributed.dask_cluster.Cluster`; one task is done at each look, in any order
     unless ``ordered``.
 
     ``mischief`` is called before each task with the cluster, and may lose and add workers.
@@ -97,7 +97,7 @@ class ToyCluster:
         urgent: bool = False,
     ) -> Ticket:
         ticket = Ticket(worker, note)
-        if call is tasks.work and worker in self.workers:
+        if call is sessions.work and worker in self.workers:
             self.hand(worker, ticket, given)
         return ticket
 

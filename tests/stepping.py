@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.stream.rounds import _Run
+from engine.streaming.schedule import _Run
 
 
 def keep_in_step(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from storage.graph import Graph
-from storage.matrix import create_matrix
+from storage.graph.graph import Graph
+from storage.matrix.reader import create_matrix
 
 UNREACHABLE = {"uint16": 2**15 - 1, "int32": 2**30 - 1, "float32": np.inf, "float64": np.inf}
 

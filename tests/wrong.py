@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from engine.problem import Options
-from engine.solve import make_plan, solve, store_attributes
-from engine.summary import ArraySink
-from engine.types import WORK_TYPES
-from storage.graph import Graph
-from storage.matrix import Matrix, create_matrix, open_matrix
+from engine.api.solve import make_plan, solve, store_attributes
+from engine.model.dtypes import WORK_TYPES
+from engine.model.problem import Options
+from engine.rows.summary import ArraySink
+from storage.graph.graph import Graph
+from storage.matrix.reader import Matrix, create_matrix, open_matrix
 
 Array = npt.NDArray[Any]
 

@@ -17,8 +17,8 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from engine.backends import cpu_vector
-from engine.types import work_type
+from engine.devices.cpu import vector
+from engine.model.dtypes import work_type
 
 RESULTS: Final = Path(__file__).parents[1] / "results"
 
@@ -44,7 +44,7 @@ def facts() -> dict[str, Any]:
         "processor": processor(),
         "processors": os.cpu_count(),
         "load": os.getloadavg()[0],
-        "vector_bytes": cpu_vector.VECTOR_BYTES,
+        "vector_bytes": vector.VECTOR_BYTES,
         "python": platform.python_version(),
         "numba": numba.__version__,
         "llvmlite": llvmlite.__version__,

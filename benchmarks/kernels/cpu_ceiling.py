@@ -19,8 +19,8 @@ from numba import njit, types
 from numba.extending import intrinsic
 
 from benchmarks.kernels.common import KINDS, RESULTS, best, clock_of, facts, markdown, save
-from engine.backends.cpu_vector import TILE_ROWS, TILE_VECTORS, VECTOR_BYTES, VectorType
-from engine.backends.team import Team
+from engine.devices.cpu.team import Team
+from engine.devices.cpu.vector import TILE_ROWS, TILE_VECTORS, VECTOR_BYTES, VectorType
 
 ACCUMULATORS: Final = TILE_ROWS * TILE_VECTORS
 STEPS: Final = 500_000

@@ -16,7 +16,7 @@ from scipy.sparse.csgraph import floyd_warshall as scipy_floyd_warshall
 from benchmarks.kernels.common import KINDS, RESULTS, best, clock_of, facts, markdown, random_matrix, save
 from benchmarks.kernels.cpu_ceiling import ceiling
 from engine.algorithms import floyd_warshall
-from engine.backends.cpu import CpuBackend
+from engine.devices.cpu.backend import CpuBackend
 
 
 def closures(n: int, name: str, dtype: str, *, nonnegative: bool, threads: int, seconds: float) -> dict[str, Any]:

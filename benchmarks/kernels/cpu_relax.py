@@ -15,7 +15,7 @@ import tropical_gemm
 
 from benchmarks.kernels.common import KINDS, RESULTS, best, clock_of, facts, markdown, random_matrix, save
 from benchmarks.kernels.cpu_ceiling import ceiling
-from engine.backends.cpu import CpuBackend
+from engine.devices.cpu.backend import CpuBackend
 
 PEERS = {"float32": tropical_gemm.minplus_matmul_2d, "int32": tropical_gemm.minplus_matmul_2d_i32}
 

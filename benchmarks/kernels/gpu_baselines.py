@@ -13,9 +13,9 @@ import cupy
 import numpy as np
 
 from benchmarks.kernels.gpu_timing import Record, milliseconds, random_weights
-from engine.backends import cuda_launch
-from engine.backends.cuda_modules import KERNELS, Kernel, modules, options, single_shared, source
-from engine.backends.cuda_solve import Solver
+from engine.devices.cuda import launch
+from engine.devices.cuda.context import KERNELS, Kernel, modules, options, single_shared, source
+from engine.devices.cuda.floyd_warshall import Solver
 
 #: Milliseconds asked for: (graphs, n), and what the paper reports on a V100.
 BULKS = {(2048, 64): (0.10, 0.644), (256, 256): (0.50, 3.74), (64, 1024): (5.8, 50.2)}
@@ -26,7 +26,7 @@ class ThreeKernels:
 
     def __init__(self, side: int) -> None:
         name = f"single{side}"
-        launcher = cuda_launch.Launcher(modules(), "float32", nonnegative=True)
+        launcher = launch.Launcher(modules(), "float32", nonnegative=True)
         code = source(KERNELS[name]) + Path(__file__).with_name("multi.cu").read_text(encoding="utf-8")
         module = cupy.RawModule(code=code, options=options(name, launcher.arithmetic))
         self.kernels = {k: module.get_function(k) for k in ("naive", "pivot", "panels", "rest")}
@@ -39,7 +39,7 @@ class ThreeKernels:
     def solve(self, d: Any) -> None:
         """Close ``d``, whose side is a multiple of the tile."""
         tiles = len(d) // self.side
-        block = np.zeros((), cuda_launch._BLOCK)
+        block = np.zeros((), launch._BLOCK)
         block["d"], block["ld"], block["n"], block["tiles"], block["aligned"] = d.data.ptr, len(d), len(d), tiles, 1
         for k in range(tiles):
             arguments, options = (block, np.int32(k)), {"shared_mem": self.shared}

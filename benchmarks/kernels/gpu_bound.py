@@ -10,7 +10,7 @@ from importlib import resources
 import cupy
 
 from benchmarks.kernels.gpu_timing import Record, milliseconds
-from engine.backends.cuda_modules import ARITHMETICS, modules
+from engine.devices.cuda.context import ARITHMETICS, modules
 
 _SOURCE = """
 constexpr int ROWS = 8, COLUMNS = sizeof(Word) == 8 ? 4 : 8, DEPTH = 16;

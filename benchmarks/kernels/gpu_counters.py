@@ -39,8 +39,8 @@ def launches() -> list[tuple[str, Any]]:
 
     from benchmarks.kernels.gpu_baselines import ThreeKernels
     from benchmarks.kernels.gpu_timing import random_weights
-    from engine.backends.cuda_launch import Launcher
-    from engine.backends.cuda_modules import modules
+    from engine.devices.cuda.context import modules
+    from engine.devices.cuda.launch import Launcher
 
     found: list[tuple[str, Any]] = []
     side = 8192

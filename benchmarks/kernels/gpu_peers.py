@@ -22,8 +22,8 @@ import triton
 import triton.language as tl
 
 from benchmarks.kernels.gpu_timing import Record, milliseconds
-from engine.backends.cuda_launch import Launcher
-from engine.backends.cuda_modules import modules
+from engine.devices.cuda.context import modules
+from engine.devices.cuda.launch import Launcher
 
 _SHARED = r"""
 extern "C" __global__ void naive(float* c, const float* a, const float* b, int m, int n, int k) {

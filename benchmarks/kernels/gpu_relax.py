@@ -11,9 +11,9 @@ from functools import partial
 import cupy
 
 from benchmarks.kernels.gpu_timing import Record, milliseconds
-from engine.backends.cuda_launch import Launcher
-from engine.backends.cuda_modules import modules
-from engine.types import WORK_TYPES
+from engine.devices.cuda.context import modules
+from engine.devices.cuda.launch import Launcher
+from engine.model.dtypes import WORK_TYPES
 
 #: T updates/s at K = 1,024 asked for, by dtype and sign.
 TARGETS = {

@@ -23,17 +23,17 @@ import numpy as np
 from benchmarks import graphs
 from benchmarks.kernels.gpu_timing import Record, milliseconds, random_weights
 from engine.algorithms.bellman_ford import form_of
-from engine.backends.base import Arcs
-from engine.backends.cuda_batches import device_search
-from engine.backends.cuda_host import LockedSink, host_matrix
-from engine.backends.cuda_modules import modules
-from engine.backends.cuda_solve import Solver
-from engine.near import hop_radius
-from engine.problem import Options
-from engine.solve import make_plan, solve
-from engine.summary import ArraySink
-from engine.types import WORK_TYPES
-from storage.graph import Graph, load_graph
+from engine.api.solve import make_plan, solve
+from engine.devices.cuda.context import modules
+from engine.devices.cuda.floyd_warshall import Solver
+from engine.devices.cuda.pinned import LockedSink, host_matrix
+from engine.devices.cuda.search import device_search
+from engine.graph.ordering import hop_radius
+from engine.model.backend import Arcs
+from engine.model.dtypes import WORK_TYPES
+from engine.model.problem import Options
+from engine.rows.summary import ArraySink
+from storage.graph.graph import Graph, load_graph
 
 #: Bytes a second from the device to page-locked memory of the host, copies alone.
 BUS = 55.4e9

@@ -31,14 +31,14 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import dijkstra
 
 from benchmarks import graphs
-from engine.backends import cpu_search
-from engine.backends.base import Arcs
-from engine.backends.cpu import CpuBackend
-from engine.plan import Candidate, Plan
-from engine.problem import Options
-from engine.solve import Outcome, make_plan, solve
-from engine.types import WORK_TYPES
-from storage.graph import Graph, load_graph
+from engine.api.solve import Outcome, make_plan, solve
+from engine.devices.cpu import search
+from engine.devices.cpu.backend import CpuBackend
+from engine.model.backend import Arcs
+from engine.model.dtypes import WORK_TYPES
+from engine.model.plan import Candidate, Plan
+from engine.model.problem import Options
+from storage.graph.graph import Graph, load_graph
 
 RESULT: Final = Path(__file__).resolve().parents[1] / "results" / "gpu_set.json"
 Make = Callable[[int], Graph]
@@ -149,8 +149,8 @@ def on_processors(graph: Graph, threads: int) -> dict[str, float]:
     unit = bool((graph.weights == 1).all())
     backend = CpuBackend(threads)
     found = {}
-    for name, least in (("searches", cpu_search.LEAST_LANES), ("dijkstra", 2**62)):
-        with mock.patch.object(cpu_search, "LEAST_LANES", least):
+    for name, least in (("searches", search.LEAST_LANES), ("dijkstra", 2**62)):
+        with mock.patch.object(search, "LEAST_LANES", least):
             few, out = sources[: 2 * threads], np.empty((len(sources), graph.n), dtype)
             backend.search(arcs, few, out[: len(few)], unit=unit)  # compiles, prepares
             began = time.perf_counter()

@@ -11,8 +11,8 @@ from functools import partial
 import cupy
 
 from benchmarks.kernels.gpu_timing import Record, milliseconds, random_weights
-from engine.backends.cuda_modules import modules
-from engine.backends.cuda_solve import Solver
+from engine.devices.cuda.context import modules
+from engine.devices.cuda.floyd_warshall import Solver
 
 #: Milliseconds asked for, float32 without negative arcs, directed.
 TARGETS = {

@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.kernels.gpu_timing import Record
-from engine.problem import Options
-from engine.solve import make_plan, solve_to_store
-from storage.graph import Graph, build_graph
+from engine.api.solve import make_plan, solve_to_store
+from engine.model.problem import Options
+from storage.graph.graph import Graph, build_graph
 
 
 def random_graph(n: int, *, degree: int = 4) -> Graph:

@@ -18,15 +18,15 @@ import numpy as np
 
 from benchmarks.kernels.gpu_timing import Record, milliseconds, random_weights, results_folder
 from benchmarks.kernels.timeline import draw
-from engine.backends.cuda_host import host_matrix
-from engine.backends.cuda_modules import modules
-from engine.backends.cuda_solve import Solver
-from engine.backends.cuda_stream import CudaStreamer
-from engine.backends.cuda_trace import Trace
-from engine.monitor import Monitor
-from engine.stream import rounds
-from engine.stream.layout import Streaming, choose_layout, device_bytes, updates
-from engine.stream.tier import HostTier
+from engine.devices.cuda.context import modules
+from engine.devices.cuda.floyd_warshall import Solver
+from engine.devices.cuda.pinned import host_matrix
+from engine.devices.cuda.streaming import CudaStreamer
+from engine.devices.cuda.trace import Trace
+from engine.model.progress import Monitor
+from engine.model.tier import HostTier
+from engine.model.tiling import Streaming, choose_layout, device_bytes, updates
+from engine.streaming import schedule
 from storage.errors import Cancelled
 
 GIB = 2**30
@@ -88,7 +88,7 @@ def stream(
     watch = Watch(share)
     with suppress(Cancelled):
         devices = [kind(0, **given)]
-        rounds.run(streaming, HostTier(matrix, streaming, threads=THREADS), devices, watch, nonnegative=True)
+        schedule.run(streaming, HostTier(matrix, streaming, threads=THREADS), devices, watch, nonnegative=True)
     return watch
 
 

@@ -16,17 +16,17 @@ import numpy as np
 
 from benchmarks.kernels.gpu_stream import GIB, Watch
 from benchmarks.kernels.gpu_timing import Record
-from engine.backends.base import Arcs
-from engine.backends.cpu import CpuBackend
-from engine.backends.cuda_host import host_matrix
-from engine.backends.cuda_stream import CudaStreamer
-from engine.ingest import fill_weights
-from engine.stream import rounds
-from engine.stream.layout import Streaming, choose_layout, device_bytes, updates
-from engine.stream.tier import HostTier
-from engine.types import WORK_TYPES
+from engine.devices.cpu.backend import CpuBackend
+from engine.devices.cuda.pinned import host_matrix
+from engine.devices.cuda.streaming import CudaStreamer
+from engine.model.backend import Arcs
+from engine.model.dtypes import WORK_TYPES
+from engine.model.tier import HostTier
+from engine.model.tiling import Streaming, choose_layout, device_bytes, updates
+from engine.rows.dense import fill_weights
+from engine.streaming import schedule
 from storage.errors import Cancelled
-from storage.graph import Graph, build_graph
+from storage.graph.graph import Graph, build_graph
 
 THREADS = 64
 #: Bytes a second each way at once, of one GPU and of all four together, and updates a second of one.
@@ -65,7 +65,7 @@ def stream(matrix: Any, streaming: Streaming, count: int, share: float, memory: 
     watch = Watch(share)
     devices = [CudaStreamer(i, memory=memory) for i in range(count)]
     with suppress(Cancelled):
-        rounds.run(streaming, HostTier(matrix, streaming, threads=THREADS), devices, watch, nonnegative=True)
+        schedule.run(streaming, HostTier(matrix, streaming, threads=THREADS), devices, watch, nonnegative=True)
     return watch
 
 

@@ -23,16 +23,16 @@ from scipy.sparse.csgraph import dijkstra
 
 from benchmarks.kernels.gpu_store import random_graph
 from benchmarks.kernels.gpu_timing import Record
-from engine.backends.cuda_host import host_matrix
-from engine.machine import resident_bytes
-from engine.monitor import Monitor
-from engine.plan import Plan
-from engine.problem import Options
-from engine.solve import make_plan, solve_to_store
-from engine.stream import device_estimate
+from engine.api.solve import make_plan, solve_to_store
+from engine.devices.cuda.pinned import host_matrix
+from engine.execution.survey import resident_bytes
+from engine.model.plan import Plan
+from engine.model.problem import Options
+from engine.model.progress import Monitor
+from engine.planning import cost_streaming_cuda
 from storage.errors import Cancelled
-from storage.graph import Graph, build_graph
-from storage.matrix import open_matrix
+from storage.graph.graph import Graph, build_graph
+from storage.matrix.reader import open_matrix
 
 GIB = 2**30
 FW = "blocked-floyd-warshall"
@@ -146,21 +146,21 @@ def store(record: Record, folder: Path, n: int = 49152, limit: float = 40.0) -> 
 def undirected(record: Record, folder: Path, n: int = 32768) -> None:
     """A directed graph, an undirected one as it is planned, and that one by halves; an eighth of the matrix on the
     device."""
-    arcs, chosen = random_graph(n), device_estimate.forms
+    arcs, chosen = random_graph(n), cost_streaming_cuda.forms
     both = mirrored(arcs)
     for name, graph, forms in (
         ("directed", arcs, chosen),
         ("undirected, as planned", both, chosen),
         ("undirected, by halves", both, lambda _: (True,)),
     ):
-        out, device_estimate.forms = folder / "u.zarr", forms
+        out, cost_streaming_cuda.forms = folder / "u.zarr", forms
         options = Options(device="cuda", algorithm=FW, dtype="float32", device_memory=n * n // 2)
         plan = make_plan(graph, options, out=out)
         outcome = solve_to_store(graph, options, out, plan=plan)
         record.add(what=name, **facts(plan), symmetric=plan.streaming is not None and plan.streaming.symmetric,
                    phases=outcome.seconds, wrong=wrong(graph, out, 16))  # fmt: skip
         shutil.rmtree(out)
-    device_estimate.forms = chosen
+    cost_streaming_cuda.forms = chosen
 
 
 def ready(record: Record, folder: Path, gib: int = 12) -> None:  # noqa: ARG001

@@ -12,10 +12,10 @@ from typing import Final
 
 from engine.algorithms import dijkstra
 from engine.algorithms.johnson import PASSES
-from engine.device import Form, SearchLayout
-from engine.estimate import BAND_ROWS, DEVICE_INGEST_RATE, DEVICE_LAUNCH, OVERHEAD, Setting, device_write
-from engine.plan import Candidate, Phase
-from engine.types import WorkType
+from engine.model.device_layout import Form, SearchLayout
+from engine.model.dtypes import WorkType
+from engine.model.plan import Candidate, Phase
+from engine.planning.cost import BAND_ROWS, DEVICE_INGEST_RATE, DEVICE_LAUNCH, OVERHEAD, Setting, device_write
 
 #: Hops from a vertex of highest degree up to which the whole device sweeps.
 SHALLOW: Final = 40

@@ -7,13 +7,13 @@ from typing import Final
 import numpy.typing as npt
 
 from engine.algorithms import dijkstra
-from engine.backends.base import Backend
-from engine.estimate import Setting, search_candidate
-from engine.monitor import Monitor
-from engine.plan import Candidate
-from engine.rectangle import Rectangle
-from engine.summary import Sink
-from storage.graph import Graph
+from engine.graph.selection import Rectangle
+from engine.model.backend import Backend
+from engine.model.plan import Candidate
+from engine.model.progress import Monitor
+from engine.planning.cost import Setting, search_candidate
+from engine.rows.summary import Sink
+from storage.graph.graph import Graph
 
 #: Sources that are searched side by side, and how few may be where there are more threads than blocks.
 ABREAST: Final = 512
@@ -60,7 +60,7 @@ def solve(  # noqa: PLR0917 - the signature that all searching algorithms share
     Raises:
         Cancelled: as there.
     """
-    from engine.backends.cpu_bits import BreadthFirst
+    from engine.devices.cpu.bfs_bits import BreadthFirst
 
     searcher = BreadthFirst(backend.threads)
     try:

@@ -11,15 +11,15 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from engine.algorithms.turned import turn
-from engine.backends.base import Arcs, Array, Backend
-from engine.estimate import ABREAST, Setting, search_candidate
-from engine.ingest import write_rows
-from engine.monitor import Monitor
-from engine.plan import Candidate
-from engine.rectangle import Rectangle
-from engine.summary import ArraySink, Sink
-from storage.graph import Graph
+from engine.graph.selection import Rectangle
+from engine.graph.transpose import turn
+from engine.model.backend import Arcs, Array, Backend
+from engine.model.plan import Candidate
+from engine.model.progress import Monitor
+from engine.planning.cost import ABREAST, Setting, search_candidate
+from engine.rows.dense import write_rows
+from engine.rows.summary import ArraySink, Sink
+from storage.graph.graph import Graph
 
 #: Seconds a batch should take: progress and a wish to cancel are looked at in between.
 BATCH_SECONDS: Final = 0.3

@@ -18,12 +18,12 @@ from typing import Final
 
 import numpy as np
 
-from engine import device
 from engine.algorithms.products import GRAIN, PACK_BYTES, Span, clamp_diagonal, cut, multiply, settle_all, triangle
-from engine.backends.base import Array, Backend
-from engine.estimate import Setting, dense_candidate, device_candidate
-from engine.monitor import Monitor
-from engine.plan import Candidate
+from engine.model import device_layout
+from engine.model.backend import Array, Backend
+from engine.model.plan import Candidate
+from engine.model.progress import Monitor
+from engine.planning.cost import Setting, dense_candidate, device_candidate
 
 #: Vertices that a backend closes at once.
 LEAF: Final = 256
@@ -75,7 +75,7 @@ def device_recursive(setting: Setting) -> Candidate:
         setting,
         "recursive-floyd-warshall",
         updates=kleene_updates(n, symmetric=symmetric),
-        workspace=device.product_bytes(n, size),
+        workspace=device_layout.product_bytes(n, size),
         efficiency=0.9,  # what it closes and packs hides behind nothing
         least=_least_seconds(n),
     )
@@ -85,13 +85,13 @@ def device_blocked(setting: Setting) -> Candidate:
     """Rounds on a GPU: small graphs in one launch, larger ones with look-ahead."""
     n, size, symmetric = setting.problem.n, setting.kind.itemsize, not setting.problem.directed
     updates = blocked_updates(n, symmetric=symmetric)
-    space, least = device.rounds_bytes(n, size), _least_seconds(n)
+    space, least = device_layout.rounds_bytes(n, size), _least_seconds(n)
     return device_candidate(setting, "blocked-floyd-warshall", updates=updates, workspace=space, least=least)
 
 
 def _least_seconds(n: int) -> float:
     """Of rounds on a GPU: one closes its pivot block and relaxes two panels after the other, however small they are."""
-    return 0.0 if n <= device.SINGLE else -(-n // device.pivot_width(n)) * ROUND
+    return 0.0 if n <= device_layout.SINGLE else -(-n // device_layout.pivot_width(n)) * ROUND
 
 
 def recursive(

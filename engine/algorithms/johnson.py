@@ -7,14 +7,14 @@ from typing import Final
 import numpy.typing as npt
 
 from engine.algorithms import dijkstra
-from engine.backends.base import Arcs, Backend
-from engine.estimate import Setting, search_candidate
-from engine.monitor import Monitor
-from engine.plan import Candidate, Phase
-from engine.potentials import find_potentials, reduced_weights
-from engine.rectangle import Rectangle
-from engine.summary import Sink
-from storage.graph import Graph
+from engine.graph.potentials import find_potentials, reduced_weights
+from engine.graph.selection import Rectangle
+from engine.model.backend import Arcs, Backend
+from engine.model.plan import Candidate, Phase
+from engine.model.progress import Monitor
+from engine.planning.cost import Setting, search_candidate
+from engine.rows.summary import Sink
+from storage.graph.graph import Graph
 
 #: Passes over the arcs that potentials take, more or less.
 PASSES: Final = 30

@@ -14,11 +14,11 @@ import numpy.typing as npt
 
 from engine.algorithms import floyd_warshall
 from engine.algorithms.products import multiply
-from engine.backends.base import Array, Backend
-from engine.monitor import Monitor
-from engine.parts import Lengths, Parts
-from engine.types import WorkType
-from storage.graph import Graph
+from engine.graph.partition import Lengths, Parts
+from engine.model.backend import Array, Backend
+from engine.model.dtypes import WorkType
+from engine.model.progress import Monitor
+from storage.graph.graph import Graph
 
 Positions = npt.NDArray[np.int64] | npt.NDArray[np.int32]
 
@@ -58,7 +58,7 @@ class _Step:
 
     def eliminate(self, tables: list[Array]) -> tuple[list[Array], list[Array]]:
         """Step 1: the lengths to and from each part's border; those inside go to the first columns of its table."""
-        from engine.backends.cpu_parts import join
+        from engine.graph._elimination import join
 
         parts, arcs, updates = self.parts, _Arcs(self.graph, self.parts, self.kind), self.parts.updates()[0]
         through: list[list[tuple[Positions, Array]]] = [[] for _ in range(parts.count)]

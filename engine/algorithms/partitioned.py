@@ -25,20 +25,20 @@ import numpy.typing as npt
 
 from engine.algorithms import dijkstra
 from engine.algorithms.part_lengths import find_lengths
-from engine.backends.base import Arcs, Array, Backend
-from engine.estimate import BAND_ROWS, DEVICE_LAUNCH, OVERHEAD, Setting, batch_rows, device_write, write_phase
-from engine.monitor import Monitor
-from engine.parts import CPU_GRAIN, DEVICE_GRAIN, SWEEP_ROWS, Grain, Lengths, Parts, find_parts, sweep_layout
-from engine.plan import Candidate, Phase, Plan
-from engine.potentials import Relaxed, for_products, is_nonnegative
-from engine.problem import PartsFacts
-from engine.summary import Sink, Summary
-from engine.types import WORK_TYPES, WorkType, work_type
-from storage.graph import Graph
+from engine.graph.partition import CPU_GRAIN, DEVICE_GRAIN, SWEEP_ROWS, Grain, Lengths, Parts, find_parts, sweep_layout
+from engine.graph.potentials import Relaxed, for_products, is_nonnegative
+from engine.model.backend import Arcs, Array, Backend
+from engine.model.dtypes import WORK_TYPES, WorkType, work_type
+from engine.model.plan import Candidate, Phase, Plan
+from engine.model.problem import PartsFacts
+from engine.model.progress import Monitor
+from engine.planning.cost import BAND_ROWS, DEVICE_LAUNCH, OVERHEAD, Setting, batch_rows, device_write, write_phase
+from engine.rows.summary import Sink, Summary
+from storage.graph.graph import Graph
 
 if TYPE_CHECKING:
-    from engine.backends.cpu_sweep import Sweeper
-    from engine.backends.cuda_sweep import DeviceSweep
+    from engine.devices.cpu.sweep import Sweeper
+    from engine.devices.cuda.sweep import DeviceSweep
 
 Positions = npt.NDArray[np.int64] | npt.NDArray[np.int32]
 
@@ -183,7 +183,7 @@ def sweeper_of(backend: Backend, graph: Graph, dtype: npt.DTypeLike, monitor: Mo
 
 
 def _sweeper(backend: Backend, graph: Graph, parts: Parts, dtype: npt.DTypeLike, monitor: Monitor) -> Sweeper:
-    from engine.backends.cpu_sweep import Sweeper
+    from engine.devices.cpu.sweep import Sweeper
 
     nonnegative = is_nonnegative(graph)
     lengths = find_lengths(backend, graph, parts, work_type(dtype), nonnegative=nonnegative, monitor=monitor)
@@ -202,8 +202,8 @@ def run_on_device(  # noqa: PLR0917 - as resident.run
         SolveFailed: the device failed.
         NegativeCycle, Cancelled: as :func:`run`.
     """
-    from engine.backends.cpu import CpuBackend
-    from engine.backends.cuda_sweep import device_sweep
+    from engine.devices.cpu.backend import CpuBackend
+    from engine.devices.cuda.sweep import device_sweep
 
     summary, kind = Summary(sources, graph.n, integral=graph.integral), WORK_TYPES[plan.dtype]
     parts, relaxed = _partition(graph, DEVICE_GRAIN, kind, monitor)
@@ -233,7 +233,7 @@ class Prepared:
 
 def prepare(graph: Graph, kind: WorkType, threads: int, monitor: Monitor) -> Prepared:
     """Steps 1 and 2 on the processors; floats of both signs are to be reduced before.  Cancelled."""
-    from engine.backends.cpu import CpuBackend
+    from engine.devices.cpu.backend import CpuBackend
 
     parts, nonnegative = find_parts(graph, DEVICE_GRAIN, graph.n**2), is_nonnegative(graph)
     assert parts is not None
@@ -259,7 +259,7 @@ def rows_on_device(  # noqa: PLR0917 - as run_on_device
     Raises:
         DoesNotFit, SolveFailed, Cancelled: as :func:`run_on_device`.
     """
-    from engine.backends.cuda_sweep import device_sweep
+    from engine.devices.cuda.sweep import device_sweep
 
     with device_sweep(ready.parts, ready.kind, sources, sink, threads=threads, nonnegative=ready.nonnegative) as sweep:
         sweep.load(ready.lengths, None if potentials is None else potentials.astype(np.float64))

@@ -7,9 +7,9 @@ from typing import Final
 
 import numpy as np
 
-from engine.backends.base import Array, Backend
-from engine.monitor import Monitor
-from engine.types import settle
+from engine.model.backend import Array, Backend
+from engine.model.dtypes import settle
+from engine.model.progress import Monitor
 
 #: Most updates between two questions to the monitor, for each thread, times the bytes of an entry: 0.04 s with the
 #: widest vectors there are, half a second with the narrowest.
@@ -63,6 +63,6 @@ def clamp_diagonal(block: Array) -> None:
 
 
 def settle_all(d: Array) -> None:
-    """:func:`engine.types.settle` in bands of rows, without a mask as large as the matrix."""
+    """:func:`engine.model.dtypes.settle` in bands of rows, without a mask as large as the matrix."""
     for i, j in cut((0, len(d)), GRAIN):
         settle(d[i:j])

@@ -13,12 +13,12 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from engine import device
 from engine.algorithms.products import GRAIN, PACK_BYTES, clamp_diagonal, cut, multiply, settle_all, triangle
-from engine.backends.base import Array, Backend
-from engine.estimate import Setting, dense_candidate, device_candidate
-from engine.monitor import Monitor
-from engine.plan import Candidate
+from engine.model import device_layout
+from engine.model.backend import Array, Backend
+from engine.model.plan import Candidate
+from engine.model.progress import Monitor
+from engine.planning.cost import Setting, dense_candidate, device_candidate
 
 #: Share of the rate of large products that a whole solve reaches.
 EFFICIENCY: Final = 0.9
@@ -41,8 +41,8 @@ def estimate_device(setting: Setting) -> Candidate:
     """The same on a GPU."""
     problem = setting.problem
     schedule = Schedule.of(problem.n, problem.rows, problem.max_hops, symmetric=not problem.directed)
-    workspace = 2 * device.padded_side(problem.n, setting.kind.itemsize) ** 2 * setting.kind.itemsize
-    workspace += device.product_bytes(problem.n, setting.kind.itemsize)
+    workspace = 2 * device_layout.padded_side(problem.n, setting.kind.itemsize) ** 2 * setting.kind.itemsize
+    workspace += device_layout.product_bytes(problem.n, setting.kind.itemsize)
     return device_candidate(setting, "repeated-squaring", updates=schedule.updates, workspace=workspace)
 
 

@@ -13,7 +13,7 @@ from service.client.steps import Flow, Request, Together, Work
 from storage.errors import StorageFailed
 
 if TYPE_CHECKING:
-    from storage.incoming import Incoming, Piece
+    from storage.matrix.download import Incoming, Piece
 
 #: told the bytes that are there and the bytes of all
 Meter = Callable[[int, int], None]
@@ -78,7 +78,7 @@ def fetch(job: str, target: Path, patience: Patience, *, overwrite: bool, meter:
         StorageFailed: a file came damaged twice, or the file system refused.
         ServiceError, NoAnswer: as always.
     """
-    from storage.incoming import Incoming
+    from storage.matrix.download import Incoming
 
     answer = yield from ask(Request("GET", job_path(job, "zarr", "zarr.json"), headers=_PLAIN), patience)
     incoming: Incoming = yield Work(lambda: Incoming(target, answer.content, overwrite=overwrite))

@@ -14,7 +14,7 @@ from service.client.errors import JobFailed, StillOpen
 from service.client.graphs import Reading, Upload, prepared
 from service.client.names import Names
 from service.client.steps import Flow, Pause, Request, Work
-from service.sizes import parse_size
+from service.units import parse_size
 from storage.errors import InvalidRequest
 
 Document = dict[str, Any]

@@ -278,7 +278,7 @@ def _chosen(names: Sequence[str], numeric: Sequence[bool], reading: Reading) -> 
     """Positions of source, target and, if there is one, weight, by the rules for edge lists; and what to ask for."""
     from storage.readers.formula import parse_formula
     from storage.readers.parsed import Options
-    from storage.readers.sniff import choose_by_name
+    from storage.readers.tables.sniff import choose_by_name
 
     for field, name in (("source", reading.source), ("target", reading.target), ("weight", reading.weight)):
         if name is not None and name not in names:

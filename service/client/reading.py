@@ -12,7 +12,7 @@ from service.client.flows import Document, job_path, question
 from service.client.names import Label, Names
 from service.client.steps import Flow, Request, Work
 from service.client.views import Path
-from service.sizes import format_bytes, parse_size
+from service.units import format_bytes, parse_size
 from storage.errors import LimitExceeded
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def nearest(job: str, names: Names, patience: Patience, source: Any, k: int) -> 
 
 def sides(job: str, patience: Patience) -> Flow[tuple[list[Label], list[Label]]]:
     """The labels of rows and of columns, from the store's own arrays, checked by its seal."""
-    from storage.incoming import labels_of, side_files
+    from storage.matrix.download import labels_of, side_files
 
     answer = yield from ask(Request("GET", job_path(job, "zarr", "zarr.json")), patience)
     files: dict[str, bytes] = {}

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-from service.central import compared
-from service.sizes import format_seconds
+from service.units import format_seconds
+from service.views.central import compared
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,10 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from service.fault import Fault, fault_of
-from service.names import split_names
-from service.schemas import JobRequest
-from service.sizes import parse_size
+from service.api.fault import Fault, fault_of
+from service.api.schemas import JobRequest
+from service.cli.names import split_names
+from service.units import parse_size
 from storage.errors import InvalidRequest
 
 

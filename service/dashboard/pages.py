@@ -9,13 +9,13 @@ from typing import Annotated, Any, Final
 import anyio.to_thread
 from fastapi import APIRouter, Header, Query, Request, Response
 
+from service.api.fault import Fault, fault_of
+from service.api.problems import CODES, Problem
 from service.dashboard import views
 from service.dashboard.options import FIELDS, Asked, read_options
 from service.dashboard.render import HERE, page
 from service.dashboard.visiting import Known, PageRoute
-from service.fault import Fault, fault_of
-from service.problems import CODES, Problem
-from service.ranges import matches
+from service.http.ranges import matches
 from service.state import Service, Shared, Turn
 from storage.errors import ApspError
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from fastapi import Request, Response
 from fastapi.responses import HTMLResponse
 
-from service.sizes import format_bytes, format_count, format_seconds
+from service.units import format_bytes, format_count, format_seconds
 from service.version import software_version
 
 if TYPE_CHECKING:

@@ -5,16 +5,26 @@ from __future__ import annotations
 import shutil
 from typing import Any, Final
 
-from service.callers import Caller
-from service.central import compared
-from service.checkpoints import resumable
+from service.api.problems import CODES
+from service.auth.callers import Caller
 from service.dashboard.charts import counted, histogram
 from service.dashboard.options import ALGORITHMS
-from service.joblog import fetch_log, log_path
-from service.problems import CODES
+from service.jobs.checkpoints import resumable
+from service.jobs.joblog import fetch_log, log_path
 from service.state import Service, silent
+from service.views.central import compared
 from storage.errors import ApspError, Gone, NotFound, StorageFailed
-from storage.jobs import ACCEPTED, DISMISSED, FAILED, OVER, RUNNING, SUCCESSFUL, GraphRecord, JobRecord, RunnerRecord
+from storage.jobs.store import (
+    ACCEPTED,
+    DISMISSED,
+    FAILED,
+    OVER,
+    RUNNING,
+    SUCCESSFUL,
+    GraphRecord,
+    JobRecord,
+    RunnerRecord,
+)
 
 View = dict[str, Any]
 
@@ -62,7 +72,7 @@ def home(service: Service, caller: Caller, before: str | None) -> View:
         "over": [row(record, names) for record in over[:PAGE]],
         "older": over[PAGE - 1].id if len(over) > PAGE else None,
         "paged": before is not None,
-        "graphs": [_graph_row(record) for record in service.keys.list_graphs(5, owner)],
+        "graphs": [_graph_row(record) for record in service.auth.keys.list_graphs(5, owner)],
         **machines(service),
     }
 
@@ -125,7 +135,7 @@ def answer(service: Service, caller: Caller, job_id: str, source: str, target: s
 
 def eccentricities(service: Service, caller: Caller, job_id: str) -> View:
     """How far the farthest vertex is from each source, or from evenly spaced ones."""
-    from service.sampling import eccentricities
+    from service.views.sampling import eccentricities
 
     found = eccentricities(service.result(job_id, caller), 1024)
     facts = zip(found["sources"], found["eccentricities"], found["central"], strict=True)
@@ -178,7 +188,7 @@ def algorithm(name: str) -> str:
 
 
 def _graph_names(service: Service, owner: str | None) -> dict[str, str]:
-    return {record.id: record.name for record in service.keys.list_graphs(200, owner) if record.name}
+    return {record.id: record.name for record in service.auth.keys.list_graphs(200, owner) if record.name}
 
 
 def _graph_row(record: GraphRecord) -> View:

@@ -13,10 +13,10 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import RedirectResponse
 from fastapi.routing import APIRoute
 
-from service.callers import ANYBODY, Caller, Scope
+from service.api.fault import Fault, fault_of
+from service.api.problems import CODES, Problem
+from service.auth.callers import ANYBODY, Caller, Scope
 from service.dashboard.render import page
-from service.fault import Fault, fault_of
-from service.problems import CODES, Problem
 from service.state import Shared
 from storage.errors import ApspError
 
@@ -46,7 +46,7 @@ class NotHereYet(Exception):  # noqa: N818 - what has happened, not what is wron
 async def _visitor(request: Request, service: Shared) -> Visitor:
     if not service.settings.auth:
         return Visitor(ANYBODY, None)
-    key = await service.visitors.key(request.headers.get("cookie", ""))
+    key = await service.auth.sessions.key(request.headers.get("cookie", ""))
     if key is None:
         raise NotHereYet
     visitor = Visitor(Caller(key.id, frozenset(key.scopes)), key.name)

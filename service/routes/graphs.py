@@ -8,15 +8,15 @@ from typing import Annotated, Final
 import anyio.to_thread
 from fastapi import APIRouter, Depends, Query, Request, Response
 
-from service import cursors
-from service.callers import Known
-from service.parameters import known_parameters
-from service.problems import documented
-from service.receiving import check_headers, receive
-from service.schemas import Graph, GraphList
+from service.api.problems import documented
+from service.api.schemas import Graph, GraphList
+from service.auth.callers import Known
+from service.http import cursors
+from service.http.parameters import known_parameters
+from service.http.upload import check_headers, receive
+from service.pool.tasks import read_upload
 from service.state import Shared
-from service.tasks import read_upload
-from storage.jobs import GraphRecord
+from storage.jobs.store import GraphRecord
 
 router = APIRouter(prefix="/v1/graphs", tags=["graphs"], dependencies=[Depends(known_parameters)])
 
@@ -109,7 +109,7 @@ def list_graphs(
     """Your graphs, newest first; ``next`` (and Link) leads to older ones."""
     after = None if cursor is None else cursors.decode(cursor)
     owner = None if caller.may("admin") else caller.owner
-    records = service.keys.list_graphs(limit + 1, owner, after)
+    records = service.auth.keys.list_graphs(limit + 1, owner, after)
     following = None
     if len(records) > limit:
         last = records[limit - 1]

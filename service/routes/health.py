@@ -8,18 +8,18 @@ from typing import Final
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import HTMLResponse
 
-from service import page
-from service.events import LONGEST_SECONDS
-from service.middleware import MOST_HEADERS
-from service.protocol import HEADER_BYTES, HEADER_SECONDS
-from service.ranges import MAX_RANGES
-from service.retention import KEY_SECONDS
-from service.schemas import LONGEST_NAME, MOST_LISTED, Device, Devices, Health, Limit, Limits, Version
+from service.api import openapi_page
+from service.api.schemas import LONGEST_NAME, MOST_LISTED, Device, Devices, Health, Limit, Limits, Version
+from service.http.gate import MOST_HEADERS
+from service.http.protocol import HEADER_BYTES, HEADER_SECONDS
+from service.http.ranges import MAX_RANGES
+from service.jobs.events import LONGEST_SECONDS
+from service.jobs.retention import KEY_SECONDS
 from service.settings import Settings, variable
 from service.state import Service, Shared, silent
 from service.version import software_version
 from storage.errors import StorageFailed
-from storage.jobs import JobStore
+from storage.jobs.store import JobStore
 
 router = APIRouter(tags=["service"])
 
@@ -81,7 +81,9 @@ def list_devices(service: Shared) -> Devices:
 @router.get("/docs", include_in_schema=False)
 def get_docs(request: Request) -> HTMLResponse:
     """What is in the OpenAPI document, for people."""
-    return HTMLResponse(page.render(request.app.openapi()), headers={"Content-Security-Policy": page.POLICY})
+    return HTMLResponse(
+        openapi_page.render(request.app.openapi()), headers={"Content-Security-Policy": openapi_page.POLICY}
+    )
 
 
 @router.get("/health/live", response_model=Health)

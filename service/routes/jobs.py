@@ -13,23 +13,23 @@ from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from service import events
-from service.bodies import BodyRoute
-from service.callers import Known
-from service.checkpoints import refuse_unless_resumable, resumable
-from service.cursors import is_plain
-from service.joblog import fetch_log, log_path
-from service.openfile import OpenFile
-from service.parameters import known_parameters
-from service.problems import documented
-from service.ranges import matches
-from service.schemas import Estimate, Job, JobItem, JobList, JobRequest, State
+from service.api.problems import documented
+from service.api.schemas import Estimate, Job, JobItem, JobList, JobRequest, State
+from service.auth.callers import Known
+from service.http.bodies import BodyRoute
+from service.http.cursors import is_plain
+from service.http.file_response import OpenFile
+from service.http.parameters import known_parameters
+from service.http.ranges import matches
+from service.http.waiting import asked_to_wait
+from service.jobs import events
+from service.jobs.checkpoints import refuse_unless_resumable, resumable
+from service.jobs.folders import discard
+from service.jobs.joblog import fetch_log, log_path
+from service.jobs.submission import check_key, refuse_if_draining, resume, submit
 from service.state import RETRY_AFTER, Service, Shared
-from service.stores import discard
-from service.submission import check_key, refuse_if_draining, resume, submit
-from service.waiting import asked_to_wait
 from storage.errors import InvalidRequest
-from storage.jobs import ACCEPTED, JobRecord
+from storage.jobs.store import ACCEPTED, JobRecord
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"], dependencies=[Depends(known_parameters)], route_class=BodyRoute)
 estimates = APIRouter(
@@ -185,11 +185,11 @@ async def get_events(
     """
     refuse_if_draining(service)
     record = await anyio.to_thread.run_sync(service.job, job_id, caller)
-    snapshot = await anyio.to_thread.run_sync(service.events.snapshot, record)
+    snapshot = await anyio.to_thread.run_sync(service.jobs.events.snapshot, record)
     at = events.Position.of(last_event_id)
     if snapshot.heard(at):
         return Response(status_code=204)
-    return _Events(service, caller.owner, service.events.stream(snapshot, at))
+    return _Events(service, caller.owner, service.jobs.events.stream(snapshot, at))
 
 
 class _Events(StreamingResponse):
@@ -242,7 +242,7 @@ def delete_job(job_id: str, service: Shared, caller: Known) -> None:
     """Delete a finished job and its result; 409 while it is open.  Afterwards its id is answered with 410."""
     service.job(job_id, caller)
     service.jobs.delete(job_id)
-    service.results.forget(job_id)
+    service.jobs.results.forget(job_id)
     discard(service.settings, job_id)
 
 

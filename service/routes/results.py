@@ -8,11 +8,8 @@ from typing import Annotated
 import anyio.to_thread
 from fastapi import APIRouter, Depends, Query, Response
 
-from service.bodies import BodyRoute
-from service.conditional import Tagged
-from service.parameters import known_parameters
-from service.problems import documented
-from service.schemas import (
+from service.api.problems import documented
+from service.api.schemas import (
     Distance,
     Distances,
     Histogram,
@@ -23,6 +20,9 @@ from service.schemas import (
     Paths,
     Summary,
 )
+from service.http.bodies import BodyRoute
+from service.http.etags import Tagged
+from service.http.parameters import known_parameters
 from service.settings import variable
 from service.state import Opened, Shared
 from storage.errors import LimitExceeded

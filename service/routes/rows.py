@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 from fastapi import APIRouter, Depends, Header, Query
 from fastapi.responses import Response, StreamingResponse
 
-from service.bodies import BodyRoute
-from service.conditional import Tagged
-from service.formats import MEDIA_TYPES, choose_format
-from service.names import split_names
-from service.parameters import known_parameters
-from service.problems import documented
-from service.schemas import Label, SubmatrixRequest
+from service.api.problems import documented
+from service.api.schemas import Label, SubmatrixRequest
+from service.cli.names import split_names
+from service.http.bodies import BodyRoute
+from service.http.etags import Tagged
+from service.http.parameters import known_parameters
 from service.settings import variable
 from service.state import Opened, Service, Shared
+from service.views.formats import MEDIA_TYPES, choose_format
 from storage.errors import LimitExceeded
 
 if TYPE_CHECKING:
-    from service.results import Result
+    from service.jobs.results import Result
 
 router = APIRouter(
     prefix="/v1/jobs/{job_id}", tags=["results"], dependencies=[Depends(known_parameters)], route_class=BodyRoute
@@ -103,7 +103,7 @@ def _answer(
     """The entries of sources × targets, None meaning all of them."""
     rows = opened.matrix.sources if sources is None else opened.vertices(sources)
     columns = None if targets is None else opened.vertices(targets)
-    from service.encode import ENCODERS, Selection
+    from service.views.representations import ENCODERS, Selection
 
     selection = Selection(opened, rows, columns)
     cells, limit = len(rows) * selection.width, service.settings.max_cells

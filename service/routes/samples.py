@@ -6,10 +6,10 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query
 
-from service.conditional import Tagged
-from service.parameters import known_parameters
-from service.problems import documented
-from service.schemas import Eccentricities, Sample
+from service.api.problems import documented
+from service.api.schemas import Eccentricities, Sample
+from service.http.etags import Tagged
+from service.http.parameters import known_parameters
 from service.state import Opened, Turn
 
 router = APIRouter(prefix="/v1/jobs/{job_id}", tags=["results"], dependencies=[Depends(known_parameters)])
@@ -29,7 +29,7 @@ def get_sample(
 
     Of matrices so wide that this would read more than 512 MiB, rows are fewer.
     """
-    from service.sampling import sample
+    from service.views.sampling import sample
 
     return Sample(**sample(opened, row=row, rows=rows, column=column, columns=columns, size=size))
 
@@ -43,6 +43,6 @@ def get_eccentricities(
     _turn: Turn,
 ) -> Eccentricities:
     """The largest finite distance from evenly spaced sources; from all of them where there are no more than `size`."""
-    from service.sampling import eccentricities
+    from service.views.sampling import eccentricities
 
     return Eccentricities(**eccentricities(opened, size))

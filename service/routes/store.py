@@ -9,10 +9,10 @@ import anyio.to_thread
 from fastapi import APIRouter, Depends, Path, Request
 from starlette.responses import Response
 
-from service.openfile import OpenFile
-from service.parameters import known_parameters
-from service.problems import documented
-from service.sendfile import CACHE, media_type, proxy_headers
+from service.api.problems import documented
+from service.http.file_response import OpenFile
+from service.http.parameters import known_parameters
+from service.http.sendfile import CACHE, media_type, proxy_headers
 from service.state import Opened, Shared
 
 router = APIRouter(prefix="/v1/jobs/{job_id}", tags=["store"], dependencies=[Depends(known_parameters)])

@@ -14,14 +14,14 @@ from typing import Final, Protocol, cast
 import numpy as np
 
 from storage.errors import ApspError, InvalidGraph, InvalidRequest
-from storage.graph import Graph, Receipt, build_from
+from storage.graph.graph import Graph, Receipt, build_from
 from storage.readers.detect import detect
 from storage.readers.formula import parse_formula
 from storage.readers.limits import ReadLimits
 from storage.readers.parsed import Options, Parsed
 from storage.readers.source import Source
 from storage.readers.spool import regular_file
-from storage.readers.text_matrix import is_matrix
+from storage.readers.tables.text_matrix import is_matrix
 
 __all__ = ["FORMATS", "ReadLimits", "read_graph"]
 
@@ -55,27 +55,27 @@ FORMATS: Final[Mapping[str, str]] = MappingProxyType(
 )
 
 _MODULES: Final = {
-    "dimacs": "dimacs",
-    "edges": "edge_list",
-    "matrix": "text_matrix",
-    "mtx": "matrix_market",
-    "metis": "metis",
-    "gml": "gml",
-    "graphml": "graphml",
-    "gexf": "gexf",
-    "pajek": "pajek",
-    "json": "json_graph",
-    "nx-edgelist": "nx_edgelist",
-    "adjlist": "adjlist",
-    "multiline-adjlist": "multiline_adjlist",
-    "sif": "sif",
-    "tntp": "tntp",
-    "tsplib": "tsplib",
-    "npz": "arrays",
-    "npy": "arrays",
-    "parquet": "parquet",
-    "algs4": "algs4",
-    "rcpsp-max": "rcpsp_max",
+    "dimacs": "instances.dimacs",
+    "edges": "tables.edge_list",
+    "matrix": "tables.text_matrix",
+    "mtx": "instances.matrix_market",
+    "metis": "instances.metis",
+    "gml": "networks.gml",
+    "graphml": "networks.graphml",
+    "gexf": "networks.gexf",
+    "pajek": "networks.pajek",
+    "json": "networks.json_graph",
+    "nx-edgelist": "tables.nx_edgelist",
+    "adjlist": "tables.adjlist",
+    "multiline-adjlist": "tables.multiline_adjlist",
+    "sif": "tables.sif",
+    "tntp": "instances.tntp",
+    "tsplib": "instances.tsplib",
+    "npz": "instances.arrays",
+    "npy": "instances.arrays",
+    "parquet": "tables.parquet",
+    "algs4": "instances.algs4",
+    "rcpsp-max": "instances.rcpsp_max",
 }
 
 #: Options that only some formats have a meaning for; the others refuse them rather than ignore them.

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from storage.cleaning import AnyArray
 from storage.errors import InvalidGraph, InvalidRequest
+from storage.graph.cleaning import AnyArray
 from storage.readers import fields
 from storage.readers.formula import Formula
 from storage.readers.left_out import LeftOut

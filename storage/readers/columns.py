@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from storage.cleaning import AnyArray, ArcList, chunks
 from storage.errors import InvalidGraph
+from storage.graph.cleaning import AnyArray, ArcList, chunks
 from storage.readers.limits import ReadLimits
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from itertools import islice
 
 from storage.errors import InvalidGraph
 from storage.readers.fields import is_number, is_whole, shown, split
-from storage.readers.sniff import names_ends
 from storage.readers.source import Source
-from storage.readers.table import is_comment
+from storage.readers.tables.sniff import names_ends
+from storage.readers.tables.table import is_comment
 
 _BINARY = {b"\x93NUMPY": "npy", b"PK\x03\x04": "npz", b"PK\x05\x06": "npz", b"PAR1": "parquet"}
 # All of them meet lines that are stripped of blanks.

@@ -9,8 +9,8 @@ import csv
 import math
 import re
 
-from storage.cleaning import EXACT, is_label
 from storage.errors import InvalidGraph
+from storage.graph.cleaning import EXACT, is_label
 
 #: longer ones are beyond every type, and Python refuses to read numbers of some thousand digits
 _WHOLE = re.compile(r"[+-]?[0-9]{1,400}+")

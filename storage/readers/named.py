@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from storage.cleaning import AnyArray, ArcList
 from storage.errors import InvalidGraph
+from storage.graph.cleaning import AnyArray, ArcList
 from storage.readers import fields
 from storage.readers.attributes import EdgeWeights
 from storage.readers.left_out import LeftOut

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from storage.cleaning import AnyArray, IntArray, is_label
 from storage.errors import InvalidGraph, InvalidRequest
+from storage.graph.cleaning import AnyArray, IntArray, is_label
 from storage.readers.fields import shown
 from storage.readers.parsed import Options, Parsed
 

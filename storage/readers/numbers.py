@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from storage.cleaning import EXACT, AnyArray, IntArray
 from storage.errors import InvalidGraph
+from storage.graph.cleaning import EXACT, AnyArray, IntArray
 from storage.readers import fields
 from storage.readers.columns import ArcColumns
-from storage.readers.table import normalise, strip_comments
+from storage.readers.tables.table import normalise, strip_comments
 
 
 def parse_numbers(data: bytes, line: int, comments: str = "", *, what: str = "weight") -> AnyArray:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from storage.cleaning import AnyArray, ArcList
 from storage.errors import InvalidRequest
+from storage.graph.cleaning import AnyArray, ArcList
 from storage.readers.formula import Formula
 from storage.readers.limits import ReadLimits
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from engine.types import WORK_TYPES, settle
+from engine.model.dtypes import WORK_TYPES, settle
 from tests import oracle
 
 TYPES = list(WORK_TYPES)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from storage.errors import Conflict, Gone, KeyReused, NotFound, TooManyJobs
-from storage.jobs import GraphRecord, JobRecord, JobStore, Progress, RunnerRecord, Submission, new_id
+from storage.jobs.store import GraphRecord, JobRecord, JobStore, Progress, RunnerRecord, Submission, new_id
 
 
 def graph_record(name: str = "g1") -> GraphRecord:

@@ -15,9 +15,9 @@ import pytest
 import yaml
 from prometheus_client import generate_latest
 
-from service.metrics import Metrics
+from service.jobs.metrics import Metrics
 from service.settings import Settings, variable
-from storage.jobs import JobStore, RunnerRecord
+from storage.jobs.store import JobStore, RunnerRecord
 from tests.deploy.engine import compose_program
 
 ROOT = Path(__file__).resolve().parents[2]

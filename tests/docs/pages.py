@@ -190,7 +190,7 @@ class Reader:
         """That of a user who has installed this tree and nothing else: ``apsp`` and ``python`` are its own."""
         programs = folder / "bin"
         programs.mkdir()
-        for name, words in (("apsp", "-m service.cli "), ("python", ""), ("python3", "")):
+        for name, words in (("apsp", "-m service.cli.main "), ("python", ""), ("python3", "")):
             program = programs / name
             program.write_text(f'#!/bin/sh\nexec {sys.executable} {words}"$@"\n')
             program.chmod(0o755)

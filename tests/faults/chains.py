@@ -28,19 +28,18 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import dijkstra, johnson
 
-from engine import checkpoint
 from engine.algorithms import dijkstra as searches
-from engine.monitor import Monitor
-from engine.plan import Plan
-from engine.problem import Options
-from engine.solve import make_plan, solve_to_store
-from engine.spread import rounds, run
-from engine.stream import kept
-from engine.stream.layout import Streaming
+from engine.api.solve import make_plan, solve_to_store
+from engine.distributed import dense_driver, run
+from engine.model.plan import Plan
+from engine.model.problem import Options
+from engine.model.progress import Monitor
+from engine.model.tiling import Streaming
+from engine.streaming import checkpoint, host_tier
 from storage.errors import Cancelled, Conflict
-from storage.graph import Graph, build_graph
-from storage.matrix import open_matrix, verify_matrix
-from storage.working import find_checkpoint
+from storage.graph.graph import Graph, build_graph
+from storage.matrix.reader import open_matrix, verify_matrix
+from storage.matrix.working import find_checkpoint
 from tests.faults.crash_store import Trap
 from tests.spreading import ToyCluster
 
@@ -184,7 +183,7 @@ def work(graph: Graph, sample: Sample, step: Step, path: Path) -> int:
     checkpoint.INTERVAL, checkpoint.WORTH = step.interval, 0.0
     searches.BATCH_SECONDS = searches.BUSY_SECONDS = 0.0
     searches.FIRST_ENTRIES = 0
-    kept.COST, rounds.COST = 100.0, 1e9
+    host_tier.COST, dense_driver.COST = 100.0, 1e9
     plan, options = plan_of(graph, sample, step), Options(dtype=sample.dtype)
     if step.end == "refuse":
         return refused(graph, sample, step, path)

@@ -19,17 +19,16 @@ from pathlib import Path
 
 import numpy as np
 
-from engine import checkpoint
 from engine.algorithms import dijkstra
-from engine.plan import Plan
-from engine.problem import Options
-from engine.solve import make_plan, solve_to_store
-from engine.stream import kept
-from engine.stream.layout import Streaming
+from engine.api.solve import make_plan, solve_to_store
+from engine.model.plan import Plan
+from engine.model.problem import Options
+from engine.model.tiling import Streaming
+from engine.streaming import checkpoint, host_tier
 from storage.errors import NotFound
-from storage.graph import Graph, build_graph
-from storage.matrix import open_matrix, verify_matrix
-from storage.working import find_checkpoint
+from storage.graph.graph import Graph, build_graph
+from storage.matrix.reader import open_matrix, verify_matrix
+from storage.matrix.working import find_checkpoint
 from tests.faults.crash_store import in_child
 
 N = 600
@@ -100,7 +99,7 @@ def main(folder: Path, way: str, count: int, seed: int) -> None:
     checkpoint.INTERVAL = 0.01
     dijkstra.BATCH_SECONDS = dijkstra.BUSY_SECONDS = 0.0
     dijkstra.FIRST_ENTRIES = 0
-    kept.COST = 100.0
+    host_tier.COST = 100.0
     graph = sample(directed=not way.endswith("undirected"))
     plans, path = ways_on(graph, way), folder / "d.zarr"
     solve(graph, plans[0], path)  # compiles

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import zarr.codecs  # noqa: F401 - imported once here, not in every child
 
-from storage import atomic
+from storage.files import atomic
 from tests.stores import make_store
 
 OLD, NEW = 1, 2

@@ -13,12 +13,14 @@ from typing import Any
 
 import httpx2 as httpx
 
-from storage.jobs import JobStore
-from storage.keys import KeyStore
+from storage.jobs.keys import KeyStore
+from storage.jobs.store import JobStore
 
 ROOT = Path(__file__).resolve().parents[2]
 _API = "from service.serve import serve; from service.settings import Settings; serve(Settings.load())"
-_RUNNERS = "from service.supervisor import supervise; from service.settings import Settings; supervise(Settings.load())"
+_RUNNERS = (
+    "from service.runner.supervisor import supervise; from service.settings import Settings; supervise(Settings.load())"
+)
 
 
 class Killable:

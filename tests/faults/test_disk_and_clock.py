@@ -1,7 +1,7 @@
 """A full disk, a disk that cannot be written, a clock that is set: each job ends as documented, and nothing is lost.
 
 The disks are small tmpfs; where none can be mounted (it takes root), the tests are skipped: errors of single operations
-are injected in tests/unit/storage/test_matrix.py and test_working.py.
+are injected in tests/unit/storage/matrix/test_reader.py and test_working.py.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from service import checkpoints
-from service import runner as runner_module
-from service.retention import Retention
-from service.runner import Runner
+from service.jobs import checkpoints
+from service.jobs.retention import Retention
+from service.runner.runner import Runner
+from service.runner.runner import runner as runner_module
+from service.runner.supervisor import Supervisor
+from service.runner.tracker import JobMonitor
 from service.settings import Settings
-from service.supervisor import Supervisor
-from service.tracker import JobMonitor
 from storage.errors import DatabaseFailed
-from storage.graph import Graph, build_graph
-from storage.jobs import JobRecord, Submission
-from storage.matrix import verify_matrix
+from storage.graph.graph import Graph, build_graph
+from storage.jobs.store import JobRecord, Submission
+from storage.matrix.reader import verify_matrix
 from tests.unit.service.support import Bench, small_graph
 
 _SIZE = 24 << 20

@@ -17,15 +17,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from engine import checkpoint
-from engine.problem import Options
-from engine.solve import solve_to_store
-from engine.stream import kept
-from storage import atomic
+from engine.api.solve import solve_to_store
+from engine.model.problem import Options
+from engine.streaming import checkpoint, host_tier
 from storage.errors import StorageFailed
-from storage.graph import build_graph
-from storage.matrix import open_matrix, verify_matrix
-from storage.working import WorkingMatrix, find_checkpoint
+from storage.files import atomic
+from storage.graph.graph import build_graph
+from storage.matrix.reader import open_matrix, verify_matrix
+from storage.matrix.working import WorkingMatrix, find_checkpoint
 from tests.faults.crash_solve import plan_of
 
 N = 300
@@ -136,7 +135,7 @@ def test_whatever_fails_the_solve_says_so_and_the_next_goes_on(scratch, graph, m
     monkeypatch.setattr(checkpoint, "INTERVAL", 0.004 if tier == "store" else 0.0)
     for name in ("BATCH_SECONDS", "BUSY_SECONDS", "FIRST_ENTRIES"):
         monkeypatch.setattr(f"engine.algorithms.dijkstra.{name}", 0)
-    monkeypatch.setattr(kept, "COST", 100.0)
+    monkeypatch.setattr(host_tier, "COST", 100.0)
     if not _hooked:  # hooks stay as long as the process
         _hooked.append(True)
         sys.addaudithook(hook)

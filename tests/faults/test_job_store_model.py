@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from storage.errors import ApspError, Conflict, Gone, KeyReused, TooManyJobs
-from storage.jobs import GraphRecord, JobRecord, JobStore, Progress, Submission
+from storage.jobs.store import GraphRecord, JobRecord, JobStore, Progress, Submission
 
 STEPS = int(os.environ.get("APSP_MODEL_STEPS", "600"))
 _EACH = 50

@@ -18,7 +18,7 @@ import pytest
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import shortest_path
 
-from storage.matrix import open_matrix, verify_matrix
+from storage.matrix.reader import open_matrix, verify_matrix
 from tests.faults.killable import Killable
 
 ROUNDS = int(os.environ.get("APSP_KILL_ROUNDS", "50"))

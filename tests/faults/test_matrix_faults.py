@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from storage.errors import NotFound, StorageFailed
-from storage.matrix import create_matrix, open_matrix, verify_matrix
+from storage.matrix.reader import create_matrix, open_matrix, verify_matrix
 from tests.faults.crash_store import NEW, OLD, SCENARIOS, N
 from tests.stores import entries_of, line_graph, make_store
 
@@ -81,7 +81,7 @@ def test_a_kill_at_any_file_operation_leaves_the_old_store_or_the_new_one(scratc
 
 READER = """
 import sys, numpy as np
-from storage.matrix import open_matrix
+from storage.matrix.reader import open_matrix
 from tests.stores import entries_of
 expected = entries_of(300, 300, "int32", 5)
 print("ready", flush=True)

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from storage.errors import NotFound
-from storage.matrix import open_matrix, verify_matrix
-from storage.remote import fetch_checkpoint
-from storage.working import open_working
+from storage.matrix.reader import open_matrix, verify_matrix
+from storage.matrix.working import open_working
+from storage.remote.writer import fetch_checkpoint
 from tests.faults.crash_remote import NEW, OLD, SCENARIOS, N, write
 from tests.s3 import S3Server
 from tests.stores import entries_of, line_graph

@@ -13,13 +13,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from engine.problem import Options
-from engine.solve import make_plan, solve_to_store
-from service import checkpoints
+from engine.api.solve import make_plan, solve_to_store
+from engine.model.problem import Options
+from service.jobs import checkpoints
 from service.settings import Settings
-from storage.graph import Graph, build_graph
-from storage.matrix import open_matrix, verify_matrix
-from storage.working import find_checkpoint
+from storage.graph.graph import Graph, build_graph
+from storage.matrix.reader import open_matrix, verify_matrix
+from storage.matrix.working import find_checkpoint
 from tests.unit.service.support import Bench
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,15 +28,15 @@ N = 3000
 _SETUP = """
 import sys
 from dataclasses import replace
-import engine.checkpoint, engine.planner, engine.stream.estimate as estimate, engine.stream.kept
-engine.checkpoint.INTERVAL, engine.stream.kept.COST = 0.3, 1.0
+import engine.streaming.checkpoint, engine.planning.planner, engine.planning.cost_streaming as estimate, engine.streaming.host_tier
+engine.streaming.checkpoint.INTERVAL, engine.streaming.host_tier.COST = 0.3, 1.0
 tier = sys.argv.pop(1)
 def only(setting):
     found = estimate.in_memory(setting) if tier == "host" else estimate.from_store(setting)
     yield replace(found, seconds=0.0)
-engine.planner.streamed, engine.planner.LITTLE = only, 0
+engine.planning.planner.streamed, engine.planning.planner.LITTLE = only, 0
 """
-_COMMAND = _SETUP + "from service.cli import main; main()"
+_COMMAND = _SETUP + "from service.cli.main import main; main()"
 _RUNNER = _SETUP + "from service import runner; runner.main()"
 
 

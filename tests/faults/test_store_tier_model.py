@@ -28,23 +28,24 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine import checkpoint
-from engine.checkpoint import Journal, take_up_whole
-from engine.forms import fingerprint
-from engine.ingest import fill_weights
-from engine.monitor import Monitor
-from engine.potentials import find_potentials, reduced_weights
-from engine.stream.kept import KeptHostTier
-from engine.stream.layout import Streaming
-from engine.stream.levels import progress_of, take_up
-from engine.stream.store_tier import StoreTier, tiles_of
-from engine.types import WORK_TYPES
-from storage import atomic, workplace
+from engine.graph.potentials import find_potentials, reduced_weights
+from engine.model.dtypes import WORK_TYPES
+from engine.model.progress import Monitor
+from engine.model.tiling import Streaming
+from engine.rows.dense import fill_weights
+from engine.streaming import checkpoint
+from engine.streaming.checkpoint import Journal, take_up_whole
+from engine.streaming.forms import fingerprint
+from engine.streaming.host_tier import KeptHostTier
+from engine.streaming.progress_record import progress_of, take_up
+from engine.streaming.store_tier import StoreTier, tiles_of
 from storage.errors import StorageFailed
-from storage.graph import build_graph
-from storage.shared import GuestMatrix
-from storage.spares import Spares
-from storage.working import WorkingMatrix, open_working
+from storage.files import atomic
+from storage.graph.graph import build_graph
+from storage.matrix.file_pool import Spares
+from storage.matrix.reader import working_dir
+from storage.matrix.shared import GuestMatrix
+from storage.matrix.working import WorkingMatrix, open_working
 from tests.oracle import decode
 
 N = 200
@@ -105,7 +106,7 @@ class Disk:
         self.broken: list[str] = []
 
     def watch(self, patch: pytest.MonkeyPatch) -> None:
-        for place, name in ((Spares, "write"), (atomic, "write_file"), (workplace, "_put_record")):
+        for place, name in ((Spares, "write"), (atomic, "write_file"), (working_dir, "_put_record")):
             patch.setattr(place, name, self.writing(getattr(place, name)))
         patch.setattr(WorkingMatrix, "_adopt_tile", self.writing(WorkingMatrix._adopt_tile))
 

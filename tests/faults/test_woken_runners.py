@@ -22,13 +22,13 @@ import pytest
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import shortest_path
 
-from service import processes
+from service.jobs.folders import result_place
+from service.runner.runner import processes
+from service.runner.supervisor import Supervisor
 from service.settings import Settings
-from service.stores import result_place
-from service.supervisor import Supervisor
-from storage.graph import Graph, build_graph
-from storage.jobs import OPEN, SUCCESSFUL
-from storage.matrix import open_matrix, verify_matrix
+from storage.graph.graph import Graph, build_graph
+from storage.jobs.store import OPEN, SUCCESSFUL
+from storage.matrix.reader import open_matrix, verify_matrix
 from tests.unit.service.support import Bench
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -38,8 +38,8 @@ NODES = ("A", "B")
 _RUNNER = """
 import random, time
 from dataclasses import replace
-from engine.stream.layout import Streaming
-from engine.stream.store_tier import StoreTier
+from engine.model.tiling import Streaming
+from engine.streaming.store_tier import StoreTier
 from service import checkpoints, runner, warmth
 warmth._SOLVES = ()
 planned, give = checkpoints.plan, StoreTier.give

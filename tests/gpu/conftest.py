@@ -15,7 +15,7 @@ from storage.errors import InvalidRequest
 
 @pytest.fixture(scope="session")
 def cupy() -> Any:
-    from engine.backends.cuda_modules import open_device
+    from engine.devices.cuda.context import open_device
 
     try:
         found = open_device()

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from engine.types import WORK_TYPES
+from engine.model.dtypes import WORK_TYPES
 
 #: dtype name, and whether entries may be negative.
 KINDS = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.backends.cuda import CudaBackend
+from engine.devices.cuda.backend import CudaBackend
 from tests.contracts.backend import BackendContract
 
 

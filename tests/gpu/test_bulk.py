@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from engine.backends.cuda_bulk import device_stacks
-from engine.bulk import Entry, make_bulk_plan, run
-from engine.problem import Options
-from engine.solve import solve_to_store
+from engine.api.bulk import Entry, make_bulk_plan, run
+from engine.api.solve import solve_to_store
+from engine.devices.cuda.bulk import device_stacks
+from engine.model.problem import Options
 from storage.errors import DoesNotFit, SolveFailed
-from storage.matrix import open_matrix
+from storage.matrix.reader import open_matrix
 from tests.bulks import cycle, facts, graph_of, mixed, same_as_alone, solved
 from tests.gpu.samples import KINDS, closure, weights
 

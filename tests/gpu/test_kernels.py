@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine.backends.cuda_launch import Copy, Launcher
-from engine.backends.cuda_modules import modules
-from engine.types import WORK_TYPES
+from engine.devices.cuda.context import modules
+from engine.devices.cuda.launch import Copy, Launcher
+from engine.model.dtypes import WORK_TYPES
 from tests.gpu.samples import KINDS, closure, entries, product, weights
 
 pytestmark = pytest.mark.gpu

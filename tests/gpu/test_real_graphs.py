@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from engine.problem import Options
-from engine.solve import solve_to_store
-from storage.graph import Graph, load_graph
-from storage.matrix import open_matrix
+from engine.api.solve import solve_to_store
+from engine.model.problem import Options
+from storage.graph.graph import Graph, load_graph
+from storage.matrix.reader import open_matrix
 from storage.readers import read_graph
 from tests.integration.test_real_graphs import compare
 from tests.reference_options import OPTIONS, graph_file, read_arguments, references

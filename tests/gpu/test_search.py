@@ -12,20 +12,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine import device
 from engine.algorithms import bellman_ford
-from engine.backends.cuda_host import LockedSink, host_matrix
-from engine.calibrate import calibrate
-from engine.describe import describe
-from engine.machine import survey
-from engine.monitor import Monitor
-from engine.planner import choose
-from engine.problem import Options
-from engine.solve import make_plan, solve
-from engine.summary import ArraySink
-from engine.types import WORK_TYPES
+from engine.api.solve import make_plan, solve
+from engine.devices.cuda.pinned import LockedSink, host_matrix
+from engine.execution.survey import survey
+from engine.execution.trials import calibrate
+from engine.graph.analysis import describe
+from engine.model import device_layout
+from engine.model.dtypes import WORK_TYPES
+from engine.model.problem import Options
+from engine.model.progress import Monitor
+from engine.planning.planner import choose
+from engine.rows.summary import ArraySink
 from storage.errors import Cancelled, DoesNotFit
-from storage.graph import Graph, build_graph
+from storage.graph.graph import Graph, build_graph
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("cupy")]
 RNG = np.random.default_rng
@@ -122,8 +122,8 @@ def test_no_arcs(n: int) -> None:
 
 @pytest.mark.usefixtures("form")
 def test_sources_in_an_order_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(device, "LEAST_BATCH", 64)
-    monkeypatch.setattr(device, "SHARE", 3)
+    monkeypatch.setattr(device_layout, "LEAST_BATCH", 64)
+    monkeypatch.setattr(device_layout, "SHARE", 3)
     graph = random(2000)
     compare(graph, "bellman-ford", sources=tuple(RNG(1).permutation(2000)[:777].tolist()))
 
@@ -183,8 +183,8 @@ def test_what_takes_too_long_goes_to_the_processors(monkeypatch: pytest.MonkeyPa
 
 def test_a_later_batch_may_be_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first vertices see a star, the others a path through a thousand."""
-    monkeypatch.setattr(device, "LEAST_BATCH", 512)
-    monkeypatch.setattr(device, "SHARE", 100)
+    monkeypatch.setattr(device_layout, "LEAST_BATCH", 512)
+    monkeypatch.setattr(device_layout, "SHARE", 100)
     monkeypatch.setattr(bellman_ford, "SHALLOW", 10**6)
     monkeypatch.setattr(bellman_ford, "SWEEPS", 2)
     star = np.arange(1, 600)
@@ -207,8 +207,8 @@ class Stopper(Monitor):
 
 
 def test_cancelling_between_batches_leaves_the_device_well(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(device, "LEAST_BATCH", 64)
-    monkeypatch.setattr(device, "SHARE", 10)
+    monkeypatch.setattr(device_layout, "LEAST_BATCH", 64)
+    monkeypatch.setattr(device_layout, "SHARE", 10)
     graph = random(1000)
     with pytest.raises(Cancelled):
         answer(graph, Stopper(), algorithm="bellman-ford", device="cuda")
@@ -227,8 +227,8 @@ def test_a_failing_sink_is_heard(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("algorithm", ["bellman-ford", "partitioned"])
 def test_rows_go_straight_into_page_locked_memory(monkeypatch: pytest.MonkeyPatch, algorithm: str) -> None:
-    monkeypatch.setattr(device, "LEAST_BATCH", 128)
-    monkeypatch.setattr(device, "SHARE", 5)
+    monkeypatch.setattr(device_layout, "LEAST_BATCH", 128)
+    monkeypatch.setattr(device_layout, "SHARE", 5)
     graph, options = random(1500), Options("int32", algorithm, "cuda")
     plan = make_plan(graph, options)
     want = ArraySink(plan.shape, plan.dtype)
@@ -267,7 +267,7 @@ def test_the_planner_chooses_searches_for_sparse_graphs_and_products_for_dense_o
 
 
 def test_a_trial_on_the_device_tells_what_searches_take(monkeypatch: pytest.MonkeyPatch) -> None:
-    from engine import calibrate as module
+    from engine.execution import trials as module
 
     monkeypatch.setattr(module, "WORTHWHILE", 0.0)
     monkeypatch.setattr(module, "DEVICE_WORTHWHILE", 0.0)
@@ -278,7 +278,7 @@ def test_a_trial_on_the_device_tells_what_searches_take(monkeypatch: pytest.Monk
     measured = calibrate(graph, problem, kind, machine, plan, device="cuda")
     assert measured.device_search_seconds is not None
     assert 0 < measured.device_search_seconds < 1e-3
-    monkeypatch.setattr(module, "form_of", lambda **_: device.Form("lists", 0))
+    monkeypatch.setattr(module, "form_of", lambda **_: device_layout.Form("lists", 0))
     monkeypatch.setattr(module, "LEAST_LIMIT", 0)
     hopeless = calibrate(graph, problem, kind, machine, plan, device="cuda")
     assert hopeless.device_search_seconds == np.inf

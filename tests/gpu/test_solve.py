@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine.monitor import Monitor
-from engine.plan import Plan
-from engine.problem import Options
-from engine.solve import make_plan, solve, solve_to_store
-from engine.summary import ArraySink
-from engine.types import WORK_TYPES
+from engine.api.solve import make_plan, solve, solve_to_store
+from engine.model.dtypes import WORK_TYPES
+from engine.model.plan import Plan
+from engine.model.problem import Options
+from engine.model.progress import Monitor
+from engine.rows.summary import ArraySink
 from storage.errors import Cancelled, DoesNotFit, NegativeCycle
-from storage.graph import Graph, build_graph
-from storage.matrix import open_matrix, verify_matrix
+from storage.graph.graph import Graph, build_graph
+from storage.matrix.reader import open_matrix, verify_matrix
 
 #: Those that solve the whole matrix in place.
 FW = "blocked-floyd-warshall"

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine.backends.cuda import CudaBackend
-from engine.backends.cuda_modules import modules
-from engine.backends.cuda_solve import Solver, padded, tile_side
-from engine.monitor import Monitor
-from engine.types import WORK_TYPES
+from engine.devices.cuda.backend import CudaBackend
+from engine.devices.cuda.context import modules
+from engine.devices.cuda.floyd_warshall import Solver, padded, tile_side
+from engine.model.dtypes import WORK_TYPES
+from engine.model.progress import Monitor
 from tests.gpu.samples import closure, entries, product, weights
 
 pytestmark = pytest.mark.gpu

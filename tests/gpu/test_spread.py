@@ -8,15 +8,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from engine import checkpoint
-from engine.backends.cuda_pieces import Pieces
-from engine.problem import Options
-from engine.spread import job
-from engine.stream.layout import Streaming
-from storage.matrix import open_matrix
+from engine.devices.cuda.pieces import Pieces
+from engine.distributed import messages
+from engine.model.problem import Options
+from engine.model.tiling import Streaming
+from engine.streaming import checkpoint
+from storage.matrix.reader import open_matrix
 from tests.spreading import BusyCluster, ToyCluster
-from tests.unit.engine.spread import test_batches as batches
-from tests.unit.engine.spread import test_rounds as rounds
+from tests.unit.engine.distributed import test_dense_driver as rounds
+from tests.unit.engine.distributed import test_rows_driver as batches
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("cupy")]
 
@@ -35,7 +35,7 @@ def test_tasks_overlap_are_done_twice_and_lost(seed: int, tmp_path: Path, monkey
     """Each worker relaxes by two panels at a time while it closes a third one; from the fourth seed on some go."""
     monkeypatch.setattr(checkpoint, "INTERVAL", 0.05)
     monkeypatch.setattr(rounds.rounds, "COST", 10.0)
-    monkeypatch.setattr(job, "RESIDENT", replace(job.RESIDENT, task=0.0, places=2 if seed % 2 else 6))
+    monkeypatch.setattr(messages, "RESIDENT", replace(messages.RESIDENT, task=0.0, places=2 if seed % 2 else 6))
     monkeypatch.setattr(rounds.drive, "LOSSES", 100)
     graph, cluster = rounds.sample(4000, negative=seed in {2, 4}, seed=seed), BusyCluster(3, seed=seed, device="cuda")
 

@@ -8,17 +8,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine.backends.base import Array
-from engine.backends.cuda import CudaBackend
-from engine.backends.cuda_host import host_matrix
-from engine.backends.cuda_stream import CudaStreamer
-from engine.backends.cuda_trace import Trace
-from engine.monitor import Monitor
-from engine.stream import rounds
-from engine.stream.layout import Streaming, choose_layout, device_bytes, updates
-from engine.stream.streamer import BelowZero
-from engine.stream.tier import HostTier
-from engine.types import WORK_TYPES, settle
+from engine.devices.cuda.backend import CudaBackend
+from engine.devices.cuda.pinned import host_matrix
+from engine.devices.cuda.streaming import CudaStreamer
+from engine.devices.cuda.trace import Trace
+from engine.model.backend import Array
+from engine.model.dtypes import WORK_TYPES, settle
+from engine.model.progress import Monitor
+from engine.model.stripe_device import BelowZero
+from engine.model.tier import HostTier
+from engine.model.tiling import Streaming, choose_layout, device_bytes, updates
+from engine.streaming import schedule
 from storage.errors import Cancelled, DoesNotFit, StorageFailed
 from tests.gpu.samples import closure, weights
 
@@ -95,7 +95,7 @@ def stream(d: Array, streaming: Streaming, *, count: int = 1, nonnegative: bool 
     monitor = given.pop("monitor", None) or Counting()
     first_round = given.pop("first_round", 0)
     devices = [CudaStreamer(0, **given) for _ in range(count)]
-    rounds.run(streaming, tier, devices, monitor, nonnegative=nonnegative, first_round=first_round)
+    schedule.run(streaming, tier, devices, monitor, nonnegative=nonnegative, first_round=first_round)
     assert monitor.done == monitor.total
     return tier
 

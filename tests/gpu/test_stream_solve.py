@@ -11,20 +11,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine import checkpoint, streamed
-from engine.backends.cuda_stream import CudaStreamer, found_devices
-from engine.machine import resident_bytes
-from engine.monitor import Monitor
-from engine.plan import Plan
-from engine.problem import Options
-from engine.solve import make_plan, solve_to_store
-from engine.stream import kept
-from engine.stream.layout import Streaming, device_bytes
-from engine.types import WORK_TYPES
+from engine.api.solve import make_plan, solve_to_store
+from engine.devices.cuda.streaming import CudaStreamer, found_devices
+from engine.execution import streamed
+from engine.execution.survey import resident_bytes
+from engine.model.dtypes import WORK_TYPES
+from engine.model.plan import Plan
+from engine.model.problem import Options
+from engine.model.progress import Monitor
+from engine.model.tiling import Streaming, device_bytes
+from engine.streaming import checkpoint, host_tier
 from storage.errors import Cancelled, DoesNotFit, NegativeCycle
-from storage.graph import Graph, build_graph
-from storage.matrix import open_matrix, verify_matrix
-from storage.working import find_checkpoint
+from storage.graph.graph import Graph, build_graph
+from storage.matrix.reader import open_matrix, verify_matrix
+from storage.matrix.working import find_checkpoint
 
 FW = "blocked-floyd-warshall"
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("cupy")]
@@ -78,7 +78,7 @@ def eager(monkeypatch: pytest.MonkeyPatch) -> None:
     """Commits all the time, and keeps whatever is stopped."""
     monkeypatch.setattr(checkpoint, "INTERVAL", 0.01)
     monkeypatch.setattr(checkpoint, "WORTH", 0.0)
-    monkeypatch.setattr(kept, "COST", 100.0)
+    monkeypatch.setattr(host_tier, "COST", 100.0)
 
 
 @pytest.mark.parametrize("tier", ["host", "store"])

@@ -10,16 +10,16 @@ import pytest
 
 from benchmarks import graphs
 from engine.algorithms import part_lengths
-from engine.backends.cpu import CpuBackend
-from engine.monitor import Monitor
-from engine.parts import DEVICE_GRAIN, Grain, find_parts
-from engine.plan import Plan
-from engine.problem import Options
-from engine.solve import make_plan, solve
-from engine.summary import ArraySink
-from engine.types import WORK_TYPES
+from engine.api.solve import make_plan, solve
+from engine.devices.cpu.backend import CpuBackend
+from engine.graph.partition import DEVICE_GRAIN, Grain, find_parts
+from engine.model.dtypes import WORK_TYPES
+from engine.model.plan import Plan
+from engine.model.problem import Options
+from engine.model.progress import Monitor
+from engine.rows.summary import ArraySink
 from storage.errors import Cancelled
-from storage.graph import Graph, build_graph
+from storage.graph.graph import Graph, build_graph
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("cupy")]
 
@@ -85,9 +85,9 @@ def test_chosen_sources_in_any_order() -> None:
 @pytest.mark.parametrize("grain", [Grain(1, 0.0, 0.0, 0.0), DEVICE_GRAIN])
 def test_many_batches_through_few_rows(grain: Grain) -> None:
     """From the third batch on, the launches that were recorded are replayed."""
-    from engine.backends.cuda_modules import modules
-    from engine.backends.cuda_rows import Outlet
-    from engine.backends.cuda_sweep import DeviceSweep, Wanted
+    from engine.devices.cuda.context import modules
+    from engine.devices.cuda.outgoing import Outlet
+    from engine.devices.cuda.sweep import DeviceSweep, Wanted
 
     graph, kind = graphs.grid(900), WORK_TYPES["int32"]
     parts = find_parts(graph, grain, graph.n**2)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.unit.engine.test_terminals import answer, expected, network
+from tests.unit.engine.graph.test_terminals import answer, expected, network
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("cupy")]
 

@@ -1,6 +1,6 @@
 """A pytest plugin: at the end, say how often each function of the backend ran here."""
 
-from engine.doors.nx import CALLS
+from engine.interop.networkx import CALLS
 
 
 def pytest_terminal_summary(terminalreporter):

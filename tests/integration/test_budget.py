@@ -13,7 +13,7 @@ import pytest
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import dijkstra
 
-from storage.matrix import open_matrix
+from storage.matrix.reader import open_matrix
 
 #: A matrix several times as large as its budget moves many times over the disk: minutes, so only when asked for.
 LARGE = [(20_000, 512, 2)] if os.environ.get("APSP_BUDGET_LARGE") else []
@@ -21,7 +21,7 @@ LARGE = [(20_000, 512, 2)] if os.environ.get("APSP_BUDGET_LARGE") else []
 RUN = """
 import re, sys
 from pathlib import Path
-from service.cli import run
+from service.cli.main import run
 code = run(sys.argv[1:])
 print("peak", int(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1]) * 1024)
 sys.exit(code)

@@ -13,20 +13,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine import bulk
-from engine.backends import cuda_bulk
-from engine.backends.cpu import CpuBackend
-from engine.bulk_plan import plan_bulk
-from engine.describe import describe
-from engine.machine import survey
-from engine.monitor import Monitor
-from engine.problem import Device, Options
-from engine.solve import make_plan
-from engine.types import settle
-from service import cli
+from engine.api import bulk
+from engine.api.solve import make_plan
+from engine.devices.cpu.backend import CpuBackend
+from engine.devices.cuda import bulk as cuda_bulk
+from engine.execution.survey import survey
+from engine.graph.analysis import describe
+from engine.model.dtypes import settle
+from engine.model.problem import Device, Options
+from engine.model.progress import Monitor
+from engine.planning.bulk import plan_bulk
+from service.cli.main import main
 from storage.errors import Cancelled, SolveFailed
-from storage.graph import Graph
-from storage.matrix import open_matrix, verify_matrix
+from storage.graph.graph import Graph
+from storage.matrix.reader import open_matrix, verify_matrix
 from tests.bulks import cycle, graph_of, mixed, same_as_alone, solved
 
 GPU = Device("GPU", 2**30, 2**30, dict.fromkeys(("uint16", "int32", "float32", "float64"), 1e13))
@@ -112,7 +112,7 @@ def test_a_store_that_cannot_be_written_fails_its_graph_alone(tmp_path: Path) ->
 
 
 def test_large_graphs_are_solved_alone_with_their_own_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.bulk_plan.ALONE", 1e-9)
+    monkeypatch.setattr("engine.planning.bulk.ALONE", 1e-9)
     graphs = [graph_of(40, 1), graph_of(60, 2)]
     results = solved(graphs, tmp_path)
     same_as_alone(graphs, tmp_path, results)
@@ -160,7 +160,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def command(*arguments: object) -> int:
-    return cli.run(["solve-many", *map(str, arguments)])
+    return main.run(["solve-many", *map(str, arguments)])
 
 
 def test_a_folder_becomes_stores_and_a_table(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

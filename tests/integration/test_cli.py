@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service import cli
-from storage.graph import build_graph
+from service.cli.main import main
+from storage.graph.graph import build_graph
 from tests.wrong import sealed
 
 ROADS = "from,to,minutes\nharbour,market,4.5\nmarket,church,2\nchurch,harbour,1.25\nmarket,mill,10\nisland,harbour,3\n"
@@ -29,7 +29,7 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
 def apsp(*arguments: object, cwd: Path | None = None, timeout: float = 120) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "service.cli", *map(str, arguments)]
+    command = [sys.executable, "-m", "service.cli.main", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=timeout, cwd=cwd)
 
 
@@ -47,7 +47,7 @@ def refused(capsys: pytest.CaptureFixture[str]) -> Iterator[Run]:
     """Run a command in this process; checks its exit code and returns its one line on standard error."""
 
     def run(code: int, *arguments: object) -> str:
-        assert cli.run([str(argument) for argument in arguments]) == code
+        assert main.run([str(argument) for argument in arguments]) == code
         out, err = capsys.readouterr()
         assert out == ""
         assert len(err.splitlines()) == 1
@@ -63,7 +63,7 @@ def ask(capsys: pytest.CaptureFixture[str]) -> Iterator[Run]:
     """Run a command in this process that must succeed and say nothing on standard error; returns its output."""
 
     def run(*arguments: object) -> str:
-        assert cli.run([str(argument) for argument in arguments]) == 0
+        assert main.run([str(argument) for argument in arguments]) == 0
         out, err = capsys.readouterr()
         assert err == ""
         return out
@@ -200,7 +200,7 @@ def solve_here(capsys: pytest.CaptureFixture[str]) -> Callable[..., None]:
     """The command line in this process, whose standard input tests can replace."""
 
     def run(*arguments: object) -> None:
-        code = cli.run([str(argument) for argument in arguments])
+        code = main.run([str(argument) for argument in arguments])
         assert code == 0, capsys.readouterr().err
         capsys.readouterr()
 
@@ -362,7 +362,7 @@ def test_an_interrupted_solve_leaves_nothing(large, tmp_path, number, code):
     out = tmp_path / "d.zarr"
     options = ["--algorithm", "blocked-floyd-warshall", "--dtype", "float64", "--threads", "1"]
     # A shell starts background jobs with SIGINT ignored, and the tests may be one; apsp would respect that.
-    start = "import signal as s; s.signal(s.SIGINT, s.default_int_handler); from service.cli import main; main()"
+    start = "import signal as s; s.signal(s.SIGINT, s.default_int_handler); from service.cli.main import main; main()"
     command = [sys.executable, "-c", start, "solve", str(large), "--out", str(out), *options]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
@@ -380,13 +380,13 @@ def test_an_interrupted_solve_leaves_nothing(large, tmp_path, number, code):
 def test_a_reader_that_goes_away_is_no_error(large, tmp_path):
     out = tmp_path / "row.zarr"
     done("solve", large, "--out", out, "--sources", "0")
-    command = f"{sys.executable} -m service.cli query {out} row 0 | head -n 1; echo ${{PIPESTATUS[0]}}"
+    command = f"{sys.executable} -m service.cli.main query {out} row 0 | head -n 1; echo ${{PIPESTATUS[0]}}"
     result = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
     assert result.stderr == ""
     assert result.stdout.splitlines()[0] == "target\tdistance"
     assert result.stdout.splitlines()[1] in {"0", "141"}
     with subprocess.Popen(
-        [sys.executable, "-m", "service.cli", "query", str(out), "summary", "--json"],
+        [sys.executable, "-m", "service.cli.main", "query", str(out), "summary", "--json"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     ) as process:
@@ -400,7 +400,7 @@ def test_a_reader_that_goes_away_is_no_error(large, tmp_path):
 def test_a_terminal_gets_a_bar(roads, tmp_path):
     pty = pytest.importorskip("pty")
     ours, theirs = pty.openpty()
-    command = [sys.executable, "-m", "service.cli", "solve", str(roads), "--out", str(tmp_path / "d.zarr")]
+    command = [sys.executable, "-m", "service.cli.main", "solve", str(roads), "--out", str(tmp_path / "d.zarr")]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=theirs) as process:
         os.close(theirs)
         drawn = b""

@@ -16,14 +16,14 @@ from pathlib import Path
 
 import pytest
 
-from service import cli
-from storage.matrix import verify_matrix
+from service.cli.main import main
+from storage.matrix.reader import verify_matrix
 from tests.integration.keyed_service import KeyedService
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 ROADS = EXAMPLES / "helsinki_drive.csv"
 U, V = "1372477605", "25291537"
-APSP = [sys.executable, "-m", "service.cli"]
+APSP = [sys.executable, "-m", "service.cli.main"]
 
 
 @pytest.fixture(scope="module")
@@ -167,10 +167,10 @@ def test_nobody_there_and_no_key(live, capsys, monkeypatch):
     monkeypatch.delenv("APSP_SERVER", raising=False)
     previous = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        assert cli.run(["jobs"]) == 2
+        assert main.run(["jobs"]) == 2
         assert "set APSP_SERVER" in capsys.readouterr().err
         monkeypatch.setenv("APSP_KEY", "")
-        assert cli.run(["jobs", "--server", live.url]) == 2
+        assert main.run(["jobs", "--server", live.url]) == 2
         assert "key" in capsys.readouterr().err
     finally:
         for number, handler in previous.items():

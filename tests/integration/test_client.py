@@ -19,7 +19,7 @@ from scipy.sparse import csgraph
 
 from service.client import AsyncClient, Client, JobFailed, ServiceError, StillOpen
 from storage.errors import Conflict, InvalidRequest, LimitExceeded
-from storage.matrix import open_matrix, verify_matrix
+from storage.matrix.reader import open_matrix, verify_matrix
 from tests.integration.keyed_service import KeyedService
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"

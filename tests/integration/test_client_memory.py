@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from storage.matrix import create_matrix
+from storage.matrix.reader import create_matrix
 from tests.stores import line_graph
 
 MIB = 1 << 20

@@ -77,7 +77,7 @@ def test_a_folder_that_exists_keeps_its_mode(tmp_path: Path, mode: int, told: bo
     folder = tmp_path / "data"
     folder.mkdir()
     folder.chmod(mode)
-    code = "import os; os.umask(0o022); from service.cli import main; main()"
+    code = "import os; os.umask(0o022); from service.cli.main import main; main()"
     made = subprocess.run(
         [sys.executable, "-c", code, "key", "create", "ann", "--data-dir", str(folder)],
         capture_output=True, text=True, check=True, cwd=ROOT, timeout=120,

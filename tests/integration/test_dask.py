@@ -18,17 +18,17 @@ import pytest
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import shortest_path
 
-from engine import checkpoint
-from engine.monitor import Monitor
-from engine.plan import Plan
-from engine.problem import Options
-from engine.solve import make_plan, solve_to_store
-from engine.spread import planning, rounds
-from engine.stream.layout import Streaming
+from engine.api.solve import make_plan, solve_to_store
+from engine.distributed import dense_driver, planning
+from engine.model.plan import Plan
+from engine.model.problem import Options
+from engine.model.progress import Monitor
+from engine.model.tiling import Streaming
+from engine.streaming import checkpoint
 from storage.errors import Cancelled, InvalidRequest, SolveFailed
-from storage.graph import Graph, build_graph
-from storage.matrix import open_matrix
-from storage.working import find_checkpoint
+from storage.graph.graph import Graph, build_graph
+from storage.matrix.reader import open_matrix
+from storage.matrix.working import find_checkpoint
 from tests.dask_processes import Processes, free_port, kill
 from tests.integration.service_process import LiveService
 
@@ -139,7 +139,7 @@ def test_a_worker_killed_in_mid_round_costs_its_part_alone(four: Processes, tmp_
 def test_a_worker_of_another_version_is_refused(
     four: Processes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("engine.spread.cluster.code_digest", lambda: "another")
+    monkeypatch.setattr("engine.distributed.dask_cluster.code_digest", lambda: "another")
     with pytest.raises(SolveFailed, match="is refused: it runs another version of apsp"):
         make_plan(sample(100), options(four))
 
@@ -162,7 +162,7 @@ def test_cancelled_and_gone_on_with_in_this_process(
 def test_the_scheduler_lost_costs_back_to_the_last_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Gone on with by one process, and by the workers, which come back by themselves."""
     monkeypatch.setattr(checkpoint, "INTERVAL", 0.0)
-    monkeypatch.setattr(rounds, "COST", 1e9)
+    monkeypatch.setattr(dense_driver, "COST", 1e9)
     graph, path = sample(900), tmp_path / "d.zarr"
     with Processes(2) as processes:
         asked = options(processes)
@@ -196,7 +196,7 @@ def wait_for(condition: object, seconds: float = 60) -> None:
 
 
 def test_without_a_scheduler_the_address_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.spread.cluster.REACH", 1.0)
+    monkeypatch.setattr("engine.distributed.dask_cluster.REACH", 1.0)
     address = f"tcp://127.0.0.1:{free_port()}"
     with pytest.raises(InvalidRequest, match=f"no Dask scheduler answers at {address}"):
         make_plan(sample(50), Options(executor="dask", scheduler=address))
@@ -224,7 +224,7 @@ def test_the_command_line(four: Processes, tmp_path: Path) -> None:
     lines = [f"{a} {b} {w}" for a, b, w in zip(tails, graph.heads, graph.weights, strict=True)]
     (tmp_path / "g.txt").write_text("\n".join(lines))
     words = ["--executor", "dask", "--scheduler", four.address, "--algorithm", "blocked-floyd-warshall", "--json"]
-    command = [sys.executable, "-m", "service.cli"]
+    command = [sys.executable, "-m", "service.cli.main"]
     out = subprocess.run(
         [*command, "solve", str(tmp_path / "g.txt"), "--out", str(tmp_path / "d.zarr"), *words],
         capture_output=True, text=True, check=True,

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from storage.jobs import JobStore
-from storage.keys import KeyStore
+from storage.jobs.keys import KeyStore
+from storage.jobs.store import JobStore
 from tests.integration.service_process import LiveService
 
 
@@ -64,7 +64,7 @@ def test_a_job_can_be_followed_and_no_key_is_shown(tmp_path: Path):
 def test_the_log_of_a_job_holds_no_password(tmp_path: Path):
     import logging
 
-    from service.joblog import job_log, log_path
+    from service.jobs.joblog import job_log, log_path
     from service.settings import Settings
 
     settings = Settings(data_dir=tmp_path)

@@ -14,11 +14,11 @@ import pytest
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import shortest_path
 
-from service import checkpoints
+from service.jobs import checkpoints
 from service.settings import Settings
-from storage.graph import build_graph
-from storage.jobs import JobRecord
-from storage.matrix import open_matrix, verify_matrix
+from storage.graph.graph import build_graph
+from storage.jobs.store import JobRecord
+from storage.matrix.reader import open_matrix, verify_matrix
 from tests.unit.service.support import Bench
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -27,15 +27,15 @@ N = 900
 _RUNNER = """
 import os, signal, time
 from dataclasses import replace
-import engine.stream.rounds
-from engine.stream.layout import Streaming
-from engine.stream.store_tier import StoreTier
+import engine.streaming.schedule
+from engine.model.tiling import Streaming
+from engine.streaming.store_tier import StoreTier
 from service import checkpoints, runner
 planned = checkpoints.plan
 def plan(graph, options, store):  # however much memory there is
     return replace(planned(graph, options, store), tier="store", streaming=Streaming("store", 64, 128, symmetric=False))
 checkpoints.plan = plan
-follow, give = engine.stream.rounds.run, StoreTier.give
+follow, give = engine.streaming.schedule.run, StoreTier.give
 def run(streaming, tier, devices, monitor, **more):
     if tier.n == {n}:  # the others warm up
         print("first round", more["first_round"], "of", streaming.rounds(tier.n), flush=True)
@@ -46,7 +46,7 @@ def give_and_die(tier, turn, stripe, rows):
         time.sleep(0.5)
         tier._commit()
         os.kill(os.getpid(), signal.SIGKILL)
-engine.stream.rounds.run, StoreTier.give = run, give_and_die
+engine.streaming.schedule.run, StoreTier.give = run, give_and_die
 runner.main()
 """
 

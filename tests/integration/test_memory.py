@@ -10,9 +10,9 @@ SOLVE = """
 import json, re, sys, tempfile
 from pathlib import Path
 import numpy as np
-from engine.problem import Options
-from engine.solve import make_plan, solve_to_store
-from storage.graph import build_graph
+from engine.model.problem import Options
+from engine.api.solve import make_plan, solve_to_store
+from storage.graph.graph import build_graph
 
 n, algorithm, dtype, directed = int(sys.argv[1]), sys.argv[2], sys.argv[3], sys.argv[4] == "directed"
 rng = np.random.default_rng(n)

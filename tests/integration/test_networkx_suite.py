@@ -9,7 +9,7 @@ from pathlib import Path
 import networkx
 import pytest
 
-from engine.doors.nx_info import FUNCTIONS
+from engine.interop.networkx_info import FUNCTIONS
 
 ROOT = Path(__file__).parents[2]
 SUITES = (

@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 import xarray
 
-from service.keys import REMEMBERED_SECONDS
-from storage.jobs import JobStore
-from storage.keys import KeyStore
+from service.auth.keys import REMEMBERED_SECONDS
+from storage.jobs.keys import KeyStore
+from storage.jobs.store import JobStore
 from tests.integration.keyed_service import KeyedService, Solved, solve_line
 from tests.integration.nginx_process import Nginx, need_nginx
 from tests.integration.service_process import ROOT

@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 
 from service.settings import Settings
-from storage.addresses import checkpoint_stat
-from storage.matrix import open_matrix, verify_matrix
-from storage.objects import Objects
+from storage.matrix.reader import open_matrix, verify_matrix
+from storage.remote.addresses import checkpoint_stat
+from storage.remote.objects import Objects
 from tests.integration.service_process import ROOT, LiveService
 from tests.integration.test_cli import ROADS, apsp, done
 from tests.integration.test_lost_runner import _RUNNER, N, submitted, told
@@ -27,7 +27,7 @@ from tests.unit.service.support import Bench
 
 #: commits reach the object store before the runner is killed
 _SENT = """
-from storage.remote import RemoteMatrix
+from storage.remote.writer import RemoteMatrix
 commit = RemoteMatrix.commit
 def commit_and_wait(matrix, record):
     commit(matrix, record)
@@ -48,7 +48,7 @@ def names(url: str, below: str = "") -> list[str]:
 @pytest.fixture
 def node(tmp_path: Path, url: str) -> Iterator[subprocess.Popen[str]]:
     """Runners on another node: nothing in common with the service but database and object store."""
-    words = [sys.executable, "-m", "service.cli", "runner", "--devices", "cpu", "--store", url]
+    words = [sys.executable, "-m", "service.cli.main", "runner", "--devices", "cpu", "--store", url]
     words += ["--data-dir", str(tmp_path / "node"), "--database-url", database(tmp_path)]
     inherited = {k: v for k, v in os.environ.items() if not k.startswith("APSP_")}
     process = subprocess.Popen(

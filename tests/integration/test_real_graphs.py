@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine.paths import Router
-from storage.graph import Graph
-from storage.matrix import Matrix, open_matrix
+from engine.api.routes import Router
+from storage.graph.graph import Graph
+from storage.matrix.reader import Matrix, open_matrix
 from storage.readers import read_graph
 from tests.reference_options import OPTIONS, cli_options, graph_file, read_arguments, references
 
@@ -29,7 +29,7 @@ WHOLE = 12_000
 
 def solve(command: list[str], out: Path) -> dict[str, Any]:
     done = subprocess.run(
-        [sys.executable, "-m", "service.cli", "solve", *command, "--out", str(out), "--json"],
+        [sys.executable, "-m", "service.cli.main", "solve", *command, "--out", str(out), "--json"],
         capture_output=True, text=True, check=False, timeout=900,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -177,7 +177,7 @@ def check_refused(command: list[str], graph: Graph, folder: Path) -> None:
     """The message names a cycle; its arcs are in the file and their sum is below zero."""
     out = folder / "refused.zarr"
     done = subprocess.run(
-        [sys.executable, "-m", "service.cli", "solve", *command, "--out", str(out)],
+        [sys.executable, "-m", "service.cli.main", "solve", *command, "--out", str(out)],
         capture_output=True, text=True, check=False, timeout=300,
     )  # fmt: skip
     assert done.returncode == 2

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 import uvicorn
 
-from service import protocol
 from service.app import create_app
+from service.http import protocol
 from service.serve import _listen, _run_api
 from service.settings import Settings
 from service.state import Service

@@ -12,14 +12,14 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import NegativeCycleError, bellman_ford
 
 from engine.algorithms.partitioned import whole
-from engine.describe import describe
-from engine.planner import ESTIMATES, choose, choose_type
-from engine.problem import Machine, Options
-from engine.solve import make_plan, solve
-from engine.summary import ArraySink
-from engine.types import WORK_TYPES
+from engine.api.solve import make_plan, solve
+from engine.graph.analysis import describe
+from engine.model.dtypes import WORK_TYPES
+from engine.model.problem import Machine, Options
+from engine.planning.planner import ESTIMATES, choose, choose_type
+from engine.rows.summary import ArraySink
 from storage.errors import InvalidRequest, NegativeCycle
-from storage.graph import Graph, build_graph
+from storage.graph.graph import Graph, build_graph
 
 
 @dataclass(frozen=True)

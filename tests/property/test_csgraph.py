@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import coo_array, csr_array
 
-from engine.doors import csgraph as ours
+from engine.interop import scipy_csgraph as ours
 
 KINDS = ("whole", "fractional", "zeros", "negative", "negative fractions")
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.doors.nx import BACKEND, CALLS
-from engine.doors.nx_info import FUNCTIONS
+from engine.interop.networkx import BACKEND, CALLS
+from engine.interop.networkx_info import FUNCTIONS
 
 CLASSES = (nx.Graph, nx.DiGraph, nx.MultiGraph, nx.MultiDiGraph)
 LENGTHS = ("all_pairs_dijkstra_path_length", "all_pairs_bellman_ford_path_length", "floyd_warshall")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.doors.nx import BACKEND, CALLS
+from engine.interop.networkx import BACKEND, CALLS
 from tests.property.test_networkx import arc_length, graphs, outcome, same
 
 #: arguments after the graph for each function, from two vertices of the graph and a cutoff

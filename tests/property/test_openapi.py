@@ -19,11 +19,11 @@ from hypothesis import strategies as st
 from schemathesis import GenerationMode
 from schemathesis.checks import CHECKS
 
+from service.api.fault import Fault, Refused
 from service.app import ROUTERS, create_app
-from service.fault import Fault, Refused
+from service.pool.process import guarded
 from service.settings import Settings
-from service.workshop import guarded
-from storage.keys import KeyStore
+from storage.jobs.keys import KeyStore
 from tests.unit.service.support import Bench, small_graph
 
 CASES = int(os.environ.get("APSP_CASES", "24"))

@@ -17,10 +17,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from storage.errors import ApspError, InvalidGraph
-from storage.graph import Graph, build_graph, graph_digest
+from storage.graph.graph import Graph, build_graph, graph_digest
 from storage.readers import ReadLimits, read_graph
 from storage.readers.source import Block
-from storage.readers.table import ArcTable, Layout
+from storage.readers.tables.table import ArcTable, Layout
 
 Arc = tuple[int, int, float]
 RELAXED = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

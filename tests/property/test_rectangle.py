@@ -13,17 +13,17 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import dijkstra
 
-from engine import planner
-from engine.backends import cpu_search
-from engine.describe import describe
-from engine.paths import Router
-from engine.problem import Options
-from engine.rectangle import first_beyond, first_sum_beyond
-from engine.solve import make_plan, solve, solve_to_store
-from engine.summary import ArraySink
-from engine.types import WORK_TYPES
-from storage.graph import Graph, build_graph
-from storage.matrix import open_matrix
+from engine.api.routes import Router
+from engine.api.solve import make_plan, solve, solve_to_store
+from engine.devices.cpu import search
+from engine.graph.analysis import describe
+from engine.graph.selection import first_beyond, first_sum_beyond
+from engine.model.dtypes import WORK_TYPES
+from engine.model.problem import Options
+from engine.planning import planner
+from engine.rows.summary import ArraySink
+from storage.graph.graph import Graph, build_graph
+from storage.matrix.reader import open_matrix
 from tests.property.test_algorithms import QUIET, Case, cases, check_radius, expected, suitable, tolerance, types_for
 
 
@@ -119,34 +119,34 @@ def test_hundreds_of_rectangles(question: tuple[Graph, np.ndarray, Options]) -> 
 def test_lanes_and_heaps_agree(question: tuple[Graph, np.ndarray, Options]) -> None:
     """Blocks of lanes for the fewest sources, and no lanes at all."""
     graph, reference, options = question
-    before = cpu_search.LEAST_LANES
+    before = search.LEAST_LANES
     try:
-        for cpu_search.LEAST_LANES in (1, 10**9):
+        for search.LEAST_LANES in (1, 10**9):
             for name in ("dijkstra", "johnson"):
                 if name in suitable(graph, Options()):
                     found, _, stored = answer(graph, Options(**{**vars(options), "algorithm": name}))
                     np.testing.assert_allclose(found, wanted(reference, options), **tolerance(stored, reference))
     finally:
-        cpu_search.LEAST_LANES = before
+        search.LEAST_LANES = before
 
 
 @settings(max_examples=60, **QUIET)
 @given(questions(), st.integers(1, 5))
 def test_bits_agree(question: tuple[Graph, np.ndarray, Options], count: int) -> None:
     """Breadth-first searches one bit a source, for the fewest sources."""
-    from engine.backends import cpu_bits
+    from engine.devices.cpu import bfs_bits
 
     graph, _, options = question
     graph = replace(graph, weights=np.ones_like(graph.weights))
     options = replace(options, algorithm="bfs", cutoff=None if options.cutoff is None else count - 0.5)
     if graph.arcs == 0:
         return
-    before = cpu_bits.LEAST
-    cpu_bits.LEAST = 1
+    before = bfs_bits.LEAST
+    bfs_bits.LEAST = 1
     try:
         found, summary, _ = answer(graph, options)
     finally:
-        cpu_bits.LEAST = before
+        bfs_bits.LEAST = before
     np.testing.assert_array_equal(found, wanted(expected(graph), options))
     check_summary(summary, found, graph, options)
 

@@ -11,10 +11,10 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from engine.paths import Router
-from engine.problem import Options
+from engine.api.routes import Router
+from engine.model.problem import Options
 from storage.errors import StorageFailed
-from storage.graph import Graph, build_graph
+from storage.graph.graph import Graph, build_graph
 from tests.property.test_algorithms import suitable, types_for, within_hops
 from tests.wrong import solved
 

@@ -11,15 +11,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from engine.describe import describe
-from engine.planner import ESTIMATES, choose_type
-from engine.planner import _unsuitable as unsuitable
-from engine.problem import Options
-from engine.solve import make_plan, solve
-from engine.summary import ArraySink
-from engine.types import WORK_TYPES
+from engine.api.solve import make_plan, solve
+from engine.graph.analysis import describe
+from engine.model.dtypes import WORK_TYPES
+from engine.model.problem import Options
+from engine.planning.planner import ESTIMATES, choose_type
+from engine.planning.planner import _unsuitable as unsuitable
+from engine.rows.summary import ArraySink
 from storage.errors import InvalidRequest
-from storage.graph import Graph, build_graph
+from storage.graph.graph import Graph, build_graph
 
 Arcs = dict[tuple[int, int], int | float]
 Exact = list[list[Fraction | None]]

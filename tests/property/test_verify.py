@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine.problem import Options
-from engine.types import WORK_TYPES
-from engine.verify import verify_rows
+from engine.api.verify import verify_rows
+from engine.model.dtypes import WORK_TYPES
+from engine.model.problem import Options
 from storage.errors import StorageFailed
-from storage.graph import Graph
+from storage.graph.graph import Graph
 from tests.property.test_algorithms import suitable, types_for
 from tests.property.test_routes import KINDS, random_graph
 from tests.wrong import Solved, solved

@@ -13,15 +13,15 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.version import Version
 
-from service import cli
+from service.cli.main import main
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 LOCKS = [ROOT / "requirements.lock", ROOT / "benchmarks" / "requirements.lock"]
 IMAGE_LOCKS = sorted((ROOT / "deploy" / "locks").glob("*.lock"))
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/*.md")])
-COMMANDS = {command.name or command.callback.__name__ for command in cli.app.registered_commands} | {
-    str(group.name) for group in cli.app.registered_groups
+COMMANDS = {command.name or command.callback.__name__ for command in main.app.registered_commands} | {
+    str(group.name) for group in main.app.registered_groups
 }
 
 

@@ -15,10 +15,10 @@ from scipy.sparse.csgraph import dijkstra
 
 from benchmarks import graphs
 from benchmarks.kernels import gpu_set
-from engine.plan import Candidate, Plan
-from engine.problem import Options
-from engine.solve import make_plan
-from storage.graph import Graph
+from engine.api.solve import make_plan
+from engine.model.plan import Candidate, Plan
+from engine.model.problem import Options
+from storage.graph.graph import Graph
 
 GRAPH = graphs.one_way(300)
 MATRIX = dijkstra(csr_array((GRAPH.weights.astype(float), GRAPH.heads, GRAPH.indptr), shape=(300, 300)))

@@ -10,8 +10,8 @@ import pytest
 
 from benchmarks import graphs, regret
 from benchmarks.sampled import PEERS, Timed
-from engine.problem import Options
-from engine.solve import make_plan
+from engine.api.solve import make_plan
+from engine.model.problem import Options
 
 
 def test_a_small_graph_is_searched_from_everywhere_and_a_large_one_from_spans() -> None:

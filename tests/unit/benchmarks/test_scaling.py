@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import scaling
-from engine.spread.estimate import in_rounds, times
+from engine.planning.cost_distributed import in_rounds, times
 
 
 def test_the_page_is_what_is_made():

@@ -6,18 +6,18 @@ import numpy as np
 import pytest
 
 from benchmarks.graphs import grid, random
-from engine.algorithms.turned import turn
-from engine.backends.base import Arcs
-from engine.backends.cpu_search import prepare
-from engine.describe import describe
-from engine.planner import choose
-from engine.problem import Machine, Options
-from engine.rectangle import Rectangle
-from engine.solve import make_plan, solve
-from engine.summary import ArraySink
-from engine.types import WORK_TYPES
+from engine.api.solve import make_plan, solve
+from engine.devices.cpu.search import prepare
+from engine.graph.analysis import describe
+from engine.graph.selection import Rectangle
+from engine.graph.transpose import turn
+from engine.model.backend import Arcs
+from engine.model.dtypes import WORK_TYPES
+from engine.model.problem import Machine, Options
+from engine.planning.planner import choose
+from engine.rows.summary import ArraySink
 from storage.errors import InvalidRequest
-from storage.graph import Graph, build_graph
+from storage.graph.graph import Graph, build_graph
 
 
 def answer(graph: Graph, **asked: object) -> np.ndarray:

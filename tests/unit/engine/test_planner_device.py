@@ -5,14 +5,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from engine import device, machine, solve
-from engine.estimate import OVERHEAD, Setting
-from engine.plan import Plan
-from engine.planner import DEVICE_ESTIMATES, ESTIMATES, choose
-from engine.problem import Device, Machine, Options, Problem
-from engine.types import WORK_TYPES
+from engine.api import solve
+from engine.execution import survey
+from engine.model import device_layout
+from engine.model.dtypes import WORK_TYPES
+from engine.model.plan import Plan
+from engine.model.problem import Device, Machine, Options, Problem
+from engine.planning.cost import OVERHEAD, Setting
+from engine.planning.planner import DEVICE_ESTIMATES, ESTIMATES, choose
 from storage.errors import DoesNotFit, InvalidRequest
-from storage.graph import build_graph
+from storage.graph.graph import build_graph
 
 GIB = 2**30
 ROAD = Problem(
@@ -134,7 +136,7 @@ def test_device_memory_covers_what_is_allocated(name: str) -> None:
     """The matrix, its copies and the packed operands, counted by hand for one size."""
     setting = Setting(replace(DENSE, n=4_100, rows=4_100), BOX, WORK_TYPES["uint16"], 1)
     side = 17 * 256
-    assert device.padded_side(4_100, 2) == side
+    assert device_layout.padded_side(4_100, 2) == side
     matrices = 3 if name == "repeated-squaring" else 1
     need = DEVICE_ESTIMATES[name](setting).device_memory
     assert need >= matrices * side * side * 2
@@ -148,7 +150,7 @@ def _probes(monkeypatch: pytest.MonkeyPatch) -> list[int | None]:
         asked.append(budget)
         return CARD, ""
 
-    monkeypatch.setattr(machine, "find_cuda", find)
+    monkeypatch.setattr(survey, "find_cuda", find)
     return asked
 
 
@@ -168,12 +170,12 @@ def test_no_device_is_started_for_what_is_quick_or_meant_for_the_processors(monk
 
 
 def test_what_a_broken_installation_throws_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    from engine.backends import cuda_modules
+    from engine.devices.cuda import context
 
     def broken(_: int | None) -> Device:
         raise OSError("libcudart.so.13: cannot open\nand more")
 
-    monkeypatch.setattr(cuda_modules, "find_device", broken)
-    found, why = machine.find_cuda(None)
+    monkeypatch.setattr(context, "find_device", broken)
+    found, why = survey.find_cuda(None)
     assert found is None
     assert why == "the CUDA installation cannot be used (OSError: libcudart.so.13: cannot open)"

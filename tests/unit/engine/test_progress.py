@@ -7,13 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from engine import checkpoint
-from engine.monitor import Monitor
-from engine.problem import Options
-from engine.solve import make_plan, solve_to_store
-from engine.stream.layout import Streaming
+from engine.api.solve import make_plan, solve_to_store
+from engine.model.problem import Options
+from engine.model.progress import Monitor
+from engine.model.tiling import Streaming
+from engine.streaming import checkpoint
 from storage.errors import Cancelled
-from storage.graph import Graph, build_graph
+from storage.graph.graph import Graph, build_graph
 
 N = 330
 

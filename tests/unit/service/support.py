@@ -10,10 +10,10 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import shortest_path
 
 from service.settings import Settings
-from storage.graph import Graph, Receipt, build_graph
-from storage.graphs import GraphStore
-from storage.jobs import GraphRecord, JobStore
-from storage.matrix import create_matrix
+from storage.graph.graph import Graph, Receipt, build_graph
+from storage.graph.graph_store import GraphStore
+from storage.jobs.store import GraphRecord, JobStore
+from storage.matrix.reader import create_matrix
 
 RECEIPT = Receipt("csv", None, 5, 0, 0, 0, "weight")
 UNREACHABLE = {"uint16": 2**15 - 1, "int32": 2**30 - 1, "float32": np.inf, "float64": np.inf}

@@ -11,12 +11,12 @@ import pytest
 from fastapi.testclient import TestClient
 from pydantic import BaseModel
 
-from service import page, schemas
+from service.api import openapi_page, schemas
+from service.api.openapi import EVERYWHERE, WITH_BODY
+from service.api.problems import CODES
 from service.app import create_app
-from service.document import EVERYWHERE, WITH_BODY
-from service.formats import MEDIA_TYPES
-from service.problems import CODES
 from service.settings import Settings, variable
+from service.views.formats import MEDIA_TYPES
 
 ROOT = Path(__file__).resolve().parents[3]
 TEXT = (ROOT / "docs" / "api.md").read_text()
@@ -112,7 +112,7 @@ def test_the_page_is_whole_and_loads_nothing(client: TestClient):
 def test_the_page_shows_what_looks_like_markup_as_text():
     schema = {"description": "<b>&", "properties": {"<i>": {"enum": ["<u>"]}}, "examples": ["<s>"]}
     document = {"info": {"title": "<x>", "version": "1"}, "paths": {}, "components": {"schemas": {"<y>": schema}}}
-    text = page.render(document)
+    text = openapi_page.render(document)
     assert not re.search(r"<(?:x|y|b|i|u|s)>", text)
 
 

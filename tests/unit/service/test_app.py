@@ -16,11 +16,11 @@ import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
-from service.callers import ANYBODY
-from service.fault import Fault, Refused
-from service.schemas import Problem
+from service.api.fault import Fault, Refused
+from service.api.schemas import Problem
+from service.auth.callers import ANYBODY
 from service.settings import Settings
-from storage.jobs import Progress
+from storage.jobs.store import Progress
 from tests.unit.service.support import Bench, small_graph
 
 ROOT = Path(__file__).resolve().parents[3]

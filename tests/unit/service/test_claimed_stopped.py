@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from service import claimed
-from storage import atomic
-from storage.matrix import open_matrix
-from tests.unit.service.test_claimed import ENTRIES, NEW, OLD, N, whole, working
+from service.jobs import claims
+from storage.files import atomic
+from storage.matrix.reader import open_matrix
+from tests.unit.service.jobs.test_claims import ENTRIES, NEW, OLD, N, whole, working
 
 
 class Stops:
@@ -60,13 +60,13 @@ def _hearing() -> None:
 
 def attempt(store: Path, trash: Path, claim: int) -> None:
     """All that a runner does about one claim."""
-    if claimed.begin(store, claim, trash, 0.0):
+    if claims.begin(store, claim, trash, 0.0):
         return
     with working(store, claim) as writer:
         writer.write(0, 0, ENTRIES)
         writer.commit({"rows": N})
         writer.seal({"of": claim})
-    claimed.publish(store, claim, trash)
+    claims.publish(store, claim, trash)
 
 
 def _stopped_at(folder: Path, at: int, made: Path | None) -> int:
@@ -79,11 +79,11 @@ def _stopped_at(folder: Path, at: int, made: Path | None) -> int:
     trash.mkdir()
 
     def overtake() -> None:
-        if not claimed.begin(store, NEW, trash, 0.0) and made is not None:
-            place = claimed.place(store, NEW)
+        if not claims.begin(store, NEW, trash, 0.0) and made is not None:
+            place = claims.place(store, NEW)
             shutil.rmtree(place.with_name(f".{place.name}.working"), ignore_errors=True)
             shutil.copytree(made, place)  # solved by a process of its own: zarr's thread may be what was stopped
-            claimed.publish(store, NEW, trash)
+            claims.publish(store, NEW, trash)
 
     stops = Stops(folder, at, overtake)
     _SEEN.append(stops)
@@ -102,7 +102,7 @@ def _stopped_at(folder: Path, at: int, made: Path | None) -> int:
     whole(store)
     with open_matrix(store) as matrix:
         assert dict(matrix.summary) in ({"of": OLD}, {"of": NEW})
-    assert not claimed.place(store, OLD).exists()
+    assert not claims.place(store, OLD).exists()
     return stops.count
 
 

@@ -11,8 +11,8 @@ import pytest
 from fastapi.testclient import TestClient
 
 from service.app import ROUTERS
-from storage.graph import Graph, build_graph
-from storage.jobs import JobStore
+from storage.graph.graph import Graph, build_graph
+from storage.jobs.store import JobStore
 from tests.property.test_openapi import here
 from tests.unit.service.support import Bench
 

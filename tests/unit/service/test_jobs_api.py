@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from service.joblog import log_path
-from service.openfile import OpenFile
+from service.http.file_response import OpenFile
+from service.http.waiting import asked_to_wait
+from service.jobs.joblog import log_path
 from service.settings import Settings
-from service.waiting import asked_to_wait
-from storage.jobs import JobRecord
+from storage.jobs.store import JobRecord
 from tests.unit.service.support import Bench, small_graph
 from tests.unit.service.test_app import problem
 

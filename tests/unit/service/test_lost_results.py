@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
-from service.claimed import place
-from service.fault import Fault, within, without_paths
-from service.joblog import job_log, log_path
-from service.retention import Retention
-from service.runner import Runner
+from service.api.fault import Fault, within, without_paths
+from service.jobs.claims import place
+from service.jobs.folders import redo_if_lost, redo_lost
+from service.jobs.joblog import job_log, log_path
+from service.jobs.retention import Retention
+from service.runner.runner import Runner
 from service.settings import Settings
-from service.stores import redo_if_lost, redo_lost
 from storage.errors import DiskFull, StorageFailed
-from storage.matrix import open_matrix
+from storage.matrix.reader import open_matrix
 from tests.unit.service.support import Bench, small_graph
 from tests.unit.service.test_app import problem
 

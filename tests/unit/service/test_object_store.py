@@ -12,15 +12,15 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 
-from service.callers import ANYBODY
-from service.checkpoints import checkpoint_time, fetch, has_checkpoint
-from service.joblog import fetch_log, job_log
-from service.retention import Retention
+from service.auth.callers import ANYBODY
+from service.jobs.checkpoints import checkpoint_time, fetch, has_checkpoint
+from service.jobs.folders import check_store, discard, has_result, result_bytes, result_place
+from service.jobs.joblog import fetch_log, job_log
+from service.jobs.retention import Retention
 from service.settings import Settings
-from service.stores import check_store, discard, has_result, result_bytes, result_place
 from storage.errors import InvalidRequest, StorageFailed
-from storage.objects import Objects
-from storage.working import find_checkpoint, open_working
+from storage.matrix.working import find_checkpoint, open_working
+from storage.remote.objects import Objects
 from tests.s3 import S3Server
 from tests.stores import entries_of, line_graph
 from tests.unit.service.support import Bench
@@ -169,7 +169,7 @@ def test_retention_closes_what_it_removes(settings: Settings, client: TestClient
     assert bench.jobs.succeed(bench.jobs.job(job), {}, {})
     service = client.app.state.service
     assert client.get(f"/v1/jobs/{job}/sample").status_code == 200
-    retention = Retention(settings.model_copy(update={"retain_seconds": 60.0}), bench.jobs, service.results.forget)
+    retention = Retention(settings.model_copy(update={"retain_seconds": 60.0}), bench.jobs, service.jobs.results.forget)
     assert retention.look(time.time() + 100, time.monotonic() + 100) == [job]
     problem(client.get(f"/v1/jobs/{job}/sample"), 410, "gone")
 
@@ -187,7 +187,7 @@ def test_what_does_not_go_together_is_refused(s3: S3Server):
 def test_a_store_that_is_away_is_a_failure_of_the_storage(settings: Settings, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     away = settings.model_copy(update={"store_url": f"s3://away-{secrets.token_hex(4)}/x"})  # a client of its own
-    monkeypatch.setattr("storage.objects._RETRIES", 0)
+    monkeypatch.setattr("storage.remote.objects._RETRIES", 0)
     with pytest.raises(StorageFailed, match="cannot look at s3://away"):
         has_result(away, "j")
     assert checkpoint_time(away.store("j"), away.address("j")) is None

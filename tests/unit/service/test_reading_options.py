@@ -15,10 +15,11 @@ import networkx as nx
 import pytest
 from fastapi.testclient import TestClient
 
-from service import arguments, cli, cli_remote
+from service.cli.commands import remote
+from service.cli.main import arguments, main
+from service.cli.main import remote as cli_remote
 from service.client import AsyncClient, Client
 from service.client.graphs import Reading, prepared
-from service.commands import remote
 from service.dashboard.render import _environment
 from service.routes.graphs import upload_graph
 from service.state import Service
@@ -45,14 +46,14 @@ def test_the_reader_has_these_options() -> None:
     assert {"format", "directed", "weight", "unweighted", "source", "target", "labels", "length_of"} < OPTIONS
 
 
-@pytest.mark.parametrize("command", [cli.solve, cli.solve_many, cli.plan, cli.inspect, cli_remote.submit])
+@pytest.mark.parametrize("command", [main.solve, main.solve_many, main.plan, main.inspect, cli_remote.submit])
 def test_every_command_that_reads_a_graph_has_every_option(command: Any) -> None:
     assert set(inspect.signature(command).parameters) >= OPTIONS
     assert {field.name for field in fields(arguments.Reading)} == OPTIONS
 
 
 def test_no_other_command_takes_a_graph_file() -> None:
-    for command in cli.app.registered_commands:
+    for command in main.app.registered_commands:
         parameters = set(inspect.signature(command.callback).parameters)
         assert parameters >= OPTIONS or not parameters & {"graph", "graphs", "format"}, command.callback
 
@@ -113,7 +114,7 @@ def run(*words: object) -> tuple[str, str]:
     """What a command prints on standard output and on standard error."""
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        cli.app([str(word) for word in words], standalone_mode=False)
+        main.app([str(word) for word in words], standalone_mode=False)
     return out.getvalue(), err.getvalue()
 
 

@@ -12,7 +12,7 @@ from starlette.types import Receive, Scope, Send
 from service.serve import _config, serve
 from service.settings import Settings
 from storage.errors import Conflict, InvalidRequest
-from storage.locks import FileLock
+from storage.files.locks import FileLock
 
 
 def test_a_taken_port_is_named(tmp_path: Path):

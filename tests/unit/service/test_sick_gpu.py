@@ -11,10 +11,10 @@ from types import ModuleType, SimpleNamespace
 import pytest
 from fastapi.testclient import TestClient
 
-import engine.solve
-from service import runner as runner_module
-from service.probe import probe
-from service.runner import Runner
+import engine.api.solve
+from service.runner.gpu_probe import probe
+from service.runner.runner import Runner
+from service.runner.runner import runner as runner_module
 from service.settings import Settings
 from storage.errors import SolveFailed
 from tests.unit.service.support import Bench, small_graph
@@ -93,7 +93,7 @@ def test_a_gpu_that_falls_sick_gives_its_job_back_with_the_reason(bench: Bench, 
         fake.answer = "an illegal memory access"
         raise SolveFailed("the kernel failed")
 
-    monkeypatch.setattr(engine.solve, "solve_to_store", fail)
+    monkeypatch.setattr(engine.api.solve, "solve_to_store", fail)
     job = bench.jobs.create(bench.add_graph(small_graph()), {}, {})
     runner = gpu(fake)
     until(lambda: bench.jobs.job(job.id).history)
@@ -110,7 +110,7 @@ def test_an_error_of_the_job_on_a_healthy_gpu_fails_the_job_and_renews_the_proce
     def fail(*_args: object, **_kwargs: object) -> None:
         raise SolveFailed("the kernel failed")
 
-    monkeypatch.setattr(engine.solve, "solve_to_store", fail)
+    monkeypatch.setattr(engine.api.solve, "solve_to_store", fail)
     job = bench.jobs.create(bench.add_graph(small_graph()), {}, {})
     runner = gpu(FakeProbe(None))
     until(lambda: bench.jobs.job(job.id).state == "failed")
@@ -133,7 +133,7 @@ def test_a_gpu_in_use_that_does_not_answer_is_started_afresh(bench: Bench, gpu, 
     memory: list[tuple[int, int] | None] = [(5, 9)]
     monkeypatch.setitem(sys.modules, "cupy", ModuleType("cupy"))
     driver = SimpleNamespace(memory_in_use=lambda: memory[0])
-    monkeypatch.setitem(sys.modules, "engine.backends.cuda_modules", driver)
+    monkeypatch.setitem(sys.modules, "engine.devices.cuda.context", driver)
     fake = FakeProbe(None)
     runner = gpu(fake)
     until(lambda: [found.figures["memory"] for found in bench.jobs.list_runners()] == [{"used": 5, "limit": 9}])

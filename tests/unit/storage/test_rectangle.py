@@ -11,7 +11,7 @@ import pytest
 import xarray as xr
 
 from storage.errors import InvalidRequest, NotFound
-from storage.matrix import create_matrix, open_matrix, verify_matrix
+from storage.matrix.reader import create_matrix, open_matrix, verify_matrix
 from tests.stores import line_graph, make_store
 
 SOURCES, TARGETS = np.array([70, 3, 99]), np.array([5, 70, 0, 41])

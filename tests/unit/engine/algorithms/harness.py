@@ -9,11 +9,11 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import dijkstra as scipy_dijkstra
 
-from engine.backends.base import Arcs
-from engine.backends.cpu_search import search
-from engine.backends.team import Team
-from engine.monitor import Monitor
-from storage.graph import Graph
+from engine.devices.cpu.search import search
+from engine.devices.cpu.team import Team
+from engine.model.backend import Arcs
+from engine.model.progress import Monitor
+from storage.graph.graph import Graph
 
 Array = npt.NDArray[np.generic]
 

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from engine.algorithms.dijkstra import Batches, run
-from engine.monitor import Monitor
+from engine.model.progress import Monitor
 from storage.errors import Cancelled, StorageFailed
-from storage.graph import Graph
+from storage.graph.graph import Graph
 from tests.unit.engine.algorithms.harness import Array, Collect, Searcher, Tally, make_graph, oracle
 
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from engine.algorithms import floyd_warshall, products
-from engine.backends.cpu import CpuBackend
-from engine.monitor import Monitor
-from engine.types import WORK_TYPES
+from engine.devices.cpu.backend import CpuBackend
+from engine.model.dtypes import WORK_TYPES
+from engine.model.progress import Monitor
 from storage.errors import Cancelled
 from tests import oracle
 

@@ -8,10 +8,10 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import johnson as scipy_johnson
 
 from engine.algorithms.johnson import solve
-from engine.monitor import Monitor
-from engine.rectangle import Rectangle
+from engine.graph.selection import Rectangle
+from engine.model.progress import Monitor
 from storage.errors import NegativeCycle
-from storage.graph import Graph
+from storage.graph.graph import Graph
 from tests.unit.engine.algorithms.harness import Collect, Searcher, Tally, make_graph
 
 

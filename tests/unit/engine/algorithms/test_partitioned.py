@@ -10,16 +10,16 @@ import pytest
 from benchmarks import graphs
 from benchmarks.peers import coo
 from engine.algorithms import floyd_warshall, part_lengths, partitioned, products
-from engine.backends.base import Array
-from engine.backends.cpu import CpuBackend
-from engine.describe import describe
-from engine.monitor import Monitor
-from engine.parts import CPU_GRAIN, Grain, find_parts, with_parts
-from engine.planner import choose
-from engine.problem import Machine, Options
-from engine.types import WORK_TYPES
+from engine.devices.cpu.backend import CpuBackend
+from engine.graph.analysis import describe
+from engine.graph.partition import CPU_GRAIN, Grain, find_parts, with_parts
+from engine.model.backend import Array
+from engine.model.dtypes import WORK_TYPES
+from engine.model.problem import Machine, Options
+from engine.model.progress import Monitor
+from engine.planning.planner import choose
 from storage.errors import Cancelled, InvalidRequest, NegativeCycle
-from storage.graph import Graph, build_graph
+from storage.graph.graph import Graph, build_graph
 from tests.oracle import closure, decode
 from tests.unit.engine.algorithms.harness import Collect, Tally, make_graph, oracle
 

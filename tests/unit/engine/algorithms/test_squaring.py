@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from engine.algorithms import squaring
-from engine.backends.cpu import CpuBackend
-from engine.types import WORK_TYPES
+from engine.devices.cpu.backend import CpuBackend
+from engine.model.dtypes import WORK_TYPES
 from storage.errors import Cancelled
 from tests import oracle
 from tests.unit.engine.algorithms.test_floyd_warshall import Tally

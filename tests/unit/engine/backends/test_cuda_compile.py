@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.backends.cuda_modules import ARITHMETICS, KERNELS, Arithmetic, options, source
+from engine.devices.cuda.context import ARITHMETICS, KERNELS, Arithmetic, options, source
 
 GENERATIONS = [70, 75, 80, 90, 100]
 ONCE = {a.name: a for a in ARITHMETICS.values()}

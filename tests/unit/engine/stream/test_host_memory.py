@@ -12,18 +12,18 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from engine import streamed
-from engine.backends import cuda_host
-from engine.backends.cpu import CpuBackend
-from engine.backends.cuda_host import host_matrix
-from engine.plan import Plan
-from engine.problem import Options
-from engine.solve import make_plan, solve_to_store
-from engine.stream.cpu import CpuStreamer
-from engine.stream.layout import Streaming
+from engine.api.solve import make_plan, solve_to_store
+from engine.devices.cpu.backend import CpuBackend
+from engine.devices.cuda import pinned
+from engine.devices.cuda.pinned import host_matrix
+from engine.execution import streamed
+from engine.model.plan import Plan
+from engine.model.problem import Options
+from engine.model.tiling import Streaming
+from engine.streaming.cpu_device import CpuStreamer
 from storage.errors import DoesNotFit
-from storage.graph import build_graph
-from storage.matrix import open_matrix
+from storage.graph.graph import build_graph
+from storage.matrix.reader import open_matrix
 
 
 class Refusal(RuntimeError):
@@ -55,7 +55,7 @@ class Driver:
 @pytest.fixture
 def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
     found = Driver()
-    monkeypatch.setattr(cuda_host, "open_device", lambda: SimpleNamespace(cuda=SimpleNamespace(runtime=found)))
+    monkeypatch.setattr(pinned, "open_device", lambda: SimpleNamespace(cuda=SimpleNamespace(runtime=found)))
     return found
 
 

@@ -17,18 +17,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine import checkpoint, solve, streamed
-from engine.monitor import Monitor
-from engine.plan import Plan
-from engine.problem import Options
-from engine.solve import make_plan, solve_to_store
-from engine.stream import kept, store_tier
-from engine.stream.layout import Streaming
-from engine.stream.levels import levels_of, progress_of
+from engine.api import solve
+from engine.api.solve import make_plan, solve_to_store
+from engine.execution import streamed
+from engine.model.plan import Plan
+from engine.model.problem import Options
+from engine.model.progress import Monitor
+from engine.model.tiling import Streaming
+from engine.streaming import checkpoint, host_tier, store_tier
+from engine.streaming.progress_record import levels_of, progress_of
 from storage.errors import Cancelled, NegativeCycle, StorageFailed
-from storage.graph import Graph, build_graph
-from storage.matrix import open_matrix, verify_matrix
-from storage.working import find_checkpoint, open_working
+from storage.graph.graph import Graph, build_graph
+from storage.matrix.reader import open_matrix, verify_matrix
+from storage.matrix.working import find_checkpoint, open_working
 from tests.cycles import no_collection
 
 
@@ -88,7 +89,7 @@ def eager(monkeypatch):
     """Commits all the time, and keeps whatever is stopped."""
     monkeypatch.setattr(checkpoint, "INTERVAL", 0.01)
     monkeypatch.setattr(checkpoint, "WORTH", 0.0)
-    monkeypatch.setattr(kept, "COST", 100.0)
+    monkeypatch.setattr(host_tier, "COST", 100.0)
 
 
 @pytest.mark.parametrize("tier", ["host", "store"])
@@ -185,7 +186,7 @@ def test_stopped_again_and_again_it_ends_all_the_same(tmp_path, eager, tier, dir
 @pytest.mark.parametrize("directed", [True, False])
 def test_copies_by_several_threads_are_gone_on_with(tmp_path, eager, monkeypatch, directed):
     """As of a GPU's solve, whose processors are idle."""
-    monkeypatch.setattr(streamed, "KeptHostTier", lambda *a, **k: kept.KeptHostTier(*a, **{**k, "idle": True}))
+    monkeypatch.setattr(streamed, "KeptHostTier", lambda *a, **k: host_tier.KeptHostTier(*a, **{**k, "idle": True}))
     graph, path = sample(900, directed=directed), tmp_path / "d.zarr"
     plan = plan_for(graph, "host")
     with pytest.raises(Cancelled):
@@ -289,14 +290,14 @@ def test_undirected_goes_on_in_the_other_form(tmp_path, eager, monkeypatch, tier
 def test_copies_wait_until_the_process_has_computed_enough(tmp_path, monkeypatch, idle):
     """By its own processor seconds, which other programs do not use up; a solve on GPUs computes little itself."""
     n, begun, computed, looks = 200, [], [0.0], itertools.count()
-    monkeypatch.setattr(kept, "COST", 0.5)
-    monkeypatch.setattr(kept, "IDLE_COST", 10.0**6)
-    monkeypatch.setattr(kept.time, "thread_time", lambda: float(next(looks)))  # a second a look
-    monkeypatch.setattr(kept.time, "process_time", lambda: computed[0])
+    monkeypatch.setattr(host_tier, "COST", 0.5)
+    monkeypatch.setattr(host_tier, "IDLE_COST", 10.0**6)
+    monkeypatch.setattr(host_tier.time, "thread_time", lambda: float(next(looks)))  # a second a look
+    monkeypatch.setattr(host_tier.time, "process_time", lambda: computed[0])
     with open_working(tmp_path / "d.zarr", sample(n), dtype="int32", unreachable=2**31 - 2) as writer:
         journal = SimpleNamespace(writer=writer, interval=0.0, commit=begun.append, work=0.0)
         matrix = np.zeros((n, n), np.int32)
-        with kept.KeptHostTier(matrix, Streaming("host", 64, 64), journal, threads=10**9, idle=idle) as tier:
+        with host_tier.KeptHostTier(matrix, Streaming("host", 64, 64), journal, threads=10**9, idle=idle) as tier:
             for turn in range(4):
                 computed[0] = 10.0 * (turn == 3)
                 tier.commit(turn)

@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from engine import rates
-from engine.estimate import OVERHEAD
-from engine.machine import resident_bytes
-from engine.problem import Options
-from engine.solve import make_plan, solve_to_store
-from storage.graph import Graph, build_graph
+from engine.api.solve import make_plan, solve_to_store
+from engine.execution import rates
+from engine.execution.survey import resident_bytes
+from engine.model.problem import Options
+from engine.planning.cost import OVERHEAD
+from storage.graph.graph import Graph, build_graph
 
 pytestmark = [pytest.mark.slow, pytest.mark.alone]
 FW = "blocked-floyd-warshall"

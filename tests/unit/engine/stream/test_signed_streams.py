@@ -8,16 +8,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from engine.describe import describe
-from engine.estimate import Setting
-from engine.problem import Device, Machine, Options
-from engine.solve import make_plan, solve_to_store
-from engine.stream.device_estimate import through_devices
-from engine.stream.estimate import streamed
-from engine.stream.layout import Streaming
-from engine.types import WORK_TYPES
-from storage.graph import Graph, build_graph
-from storage.matrix import open_matrix
+from engine.api.solve import make_plan, solve_to_store
+from engine.graph.analysis import describe
+from engine.model.dtypes import WORK_TYPES
+from engine.model.problem import Device, Machine, Options
+from engine.model.tiling import Streaming
+from engine.planning.cost import Setting
+from engine.planning.cost_streaming import streamed
+from engine.planning.cost_streaming_cuda import through_devices
+from storage.graph.graph import Graph, build_graph
+from storage.matrix.reader import open_matrix
 
 N = 300
 SLOW = Machine(1, 2**34, 0, 2**40, dict.fromkeys(WORK_TYPES, 1e3), 1e2, 1e9)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from storage.errors import InvalidGraph, LimitExceeded
-from storage.graph import graph_digest
+from storage.graph.graph import graph_digest
 from storage.readers import read_graph
 
 pytestmark = pytest.mark.data

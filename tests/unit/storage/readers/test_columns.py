@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from storage.errors import InvalidGraph, InvalidRequest
-from storage.graph import Graph, Receipt
+from storage.graph.graph import Graph, Receipt
 from storage.readers import FORMATS, read_graph
 
 

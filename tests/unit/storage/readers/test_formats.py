@@ -13,7 +13,7 @@ import pytest
 import scipy.sparse
 
 from storage.errors import ApspError, InvalidGraph, InvalidRequest, LimitExceeded, NegativeCycle
-from storage.graph import Graph, Receipt
+from storage.graph.graph import Graph, Receipt
 from storage.readers import FORMATS, ReadLimits, read_graph
 
 

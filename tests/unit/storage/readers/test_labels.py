@@ -9,11 +9,11 @@ import numpy as np
 import polars as pl
 import pytest
 
-from storage.cleaning import is_label
 from storage.errors import InvalidGraph, NotFound
-from storage.graph import Graph, build_graph, index_of
+from storage.graph.cleaning import is_label
+from storage.graph.graph import Graph, build_graph, index_of
 from storage.readers import read_graph
-from storage.readers.table import may_have_other_spellings
+from storage.readers.tables.table import may_have_other_spellings
 
 
 def read(tmp_path: Path, text: str, name: str = "g.csv", **options: object) -> Graph:

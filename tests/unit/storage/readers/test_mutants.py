@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 
 from storage.errors import ApspError
-from storage.graph import Graph, graph_digest
+from storage.graph.graph import Graph, graph_digest
 from storage.readers import read_graph
 from storage.readers.numbers import _parse_words
-from storage.readers.table import ArcTable
+from storage.readers.tables.table import ArcTable
 from tests.mutants import made, mutate, real
 
 SECONDS, MEMORY = 5, 1 << 30
@@ -84,9 +84,9 @@ def campaign(corpus: dict[str, bytes], seeds: range, path: Path) -> Counter[str]
 
 def outcome_without_the_fast_way(path: Path) -> tuple[str, str]:
     """The same, with every row and number read one by one."""
-    import storage.readers.matrix_market as matrix_market
-    import storage.readers.metis as metis
-    import storage.readers.tsplib as tsplib
+    import storage.readers.instances.matrix_market as matrix_market
+    import storage.readers.instances.metis as metis
+    import storage.readers.instances.tsplib as tsplib
 
     def careful(data: bytes, line: int, comments: str = "", *, what: str = "weight") -> object:
         return _parse_words(data, line, comments, what)

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from storage.errors import ApspError, InvalidGraph, InvalidRequest, LimitExceeded
-from storage.graph import Graph, Receipt
+from storage.graph.graph import Graph, Receipt
 from storage.readers import ReadLimits, read_graph
-from storage.readers.json_walk import VALUE, Walker
 from storage.readers.named import NamedGraph
+from storage.readers.networks.json_walk import VALUE, Walker
 from storage.readers.parsed import Options
 
 

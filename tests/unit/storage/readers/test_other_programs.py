@@ -16,7 +16,7 @@ import scipy.io
 import scipy.sparse
 
 from storage.errors import InvalidGraph, InvalidRequest
-from storage.graph import Graph
+from storage.graph.graph import Graph
 from storage.readers import read_graph
 
 Arcs = dict[tuple[object, object], float]

@@ -1,0 +1,1 @@
+"""What the engine offers: plan, solve, routes, bulk solves and verification."""

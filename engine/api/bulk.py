@@ -1,0 +1,389 @@
+"""Solving many graphs at once: plan them together, solve small ones side by side or in stacks, lose none to another.
+
+Every graph gives the same matrix as when it is solved alone: integers bit for bit, floats within rounding.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from multiprocessing.connection import wait as wait_for
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from engine.api.solve import make_plan, solve, solve_to_store, store_attributes
+from engine.execution.survey import survey
+from engine.graph.analysis import describe
+from engine.graph.potentials import Potentials, find_potentials, for_products
+from engine.graph.selection import Rectangle
+from engine.graph.terminals import open_rectangle
+from engine.model.dtypes import WORK_TYPES
+from engine.model.plan import Plan
+from engine.model.problem import Machine, Options, Problem
+from engine.model.progress import Monitor
+from engine.planning.bulk import BulkPlan, Group, plan_bulk
+from engine.planning.cost import DEVICE_START
+from engine.rows.dense import weight_matrix, write_rows
+from engine.rows.summary import Array, SummarySink
+from storage.errors import ApspError, SolveFailed
+from storage.graph.graph import Graph
+from storage.matrix.reader import create_matrix
+
+if TYPE_CHECKING:
+    from engine.devices.cuda.bulk import DeviceStacks
+
+#: Predicted seconds from which processes, which take a second or two to start, are worth it: threads share one
+#: interpreter, and most of the time of a small store passes in it.
+PROCESSES: Final = 8.0
+#: Graphs handed to the workers ahead, for each worker.
+AHEAD: Final = 4
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One graph of a bulk and where its store goes; None for no store, only the summary."""
+
+    graph: Graph
+    target: Path | None = None
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why one graph has no result: ``kind`` and ``details`` as in ``storage.errors``."""
+
+    kind: str
+    message: str
+    details: Mapping[str, object]
+
+
+@dataclass(frozen=True)
+class Result:
+    """What became of graph ``index``: a plan and a summary, or a failure."""
+
+    index: int
+    plan: Plan | None = None
+    summary: Mapping[str, object] | None = None
+    failure: Failure | None = None
+
+
+@dataclass(frozen=True)
+class Stores:
+    """How stores are written: as in ``engine.api.solve.solve_to_store``."""
+
+    compression: str = "none"
+    overwrite: bool = False
+
+
+class NullSink:
+    """Takes rows and keeps none."""
+
+    def __init__(self, n: int) -> None:
+        self.tile = (64, max(1, n))
+
+    def write(self, row: int, column: int, block: Array) -> None:
+        """Forget the block."""
+
+
+def make_bulk_plan(graphs: Mapping[int, Graph], options: Options, *, stores: bool, out: Path | None = None) -> BulkPlan:
+    """Group the graphs; a graph for which no plan can be made, or with a negative cycle, is refused by itself.
+
+    A GPU is looked for if it was asked for, or if the CPU would take longer than a GPU takes to start.
+
+    Args:
+        graphs: by their place in the bulk.
+        options: those of every graph.
+        stores: whether each graph gets a store; out: the folder of the stores.
+
+    Raises:
+        InvalidRequest: options that suit no graph.
+    """
+    refused: dict[int, ApspError] = {}
+    problems: dict[int, Problem] = {}
+    for index, graph in graphs.items():
+        try:
+            inner, wanted = open_rectangle(graph, Rectangle.of(options, graph.n))
+            rows, targets = (None if side is None else len(side) for side in (wanted.sources, wanted.targets))
+            problem = describe(inner, rows=rows, targets=targets, max_hops=options.max_hops)
+            if problem.negative:
+                find_potentials(inner)
+            problems[index] = problem
+        except ApspError as error:
+            refused[index] = error
+    found = _planned(problems, options, stores, out)
+    return replace(found, refused={**refused, **found.refused})
+
+
+def _planned(problems: Mapping[int, Problem], options: Options, stores: bool, out: Path | None) -> BulkPlan:
+    look: Callable[..., Machine] = partial(survey, out=out, memory=options.memory, threads=options.threads)
+    if options.device == "auto":
+        machine = look()
+        found = plan_bulk(problems, machine, options, stores=False)
+        if found.seconds < DEVICE_START:
+            return plan_bulk(problems, machine, options, stores=stores)
+    if options.device == "cpu":
+        return plan_bulk(problems, look(), options, stores=stores)
+    return plan_bulk(problems, look(device=options.device, device_memory=options.device_memory), options, stores=stores)
+
+
+def run(
+    entries: Mapping[int, Entry], plan: BulkPlan, options: Options, stores: Stores | None = None,
+    monitor: Monitor | None = None,
+) -> Iterator[Result]:  # fmt: skip
+    """Follow ``plan``; results come as graphs are done, in no order, one for each entry.
+
+    Raises:
+        Cancelled: the monitor asked to stop; graphs under way are finished first, nothing of the others is left.
+    """
+    monitor, stores = monitor or Monitor(), stores or Stores()
+    monitor.begin("solve", len(entries), "graphs")
+    for result in _results(entries, plan, options, stores, monitor):
+        yield result
+        monitor.step(1)
+
+
+def _results(
+    entries: Mapping[int, Entry], plan: BulkPlan, options: Options, stores: Stores, monitor: Monitor
+) -> Iterator[Result]:
+    for index, error in plan.refused.items():
+        yield Result(index, failure=failure_of(error))
+    shared = [group for group in plan.groups if group.way != "alone"]
+    if shared:
+        seconds, launch = sum(group.seconds for group in shared), max(group.launch for group in shared)
+        threads = options.threads or survey().threads
+        with workers(min(threads, sum(len(g.members) for g in shared)), seconds) as pool:
+            for group in shared:
+                tasks = _beside if group.way == "beside" else _stacked
+                yield from _gathered(pool, tasks(group, entries, plan, options, stores), AHEAD * min(threads, launch))
+    for group in plan.groups:
+        if group.way == "alone":
+            for index in group.members:
+                yield _alone(index, entries[index], options, stores, monitor)
+
+
+# ---- workers --------------------------------------------------------------------------------------------------------
+
+#: A graph's place and the work on it: a function of this module, so that processes find it, and its arguments.
+Work = tuple[int, Callable[..., "Solved"], tuple[Any, ...]]
+Solved = tuple[Plan, dict[str, object]]
+
+
+@contextmanager
+def workers(count: int, seconds: float) -> Iterator[Executor]:
+    """``count`` threads, or processes where the predicted ``seconds`` are worth their start."""
+    pool: Executor
+    if count > 1 and seconds > PROCESSES:
+        context = multiprocessing.get_context("spawn")
+        pool = ProcessPoolExecutor(count, context, initializer=_begin)
+    else:
+        pool = ThreadPoolExecutor(count, "apsp-bulk")
+    try:
+        yield pool
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _begin() -> None:
+    """In a new process: interrupts are the parent's affair, and its end is ours."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        threading.Thread(target=lambda: (wait_for([parent.sentinel]), os._exit(1)), daemon=True).start()
+
+
+def _gathered(pool: Executor, work: Iterator[Work | Result], ahead: int) -> Iterator[Result]:
+    """Results as they come; no more than ``ahead`` graphs are with the workers at once."""
+    pending: dict[Future[Solved | Failure], int] = {}
+    for item in work:
+        if isinstance(item, Result):
+            yield item
+            continue
+        index, function, arguments = item
+        pending[_submitted(pool, function, arguments)] = index
+        while len(pending) >= ahead:
+            yield from _done(pending)
+    while pending:
+        yield from _done(pending)
+
+
+def _submitted(pool: Executor, function: Callable[..., Solved], arguments: tuple[Any, ...]) -> Future[Solved | Failure]:
+    try:
+        return pool.submit(_guarded, function, arguments)
+    except BrokenProcessPool as error:
+        failed: Future[Solved | Failure] = Future()
+        failed.set_exception(error)
+        return failed
+
+
+def _done(pending: dict[Future[Solved | Failure], int]) -> Iterator[Result]:
+    finished, _ = wait(pending, return_when=FIRST_COMPLETED)
+    for future in finished:
+        index = pending.pop(future)
+        try:
+            found = future.result()
+        except BrokenProcessPool:
+            message = "a process that solved graphs died, probably for want of memory; set lower --threads"
+            found = Failure(SolveFailed.kind, message, {})
+        if isinstance(found, Failure):
+            yield Result(index, failure=found)
+        else:
+            yield Result(index, *found)
+
+
+def _guarded(function: Callable[..., Solved], arguments: tuple[Any, ...]) -> Solved | Failure:
+    """Errors cross the border between processes as failures: exceptions with own constructors do not survive it."""
+    try:
+        return function(*arguments)
+    except Exception as error:
+        return failure_of(error)
+
+
+def failure_of(error: Exception) -> Failure:
+    """An error as the failure of one graph."""
+    if isinstance(error, ApspError):
+        return Failure(error.kind, str(error), error.details())
+    if isinstance(error, MemoryError):
+        return Failure("does-not-fit", f"out of memory{f': {error}' if str(error) else ''}", {})
+    if isinstance(error, OSError):
+        return Failure("storage-failed", str(error), {})
+    return Failure("internal", f"a fault in apsp, please report it: {type(error).__name__}: {error}", {})
+
+
+# ---- the three ways -------------------------------------------------------------------------------------------------
+
+
+def _beside(
+    group: Group, entries: Mapping[int, Entry], plan: BulkPlan, options: Options, stores: Stores
+) -> Iterator[Work | Result]:
+    for index in group.members:
+        yield _on_cpu(index, entries, plan, options, stores)
+
+
+def _on_cpu(index: int, entries: Mapping[int, Entry], plan: BulkPlan, options: Options, stores: Stores) -> Work:
+    chosen = replace(plan.plans[index], device_reason="one thread, for other graphs are solved beside it")
+    return index, _solve_one, (entries[index], chosen, replace(options, device="cpu", threads=1), stores)
+
+
+def _solve_one(entry: Entry, plan: Plan, options: Options, stores: Stores) -> Solved:
+    """One graph by one thread."""
+    graph, target = entry.graph, entry.target
+    if target is None:
+        return plan, solve(graph, plan, options, NullSink(graph.n)).summary
+    outcome = solve_to_store(
+        graph, options, target, plan=plan, overwrite=stores.overwrite, compression=stores.compression
+    )
+    return plan, outcome.summary
+
+
+def _stacked(
+    group: Group, entries: Mapping[int, Entry], plan: BulkPlan, options: Options, stores: Stores
+) -> Iterator[Work | Result]:
+    """Launch after launch; the workers take one stack apart while the next is filled and closed."""
+    from engine.devices.cuda.bulk import device_stacks
+
+    with device_stacks(memory=options.device_memory) as device:
+        for first in range(0, len(group.members), group.launch):
+            members = group.members[first : first + group.launch]
+            try:
+                matrices, potentials = _closed(device, group, [entries[i].graph for i in members])
+            except ApspError as error:
+                for index in members:
+                    if options.device == "auto":
+                        yield _on_cpu(index, entries, plan, options, stores)
+                    else:
+                        yield Result(index, failure=failure_of(error))
+                continue
+            for index, matrix, h in zip(members, matrices, potentials, strict=True):
+                chosen = _device_plan(plan.plans[index], group, len(members))
+                yield index, _finish_one, (entries[index], chosen, matrix, h, stores)
+
+
+def _device_plan(plan: Plan, group: Group, graphs: int) -> Plan:
+    """The plan of one graph of a stack, as its store tells it."""
+    return replace(
+        plan,
+        algorithm="blocked-floyd-warshall",
+        device="cuda",
+        device_reason=f"one of {graphs} graphs, padded to {group.side} vertices, in one launch",
+        reason=group.reason,
+        device_memory=group.device_memory,
+        seconds=group.seconds / len(group.members),
+        phases=(),
+        candidates=(),
+    )
+
+
+def _closed(device: DeviceStacks, group: Group, graphs: Sequence[Graph]) -> tuple[list[Array], list[Potentials | None]]:
+    """The distance matrices of graphs, closed in one launch, and the potentials that are still to be taken out."""
+    kind, potentials = WORK_TYPES[group.dtype], []
+    stack = np.full((len(graphs), group.side, group.side), kind.sentinel(), kind.dtype)
+    for matrix, graph in zip(stack, graphs, strict=True):
+        relaxed = for_products(graph, kind, Monitor())
+        matrix[: graph.n, : graph.n] = weight_matrix(relaxed.graph, kind, Monitor())
+        potentials.append(relaxed.potentials)
+    device.close(stack, nonnegative=group.nonnegative)
+    matrices = [matrix[: graph.n, : graph.n] for matrix, graph in zip(stack, graphs, strict=True)]
+    for matrix, graph in zip(matrices, graphs, strict=True):
+        if not graph.directed and not kind.integer:  # blocks work side by side: last bits may differ
+            below = np.tril_indices(graph.n, -1)
+            matrix[below] = matrix.T[below]
+    return matrices, potentials
+
+
+def _finish_one(entry: Entry, plan: Plan, matrix: Array, potentials: Potentials | None, stores: Stores) -> Solved:
+    """Summary and store of a matrix that the device has closed."""
+    graph, kind = entry.graph, WORK_TYPES[plan.dtype]
+    if entry.target is None:
+        rows = SummarySink(NullSink(graph.n), np.arange(graph.n), graph.n, integral=graph.integral)
+        write_rows(matrix, None, rows, Monitor(), 1, potentials=potentials)
+        return plan, rows.summary(graph.labels)
+    with create_matrix(
+        entry.target,
+        graph,
+        dtype=kind.dtype,
+        unreachable=kind.unreachable,
+        attributes=store_attributes(graph, plan),
+        compression=stores.compression,
+        overwrite=stores.overwrite,
+    ) as writer:
+        rows = SummarySink(writer, np.arange(graph.n), graph.n, integral=graph.integral)
+        write_rows(matrix, None, rows, Monitor(), 1, potentials=potentials)
+        summary = rows.summary(graph.labels)
+        writer.seal(summary)
+    return plan, summary
+
+
+class _OnlyCancels(Monitor):
+    """Asks another monitor whether to stop, and tells it nothing."""
+
+    def __init__(self, other: Monitor) -> None:
+        self._other = other
+
+    def cancelled(self) -> bool:
+        """Ask the other monitor."""
+        return self._other.cancelled()
+
+
+def _alone(index: int, entry: Entry, options: Options, stores: Stores, monitor: Monitor) -> Result:
+    graph, target, quiet = entry.graph, entry.target, _OnlyCancels(monitor)
+    try:
+        plan = make_plan(graph, options, out=target)
+        if target is None:
+            return Result(index, plan, solve(graph, plan, options, NullSink(graph.n), quiet).summary)
+        outcome = solve_to_store(
+            graph, options, target, plan=plan, overwrite=stores.overwrite, compression=stores.compression, monitor=quiet
+        )
+        return Result(index, plan, outcome.summary)
+    except (ApspError, MemoryError, OSError) as error:
+        if isinstance(error, ApspError) and error.kind == "cancelled":
+            raise
+        return Result(index, failure=failure_of(error))

@@ -1,0 +1,121 @@
+"""Shortest paths of at most so many arcs, one at a time, within a budget of memory.
+
+Layer k of Bellman and Ford holds the lengths of walks of at most k arcs.  A path is told backwards, from the last
+layer to the first, so all of them are needed once, but not at once: where they do not fit, some are kept and those
+between are made again, part by part (checkpoints, as in reverse differentiation).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from engine.api.reference import Floats, Reference
+from storage.errors import DoesNotFit
+
+
+class Layers:
+    """Paths over the layers of one graph; ``memory`` is the budget in bytes for layers that are kept."""
+
+    def __init__(self, reference: Reference, n: int, memory: int) -> None:
+        self._reference, self._n = reference, n
+        self._rooms = max(2, memory // (8 * max(1, n)))
+
+    def path(self, source: int, target: int, hops: int, enough: Callable[[float, int], bool]) -> list[int] | None:
+        """The vertices of a shortest path of at most ``hops`` arcs, from source to target; None where there is none.
+
+        ``enough`` is given the length of a path to the target and its arcs at most, and ends the search if it answers
+        so; else it goes on until nothing changes or all arcs are used.
+
+        Raises:
+            DoesNotFit: the path has so many arcs that even a few kept layers pass the budget.
+        """
+        first = layer = self._reference.start(source)
+        kept, last, changed = [layer], 0, 0
+        while last < hops and not enough(float(layer[target]), changed):
+            following = self._reference.step(layer)
+            if np.array_equal(following, layer):
+                break
+            last += 1
+            if following[target] != layer[target]:
+                changed = last
+            layer = following
+            if len(kept) == last < self._rooms:
+                kept.append(layer)
+        if not np.isfinite(layer[target]):
+            return None
+        path = [target]
+        if changed < len(kept):
+            self._walk(kept[: changed + 1], path)
+        else:
+            del kept[1:]
+            self._check_rooms(changed)
+            self._back(first, changed, path, self._rooms)
+        return _simple(path[::-1])
+
+    def _check_rooms(self, arcs: int) -> None:
+        if _reach(self._rooms) >= arcs:
+            return
+        rooms = self._rooms
+        while _reach(rooms) < arcs:
+            rooms += 1
+        needed, there = 8 * self._n * rooms, 8 * self._n * self._rooms
+        raise DoesNotFit(
+            f"the path has up to {arcs:,} arcs; telling it takes {rooms:,} layers of {self._n:,} lengths, "
+            f"{needed:,} bytes, and {there:,} may be used; ask for its distance, or solve with smaller --max-hops",
+            resource="memory",
+            needed=needed,
+            available=there,
+        )
+
+    def _back(self, layer: Floats, steps: int, path: list[int], rooms: int) -> None:
+        """Lengthen ``path`` back to ``layer``, over the ``steps`` layers after it; at most ``rooms`` are kept."""
+        if steps < rooms:
+            self._walk([layer, *self._following(layer, steps, 1)], path)
+            return
+        stride = -(-steps // (rooms // 2))
+        kept = [layer, *self._following(layer, (steps - 1) // stride * stride, stride)]
+        while kept:
+            here = kept.pop()
+            self._back(here, min(stride, steps - stride * len(kept)), path, rooms - len(kept))
+
+    def _following(self, layer: Floats, steps: int, stride: int) -> list[Floats]:
+        """Every ``stride``-th of the ``steps`` layers after ``layer``."""
+        found = []
+        for k in range(1, steps + 1):
+            layer = self._reference.step(layer)
+            if k % stride == 0:
+                found.append(layer)
+        return found
+
+    def _walk(self, layers: list[Floats], path: list[int]) -> None:
+        """Lengthen ``path`` back from the last of neighbouring layers to the first."""
+        into = self._reference.into
+        for k in range(len(layers) - 1, 0, -1):
+            v = path[-1]
+            if layers[k - 1][v] == layers[k][v]:
+                continue
+            arcs = slice(into.indptr[v], into.indptr[v + 1])
+            tails = into.indices[arcs]
+            path.append(int(tails[np.argmin(layers[k - 1][tails] + into.data[arcs])]))
+
+
+def _reach(rooms: int) -> int:
+    """The most steps that :meth:`Layers._back` manages with so many layers kept."""
+    return max(rooms - 1, rooms // 2 * _reach(rooms - rooms // 2)) if rooms > 1 else 0
+
+
+def _simple(path: list[int]) -> list[int]:
+    """``path`` without the cycles that rounding alone has made worth their arcs."""
+    found: list[int] = []
+    places: dict[int, int] = {}
+    for vertex in path:
+        if vertex in places:
+            for left in found[places[vertex] + 1 :]:
+                del places[left]
+            del found[places[vertex] + 1 :]
+        else:
+            places[vertex] = len(found)
+            found.append(vertex)
+    return found

@@ -1,0 +1,186 @@
+"""Routes from distances alone: no predecessor matrix is kept.
+
+From row D[u, .] the walk goes back from v over *tight* arcs, those with D[u, w] + weight(w, v) = D[u, v].  Arcs of
+length zero and rounding can make tight arcs form cycles, so the walk is a depth-first search with a visited set.
+What it finds is believed only if the sum of its own weights is the stored distance; else, and where the store has no
+whole row, one search on the stored graph stands in for the row.  Hop limits need layers (``engine.api.hop_layers``).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.api.hop_layers import Layers
+from engine.api.reference import Reference
+from engine.graph.terminals import OpenedMatrix
+from storage.errors import StorageFailed
+from storage.graph.graph import Graph
+from storage.matrix.reader import Matrix
+
+Array = npt.NDArray[np.generic]
+
+#: Bytes of the layers that are kept for a route with a hop limit.
+LAYERS_BYTES: Final = 256 << 20
+#: How far from tight an arc may be in a stored row of floats, in units of rounding: the first that gives a route.
+_LOOSE: Final = (1, 4, 16, 64, 256, 1024)
+
+
+@dataclass(frozen=True)
+class Route:
+    """A shortest path: vertex indices from source to target, the arcs' weights between them, and their sum."""
+
+    vertices: list[int]
+    weights: list[int] | list[float]
+    length: int | float
+
+
+class Router:
+    """Answers routes over one solved matrix; keeps the arcs turned round between calls."""
+
+    def __init__(self, matrix: Matrix, *, memory: int = LAYERS_BYTES) -> None:
+        """``memory``: bytes of layers that a route with a hop limit may keep."""
+        self._matrix, self._memory = OpenedMatrix(matrix), memory
+
+    @cached_property
+    def _graph(self) -> Graph:
+        return self._matrix.graph()
+
+    @cached_property
+    def _reference(self) -> Reference:
+        return Reference(self._graph)
+
+    def route(self, source: int, target: int) -> Route | None:
+        """A shortest path from ``source`` to ``target`` (vertex indices); None where there is none.
+
+        Its length is the stored distance, exactly for whole numbers, else to within the rounding of its own sum (see
+        :func:`rounding`).  Reads one row of the matrix, or one entry where that does not do.  With a hop limit, the
+        path has at most that many arcs.
+
+        Raises:
+            NotFound: ``source`` or ``target`` is not among the solved ones.
+            StorageFailed: no path has the stored distance.
+            DoesNotFit: a path of that many arcs cannot be told within the budget for layers.
+        """
+        if target != source:
+            target = self._matrix.arrival(target)
+        stored = self._matrix.entries([source], [target])[0]
+        if stored == self._matrix.unreachable:
+            return None
+        hops = self._matrix.attributes.get("max_hops")
+        found = None
+        for vertices in self._limited(stored, source, target, hops) if hops else self._walks(stored, source, target):
+            found = self._along(vertices)
+            if _agrees(found, stored):
+                return found
+        raise self._refused(stored, source, target, found)
+
+    def _along(self, vertices: list[int]) -> Route:
+        weights = [self._weight(u, v) for u, v in pairwise(vertices)]
+        vertices = [self._matrix.vertex(v) for v in vertices]
+        return Route(vertices, weights, sum(weights) if self._graph.integral else math.fsum(weights))
+
+    def _refused(self, stored: Any, source: int, target: int, found: Route | None) -> StorageFailed:
+        labels = self._graph.labels
+        there = "there is no path" if found is None else f"the shortest path has the length {found.length}"
+        coarse = "" if stored.dtype.kind != "f" else f", or {stored.dtype} is too imprecise for weights that cancel"
+        if stored.dtype == np.float32:
+            coarse += " (solve with --dtype float64)"
+        return StorageFailed(
+            f"no path of the stored graph has the stored distance {stored} from {labels[source]} to {labels[target]}: "
+            f"{there}; the matrix is wrong there{coarse}; check the store with apsp verify"
+        )
+
+    def _walks(self, stored: Any, source: int, target: int) -> Iterator[list[int]]:
+        """Vertices of paths that may have the stored length: from the stored row, then from a search."""
+        if self._matrix.attributes["targets"] == "all":
+            yield from self._walk(self._matrix.row(source), source, target)
+        length = float(stored)
+        limit = max(0.0, length)
+        if stored.dtype.kind == "f":  # the stored length is rounded, by no more than its arcs allow
+            limit += rounding(self._graph.n, abs(length), stored.dtype)
+        yield from self._walk(self._reference.distances(source, limit), source, target)
+
+    def _limited(self, stored: Any, source: int, target: int, hops: int) -> Iterator[list[int]]:
+        """Vertices of paths of at most ``hops`` arcs: the first that is short enough, then the shortest."""
+        layers = Layers(self._reference, self._graph.n, self._memory)
+        length = float(stored)
+
+        def enough(found: float, arcs: int) -> bool:
+            return found <= length + (rounding(arcs, abs(length), stored.dtype) if stored.dtype.kind == "f" else 0.0)
+
+        for stop in (enough, lambda _found, _arcs: False):
+            path = layers.path(source, target, hops, stop)
+            if path is not None:
+                yield path
+
+    def _weight(self, tail: int, head: int) -> int | float:
+        graph = self._graph
+        begin, end = graph.indptr[tail], graph.indptr[tail + 1]
+        at = begin + np.searchsorted(graph.heads[begin:end], head)
+        return graph.weights[at].item()  # type: ignore[no-any-return]
+
+    def _walk(self, row: Array, source: int, target: int) -> Iterator[list[int]]:
+        """Vertices from source to target over tight arcs of a row; looser and looser for floats until there is one."""
+        floats = row.dtype.kind == "f"
+        unit = float(np.finfo(row.dtype.name).eps) if floats else 0.0
+        wide = row.astype(np.float64 if floats else np.int64)
+        for loose in _LOOSE if floats else (0,):
+            found = self._search(wide, source, target, loose * unit)
+            if found is not None:
+                yield found[::-1]
+                return
+
+    def _tight(self, row: Array, head: int, tolerance: float) -> Iterator[int]:
+        """Tails of the tight arcs into ``head``, the tightest first; ``tolerance`` is relative to the numbers added."""
+        into: Any = self._reference.into
+        arcs = slice(into.indptr[head], into.indptr[head + 1])
+        tails, weights, end = into.indices[arcs], into.data[arcs], row[head]
+        slack = np.abs(row[tails] + weights - end)
+        order = np.argsort(slack, kind="stable")
+        return iter(tails[order][(slack <= tolerance * (np.abs(weights) + np.abs(end)))[order]].tolist())
+
+    def _search(self, row: Array, source: int, target: int, tolerance: float) -> list[int] | None:
+        path, seen, choices = [target], {target}, [self._tight(row, target, tolerance)]
+        while path:
+            if path[-1] == source:
+                return path
+            following = next((w for w in choices[-1] if w not in seen), None)
+            if following is None:
+                path.pop()
+                choices.pop()
+            else:
+                seen.add(following)
+                path.append(following)
+                choices.append(self._tight(row, following, tolerance))
+        return None
+
+
+def rounding(arcs: Any, magnitude: Any, dtype: npt.DTypeLike) -> Any:
+    """How far a sum of ``arcs`` floats, kept in ``dtype``, may be from the exact one, whatever the order of addition.
+
+    Each weight and each addition is off by at most half a unit of rounding of ``magnitude``, the sum of the absolute
+    weights; this is twice that bound, and what numbers below the least normal one lose.  Both may be arrays.
+    """
+    kind = np.finfo(np.dtype(dtype).name)
+    return (arcs + 1) * (float(kind.eps) * magnitude + float(kind.smallest_subnormal))
+
+
+def _agrees(found: Route, stored: Any) -> bool:
+    """Whether a route has the stored length."""
+    if stored.dtype.kind != "f":
+        return bool(found.length == stored.item())
+    magnitude = math.fsum(map(abs, found.weights))
+    return bool(abs(found.length - float(stored)) <= rounding(len(found.weights), magnitude, stored.dtype))
+
+
+def route(matrix: Matrix, source: int, target: int) -> Route | None:
+    """A shortest path between two vertex indices of ``matrix``; see :meth:`Router.route`."""
+    return Router(matrix).route(source, target)

@@ -1,0 +1,153 @@
+"""Whether a store holds the distances of its graph: tiles against their checksums, and rows searched again.
+
+Checksums tell damage, not a matrix that was computed wrongly and sealed.  So some sources are searched again from the
+graph kept in the store, by code that no solve uses (``engine.api.reference``), and their rows compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.api.reference import Floats, Reference
+from engine.api.routes import rounding
+from engine.graph.terminals import arrivals, opened
+from engine.model.progress import Monitor
+from storage.errors import StorageFailed
+from storage.matrix.reader import Matrix, check_tiles, open_matrix
+
+Indices = npt.NDArray[np.int64]
+
+#: Work of the searches made unasked, in arcs and vertices that a round of Bellman and Ford looks at: some half second.
+FREE_WORK: Final = 60_000_000
+#: The same measure of a search by SciPy's Dijkstra, for each arc and vertex.
+_SEARCH: Final = 16
+#: Numbers that are searched at a time, all vertices of some sources.
+_AT_A_TIME: Final = 1 << 21
+
+
+@dataclass(frozen=True)
+class Verified:
+    """What was compared: ``searched`` of the ``sources`` rows agree with a new search."""
+
+    sources: int
+    searched: int
+
+
+def verify_store(
+    path: str | Path, sample: int | Literal["all"] | None = None, *, monitor: Monitor | None = None
+) -> Verified:
+    """Read every tile again, then search ``sample`` sources again and compare their rows.
+
+    Args:
+        path: a folder, or an address in an object store.
+        sample: how many sources, spread evenly over the rows; None for as many as take some half second, which is none
+            for a graph so large that one takes longer.
+
+    Raises:
+        NotFound: there is nothing at ``path``.
+        StorageFailed: naming the first tile or file that is damaged, or the first entry that differs from the graph's.
+        Cancelled: the monitor asked to stop.
+    """
+    with open_matrix(path) as matrix:
+        check_tiles(matrix)
+        return verify_rows(matrix, sample, monitor=monitor)
+
+
+def verify_rows(
+    matrix: Matrix, sample: int | Literal["all"] | None = None, *, monitor: Monitor | None = None
+) -> Verified:
+    """Search sources again and compare their rows; arguments and errors as in :func:`verify_store`."""
+    monitor = monitor or Monitor()
+    rows = matrix.shape[0]
+    if sample == 0 or 0 in matrix.shape:
+        return Verified(rows, 0)
+    again = _Again(matrix)
+    count = min(rows, FREE_WORK // again.cost) if sample is None else rows if sample == "all" else min(rows, sample)
+    positions = (2 * np.arange(count) + 1) * rows // (2 * max(1, count))
+    monitor.begin("search again", count, "rows")
+    step = max(1, _AT_A_TIME // matrix.n)
+    for first in range(0, count, step):
+        sources = matrix.sources[positions[first : first + step]]
+        again.compare(sources)
+        monitor.step(len(sources))
+    return Verified(rows, count)
+
+
+class _Again:
+    """Searches the graph of one store again, as the store says it was solved.
+
+    Attributes:
+        cost: of a search from one source, in the units of ``FREE_WORK``.
+    """
+
+    def __init__(self, matrix: Matrix) -> None:
+        self._matrix, graph = matrix, opened(matrix.graph())
+        self._targets = arrivals(matrix.targets, matrix.n, graph.n - matrix.n)
+        self._reference = Reference(graph)
+        self._hops: int | None = matrix.attributes.get("max_hops")
+        cutoff = matrix.attributes["cutoff"]
+        self._cutoff = np.inf if cutoff is None else float(matrix.dtype.type(cutoff) if self._floats else cutoff)
+        self._depth = 0.0  # how far a label has to be lowered below 0, somewhere; rounding may be that large
+        self._search: Callable[[Indices], tuple[Floats, Indices]] = self._reference.trees
+        rounds = _SEARCH
+        if self._reference.negative:
+            lowest, rounds = self._reference.settled(np.zeros(graph.n))
+            self._depth = -float(lowest.min())
+        if self._hops is not None:
+            rounds = min(self._hops, graph.n)
+        if self._hops is not None or self._reference.negative:
+            self._search = self._rounds
+        self.cost = max(1, rounds) * (graph.n + graph.arcs)
+
+    @property
+    def _floats(self) -> bool:
+        return bool(self._matrix.dtype.kind == "f")
+
+    def compare(self, sources: Indices) -> None:
+        """StorageFailed names the first entry of these rows that is not the distance."""
+        matrix = self._matrix
+        lengths, arcs = self._search(sources)
+        stored: npt.NDArray[Any] = matrix.rows(sources)
+        allowed = self._allowed(lengths, arcs)[:, self._targets] if self._floats else np.float64(0)
+        lengths = lengths[:, self._targets]
+        there, reached = np.not_equal(stored, matrix.unreachable), np.isfinite(lengths)
+        with np.errstate(invalid="ignore"):
+            near = (np.abs(stored - lengths) <= allowed) & (stored <= self._cutoff)
+            beyond = ~reached | (lengths + allowed > self._cutoff)
+        wrong = np.argwhere(~np.where(there, reached & near, beyond))
+        if len(wrong):
+            i, j = wrong[0].tolist()
+            raise self._differs(int(sources[i]), int(matrix.targets[j]), stored[i, j], float(lengths[i, j]))
+
+    def _differs(self, source: int, target: int, stored: Any, length: float) -> StorageFailed:
+        matrix = self._matrix
+        found = f"{length:.15g}" if np.isfinite(length) else "no path"
+        if length > self._cutoff:
+            found += f", beyond the cutoff {self._cutoff:.15g}"
+        holds = "no path" if stored == matrix.unreachable else str(stored)
+        limit = "" if self._hops is None else f" within {self._hops:,} arcs"
+        return StorageFailed(
+            f"{matrix.path} is wrong: from {matrix.labels[source]} to {matrix.labels[target]} it holds {holds}, "
+            f"and a new search of its graph{limit} finds {found}; solve it again"
+        )
+
+    def _allowed(self, lengths: Floats, arcs: Indices) -> Floats:
+        """How far entries of floats may be off, shape as ``lengths``: the rounding of sums of so many arcs.
+
+        A path other than the one found here may have given the stored sum, one as short but for rounding; so the
+        deepest path of the row counts.  Arcs that cancel are rounded by the size of what cancels.
+        """
+        magnitude = np.abs(np.where(np.isfinite(lengths), lengths, 0))
+        if self._reference.negative:
+            magnitude = np.broadcast_to(magnitude.max(1, keepdims=True) + 2 * self._depth, lengths.shape)
+        return np.asarray(rounding(arcs[:, None] + _SEARCH, magnitude, self._matrix.dtype))
+
+    def _rounds(self, sources: Indices) -> tuple[Floats, Indices]:
+        found = [self._reference.settled(self._reference.start(int(source)), self._hops) for source in sources]
+        return np.array([layer for layer, _ in found]), np.array([steps for _, steps in found])

@@ -1,1 +1,0 @@
-"""Backends: the machine code under the algorithms, behind one protocol (see ``base``)."""

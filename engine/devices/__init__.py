@@ -1,0 +1,1 @@
+"""Devices: the machine code under the algorithms, for processors and for GPUs."""

@@ -1,0 +1,1 @@
+"""Kernels for processors, compiled by Numba, and the threads that run them."""

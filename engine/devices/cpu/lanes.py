@@ -1,0 +1,302 @@
+"""Many searches at once: label correcting with one source in each lane of the processor's vectors.
+
+A vertex holds one row of labels, one lane a source; relaxing an arc is one vector addition and one vector minimum for
+all sources together, with no heap (compare Okuyama, Ino and Hagihara, "A task parallel algorithm for finding all-pairs
+shortest paths using the GPU", 2008).  The vertices whose in-neighbours have changed are swept in the near order of
+``cpu_search``, forwards and backwards in turn, until none is left; a graph that needs many more relaxations than
+Dijkstra's searches would cost is given up, so the worst case stays within a small factor of theirs.
+
+Labels are uint16, int32 or float64.  Sums cannot wrap: no label and no weight exceeds the type's ``unreachable``, and
+twice that fits.  Labels begin at ``far``, which no sum comes below once it is there: with a cutoff ``far`` is the first
+length beyond it, and the search ends there by itself.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from llvmlite import ir
+from numba import njit, types
+from numba.extending import intrinsic
+
+from engine.devices.cpu.team import fetch_add
+
+#: Bytes of a vertex's row of labels: four vectors of 512 bits, or eight of 256; what the registers hold.
+ROW_BYTES: Final = 256
+
+#: Edge of the squares that are turned round in registers; a power of two that divides the lanes.
+SIDE: Final = 16
+#: Squares side by side.
+SQUARES: Final = 4
+
+#: A block is given up after this many relaxations of every arc and four a vertex.  Measured: 64 searches with a heap
+#: cost as much as 130 to 160 of them.
+PASSES: Final = 96
+
+
+@intrinsic
+def _pull(typingctx, first, last, tails, weights, labels, v):  # type: ignore[no-untyped-def]
+    """labels[v] <- min(labels[v], labels[tails[e]] + weights[e]) for e in first … last - 1; whether that fell.
+
+    ``labels`` must be aligned to 64 bytes with rows of ``ROW_BYTES``; vectors wider than the processor's registers
+    are cut to their width by LLVM.
+    """
+    signature = types.boolean(first, last, tails, weights, labels, v)
+    size = weights.dtype.bitwidth // 8
+    lanes = ROW_BYTES // size
+    real = isinstance(weights.dtype, types.Float)
+
+    def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        first, last, v = args[0], args[1], args[5]
+        tails, weights, labels = (
+            context.make_array(kind)(context, builder, value).data
+            for kind, value in zip(signature.args[2:5], args[2:5], strict=True)
+        )
+        i32, i64 = ir.IntType(32), ir.IntType(64)
+        vector = ir.VectorType(context.get_data_type(signature.args[3].dtype), lanes)
+        spread = ir.Constant(ir.VectorType(i32, lanes), [0] * lanes)
+        undefined = ir.Constant(vector, ir.Undefined)
+        rows = builder.bitcast(labels, vector.as_pointer())
+        here = builder.gep(rows, [v])
+        before = builder.load(here, align=64)
+        entry = builder.block
+        loop, done = builder.append_basic_block("arc"), builder.append_basic_block("done")
+        store, leave = builder.append_basic_block("store"), builder.append_basic_block("leave")
+        builder.cbranch(builder.icmp_signed("<", first, last), loop, done)
+
+        builder.position_at_end(loop)
+        e, best = builder.phi(i64), builder.phi(vector)
+        e.add_incoming(first, entry)
+        best.add_incoming(before, entry)
+        tail = builder.zext(builder.load(builder.gep(tails, [e])), i64)
+        weight = builder.insert_element(undefined, builder.load(builder.gep(weights, [e])), ir.Constant(i32, 0))
+        weight = builder.shuffle_vector(weight, undefined, spread)
+        label = builder.load(builder.gep(rows, [tail]), align=64)
+        if real:
+            through = builder.fadd(label, weight)
+            less = builder.fcmp_ordered("<", through, best)
+        else:
+            # the largest sum, twice `unreachable`, is below 2^31 (int32) and 2^16 (uint16)
+            through = builder.add(label, weight)
+            less = builder.icmp_unsigned("<", through, best)
+        lower = builder.select(less, through, best)
+        following = builder.add(e, ir.Constant(i64, 1))
+        e.add_incoming(following, loop)
+        best.add_incoming(lower, loop)
+        builder.cbranch(builder.icmp_signed("<", following, last), loop, done)
+
+        builder.position_at_end(done)
+        after = builder.phi(vector)
+        after.add_incoming(before, entry)
+        after.add_incoming(lower, loop)
+        differs = builder.fcmp_ordered("<", after, before) if real else builder.icmp_unsigned("<", after, before)
+        mask = ir.IntType(lanes)
+        fell = builder.icmp_unsigned("!=", builder.bitcast(differs, mask), ir.Constant(mask, 0))
+        builder.cbranch(fell, store, leave)
+        builder.position_at_end(store)
+        builder.store(after, here, align=64)
+        builder.branch(leave)
+        builder.position_at_end(leave)
+        return fell
+
+    return signature, codegen
+
+
+@njit(nogil=True, cache=True)
+def _mark(indptr, heads, u, dirty):  # type: ignore[no-untyped-def]
+    """Mark the heads of the arcs out of ``u``; returns how many were not marked before."""
+    fresh = 0
+    for e in range(indptr[u], indptr[u + 1]):
+        v = heads[e]
+        fresh += 1 - dirty[v]
+        dirty[v] = 1
+    return fresh
+
+
+@njit(nogil=True, cache=True)
+def _sweep(indptr, heads, into, tails, weights, labels, dirty, touched, waiting, budget):  # type: ignore[no-untyped-def]
+    """Relax until no label falls any more; False if that would take more than ``budget`` relaxations.
+
+    ``dirty`` (uint8, whole words of 8) marks the ``waiting`` vertices to look at; it is clean afterwards.  Vertices of
+    which some label fell are marked in ``touched``, of the same form.
+    """
+    words = dirty.view(np.uint64)
+    upwards = True
+    while waiting > 0:
+        budget -= len(words)
+        for k in range(len(words)):
+            word = k if upwards else len(words) - 1 - k
+            if words[word] == 0:
+                continue
+            for i in range(8):
+                v = 8 * word + (i if upwards else 7 - i)
+                if dirty[v] == 0:
+                    continue
+                dirty[v] = 0
+                waiting -= 1
+                first, last = into[v], into[v + 1]
+                budget -= last - first + 4
+                if _pull(first, last, tails, weights, labels, v):
+                    touched[v] = 1
+                    waiting += _mark(indptr, heads, v, dirty)
+        upwards = not upwards
+        if budget < 0:
+            dirty[:] = 0
+            return waiting == 0
+    return True
+
+
+@njit(nogil=True, cache=True)
+def _clean(labels, far, touched, tops):  # type: ignore[no-untyped-def]
+    """Put the labels of the ``touched`` vertices back to ``far``, and the marks out; returns the largest other label.
+
+    That is looked for if ``tops``, one label a lane, is there to work in.
+    """
+    words = touched.view(np.uint64)
+    nothing = labels.dtype.type(0)
+    tops[:] = nothing
+    for word in range(len(words)):
+        if words[word] != 0:
+            for v in range(8 * word, min(8 * word + 8, len(labels))):
+                if touched[v] != 0:
+                    row = labels[v]
+                    for j in range(len(tops)):
+                        label = nothing if row[j] == far else row[j]
+                        tops[j] = label if label > tops[j] else tops[j]
+                    row[:] = far
+            words[word] = 0
+    return tops.max() if len(tops) else nothing
+
+
+@intrinsic
+def _turn_square(typingctx, labels, vertices, first, lane, squares, q):  # type: ignore[no-untyped-def]
+    """squares[q, j, k] <- labels[vertices[first + k], lane + j], SIDE vertices and lanes turned round in registers."""
+
+    def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        labels, vertices, squares = (
+            context.make_array(signature.args[i])(context, builder, args[i]).data for i in (0, 1, 4)
+        )
+        kind = signature.args[0].dtype
+        word, vector = ir.IntType(64), ir.VectorType(context.get_data_type(kind), SIDE)
+        width = ir.Constant(word, ROW_BYTES * 8 // kind.bitwidth)
+        rows = []
+        for k in range(SIDE):
+            vertex = builder.load(builder.gep(vertices, [builder.add(args[2], ir.Constant(word, k))]))
+            place = builder.gep(labels, [builder.add(builder.mul(vertex, width), args[3])])
+            rows.append(builder.load(builder.bitcast(place, vector.as_pointer()), align=kind.bitwidth // 8))
+        for step in (1, 2, 4, 8):  # rows and columns change places digit by digit
+            upper = [j ^ step ^ SIDE if j & step else j for j in range(SIDE)]
+            lower = [j + SIDE if j & step else j ^ step for j in range(SIDE)]
+            masks = [ir.Constant(ir.VectorType(ir.IntType(32), SIDE), places) for places in (upper, lower)]
+            for k in range(SIDE):
+                if not k & step:
+                    pair = rows[k], rows[k | step]
+                    rows[k], rows[k | step] = (builder.shuffle_vector(*pair, mask) for mask in masks)
+        for j, row in enumerate(rows):
+            at = builder.add(builder.mul(args[5], ir.Constant(word, SIDE * SIDE)), ir.Constant(word, SIDE * j))
+            place = builder.gep(squares, [at])
+            builder.store(row, builder.bitcast(place, vector.as_pointer()), align=kind.bitwidth // 8)
+        return context.get_dummy_value()
+
+    return types.void(labels, vertices, first, lane, squares, q), codegen
+
+
+@njit(nogil=True, cache=True)
+def _emit(labels, far, rank, rows, out, sentinel, unit):  # type: ignore[no-untyped-def]
+    """Copy lane j into row ``rows[j]`` of ``out``, for all sources; column k is the vertex of number ``rank[k]``.
+
+    Labels count ``unit``, unless that is None.
+    """
+    n = len(rank)
+    # squares of vertices and lanes, turned round, some side by side: a row gets several lines of the cache at once;
+    # the last ones may overlap those before
+    wide = SQUARES * SIDE
+    near = np.empty(wide, np.int64)
+    squares = np.empty((SQUARES, SIDE, SIDE), labels.dtype)
+    for first in range(0, n if n >= wide else 0, wide):
+        start = min(first, n - wide)
+        for k in range(wide):
+            near[k] = rank[start + k]
+        for lane in range(0, len(rows), SIDE):
+            for q in range(SQUARES):
+                _turn_square(labels, near, q * SIDE, lane, squares, q)
+            for j in range(min(SIDE, len(rows) - lane)):
+                row = out[rows[lane + j], start : start + wide]
+                for q in range(SQUARES):
+                    for k in range(SIDE):
+                        value = squares[q, j, k]
+                        length = value if unit is None else value * unit  # decided when this is compiled
+                        row[q * SIDE + k] = sentinel if value == far else length
+    if n < wide:
+        for j in range(len(rows)):
+            for v in range(n):
+                value = labels[rank[v], j]
+                length = value if unit is None else value * unit
+                out[rows[j], v] = sentinel if value == far else length
+
+
+@njit(nogil=True, cache=True)
+def _emit_shifted(labels, far, rank, shift, onto, sources, rows, out, sentinel, beyond):  # type: ignore[no-untyped-def]
+    """The same for reduced lengths: potentials of sources (``shift``) and columns (``onto``) are taken out again."""
+    n = len(rank)
+    for start in range(0, n, 16):
+        for j in range(len(rows)):
+            base = shift[sources[rows[j]]]
+            row = out[rows[j]]
+            for v in range(start, min(n, start + 16)):
+                value = labels[rank[v], j]
+                # potentials first, as whole numbers if they are: their difference is nearly exact
+                row[v] = sentinel if value == far else shift.dtype.type(value) + (onto[v] - base)
+                if row[v] >= beyond:
+                    row[v] = sentinel
+
+
+@njit(nogil=True, cache=True)
+def search_lanes(  # type: ignore[no-untyped-def]
+    worker, indptr, heads, into, tails, weights, far, rank, near, shift, onto, sources, order, out, sentinel, beyond,
+    counter, tally, undone, heaviest, unit
+):  # fmt: skip
+    """Search block after block of ``sources[order]``, a block filling the lanes; the kernel of one thread.
+
+    ``indptr``, ``heads``: arcs out of each vertex; ``into``, ``tails``, ``weights``: arcs into it.  ``far``, shape
+    (1,), is "no path" in the type of the labels.  ``rank`` numbers the vertices, ``near`` holds the numbers of the
+    columns of ``out``; ``shift`` and ``onto`` are their potentials, empty for none, and what comes to lie at ``beyond``
+    without them is unreachable.  ``tally`` counts blocks [finished, given up] over all calls for a graph; ``undone``,
+    shape (blocks,), receives True for those left to other searches: those that take too many relaxations, and, unless
+    ``heaviest`` (the largest weight) is 0, those of which a label may have been cut off at ``far``: none was if the
+    largest one and ``heaviest`` together stay below.  Labels count ``unit``, unless that is None.
+    """
+    n = len(indptr) - 1
+    lanes = ROW_BYTES // weights.itemsize
+    space = np.empty(n * lanes + 64, weights.dtype)
+    skip = (-space.ctypes.data % 64) // weights.itemsize
+    labels = space[skip : skip + n * lanes].reshape(n, lanes)
+    dirty = np.zeros((n + 7) // 8 * 8, np.uint8)
+    touched = np.zeros_like(dirty)
+    labels[:] = far[0]
+    tops = np.empty(lanes if heaviest > 0 else 0, weights.dtype)
+    while True:
+        block = fetch_add(counter.ctypes.data, 1)
+        if block >= len(undone):
+            break
+        if tally[1] > 1 + tally[0] // 4:
+            undone[block] = True
+            continue
+        rows = order[block * lanes : (block + 1) * lanes]
+        waiting = 0
+        for j in range(len(rows)):
+            s = rank[sources[rows[j]]]
+            labels[s, j] = 0
+            touched[s] = 1
+            waiting += _mark(indptr, heads, s, dirty)
+        budget = PASSES * (len(tails) + 4 * n)
+        finished = _sweep(indptr, heads, into, tails, weights, labels, dirty, touched, waiting, budget)
+        if finished and len(shift) == 0:
+            _emit(labels, far[0], near, rows, out, sentinel, unit)
+        elif finished:
+            _emit_shifted(labels, far[0], near, shift, onto, sources, rows, out, sentinel, beyond)
+        largest = _clean(labels, far[0], touched, tops)
+        finished = finished and (heaviest == 0 or largest + heaviest < far[0])
+        undone[block] = not finished
+        fetch_add(tally.ctypes.data + (0 if finished else 8), 1)

@@ -1,0 +1,54 @@
+"""Trees of shortest paths from distances alone, by a breadth-first walk over *tight* arcs.
+
+An arc (u, v) is tight from a source s when d(s, u) + weight = d(s, v).  Walking forward from the source with a visited
+set meets every vertex that is reached, and arcs of length zero cannot close a circle.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from engine.devices.cpu.team import Team, fetch_add
+
+
+@njit(nogil=True, cache=True)
+def _trees(worker, indptr, heads, weights, distances, sources, before, counter):  # type: ignore[no-untyped-def]
+    queue = np.empty(len(indptr) - 1, np.int32)
+    while True:
+        i = fetch_add(counter.ctypes.data, 1)
+        if i >= len(sources):
+            break
+        row = distances[i]
+        out = before[i]
+        queue[0] = sources[i]
+        first, last = 0, 1
+        while first < last:
+            u = queue[first]
+            first += 1
+            for e in range(indptr[u], indptr[u + 1]):
+                v = heads[e]
+                if out[v] < 0 and v != sources[i] and row[u] + weights[e] == row[v]:
+                    out[v] = u
+                    queue[last] = v
+                    last += 1
+
+
+def tight_trees(
+    team: Team,
+    indptr: npt.NDArray[np.int64],
+    heads: npt.NDArray[np.int32],
+    weights: npt.NDArray[np.generic],
+    distances: npt.NDArray[np.float64],
+    sources: npt.NDArray[np.int64],
+    none: int,
+) -> npt.NDArray[np.int32]:
+    """The vertex before each on a shortest path, int32, shape (len(sources), n); ``none`` (< 0) where there is none.
+
+    Row i of ``distances`` holds those from ``sources[i]``, each the float sum, in order, of some path's weights (as
+    searches make them) or an exact whole number; O(arcs) a source.
+    """
+    before = np.full(distances.shape, none, np.int32)
+    team.run(_trees, indptr, heads, weights, distances, sources, before, np.zeros(1, np.int64))
+    return before

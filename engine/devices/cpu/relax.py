@@ -1,0 +1,343 @@
+"""relax, close and transpose on the CPU: packed min-plus products around the register tile of ``cpu_vector``.
+
+Blocking as in Goto and van de Geijn (2008): a strip of packed B stays in the first-level cache while the strips of
+packed A pass from the second.  Each thread packs for itself the blocks of the item it took, so items need no barrier
+between them: a thread that loses its processor holds the others up for one item at most, and every entry of C is
+written by one thread, in one order, so results do not depend on the number of threads.
+
+Kernels see a matrix as a flat array, the index of its first entry, and the entries from row to row; one compiled
+form then serves every shape and leading dimension.  One compiled form also serves signed and non-negative floats.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from numba import njit
+
+from engine.devices.cpu.team import Team, fetch_add
+from engine.devices.cpu.vector import (
+    ROW,
+    SQUARE,
+    TILE_ROWS,
+    TILE_VECTORS,
+    TRANSPOSED,
+    VECTOR_BYTES,
+    pack_entry,
+    pack_row,
+    pack_square,
+    packed_dtype,
+    relax_row,
+    relax_tile,
+    transpose_square,
+)
+from engine.model.backend import Array
+
+#: Steps of depth packed at once: a strip of B (TILE_VECTORS vectors a step) then takes 32 KiB at most.
+DEPTH: Final = 32768 // (TILE_VECTORS * max(VECTOR_BYTES, 32))
+#: Rows of A packed at once.
+BLOCK_ROWS: Final = 240 // TILE_ROWS * TILE_ROWS
+#: Bytes of a row of C in one item; an item packs B this wide.
+ITEM_BYTES: Final = 4096
+#: Rows of B read side by side while it is packed: as many as the hardware prefetches at once.
+STREAMS: Final = 8
+#: Items for each thread where there is enough work: more spread the end more evenly, fewer pack less.
+ITEMS: Final = 3
+#: Below so many updates a product is done by the calling thread: waking another costs as much.
+ALONE: Final = 2**25
+#: Rows of a band of a transpose: a cache line of the narrowest type.
+BAND: Final = 32
+
+
+@njit(nogil=True, cache=True)
+def pack_left(a, start, stride, rows, depth, out):  # type: ignore[no-untyped-def]
+    """Pack ``rows`` x ``depth`` of A in strips of TILE_ROWS rows, each strip step by step; the last one is padded."""
+    for top in range(0, rows, TILE_ROWS):
+        base, first = top * depth, start + top * stride
+        height = min(TILE_ROWS, rows - top)
+        whole = depth // SQUARE * SQUARE if height == TILE_ROWS else 0
+        for k in range(0, whole, SQUARE):
+            for r in range(0, TILE_ROWS, SQUARE):
+                pack_square(out, base + k * TILE_ROWS + r, a, first + r * stride + k, stride)
+        for k in range(whole, depth):
+            for r in range(TILE_ROWS):
+                pack_entry(out, base + k * TILE_ROWS + r, a[first + min(r, height - 1) * stride + k])
+
+
+@njit(nogil=True, cache=True)
+def pack_right(b, start, stride, depth, columns, out):  # type: ignore[no-untyped-def]
+    """Pack ``depth`` x ``columns`` of B in strips as wide as the register tile; the last one is padded with zeros."""
+    width = TILE_VECTORS * VECTOR_BYTES // b.itemsize
+    for few in range(0, depth, STREAMS):
+        for first in range(0, columns, width):
+            wide = min(width, columns - first)
+            for k in range(few, min(depth, few + STREAMS)):
+                into, source = first * depth + k * width, start + k * stride + first
+                if wide == width:
+                    pack_row(out, into, b, source)
+                else:
+                    for j in range(wide):
+                        out[into + j] = b[source + j]
+                    for j in range(wide, width):
+                        out[into + j] = 0
+
+
+@njit(nogil=True, cache=True)
+def _relax_edge(c, start, stride, height, wide, left, left0, right, right0, depth, by_bits, edge):  # type: ignore[no-untyped-def]
+    """Relax a register tile that sticks out of C, through a copy of the part inside."""
+    width = TILE_VECTORS * VECTOR_BYTES // c.itemsize
+    for r in range(height):
+        for j in range(wide):
+            edge[r * width + j] = c[start + r * stride + j]
+    relax_tile(edge, 0, width, left, left0, right, right0, depth, by_bits)
+    for r in range(height):
+        for j in range(wide):
+            c[start + r * stride + j] = edge[r * width + j]
+
+
+@njit(nogil=True, cache=True)
+def relax_packed(c, start, stride, rows, columns, depth, below, by_bits, left, right, edge):  # type: ignore[no-untyped-def]
+    """Relax ``rows`` x ``columns`` of C with packed blocks; ``below`` is how far its first entry is below the diagonal.
+
+    Register tiles that lie wholly below the diagonal are left out.
+    """
+    width = TILE_VECTORS * VECTOR_BYTES // c.itemsize
+    for first in range(0, columns, width):
+        wide = min(width, columns - first)
+        for top in range(0, rows, TILE_ROWS):
+            if below + top >= first + width:
+                break
+            height = min(TILE_ROWS, rows - top)
+            corner = start + top * stride + first
+            if height == TILE_ROWS and wide == width:
+                relax_tile(c, corner, stride, left, top * depth, right, first * depth, depth, by_bits)
+            else:
+                _relax_edge(
+                    c, corner, stride, height, wide, left, top * depth, right, first * depth, depth, by_bits, edge
+                )
+
+
+@njit(nogil=True, cache=True)
+def _relax_item(  # type: ignore[no-untyped-def]
+    c, c0, c_stride, a, a0, a_stride, b, b0, b_stride, rows, columns, depth, below, by_bits, left, right, edge
+):
+    """Relax one item, ``rows`` x ``columns`` of C over the whole ``depth``; at most ITEM_BYTES wide."""
+    for k in range(0, depth, DEPTH):
+        deep = min(DEPTH, depth - k)
+        pack_right(b, b0 + k * b_stride, b_stride, deep, columns, right)
+        for top in range(0, rows, BLOCK_ROWS):
+            high = min(BLOCK_ROWS, rows - top)
+            pack_left(a, a0 + top * a_stride + k, a_stride, high, deep, left)
+            relax_packed(c, c0 + top * c_stride, c_stride, high, columns, deep, below + top, by_bits, left, right, edge)
+
+
+@njit(nogil=True, cache=True)
+def _relax_items(  # type: ignore[no-untyped-def]
+    worker, counter, item_rows, item_columns, c, c_stride, a, a_stride, b, b_stride, shape, upper, by_bits, packs
+):
+    """Take items of C from ``counter`` until there is none left."""
+    rows, columns, depth = shape
+    left, right, edge = packs[0][worker], packs[1][worker], packs[2][worker]
+    across = (columns + item_columns - 1) // item_columns
+    items = across * ((rows + item_rows - 1) // item_rows)
+    while True:
+        item = fetch_add(counter.ctypes.data, 1)
+        if item >= items:
+            break
+        i, j = item // across * item_rows, item % across * item_columns
+        below = i - j if upper else -rows - columns
+        high, wide = min(item_rows, rows - i), min(item_columns, columns - j)
+        if below < wide:
+            _relax_item(
+                c, i * c_stride + j, c_stride, a, i * a_stride, a_stride, b, j, b_stride,
+                high, wide, depth, below, by_bits, left, right, edge,
+            )  # fmt: skip
+
+
+@njit(nogil=True, cache=True)
+def _close_leaf(d, start, stride, n, leaf):  # type: ignore[no-untyped-def]
+    """Floyd-Warshall on at most ROW vertices, in a copy with rows of ROW entries.
+
+    Rounding can carry the length of a cycle of length zero below zero; the diagonal is put back to zero, or every
+    later round would subtract it again.
+    """
+    for i in range(n):
+        for j in range(n):
+            leaf[i * ROW + j] = d[start + i * stride + j]
+        for j in range(n, ROW):
+            leaf[i * ROW + j] = 0
+    for k in range(n):
+        leaf[k * ROW + k] = max(leaf[k * ROW + k], 0)
+        for i in range(n):
+            relax_row(leaf, i * ROW, k * ROW, leaf[i * ROW + k])
+    for i in range(n):
+        leaf[i * ROW + i] = max(leaf[i * ROW + i], 0)
+        for j in range(n):
+            d[start + i * stride + j] = leaf[i * ROW + j]
+
+
+@njit(nogil=True, cache=True)
+def _relax_alone(c, c0, a0, b0, stride, rows, columns, depth, by_bits, left, right, edge):  # type: ignore[no-untyped-def]
+    """Relax a block of the matrix ``c`` with two others of it; overlap is allowed where one of them is closed.
+
+    Then an entry that has already fallen is the length of another walk, and the result is the same.
+    """
+    widest = ITEM_BYTES // c.itemsize
+    for j in range(0, columns, widest):
+        wide = min(widest, columns - j)
+        _relax_item(
+            c, c0 + j, stride, c, a0, stride, c, b0 + j, stride,
+            rows, wide, depth, -rows - wide, by_bits, left, right, edge,
+        )  # fmt: skip
+
+
+@njit(nogil=True, cache=True)
+def _close(d, start, stride, n, by_bits, left, right, edge, leaf):  # type: ignore[no-untyped-def]
+    """Kleene's recursion: close one half, carry it to the other, close that, carry it back."""
+    if n <= ROW:
+        _close_leaf(d, start, stride, n, leaf)
+        return
+    h = (n // 2 + ROW - 1) // ROW * ROW
+    g = n - h
+    a11, a12, a21, a22 = start, start + h, start + h * stride, start + h * stride + h
+    _close(d, a11, stride, h, by_bits, left, right, edge, leaf)
+    _relax_alone(d, a12, a11, a12, stride, h, g, h, by_bits, left, right, edge)
+    _relax_alone(d, a21, a21, a11, stride, g, h, h, by_bits, left, right, edge)
+    _relax_alone(d, a22, a21, a12, stride, g, g, h, by_bits, left, right, edge)
+    _close(d, a22, stride, g, by_bits, left, right, edge, leaf)
+    _relax_alone(d, a21, a22, a21, stride, g, h, g, by_bits, left, right, edge)
+    _relax_alone(d, a12, a12, a22, stride, h, g, g, by_bits, left, right, edge)
+    _relax_alone(d, a11, a12, a21, stride, h, h, g, by_bits, left, right, edge)
+    for i in range(h):
+        d[a11 + i * stride + i] = max(d[a11 + i * stride + i], 0)
+
+
+@njit(nogil=True, cache=True)
+def _transpose_band(out, out_stride, a, a_stride, top, bottom, columns, lower):  # type: ignore[no-untyped-def]
+    """Fill rows ``top`` to ``bottom`` of ``out`` with columns of ``a``, a few rows of ``a`` at a time."""
+    for j in range(0, min(columns, bottom) if lower else columns, TRANSPOSED):
+        whole = j + TRANSPOSED <= (min(columns, top + 1) if lower else columns)
+        for i in range(top, bottom, TRANSPOSED):
+            if whole and i + TRANSPOSED <= bottom:
+                transpose_square(out, i * out_stride + j, out_stride, a, j * a_stride + i, a_stride)
+            else:
+                for y in range(i, min(bottom, i + TRANSPOSED)):
+                    for x in range(j, min(columns, j + TRANSPOSED, y if lower else columns)):
+                        out[y * out_stride + x] = a[x * a_stride + y]
+
+
+@njit(nogil=True, cache=True)
+def _transpose_items(worker, counter, out, out_stride, a, a_stride, rows, columns, lower):  # type: ignore[no-untyped-def]
+    """Take bands of ``out`` (``rows`` x ``columns``) from ``counter`` and fill them with the transpose of ``a``."""
+    while True:
+        top = fetch_add(counter.ctypes.data, 1) * BAND
+        if top >= rows:
+            break
+        _transpose_band(out, out_stride, a, a_stride, top, min(rows, top + BAND), columns, lower)
+
+
+class Workspace:
+    """The pack buffers of all threads, allocated once and viewed as the working type of the moment."""
+
+    def __init__(self, threads: int) -> None:
+        self._threads = threads
+        self._views: dict[np.dtype[np.generic], tuple[Array, ...]] = {}
+        self._bytes = [aligned(threads * size) for size in _pack_bytes(8)]
+
+    def packs(self, dtype: np.dtype[np.generic]) -> tuple[Array, ...]:
+        """Left, right, edge and leaf buffers, each of shape (threads, entries)."""
+        if dtype not in self._views:
+            kinds = (packed_dtype(dtype), dtype, dtype, dtype)
+            sizes = _pack_bytes(dtype.itemsize)
+            self._views[dtype] = tuple(
+                buffer[: self._threads * size].view(kind).reshape(self._threads, -1)
+                for buffer, size, kind in zip(self._bytes, sizes, kinds, strict=True)
+            )
+        return self._views[dtype]
+
+
+def _pack_bytes(itemsize: int) -> tuple[int, int, int, int]:
+    """Bytes a thread of the left, right, edge and leaf buffers; multiples of any vector."""
+    left = BLOCK_ROWS * DEPTH * max(4, itemsize)
+    return left, DEPTH * ITEM_BYTES, TILE_ROWS * TILE_VECTORS * VECTOR_BYTES, ROW * ROW * itemsize
+
+
+def workspace_bytes(threads: int) -> int:
+    """Bytes of pack buffers of ``threads`` threads, whatever is relaxed."""
+    return threads * sum(_pack_bytes(8)) + 4 * VECTOR_BYTES
+
+
+def aligned(size: int) -> Array:
+    """``size`` bytes that start on a whole vector: one that straddles two cache lines loads at half the speed."""
+    buffer = np.empty(size + VECTOR_BYTES, np.uint8)
+    start = -buffer.ctypes.data % VECTOR_BYTES
+    return buffer[start : start + size]
+
+
+def flat_of(block: Array) -> tuple[Array, int]:
+    """A matrix, contiguous in its last axis, as the one-dimensional array it lies in, and its row stride in entries."""
+    rows, columns = block.shape
+    if block.strides[1] != block.itemsize and columns > 1:
+        raise ValueError(f"rows must be contiguous, but neighbours in a row are {block.strides[1]} bytes apart")
+    stride = block.strides[0] // block.itemsize if rows > 1 else columns
+    flat = np.lib.stride_tricks.as_strided(block, ((rows - 1) * stride + columns,), (block.itemsize,))
+    return flat, stride
+
+
+def _item_shape(rows: int, columns: int, itemsize: int, threads: int) -> tuple[int, int]:
+    """Rows and columns of an item: as wide as packing likes, and ITEMS for each thread where there is enough."""
+    tile = TILE_VECTORS * VECTOR_BYTES // itemsize
+    across = -(-columns * itemsize // ITEM_BYTES)
+    if threads == 1:
+        return rows, share(columns, across, tile)
+    down = min(-(-rows // (4 * TILE_ROWS)), -(-ITEMS * threads // across))
+    across = max(across, min(-(-columns // (2 * tile)), -(-ITEMS * threads // down)))
+    return share(rows, down, TILE_ROWS), share(columns, across, tile)
+
+
+def share(total: int, parts: int, unit: int) -> int:
+    """The size of each of ``parts`` equal parts, rounded up to ``unit``."""
+    return -(-total // (parts * unit)) * unit
+
+
+def relax(team: Team, space: Workspace, c: Array, a: Array, b: Array, *, nonnegative: bool, upper: bool) -> None:
+    """C <- min(C, A (x) B); see :meth:`engine.model.backend.Backend.relax`."""
+    (rows, depth), columns = a.shape, b.shape[1]
+    if c.shape != (rows, columns) or b.shape[0] != depth or not c.dtype == a.dtype == b.dtype:
+        shapes = ", ".join(f"{name} {x.dtype}{x.shape}" for name, x in (("C", c), ("A", a), ("B", b)))
+        raise ValueError(f"shapes or types do not match: {shapes}")
+    if 0 in (rows, depth, columns):
+        return
+    updates = rows * depth * columns
+    threads = team.threads if updates >= ALONE and team.worth_sharing() else 1
+    item = _item_shape(rows, columns, c.itemsize, threads)
+    parts = [part for block in (c, a, b) for part in flat_of(block)]
+    counter = np.zeros(1, np.int64)
+    arguments = (counter, *item, *parts, (rows, columns, depth), upper, nonnegative, space.packs(c.dtype))
+    if threads == 1:
+        _relax_items(0, *arguments)
+    else:
+        team.run(_relax_items, *arguments)
+
+
+def close(space: Workspace, d: Array, *, nonnegative: bool) -> None:
+    """Floyd-Warshall inside ``d``, in the calling thread; see :meth:`engine.model.backend.Backend.close`."""
+    if d.shape[0] != d.shape[1]:
+        raise ValueError(f"a block to close must be square, found {d.shape}")
+    if d.size:
+        flat, stride = flat_of(d)
+        buffers = [buffer[0] for buffer in space.packs(d.dtype)]
+        _close(flat, 0, stride, len(d), nonnegative, *buffers)
+
+
+def transpose(team: Team, out: Array, a: Array, *, lower: bool) -> None:
+    """``out`` <- the transpose of ``a``; see :meth:`engine.model.backend.Backend.transpose`."""
+    if out.shape != a.shape[::-1] or out.dtype != a.dtype:
+        raise ValueError(f"the transpose of {a.dtype}{a.shape} is not {out.dtype}{out.shape}")
+    if out.size:
+        arguments = (np.zeros(1, np.int64), *flat_of(out), *flat_of(a), *out.shape, lower)
+        if out.size < ALONE // 256:
+            _transpose_items(0, *arguments)
+        else:
+            team.run(_transpose_items, *arguments)

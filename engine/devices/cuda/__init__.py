@@ -1,0 +1,1 @@
+"""Kernels for CUDA devices, and the memory, streams and copies around them."""

@@ -1,0 +1,334 @@
+"""Whole matrices on one GPU: blocked Floyd-Warshall with look-ahead, its undirected half, and recursive closure.
+
+A round closes the pivot block, relaxes the two panels and then the rest of the matrix.  Look-ahead: the strips of the
+rest that hold the next pivot block and its panels are relaxed first, on a stream of high priority; the next round's
+closing and panels then run on that stream beside the bulk of this round, so that the device never waits for them.
+
+In an undirected graph D is symmetric.  Only tiles on and above the diagonal are relaxed, one panel serves as both (the
+row panel is the k-major form of the column panel), and the lower half is mirrored at the end: half the work.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from engine.devices.cuda.context import Modules, allocate
+from engine.devices.cuda.launch import Copy, Launcher, Product, Skip
+from engine.model import device_layout
+from engine.model.device_layout import SINGLE, pivot_width
+from engine.model.dtypes import work_type
+from engine.model.progress import Monitor
+
+#: From which n to which repeated squaring in one launch beats it: Floyd-Warshall has n / 32 rounds, squaring log2(n).
+SQUARES: Final = (65, 256)
+
+
+def tile_side(dtype: object) -> int:
+    """The multiple to which a solved matrix is padded."""
+    return device_layout.tile_side(np.dtype(dtype).itemsize)  # type: ignore[call-overload]
+
+
+def padded(modules: Modules, n: int, dtype: object) -> Any:
+    """An n x n view, not cleared, into a matrix whose padding is unreachable."""
+    side = device_layout.padded_side(n, np.dtype(dtype).itemsize)  # type: ignore[call-overload]
+    whole = allocate(modules.cupy, (side, side), dtype)
+    nothing = work_type(np.dtype(dtype)).sentinel()  # type: ignore[call-overload]
+    whole[n:, :] = nothing
+    whole[:n, n:] = nothing
+    return whole
+
+
+class BelowZero(Exception):  # noqa: N818
+    """A diagonal entry of whole numbers fell below zero: there is a negative cycle, and what is left is in vain."""
+
+
+class Solver:
+    """Closes square matrices of one working type on one device."""
+
+    def __init__(self, modules: Modules, dtype: object, *, nonnegative: bool) -> None:
+        cuda = modules.cupy.cuda
+        self.modules, self.cupy = modules, modules.cupy
+        self.ahead = Launcher(modules, dtype, nonnegative=nonnegative)
+        self.bulk = Launcher(modules, dtype, nonnegative=nonnegative)
+        self.high = cuda.Stream(non_blocking=True, priority=-5)
+        self.low = cuda.Stream(non_blocking=True, priority=0)
+        self._panels: dict[tuple[int, int, bool], _Panels] = {}
+
+    def close(
+        self, d: Any, *, symmetric: bool = False, width: int | None = None, monitor: Monitor | None = None
+    ) -> None:
+        """Floyd-Warshall of ``d`` in place, queued on the current stream.
+
+        ``d`` is square; from ``SINGLE`` vertices on its side must be a multiple of ``tile_side`` (see ``padded``).
+        ``monitor`` is told of updates as rounds finish on the device, two of which are queued at most.
+
+        Raises:
+            Cancelled: the monitor asked to stop; the device may still be at work on ``d``.
+            BelowZero: there is a negative cycle; only looked for between rounds, where there is a monitor.
+        """
+        n = d.shape[0]
+        if width is None and n <= SINGLE:
+            if not (SQUARES[0] <= n <= SQUARES[1] and self.ahead.squares(d)):
+                self.ahead.close(d)
+            return
+        width = width or pivot_width(n)
+        if n % tile_side(d.dtype) or width % tile_side(d.dtype):
+            raise ValueError(f"blocked solves need multiples of {tile_side(d.dtype)}; n = {n}, width = {width}")
+        key = (n, width, symmetric)
+        if key not in self._panels:
+            self._panels.clear()
+            kind = _SymmetricPanels if symmetric else _Panels
+            self._panels[key] = kind(self, n, width)
+        self._rounds(d, self._panels[key], width, symmetric, monitor)
+
+    def _rounds(self, d: Any, panels: _Panels, width: int, symmetric: bool, monitor: Monitor | None) -> None:
+        event = self.cupy.cuda.Event
+        n, high, low = d.shape[0], self.high, self.low
+        entries = n * (n + 1) // 2 if symmetric else n * n
+        outer = self.cupy.cuda.get_current_stream()
+        begun, prepared, relaxed = (event(disable_timing=True) for _ in range(3))
+        begun.record(outer)
+        high.wait_event(begun)
+        low.wait_event(begun)
+        with high:
+            panels.prepare(d, 0)
+            self.ahead.send_flag()
+            prepared.record(high)
+        for start in range(0, n, width):
+            following = start + width
+            if following < n:
+                if start:
+                    high.wait_event(relaxed)
+                with high:
+                    panels.strips(d, start)
+            low.wait_event(prepared)
+            with low:
+                panels.rest(d, start)
+            before, relaxed = relaxed, event(disable_timing=True)
+            relaxed.record(low)
+            if following < n:
+                with high:
+                    panels.prepare(d, following)
+                    self.ahead.send_flag()
+                prepared = event(disable_timing=True)
+                prepared.record(high)
+            if monitor is not None and start:
+                before.synchronize()
+                self._check_flag()  # as it was sent with the pivot block of that round, or later
+                monitor.step(entries * width)
+        if monitor is not None:
+            relaxed.synchronize()
+            monitor.step(entries * (n - (n - 1) // width * width))
+        outer.wait_event(relaxed)
+        done = event(disable_timing=True)
+        done.record(high)
+        outer.wait_event(done)
+        if symmetric:
+            self.bulk.mirror(d)
+
+    def _check_flag(self) -> None:
+        """Floats are left alone: rounding can carry a cycle of length zero below it."""
+        if self.ahead.dtype.kind == "i" and self.ahead.sent_flag():
+            raise BelowZero
+
+    def recursive(self, d: Any, *, base: int = 1024, symmetric: bool = False, monitor: Monitor | None = None) -> None:
+        """Closure by halves (R-Kleene): close, four panels, close again; the same relax in cache-oblivious order.
+
+        ``symmetric`` promises that ``d`` is: then one panel serves as both, and of each half only what lies on or above
+        its diagonal is relaxed.  ``monitor`` is told of updates as they finish on the device, each of an undirected
+        graph counting for its mirror image too.
+
+        Raises:
+            Cancelled: the monitor asked to stop.
+            BelowZero: as in ``close``.
+        """
+        n = d.shape[0]
+        if n <= base:
+            self.ahead.close(d)
+            if symmetric:  # blocks work side by side: last bits may differ
+                self.ahead.mirror(d)
+            self.ahead.send_flag()
+            self._step(n**3, monitor)
+            return
+        half = -(-(n // 2) // tile_side(d.dtype)) * tile_side(d.dtype)
+        a, b, c, e = d[:half, :half], d[:half, half:], d[half:, :half], d[half:, half:]
+
+        def relax(x: Any, y: Any, z: Any) -> None:
+            self.ahead.relax(x, y, z)
+            self._step(x.shape[0] * y.shape[1] * x.shape[1], monitor)
+
+        def carry(x: Any, y: Any, z: Any) -> None:
+            """One panel and its mirror image, then the other half's upper triangle and its mirror image."""
+            self.ahead.relax(b, y, z)
+            self.ahead.pack([Copy(b, c, transposed=True)])
+            first, second = (c, b) if x is e else (b, c)
+            self.ahead.relax(x, first, second, upper=True)
+            self.ahead.mirror(x)
+            self._step(2 * b.size * y.shape[1] + x.shape[0] ** 2 * first.shape[1], monitor)
+
+        self.recursive(a, base=base, symmetric=symmetric, monitor=monitor)
+        if symmetric:
+            carry(e, a, b)
+        else:
+            relax(b, a, b)
+            relax(c, c, a)
+            relax(e, c, b)
+        self.recursive(e, base=base, symmetric=symmetric, monitor=monitor)
+        if symmetric:
+            carry(a, b, e)
+        else:
+            relax(b, b, e)
+            relax(c, e, c)
+            relax(a, b, c)
+
+    def _step(self, updates: int, monitor: Monitor | None) -> None:
+        if monitor is not None:
+            self.cupy.cuda.get_current_stream().synchronize()
+            self._check_flag()
+            monitor.step(updates)
+
+    def square(self, d: Any, *, hops: int | None = None, symmetric: bool = False) -> Any:
+        """D after at most ``hops`` arcs (all, if None), by repeated squaring of the one-arc matrix; a new array."""
+        n = d.shape[0]
+        hops = max(n - 1, 1) if hops is None else min(hops, max(n - 1, 1))
+        result, power, left = None, d, hops
+        while True:
+            if left & 1:
+                result = power.copy() if result is None else self._multiply(result, power, symmetric)
+            left >>= 1
+            if not left:
+                return result
+            power = self._multiply(power, power, symmetric)
+
+    def _multiply(self, a: Any, b: Any, symmetric: bool) -> Any:
+        c = a.copy()
+        self.bulk.relax(c, a, b, upper=symmetric)
+        if symmetric:
+            self.bulk.mirror(c)
+        return c
+
+    def forget_negative(self) -> None:
+        """Begin anew: no negative cycle was met."""
+        self.ahead.forget_negative()
+        self.bulk.forget_negative()
+
+    def found_negative(self) -> bool:
+        """Whether a negative cycle was met; waits for the device."""
+        return self.ahead.found_negative() or self.bulk.found_negative()
+
+    def release(self) -> None:
+        """Give back all scratch memory."""
+        self._panels.clear()
+        self.ahead.release()
+        self.bulk.release()
+
+
+class _Panels:
+    """The panels of a directed matrix: packed copies, and the relaxed column panels of this round and the next."""
+
+    def __init__(self, solver: Solver, n: int, width: int) -> None:
+        self.ahead, self.bulk, self.n, self.width = solver.ahead, solver.bulk, n, width
+        cupy, word, dtype = solver.cupy, self.ahead.word, self.ahead.dtype
+        # one leading dimension for both products of a launch: the pivot block stands beside the panel
+        self.form_a = allocate(cupy, (width, n + width), word)
+        self.form_b = allocate(cupy, (width, n + width), dtype)
+        self.columns = [allocate(cupy, (width, n), word) for _ in range(2)]
+
+    def prepare(self, d: Any, start: int) -> None:
+        """Close the pivot block at ``start``, relax its panels, pack the column panel."""
+        n, stop = self.n, min(start + self.width, self.n)
+        b = stop - start
+        pivot, row, column = d[start:stop, start:stop], d[start:stop], d[:, start:stop]
+        column_a, pivot_a = self.form_a[:b, :n], self.form_a[:b, n : n + b]
+        row_b, pivot_b = self.form_b[:b, :n], self.form_b[:b, n : n + b]
+        self.ahead.close(pivot)
+        self.ahead.pack(
+            [
+                Copy(pivot, pivot_a, transposed=True, spread=True),
+                Copy(pivot, pivot_b),
+                Copy(row, row_b),
+                Copy(column, column_a, transposed=True, spread=True),
+            ]
+        )
+        own = (start, stop)
+        self.ahead.products(
+            [
+                Product(row, pivot_a, row_b, Skip(columns=own)),
+                Product(column, column_a, pivot_b, Skip(rows=own)),
+            ]
+        )
+        self.ahead.pack([Copy(column, self._columns(start, b), transposed=True, spread=True)])
+
+    def strips(self, d: Any, start: int) -> None:
+        """Relax, by the pivot block at ``start``, the rows and columns of the pivot block after it."""
+        first, stop = start + self.width, min(start + 2 * self.width, self.n)
+        a, b = self._columns(start, self.width), d[start:first]
+        self.ahead.products(
+            [
+                Product(d[first:stop], a[:, first:stop], b, Skip(columns=(start, first))),
+                Product(d[:, first:stop], a, b[:, first:stop], Skip(rows=(start, stop))),
+            ]
+        )
+
+    def rest(self, d: Any, start: int) -> None:
+        """Relax everything but the panels of this round and the strips of the next."""
+        first, stop = min(start + self.width, self.n), min(start + 2 * self.width, self.n)
+        done = (start, stop)
+        a = self._columns(start, first - start)
+        self.bulk.products([Product(d, a, d[start:first], Skip(done, done))])
+
+    def _columns(self, start: int, b: int) -> Any:
+        return self.columns[start // self.width % 2][:b]
+
+
+class _SymmetricPanels(_Panels):
+    """The one panel of a symmetric matrix, whole rows of the pivot block; above the diagonal alone D is kept up."""
+
+    def __init__(self, solver: Solver, n: int, width: int) -> None:
+        self.ahead, self.bulk, self.n, self.width = solver.ahead, solver.bulk, n, width
+        cupy, word, dtype = solver.cupy, self.ahead.word, self.ahead.dtype
+        self.pivot_a = allocate(cupy, (width, width), word)
+        self.form_b = allocate(cupy, (width, n), dtype)
+        self.rows = [allocate(cupy, (width, n), dtype) for _ in range(2)]
+        narrow = word.itemsize != dtype.itemsize
+        self.columns = [allocate(cupy, (width, n), word) for _ in range(2)] if narrow else self.rows
+        self.narrow = narrow
+
+    def prepare(self, d: Any, start: int) -> None:
+        stop = min(start + self.width, self.n)
+        b = stop - start
+        pivot, rows, form_b = d[start:stop, start:stop], self._rows(start, b), self.form_b[:b]
+        above, right = d[:start, start:stop], d[start:stop, start:]
+        pivot_a = self.pivot_a[:b, :b]
+        self.ahead.mirror(pivot)
+        self.ahead.close(pivot)
+        copies = [Copy(right, to[:, start:]) for to in (rows, form_b)]
+        if start:
+            copies += [Copy(above, to[:, :start], transposed=True) for to in (rows, form_b)]
+        self.ahead.pack([*copies, Copy(pivot, pivot_a, spread=True)])
+        self.ahead.products([Product(rows, pivot_a, form_b)])
+        back = [Copy(rows[:, start:], right)]
+        if start:
+            back.append(Copy(rows[:, :start], above, transposed=True))
+        if self.narrow:
+            back.append(Copy(rows, self._columns(start, b), spread=True))
+        self.ahead.pack(back)
+
+    def strips(self, d: Any, start: int) -> None:
+        first, stop = start + self.width, min(start + 2 * self.width, self.n)
+        a, b = self._columns(start, self.width), self._rows(start, self.width)
+        items = [Product(d[first:stop, first:], a[:, first:stop], b[:, first:])]
+        if start:
+            items.append(Product(d[:start, first:stop], a, b[:, first:stop]))
+        self.ahead.products(items)
+
+    def rest(self, d: Any, start: int) -> None:
+        first, stop = min(start + self.width, self.n), min(start + 2 * self.width, self.n)
+        done = (start, stop)
+        b = first - start
+        self.bulk.products([Product(d, self._columns(start, b), self._rows(start, b), Skip(done, done))], upper=True)
+
+    def _rows(self, start: int, b: int) -> Any:
+        return self.rows[start // self.width % 2][:b]

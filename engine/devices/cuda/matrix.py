@@ -1,0 +1,275 @@
+"""One matrix on its way through a GPU: arcs go in, distances and facts come out; the host never holds the whole.
+
+Rows leave through page-locked memory, which is got ready while the device computes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.devices.cuda.context import ARITHMETICS, Arithmetic, Modules, allocate, held_device, upload
+from engine.devices.cuda.floyd_warshall import BelowZero, Solver, padded
+from engine.devices.cuda.outgoing import Outgoing, Outlet
+from engine.devices.cuda.row_facts import Answers
+from engine.graph.potentials import Potentials
+from engine.model import traffic
+from engine.model.device_layout import PIECE, SINGLE
+from engine.model.dtypes import WorkType
+from engine.model.progress import Monitor
+from engine.rows.summary import RowFacts
+from storage.graph.graph import Graph
+
+Integers = npt.NDArray[np.int64]
+
+_THREADS: Final = 256
+#: Updates of a product between two questions to the monitor: a quarter of a second on a fast device.
+_PIECE_UPDATES: Final = 4 * 10**12
+#: Rows compared at a time, so that the comparison needs no mask as large as the matrix.
+_COMPARED: Final = 4096
+
+
+@contextmanager
+def device_matrix(
+    n: int, kind: WorkType, *, nonnegative: bool, symmetric: bool, memory: int | None = None
+) -> Iterator[CudaMatrix]:
+    """A matrix on the first device; its memory goes back at the end, whatever happens.
+
+    Args:
+        n: vertices.
+        kind: the working type.
+        nonnegative, symmetric: promises as in ``engine.algorithms.floyd_warshall.recursive``.
+        memory: bytes of device memory that may be used; None for all that is free.
+
+    Raises:
+        InvalidRequest: there is no usable device.
+        DoesNotFit: the memory does not suffice.
+        SolveFailed: the device failed.
+    """
+    with held_device(memory) as (found, _):
+        matrix = CudaMatrix(found, n, kind, nonnegative=nonnegative, symmetric=symmetric)
+        try:
+            yield matrix
+        finally:
+            matrix.release()
+
+
+class CudaMatrix:
+    """See :func:`device_matrix`, which makes it.  Not thread-safe; everything is done when a method returns."""
+
+    def __init__(self, found: Modules, n: int, kind: WorkType, *, nonnegative: bool, symmetric: bool) -> None:
+        self._modules, self._cupy, self._n, self._kind = found, found.cupy, n, kind
+        self._nonnegative, self._symmetric = nonnegative, symmetric
+        self._arithmetic: Arithmetic = ARITHMETICS[kind.name, kind.largest_signed >= 0 and not nonnegative]
+        self._solver = Solver(found, kind.dtype, nonnegative=nonnegative)
+        self._d: Any = padded(found, n, kind.dtype)
+        self._answers = Answers(found, kind, self._arithmetic)
+        self._outgoing: Outgoing | None = None
+        self._gathered = False
+        self._below = False
+
+    def open(self, outlet: Outlet, rows: int) -> None:
+        """Have page-locked memory got ready for so many rows, while the device computes; returns at once."""
+        self._outgoing = Outgoing(self._cupy, outlet, (rows, self._n), self._kind.dtype)
+
+    def fill(self, graph: Graph, monitor: Monitor) -> None:
+        """The arc weights: 0 on the diagonal, unreachable where there is no arc; sent as arcs, a piece at a time."""
+        monitor.begin("ingest", self._n, "rows")
+        self._d[: self._n, : self._n] = self._kind.sentinel()
+        indptr, first = graph.indptr, 0
+        pointers = upload(self._cupy, indptr.astype(np.int64, copy=False))
+        while first < self._n:
+            begin = int(indptr[first])
+            last = max(first + 1, int(np.searchsorted(indptr, begin + PIECE, "right")) - 1)
+            end = int(indptr[last])
+            # adding 0 turns -0.0, whose bits sort below every number, into 0.0
+            weights = graph.weights[begin:end] + 0
+            if self._kind.integer:  # an arc longer than every distance is on no shortest path, and might not fit
+                weights = np.minimum(weights, int(self._kind.unreachable))
+            heads = upload(self._cupy, graph.heads[begin:end].astype(np.int32, copy=False))
+            values = upload(self._cupy, weights.astype(self._kind.dtype))
+            traffic.moved("write", int(heads.nbytes) + int(values.nbytes))
+            self._launch(
+                "scatter", last - first,
+                self._d, self._ld, np.int32(first), pointers, np.int64(begin), heads, values,
+            )  # fmt: skip
+            self._cupy.cuda.get_current_stream().synchronize()
+            monitor.step(last - first)
+            first = last
+
+    def close(self, monitor: Monitor, *, recursive: bool = False) -> None:
+        """Floyd-Warshall; ``recursive`` in the order of halves.  Ends early at a negative cycle: ``found_negative``.
+
+        Raises:
+            Cancelled: the monitor asked to stop.
+        """
+        n, side = self._n, len(self._d)
+        inner = self._d[:n, :n]
+        entries = side * (side + 1) // 2 if self._symmetric and not recursive else side * side
+        small = n <= SINGLE and not recursive
+        monitor.begin("relax", n**3 if small else entries * side, "updates")
+        try:
+            if small:
+                self._solver.close(inner)
+            elif recursive:
+                self._solver.recursive(self._d, symmetric=self._symmetric, monitor=monitor)
+            else:
+                self._solver.close(self._d, symmetric=self._symmetric, monitor=monitor)
+            if self._symmetric and small:  # blocks work side by side: last bits may differ
+                self._solver.bulk.mirror(inner)
+            self._settle(self._d)
+        except BelowZero:
+            self._below = True
+            return
+        finally:
+            self._cupy.cuda.runtime.deviceSynchronize()
+        if small:
+            monitor.step(n**3)
+
+    def power(self, hops: int, monitor: Monitor, *, rows: Integers | None, by_rows: bool, total: int) -> None:
+        """Lengths of the shortest paths of at most ``hops`` arcs; as ``engine.algorithms.squaring.power``.
+
+        Args:
+            hops: at least 1.
+            monitor: is told of ``total`` updates in all, fewer if a power equals the one before it.
+            rows: sources wanted; None for all.
+            by_rows: multiply the rows wanted by the weights, one arc more each time.
+            total: updates of the whole.
+
+        Raises:
+            Cancelled: the monitor asked to stop.
+        """
+        monitor.begin("relax", total, "updates")
+        square, result = self._d, None
+        if by_rows:
+            assert rows is not None
+            result = square[self._cupy.asarray(rows)]
+            for _ in range(hops - 1):
+                before, result = result, self._times(result, square, monitor)
+                if self._same(before, result):
+                    break
+        else:
+            wanted = slice(None) if rows is None else self._cupy.asarray(rows)
+            while True:
+                if hops & 1:
+                    result = square[wanted] if result is None else self._times(result, square, monitor)
+                hops >>= 1
+                if not hops:
+                    break
+                before, square = square, self._times(square, square, monitor)
+                if self._same(before, square):
+                    result = square[wanted]
+                    break
+        self._d, self._gathered = result, rows is not None
+
+    def restore(self, potentials: Potentials, sources: Integers) -> None:
+        """Lengths over reduced weights (``engine.graph.potentials``) back to lengths; ``sources`` are the rows' own."""
+        rows = np.arange(self._n) if not self._gathered else sources
+        there, h = self._cupy.asarray(rows), self._cupy.asarray(np.ascontiguousarray(potentials, np.float64))
+        self._launch("restore", len(rows), self._d, self._ld, np.int32(self._n), there, h)
+        self._cupy.cuda.get_current_stream().synchronize()
+
+    def found_negative(self) -> bool:
+        """Whether some vertex came to lie at less than zero from itself: a negative cycle, or floats rounding."""
+        return self._below or self._solver.found_negative()
+
+    def facts(self, sources: Integers) -> RowFacts:
+        """The facts of the rows of ``sources`` (vertex indices)."""
+        there = self._cupy.asarray(sources)
+        return self._answers.facts(self._d[:, : self._n], there, gathered=self._gathered)
+
+    def histogram(self, sources: Integers, width: float, counts: Integers) -> int:
+        """Add the finite distances from ``sources`` to ``counts``, bins of ``width``; returns how many lie below 0."""
+        there, d = self._cupy.asarray(sources), self._d[:, : self._n]
+        return self._answers.histogram(d, there, width, counts, gathered=self._gathered)
+
+    def write(self, sources: Integers, monitor: Monitor) -> None:
+        """Send the rows of ``sources`` to the outlet that was opened.
+
+        Raises:
+            Cancelled: the monitor asked to stop.
+        """
+        monitor.begin("write", len(sources), "rows")
+        outgoing = self._outgoing
+        assert outgoing is not None
+        outgoing.told = monitor.step
+        for first in range(0, len(sources) if self._n else 0, outgoing.band):
+            outgoing.send(self._rows(first, sources[first : first + outgoing.band], outgoing.stream), first)
+        outgoing.finish()
+
+    def release(self) -> None:
+        """Give all memory back, whatever has failed."""
+        try:
+            if self._outgoing is not None:
+                self._outgoing.release()
+        finally:
+            self._free()
+
+    # ---- pieces -----------------------------------------------------------------------------------------------------
+
+    def _free(self) -> None:
+        self._solver.release()
+        self._answers.release()
+        self._d = None
+        self._cupy.get_default_memory_pool().free_all_blocks()
+        self._cupy.get_default_pinned_memory_pool().free_all_blocks()
+
+    @property
+    def _ld(self) -> np.int64:
+        return np.int64(self._d.shape[1])
+
+    def _launch(self, name: str, blocks: int, *arguments: object) -> None:
+        if blocks:
+            self._modules.get(name, self._arithmetic)((blocks,), (_THREADS,), arguments)
+
+    def _settle(self, d: Any) -> None:
+        """With negative arcs: the diagonal not below zero, and whole numbers that are no distance unreachable."""
+        if self._nonnegative:
+            return
+        if d.shape[0] == d.shape[1]:
+            diagonal = self._cupy.arange(len(d))
+            values = d[diagonal, diagonal]
+            self._below |= bool((values < 0).any())
+            d[diagonal, diagonal] = self._cupy.maximum(values, 0)
+        if self._kind.integer:
+            limit = np.int32(self._kind.largest_signed)
+            self._launch("settle", len(d), d, np.int64(d.shape[1]), np.int32(d.shape[1]), limit)
+
+    def _times(self, a: Any, b: Any, monitor: Monitor) -> Any:
+        """A (x) B of powers of the same matrix, in slabs of rows."""
+        c, n = a.copy(), self._n
+        rows, whole = (n if len(a) == len(b) else len(a)), len(a) == len(b)
+        upper = whole and self._symmetric
+        step = max(128, _PIECE_UPDATES // max(1, len(b) ** 2) // 128 * 128)
+        told, total = 0, n * (n * (n + 1) // 2 if upper else rows * n)
+        for first in range(0, len(a), step):
+            last = min(first + step, len(a))
+            left = first if upper else 0
+            self._solver.bulk.relax(c[first:last, left:], a[first:last], b[:, left:], upper=upper and step >= len(a))
+            self._cupy.cuda.get_current_stream().synchronize()
+            now = total * last // len(a)
+            monitor.step(now - told)
+            told = now
+        if upper:
+            self._solver.bulk.mirror(c)
+        self._settle(c)
+        return c
+
+    def _same(self, a: Any, b: Any) -> bool:
+        return all(bool((a[i : i + _COMPARED] == b[i : i + _COMPARED]).all()) for i in range(0, len(a), _COMPARED))
+
+    def _rows(self, first: int, wanted: Integers, stream: Any) -> Any:
+        """Rows of the answer, ready on ``stream``; those that follow each other are no copy."""
+        if self._gathered:
+            rows = self._d[first : first + len(wanted)]
+        elif (np.diff(wanted) == 1).all():
+            rows = self._d[int(wanted[0]) : int(wanted[0]) + len(wanted)]
+        else:
+            with stream:
+                rows = allocate(self._cupy, (len(wanted), self._d.shape[1]), self._kind.dtype)
+                self._cupy.take(self._d, self._cupy.asarray(wanted), axis=0, out=rows)
+        return rows[:, : self._n]

@@ -1,0 +1,131 @@
+"""Rows that leave the device for a sink, while other work goes on."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.devices.cuda.pinned import LockedSink, host_matrix
+from engine.model import traffic
+from engine.rows.summary import Sink
+
+
+@dataclass(frozen=True)
+class Outlet:
+    """Where rows go, and how many threads write there."""
+
+    sink: Sink
+    threads: int
+
+
+class Outgoing:
+    """Copies rows from device arrays to the sink: through page-locked bands that threads write, or straight there.
+
+    Bands have the height of the sink's tiles; two more of them than threads are held.  They are got ready meanwhile:
+    :meth:`send` waits for them.  Rows go straight into a sink that is page-locked memory itself.
+
+    Attributes:
+        band: rows of a band.
+        stream: on which rows are copied.
+        told: is called, by who sends and finishes, with numbers of rows that have been written.
+    """
+
+    def __init__(self, cupy: Any, outlet: Outlet, shape: tuple[int, int], dtype: np.dtype[Any]) -> None:
+        (rows, columns), sink, threads = shape, outlet.sink, outlet.threads
+        self.told: Callable[[int], None] = _unheard
+        self._cupy, self._sink = cupy, sink
+        self._locked = sink if isinstance(sink, LockedSink) else None
+        self.band = min(sink.tile[0], max(1, rows))
+        count = min(threads + 2, -(-rows // self.band)) if columns else 0
+        self.stream = cupy.cuda.Stream(non_blocking=True)
+        self._pool = ThreadPoolExecutor(max(1, threads), "apsp-write")
+        self._held = ExitStack()
+        self._opened = self._pool.submit(self._open, count, columns, dtype, threads)
+        self._pending: deque[Future[int]] = deque()
+        self._turn, self._straightly = 0, 0
+
+    def send(self, rows: Any, first: int) -> Any:
+        """Send ``rows`` (ready on the device, or on ``stream``) as rows ``first``, ... of the matrix.
+
+        Returns an event of the device: once it has passed, ``rows`` may be overwritten.
+        """
+        buffers = self._opened.result()
+        if self._locked is not None and self._straight():
+            self._copy(self._locked.array[first : first + len(rows)], rows)
+            self._straightly += len(rows)
+        else:
+            self._send_bands(buffers, rows, first)
+        left = self._cupy.cuda.Event(disable_timing=True)
+        left.record(self.stream)
+        return left
+
+    def finish(self) -> None:
+        """Wait until everything that was sent is written; what a writer raised is raised here."""
+        while self._pending:
+            self.told(self._pending.popleft().result())
+        self.stream.synchronize()
+        straightly, self._straightly = self._straightly, 0
+        if straightly:
+            self.told(straightly)
+
+    def release(self) -> None:
+        """Drop what was not written yet, end the threads, give the buffers back.  May be called again."""
+        self._pool.shutdown(cancel_futures=True)
+        try:
+            self.stream.synchronize()
+        finally:
+            self._pending.clear()
+            self._opened = Future()  # the one before holds the buffers
+            self._opened.set_exception(ValueError("rows were sent after the release"))
+            self._held.close()
+
+    def _open(self, count: int, columns: int, dtype: np.dtype[Any], threads: int) -> list[npt.NDArray[Any]]:
+        if count == 0 or self._straight():
+            return []
+        memory = self._held.enter_context(host_matrix((count * self.band, columns), dtype, threads=threads))
+        return [memory.array[i * self.band : (i + 1) * self.band] for i in range(count)]
+
+    def _straight(self) -> bool:
+        """Whether rows go into the sink's own memory; waits until it is known whether its pages could be locked."""
+        if self._locked is None:
+            return False
+        self._locked.memory.wait()
+        return not self._locked.memory.refused
+
+    def _send_bands(self, buffers: list[npt.NDArray[Any]], rows: Any, first: int) -> None:
+        for start in range(0, len(rows) if buffers else 0, self.band):
+            if len(self._pending) == len(buffers):  # the oldest one holds the buffer that is next
+                self.told(self._pending.popleft().result())
+            part = rows[start : start + self.band]
+            block = buffers[self._turn % len(buffers)][: len(part)]
+            self._turn += 1
+            self._copy(block, part)
+            arrived = self._cupy.cuda.Event(disable_timing=True)
+            arrived.record(self.stream)
+            self._pending.append(self._pool.submit(self._write, first + start, block, arrived))
+
+    def _copy(self, there: npt.NDArray[Any], rows: Any) -> None:
+        runtime, kind, size = self._cupy.cuda.runtime, self._cupy.cuda.runtime.memcpyDeviceToHost, there.nbytes
+        traffic.moved("read", size)
+        pitch, width = int(rows.strides[0]), size // max(1, len(there))
+        if pitch == width:
+            runtime.memcpyAsync(there.ctypes.data, rows.data.ptr, size, kind, self.stream.ptr)
+        else:
+            args = (there.ctypes.data, width, rows.data.ptr, pitch, width, len(there), kind, self.stream.ptr)
+            runtime.memcpy2DAsync(*args)
+
+    def _write(self, first: int, block: npt.NDArray[Any], arrived: Any) -> int:
+        arrived.synchronize()
+        self._sink.write(first, 0, block)
+        return len(block)
+
+
+def _unheard(rows: int) -> None:
+    """Nobody is told."""

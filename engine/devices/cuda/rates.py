@@ -1,0 +1,98 @@
+"""Rates of the GPUs that streaming is predicted from: products, both directions of the bus at once, host memory."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import Any, Final
+
+import numpy as np
+
+from engine.devices.cuda.context import Modules, allocate, modules, translated
+from engine.devices.cuda.floyd_warshall import Solver
+from engine.devices.cuda.launch import Copy, Launcher, Product
+from engine.devices.cuda.pinned import host_matrix
+from engine.model.backend import Array
+from engine.model.dtypes import WorkType
+from engine.model.problem import Device
+
+#: Rows, columns and depth of the product that is timed.
+_ROWS: Final = 8192
+_COLUMNS: Final = 4096
+_DEPTH: Final = 2048
+#: Bytes of a copy, and how many go each way.
+_PIECE: Final = 2**25
+_PIECES: Final = 16
+#: Bytes of device memory that measuring takes at most.
+LEAST_MEMORY: Final = 2**29
+#: How much faster products are in a solve, where the last blocks of one share the device with the first of the next.
+_OVERLAPPED: Final = 1.03
+
+
+def measured(device: Device, kind: WorkType, *, threads: int) -> Device:
+    """``device`` with the rates found; takes some tenths of a second.  SolveFailed, DoesNotFit."""
+    found = [modules(index) for index in range(device.count)]
+    cupy: Any = found[0].cupy
+    with translated(cupy), host_matrix((2 * _PIECES, _PIECE), "u1", threads=threads) as memory:
+        rate, size = _products(found[0], kind) * _OVERLAPPED, memory.array.nbytes
+        one = _both_ways(found[:1], memory.array)
+        return replace(
+            device,
+            relax_rate={**device.relax_rate, kind.name: rate},
+            bus_rate=one,
+            bus_most=_both_ways(found, memory.array) if device.count > 1 else one,
+            touch_seconds=memory.touched / size,
+            lock_seconds=memory.registered / size,
+        )
+
+
+def _products(found: Modules, kind: WorkType) -> float:
+    """Updates a second."""
+    cupy = found.cupy
+    with cupy.cuda.Device(found.device):
+        solver = Solver(found, kind.dtype, nonnegative=True)
+        launcher: Launcher = solver.ahead
+        rows = allocate(cupy, (_ROWS, _COLUMNS), kind.dtype)
+        panel = allocate(cupy, (_DEPTH, _COLUMNS), kind.dtype)
+        packed = allocate(cupy, (_DEPTH, _ROWS), launcher.word)
+        rows[:], panel[:] = 9, 1
+        launcher.pack([Copy(rows[:, :_DEPTH], packed, transposed=True, spread=True)])
+        stream, times = cupy.cuda.get_current_stream(), []
+        for _ in range(4):
+            stream.synchronize()
+            began = time.perf_counter()
+            launcher.products([Product(rows, packed, panel)])
+            stream.synchronize()
+            times.append(time.perf_counter() - began)
+        solver.release()
+        del rows, panel, packed
+        cupy.get_default_memory_pool().free_all_blocks()
+    return float(_ROWS * _COLUMNS * _DEPTH / min(times[1:]))
+
+
+def _both_ways(found: list[Modules], memory: Array) -> float:
+    """Bytes a second each way, both ways at once, of all devices together."""
+    cupy = found[0].cupy
+    runtime, ends, best = cupy.cuda.runtime, [], np.inf
+    for one in found:
+        with cupy.cuda.Device(one.device):
+            pieces = [allocate(cupy, (_PIECE,), np.uint8) for _ in range(2)]
+            ends.append((one.device, pieces, [cupy.cuda.Stream(non_blocking=True) for _ in range(2)]))
+    for _ in range(2):
+        began = time.perf_counter()
+        for i in range(_PIECES):
+            for index, (there, back), (up, down) in ends:
+                with cupy.cuda.Device(index):
+                    at = memory.ctypes.data + 2 * i * _PIECE
+                    runtime.memcpyAsync(there.data.ptr, at, _PIECE, runtime.memcpyHostToDevice, up.ptr)
+                    runtime.memcpyAsync(at + _PIECE, back.data.ptr, _PIECE, runtime.memcpyDeviceToHost, down.ptr)
+        for index, _arrays, streams in ends:
+            with cupy.cuda.Device(index):
+                for stream in streams:
+                    stream.synchronize()
+        best = min(best, time.perf_counter() - began)
+    for index, pieces, _streams in ends:
+        with cupy.cuda.Device(index):
+            pieces.clear()
+            cupy.get_default_memory_pool().free_all_blocks()
+    return len(found) * _PIECES * _PIECE / float(best)

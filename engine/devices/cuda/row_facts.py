@@ -1,0 +1,93 @@
+"""Small answers of the device about rows that lie there: their facts, their histogram, a word.
+
+Kernels write them into page-locked memory of the host themselves.  A copy would wait for every copy to the host that
+was asked for before it, on whatever stream, for one engine makes all of a direction: behind rows that leave, an answer
+of a few bytes would be as late as the last of them, and the search that depends on it with it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.devices.cuda.context import ARITHMETICS, Arithmetic, Modules
+from engine.model.dtypes import WorkType
+from engine.rows.summary import RowFacts
+
+_ROWS: Final = np.dtype([("d", "u8"), ("sources", "u8"), ("ld", "i8"), ("n", "i4"), ("gathered", "i4")], align=True)
+_THREADS: Final = 256
+#: Bytes of the facts of a row: four numbers of at most 64 bits.
+_FACTS: Final = 32
+
+
+class Answers:
+    """Asks on the current stream and waits for it.  Not thread-safe."""
+
+    def __init__(self, found: Modules, kind: WorkType, arithmetic: Arithmetic) -> None:
+        self._found, self._kind, self._arithmetic = found, kind, arithmetic
+        self._memory: Any = None
+
+    def facts(self, d: Any, sources: Any, *, gathered: bool = True) -> RowFacts:
+        """The facts of rows of ``d``, shape (rows, n), rows contiguous.
+
+        Args:
+            d: on the device.
+            sources: int64, on the device: vertices that rows hold the distances from.
+            gathered: whether rows are those of ``sources`` in their order; else row i is that of vertex i.
+        """
+        count, kind = len(sources), self._kind
+        if count == 0:
+            none = np.zeros(0, np.int64)
+            return RowFacts(none, none, none, none)
+        address = self._room(count * _FACTS)
+        types = ("i8", "i8" if kind.integer else "f8", "i4" if kind.integer else kind.dtype, "i8")
+        places = [np.uint64(address + 8 * count * i) for i in range(len(types))]
+        self._launch("facts", count, _described(d, sources, gathered), *places)
+        self._synchronize()
+        held = [np.frombuffer(self._memory, t, count, 8 * count * i).copy() for i, t in enumerate(types)]
+        return RowFacts(*held)
+
+    def histogram(
+        self, d: Any, sources: Any, width: float, counts: npt.NDArray[np.int64], *, gathered: bool = True
+    ) -> int:
+        """Add the finite distances to ``counts``, bins of ``width``; returns how many lie below 0."""
+        found = self._found.cupy.zeros(len(counts) + 1, "u8")
+        if len(sources):
+            self._launch("histogram", len(sources), _described(d, sources, gathered), np.float64(1 / width), found)
+        *bins, below = self.words(found).view(np.int64).tolist()
+        counts += np.array(bins, np.int64)
+        return int(below)
+
+    def words(self, array: Any) -> npt.NDArray[np.uint32]:
+        """The 32-bit words of a contiguous array of the device."""
+        count = array.nbytes // 4
+        kernel = self._found.get("tell", ARITHMETICS["int32", False])
+        kernel((1,), (_THREADS,), (array, np.uint64(self._room(array.nbytes)), np.int32(count)))
+        self._synchronize()
+        return np.frombuffer(self._memory, np.uint32, count).copy()
+
+    def release(self) -> None:
+        """Give the host memory back."""
+        self._memory = None
+
+    def _room(self, size: int) -> int:
+        """Address of so many bytes of page-locked memory, which the device can write to."""
+        if self._memory is None or self._memory.mem.size < size:
+            self._memory = self._found.cupy.cuda.alloc_pinned_memory(size)
+        return int(self._memory.ptr)
+
+    def _synchronize(self) -> None:
+        self._found.cupy.cuda.get_current_stream().synchronize()
+
+    def _launch(self, name: str, blocks: int, *arguments: object) -> None:
+        self._found.get(name, self._arithmetic)((blocks,), (_THREADS,), arguments)
+
+
+def _described(d: Any, sources: Any, gathered: bool) -> npt.NDArray[Any]:
+    """``Rows`` of dense.cu."""
+    rows = np.zeros((), _ROWS)
+    rows["d"], rows["sources"] = d.data.ptr, sources.data.ptr
+    rows["ld"], rows["n"], rows["gathered"] = d.strides[0] // d.itemsize, d.shape[1], gathered
+    return rows

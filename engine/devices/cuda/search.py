@@ -1,0 +1,206 @@
+"""Whole searches through a GPU: a batch of sources is searched while the rows of the one before leave.
+
+Labels are held in 16 bits where that may suffice: no label is cut off as long as the largest distance found and the
+heaviest arc together stay below *unreachable*, since a vertex whose label was cut off has a neighbour whose label was
+not.  Where that fails, the batch is searched again with wider labels.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.algorithms.bellman_ford import narrow_first
+from engine.devices.cuda.arcs import SPLIT, incoming
+from engine.devices.cuda.context import ARITHMETICS, Modules, allocate, held_device
+from engine.devices.cuda.outgoing import Outgoing, Outlet
+from engine.devices.cuda.row_facts import Answers
+from engine.devices.cuda.search_kernels import Searcher
+from engine.model.backend import Arcs
+from engine.model.device_layout import LIST_ROW, Form, SearchLayout
+from engine.model.dtypes import WORK_TYPES, WorkType
+from engine.rows.summary import RowFacts
+
+Integers = npt.NDArray[np.int64]
+
+_THREADS: Final = 256
+#: Blocks of sources of a trial.
+_TRIAL_BLOCKS: Final = 8
+_TRIAL_SEARCHERS: Final = 132
+
+
+@contextmanager
+def device_search(
+    arcs: Arcs,
+    kind: WorkType,
+    form: Form,
+    sources: Integers,
+    *,
+    outlet: Outlet | None = None,
+    memory: int | None = None,
+    rows: int | None = None,
+) -> Iterator[DeviceSearch]:
+    """Searches from ``sources`` on the first device; its memory goes back at the end, whatever happens.
+
+    Args:
+        arcs: weights non-negative; with potentials, reduced ones.
+        kind: the working type of the matrix.
+        form: how to search.
+        sources: vertex indices, one a row of the matrix.
+        outlet: where rows go; None where they are not to leave.
+        memory: bytes of device memory that may be used; None for all that is free.
+        rows: sources of a batch; None for as many as suit.
+
+    Raises:
+        InvalidRequest: there is no usable device.
+        DoesNotFit: the memory does not suffice.
+        SolveFailed: the device failed.
+    """
+    with held_device(memory) as (found, usable), ExitStack() as held:
+        shape, outgoing = (len(sources), len(arcs.indptr) - 1), None
+        if outlet is not None:  # gets ready while arcs are sorted and sent
+            outgoing = Outgoing(found.cupy, outlet, shape, kind.dtype)
+            held.callback(outgoing.release)
+        layout = SearchLayout(shape[1], len(arcs.heads), len(sources), kind.itemsize, form.name)
+        batch = rows or layout.batch(usable)
+        search = DeviceSearch(found, arcs, kind, form, sources, list(layout.spans(batch)), outgoing)
+        held.callback(search.release)
+        yield search
+
+
+class DeviceSearch:
+    """See :func:`device_search`, which makes it.  Not thread-safe.
+
+    ``batches`` are the rows that are searched at a time.
+    """
+
+    def __init__(  # noqa: PLR0917 - what device_search is asked for
+        self,
+        found: Modules,
+        arcs: Arcs,
+        kind: WorkType,
+        form: Form,
+        sources: Integers,
+        batches: list[range],
+        outgoing: Outgoing | None,
+    ) -> None:
+        self._found, self._cupy, self._arcs, self._kind, self._form = found, found.cupy, arcs, kind, form
+        self._sources, self.batches, self._n = sources, batches, len(arcs.indptr) - 1
+        self.batch = max(map(len, batches), default=1)
+        self._heaviest = arcs.weights.max(initial=0).item()
+        # the planner has proven the matrix's type; narrower labels must show that they suffice
+        narrow = arcs.potentials is None and narrow_first(kind, self._heaviest)
+        self._labels, self._proven = (WORK_TYPES["uint16"], False) if narrow else (kind, True)
+        split = None if form.name == "hops" else SPLIT
+        cluster = LIST_ROW // self._labels.itemsize if form.name == "lists" else None
+        self._incoming = incoming(arcs.indptr, arcs.heads, arcs.weights, cluster=cluster, split=split)
+        self._answers = Answers(found, kind, ARITHMETICS[kind.name, False])
+        self._searcher = self._make_searcher()
+        count = min(2, max(1, len(batches)))
+        self._out = [allocate(self._cupy, (self.batch, self._n), kind.dtype) for _ in range(count)]
+        self._left: list[Any] = [None] * count
+        self._potentials = None if arcs.potentials is None else self._cupy.asarray(arcs.potentials.astype(np.float64))
+        self._turn, self._rows = 0, range(0)
+        self._outgoing = outgoing
+
+    def begin(self, rows: range) -> None:
+        """Queue the search of ``rows``; returns at once."""
+        self._turn, self._rows = (self._turn + 1) % len(self._out), rows
+        if self._left[self._turn] is not None:
+            self._cupy.cuda.get_current_stream().wait_event(self._left[self._turn])
+        self._search()
+
+    def finish(self) -> RowFacts | None:
+        """Wait for the search that was begun; the facts of its rows, or None if it was given up."""
+        while True:
+            if self._searcher.given_up(self._answers):
+                return None
+            if self._potentials is not None and len(self._rows):
+                ld, n = np.int64(self._n), np.int32(self._n)
+                self._launch("restore", self._out[self._turn], ld, n, self._there(), self._potentials)
+            found = self._answers.facts(self._out[self._turn], self._there())
+            if self._sound(found):
+                return found
+            self._labels, self._proven = self._kind, True
+            self._searcher.release()
+            self._searcher = self._make_searcher()
+            self._search()
+
+    def histogram(self, width: float, counts: Integers) -> int:
+        """As ``engine.rows.summary.Count``, of the rows searched last."""
+        return self._answers.histogram(self._out[self._turn], self._there(), width, counts)
+
+    def leave(self) -> tuple[Any, int, int]:
+        """What :meth:`send` takes to let the rows searched last leave, later."""
+        return self._out[self._turn][: len(self._rows)], self._rows.start, self._turn
+
+    def send(self, leaving: tuple[Any, int, int]) -> None:
+        """Let rows go to the outlet; what is searched next may overtake them."""
+        rows, first, turn = leaving
+        if self._outgoing is not None:
+            self._left[turn] = self._outgoing.send(rows, first)
+
+    def written(self) -> None:
+        """Wait until all rows that were sent are written."""
+        if self._outgoing is not None:
+            self._outgoing.finish()
+
+    def release(self) -> None:
+        """Give all memory back."""
+        if self._outgoing is not None:
+            self._outgoing.release()
+        self._searcher.release()
+        self._answers.release()
+        self._out.clear()
+        self._cupy.get_default_memory_pool().free_all_blocks()
+        self._cupy.get_default_pinned_memory_pool().free_all_blocks()
+
+    # ---- pieces -----------------------------------------------------------------------------------------------------
+
+    def _make_searcher(self) -> Searcher:
+        name, rows = self._form.name, self.batch
+        return Searcher(self._found, self._incoming, self._kind, labels=self._labels, form=name, rows=rows)
+
+    def _search(self) -> None:
+        rows = self._rows
+        self._searcher.search(self._sources[rows.start : rows.stop], self._out[self._turn], self._form.limit)
+
+    def _sound(self, found: RowFacts) -> bool:
+        """Whether no label was cut off: see the head of this module."""
+        if self._proven or self._form.name == "hops":
+            return True
+        largest = found.largest[found.farthest >= 0].max(initial=0)
+        return bool(largest + self._heaviest < self._labels.unreachable)
+
+    def _there(self) -> Any:
+        return self._cupy.asarray(self._sources[self._rows.start : self._rows.stop])
+
+    def _launch(self, name: str, *arguments: object) -> None:
+        if len(self._rows):
+            kernel = self._found.get(name, ARITHMETICS[self._kind.name, False])
+            kernel((len(self._rows),), (_THREADS,), arguments)
+
+
+def trial_seconds(arcs: Arcs, kind: WorkType, form: Form, sources: Integers, *, memory: int | None) -> float | None:
+    """Seconds a source on this very graph, from a few blocks of them; None where the search was given up."""
+    lanes = {"sweep": 512, "lists": 128, "hops": 4096 * kind.itemsize}[form.name] // kind.itemsize
+    blocks = {"sweep": _TRIAL_BLOCKS, "lists": _TRIAL_SEARCHERS, "hops": 1}[form.name]
+    count = min(len(sources), lanes * blocks)
+    if count == 0:
+        return 0.0
+    if form.name == "lists":  # sources that would share blocks if all were searched
+        place = incoming(arcs.indptr, arcs.heads, arcs.weights, cluster=lanes).place
+        sources = np.argsort(place)
+    with device_search(arcs, kind, form, sources[:count], memory=memory, rows=count) as search:
+        search.begin(range(count))
+        if search.finish() is None:
+            return None
+        began = time.perf_counter()
+        search.begin(range(count))
+        search.finish()
+        return (time.perf_counter() - began) / count

@@ -1,0 +1,164 @@
+"""Searches from many sources on one GPU: the arrays there, the forms of the kernel, one launch a batch of sources.
+
+*Sweep*: the whole device sweeps over all vertices for one block of sources after another.  *Lists*: each thread block
+has sources and lists of its own.  *Hops*: breadth first, for arcs that all weigh 1.  ``search.cu`` and ``hops.cu`` say
+how they work, docs/kernels.md how fast.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.devices.cuda.arcs import Incoming
+from engine.devices.cuda.context import ARITHMETICS, KERNELS, Modules, allocate, upload
+from engine.devices.cuda.row_facts import Answers
+from engine.model.device_layout import HOPS_ROWS, LIST_ROW, ROW, list_groups, sweep_groups
+from engine.model.dtypes import WorkType
+
+_POINTERS: Final = (
+    "chunks", "into", "tails", "heads", "weights", "out_of", "next", "place", "sources", "rows", "out", "labels",
+    "scratch", "state",
+)  # fmt: skip
+_SEARCH: Final = np.dtype(
+    [*((f, "u8") for f in _POINTERS), ("ld", "i8"), ("limit", "i8")]
+    + [(f, "i4") for f in ("n", "vertices", "chunk_count", "source_count", "groups")],
+    align=True,
+)
+_WALK: Final = np.dtype(
+    [
+        *((f, "u8") for f in ("chunks", "tails", "heads", "sources", "out", "rows", "turns", "state")),
+        *(("ld", "i8"), ("limit", "i8"), ("n", "i4"), ("chunk_count", "i4"), ("source_count", "i4")),
+    ],
+    align=True,
+)
+_STATE: Final = 32  # words of state a group, and of the whole
+#: Thread blocks a multiprocessor that sweep together.
+SWEEP_BLOCKS: Final = 4
+
+
+class Searcher:
+    """One graph's arcs on the device, and a block of labels for each group of thread blocks."""
+
+    def __init__(
+        self, found: Modules, arcs: Incoming, kind: WorkType, *, labels: WorkType, form: str, rows: int
+    ) -> None:
+        """Bring the arcs there.
+
+        Args:
+            found: the device.
+            arcs: weights non-negative.
+            kind: the matrix's type; labels: the labels', the same or uint16 for int32.
+            form: ``sweep``, ``lists`` or ``hops`` (arcs of weight 1; labels are ignored).
+            rows: sources of the largest batch.
+        """
+        self._modules, self._cupy, self._kind, self._labels = found, found.cupy, kind, labels
+        self._n, self._vertices, self.form = len(arcs.place), arcs.vertices, form
+        self._arithmetic = ARITHMETICS[(kind if form == "hops" else labels).name, False]
+        send = partial(upload, self._cupy)
+        self._place = arcs.place
+        self._arrays: dict[str, Any] = {"place": send(arcs.place), "tails": send(arcs.tails)}
+        if form == "lists":
+            out_of, following = arcs.outgoing()
+            self._arrays |= {"into": send(arcs.into), "out_of": send(out_of), "next": send(following)}
+        else:
+            self._arrays |= {"chunks": send(arcs.chunks()), "heads": send(arcs.heads)}
+        if form != "hops":
+            self._arrays["weights"] = send(_as_labels(arcs.weights, labels))
+        self._groups = self._scratch(found, labels.itemsize, rows)
+
+    def _scratch(self, found: Modules, itemsize: int, rows: int) -> int:
+        """Allocate labels and lists; the number of groups."""
+        vertices, groups = self._vertices, 1
+        if self.form == "hops":
+            self._arrays["rows"] = allocate(self._cupy, (HOPS_ROWS * self._n, ROW), "u1")
+            self._arrays["turns"] = self._cupy.zeros(2 * self._n, "i4")
+        else:
+            sweeping = self.form == "sweep"
+            groups = list_groups(vertices, rows, itemsize, found.multiprocessors)
+            if sweeping:
+                groups = sweep_groups(self._arrays["tails"].size, rows, itemsize)
+            self._arrays["labels"] = allocate(self._cupy, (groups * vertices, ROW if sweeping else LIST_ROW), "u1")
+            self._arrays["scratch"] = self._cupy.zeros((groups, 2 if sweeping else 3, vertices), "i4")
+        self._state = self._cupy.zeros((1 + groups, _STATE), "u4")
+        self._state[:, 1:3] = 1  # turns start above what fresh memory holds
+        return groups
+
+    def search(self, sources: npt.NDArray[np.int64], out: Any, limit: int) -> None:
+        """Queue the search from ``sources`` (vertices of the graph) into the rows of ``out``, shape (sources, n).
+
+        ``limit`` bounds the sweeps (or steps) of a block of sources, in lists the vertices looked at for each vertex.
+        """
+        here = self._place[sources]
+        order = np.argsort(here, kind="stable") if self.form == "lists" else np.arange(len(here))
+        self._arrays["sources"] = self._cupy.asarray(here[order].astype(np.int32))
+        self._arrays["rows_of"] = self._cupy.asarray(order.astype(np.int32))
+        self._state[:, 0] = 0
+        if self.form == "hops":
+            self._launch_hops(len(here), out, limit)
+        else:
+            self._launch(len(here), out, limit)
+
+    def given_up(self, answers: Answers) -> bool:
+        """Whether the last search passed its limit; waits for the device."""
+        return bool(answers.words(self._state[0, :1])[0])
+
+    def release(self) -> None:
+        """Give the device memory back."""
+        self._arrays.clear()
+
+    def _launch(self, count: int, out: Any, limit: int) -> None:
+        arguments = np.zeros((), _SEARCH)
+        for name in _POINTERS:
+            array = self._arrays.get("rows_of" if name == "rows" else name)
+            arguments[name] = array.data.ptr if array is not None else 0
+        arguments["out"], arguments["ld"], arguments["state"] = out.data.ptr, out.shape[1], self._state.data.ptr
+        arguments["n"], arguments["vertices"], arguments["source_count"] = self._n, self._vertices, count
+        arguments["groups"] = self._groups
+        widened = "_widened" if self._labels is not self._kind else ""
+        if self.form == "sweep":
+            arguments["limit"], arguments["chunk_count"] = limit, self._arrays["chunks"].size - 1
+            self._cooperate("search_sweep" + widened, arguments, self._groups)
+            return
+        self._state[0, 1] = 0
+        arguments["limit"] = limit * self._vertices
+        shared = list_shared(self._vertices)
+        name = "search_lists" + widened
+        kernel = self._modules.get(name, self._arithmetic, max(shared, 48 * 1024))
+        kernel((self._groups,), (KERNELS[name].threads,), (arguments,), shared_mem=shared)
+
+    def _launch_hops(self, count: int, out: Any, limit: int) -> None:
+        arguments = np.zeros((), _WALK)
+        for name in ("chunks", "tails", "heads", "sources", "rows", "turns"):
+            arguments[name] = self._arrays[name].data.ptr
+        self._state[0, 1] = 0
+        arguments["out"], arguments["ld"], arguments["state"] = out.data.ptr, out.shape[1], self._state.data.ptr
+        arguments["limit"], arguments["n"], arguments["source_count"] = limit, self._n, count
+        arguments["chunk_count"] = self._arrays["chunks"].size - 1
+        self._cooperate("hops", arguments, 1)
+
+    def _cooperate(self, name: str, arguments: npt.NDArray[Any], groups: int) -> None:
+        """A launch whose blocks wait for each other, so all of them must be resident."""
+        kernel, threads = self._modules.get(name, self._arithmetic), KERNELS[name].threads
+        driver = self._modules.driver
+        resident = driver.occupancyMaxActiveBlocksPerMultiprocessor(kernel.kernel.ptr, threads, 0)
+        blocks = min(resident, SWEEP_BLOCKS) * self._modules.multiprocessors // groups * groups
+        pointers = np.array([arguments.ctypes.data], "u8")
+        stream = self._cupy.cuda.get_current_stream().ptr
+        driver.launchCooperativeKernel(kernel.kernel.ptr, blocks, 1, 1, threads, 1, 1, 0, stream, pointers.ctypes.data)
+
+
+def list_shared(vertices: int) -> int:
+    """Bytes of shared memory of a block of the lists form: three bits a vertex."""
+    return 3 * -(-vertices // 32) * 4
+
+
+def _as_labels(weights: npt.NDArray[Any], kind: WorkType) -> npt.NDArray[Any]:
+    """Weights in the labels' type; one longer than every distance is on no shortest path, and might not fit."""
+    weights = weights + 0  # -0.0, whose bits sort below every number, becomes 0.0
+    if kind.integer:
+        weights = np.minimum(weights, int(kind.unreachable))
+    return weights.astype(kind.dtype)

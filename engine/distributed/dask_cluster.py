@@ -1,0 +1,269 @@
+"""The workers of a Dask scheduler, as the drivers see them: the only module that knows Dask.
+
+Tasks are pinned to a worker by the driver, which alone decides what is done again and where; Dask carries control
+messages, and tells who came and who went.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from engine.distributed import sessions
+from engine.distributed.messages import Failure, Hello, code_digest
+from storage.errors import InvalidRequest, SolveFailed
+
+log = logging.getLogger("apsp.engine")
+
+#: Seconds after which a connection that answers nothing is given up; Dask refuses less than some ten.
+SILENCE: Final = "15s"
+#: Seconds to reach the scheduler, and for the first worker to say hello.
+REACH: Final = 30.0
+#: Seconds between two looks at who is there, events apart.
+LOOK: Final = 2.0
+
+
+@dataclass(eq=False)
+class Ticket:
+    """A task that was handed to a worker; ``note`` is the driver's own."""
+
+    worker: str
+    note: Any
+    future: Any = None
+    dropped: bool = False
+    ended: bool = False
+
+
+@dataclass(frozen=True)
+class Done:
+    """A task has ended: its result, or the error that the program did not foresee."""
+
+    ticket: Ticket
+    result: Any
+    error: BaseException | None
+
+
+@dataclass(frozen=True)
+class Came:
+    """A worker of the same program is there."""
+
+    worker: str
+    hello: Hello
+
+
+@dataclass(frozen=True)
+class Went:
+    """A worker is gone; its tasks will never end."""
+
+    worker: str
+
+
+Event = Done | Came | Went
+
+
+class Cluster:
+    """A connection to a scheduler; a context manager.
+
+    Raises:
+        InvalidRequest: Dask is not installed, or there is no scheduler at that address.
+    """
+
+    def __init__(self, address: str) -> None:
+        try:
+            import dask.config
+            import distributed
+        except ImportError as error:
+            raise InvalidRequest(
+                f"executor dask needs Dask: pip install 'apsp[dask]' ({error})", field="executor"
+            ) from None
+        self.address = address
+        self._news: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
+        self._known: dict[str, str] = {}
+        self._greeted: dict[str, Ticket] = {}
+        self._refused: dict[str, str] = {}
+        self._stack = contextlib.ExitStack()
+        self._open: dict[Ticket, None] = {}
+        self._looked = 0.0
+        self._count = 0
+        self._fresh = threading.Event()
+        timeouts = {"distributed.comm.timeouts.tcp": SILENCE, "distributed.comm.timeouts.connect": SILENCE}
+        self._stack.enter_context(dask.config.set(timeouts))
+        try:
+            make: Any = distributed.Client
+            self._keep: Callable[[Any], None] = distributed.fire_and_forget
+            client = make(address, timeout=REACH, set_as_default=False, name="apsp")
+            self._client: Any = self._stack.enter_context(contextlib.closing(client))
+        except (OSError, ValueError, TimeoutError) as error:
+            self._stack.close()
+            raise InvalidRequest(f"no Dask scheduler answers at {address} ({error})", field="scheduler") from None
+        self._client.subscribe_topic("all", self._told)
+
+    def __enter__(self) -> Cluster:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for ticket in list(self._open):
+            self.drop(ticket)
+        self._stack.close()
+
+    @property
+    def refused(self) -> dict[str, str]:
+        """Workers that may not take part, and why."""
+        return dict(self._refused)
+
+    def submit(
+        self,
+        note: Any,
+        worker: str,
+        call: Callable[..., Any],
+        *given: Any,
+        device: str | None,
+        share: float = 1.0,
+        urgent: bool = False,
+    ) -> Ticket:
+        """Have a worker call a function; ``device`` is what it takes up a share of meanwhile, None for nothing."""
+        ticket = Ticket(worker, note)
+        self._count += 1
+        ticket.future = self._client.submit(
+            call,
+            *given,
+            key=f"apsp-{call.__name__}-{id(self):x}-{self._count}",
+            workers=[worker],
+            resources={resource(device): share} if device else None,
+            priority=10 if urgent else 0,
+            pure=False,
+            retries=0,
+        )
+        self._open[ticket] = None
+        ticket.future.add_done_callback(lambda future: self._ended(ticket, future))
+        return ticket
+
+    def drop(self, ticket: Ticket) -> None:
+        """Whatever comes of a task is of no use any more."""
+        ticket.dropped = True
+        self._open.pop(ticket, None)
+        if ticket.future is not None:
+            with contextlib.suppress(Exception):
+                ticket.future.cancel(force=True)
+
+    def events(self, wait: float) -> Iterator[Event]:
+        """What has happened, after ``wait`` seconds at most.
+
+        Raises:
+            SolveFailed: the scheduler is lost.
+        """
+        self._look()
+        with contextlib.suppress(queue.Empty):
+            event = self._news.get(timeout=wait)
+            while True:
+                if isinstance(event, Done) and event.ticket.note is _HELLO:
+                    event = self._greeting(event)
+                if event is not None and not (isinstance(event, Done) and event.ticket.dropped):
+                    yield event
+                event = self._news.get_nowait()
+
+    def everywhere(self, call: Callable[..., Any], *given: Any) -> None:
+        """Have all workers call a function when they come to it; nobody waits, and what goes wrong does not matter."""
+        for worker in [w for w, state in self._known.items() if state == "in"]:
+            with contextlib.suppress(Exception):
+                ticket = self.submit(None, worker, call, *given, device=None)
+                self._keep(ticket.future)
+                self._open.pop(ticket, None)
+                ticket.dropped = True
+
+    # ---- what Dask tells ---------------------------------------------------------------------------------------------
+
+    def _told(self, event: Any) -> None:
+        """An event of the scheduler; called by the client's own thread."""
+        message = event[1]
+        if isinstance(message, dict) and message.get("action") in ("add-worker", "remove-worker"):
+            self._fresh.set()
+
+    def _ended(self, ticket: Ticket, future: Any) -> None:
+        """A future is done; called by a thread of the client."""
+        if ticket.dropped:
+            return
+        result = error = None
+        try:
+            if future.status == "finished":
+                result = future.result(timeout=REACH)
+            elif future.status == "error":
+                error = future.exception(timeout=REACH)
+            else:
+                raise asyncio.CancelledError
+        except BaseException:  # its worker, or the scheduler, is gone, which is found out by looking
+            ticket.ended = True
+            self._fresh.set()
+            return
+        ticket.future = None
+        self._open.pop(ticket, None)
+        self._news.put(Done(ticket, result, error))
+
+    def _look(self) -> None:
+        """See who is there, if something has happened or it is time."""
+        if self._client.status != "running":
+            raise self._lost()
+        now = time.monotonic()
+        if not self._fresh.is_set() and now - self._looked < LOOK:
+            return
+        self._fresh.clear()
+        self._looked = now
+        client: Any = self._client
+        try:
+            workers = client.sync(client.scheduler.identity, n_workers=-1, callback_timeout=REACH)["workers"]
+        except Exception as error:
+            raise self._lost() from error
+        for worker in [w for w in self._known if w not in workers]:
+            if self._known.pop(worker) == "in":
+                self._news.put(Went(worker))
+            self._greeted.pop(worker, None)
+            for ticket in [t for t in self._open if t.worker == worker]:
+                self.drop(ticket)
+        for ticket in [t for t in self._open if t.ended]:  # and its worker is there: to be done again
+            self._open.pop(ticket, None)
+            self._news.put(Done(ticket, Failure("Lost", "the task was cancelled"), None))
+        for worker in workers:
+            if worker not in self._known:
+                self._known[worker] = "asked"
+                self._greeted[worker] = self.submit(_HELLO, worker, sessions.hello, device=None)
+
+    def _greeting(self, done: Done) -> Event | None:
+        """A worker has said who it is: at the door, one of another version is refused."""
+        worker, hello = done.ticket.worker, done.result
+        self._greeted.pop(worker, None)
+        if worker not in self._known:
+            return None
+        why = ""
+        if done.error is not None or isinstance(hello, Failure):
+            why = f"it cannot run apsp ({done.error or hello})"
+        elif hello.code != code_digest():
+            why = f"it runs another version of apsp ({hello.code}, here {code_digest()})"
+        if why:
+            self._known[worker] = "refused"
+            self._refused[worker] = why
+            log.warning("worker %s is refused: %s", worker, why)
+            return None
+        self._known[worker] = "in"
+        return Came(worker, hello)
+
+    def settled(self) -> bool:
+        """Whether all workers that are there have said who they are."""
+        return bool(self._known) and not self._greeted
+
+    def _lost(self) -> SolveFailed:
+        return SolveFailed(f"the Dask scheduler at {self.address} is lost")
+
+
+_HELLO: Final = object()
+
+
+def resource(device: str) -> str:
+    """What a worker has one of, in Dask's words."""
+    return {"cuda": "GPU", "cpu": "CPU"}[device]

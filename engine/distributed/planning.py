@@ -1,0 +1,125 @@
+"""Planning over workers: who is there, what they can do, and what would be chosen."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from engine.distributed.dask_cluster import REACH, Came, Cluster, Went
+from engine.distributed.messages import Hello
+from engine.execution.survey import available_memory, survey
+from engine.graph.analysis import describe, statistics
+from engine.graph.ordering import hops_of
+from engine.graph.partition import ENTRY_BYTES, with_parts
+from engine.graph.potentials import find_potentials
+from engine.graph.selection import Rectangle
+from engine.model.plan import Plan
+from engine.model.problem import Device, Options, Workers
+from engine.planning.planner import choose, choose_type
+from engine.streaming.checkpoint import bound_to, resumable
+from storage.errors import InvalidRequest, SolveFailed
+from storage.graph.graph import Graph
+from storage.matrix.reader import matrix_bytes
+
+__all__ = ["gather", "make_plan"]
+
+#: Seconds without a newcomer after which those that are there are taken to be all.
+QUIET: Final = 0.5
+
+
+def make_plan(graph: Graph, options: Options, *, out: Path | None = None, resume: bool = False) -> Plan:
+    """As :func:`engine.api.solve.make_plan`, for ``options.executor`` dask; options were checked there.
+
+    Raises:
+        InvalidRequest: no scheduler, no worker, or none that suits.
+        Others: as there.
+    """
+    with Cluster(address_of(options)) as cluster:
+        workers = gather(cluster, options.device)
+    return plan_for(graph, options, workers, out=out, resume=resume)
+
+
+def plan_for(
+    graph: Graph, options: Options, workers: Mapping[str, Hello], *, out: Path | None, resume: bool = False
+) -> Plan:
+    """The plan for these workers."""
+    options = replace(bound_to(resumable(out, resume=resume), options), device="auto")
+    rows, targets = (None if side is None else len(side) for side in (options.sources, options.targets))
+    problem = describe(graph, rows=rows, targets=targets, max_hops=options.max_hops, cutoff=options.cutoff)
+    problem = replace(problem, permuted=Rectangle.of(options, graph.n).permuted)
+    if options.algorithm == "partitioned" and problem.max_hops is None:
+        problem = with_parts(graph, problem, available_memory() // ENTRY_BYTES)
+    kind, _ = choose_type(problem, options.dtype)
+    tiles = matrix_bytes((problem.rows, problem.columns), kind.itemsize)
+    arcs = graph.heads.nbytes + graph.weights.nbytes + graph.indptr.nbytes
+    store = int(tiles * 1.005) + arcs + 4 * graph.labels.nbytes + 2**20
+    machine = survey(out=out, memory=options.memory)
+    found = summed_up(workers)
+    machine = replace(machine, workers=found)
+    if found.device == "cuda":
+        rate = {name: value / found.count for name, value in found.relax_rate.items()}
+        machine = replace(machine, cuda=Device(found.name, found.memory, found.memory, rate))
+        problem = replace(problem, hops=hops_of(graph))
+    if problem.negative:
+        find_potentials(graph)
+    plan = choose(problem, machine, options, store=store)
+    return replace(plan, threads=found.threads, statistics=statistics(graph, problem))
+
+
+def address_of(options: Options) -> str:
+    """Where the scheduler is.  InvalidRequest if nothing was said."""
+    if not options.scheduler:
+        raise InvalidRequest("executor dask needs the address of a Dask scheduler (--scheduler)", field="scheduler")
+    return options.scheduler
+
+
+def gather(cluster: Cluster, device: str, enough: int = 0) -> dict[str, Hello]:
+    """The workers that can solve together: of this program, and all with the same kind of device.
+
+    Newcomers are waited for until none has come for a while, or ``enough`` are there, if that is known; more may join.
+
+    Raises:
+        InvalidRequest: none is there, or none that suits; the reason is named.
+    """
+    found: dict[str, Hello] = {}
+    began = heard = time.monotonic()
+    while time.monotonic() - began < REACH:
+        for event in cluster.events(0.05):
+            if isinstance(event, Came):
+                found[event.worker] = event.hello
+                heard = time.monotonic()
+            elif isinstance(event, Went):
+                found.pop(event.worker, None)
+        if cluster.settled() and time.monotonic() - heard > QUIET:
+            break
+        if enough and sum(hello.device == device for hello in found.values()) >= enough:
+            break
+    kinds = {hello.device for hello in found.values()}
+    wanted = device if device != "auto" else "cuda" if "cuda" in kinds else "cpu"
+    suiting = {name: hello for name, hello in found.items() if hello.device == wanted}
+    if suiting:
+        return suiting
+    if found:
+        raise InvalidRequest(f"none of the {len(found)} workers at {cluster.address} has a GPU", field="device")
+    refused = "".join(f"; {worker} is refused: {why}" for worker, why in cluster.refused.items())
+    raise SolveFailed(
+        f"no worker of apsp is at the Dask scheduler {cluster.address} (apsp worker starts them){refused}"
+    )
+
+
+def summed_up(workers: Mapping[str, Hello]) -> Workers:
+    """What the workers are together."""
+    all_ = list(workers.values())
+    kinds = set.intersection(*(set(hello.relax_rate) for hello in all_))
+    return Workers(
+        count=len(all_),
+        device=all_[0].device,
+        name=", ".join(sorted({hello.name for hello in all_})),
+        threads=min(hello.threads for hello in all_),
+        memory=min(hello.memory for hello in all_),
+        relax_rate={kind: sum(hello.relax_rate[kind] for hello in all_) for kind in sorted(kinds)},
+        host_memory=min(hello.host_memory for hello in all_),
+    )

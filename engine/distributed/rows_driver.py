@@ -1,0 +1,142 @@
+"""The driver of a solve by rows over many workers: batches of sources, each whole and for itself.
+
+A batch is as large as a worker does in some seconds; towards the end batches become smaller, so that all are done at
+about the same time.  A batch that is lost with its worker is searched again by another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from engine.distributed.dask_cluster import Cluster, Done, Ticket
+from engine.distributed.driver import Drive, result_of
+from engine.distributed.messages import Hello, Job, Order
+from engine.model.progress import Monitor
+from engine.rows.summary import Summary
+from engine.streaming.checkpoint import Journal
+from storage.errors import Cancelled
+
+#: Seconds that a batch should take.
+TASK: Final = 2.0
+#: Batches that a worker has at a time.
+AHEAD: Final = 2
+#: Batches into which what is left is cut for each worker, at least.
+SHARES: Final = 3
+#: Most bytes of the rows of a batch.
+MOST: Final = 2**30
+
+
+@dataclass
+class _Worker:
+    """``rate`` is in rows a second."""
+
+    rate: float
+    tickets: list[Ticket] = field(default_factory=list)
+
+
+class Batches(Drive):
+    """One run.  ``done`` rows are in the store already, and are only summed up."""
+
+    def __init__(  # noqa: PLR0917 - what a run has at hand
+        self,
+        cluster: Cluster,
+        workers: Mapping[str, Hello],
+        job: Job,
+        journal: Journal,
+        summary: Summary,
+        monitor: Monitor,
+        done: int,
+    ) -> None:
+        super().__init__(cluster, job, journal, monitor)
+        self._summary, self._rows, self._band = summary, job.shape[0], job.tile[0]
+        self._workers: dict[str, _Worker] = {}
+        searched = sum(phase.seconds for phase in job.plan.phases if phase.name in ("search", "sweep"))
+        self._rate = self._rows / max(1e-3, searched) / max(1, len(workers))
+        self._todo: list[tuple[str, int, int]] = [("search", done, self._rows)] if done < self._rows else []
+        if done:
+            self._todo.append(("observe", 0, done))
+        self._finished: dict[int, int] = {}
+        self._prefix = self._kept = done
+        for name, hello in workers.items():
+            self._came(name, hello)
+
+    def run(self) -> None:
+        """Search until all rows are in the store.
+
+        Raises:
+            Cancelled: the monitor asked to stop; the rows that are done from the first one on are committed.
+            SolveFailed, StorageFailed: as in :meth:`engine.distributed.dense_driver.Rounds.run`.
+        """
+        self._monitor.begin("search", self._rows, "rows")
+        try:
+            while self._todo or any(worker.tickets for worker in self._workers.values()):
+                self._turn()
+        except Cancelled:
+            if self._journal.worth() and self._prefix:
+                self._commit()
+            raise
+        finally:
+            self._end()
+
+    @property
+    def _present(self) -> int:
+        return len(self._workers)
+
+    def _join(self, name: str, hello: Hello) -> None:  # noqa: ARG002
+        self._workers[name] = _Worker(self._rate)
+
+    def _leave(self, name: str) -> None:
+        worker = self._workers.pop(name, None)
+        if worker is not None:
+            self._lost(name)
+            self._todo += [(t.note.verb, *t.note.order.rows) for t in worker.tickets]
+
+    def _hand_out(self) -> None:
+        if self._kept < self._prefix < self._rows and self._journal.due():
+            self._commit()
+        for turn in range(AHEAD):
+            for name, worker in self._workers.items():
+                if len(worker.tickets) <= turn and self._todo:
+                    verb, first, last = self._next(worker)
+                    order = Order(rows=(first, last))
+                    worker.tickets.append(self._send(name, verb, order, device=self._job.device))
+
+    def _next(self, worker: _Worker) -> tuple[str, int, int]:
+        """A batch for a worker, cut off what is first of the rest."""
+        verb, first, last = self._todo.pop()
+        left = last - first + sum(stop - start for _, start, stop in self._todo)
+        size = min(TASK * worker.rate, left / (SHARES * max(1, len(self._workers))))
+        size = min(size, MOST / (self._job.shape[1] * self._writer.dtype.itemsize))
+        stop = min(last, first + max(1, int(size / self._band)) * self._band)
+        if stop < last:
+            self._todo.append((verb, stop, last))
+        return verb, first, stop
+
+    def _done(self, done: Done) -> None:
+        worker, note = self._workers.get(done.ticket.worker), done.ticket.note
+        if worker is None or done.ticket not in worker.tickets:
+            return
+        worker.tickets.remove(done.ticket)
+        report = result_of(done)
+        first, last = note.order.rows
+        if report is None:
+            self._todo.append((note.verb, first, last))
+            return
+        self._losses = 0
+        for files in report.files.values():
+            self._writer.adopt(self._room, files)
+        for part in report.parts:
+            self._summary.join(part)
+        if note.verb == "search":
+            self._finished[first] = last
+            while self._prefix in self._finished:
+                self._prefix = self._finished.pop(self._prefix)
+        self._monitor.advance(last - first)
+        # at most fourfold: the first batch pays for preparing
+        worker.rate = min(4 * worker.rate, (last - first) / max(report.seconds, 1e-3))
+
+    def _commit(self) -> None:
+        self._journal.commit({"kind": "rows", "rows": self._prefix})
+        self._kept = self._prefix

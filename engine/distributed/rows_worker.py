@@ -1,0 +1,168 @@
+"""A worker's side of a solve by rows: some sources at a time, searched as by one process, tiles to the room."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from engine.algorithms import dijkstra, partitioned
+from engine.distributed.messages import Job, Order, Report, Stopped
+from engine.graph.potentials import reduced_weights
+from engine.graph.selection import Narrow, Rectangle
+from engine.model.backend import Arcs, Array
+from engine.model.dtypes import WORK_TYPES
+from engine.model.progress import Monitor
+from engine.rows.summary import Sink, Summary, SummarySink
+from storage.graph.graph import Graph
+from storage.matrix.exchange import TileFile
+from storage.matrix.grid import TileGrid
+from storage.matrix.shared import GuestMatrix
+
+if TYPE_CHECKING:
+    from engine.devices.cpu.backend import CpuBackend
+    from engine.devices.cpu.sweep import Sweeper
+
+#: Seconds between two looks at whether to stop.
+LOOK = 0.2
+
+
+class Searcher:
+    """One worker's part in one job.  What is made of the graph before the first row serves all later ones."""
+
+    def __init__(self, job: Job, threads: int) -> None:
+        self.job, self._threads = job, threads
+        self.kind, self._room = WORK_TYPES[job.plan.dtype], Path(job.room)
+        grid = TileGrid(job.shape, job.tile)
+        self.matrix = GuestMatrix(Path(job.store), self._room, grid, job.plan.dtype, job.compression)
+        self._lock = threading.Lock()
+        self._graph: Graph | None = None
+        self._backend: CpuBackend | None = None
+        self._sweeper: Sweeper | None = None
+        self._arcs: Arcs | None = None
+        self._parts: partitioned.Prepared | None = None
+        sources, targets = (None if side is None else np.frombuffer(side, np.int64) for side in job.sides)
+        self._sources, self._targets = sources, targets
+
+    def search(self, order: Order) -> Report:
+        """The rows from ``order.rows[0]`` on, written and summed up."""
+        with self._lock:
+            began, (first, last) = time.monotonic(), order.rows
+            monitor = _Look(self._room)
+            graph, arcs = self._prepare(monitor)
+            rows = np.arange(first, last) if self._sources is None else self._sources[first:last]
+            rectangle = Rectangle(graph.n, rows, self._targets, self.job.plan.cutoff)
+            sink = _RoomSink(self.matrix, first)
+            search = self._on_device if self.job.device == "cuda" else self._on_cpu
+            part = search(graph, arcs, rectangle, sink, monitor).part(first)
+            return Report(seconds=time.monotonic() - began, files={first: tuple(sink.files)}, parts=(part,))
+
+    def observe(self, order: Order) -> Report:
+        """Sum up rows that are in the store already."""
+        with self._lock:
+            began, (first, last) = time.monotonic(), order.rows
+            graph = self._prepare(_Look(self._room))[0]
+            rows = np.arange(first, last) if self._sources is None else self._sources[first:last]
+            found = self._collector(graph, Rectangle(graph.n, rows, self._targets, None), _RoomSink(self.matrix, first))
+            block = np.empty((last - first, self.job.shape[1]), self.kind.dtype)
+            self.matrix.read_rows(first, block)
+            found.observe(0, block)
+            return Report(seconds=time.monotonic() - began, parts=(found.part(first),))
+
+    def close(self) -> None:
+        """Give everything back."""
+        with self._lock:
+            for each in (self._sweeper, self._backend):
+                if each is not None:
+                    each.shutdown()
+            self._sweeper = self._backend = None
+
+    def _prepare(self, monitor: Monitor) -> tuple[Graph, Arcs]:
+        if self._graph is None or self._arcs is None:
+            graph, h = self.matrix.graph(), None
+            if self.job.reduced:
+                h = np.load(self._room.parent / "potentials.npy")
+                graph = replace(graph, weights=reduced_weights(graph, h))
+            in_parts = self.job.plan.algorithm == "partitioned"
+            if self.job.device == "cuda":
+                self._parts = partitioned.prepare(graph, self.kind, self._threads, monitor) if in_parts else None
+            else:
+                from engine.devices.cpu.backend import CpuBackend
+
+                self._backend = CpuBackend(self._threads)
+                if in_parts:
+                    self._sweeper = partitioned.sweeper_of(self._backend, graph, self.kind.dtype, monitor)
+            # last: a task may be stopped before, and the next one is to begin anew
+            self._graph, self._arcs = graph, Arcs(graph.indptr, graph.heads, graph.weights, h)
+        return self._graph, self._arcs
+
+    def _collector(self, graph: Graph, rectangle: Rectangle, sink: Sink) -> SummarySink:
+        return SummarySink(
+            sink, rectangle.rows, graph.n, integral=self.job.integral, targets=rectangle.targets, binary=True
+        )
+
+    def _on_cpu(self, graph: Graph, arcs: Arcs, rectangle: Rectangle, sink: Sink, monitor: Monitor) -> SummarySink:
+        found, backend = self._collector(graph, rectangle, sink), self._backend
+        assert backend is not None
+        plan = self.job.plan
+        if self._sweeper is not None:
+            whole = Narrow(found, rectangle) if rectangle.narrow else found
+            dijkstra.run(self._sweeper, graph, rectangle.rows, self.kind.dtype, whole, monitor, plan.batch, arcs=arcs)
+            return found
+        unit = not self.job.reduced and bool((graph.weights == 1).all())
+        dijkstra.run(
+            *(backend, graph, rectangle.rows, self.kind.dtype, found, monitor, plan.batch),
+            arcs=arcs, unit=unit, targets=rectangle.targets, cutoff=rectangle.cutoff,
+        )  # fmt: skip
+        return found
+
+    def _on_device(
+        self, graph: Graph, arcs: Arcs, rectangle: Rectangle, sink: Sink, monitor: Monitor
+    ) -> SummarySink | Summary:
+        from engine.execution import search_cuda
+
+        whole = Summary(rectangle.rows, graph.n, integral=self.job.integral, binary=True)
+        found = self._collector(graph, rectangle, sink) if rectangle.narrow else whole
+        target = Narrow(found, rectangle) if isinstance(found, SummarySink) else sink
+        if self._parts is not None:
+            own = (self._parts, arcs.potentials, rectangle.rows)
+            partitioned.rows_on_device(*own, target, whole, monitor, self._threads)
+        else:
+            plan = replace(self.job.plan, threads=self._threads)
+            search_cuda.run(graph, plan, rectangle.rows, target, monitor, summary=whole, arcs=arcs)
+        return found
+
+
+class _RoomSink:
+    """Takes rows, the first of which is row ``first`` of the matrix, into the room."""
+
+    def __init__(self, matrix: GuestMatrix, first: int) -> None:
+        self.tile, self.files = matrix.tile, list[TileFile]()
+        self._matrix, self._first = matrix, first
+
+    def write(self, row: int, column: int, block: Array) -> None:
+        """Write whole tiles; called from several threads."""
+        top = self._first + row
+        for i, j in self._matrix.grid.covered(top, column, *block.shape):
+            down, across = self._matrix.grid.slices(i, j)
+            part = block[down.start - top : down.stop - top, across.start - column : across.stop - column]
+            self.files.append(self._matrix.write_tile(i, j, part))
+
+
+class _Look(Monitor):
+    """Ends a search when the driver wants that, or is gone with its folder."""
+
+    def __init__(self, room: Path) -> None:
+        self._room, self._looked = room, 0.0
+
+    def step(self, amount: int) -> None:  # noqa: ARG002
+        """Raises Stopped."""
+        now = time.monotonic()
+        if now - self._looked >= LOOK:
+            self._looked = now
+            if not self._room.is_dir() or (self._room.parent / "stop").exists():
+                raise Stopped("the driver has stopped")

@@ -1,0 +1,181 @@
+"""Starts the Dask workers of one node, one a GPU or so many for its processors, and keeps them alive.
+
+Dask's own nanny is not used: one whose worker is just restarting may be dropped for good, and it does not know GPUs.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import Final
+
+from engine.execution.survey import available_memory, usable_processors
+from storage.errors import InvalidRequest
+
+log = logging.getLogger("apsp.engine")
+
+_PAUSE: Final = 0.2
+_FIRST_WAIT: Final = 0.5
+_LONGEST_WAIT: Final = 15.0
+#: a worker that lived this long did not die of its start
+_HEALTHY: Final = 30.0
+#: seconds that workers get to end
+_GRACE: Final = 10.0
+#: threads of a worker: one for what computes, on a GPU three and one that closes panels; the rest read and write
+_THREADS: Final = {"CPU": 2, "GPU": 6}
+#: share of the node's memory that its workers offer together
+_OFFERED: Final = 0.8
+#: What Dask is told unless the environment says otherwise: a connection that answers nothing for so long is dead.
+_SETTINGS: Final = {
+    "DASK_DISTRIBUTED__COMM__TIMEOUTS__TCP": "15s",
+    "DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": "15s",
+    "DASK_LOGGING__DISTRIBUTED": "warning",
+    # Dask looks at the stacks of its threads a hundred times a second otherwise
+    "DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED": "False",
+}
+_PR_SET_PDEATHSIG: Final = 1
+
+
+@dataclass(frozen=True)
+class WorkersArgs:
+    """What ``apsp worker`` is asked for; fields are named as on the command line, sizes in bytes.
+
+    ``devices`` are ``cpu``, ``cuda0``, ``cuda1`` and so on.
+    """
+
+    scheduler: str
+    devices: Sequence[str]
+    workers: int | None = None
+    threads: int | None = None
+    memory: int | None = None
+    host: str | None = None
+
+
+@dataclass
+class _Slot:
+    """One worker of this node: its environment, its process, and when it may be started again."""
+
+    name: str
+    environment: dict[str, str]
+    process: subprocess.Popen[bytes] | None = None
+    born: float = 0.0
+    wait: float = _FIRST_WAIT
+    due: float = 0.0
+
+
+@dataclass
+class Workers:
+    """The workers of a node.
+
+    Raises:
+        InvalidRequest: Dask is not installed, or what was asked for makes no sense.
+    """
+
+    args: WorkersArgs
+    slots: list[_Slot] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        if importlib.util.find_spec("distributed") is None:
+            raise InvalidRequest("apsp worker needs Dask: pip install 'apsp[dask]'", field="scheduler")
+        found = self.args.devices
+        if not found:
+            raise InvalidRequest("devices none leaves nothing to work with", field="devices")
+        gpus = [name for name in found if name != "cpu"]
+        count = (self.args.workers or 1) if "cpu" in found else 0
+        if self.args.workers is not None and "cpu" not in found:
+            raise InvalidRequest("the number of workers is that of the GPUs", field="workers")
+        total = len(gpus) + count
+        threads = self.args.threads or max(1, usable_processors() // total)
+        memory = self.args.memory or int(_OFFERED * available_memory() / total)
+        visible = [x for x in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if x.strip()]
+        for gpu in gpus:
+            number = int(gpu.removeprefix("cuda"))
+            chosen = visible[number] if number < len(visible) else str(number)
+            more = {"CUDA_VISIBLE_DEVICES": chosen}
+            self.slots.append(_Slot(gpu, _environment("cuda", threads, memory, more)))
+        for number in range(count):
+            self.slots.append(_Slot(f"cpu{number}", _environment("cpu", threads, memory, {"CUDA_VISIBLE_DEVICES": ""})))
+
+    def run(self) -> None:
+        """Keep all alive until SIGTERM or SIGINT; then end them."""
+        stopping = False
+
+        def stop(_number: int, _frame: FrameType | None) -> None:
+            nonlocal stopping
+            stopping = True
+
+        before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+        with tempfile.TemporaryDirectory(prefix="apsp-worker-") as folder:
+            try:
+                while not stopping:
+                    for slot in self.slots:
+                        self._look(slot, folder)
+                    time.sleep(_PAUSE)
+            finally:
+                self._end()
+                for number, handler in before.items():
+                    signal.signal(number, handler)
+
+    def _look(self, slot: _Slot, folder: str) -> None:
+        now = time.monotonic()
+        if slot.process is not None and (code := slot.process.poll()) is not None:
+            # status 0, too: a worker ends that way when its scheduler is lost
+            slot.wait = _FIRST_WAIT if now - slot.born > _HEALTHY else min(2 * slot.wait, _LONGEST_WAIT)
+            slot.process, slot.due = None, now + slot.wait
+            log.warning("worker %s ended with status %d; it is started again in %.1f s", slot.name, code, slot.wait)
+        if slot.process is None and now >= slot.due:
+            slot.process, slot.born = self._start(slot, folder), now
+
+    def _start(self, slot: _Slot, folder: str) -> subprocess.Popen[bytes]:
+        kind = "GPU" if slot.environment["APSP_WORKER_DEVICE"] == "cuda" else "CPU"
+        words = [
+            *(sys.executable, "-m", "distributed.cli.dask_worker", self.args.scheduler),
+            *("--nthreads", str(_THREADS[kind]), "--resources", f"{kind}=1", "--memory-limit", "0"),
+            *("--no-nanny", "--no-dashboard", "--death-timeout", "60", "--local-directory", folder),
+            *("--name", f"apsp-{socket.gethostname()}-{os.getpid()}-{slot.name}-{int(time.time() * 1000):x}"),
+        ]
+        if self.args.host is not None:
+            words += ["--host", self.args.host]
+        return subprocess.Popen(words, env=slot.environment, preexec_fn=_with_parent)  # noqa: S603, PLW1509
+
+    def _end(self) -> None:
+        running = [slot.process for slot in self.slots if slot.process is not None]
+        for process in running:
+            process.terminate()
+        until = time.monotonic() + _GRACE
+        for process in running:
+            try:
+                process.wait(max(0.1, until - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def _environment(device: str, threads: int, memory: int, more: dict[str, str]) -> dict[str, str]:
+    own = {
+        "APSP_WORKER_DEVICE": device,
+        "APSP_WORKER_THREADS": str(threads),
+        "APSP_WORKER_MEMORY": str(memory),
+        "PYTHONPATH": os.pathsep.join(
+            filter(None, [str(Path(__file__).resolve().parents[2]), os.environ.get("PYTHONPATH")])
+        ),
+    }
+    return {**_SETTINGS, **os.environ, **own, **more}
+
+
+def _with_parent() -> None:
+    """In the new process: it ends with the one that started it, however that ends."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)

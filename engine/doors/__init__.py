@@ -1,1 +1,0 @@
-"""Doors for other libraries' users: their functions, signatures and results, answered by this engine in-process."""

@@ -1,0 +1,226 @@
+"""Rates of this machine that hold from one solve to the next, measured and kept in the user's cache.
+
+What streaming takes hangs on the disk, on the bus and on host memory, which no table foresees.  Measuring them takes a
+second or two, so it is done for long jobs only.  Whatever else the machine does meanwhile makes a rate look worse and
+never better, so one measurement is not trusted for long: rates are measured ``TIMES`` times, at least ``APART`` seconds
+apart, and the best of each holds for a month.  A file that cannot be read, understood or written is as good as none.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import platform
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from engine.model.dtypes import WorkType
+from engine.model.plan import Plan
+from engine.model.problem import Device, Machine
+from engine.model.progress import Monitor
+from engine.rows.dense import write_rows
+from engine.rows.summary import SummarySink
+from engine.streaming.store_tier import IO_THREADS
+from storage.errors import Cancelled
+from storage.graph.graph import build_graph
+from storage.matrix.working import WorkingMatrix, open_working
+
+#: Predicted seconds of a solve from which on rates are measured.
+WORTHWHILE: Final = 10.0
+#: Such a solve streams, or a way of streaming comes within this factor of it.
+CONTENDER: Final = 4.0
+#: Days for which rates are kept, from the first measurement on.
+DAYS: Final = 30
+#: How often they are measured in that time, and the least number of seconds in between.
+TIMES: Final = 3
+APART: Final = 3600.0
+#: Vertices of the store that is written for trial, float32: 1 GiB; and seconds that each pass may take.
+SIDE: Final = 16384
+LIMIT: Final = 2.0
+
+Values = dict[str, float]
+log = logging.getLogger("apsp.engine")
+
+
+def with_rates(machine: Machine, kind: WorkType, plan: Plan, out: Path | None) -> Machine:
+    """``machine`` with measured rates of disk and GPUs, if ``plan`` is long and what they decide is in question.
+
+    Args:
+        machine: as surveyed; kind: the working type; plan: what its present rates predict.
+        out: where the store would go.
+    """
+    near = [
+        c for c in plan.candidates if c.feasible and c.streaming is not None and c.seconds < CONTENDER * plan.seconds
+    ]
+    if plan.seconds < WORTHWHILE or not near or out is None or machine.disk is None:
+        return machine
+    if machine.disk > 4 * SIDE**2 * 4:
+        folder = next(path for path in (out.absolute().parent, *out.absolute().parents) if path.exists())
+        key = f"disk {folder.stat().st_dev}, {machine.threads} threads"
+        machine = _with_disk(machine, _known(key, lambda: disk_rates(folder, machine.threads)))
+    cuda = machine.cuda
+    if cuda is not None and any(c.device == "cuda" for c in near):
+        key = f"{cuda.count} {cuda.name}, {kind.name}, {machine.threads} threads"
+        values = _known(key, lambda: _device_rates(cuda, kind, machine.threads))
+        machine = replace(machine, cuda=_with_bus(cuda, kind, values))
+    return machine
+
+
+def disk_rates(folder: Path, threads: int) -> Values:
+    """Rates of a working store in ``folder``, as fields of :class:`Machine`.  StorageFailed if it cannot be written."""
+    with tempfile.TemporaryDirectory(prefix=".apsp-trial-", dir=folder) as trial:
+        empty = np.zeros(0, np.int64)
+        graph, _ = build_graph(empty, empty, empty, n=SIDE, directed=True)
+        given: dict[str, Any] = {"dtype": np.float32, "unreachable": np.inf}
+        with open_working(Path(trial) / "trial", graph, **given) as writer:
+            rate, rows = _write_rate(writer, threads)
+            return {"stream_write": rate, **_stream_rates(writer, rows)}
+
+
+class _Limit(Monitor):
+    """Stops after so many seconds; counts rows."""
+
+    def __init__(self) -> None:
+        self.until, self.rows = time.perf_counter() + LIMIT, 0
+
+    def advance(self, amount: int) -> None:
+        self.rows += amount
+
+    def cancelled(self) -> bool:
+        return time.perf_counter() > self.until
+
+
+def _write_rate(writer: WorkingMatrix, threads: int) -> tuple[float, int]:
+    """Bytes a second of finished rows, looked at for the summary and made durable; and the rows that are there."""
+    rows = np.broadcast_to(np.arange(SIDE, dtype=np.float32), (SIDE, SIDE))
+    sink = SummarySink(writer, np.arange(SIDE), SIDE, integral=False)
+    sink.write(0, 0, np.ascontiguousarray(rows[: writer.tile[0]]))  # compiles the summary, or loads it
+    began, limit = time.perf_counter(), _Limit()
+    with suppress(Cancelled):
+        write_rows(rows, None, sink, limit, threads)
+    writer.commit({})
+    return limit.rows * SIDE * 4 / (time.perf_counter() - began), limit.rows
+
+
+def _stream_rates(writer: WorkingMatrix, count: int) -> Values:
+    """Bytes a second that are read and, at the same time, written again, and the processors' share in that."""
+    band = writer.tile[0]
+    began, work = time.perf_counter(), time.process_time()
+
+    def pass_on(first: int) -> int:
+        if first and time.perf_counter() - began > LIMIT:
+            return 0
+        rows = np.empty((min(band, SIDE - first), SIDE), np.float32)
+        writer.read_rows(first, rows)
+        writer.write(first, 0, rows)
+        return rows.nbytes
+
+    with ThreadPoolExecutor(2 * IO_THREADS, "apsp-trial") as pool:
+        done = sum(pool.map(pass_on, range(0, count, band)))
+    writer.commit({})
+    return {
+        "stream_rate": done / (time.perf_counter() - began),
+        "stream_work": (time.process_time() - work) / (2 * done),
+    }
+
+
+def _with_disk(machine: Machine, values: Values) -> Machine:
+    if not values:
+        return machine
+    write, rate, work = (values[name] for name in ("stream_write", "stream_rate", "stream_work"))
+    return replace(machine, stream_write=write, stream_rate=rate, stream_work=work)
+
+
+def _device_rates(cuda: Device, kind: WorkType, threads: int) -> Values:
+    """Rates of the GPUs, as fields of :class:`Device`; that of products in ``kind`` as ``relax_rate``."""
+    from engine.devices.cuda.rates import LEAST_MEMORY, measured
+
+    if cuda.memory < LEAST_MEMORY:
+        return {}
+    found = measured(cuda, kind, threads=threads)
+    names = ("bus_rate", "bus_most", "touch_seconds", "lock_seconds")
+    return {"relax_rate": found.relax_rate[kind.name], **{name: getattr(found, name) for name in names}}
+
+
+def _with_bus(cuda: Device, kind: WorkType, values: Values) -> Device:
+    if not values:
+        return cuda
+    return replace(
+        cuda,
+        relax_rate={**cuda.relax_rate, kind.name: values["relax_rate"]},
+        bus_rate=values["bus_rate"],
+        bus_most=values["bus_most"],
+        touch_seconds=values["touch_seconds"],
+        lock_seconds=values["lock_seconds"],
+    )
+
+
+def cache_file() -> Path:
+    """Where rates are kept: below XDG_CACHE_HOME, or below ``~/.cache``."""
+    home = os.environ.get("XDG_CACHE_HOME")
+    return (Path(home) if home else Path.home() / ".cache") / "apsp" / "rates.json"
+
+
+def _known(key: str, measure: Callable[[], Values]) -> Values:
+    """The best of what was measured on this node under ``key`` in the last month, and of what ``measure`` finds.
+
+    It is asked only where that is due; {} if it fails and nothing is known.
+    """
+    key, now = f"{platform.node()}: {key}", time.time()
+    entries = _read()
+    kept = entries.get(key)
+    if kept is not None and now - kept["when"] >= DAYS * 86400:
+        kept = None
+    if kept is not None and (kept["times"] >= TIMES or now - kept["last"] < APART):
+        return dict(kept["values"])
+    before: Values = {} if kept is None else kept["values"]
+    try:
+        values = _best(before, measure())
+    except Exception as error:  # a driver may fail in many ways, and the tables serve as well
+        log.warning("rates were not measured (%s: %s)", type(error).__name__, error)
+        return dict(before)
+    when, times = (now, 1) if kept is None else (kept["when"], kept["times"] + 1)
+    _write({**entries, key: {"when": when, "last": now, "times": times, "values": values}})
+    return values
+
+
+def _best(before: Values, now: Values) -> Values:
+    """The better of two measurements, value by value: seconds and work are better if they are less."""
+    less = [name for name in now if name.endswith(("_seconds", "_work"))]
+    return {name: (min if name in less else max)(value, before.get(name, value)) for name, value in now.items()}
+
+
+def _read() -> dict[str, Any]:
+    """All entries that make sense."""
+    try:
+        found = json.loads(cache_file().read_text(encoding="utf-8"))
+        return {
+            str(key): {
+                "when": float(entry["when"]),
+                "last": float(entry.get("last", entry["when"])),
+                "times": int(entry.get("times", 1)),
+                "values": {str(k): float(v) for k, v in entry["values"].items()},
+            }
+            for key, entry in found.items()
+        }
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return {}
+
+
+def _write(entries: Mapping[str, object]) -> None:
+    path = cache_file()
+    with suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix="rates-", dir=path.parent)
+        os.close(handle)
+        Path(name).write_text(json.dumps(entries, indent=1), encoding="utf-8")
+        Path(name).replace(path)

@@ -1,0 +1,1 @@
+"""Facts of one graph: its order, parts, potentials and selected vertices."""

@@ -1,0 +1,150 @@
+"""From a graph to the facts that planning needs, above all a proven bound on the distances."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+import numpy as np
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components, dijkstra
+
+from engine.graph.ordering import hops_across
+from engine.model.decimals import in_units
+from engine.model.dtypes import WORK_TYPES
+from engine.model.problem import Problem, Statistics
+from storage.graph.graph import Graph
+
+#: Larger cutoffs are none: no type holds such distances exactly.
+LARGEST_EXACT: Final = 2.0**53
+
+
+def describe(
+    graph: Graph,
+    *,
+    rows: int | None = None,
+    targets: int | None = None,
+    max_hops: int | None = None,
+    cutoff: float | None = None,
+) -> Problem:
+    """The facts about ``graph`` that planning uses; O(m), plus at most two searches for the hub bound.
+
+    Args:
+        graph: the clean graph.
+        rows, targets: number of sources and of targets asked for; None for all.
+        max_hops: most arcs of a path; a limit of n - 1 or more is no limit.
+        cutoff: the largest distance wanted; None for no limit.
+    """
+    hops = None if max_hops is None or max_hops >= graph.n - 1 else max_hops
+    low, high = _weight_range(graph)
+    # lengths of floats of both signs are found by potentials, which are lengths of walks of any number of arcs
+    bound, proof = _bound(graph, None if low < 0 and not graph.integral else hops, cutoff, signed=low < 0)
+    return Problem(
+        n=graph.n,
+        arcs=graph.arcs,
+        rows=graph.n if rows is None else rows,
+        directed=graph.directed,
+        integral=graph.integral,
+        unit=graph.arcs > 0 and low == high == 1,
+        min_weight=low,
+        max_weight=high,
+        smallest_weight=_smallest(graph),
+        bound=bound,
+        bound_proof=proof,
+        max_hops=hops,
+        targets=targets,
+        cutoff=cutoff,
+        decimal=not graph.integral and low >= 0 and in_units(graph.indptr, graph.weights) is not None,
+    )
+
+
+def statistics(graph: Graph, problem: Problem) -> Statistics:
+    """The shape of ``graph`` in numbers, with what ``problem`` knows of its parts; O(m)."""
+    degrees = np.diff(graph.indptr)
+    return Statistics(
+        vertices=graph.n,
+        arcs=graph.arcs,
+        least_degree=int(degrees.min(initial=graph.arcs)),
+        mean_degree=graph.arcs / max(1, graph.n),
+        largest_degree=int(degrees.max(initial=0)),
+        degree_deviation=float(degrees.std()) if graph.n else 0.0,
+        hops_across=hops_across(graph.indptr, graph.heads),
+        parts=problem.parts,
+        no_parts="" if problem.parts else problem.no_parts,
+    )
+
+
+def _bound(graph: Graph, hops: int | None, cutoff: float | None, *, signed: bool) -> tuple[float, str]:
+    """A bound on the distances that the result holds.
+
+    Where no arc is negative, what lies beyond the cutoff needs no room: it may end up unreachable on the way.
+    """
+    if cutoff is None or signed or cutoff > LARGEST_EXACT:
+        return distance_bound(graph, hops)
+    last: float = math.floor(cutoff) if graph.integral else cutoff
+    proof = "what is beyond the cutoff is unreachable"
+    if graph.integral and last <= WORK_TYPES["uint16"].largest:
+        return last, proof  # no type is narrower
+    bound, other = distance_bound(graph, hops)
+    return (last, proof) if last < bound else (bound, other)
+
+
+def _weight_range(graph: Graph) -> tuple[float, float]:
+    if graph.arcs == 0:
+        return 0, 0
+    return graph.weights.min().item(), graph.weights.max().item()
+
+
+def _smallest(graph: Graph) -> float:
+    """The smallest absolute weight that is not zero; 0 where there is none (only floats are asked)."""
+    if graph.integral:
+        return 0
+    sizes = np.abs(graph.weights)
+    return float(np.min(sizes, where=sizes > 0, initial=np.inf)) if graph.arcs else 0
+
+
+def distance_bound(graph: Graph, max_hops: int | None) -> tuple[float, str]:
+    """A proven bound on |d(u, v)| over all reachable pairs, and how it was proven.
+
+    Two proofs; the smaller bound wins.  *Arcs*: a shortest path leaves each vertex at most once, so its length is at
+    most the sum of the n - 1 (or ``max_hops``) largest of the vertices' heaviest arcs.  *Hub*: where every weak
+    component is strongly connected and no weight is negative, d(u, v) <= d(u, h) + d(h, v) for a hub h of their
+    component.  The hub's two searches are made only where they can lead to a narrower type.
+    """
+    if graph.arcs == 0:
+        return 0, "there is no arc"
+    heaviest = _heaviest_out_arcs(graph)
+    most = min(graph.n - 1, max_hops or graph.n)
+    if most < len(heaviest):
+        heaviest = np.partition(heaviest, len(heaviest) - most)[len(heaviest) - most :]
+    # Python integers: a sum of int64 weights may pass 2^63.
+    with np.errstate(over="ignore"):  # an infinite bound is refused by whoever asks
+        bound = sum(heaviest.tolist()) if graph.integral else float(np.sum(heaviest, dtype=np.float64))
+    proof = f"the {most} heaviest arcs out of different vertices sum to {bound:g}"
+    if bound <= WORK_TYPES["uint16"].largest or not graph.integral or max_hops is not None or graph.weights.min() < 0:
+        return bound, proof
+    hub = _hub_bound(graph)
+    if hub is not None and hub < bound:
+        return hub, f"every vertex and its component's hub are at most {hub:g} apart, there and back"
+    return bound, proof
+
+
+def _heaviest_out_arcs(graph: Graph) -> np.ndarray[tuple[int], np.dtype[np.generic]]:
+    """The largest absolute weight out of each vertex that has arcs."""
+    starts = graph.indptr[:-1][np.diff(graph.indptr) > 0]
+    weights = graph.weights.astype(np.int64) if graph.integral else graph.weights
+    return np.maximum.reduceat(np.abs(weights), starts)
+
+
+def _hub_bound(graph: Graph) -> float | None:
+    """max d(u, h) + max d(h, v) over hubs h, one a component; None where a component is not strongly connected."""
+    matrix = csr_array((graph.weights.astype(np.float64), graph.heads, graph.indptr), shape=(graph.n, graph.n))
+    pieces, label = connected_components(matrix, directed=True, connection="strong")
+    if graph.directed and connected_components(matrix, directed=True, connection="weak", return_labels=False) != pieces:
+        return None
+    by_degree = np.argsort(np.diff(graph.indptr), kind="stable")
+    hubs = np.empty(pieces, np.int64)
+    hubs[label[by_degree]] = by_degree  # the last one written, of highest degree, stays
+    out = dijkstra(matrix, indices=hubs, min_only=True).max()
+    back = out if not graph.directed else dijkstra(matrix.T.tocsr(), indices=hubs, min_only=True).max()
+    return float(out + back)

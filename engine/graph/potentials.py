@@ -1,0 +1,167 @@
+"""Potentials: labels of the vertices that make every arc's reduced weight non-negative (Johnson 1977).
+
+Here is also decided who needs them (:func:`needs_potentials`): planning, every executor and checkpoints ask the same
+function, since lengths over reduced weights and true lengths must never be mixed.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.graph.analysis import distance_bound
+from engine.model.dtypes import REACH, WorkType
+from engine.model.problem import Problem
+from engine.model.progress import Monitor
+from storage.errors import InvalidRequest, NegativeCycle
+from storage.graph.graph import Graph
+
+#: int64 or float64.
+Potentials = npt.NDArray[Any]
+
+#: A cycle of float weights counts as negative when its sum lies below -TOLERANCE times its sum of |w|: 64 units of
+#: rounding, since 0.1 + 0.2 - 0.3, or logarithms that cancel on paper, must not be taken for a negative cycle.
+TOLERANCE: Final = 2.0**-46
+#: The least relative amount by which a float label falls: 4 units of rounding.
+_SLACK: Final = 2.0**-50
+
+
+def needs_potentials(kind: WorkType, *, negative: bool, integral: bool, bound: float) -> bool:
+    """Whether products relax weights reduced by potentials, not the weights themselves (decisions 006 and 088).
+
+    With negative arcs, sums that the working type rounds would carry cycles of length zero below it, and lengths would
+    run away.  Sums are exact where all walks that a product may meet are whole numbers that the type holds exactly.
+    Those are at most ``REACH`` times the bound on distances: a longer one never comes back below the bound, for what
+    follows it is a walk, too, and at least -bound long.
+
+    Args:
+        kind: the working type.
+        negative, integral: whether some arc is negative, whether all weights are whole numbers.
+        bound: proven bound on the absolute value of every distance, as ``engine.graph.analysis.distance_bound`` finds it.
+    """
+    return negative and not kind.integer and not (integral and REACH * bound <= kind.exact)
+
+
+def relaxes_reduced(kind: WorkType, problem: Problem) -> bool:
+    """:func:`needs_potentials` for a problem that is being planned."""
+    return needs_potentials(kind, negative=problem.negative, integral=problem.integral, bound=problem.bound)
+
+
+def holds_reduced(graph: Graph, kind: WorkType, max_hops: int | None = None) -> bool:
+    """:func:`needs_potentials` for a graph; O(m).  Tiles of a checkpoint of rounds hold reduced lengths if so."""
+    if is_nonnegative(graph) or kind.integer:
+        return False
+    bound = distance_bound(graph, max_hops)[0] if graph.integral else math.inf
+    return needs_potentials(kind, negative=True, integral=graph.integral, bound=bound)
+
+
+def is_nonnegative(graph: Graph) -> bool:
+    """Whether no arc is negative."""
+    return graph.arcs == 0 or bool(graph.weights.min() >= 0)
+
+
+@dataclass(frozen=True)
+class Relaxed:
+    """A graph as products relax it.
+
+    Attributes:
+        graph: with reduced weights where there are ``potentials``.
+        potentials: what turns lengths over reduced weights into distances (see :func:`find_potentials`); None where the
+            weights are as they were.
+        nonnegative: no weight of ``graph`` is negative.
+    """
+
+    graph: Graph
+    potentials: Potentials | None
+    nonnegative: bool
+
+
+def for_products(graph: Graph, kind: WorkType, monitor: Monitor, max_hops: int | None = None) -> Relaxed:
+    """``graph`` as products in the type ``kind`` relax it.
+
+    Raises:
+        NegativeCycle, InvalidRequest: as :func:`find_potentials`, which is called only where potentials are needed.
+        Cancelled: the monitor asked to stop.
+    """
+    if not holds_reduced(graph, kind, max_hops):
+        return Relaxed(graph, None, is_nonnegative(graph))
+    monitor.begin("potentials", graph.arcs, "arcs")
+    h = find_potentials(graph)
+    monitor.step(graph.arcs)
+    return Relaxed(replace(graph, weights=reduced_weights(graph, h)), h, nonnegative=True)
+
+
+def find_potentials(graph: Graph) -> Potentials:
+    """Shape (n,), int64 or float64: h with w + h[u] - h[v] >= 0 for each arc, exactly so for integers.
+
+    h[v] is the length of the shortest walk that ends in v, at most 0; all are 0 when no arc is negative.  Floats keep
+    it within rounding (2^-46 of |h| and |w|), where ``reduced_weights`` clamps to 0.
+
+    Raises:
+        NegativeCycle: names the vertices of one cycle, by label, and its exact weight.
+        InvalidRequest: integer weights so large that sums could pass 2^62, or floats so large that they could overflow.
+    """
+    integral = graph.integral
+    h = np.zeros(graph.n, np.int64 if integral else np.float64)
+    if graph.arcs == 0 or graph.weights.min() >= 0:
+        return h
+    largest = max(graph.weights.max().item(), -graph.weights.min().item())
+    if integral and largest * graph.n > 2**62:
+        raise InvalidRequest(
+            f"weights up to {largest} on {graph.n} vertices: sums may pass the limit of 2^62", field="weights"
+        )
+    if not integral and not REACH * distance_bound(graph, None)[0] < math.inf:
+        raise InvalidRequest(
+            f"weights up to {largest:g} of both signs on {graph.n} vertices: sums may leave float64; "
+            "divide all weights by a power of ten",
+            field="weights",
+        )
+    from engine.graph._label_correcting import correct_labels, mark_tails
+
+    begin = np.zeros(graph.n, np.bool_)
+    parent = np.empty(graph.n, np.int32)
+    arc_into = np.empty(graph.n, np.int64)
+    slack, tolerance = (0, 0) if integral else (_SLACK, TOLERANCE)
+    arcs = (graph.indptr, graph.heads, graph.weights)
+    # Integers are done after one call.  A float label that falls by less than the slack of a vertex behind it leaves
+    # that vertex unscanned, so what is left is tried again, more coarsely each time, which ends the chase.
+    while mark_tails(*arcs, h, slack, begin):
+        closing = correct_labels(*arcs, h, begin, parent, arc_into, slack, tolerance)
+        if closing >= 0:
+            raise _negative_cycle(graph, closing, parent, arc_into)
+        slack *= 2
+    return h
+
+
+def reduced_weights(graph: Graph, h: Potentials) -> Potentials:
+    """Shape (arcs,), int64 or float64: w + h[u] - h[v], non-negative; what rounding left below zero is set to 0.
+
+    The potentials are subtracted from each other first: their difference is rounded little, and what it lacks is taken
+    off again with the same difference (:func:`engine.rows.dense.write_rows`), so that small weights survive behind large
+    potentials.
+    """
+    falls = np.repeat(h, np.diff(graph.indptr))
+    falls -= h[graph.heads]
+    falls += graph.weights
+    if not graph.integral:
+        np.maximum(falls, 0, out=falls)
+    return falls
+
+
+def _negative_cycle(
+    graph: Graph, closing: int, parent: npt.NDArray[np.int32], arc_into: npt.NDArray[np.int64]
+) -> NegativeCycle:
+    """The error that names the cycle which arc ``closing`` closes in the tree."""
+    start = int(graph.heads[closing])
+    v = int(np.searchsorted(graph.indptr, closing, side="right")) - 1
+    cycle, weights = [v], [graph.weights[closing].item()]
+    while v != start:
+        weights.append(graph.weights[arc_into[v]].item())
+        v = int(parent[v])
+        cycle.append(v)
+    names = [graph.labels[v].item() if graph.labels.dtype.kind == "i" else str(graph.labels[v]) for v in cycle[::-1]]
+    return NegativeCycle(names, sum(weights) if graph.integral else math.fsum(weights))

@@ -1,0 +1,128 @@
+"""The part of the matrix that is asked for: rows are sources, columns are targets, entries end at the cutoff.
+
+The cutoff means the stored value: it is rounded to the type of the distances, and an entry stays where the stored
+distance is not greater.  So the same entries stay whichever algorithm found them, but for rounding of their sums.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.model.dtypes import work_type
+from engine.model.problem import Options
+from engine.rows.summary import Sink
+from storage.errors import InvalidRequest
+
+Array = npt.NDArray[np.generic]
+Indices = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Rectangle:
+    """Rows and columns of a result.
+
+    Attributes:
+        n: vertices of the graph.
+        sources, targets: vertex indices of rows and columns; None for all vertices, in order.
+        cutoff: the largest distance wanted; None for no limit.
+    """
+
+    n: int
+    sources: Indices | None
+    targets: Indices | None
+    cutoff: float | None
+
+    @classmethod
+    def of(cls, options: Options, n: int) -> Rectangle:
+        """What ``options`` ask of a graph of ``n`` vertices."""
+        sources, targets = (
+            None if side is None else np.array(side, np.int64) for side in (options.sources, options.targets)
+        )
+        return cls(n, sources, targets, options.cutoff)
+
+    @property
+    def permuted(self) -> bool:
+        """Whether all vertices are asked for, as sources or as targets, but in an order of their own."""
+        sides = [side for side in (self.sources, self.targets) if side is not None and len(side) == self.n]
+        return any(bool((side != np.arange(self.n)).any()) for side in sides)
+
+    @property
+    def rows(self) -> Indices:
+        """Vertex index of each row."""
+        return np.arange(self.n) if self.sources is None else self.sources
+
+    @property
+    def narrow(self) -> bool:
+        """Whether rows of all distances have to be cut: in their columns, or at the cutoff."""
+        return self.targets is not None or self.cutoff is not None
+
+
+class Narrow:
+    """A sink of rows of all ``n`` distances that passes on those of the targets, ended at the cutoff.
+
+    Thread-safe where the sink inside is.
+    """
+
+    def __init__(self, sink: Sink, rectangle: Rectangle) -> None:
+        self._sink, self._wanted = sink, rectangle
+        self.tile = (sink.tile[0], max(1, rectangle.n))
+
+    def write(self, row: int, column: int, block: Array) -> None:
+        """Cut ``block``, whole rows, and pass it on; ``block`` itself stays as it is."""
+        wanted = self._wanted
+        if column != 0 or block.shape[1] != wanted.n:
+            raise ValueError(f"whole rows are expected, found columns {column} to {column + block.shape[1]}")
+        part = block if wanted.targets is None else block[:, wanted.targets]
+        self._sink.write(row, 0, part if wanted.cutoff is None else end_at(part, wanted.cutoff))
+
+
+def end_at(block: Array, cutoff: float) -> Array:
+    """A copy of ``block`` in which the entries beyond ``cutoff`` are unreachable."""
+    kind = work_type(block.dtype)
+    return np.where(np.greater_equal(block, first_beyond(cutoff, block.dtype)), kind.sentinel(), block)
+
+
+def first_beyond(cutoff: float, dtype: npt.DTypeLike) -> np.generic:
+    """The smallest value of a working type that is beyond ``cutoff``, itself rounded to the type; never past
+    *unreachable*."""
+    kind = work_type(dtype)
+    if kind.integer:
+        return kind.dtype.type(min(math.floor(cutoff) + 1, int(kind.unreachable)))
+    with np.errstate(over="ignore"):  # what is beyond the type becomes infinite
+        return np.nextafter(kind.dtype.type(cutoff), kind.dtype.type(np.inf))  # type: ignore[no-any-return]
+
+
+def first_sum_beyond(cutoff: float, dtype: npt.DTypeLike) -> float:
+    """The smallest float64 that, rounded to a working type, is beyond ``cutoff``."""
+    beyond = first_beyond(cutoff, dtype)
+    if beyond.dtype != np.float32:
+        return float(beyond)
+    last = np.nextafter(beyond, np.float32(0)) if np.isinf(beyond) else np.nextafter(beyond, np.float32(-np.inf))
+    middle = float(last) + (float(beyond) - float(last)) / 2
+    return middle if np.float32(middle) > last else float(np.nextafter(middle, np.inf))
+
+
+def check_vertices(name: str, vertices: Sequence[int] | None, labels: Array) -> None:
+    """Refuse odd ``sources`` or ``targets`` (``name``), vertices being named by their labels.  InvalidRequest."""
+    if vertices is None:
+        return
+    if not vertices:
+        raise InvalidRequest(f"{name} names no vertex", field=name)
+    if not 0 <= min(vertices) <= max(vertices) < len(labels):
+        raise InvalidRequest(f"{name} must be vertex indices from 0 to {len(labels) - 1}", field=name)
+    seen: set[int] = set()
+    for vertex in vertices:
+        if vertex in seen:
+            raise InvalidRequest(f"{name} names vertex {labels[vertex]} twice", field=name)
+        seen.add(vertex)
+
+
+def check_cutoff(cutoff: float | None) -> None:
+    """Refuse a cutoff that is no distance.  InvalidRequest."""
+    if cutoff is not None and not 0 <= cutoff < math.inf:
+        raise InvalidRequest(f"cutoff must be a distance of at least 0, found {cutoff}", field="cutoff")

@@ -1,0 +1,204 @@
+"""What every function of the NetworkX backend shares: the converted graph, its weights, and how functions register."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
+from functools import cached_property, wraps
+from inspect import signature
+from typing import Any, Final
+
+import networkx as nx
+import numpy as np
+import numpy.typing as npt
+
+from engine.interop.networkx_info import FUNCTIONS
+from engine.interop.rows import Floats, RowStatistics, distance_rows, gather
+from storage.errors import InvalidGraph, InvalidRequest, NegativeCycle
+from storage.graph.graph import Graph, build_graph
+
+Node = Hashable
+#: How often each function really ran here, in this process.
+CALLS: Final[Counter[str]] = Counter()
+#: Most matrix entries that are held at once while rows become dictionaries.
+_ENTRIES: Final = 1 << 24
+
+
+class BackendGraph:
+    """A NetworkX graph together with its arcs in compressed rows, made when they are first asked for."""
+
+    __networkx_backend__ = "apsp"
+
+    def __init__(self, original: Any) -> None:
+        self.original = original
+        self._graphs: dict[Any, Weighted] = {}
+
+    def is_directed(self) -> bool:
+        """Whether arcs have a direction."""
+        return bool(self.original.is_directed())
+
+    def is_multigraph(self) -> bool:
+        """Whether parallel edges are allowed; the shortest counts."""
+        return bool(self.original.is_multigraph())
+
+    @cached_property
+    def nodes(self) -> list[Node]:
+        """The vertices in NetworkX's order; their positions are our indices."""
+        return list(self.original)
+
+    def under(self, weight: Any) -> Weighted:
+        """The graph with its weights under the key ``weight`` (None: every edge counts 1)."""
+        if callable(weight):
+            raise NotImplementedError("functions of edges are not asked here")
+        if weight not in self._graphs:
+            self._graphs[weight] = Weighted(self, weight)
+        return self._graphs[weight]
+
+
+class Weighted:
+    """A graph under one weight: ours, and how its lengths become NetworkX's numbers."""
+
+    def __init__(self, backend_graph: BackendGraph, weight: Any) -> None:
+        original, self.nodes = backend_graph.original, backend_graph.nodes
+        if not self.nodes:
+            raise NotImplementedError("a graph without vertices")
+        self.directed = backend_graph.is_directed()
+        place = {node: i for i, node in enumerate(self.nodes)}
+        edges = list(original.edges(data=True if weight is None else weight, default=1))
+        tails = np.fromiter((place[u] for u, _, _ in edges), np.int64, len(edges))
+        heads = np.fromiter((place[v] for _, v, _ in edges), np.int64, len(edges))
+        weights = None if weight is None else _numbers([w for _, _, w in edges])
+        self.whole = weights is None or weights.dtype.kind == "i"
+        with exceptions():
+            self.graph: Graph = build_graph(tails, heads, weights, n=len(self.nodes), directed=self.directed)[0]
+
+    @property
+    def negative(self) -> bool:
+        """Whether some arc is negative."""
+        return self.graph.arcs > 0 and bool(self.graph.weights.min() < 0)
+
+    def nonnegative(self) -> Weighted:
+        """Itself; NetworkX has its own ways with negative arcs where it does not expect any."""
+        if self.negative:
+            raise NotImplementedError("negative weights")
+        return self
+
+    def numbers(self, lengths: Floats) -> list[Any]:
+        """Finite lengths as NetworkX's numbers."""
+        return (lengths.astype(np.int64) if self.whole else lengths).tolist()  # type: ignore[no-any-return]
+
+    def number(self, length: float) -> Any:
+        """One finite length."""
+        return int(length) if self.whole else float(length)
+
+    def reversed(self) -> Graph:
+        """The graph with every arc turned round."""
+        graph = self.graph
+        if not self.directed:
+            return graph
+        tails = np.repeat(np.arange(graph.n), np.diff(graph.indptr))
+        return build_graph(graph.heads, tails, graph.weights, n=graph.n, directed=True)[0]
+
+    def statistics(self, *, inward: bool = False) -> RowStatistics:
+        """Facts of each row (of each column with ``inward``), without holding the matrix."""
+        with exceptions():
+            return gather(self.reversed() if inward else self.graph)
+
+    def nearest(self, row: Floats, cutoff: float | None = None) -> tuple[list[int], dict[Node, Any]]:
+        """The vertices within ``cutoff`` in ``row`` of distances, shape (n,): their indices, and names with lengths.
+
+        Both are in NetworkX's order, nearest first.
+        """
+        near = np.flatnonzero(row < np.inf if cutoff is None else row <= cutoff)
+        near = near[np.argsort(row[near], kind="stable")]
+        order: list[int] = near.tolist()
+        return order, dict(zip([self.nodes[v] for v in order], self.numbers(row[near]), strict=True))
+
+    def rows(self, *, trees: bool = False) -> Iterator[tuple[range, Floats, npt.NDArray[np.int32] | None]]:
+        """Rows of distances, and predecessors with ``trees``, some at a time."""
+        n = self.graph.n
+        height = max(1, _ENTRIES // n)
+        for first in range(0, n, height):
+            some = range(first, min(n, first + height))
+            with exceptions():
+                block, before = distance_rows(self.graph, np.arange(some.start, some.stop), trees=trees)
+            yield some, block, before
+
+
+def _numbers(values: list[Any]) -> npt.NDArray[Any]:
+    """Weights as int64 or float64; what is no finite number is left to NetworkX."""
+    try:
+        array = np.array(values) if values else np.zeros(0, np.int64)
+    except ValueError as error:
+        raise NotImplementedError("weights that are no numbers") from error
+    if array.ndim != 1 or array.dtype.kind not in "iuf" or not np.isfinite(array).all():
+        raise NotImplementedError("weights that are no finite numbers")
+    return array.astype(np.float64 if array.dtype.kind == "f" else np.int64)
+
+
+@contextmanager
+def exceptions() -> Iterator[None]:
+    """The engine's refusals as NetworkX's exceptions."""
+    try:
+        yield
+    except NegativeCycle as error:
+        raise nx.NetworkXUnbounded("Negative cycle detected.") from error
+    except (InvalidGraph, InvalidRequest) as error:
+        raise NotImplementedError(str(error)) from error
+
+
+class Backend:
+    """What NetworkX calls; its methods carry NetworkX's names and signatures."""
+
+    @staticmethod
+    def convert_from_nx(graph: Any, **_: Any) -> BackendGraph:
+        """Our form of a NetworkX graph."""
+        return BackendGraph(graph)
+
+    @staticmethod
+    def convert_to_nx(result: Any, **_: Any) -> Any:
+        """NetworkX's form of what we returned."""
+        return result.original if isinstance(result, BackendGraph) else result
+
+    @staticmethod
+    def can_run(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool | str:
+        """Whether a call can be answered here, or why not."""
+        asked = signature(getattr(Backend, name)).bind(*args, **kwargs).arguments
+        graph = asked["G"]
+        if len(getattr(graph, "original", graph)) == 0:
+            return "the graph has no vertices"
+        if callable(asked.get("weight")) or callable(asked.get("distance")):
+            return "weights are functions"
+        if name.startswith("shortest_path") and asked.get("source") is not None and asked.get("target") is not None:
+            return "a single pair is left to NetworkX"
+        left = [key.strip() for key in FUNCTIONS[name].split(",")]
+        given = [key for key in left if asked.get(key) not in (None, False)]
+        return f"{', '.join(given)} is left to NetworkX" if given else True
+
+
+def answers(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Make ``function`` part of the backend, under its name, and count its answers."""
+
+    @wraps(function)
+    def call(G: Any, *args: Any, **kwargs: Any) -> Any:
+        found = function(G if isinstance(G, BackendGraph) else BackendGraph(G), *args, **kwargs)
+        CALLS[function.__name__] += 1
+        return found
+
+    setattr(Backend, function.__name__, staticmethod(call))
+    return call
+
+
+def walk(nodes: list[Node], sources: list[int], wanted: list[int], tree: list[int]) -> dict[Node, list[Node]]:
+    """Paths from the nearest of ``sources`` to each of ``wanted``; ``tree``: the vertex before each on its path."""
+    paths = {source: [nodes[source]] for source in sources}
+    for v in wanted:
+        back = []
+        at = v
+        while at not in paths:
+            back.append(at)
+            at = tree[at]
+        for at in reversed(back):
+            paths[at] = [*paths[tree[at]], nodes[at]]
+    return {nodes[v]: paths[v] for v in wanted}

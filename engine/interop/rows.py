@@ -1,0 +1,183 @@
+"""Rows of distances in memory, as the doors need them: float64 with +inf, trees of paths, or facts of rows alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import dijkstra
+
+from engine.api.solve import make_plan, solve
+from engine.graph.potentials import find_potentials, reduced_weights
+from engine.model.dtypes import WORK_TYPES
+from engine.model.problem import Options
+from engine.rows.summary import Sink
+from storage.graph.graph import Graph, build_graph
+
+Floats = npt.NDArray[np.float64]
+Indices = npt.NDArray[np.int32]
+
+#: What stands for "no predecessor".
+NONE: Final = -9999
+
+
+def distance_rows(
+    graph: Graph, rows: npt.NDArray[np.int64], *, trees: bool = False, algorithm: str = "auto"
+) -> tuple[Floats, Indices | None]:
+    """Distances from ``rows`` (vertex indices, ascending), shape (len(rows), n), and predecessors with ``trees``.
+
+    Trees come from arcs that are tight.  Whole numbers are exact whoever adds them; fractions are tight only in the
+    sums that searches make, in order along a path, so those answer then, over reduced weights if arcs are negative.
+
+    Raises:
+        NegativeCycle: the graph has one.
+    """
+    potentials = None
+    if trees and not graph.integral:
+        algorithm = "dijkstra"
+        if graph.arcs and graph.weights.min() < 0:
+            potentials = find_potentials(graph)
+            graph = replace(graph, weights=reduced_weights(graph, potentials))
+    distances = np.empty((len(rows), graph.n))
+    if distances.size:
+        _solve(graph, rows, algorithm, lambda kind: _FloatSink(distances, kind))
+    before = _trees(graph, distances, rows) if trees else None
+    if potentials is not None:
+        distances += potentials - potentials[rows, None]
+    return distances, before
+
+
+def nearest_row(
+    graph: Graph, sources: npt.NDArray[np.int64], *, trees: bool = False
+) -> tuple[Floats, Indices | None, Indices | None]:
+    """Distances from the nearest of ``sources`` (vertex indices), shape (n,).
+
+    SciPy's search answers where no arc is negative: planning, which pays for many rows, would take longer than a single
+    search.  Else one row of the graph with an imagined vertex, from which arcs of length zero lead to all sources.
+
+    Returns:
+        distances; with ``trees`` the vertex before each on its path, and the source where that path begins, both int32
+        with ``NONE`` where there is no path (and before a source).
+
+    Raises:
+        NegativeCycle: the graph has one.
+    """
+    n = root = graph.n
+    if len(sources) and (graph.arcs == 0 or (graph.weights.min() >= 0 and _sums_fit(graph))):
+        arcs = csr_array((graph.weights.astype(np.float64), graph.heads, graph.indptr), shape=(n, n))
+        found = dijkstra(arcs, indices=sources, min_only=True, return_predecessors=trees)
+        return found if trees else (found, None, None)
+    tails = np.concatenate([np.repeat(np.arange(n), np.diff(graph.indptr)), np.full(len(sources), root)])
+    heads = np.concatenate([graph.heads, sources])
+    weights = np.concatenate([graph.weights, np.zeros(len(sources), graph.weights.dtype)])
+    wider = build_graph(tails, heads, weights, n=n + 1, directed=True)[0]
+    distances, before = distance_rows(wider, np.array([root]), trees=trees)
+    if before is None:
+        return distances[0, :n], None, None
+    origin = _origins(before[0], root)
+    tree = before[0, :n]
+    tree[tree == root] = NONE
+    return distances[0, :n], tree, origin[:n]
+
+
+def _sums_fit(graph: Graph) -> bool:
+    """Whether float64 holds the length of every path, of whole weights exactly; else planning refuses the graph."""
+    most = float(graph.weights.max()) * graph.n
+    return most <= 2.0**53 if graph.integral else most < np.inf
+
+
+def _origins(before: Indices, root: int) -> Indices:
+    """The source at the beginning of each vertex's path, by doubling the steps back; ``NONE`` where there is none."""
+    vertex = np.arange(len(before), dtype=np.int32)
+    at = np.where((before == root) | (before == NONE), vertex, before)
+    while True:
+        further = at[at]
+        if np.array_equal(further, at):
+            break
+        at = further
+    return np.where(before[at] == root, at, np.int32(NONE))
+
+
+@dataclass
+class RowStatistics:
+    """Facts of each row, the source itself left out; also a sink that gathers them, which is told whole rows.
+
+    Attributes:
+        reached: how many vertices; sums, largest: of their distances; inverse: sum of 1 / distance where not zero.
+    """
+
+    reached: npt.NDArray[np.int64]
+    sums: Floats
+    largest: Floats
+    inverse: Floats
+    unreachable: float
+    tile: tuple[int, int]
+
+    def write(self, row: int, column: int, block: npt.NDArray[np.generic]) -> None:  # noqa: ARG002
+        """Take rows ``row``, ``row`` + 1, ...; the source's own distance is 0 and adds nothing."""
+        rows = slice(row, row + len(block))
+        values = block.astype(np.float64)
+        values[block == self.unreachable] = np.inf
+        finite = np.isfinite(values)
+        self.reached[rows] = finite.sum(1) - 1
+        self.sums[rows] = np.sum(values, axis=1, where=finite)
+        self.largest[rows] = np.max(values, axis=1, where=finite, initial=0.0)
+        some = finite & (values != 0)
+        self.inverse[rows] = np.sum(np.divide(1.0, values, out=np.zeros_like(values), where=some), axis=1)
+
+
+def gather(graph: Graph) -> RowStatistics:
+    """The facts of every row of the matrix, which is never held as a whole."""
+    n = graph.n
+    zeros = (np.zeros(n, np.int64), np.zeros(n), np.zeros(n), np.zeros(n))
+    facts = RowStatistics(*zeros, unreachable=np.inf, tile=(64, max(1, n)))
+
+    def told(unreachable: float) -> Sink:
+        facts.unreachable = unreachable
+        return facts
+
+    if n:
+        _solve(graph, np.arange(n), "auto", told)
+    return facts
+
+
+def _trees(graph: Graph, distances: Floats, rows: npt.NDArray[np.int64]) -> Indices:
+    from engine.devices.cpu.predecessors import tight_trees
+    from engine.devices.cpu.team import Team
+
+    team = Team()
+    try:
+        return tight_trees(team, graph.indptr, graph.heads, graph.weights, distances, rows, NONE)
+    finally:
+        team.close()
+
+
+def _solve(graph: Graph, rows: npt.NDArray[np.int64], algorithm: str, sink: Callable[[float], Sink]) -> None:
+    """Plan and run; ``sink`` is told what stands for *unreachable*."""
+    options = Options(
+        dtype="auto" if graph.integral else "float64",
+        algorithm=algorithm,
+        sources=None if len(rows) == graph.n else tuple(rows.tolist()),
+        device="cpu" if algorithm == "dijkstra" else "auto",
+    )
+    plan = make_plan(graph, options)
+    solve(graph, plan, options, sink(WORK_TYPES[plan.dtype].unreachable))
+
+
+class _FloatSink:
+    """A sink that is a float64 array in memory; what is unreachable becomes +inf."""
+
+    def __init__(self, out: Floats, unreachable: float) -> None:
+        self._out, self._unreachable = out, unreachable
+        self.tile = (64, max(1, out.shape[1]))
+
+    def write(self, row: int, column: int, block: npt.NDArray[np.generic]) -> None:
+        """Convert ``block`` into its place."""
+        place = self._out[row : row + block.shape[0], column : column + block.shape[1]]
+        place[...] = block
+        if block.dtype.kind in "iu":
+            place[block == self._unreachable] = np.inf

@@ -1,0 +1,208 @@
+"""The shortest-path functions of ``scipy.sparse.csgraph``, running on this engine.
+
+Signatures, semantics and results are SciPy's: float64 distances, +inf where there is no path, int32 predecessors with
+-9999 for none, explicit zeros of a sparse matrix as arcs of length zero, zeros, NaN and inf of a dense one as no arc.
+Whole weights are summed exactly, whatever their size up to 2^53; other weights in float64.
+
+``method`` (and the name of a function) says which algorithm is preferred; distances do not depend on it, and where
+predecessors of fractional weights are wanted the searches answer, because their sums are tight arc by arc.
+``overwrite`` is accepted and never used: the input is left alone.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+from scipy.sparse import csr_array, issparse
+from scipy.sparse.csgraph import NegativeCycleError, csgraph_from_dense, csgraph_from_masked
+
+from engine.interop.rows import NONE, Floats, Indices, distance_rows, nearest_row
+from storage.errors import InvalidGraph, InvalidRequest, NegativeCycle
+from storage.graph.graph import Graph, build_graph
+
+T = TypeVar("T")
+_METHODS: Final = ("auto", "FW", "D", "BF", "J")
+
+
+def shortest_path(
+    csgraph: Any,
+    method: str = "auto",
+    directed: bool = True,
+    return_predecessors: bool = False,
+    unweighted: bool = False,
+    overwrite: bool = False,  # noqa: ARG001 - SciPy's signature
+    indices: Any = None,
+) -> Any:
+    """Lengths of shortest paths, as ``scipy.sparse.csgraph.shortest_path``.
+
+    Args:
+        csgraph: n x n, dense, masked or sparse.
+        method: ``auto``, ``FW``, ``D``, ``BF`` or ``J``.
+        directed: False lets every arc be walked both ways; of two arcs between a pair the shorter counts.
+        return_predecessors: return (distances, predecessors).
+        unweighted: count arcs.
+        overwrite: without effect.
+        indices: sources, an integer array of any shape, or None for all; not together with ``FW``.
+
+    Returns:
+        float64, shape ``indices.shape + (n,)`` or (n, n); with predecessors, int32 of the same shape.
+
+    Raises:
+        ValueError: an unknown method, sources out of range, a graph that is not square.
+        NegativeCycleError: SciPy's, naming a cycle.
+    """
+    if method not in _METHODS:
+        raise ValueError(f"unrecognized method {method!r}; use {', '.join(_METHODS)}")
+    if method == "FW" and indices is not None:
+        raise ValueError("method 'FW' answers all sources; indices cannot be given with it")
+    graph = _graph(csgraph, directed, unweighted)
+    algorithm = "recursive-floyd-warshall" if method == "FW" else "auto"
+    return _answer(graph, indices, return_predecessors, algorithm)
+
+
+def floyd_warshall(
+    csgraph: Any,
+    directed: bool = True,
+    return_predecessors: bool = False,
+    unweighted: bool = False,
+    overwrite: bool = False,
+) -> Any:
+    """As ``scipy.sparse.csgraph.floyd_warshall``; see :func:`shortest_path`."""
+    return shortest_path(csgraph, "FW", directed, return_predecessors, unweighted, overwrite)
+
+
+def johnson(
+    csgraph: Any,
+    directed: bool = True,
+    indices: Any = None,
+    return_predecessors: bool = False,
+    unweighted: bool = False,
+) -> Any:
+    """As ``scipy.sparse.csgraph.johnson``; see :func:`shortest_path`."""
+    return shortest_path(csgraph, "J", directed, return_predecessors, unweighted, indices=indices)
+
+
+def bellman_ford(
+    csgraph: Any,
+    directed: bool = True,
+    indices: Any = None,
+    return_predecessors: bool = False,
+    unweighted: bool = False,
+) -> Any:
+    """As ``scipy.sparse.csgraph.bellman_ford``; see :func:`shortest_path`."""
+    return shortest_path(csgraph, "BF", directed, return_predecessors, unweighted, indices=indices)
+
+
+def dijkstra(
+    csgraph: Any,
+    directed: bool = True,
+    indices: Any = None,
+    return_predecessors: bool = False,
+    unweighted: bool = False,
+    limit: float = np.inf,
+    min_only: bool = False,
+) -> Any:
+    """As ``scipy.sparse.csgraph.dijkstra``; where arcs are negative it warns, like SciPy, and yet answers right.
+
+    Args:
+        csgraph, directed, indices, return_predecessors, unweighted: as in :func:`shortest_path`.
+        limit: distances beyond it count as no path.
+        min_only: for each vertex the distance from the nearest source only, shape (n,).
+
+    Returns:
+        As :func:`shortest_path`; with ``min_only`` and predecessors (distances, predecessors, sources), each (n,).
+    """
+    if not limit >= 0:
+        raise ValueError(f"limit must be at least 0, found {limit}")
+    graph = _graph(csgraph, directed, unweighted)
+    if graph.arcs and graph.weights.min() < 0:
+        warnings.warn("Graph has negative weights: answered by Johnson's reweighting", UserWarning, stacklevel=2)
+    if min_only:
+        return _nearest(graph, indices, return_predecessors, limit)
+    return _answer(graph, indices, return_predecessors, "auto", limit)
+
+
+def _graph(csgraph: Any, directed: bool, unweighted: bool) -> Graph:
+    """The clean graph of SciPy's input."""
+    if not issparse(csgraph) and hasattr(csgraph, "to_scipy_sparse"):  # pydata/sparse; its fill value means no arc
+        csgraph = csgraph.to_scipy_sparse(accept_fv=[0, np.inf, np.nan])
+    if issparse(csgraph):
+        arcs = csr_array(csgraph)
+    elif np.ma.isMaskedArray(csgraph):
+        arcs = csgraph_from_masked(np.ma.asarray(csgraph, np.float64))
+    else:
+        dense = np.asarray(csgraph, np.float64)
+        if dense.ndim != 2 or dense.shape[0] != dense.shape[1]:
+            raise ValueError(f"the graph must be of shape (N, N), not {dense.shape}")
+        arcs = csgraph_from_dense(dense)
+    if arcs.shape[0] != arcs.shape[1]:
+        raise ValueError(f"the graph must be of shape (N, N), not {arcs.shape}")
+    n = arcs.shape[0]
+    tails = np.repeat(np.arange(n), np.diff(arcs.indptr))
+    weights = None if unweighted else np.asarray(arcs.data, np.float64)
+    return _answered(lambda: build_graph(tails, arcs.indices, weights, n=n, directed=directed)[0])
+
+
+def _answered(call: Callable[[], T]) -> T:
+    """The result of ``call``; a negative cycle becomes SciPy's error, and what is refused a ValueError."""
+    try:
+        return call()
+    except NegativeCycle as error:
+        raise NegativeCycleError(str(error)) from error
+    except (InvalidGraph, InvalidRequest) as error:
+        raise ValueError(str(error)) from error
+
+
+def _sources(indices: Any, n: int) -> tuple[npt.NDArray[np.int64], tuple[int, ...]]:
+    """Vertex indices asked for, flat, and the shape they came in; negative ones count from the end, as in SciPy."""
+    if indices is None:
+        return np.arange(n), (n,)
+    asked = np.asarray(indices)
+    broken = asked.dtype.kind == "f" and not (np.isfinite(asked) & (asked == np.trunc(asked))).all()
+    if broken or asked.dtype.kind not in "iufb":
+        raise ValueError(f"indices must be whole numbers, not {indices!r}")
+    flat = asked.astype(np.int64).reshape(-1)
+    flat = np.where(flat < 0, flat + n, flat)
+    if len(flat) and not 0 <= flat.min() <= flat.max() < n:
+        raise ValueError(f"indices out of range 0 to {n - 1}")
+    return flat, asked.shape
+
+
+def _answer(graph: Graph, indices: Any, predecessors: bool, algorithm: str, limit: float = np.inf) -> Any:
+    sources, shape = _sources(indices, graph.n)
+    rows, place = np.unique(sources, return_inverse=True)
+    distances, before = _answered(lambda: _limited(graph, rows, predecessors, algorithm, limit))
+    if indices is not None:
+        distances = distances[place].reshape(*shape, graph.n)
+    if before is None:
+        return distances
+    return distances, before if indices is None else before[place].reshape(*shape, graph.n)
+
+
+def _nearest(graph: Graph, indices: Any, predecessors: bool, limit: float) -> Any:
+    """The distance from the nearest source, with predecessors and that source if wanted, each of shape (n,)."""
+    sources, _ = _sources(indices, graph.n)
+    distances, tree, origin = _answered(lambda: nearest_row(graph, sources, trees=predecessors))
+    beyond = distances > limit
+    distances[beyond] = np.inf
+    if tree is None or origin is None:
+        return distances
+    tree[beyond] = origin[beyond] = NONE
+    return distances, tree, origin
+
+
+def _limited(
+    graph: Graph, rows: npt.NDArray[np.int64], predecessors: bool, algorithm: str, limit: float
+) -> tuple[Floats, Indices | None]:
+    """Distances from ``rows`` (ascending), shape (len(rows), n), and predecessors if wanted, none beyond ``limit``."""
+    distances, before = distance_rows(graph, rows, trees=predecessors, algorithm=algorithm)
+    if limit < np.inf:
+        beyond = distances > limit
+        distances[beyond] = np.inf
+        if before is not None:
+            before[beyond] = NONE
+    return distances, before

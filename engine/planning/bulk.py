@@ -1,0 +1,263 @@
+"""Planning many graphs at once: which are solved together, where, how far padded, and why.  Pure, like the planner.
+
+Three ways to solve a graph of a bulk:
+
+- *stacked*: graphs of one working type, padded to one size, closed by one launch on the GPU;
+- *beside*: each by one thread of the CPU, as many graphs at a time as there are threads;
+- *alone*: one after the other with everything the machine has, planned like ``apsp solve`` does.
+
+A plan for each small graph is the table's alone: nothing is measured, so it costs less than the solve.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Final
+
+from engine.graph.potentials import relaxes_reduced
+from engine.model.device_layout import SINGLE, SLACK
+from engine.model.dtypes import WORK_TYPES, WorkType
+from engine.model.plan import Plan
+from engine.model.problem import Machine, Options, Problem
+from engine.planning.planner import choose, gib
+from storage.errors import ApspError, InvalidRequest
+
+#: Predicted seconds on one thread from which a graph is solved alone.
+ALONE: Final = 1.0
+#: Seconds that a launch on the GPU takes beside its updates: from Python to the device and back.
+LAUNCH: Final = 3e-4
+#: Bytes a second between a stack in ordinary memory and the device, and to fill the stack and take it apart.
+TRANSFER: Final = 2e9
+#: Share of the rate of large products that a stack of small graphs reaches (docs/kernels.md).
+EFFICIENCY: Final = 0.5
+#: Most bytes of one stack; another is filled while the one before is taken apart.
+STACK_BYTES: Final = 2**28
+#: The side to which small graphs are padded: a tile of the single kernel, and a smaller one for the smallest.
+TILE: Final = 64
+SMALLEST: Final = 32
+#: Seconds of one thread that a store takes beside its distances: some forty small files.
+STORE: Final = 0.03
+
+#: Working type and whether no arc is negative: what a stack has in common.
+Kind = tuple[str, bool]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Graphs that are solved in the same way.
+
+    Attributes:
+        way: ``stacked``, ``beside`` or ``alone``.
+        device: ``cuda``, ``cpu``; ``auto`` where each graph's own plan will say.
+        dtype: working type; side: rows of the padded matrix, or of the largest one; nonnegative: no arc is negative.
+        members: which graphs, by their place in the bulk.
+        launch: graphs a launch (stacked), or at a time.
+        seconds: predicted, stores included; device_memory: bytes of a launch.
+        waste: share of the work that is spent on padding.
+        reason: why, in a sentence.
+    """
+
+    way: str
+    device: str
+    dtype: str
+    side: int
+    nonnegative: bool
+    members: tuple[int, ...]
+    launch: int
+    seconds: float
+    reason: str
+    device_memory: int = 0
+    waste: float = 0.0
+
+    def to_dict(self) -> dict[str, object]:
+        """JSON types; the members only counted."""
+        facts = asdict(self)
+        return {"graphs": len(facts.pop("members")), **facts}
+
+
+@dataclass(frozen=True)
+class BulkPlan:
+    """The groups of a bulk, the plan of every graph that is not solved alone, and what no plan could be made for."""
+
+    groups: tuple[Group, ...]
+    plans: Mapping[int, Plan]
+    refused: Mapping[int, ApspError]
+
+    @property
+    def seconds(self) -> float:
+        """Predicted seconds of all groups."""
+        return sum(group.seconds for group in self.groups)
+
+
+def padded_side(n: int) -> int:
+    """The side to which a graph of ``n`` vertices is padded in a stack: the tiles that the kernel works on anyway."""
+    return SMALLEST if n <= SMALLEST else -(-n // TILE) * TILE
+
+
+def plan_bulk(problems: Mapping[int, Problem], machine: Machine, options: Options, *, stores: bool) -> BulkPlan:
+    """Group the graphs of a bulk.
+
+    Args:
+        problems: the facts about each graph.
+        machine: what there is; ``cuda`` is None where no GPU is to be used.
+        options: those of every graph; ``sources`` must be None.
+        stores: whether each graph gets a store.
+
+    Raises:
+        InvalidRequest: options that suit no graph, such as a device that is not there.
+    """
+    if options.sources is not None:
+        raise InvalidRequest("sources cannot be chosen for many graphs at once", field="sources")
+    if options.device == "cuda" and machine.cuda is None:
+        raise InvalidRequest(f"device cuda was asked for, but {machine.no_cuda}", field="device")
+    share = _share(machine)
+    plans: dict[int, Plan] = {}
+    refused: dict[int, ApspError] = {}
+    for index, problem in problems.items():
+        try:
+            plans[index] = choose(problem, share, replace(options, device="cpu"))
+        except ApspError as error:
+            refused[index] = error
+    alone = {i for i, plan in plans.items() if plan.seconds > ALONE}
+    # what one thread's share of the memory does not hold may do with all of it
+    alone |= {i for i, error in refused.items() if error.kind == "does-not-fit"}
+    refused = {i: error for i, error in refused.items() if i not in alone}
+    stacks = _stacks({i: problems[i] for i in plans}, plans, machine, options)
+    chosen, beside = [], {i for i in plans if i not in alone}
+    for stack in stacks:
+        on_cpu = sum(plans[i].seconds for i in stack.members) / machine.threads
+        if options.device == "cuda" or stack.seconds < on_cpu:
+            chosen.append(_explained(stack, on_cpu, options))
+            beside -= set(stack.members)
+            alone -= set(stack.members)
+    if options.device == "cuda":
+        alone, beside = alone | beside, set()
+    groups = [*chosen, *_beside(beside, plans, problems, machine), *_alone(alone, plans, problems, options)]
+    if stores:
+        workers = min(machine.threads, max(1, len(problems)))
+        groups = [replace(g, seconds=g.seconds + STORE * len(g.members) / workers) for g in groups]
+    return BulkPlan(tuple(groups), plans, refused)
+
+
+def _share(machine: Machine) -> Machine:
+    """The part of the machine that one of as many graphs as threads has."""
+    threads = machine.threads
+    return replace(
+        machine,
+        threads=1,
+        memory=machine.resident + max(0, machine.memory - machine.resident) // threads,
+        relax_rate={name: rate / threads for name, rate in machine.relax_rate.items()},
+        search_rate=machine.search_rate / threads,
+        cuda=None,
+    )
+
+
+def _stacks(
+    problems: Mapping[int, Problem], plans: Mapping[int, Plan], machine: Machine, options: Options
+) -> list[Group]:
+    """The graphs that suit a launch, in groups of one type and padded size; neighbouring sizes joined where it pays."""
+    device = machine.cuda
+    if device is None or options.device == "cpu" or options.max_hops is not None or options.algorithm != "auto":
+        return []
+    classes: dict[Kind, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
+    for index, problem in problems.items():
+        kind, side = WORK_TYPES[plans[index].dtype], padded_side(problem.n)
+        fits = stack_bytes(side, kind) <= device.memory
+        if problem.whole and problem.n <= SINGLE and fits and problem.max_hops is None:
+            signed = problem.negative and not relaxes_reduced(kind, problem)
+            classes[kind.name, not signed][side].append(index)
+    groups = []
+    for (name, nonnegative), sizes in classes.items():
+        kind, rate = WORK_TYPES[name], device.relax_rate[name] * EFFICIENCY
+        for side, members in _joined(sizes, rate):
+            most = max(1, min(STACK_BYTES // _matrix(side, kind), _fitting(side, kind, device.memory)))
+            launch = min(most, len(members))
+            work = len(members) * side**3
+            useful = sum(problems[i].n ** 3 for i in members)
+            seconds = (
+                work / rate + 2 * len(members) * _matrix(side, kind) / TRANSFER - (-len(members) // launch) * LAUNCH
+            )
+            groups.append(
+                Group(
+                    "stacked", "cuda", name, side, nonnegative, tuple(members), launch, seconds, "",
+                    stack_bytes(side, kind, launch), 1 - useful / work,
+                )
+            )  # fmt: skip
+    return groups
+
+
+def _joined(sizes: Mapping[int, Sequence[int]], rate: float) -> list[tuple[int, list[int]]]:
+    """Padded side and members: a class joins the next larger one where padding it costs less than its own launch."""
+    found: list[tuple[int, list[int]]] = []
+    for side in sorted(sizes):
+        before, members = found[-1] if found else (side, [])
+        if members and len(members) * (side**3 - before**3) / rate < LAUNCH:
+            found[-1] = (side, [*members, *sizes[side]])
+        else:
+            found.append((side, list(sizes[side])))
+    return found
+
+
+def _matrix(side: int, kind: WorkType) -> int:
+    return side * side * kind.itemsize
+
+
+def stack_bytes(side: int, kind: WorkType, graphs: int = 1) -> int:
+    """Bytes of device memory of a stack: its matrices, a flag a tile, and what kernels and the allocator take."""
+    tile = min(side, TILE)
+    return graphs * (_matrix(side, kind) + 4 * (side // tile) ** 2) + SLACK
+
+
+def _fitting(side: int, kind: WorkType, memory: int) -> int:
+    one = stack_bytes(side, kind) - SLACK
+    return max(1, (memory - SLACK) // one)
+
+
+def _explained(stack: Group, on_cpu: float, options: Options) -> Group:
+    more = f"{100 * stack.waste:.0f} % of the work is padding, {gib(stack.device_memory)} of GPU memory a launch"
+    if options.device == "cuda":
+        return replace(stack, reason=f"the GPU was asked for; {more}")
+    return replace(stack, reason=f"the CPU would take {on_cpu:.3g} s, the GPU {stack.seconds:.3g} s; {more}")
+
+
+def _beside(
+    members: Iterable[int], plans: Mapping[int, Plan], problems: Mapping[int, Problem], machine: Machine
+) -> list[Group]:
+    by_type: dict[str, list[int]] = defaultdict(list)
+    for index in sorted(members):
+        by_type[plans[index].dtype].append(index)
+    groups = []
+    for name, some in by_type.items():
+        launch = min(machine.threads, len(some))
+        groups.append(
+            Group(
+                "beside", "cpu", name, max(problems[i].n for i in some), all(not problems[i].negative for i in some),
+                tuple(some), launch, sum(plans[i].seconds for i in some) / launch,
+                f"each takes one thread less than {ALONE:g} s, so {launch} at a time",
+            )
+        )  # fmt: skip
+    return groups
+
+
+def _alone(
+    members: Iterable[int], plans: Mapping[int, Plan], problems: Mapping[int, Problem], options: Options
+) -> list[Group]:
+    some = sorted(members)
+    if not some:
+        return []
+    known = [plans[i] for i in some if i in plans]
+    names = sorted({plan.dtype for plan in known}) or ["auto"]
+    why = (
+        "no launch for many graphs suits them"
+        if options.device == "cuda"
+        else f"each takes one thread {ALONE:g} s or more"
+    )
+    return [
+        Group(
+            "alone", options.device, "/".join(names), max(problems[i].n for i in some),
+            all(not problems[i].negative for i in some), tuple(some), 1,
+            sum(plan.seconds for plan in known), f"{why}: one after the other, each with its own plan",
+        )
+    ]  # fmt: skip

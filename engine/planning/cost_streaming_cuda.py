@@ -1,0 +1,171 @@
+"""What streaming through GPUs would take, from host memory and from the store.  Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
+
+from engine.graph.potentials import relaxes_reduced
+from engine.model.device_layout import base_bytes, rounds_bytes
+from engine.model.plan import Candidate, Phase
+from engine.model.problem import Device
+from engine.model.tiling import (
+    GRAIN,
+    HEIGHTS,
+    SLOTS,
+    Streaming,
+    choose_layout,
+    device_bytes,
+    entries,
+    streamed_bytes,
+    updates,
+)
+from engine.planning.cost import DEVICE_EFFICIENCY, DEVICE_LAUNCH, INGEST_RATE, OVERHEAD, Setting, write_phase
+from engine.planning.cost_streaming import ALGORITHM, LONG, ROOMS, finish_phase, forms, spare_bytes, store_buffers
+
+#: Host memory that the CUDA driver takes beyond what it holds when a solve is planned.
+DRIVER: Final = 2**30
+#: Vertices from which on several GPUs share a matrix that one could hold.
+SHARED: Final = 16384
+#: Share of the shorter one of work and copies that does not hide behind the other, where the disk is waited for.
+UNHIDDEN: Final = 0.15
+#: Bytes of a matrix a second that a thread mirrors, and how many of them the memory keeps up with: 17.2 GB took sixteen
+#: 0.78 s.
+MIRROR_RATE: Final = 6e9
+MIRROR_THREADS: Final = 4
+#: Widths of a pivot block for a matrix in the store: the disk wants them wide.
+WIDTHS: Final = (64, 128, 256, 512, 1024, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768)
+
+
+def through_devices(setting: Setting) -> Iterator[Candidate]:
+    """The ways of streaming through the machine's GPUs that are worth considering.
+
+    One GPU that holds the matrix needs no streaming, unless the solve is so long that it should be kept on the way.
+    """
+    cuda, n, size = setting.machine.cuda, setting.problem.n, setting.kind.itemsize
+    if cuda is None:
+        return
+    fits = base_bytes(n, n, size) + rounds_bytes(n, size) <= cuda.memory
+    if fits and n**3 / rate_of(setting, cuda, 1) < LONG and (cuda.count == 1 or n < SHARED):
+        return
+    found = from_host(setting, cuda)
+    if found is not None:
+        yield found
+    if not relaxes_reduced(setting.kind, setting.problem):  # the potentials want all rows at once
+        found = from_store(setting, cuda)
+        if found is not None:
+            yield found
+
+
+def rate_of(setting: Setting, cuda: Device, count: int) -> float:
+    """Updates a second that whole solves reach on ``count`` devices."""
+    return count * cuda.relax_rate[setting.kind.name] * DEVICE_EFFICIENCY
+
+
+def from_host(setting: Setting, cuda: Device) -> Candidate | None:
+    """Rounds over host memory; None where the least layout does not fit a device."""
+    found = [_host(setting, cuda, symmetric=symmetric) for symmetric in forms(setting.problem)]
+    return min((c for c in found if c is not None), key=lambda c: c.seconds, default=None)
+
+
+def _host(setting: Setting, cuda: Device, *, symmetric: bool) -> Candidate | None:
+    n, size, machine, count = setting.problem.n, setting.kind.itemsize, setting.machine, cuda.count
+    bus = min(count * cuda.bus_rate, cuda.bus_most)
+    streaming = choose_layout(
+        n,
+        size,
+        device_memory=cuda.memory,
+        devices=count,
+        bus_rate=bus,
+        relax_rate=rate_of(setting, cuda, count),
+        symmetric=symmetric,
+    )
+    if streaming is None:
+        return None
+    # the rows are filled, by all processors, while the memory is had and locked
+    rate = INGEST_RATE * max(1.0, machine.threads / 2)
+    fill = setting.matrix * max(cuda.touch_seconds + 1 / rate, cuda.lock_seconds)
+    moved = streaming.rounds(n) * streamed_bytes(streaming, n, size, count) + setting.matrix
+    phases = (
+        Phase("ingest", DEVICE_LAUNCH + fill, bytes=setting.matrix),
+        _relax(setting, cuda, streaming, moved / bus, moved),
+        _write(setting, mirrored=symmetric),
+    )
+    return Candidate(
+        algorithm=ALGORITHM,
+        device="cuda",
+        memory=machine.resident + OVERHEAD + DRIVER + setting.matrix + 4 * machine.threads * GRAIN * n * size,
+        device_memory=device_bytes(streaming, n, size),
+        disk=setting.store + spare_bytes(setting.store),
+        seconds=sum(phase.seconds for phase in phases),
+        phases=phases,
+        streaming=streaming,
+    )
+
+
+def _write(setting: Setting, *, mirrored: bool) -> Phase:
+    """Rows to the store; ``mirrored``: the lower half is made of the upper one by the same threads, beside the disk."""
+    phase = write_phase(setting)
+    turning = setting.matrix / (MIRROR_RATE * min(setting.machine.threads, MIRROR_THREADS)) if mirrored else 0.0
+    return replace(phase, seconds=max(phase.seconds, turning) + UNHIDDEN * min(phase.seconds, turning))
+
+
+def from_store(setting: Setting, cuda: Device) -> Candidate | None:
+    """Rounds over the working store: the fastest layout that fits, else the one that takes least of the host's memory;
+    None where nothing fits a device."""
+    whole = -(-setting.problem.n // GRAIN) * GRAIN
+    found = [
+        _store(setting, cuda, Streaming("store", height, width, slots, 0, symmetric))
+        for symmetric in forms(setting.problem)
+        for width in WIDTHS
+        for height in HEIGHTS
+        for slots in (SLOTS, 3)
+        if width <= whole and width % height == 0
+    ]
+    on_device = [c for c in found if c.device_memory <= cuda.memory]
+    fitting = [c for c in on_device if c.memory <= setting.machine.memory]
+    if fitting:
+        return min(fitting, key=lambda c: c.seconds)
+    return min(on_device, key=lambda c: c.memory, default=None)
+
+
+def _store(setting: Setting, cuda: Device, streaming: Streaming) -> Candidate:
+    n, size, machine = setting.problem.n, setting.kind.itemsize, setting.machine
+    each = entries(streaming, n) * size
+    moved = (2 * streaming.rounds(n) - 1) * each  # the first round is made from the arcs: it reads nothing
+    seconds = max(
+        streaming.rounds(n) * each / machine.stream_rate,
+        streaming.rounds(n) * each / min(cuda.count * cuda.bus_rate, cuda.bus_most),
+        moved * machine.stream_work / machine.threads,
+    )
+    phases = [_relax(setting, cuda, streaming, seconds, moved)]
+    if streaming.symmetric:
+        phases.append(finish_phase(setting))
+    buffers = store_buffers(streaming, cuda.count) * streaming.height * n * size
+    return Candidate(
+        algorithm=ALGORITHM,
+        device="cuda",
+        tier="store",
+        memory=machine.resident + OVERHEAD + DRIVER + ROOMS + buffers,
+        device_memory=device_bytes(streaming, n, size),
+        disk=setting.store + spare_bytes(setting.store),
+        seconds=DEVICE_LAUNCH + sum(phase.seconds for phase in phases),
+        phases=tuple(phases),
+        streaming=streaming,
+    )
+
+
+def _relax(setting: Setting, cuda: Device, streaming: Streaming, copying: float, moved: int) -> Phase:
+    """The rounds: products, the closing of pivot blocks, and ``copying`` seconds of copies behind which they hide."""
+    n = setting.problem.n
+    count, width = updates(streaming, n), min(streaming.width, n)
+    # undirected, a panel is relaxed in its whole length though only half of its stripes are kept
+    closing = n * width * width + (n * n * width if streaming.symmetric else 0)
+    work = (count + closing) / rate_of(setting, cuda, cuda.count)
+    # low stripes are many, and each waits for the disk, the bus and the device once
+    copying *= 1 + 8 / streaming.height + (0.02 if streaming.slots < SLOTS else 0.0)
+    seconds = max(work, copying)
+    if streaming.tier == "store":
+        seconds += UNHIDDEN * min(work, copying)
+    return Phase("relax", seconds, bytes=moved, updates=count)

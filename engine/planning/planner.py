@@ -1,0 +1,379 @@
+"""Choosing type and algorithm, with reasons.  Pure: problem, machine and options in, plan out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+from engine.algorithms import bellman_ford, breadth_first, dijkstra, floyd_warshall, johnson, partitioned, squaring
+from engine.model.dtypes import REACH, WORK_TYPES, WorkType
+from engine.model.plan import Candidate, Plan, by_rows
+from engine.model.problem import Machine, Options, Problem
+from engine.planning.cost import Setting
+from engine.planning.cost_distributed import lacking, over_workers
+from engine.planning.cost_streaming import ALGORITHM as STREAMED
+from engine.planning.cost_streaming import LONG, LONG_CPU, streamable, streamed
+from engine.planning.cost_streaming_cuda import through_devices
+from storage.errors import DoesNotFit, InvalidRequest
+
+#: What each algorithm says it would take.
+ESTIMATES: Final[dict[str, Callable[[Setting], Candidate]]] = {
+    "dijkstra": dijkstra.estimate,
+    "bfs": breadth_first.estimate,
+    "johnson": johnson.estimate,
+    "recursive-floyd-warshall": floyd_warshall.estimate_recursive,
+    "blocked-floyd-warshall": floyd_warshall.estimate_blocked,
+    "repeated-squaring": squaring.estimate,
+    "partitioned": partitioned.estimate,
+}
+#: The same for those that a GPU runs.
+DEVICE_ESTIMATES: Final[dict[str, Callable[[Setting], Candidate]]] = {
+    "recursive-floyd-warshall": floyd_warshall.device_recursive,
+    "blocked-floyd-warshall": floyd_warshall.device_blocked,
+    "repeated-squaring": squaring.estimate_device,
+    "partitioned": partitioned.estimate_device,
+    "bellman-ford": bellman_ford.estimate,
+    "bfs": bellman_ford.estimate_bfs,
+    "johnson": bellman_ford.estimate_johnson,
+}
+#: A matrix of so many bytes or fewer is streamed only where it does not fit memory: it is done before there is
+#: anything to keep, and there is no room for a second way to be faster.
+LITTLE: Final = 16 << 20
+#: Bytes by which what one process holds when it plans differs from what the next one does.
+RESIDENT_SPARE: Final = 8 * 2**20
+#: How much slower a long solve may be for being kept.
+UNKEPT: Final = 1.25
+#: Below this a float32 is subnormal and loses digits.
+SMALLEST_FLOAT32 = 1.2e-38
+LARGEST_FLOAT32 = 3.4e38
+LARGEST_EXACT_FLOAT64 = 2**53
+LARGEST_FLOAT64 = 1.7e308
+
+
+def choose(problem: Problem, machine: Machine, options: Options, *, store: int | None = None) -> Plan:
+    """The fastest algorithm that fits, in the narrowest proven type.
+
+    Args:
+        problem, machine, options: what is asked, where, and how.
+        store: bytes of the finished store; the bare matrix if None.
+
+    Raises:
+        InvalidRequest: the options contradict the graph or each other.
+        DoesNotFit: no suitable algorithm fits memory or disk; the message says what the least hungry one needs.
+    """
+    _check(options, machine)
+    kind, dtype_reason = choose_type(problem, options.dtype)
+    size = problem.rows * problem.columns * kind.itemsize if store is None else store
+    setting = Setting(problem, machine, kind, size)
+    if options.algorithm != "auto" and (unsuitable := _unsuitable(options.algorithm, problem)):
+        raise InvalidRequest(f"algorithm {options.algorithm} cannot be used: {unsuitable}", field="algorithm")
+    candidates = _candidates(setting, options)
+    best = min((c for c in _pool(candidates, setting, options) if c.feasible), key=_cost, default=None)
+    if best is None:
+        raise _refusal(candidates, setting, options)
+    others = sorted((c for c in candidates if c is not best), key=lambda c: c.seconds)
+    return Plan(
+        algorithm=best.algorithm,
+        dtype=kind.name,
+        device=best.device,
+        threads=machine.threads,
+        shape=(problem.rows, problem.columns),
+        memory=best.memory,
+        disk=best.disk,
+        seconds=best.seconds,
+        reason=_reason(best, others, options),
+        dtype_reason=dtype_reason,
+        max_hops=problem.max_hops,
+        device_reason=_device_reason(best, machine, options),
+        device_memory=best.device_memory,
+        tier=best.tier,
+        streaming=best.streaming,
+        phases=best.phases,
+        candidates=(best, *(_lost(c, best, options) for c in others)),
+        cutoff=problem.cutoff,
+        turned=best.turned,
+        batch=best.batch,
+        workers=best.workers,
+    )
+
+
+def _pool(candidates: list[Candidate], setting: Setting, options: Options) -> list[Candidate]:
+    """Those that answer the problem and are what was asked for, whether they fit or not."""
+    return [
+        c
+        for c in candidates
+        if _unsuitable(c.algorithm, setting.problem) is None
+        and (options.device != "cuda" or c.device == "cuda")
+        and options.algorithm in ("auto", c.algorithm)
+    ]
+
+
+def _candidates(setting: Setting, options: Options) -> list[Candidate]:
+    """All ways that there are on this machine, each judged."""
+    machine = setting.machine
+    if machine.workers is not None:
+        return [_judge(candidate, setting, options) for candidate in over_workers(setting)]
+    found = [_judge(ESTIMATES[name](setting), setting, options) for name in ESTIMATES]
+    if setting.matrix > LITTLE or not any(c.feasible for c in found if c.algorithm == STREAMED):
+        found += [_judge(candidate, setting, options) for candidate in streamed(setting)]
+    if machine.cuda is not None and options.device != "cpu":
+        if streamable(setting):
+            found += [_judge(candidate, setting, options) for candidate in through_devices(setting)]
+        found += [_judge(DEVICE_ESTIMATES[name](setting), setting, options) for name in DEVICE_ESTIMATES]
+    return found
+
+
+def _cost(candidate: Candidate) -> float:
+    """Seconds; a long solve that would be lost with its process must be much faster than one that is kept."""
+    kept = candidate.streaming is not None or by_rows(candidate.algorithm)
+    long = LONG_CPU if candidate.device == "cpu" else LONG
+    return candidate.seconds * (1.0 if kept or candidate.seconds < long else UNKEPT)
+
+
+def _check(options: Options, machine: Machine) -> None:
+    if options.dtype != "auto" and options.dtype not in WORK_TYPES:
+        raise InvalidRequest(f"dtype {options.dtype!r} is unknown; use auto, {', '.join(WORK_TYPES)}", field="dtype")
+    known = dict.fromkeys((*ESTIMATES, *DEVICE_ESTIMATES))
+    if options.algorithm != "auto" and options.algorithm not in known:
+        names = ", ".join(known)
+        raise InvalidRequest(f"algorithm {options.algorithm!r} is unknown; use auto, {names}", field="algorithm")
+    if options.device not in ("auto", "cpu", "cuda"):
+        raise InvalidRequest(f"device {options.device!r} is unknown; use auto, cpu, cuda", field="device")
+    if options.algorithm not in ("auto", *ESTIMATES) and (options.device == "cpu" or machine.cuda is None):
+        why = "device cpu was asked for" if options.device == "cpu" else machine.no_cuda
+        raise InvalidRequest(f"algorithm {options.algorithm} runs on a GPU only, and {why}", field="algorithm")
+    if options.device == "cuda":
+        if options.algorithm not in ("auto", *DEVICE_ESTIMATES):
+            names = ", ".join(DEVICE_ESTIMATES)
+            message = f"algorithm {options.algorithm} runs on the CPU only; device cuda runs {names}"
+            raise InvalidRequest(message, field="algorithm")
+        if machine.cuda is None:
+            raise InvalidRequest(f"device cuda was asked for, but {machine.no_cuda}", field="device")
+    for name in ("memory", "device_memory", "max_hops", "threads"):
+        value = getattr(options, name)
+        if value is not None and value < 1:
+            raise InvalidRequest(f"{name} must be at least 1, found {value}", field=name)
+
+
+def choose_type(problem: Problem, asked: str) -> tuple[WorkType, str]:
+    """The working type and why it is safe.
+
+    Raises:
+        InvalidRequest: the type asked for cannot hold the distances, or no type can.
+    """
+    if asked != "auto":
+        kind = WORK_TYPES[asked]
+        wrong = _misfit(kind, problem)
+        if wrong:
+            raise InvalidRequest(f"dtype {asked} cannot be used: {wrong}", field="dtype")
+        return kind, f"asked for; distances are at most {problem.bound:g}"
+    order = ("uint16", "int32", "float64") if problem.integral else ("float32", "float64")
+    wrong = None
+    for name in order:
+        wrong = _misfit(WORK_TYPES[name], problem, exact=problem.integral)
+        if wrong is None:
+            return WORK_TYPES[name], f"distances are at most {problem.bound:g}: {problem.bound_proof}"
+    # what is wrong with float64, the widest, is wrong with every type
+    cure = "--dtype float64 rounds them" if problem.integral else "divide all weights by a power of ten"
+    raise InvalidRequest(
+        f"no type holds the distances, which may reach {problem.bound:g} ({problem.bound_proof}): {wrong}; {cure}",
+        field="weight",
+    )
+
+
+def _misfit(kind: WorkType, problem: Problem, *, exact: bool = False) -> str | None:
+    """Why ``kind`` cannot hold the distances, or None; ``exact`` asks that whole numbers stay exact in floats."""
+    if kind.integer:
+        if not problem.integral:
+            return "the weights are not whole numbers"
+        limit = kind.largest_signed if problem.negative else kind.largest
+        if limit < 0:
+            return f"some arcs are negative (the least is {problem.min_weight:g})"
+        if problem.bound > limit:
+            return f"distances may reach {problem.bound:g}, and {kind.name} holds up to {limit:g}"
+        return None
+    reach = problem.bound * (REACH if problem.negative else 1)
+    if exact and reach > LARGEST_EXACT_FLOAT64:
+        return f"sums on the way to the distances may reach {reach:g}, and are exact up to 2^53"
+    limit = LARGEST_FLOAT32 if kind.name == "float32" else LARGEST_FLOAT64
+    if reach > limit:
+        return f"sums on the way to the distances may reach {reach:g}, and {kind.name} ends at {limit:g}"
+    pairs = max(2, problem.rows * problem.columns)
+    if problem.bound > LARGEST_FLOAT64 / pairs:
+        return f"the sum of all distances may reach {pairs} times {problem.bound:g}, and ends at {LARGEST_FLOAT64:g}"
+    if kind.name == "float32" and 0 < problem.smallest_weight < SMALLEST_FLOAT32:
+        return f"the smallest weight is {problem.smallest_weight:g}; float32 loses digits below {SMALLEST_FLOAT32:g}"
+    return None
+
+
+def _unsuitable(name: str, problem: Problem) -> str | None:
+    """Why an algorithm cannot answer this problem at all, or None."""
+    if problem.max_hops is not None and name != "repeated-squaring":
+        return f"only repeated-squaring limits paths to {problem.max_hops} hops"
+    if name in ("dijkstra", "bellman-ford", "bfs") and problem.negative:
+        return f"some arcs are negative (the least is {problem.min_weight:g})"
+    if name == "johnson" and not problem.negative:
+        return "no arc is negative, so there is nothing to reweight"
+    if name == "bfs" and not problem.unit:
+        return "the arcs do not all weigh 1"
+    if name == "bfs" and problem.hops > bellman_ford.STEPS:
+        return f"some vertex lies {problem.hops} arcs away, and steps are counted up to 255"
+    if name == "partitioned" and problem.parts is None:
+        return problem.no_parts
+    return None
+
+
+def _judge(candidate: Candidate, setting: Setting, options: Options) -> Candidate:
+    """A candidate, rejected where it does not suit or fit or is on the wrong device."""
+    wrong, device = _unsuitable(candidate.algorithm, setting.problem), setting.machine.cuda
+    if wrong is None and options.device == "cuda" and candidate.device == "cpu":
+        wrong = "runs on the CPU, and device cuda was asked for"
+    if wrong is None and device is not None and candidate.device_memory > device.memory:
+        wrong = f"needs {gib(candidate.device_memory)} of GPU memory, {gib(device.memory)} may be used"
+    if wrong is None and (short := lacking(candidate, setting)) is not None:
+        wrong = f"needs {gib(short[0])} of each worker's memory, {gib(short[1])} may be used"
+    if wrong is None and candidate.memory > setting.machine.memory:
+        wrong = f"needs {gib(candidate.memory)} of memory, {gib(setting.machine.memory)} may be used"
+    if wrong is None and setting.machine.disk is not None and candidate.disk > setting.machine.disk:
+        wrong = f"needs {gib(candidate.disk)} of disk, {gib(setting.machine.disk)} are free"
+    return candidate if wrong is None else replace(candidate, feasible=False, rejected=wrong)
+
+
+def _refusal(candidates: list[Candidate], setting: Setting, options: Options) -> DoesNotFit:
+    machine, pool = setting.machine, _pool(candidates, setting, options)
+    candidates = [c if c.rejected else replace(c, rejected="was not asked for") for c in candidates]
+    if machine.disk is not None and all(c.disk > machine.disk for c in pool):
+        need = min(c.disk for c in pool)
+        return DoesNotFit(
+            f"the matrix does not fit on the disk: {need} bytes ({gib(need)}) are needed, "
+            f"{machine.disk} ({gib(machine.disk)}) are free",
+            resource="disk",
+            needed=need,
+            available=machine.disk,
+            candidates=candidates,
+        )
+    device, within = machine.cuda, [c for c in pool if c.memory <= machine.memory]
+    if device is not None and within and all(c.device_memory > device.memory for c in within):
+        need = min(c.device_memory for c in within)
+        return DoesNotFit(
+            f"the matrix does not fit on the GPU: {need} bytes ({gib(need)}) are needed, "
+            f"{device.memory} ({gib(device.memory)}) may be used; --device cpu or auto may do",
+            resource="device memory",
+            needed=need,
+            available=device.memory,
+            candidates=candidates,
+        )
+    short = [found for c in pool if (found := lacking(c, setting)) is not None]
+    if short and len(short) == len(pool):
+        needed, there = min(short)
+        return DoesNotFit(
+            f"rounds do not fit the workers: each needs {needed} bytes ({gib(needed)}) of memory of its own, "
+            f"{there} ({gib(there)}) may be used (apsp worker --memory)",
+            resource="memory",
+            needed=needed,
+            available=there,
+            candidates=candidates,
+        )
+    least, needed = _least_hungry(pool, setting, options)
+    return DoesNotFit(
+        f"the job does not fit in memory: {least} needs the least, {needed} bytes "
+        f"({gib(needed)}), and {machine.memory} ({gib(machine.memory)}) may be used",
+        resource="memory",
+        needed=needed,
+        available=machine.memory,
+        candidates=candidates,
+    )
+
+
+def _least_hungry(pool: list[Candidate], setting: Setting, options: Options) -> tuple[str, int]:
+    """The algorithm that needs the least memory, and a number of bytes that suffices if it is asked for.
+
+    Some ways take more where there is more (their batches grow), so each number is tried like a request of its own.
+    What a process holds before it plans differs a little from one to the next: some bytes are added for that.
+    """
+    machine = setting.machine
+    while True:
+        fits = [
+            c
+            for c in pool
+            if (machine.disk is None or c.disk <= machine.disk)
+            and (machine.cuda is None or c.device_memory <= machine.cuda.memory)
+        ]
+        least = min(fits or pool, key=lambda c: c.memory)
+        if least.memory <= machine.memory:
+            return least.algorithm, round_up(machine.memory + RESIDENT_SPARE + machine.resident // 50)
+        machine = replace(machine, memory=least.memory)
+        again = replace(setting, machine=machine)
+        pool = _pool(_candidates(again, options), again, options)
+
+
+def _device_reason(best: Candidate, machine: Machine, options: Options) -> str:
+    """Where, and why there."""
+    if machine.workers is not None:
+        count, many = machine.workers.threads, "s" if best.workers > 1 else ""
+        each = f"{count} thread{'s' if count > 1 else ''} each" if best.device == "cpu" else "one GPU each"
+        return f"{best.workers} worker{many} of a Dask scheduler on {machine.workers.name}, {each}, all that there are"
+    if best.device == "cuda" and machine.cuda is not None:
+        cuda, each = machine.cuda, ""
+        name = cuda.name
+        if best.streaming is not None and cuda.count > 1:
+            name, each = f"{cuda.count} of {cuda.name}", " each"
+        return f"{name}, {gib(best.device_memory)} of {gib(cuda.memory)} of its memory{each}"
+    if options.device == "cpu":
+        return "the CPU was asked for"
+    if machine.cuda is None:
+        return f"the CPU, for {machine.no_cuda}"
+    return f"the CPU is predicted to be faster than {machine.cuda.name}, or the only one that can do it"
+
+
+def _reason(best: Candidate, others: list[Candidate], options: Options) -> str:
+    cost = f"about {best.seconds:.3g} s and {gib(best.memory)} of memory"
+    if best.device_memory:
+        cost += f", {gib(best.device_memory)} of the GPU's"
+    if best.turned:
+        cost += ", searching from the targets, which are fewer"
+    if options.algorithm != "auto":
+        return f"{best.algorithm} was asked for: {cost}"
+    rivals = [c for c in others if c.feasible]
+    if not rivals:
+        return f"{best.algorithm} is the only algorithm that suits and fits: {cost}"
+    rival = f"{rivals[0].algorithm}{_where(rivals[0], best)}, {rivals[0].seconds:.3g} s"
+    return f"{best.algorithm} is the fastest that fits: {cost}; next is {rival}"
+
+
+def _lost(candidate: Candidate, best: Candidate, options: Options) -> Candidate:
+    """A candidate that was not chosen, saying so."""
+    if not candidate.feasible:
+        return candidate
+    if options.algorithm not in ("auto", candidate.algorithm):
+        return replace(candidate, rejected=f"{best.algorithm} was asked for")
+    slower = candidate.seconds / best.seconds if best.seconds else 1
+    return replace(candidate, rejected=f"{slower:.2g} times the time of {best.algorithm}{_where(best, candidate)}")
+
+
+def _where(candidate: Candidate, other: Candidate) -> str:
+    """Device and tier of a candidate, where they are not those of the other one spoken of."""
+    device = "" if candidate.device == other.device else f" on {candidate.device}"
+    tier = "" if candidate.tier == other.tier or "device" in (candidate.tier, other.tier) else candidate.tier
+    return f"{device} in the {tier} tier" if tier else device
+
+
+def round_up(size: int) -> int:
+    """At least ``size`` bytes: the next number that :func:`gib` prints in full."""
+    unit = 1
+    while size >= 1024 * unit and unit < 2**40:
+        unit *= 1024
+    step = unit / 10.0 ** max(0, 3 - len(str(size // unit)))
+    return math.ceil(math.ceil(size / step) * step)
+
+
+def gib(size: int) -> str:
+    """Bytes as a person reads them."""
+    value, unit = float(size), "B"
+    for larger in ("KiB", "MiB", "GiB", "TiB"):
+        if value < 1024:
+            break
+        value, unit = value / 1024, larger
+    return f"{value:.3g} {unit}" if value < 1000 else f"{value:.0f} {unit}"

@@ -1,0 +1,98 @@
+"""From arcs to the dense weight matrix that Floyd-Warshall and squaring start from, and from it to the sink."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.graph.potentials import Potentials
+from engine.model.dtypes import WorkType
+from engine.model.progress import Monitor
+from engine.rows.summary import Sink
+from storage.graph.graph import Graph
+
+Array = npt.NDArray[np.generic]
+
+#: Arcs scattered at a time, so that a dense graph's row numbers need no memory worth counting.
+_PIECE = 1 << 20
+
+
+def weight_matrix(graph: Graph, kind: WorkType, monitor: Monitor) -> Array:
+    """The n x n matrix W in the working type: 0 on the diagonal, weights, *unreachable* elsewhere."""
+    monitor.begin("ingest", graph.n, "rows")
+    matrix = np.empty((graph.n, graph.n), kind.dtype)
+    rows = max(1, _PIECE // max(1, graph.n))
+    for first in range(0, graph.n, rows):
+        part = matrix[first : first + rows]
+        fill_weights(graph, kind, first, part)
+        monitor.step(len(part))
+    return matrix
+
+
+def fill_weights(graph: Graph, kind: WorkType, first: int, out: Array) -> None:
+    """Make ``out``, shape (rows, n), the rows of W from ``first`` on.  Safe to call from several threads."""
+    size = max(1, _PIECE // max(1, graph.n))
+    for start in range(first, first + len(out), size):
+        stop = min(first + len(out), start + size)
+        part = out[start - first : stop - first]
+        part[:] = kind.sentinel()
+        begin, end = graph.indptr[start], graph.indptr[stop]
+        tails = np.repeat(np.arange(stop - start), np.diff(graph.indptr[start : stop + 1]))
+        # adding 0 turns -0.0, whose bits sort below every number, into 0.0
+        weights = graph.weights[begin:end] + 0
+        if kind.integer:
+            # an arc longer than every distance is on no shortest path; as it is, it might not fit the type
+            weights = np.minimum(weights, int(kind.unreachable))
+        part[tails, graph.heads[begin:end]] = weights
+        part[np.arange(stop - start), np.arange(start, stop)] = 0
+
+
+def write_rows(
+    matrix: Array,
+    rows: npt.NDArray[np.int64] | None,
+    sink: Sink,
+    monitor: Monitor,
+    threads: int,
+    *,
+    picked: bool = False,
+    potentials: Potentials | None = None,
+    before: Callable[[int, int], None] | None = None,
+) -> None:
+    """Send rows of ``matrix`` to ``sink``, band by band, from several threads.
+
+    Args:
+        matrix: shape (n, n), or only the rows wanted, however they lie in memory; in the working type.
+        rows: vertex indices of the rows wanted; None for all.
+        picked: ``matrix`` holds the rows wanted and no others.
+        potentials: shape (n,); what was added to reduced lengths, d + h[source] - h[target], is taken off in float64.
+        before: called with the first and one past the last of some rows, by the thread that then sends them.
+        sink, monitor, threads: where they go, who is told (rows), how many write at a time.
+    """
+    sources = np.arange(len(matrix)) if rows is None else rows
+    band = sink.tile[0]
+    monitor.begin("write", len(sources), "rows")
+
+    def write(some: npt.NDArray[np.int64], first: int) -> int:
+        if before is not None:
+            before(first, first + len(some))
+        block: Array = matrix[first : first + len(some)] if picked or rows is None else matrix[some]
+        if potentials is not None:
+            block = (block.astype(np.float64) + (potentials - potentials[some, None])).astype(matrix.dtype)
+        sink.write(first, 0, np.ascontiguousarray(block))
+        return len(some)
+
+    with ThreadPoolExecutor(threads, "apsp-write") as pool:
+        pending = []
+        try:
+            for first in range(0, len(sources), band):
+                pending.append(pool.submit(write, sources[first : first + band], first))
+                if len(pending) > 2 * threads:
+                    monitor.step(pending.pop(0).result())
+            for done in pending:
+                monitor.step(done.result())
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise

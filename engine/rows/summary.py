@@ -1,0 +1,306 @@
+"""Facts about the finished matrix, gathered while its rows pass by on their way to the sink."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from storage.errors import SolveFailed
+
+Array = npt.NDArray[np.generic]
+
+#: Adds the finite distances of some rows to counts, given the width of a bin; answers how many lie below zero.
+Count = Callable[[float, npt.NDArray[np.int64]], int]
+
+#: Bins of the distance histogram; the width doubles (pairs of bins merge) when a distance lies beyond the last one.
+BINS = 128
+#: Least width of a bin: its inverse, which the kernels multiply by, must not overflow (0 * inf is no bin).
+NARROWEST = 2.0**-1000
+
+
+def comparable(reach: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    """Which sources' eccentricities are compared for radius and centre.
+
+    A dead end that reaches one neighbour has a small eccentricity and is no centre, so a source has to reach at least
+    nine tenths of what any source reaches.  Not all of it: a one-way entrance to the network reaches a vertex more than
+    the network itself does, and would be compared with nobody else.
+
+    Args:
+        reach: how many targets each source reaches, itself counted where it is one; shape (sources,).
+    """
+    mask: npt.NDArray[np.bool_] = 10 * reach >= 9 * reach.max(initial=0)
+    return mask
+
+
+class Sink(Protocol):
+    """Where finished parts of the matrix go; ``storage.matrix.reader.MatrixWriter`` is one."""
+
+    @property
+    def tile(self) -> tuple[int, int]:
+        """Rows and columns of the tiles that the sink likes to be given."""
+        ...
+
+    def write(self, row: int, column: int, block: Array) -> None:
+        """Take ``block``, whose first entry is matrix entry (row, column); different tiles may come from threads."""
+        ...
+
+
+class ArraySink:
+    """A sink that is an array in memory, shape (rows, columns)."""
+
+    def __init__(self, shape: tuple[int, int], dtype: npt.DTypeLike) -> None:
+        self.array = np.empty(shape, dtype)
+        self.tile = (64, max(1, shape[1]))
+
+    def write(self, row: int, column: int, block: Array) -> None:
+        """Copy ``block`` to its place."""
+        self.array[row : row + block.shape[0], column : column + block.shape[1]] = block
+
+
+@dataclass(frozen=True)
+class RowFacts:
+    """Facts of some rows, the sources themselves left out, one entry a row.
+
+    Attributes:
+        reached: targets reached.
+        sums: sum of finite distances, int64 or float64.
+        largest: the largest finite distance; farthest: the first column at it, -1 (and no ``largest``) if none.
+    """
+
+    reached: npt.NDArray[np.int64]
+    sums: Array
+    largest: Array
+    farthest: npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Part:
+    """What a summary has found in neighbouring rows from ``row`` on, for another one that takes it in.
+
+    ``histogram`` is width, count below zero and counts; all else is as the summary holds it.
+    """
+
+    row: int
+    reached: int
+    sum: int | float
+    reach: npt.NDArray[np.int64]
+    eccentricity: npt.NDArray[np.float64]
+    farthest: npt.NDArray[np.int64]
+    single: bool
+    histogram: tuple[float, int, npt.NDArray[np.int64]] | None
+
+
+class Summary:
+    """Adds up the facts of rows, wherever they were gathered; ``sources[i]`` is the vertex index of matrix row i.
+
+    ``targets`` are those of the columns; None for all ``n`` vertices.  Thread-safe for different rows.  Where summaries
+    of parts are put together, all of them are ``binary``: their bins are powers of two wide.
+    """
+
+    def __init__(
+        self,
+        sources: Sequence[int] | npt.NDArray[np.int64],
+        n: int,
+        *,
+        integral: bool,
+        targets: npt.NDArray[np.int64] | None = None,
+        binary: bool = False,
+    ) -> None:
+        self._n, self._integral, self._targets, self._binary = n, integral, targets, binary
+        self._sources = np.asarray(sources, np.int64)
+        self._lock = threading.Lock()
+        self._single = False
+        self._reached = 0
+        self._sum: int | float = 0
+        self._own = np.ones(len(self._sources), np.int64)
+        if targets is not None:
+            self._own[:] = np.isin(self._sources, targets)
+        self._reach = self._own.copy()
+        self._eccentricity = np.full(len(self._sources), np.nan)
+        self._farthest = np.full(len(self._sources), -1, np.int64)
+        self._histogram: _Histogram | None = None
+
+    def add(self, row: int, facts: RowFacts, count: Count) -> None:
+        """Take the facts of rows ``row``, ``row`` + 1, ...; ``count`` is asked for their histogram.
+
+        Raises:
+            SolveFailed: some distance is no finite number, or sums of them are not.  Planning refuses graphs whose sums
+                could leave the type, so this is a fault, and nothing is stored as if it were right.
+        """
+        wrong = np.flatnonzero(~np.isfinite(facts.sums))
+        if len(wrong):
+            raise SolveFailed(f"the sum of row {row + int(wrong[0])} of the matrix is {facts.sums[wrong[0]]}")
+        rows = slice(row, row + len(facts.reached))
+        some = facts.reached > 0
+        self._single = facts.largest.dtype == np.float32
+        self._reach[rows] = self._own[rows] + facts.reached
+        self._eccentricity[rows][some] = facts.largest[some]
+        self._farthest[rows][some] = facts.farthest[some]
+        with self._lock:
+            self._reached += int(facts.reached.sum())
+            self._sum += sum(facts.sums.tolist()) if self._integral else math.fsum(facts.sums.tolist())
+            if some.any():
+                largest = float(facts.largest[some].max())
+                if self._histogram is None:
+                    self._histogram = _Histogram(largest, integral=self._integral, binary=self._binary)
+                self._histogram.add(count, largest)
+
+    def part(self, row: int) -> Part:
+        """All that was found, for a summary in which the first row here is row ``row``."""
+        found = self._histogram
+        bins = None if found is None else (found.width, found.below, found.counts)
+        found_rows = (self._reach, self._eccentricity, self._farthest)
+        return Part(row, self._reached, self._sum, *found_rows, self._single, bins)
+
+    def join(self, part: Part) -> None:
+        """Take in what another summary has found in other rows."""
+        rows = slice(part.row, part.row + len(part.eccentricity))
+        self._reach[rows] = part.reach
+        self._eccentricity[rows], self._farthest[rows] = part.eccentricity, part.farthest
+        with self._lock:
+            self._single = part.single
+            self._reached += part.reached
+            self._sum += part.sum
+            if part.histogram is not None:
+                if self._histogram is None:
+                    self._histogram = _Histogram(0.0, integral=True, binary=True)
+                    self._histogram.width = part.histogram[0]
+                self._histogram.join(*part.histogram)
+
+    def summary(self, labels: Array) -> dict[str, object]:
+        """The summary in JSON types; pairs are ordered, and a vertex makes none with itself.
+
+        All is over the rectangle: the eccentricity of a source is its largest finite distance to another vertex among
+        the targets, ``diameter`` the largest eccentricity.  ``radius`` is the smallest one, and ``center`` such a
+        source, among the ``central_sources`` sources that reach nearly as much as any (:func:`comparable`), each of
+        them at least ``central_reach`` targets, itself counted.
+        """
+        rows, columns = len(self._sources), self._n if self._targets is None else len(self._targets)
+        itself = rows if self._targets is None else len(np.intersect1d(self._sources, self._targets))
+        facts: dict[str, object] = {
+            "vertices": self._n,
+            "sources": rows,
+            "targets": columns,
+            "pairs": rows * columns - itself,
+            "reached": self._reached,
+            "sum": self._sum,
+            "mean": self._sum / self._reached if self._reached else None,
+            "diameter": None,
+            "radius": None,
+        }
+        if self._reached:
+            central = comparable(self._reach) & ~np.isnan(self._eccentricity)
+            top = int(np.nanargmax(self._eccentricity))
+            low = int(np.nanargmin(np.where(central, self._eccentricity, np.nan)))
+            facts["diameter"] = self._number(self._eccentricity[top])
+            facts["radius"] = self._number(self._eccentricity[low])
+            far = self._farthest[top] if self._targets is None else self._targets[self._farthest[top]]
+            facts["diameter_pair"] = (
+                [labels[self._sources[top]].item(), labels[far].item()]
+                if labels.dtype.kind in "iu"
+                else [str(labels[self._sources[top]]), str(labels[far])]
+            )
+            center = labels[self._sources[low]]
+            facts["center"] = int(center) if labels.dtype.kind in "iu" else str(center)
+            facts["central_sources"] = int(np.count_nonzero(central))
+            facts["central_reach"] = int(self._reach[central].min())
+            if self._histogram is not None:
+                facts["histogram"] = self._histogram.facts()
+        return facts
+
+    def _number(self, value: float) -> int | float:
+        if self._integral:
+            return int(value)
+        # the shortest digits that the stored type tells apart: 1.86, not 1.8600000143
+        return float(str(np.float32(value))) if self._single else float(value)
+
+
+class SummarySink:
+    """Passes whole rows on to another sink and tells a summary what they hold.  Thread-safe for different rows."""
+
+    def __init__(
+        self,
+        sink: Sink,
+        sources: Sequence[int] | npt.NDArray[np.int64],
+        n: int,
+        *,
+        integral: bool,
+        targets: npt.NDArray[np.int64] | None = None,
+        binary: bool = False,
+    ) -> None:
+        self.tile = sink.tile
+        self._sink, self._columns = sink, n if targets is None else len(targets)
+        self._own = np.asarray(sources, np.int64)
+        self._summary = Summary(self._own, n, integral=integral, targets=targets, binary=binary)
+        if targets is not None:
+            place = np.full(n, -1, np.int64)
+            place[targets] = np.arange(len(targets))
+            self._own = place[self._own]
+        self.summary, self.part = self._summary.summary, self._summary.part
+
+    def write(self, row: int, column: int, block: Array) -> None:
+        """Gather the facts of complete rows, then pass them on."""
+        if column != 0 or block.shape[1] != self._columns:
+            raise ValueError(f"whole rows are expected, found columns {column} to {column + block.shape[1]}")
+        self.observe(row, block)
+        self._sink.write(row, column, block)
+
+    def observe(self, row: int, block: Array) -> None:
+        """Gather the facts of complete rows that are in the sink already."""
+        from engine.devices.cpu.row_facts import count_rows, row_facts
+
+        own = self._own[row : row + block.shape[0]]
+
+        def count(width: float, counts: npt.NDArray[np.int64]) -> int:
+            return count_rows(block, own, width, counts)
+
+        self._summary.add(row, RowFacts(*row_facts(block, own)), count)
+
+
+class _Histogram:
+    """Counts of finite distances in equal bins from ``low``, at most ``2 * BINS`` of them; ``binary``: their width is a
+    power of two, so that two histograms can be put together."""
+
+    def __init__(self, largest: float, *, integral: bool, binary: bool = False) -> None:
+        self.low = 0.0
+        self.width = max(1.0, math.ceil((largest + 1) / BINS)) if integral else (largest or 1.0) / BINS * (1 + 1e-9)
+        if self.width <= 0:  # all distances seen so far are negative
+            self.width = 1.0
+        if binary:
+            self.width = 2.0 ** math.ceil(math.log2(self.width))
+        self.width = max(self.width, NARROWEST)
+        self.below = 0
+        self.counts = np.zeros(BINS, np.int64)
+
+    def add(self, count: Count, largest: float) -> None:
+        while largest >= self.width * BINS:
+            self._widen()
+        self.below += count(self.width, self.counts)
+
+    def join(self, width: float, below: int, counts: npt.NDArray[np.int64]) -> None:
+        other = _Histogram(0.0, integral=True)
+        other.width, other.counts = width, counts
+        while other.width < self.width:
+            other._widen()
+        while self.width < other.width:
+            self._widen()
+        self.counts = self.counts + other.counts
+        self.below += below
+
+    def _widen(self) -> None:
+        self.counts = np.concatenate([self.counts.reshape(-1, 2).sum(1), np.zeros(BINS // 2, np.int64)])
+        self.width *= 2
+
+    def facts(self) -> dict[str, object]:
+        last = int(np.flatnonzero(self.counts)[-1]) + 1 if self.counts.any() else 0
+        return {
+            "edges": [self.width * i for i in range(last + 1)],
+            "counts": self.counts[:last].tolist(),
+            "below_zero": self.below,
+        }

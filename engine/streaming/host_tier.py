@@ -1,0 +1,136 @@
+"""The matrix in host memory, copied to the working store now and then, so that a solve can be gone on with.
+
+The copy is taken while stripes change (a fuzzy checkpoint): what it holds of a stripe is at least what the stripe was
+when its copying began, which is all that resuming asks for (see ``engine.model.tier``).
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.model.backend import Array
+from engine.model.tier import HostTier
+from engine.model.tiling import Streaming
+from engine.streaming.checkpoint import Journal
+from engine.streaming.progress_record import progress_of
+from engine.streaming.store_tier import tiles_of
+
+#: Share of the processors' time that copies may take, and of what the process gets of it beside others; of solves on
+#: GPUs, in which the processors have little else to do.
+COST: Final = 0.02
+IDLE_COST: Final = 0.5
+#: Threads that copy then.
+HELPERS: Final = 4
+#: Seconds that a copy may take when the solve has been asked to stop.
+LAST: Final = 12.0
+
+
+class KeptHostTier(HostTier):
+    """A :class:`HostTier` with a thread that copies all stripes to the store, again and again; a context manager.
+
+    ``idle``: the processors have little else to do.
+    """
+
+    def __init__(
+        self, matrix: Array, streaming: Streaming, journal: Journal, *, threads: int = 1, idle: bool = False
+    ) -> None:
+        super().__init__(matrix, streaming)
+        self._journal, self._share = journal, threads * (IDLE_COST if idle else COST)
+        self._helpers, self._spare = min(HELPERS, threads) if idle else 1, idle
+        self._due, self._earned = time.monotonic() + journal.interval, 0.0
+        self._asked: int | None = None
+        self._stopping = threading.Event()
+        self._copying: threading.Thread | None = None
+        self._failure: BaseException | None = None
+        self._took = 0.0
+
+    def wants(self, turn: int) -> bool:
+        """When it is time for another copy: then resident stripes come along."""
+        if self._is_time() and self._asked is None:
+            self._asked = turn
+        return self._asked == turn
+
+    def commit(self, turn: int) -> None:
+        """Begin a copy if it is time.  Raises what the one before failed with, StorageFailed mostly."""
+        if self._failure is not None:
+            raise self._failure
+        ready = self._streaming.resident == 0 or (self._asked is not None and turn >= self._asked)
+        if ready and self._is_time():
+            self._asked = None
+            self._copying = threading.Thread(target=self._copy_all, name="apsp-keep", daemon=True)
+            self._copying.start()
+
+    def finish(self, streaming: Streaming) -> None:
+        """Nothing: rows are mirrored as they are written, while others are on their way to the disk."""
+
+    def save(self) -> None:
+        """Copy once more, if that is soon done, or keep the copy before; stripes rest now.  StorageFailed.
+
+        Where no stripe has a round behind it, what is in the store already is worth more, and stays.
+        """
+        self._stop()
+        if self._took <= LAST and (self.level >= 0).any():
+            self._stopping.clear()
+            self._copy_all(until=time.monotonic() + LAST)
+        if self._failure is not None:
+            raise self._failure
+
+    def __enter__(self) -> KeptHostTier:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop()
+
+    def _is_time(self) -> bool:
+        resting = self._copying is None or not self._copying.is_alive()
+        return resting and time.monotonic() >= self._due and time.process_time() >= self._earned
+
+    def _stop(self) -> None:
+        self._stopping.set()
+        if self._copying is not None:
+            self._copying.join()
+
+    def _copy_all(self, until: float | None = None) -> None:
+        began, spent, levels = time.monotonic(), list[float](), np.full_like(self.level, -1)
+        try:
+            with ThreadPoolExecutor(self._helpers, "apsp-keep") as pool:
+                copies = [pool.submit(self._copy_stripe, s, levels, spent, until) for s in range(len(levels))]
+                try:
+                    whole = all(copy.result() for copy in copies)
+                except BaseException:
+                    pool.shutdown(wait=False, cancel_futures=True)
+                    raise
+            if whole:
+                self._journal.commit(progress_of(levels, self._streaming))
+                self._took = time.monotonic() - began
+        except BaseException as error:
+            self._failure = error
+        finally:
+            self._journal.work += sum(spent)
+            self._due = time.monotonic() + max(self._journal.interval, sum(spent) / self._share)
+            if not self._spare:
+                self._earned = time.process_time() + sum(spent) / COST
+
+    def _copy_stripe(self, stripe: int, levels: npt.NDArray[np.int64], spent: list[float], until: float | None) -> bool:
+        """Copy one stripe, noting of which round it is at least; False if there is no time left."""
+        began, height = time.thread_time(), self._journal.writer.tile[0]
+        levels[stripe] = self.level[stripe]
+        first, last = self._streaming.rows(stripe, self.n)
+        for row in range(first, last, height):
+            if self._stopping.is_set() or (until is not None and time.monotonic() > until):
+                return False
+            self._copy(row, min(last, row + height), self._streaming.left(stripe))
+        spent.append(time.thread_time() - began)
+        return True
+
+    def _copy(self, first: int, last: int, left: int) -> None:
+        """One band; the writer copies each tile before it looks at it, so that checksum and bytes agree."""
+        writer = self._journal.writer
+        for i, j, block in tiles_of(writer, first, self.matrix[first:last], left):
+            writer.write(i * writer.tile[0], j * writer.tile[1], block)

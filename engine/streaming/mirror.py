@@ -1,0 +1,94 @@
+"""The last pass over a store: rows put together from both sides of the diagonal, where only one was kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+
+import numpy as np
+
+from engine.model.backend import Array
+from engine.model.tiling import Streaming
+from storage.matrix.working import WorkingMatrix
+
+
+class Mirror:
+    """Whole rows of a working store, a few stripes at a time, in given buffers of one stripe each.
+
+    A symmetric layout has kept what lies on or right of a stripe's first row; the rest is in the columns of the stripes
+    above.  The more buffers, the fewer times these are read: as often as groups share a column of tiles.
+    """
+
+    def __init__(
+        self, writer: WorkingMatrix, streaming: Streaming, buffers: list[Array], pool: ThreadPoolExecutor
+    ) -> None:
+        self._writer, self._streaming, self._buffers, self._pool = writer, streaming, buffers, pool
+        self._n = writer.shape[1]
+
+    def groups(self, stripes: list[int]) -> Iterator[list[int]]:
+        """Runs of neighbouring stripes, as long as there are buffers for them."""
+        cuts = [k for k, (a, b) in enumerate(pairwise(stripes), 1) if b != a + 1]
+        for start, stop in pairwise([0, *cuts, len(stripes)]):
+            for k in range(start, stop, len(self._buffers)):
+                yield stripes[k : min(stop, k + len(self._buffers))]
+
+    def whole(self, group: list[int], *, done: Callable[[int], bool]) -> Iterator[tuple[int, Array]]:
+        """Each stripe of a group with all its columns; ``done`` ones are whole in the store already."""
+        buffers = zip(group, self._buffers, strict=False)
+        rows = {s: buffer[: self._span(s)[1] - self._span(s)[0]] for s, buffer in buffers}
+        lacking = [s for s in group if self._streaming.symmetric and not done(s)]
+        self._each(lambda s: self._read_own(s, rows[s], whole=s not in lacking), group)
+        if lacking:
+            self._gather(lacking, rows)
+        yield from rows.items()
+
+    def write(self, stripe: int, rows: Array) -> None:
+        """Write the tiles that hold anything left of the diagonal.  StorageFailed."""
+        first, last = self._span(stripe)
+        band, width = self._writer.tile
+        end = min(self._n, -(-last // width) * width)
+
+        def some(row: int) -> None:
+            self._writer.write(row, 0, rows[row - first : min(last, row + band) - first, :end])
+
+        self._each(some, range(first, last, band))
+
+    def _span(self, stripe: int) -> tuple[int, int]:
+        return self._streaming.rows(stripe, self._n)
+
+    def _each(self, work: Callable[[int], None], items: list[int] | range) -> None:
+        for task in [self._pool.submit(work, item) for item in items]:
+            task.result()
+
+    def _read_own(self, stripe: int, rows: Array, *, whole: bool) -> None:
+        self._writer.read_rows(self._span(stripe)[0], rows, column=0 if whole else self._streaming.left(stripe))
+
+    def _gather(self, lacking: list[int], group: dict[int, Array]) -> None:
+        """Fill what is left of the diagonal of some stripes of a group."""
+        start = self._span(next(iter(group)))[0]
+        self._each(lambda i: self._turn(i, start, lacking, group), range(-(-start // self._writer.tile[0])))
+        for s in lacking:
+            begin, stop = self._span(s)
+            for t in group:
+                top, bottom = self._span(t)
+                if t < s:
+                    group[s][:, top:bottom] = group[t][:, begin:stop].T
+            block = group[s][:, begin:stop]
+            np.copyto(block, block.T.copy(), where=np.tri(len(block), k=-1, dtype=np.bool_))
+
+    def _turn(self, i: int, start: int, lacking: list[int], group: dict[int, Array]) -> None:
+        """Read a row of tiles above row ``start`` where it meets the columns of a group, and transpose it into that."""
+        band, width = self._writer.tile
+        top, bottom = i * band, min((i + 1) * band, start)
+        low, high = self._span(lacking[0])[0], self._span(lacking[-1])[1]
+        for j in range(low // width, -(-high // width)):
+            across = self._writer.grid.slices(i, j)[1]
+            tile = np.empty((bottom - top, across.stop - across.start), self._writer.dtype)
+            self._writer.read_tile(i, j, tile)
+            for s in lacking:
+                first, last = self._span(s)
+                begin, stop = max(first, across.start), min(last, across.stop)
+                if begin < stop:
+                    part = tile[:, begin - across.start : stop - across.start]
+                    group[s][begin - first : stop - first, top:bottom] = part.T

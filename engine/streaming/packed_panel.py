@@ -1,0 +1,108 @@
+"""A row panel that is closed and then packed where it lies, so that it takes the memory of one panel and no more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from engine.algorithms import floyd_warshall
+from engine.algorithms.products import PIECE, SIDE, clamp_diagonal, cut, multiply
+from engine.model.backend import Array, Backend, Packing
+from engine.model.dtypes import settle, work_type
+from engine.model.progress import Monitor
+from engine.model.stripe_device import below_zero, diagonal
+from engine.model.tiling import Span
+
+
+class PackedPanel:
+    """The rows of one pivot block at a time, from ``begin`` to the next ``begin``: put in, closed, packed, taken out.
+
+    Columns lie in blocks, one after the other, as wide as the backend packs them: each is packed in its own place,
+    through a copy of it alone.
+    """
+
+    def __init__(
+        self, backend: Backend, width: int, n: int, dtype: np.dtype[np.generic], monitor: Monitor, *, nonnegative: bool
+    ) -> None:
+        if not isinstance(backend, Packing):
+            raise TypeError(f"the backend {backend.name} does not pack")
+        self._backend, self._packing, self._monitor, self._nonnegative = backend, backend, monitor, nonnegative
+        self._n, self._wide = n, backend.piece(dtype)
+        self._memory = backend.packed(width, n, dtype)
+        self._turn, self._span = 0, (0, 0)
+
+    def begin(self, turn: int, span: Span) -> None:
+        """The rows ``span`` come next, the pivot block of round ``turn``."""
+        self._turn, self._span = turn, span
+
+    def put(self, first: int, rows: Array) -> None:
+        """Some rows, the first of which is ``first``."""
+        top = first - self._span[0]
+        for (left, right), block in self._blocks():
+            block[top : top + len(rows)] = rows[:, left:right]
+
+    def close(self, *, last: bool) -> None:
+        """C closed, then P <- C (x) P; ``last``: whole numbers that are no distance become unreachable.
+
+        Raises:
+            BelowZero: a vertex is at less than zero from itself (whole numbers only).
+        """
+        start, stop = self._span
+        closed = np.empty((stop - start, stop - start), self._memory.dtype)
+        self._exchange(closed, into=False)
+        signed = not self._nonnegative
+        whole = work_type(closed.dtype).integer
+        if signed:
+            self._check(closed)
+        floyd_warshall.recursive(self._backend, closed, nonnegative=self._nonnegative, monitor=self._monitor)
+        if signed and whole and (closed + closed.T).min() < 0:  # type: ignore[operator]
+            raise below_zero(self._turn)
+        self._exchange(closed, into=True)
+        for _, block in self._blocks():
+            multiply(self._backend, block, closed, block.copy(), nonnegative=self._nonnegative, monitor=self._monitor)
+            if last and signed and whole:
+                settle(block)
+
+    def pack(self) -> None:
+        """From now on rows can be relaxed by the panel."""
+        for (left, _), block in self._blocks():
+            self._packing.pack(self._memory[left * len(block) :], block.copy())
+
+    def take(self, first: int, rows: Array) -> None:
+        """The rows from ``first`` on, once they are packed, into ``rows``."""
+        start, stop = self._span
+        self._packing.unpack(rows, self._memory, stop - start, first - start)
+
+    def relax(self, rows: Array) -> None:
+        """X <- min(X, A (x) P), A being the pivot columns of ``rows``."""
+        through = rows[:, slice(*self._span)].copy()
+        most = PIECE * self._backend.threads // (through.size * rows.itemsize)
+        for left, right in cut((0, self._n), max(1, most // SIDE) * SIDE):
+            packed = self._memory[left * through.shape[1] :]
+            self._packing.relax_by(rows[:, left:right], through, packed, nonnegative=self._nonnegative)
+            self._monitor.step(0)
+
+    def _blocks(self) -> Iterator[tuple[Span, Array]]:
+        """Columns, and where they lie."""
+        depth = self._span[1] - self._span[0]
+        for left, right in cut((0, self._n), self._wide):
+            yield (left, right), self._memory[left * depth : right * depth].reshape(depth, right - left)
+
+    def _exchange(self, square: Array, *, into: bool) -> None:
+        """Copy the pivot block to ``square``, or back ``into`` the panel."""
+        start, stop = self._span
+        for (left, right), block in self._blocks():
+            low, high = max(start, left), min(stop, right)
+            if low < high:
+                inside, outside = block[:, low - left : high - left], square[:, low - start : high - start]
+                if into:
+                    inside[:] = outside
+                else:
+                    outside[:] = inside
+
+    def _check(self, square: Array) -> None:
+        """Whole numbers below zero on the diagonal end the solve; floats may get there by rounding."""
+        if work_type(square.dtype).integer and diagonal(square, 0).min() < 0:
+            raise below_zero(self._turn)
+        clamp_diagonal(square)

@@ -1,0 +1,85 @@
+"""How far each stripe is, in a record and out of it again, whatever layout goes on from there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.model.tiling import Streaming
+from engine.streaming.checkpoint import Journal
+from engine.streaming.forms import Form, Way, way_on
+
+Levels = npt.NDArray[np.int64]
+
+
+def progress_of(levels: Levels, streaming: Streaming) -> dict[str, object]:
+    """What a record says: the round that each stripe has reached at least, -1 for none, as pairs (round, stripes).
+
+    In the half form, a stripe of one round more than there are is whole: what lies left of the diagonal is there, too.
+    """
+    runs = [[int(level), len(list(run))] for level, run in groupby(levels.tolist())]
+    cut = {"height": streaming.height, "width": streaming.width, "symmetric": streaming.symmetric}
+    return {"kind": "rounds", **cut, "levels": runs}
+
+
+def levels_of(record: Mapping[str, Any], streaming: Streaming, n: int) -> Levels:
+    """The round that each stripe of ``streaming`` has reached at least by a record of rounds; -1 for none.
+
+    With another layout than the record's, only the rounds that all stripes have behind them count.
+    """
+    found = np.repeat([run[0] for run in record["levels"]], [run[1] for run in record["levels"]]).astype(np.int64)
+    height, width = int(record["height"]), int(record["width"])
+    if (height, width) == (streaming.height, streaming.width):
+        return found
+    rounds = -(-n // width)
+    done = n if found.min() >= rounds - 1 else (int(found.min()) + 1) * width
+    return np.full(streaming.stripes(n), streaming.rounds(n) - 1 if done >= n else done // streaming.width - 1)
+
+
+def take_up(
+    journal: Journal,
+    streaming: Streaming,
+    n: int,
+    *,
+    potentials: str | None = None,
+    mirrored: bool = False,
+    joined: bool = False,
+) -> Levels:
+    """The round that each stripe has reached at least in the store, -1 where it is made from the arcs.
+
+    Where that is less than the record says, the record is lowered before the first tile is written.  Every solve in
+    rounds begins here.
+
+    Args:
+        journal: whose record is taken up; later records name ``potentials``.
+        streaming, n: how the matrix is cut, and its side.
+        potentials: by which the lengths are reduced; None for true ones.
+        mirrored: the caller knows what a stripe is that a half form calls whole, which is told by one round more.
+        joined: the caller puts whole rows together from the half form, all of the same round.
+    """
+    journal.potentials = potentials
+    record, fresh = journal.writer.record(), np.full(streaming.stripes(n), -1, np.int64)
+    if record is None or n == 0:
+        return fresh
+    dtype = journal.writer.dtype.name
+    recorded = Form.of_record(record, dtype)
+    if joined:
+        streaming = replace(streaming, symmetric=recorded.half, resident=0, ahead=True)
+    wanted = Form(dtype, "rounds", (streaming.height, streaming.width), streaming.symmetric, potentials)
+    way = way_on(recorded, wanted)
+    if way is Way.REFUSE:
+        raise ValueError(f"a record of {recorded} was let through to a solve that wants {wanted}")
+    levels = fresh if way is Way.FORGET else levels_of(record, streaming, n)
+    if not mirrored:
+        levels = np.minimum(levels, streaming.rounds(n) - 1)
+    if joined and recorded.half:
+        levels = np.full_like(levels, levels.min())
+    stated = {**progress_of(levels, streaming), "potentials": potentials}
+    if any(record.get(name) != value for name, value in stated.items()):
+        journal.lower(stated)
+    return levels

@@ -1,0 +1,294 @@
+"""The matrix in the working store: stripes come and go through a few buffers, and what is done is committed.
+
+Nobody waits for the disk but who needs the very stripe: reading ahead, writing back and committing are done by threads
+of their own.  A stripe that was never written is made from the graph's arcs, so that the first round reads nothing.  In
+the last round rows are looked at on their way to the store, for the summary.
+
+Resuming is exact (see ``engine.model.tier``): the record says of which round each stripe is at least.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Final
+
+import numpy as np
+
+from engine.model.backend import Array
+from engine.model.progress import Monitor
+from engine.model.tiling import Streaming
+from engine.streaming.checkpoint import Journal
+from engine.streaming.mirror import Mirror
+from engine.streaming.progress_record import progress_of, take_up
+from storage.matrix.working import WorkingMatrix
+
+#: Threads that read, and as many that write: a disk wants several requests at a time.
+IO_THREADS: Final = 4
+#: Stripes that are read before they are needed.
+WINDOW: Final = 2
+
+#: Fills rows (first row, array) with the weights that the rounds start from.
+Weights = Callable[[int, Array], None]
+#: Takes finished rows (first row, array) for the summary.
+Observe = Callable[[int, Array], None]
+
+
+class StoreTier:
+    """The verbs of :class:`engine.model.tier.Tier` over a working store; also a context manager, which waits for
+    writes in flight and ends the threads.
+
+    Args:
+        journal: whose working store holds the matrix, and who writes the records.
+        streaming: how the matrix is cut.
+        weights: makes rows of the weight matrix; called from several threads.
+        observe: told each finished row once; called from several threads, for different rows.
+        monitor: asked between stripes of the last pass whether to stop.
+        buffers: arrays of shape (rows of a stripe, n), for all stripes that are in host memory at a time.
+    """
+
+    window = WINDOW
+
+    def __init__(
+        self,
+        journal: Journal,
+        streaming: Streaming,
+        *,
+        weights: Weights,
+        observe: Observe,
+        monitor: Monitor,
+        buffers: Sequence[Array],
+        threads: int = IO_THREADS,
+    ) -> None:
+        self._journal, self._writer, self._streaming = journal, journal.writer, streaming
+        self.n, self.dtype = self._writer.shape[1], self._writer.dtype
+        self._weights, self._observe, self._monitor = weights, observe, monitor
+        self._last = streaming.rounds(self.n) - 1
+        self._levels = take_up(journal, streaming, self.n, mirrored=True)
+        self._seen = np.zeros(streaming.stripes(self.n), np.bool_)
+        self._state = threading.Condition()
+        self._buffers = {buffer.ctypes.data: buffer for buffer in buffers}
+        self._free = deque(buffers)
+        self._asked: deque[tuple[int, Future[Array]]] = deque()
+        self._writing: set[int] = set()
+        self._busy = 0
+        self._failure: BaseException | None = None
+        self._readers = ThreadPoolExecutor(threads, "apsp-read")
+        self._writers = ThreadPoolExecutor(threads, "apsp-write")
+        self._closing = threading.Event()
+        self._clock = threading.Thread(target=self._tick, name="apsp-commit", daemon=True)
+        self._clock.start()
+
+    @property
+    def first_round(self) -> int:
+        """The first round that is not done for all stripes."""
+        return int(min(self._last, self._levels.min())) + 1 if len(self._levels) else 0
+
+    def take(self, stripe: int) -> Future[Array]:
+        """The rows of a stripe, once they are read (or made) into a buffer.  StorageFailed comes with the future."""
+        found: Future[Array] = Future()
+        with self._state:
+            self._check()
+            self._asked.append((stripe, found))
+        self._serve()
+        return found
+
+    def blank(self, stripe: int) -> Array:
+        """A buffer for the rows of a stripe; waits until one is free."""
+        with self._state:
+            self._state.wait_for(lambda: self._failure is not None or self._free)
+            self._check()
+            return self._rows(stripe, self._free.popleft())
+
+    def give(self, turn: int, stripe: int, rows: Array) -> None:
+        """Write the rows back in the background.  StorageFailed if an earlier write failed."""
+        with self._state:
+            self._check()
+            self._writing.add(stripe)
+            self._busy += 1
+        self._writers.submit(self._put, turn, stripe, rows)
+
+    def drop(self, stripe: int, rows: Array) -> None:  # noqa: ARG002
+        """The buffer is free again."""
+        self._release(rows)
+
+    def skip(self, turn: int, stripe: int) -> bool:
+        """Whether the stripe was given for this round or a later one, in this process or before."""
+        return bool(self._levels[stripe] >= turn)
+
+    def wants(self, turn: int) -> bool:  # noqa: ARG002
+        """Never: no stripe of the store stays on a device."""
+        return False
+
+    def commit(self, turn: int) -> None:  # noqa: ARG002
+        """Raise what went wrong in the background; committing follows its own clock."""
+        with self._state:
+            self._check()
+
+    def finish(self, streaming: Streaming) -> None:
+        """Wait for the last stripes; mirror them where half was kept; look at rows that an earlier process finished."""
+        self._wait()
+        stripes = [s for s in range(streaming.stripes(self.n)) if not self._seen[s]]
+        if not stripes:
+            return
+        self._monitor.begin("finish", sum(self._height(s) for s in stripes), "rows")
+        mirror = Mirror(self._writer, streaming, list(self._free), self._readers)
+        for group in mirror.groups(stripes):
+            for stripe, rows in mirror.whole(group, done=lambda s: bool(self._levels[s] > self._last)):
+                self._observe(streaming.rows(stripe, self.n)[0], rows)
+                self._seen[stripe] = True
+                if streaming.symmetric and self._levels[stripe] <= self._last:
+                    mirror.write(stripe, rows)
+                    with self._state:
+                        self._levels[stripe] = self._last + 1
+                self._monitor.step(len(rows))
+            with self._state:
+                self._check()
+
+    def save(self) -> None:
+        """Commit what is done now.  StorageFailed."""
+        self._wait()
+        self._commit()
+
+    def __enter__(self) -> StoreTier:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._closing.set()
+        self._clock.join()
+        with self._state:
+            asked = list(self._asked)
+            self._asked.clear()
+        for _stripe, found in asked:
+            found.cancel()
+        self._readers.shutdown(cancel_futures=True)
+        self._writers.shutdown()
+
+    def _height(self, stripe: int) -> int:
+        first, last = self._streaming.rows(stripe, self.n)
+        return last - first
+
+    def _rows(self, stripe: int, buffer: Array) -> Array:
+        return buffer[: self._height(stripe)]
+
+    def _serve(self) -> None:
+        """Begin to read stripes that were asked for, in order, as long as there are buffers."""
+        while True:
+            with self._state:
+                ready = next((a for a in self._asked if a[0] not in self._writing), None)
+                if ready is None or not self._free or self._failure is not None:
+                    return
+                self._asked.remove(ready)
+                buffer = self._free.popleft()
+            stripe, found = ready
+            if not found.set_running_or_notify_cancel():
+                self._release(buffer)
+                continue
+            self._fetch(stripe, self._rows(stripe, buffer), found)
+
+    def _fetch(self, stripe: int, rows: Array, found: Future[Array]) -> None:
+        first = self._streaming.rows(stripe, self.n)[0]
+        if self._levels[stripe] < 0:
+            tasks = [self._readers.submit(self._weights, first, rows)]
+        else:
+            tasks = [
+                self._readers.submit(self._writer.read_tile, i, j, out)
+                for i, j, out in tiles_of(self._writer, first, rows, self._streaming.left(stripe))
+            ]
+        left = len(tasks)
+        lock = threading.Lock()
+
+        def done(task: Future[None]) -> None:
+            nonlocal left
+            error = None if task.cancelled() else task.exception()
+            with lock:
+                left -= 1
+                last = left == 0
+                if found.done():
+                    return
+                if error is not None:
+                    found.set_exception(error)
+                elif last:
+                    found.set_result(rows)
+
+        for task in tasks:
+            task.add_done_callback(done)
+
+    def _put(self, turn: int, stripe: int, rows: Array) -> None:
+        """Write one stripe; each writer thread has its own."""
+        try:
+            first = self._streaming.rows(stripe, self.n)[0]
+            if turn == self._last:
+                self._finish_rows(stripe, first, rows)
+            for i, j, block in tiles_of(self._writer, first, rows, self._streaming.left(stripe)):
+                self._writer.write(i * self._writer.tile[0], j * self._writer.tile[1], block)
+            with self._state:
+                self._levels[stripe] = max(self._levels[stripe], turn)
+        except BaseException as error:
+            self._fail(error)
+        finally:
+            with self._state:
+                self._writing.discard(stripe)
+                self._busy -= 1
+            self._release(rows)
+
+    def _finish_rows(self, stripe: int, first: int, rows: Array) -> None:
+
+        if self._streaming.symmetric:
+            return
+        if self._seen[stripe]:
+            raise RuntimeError(f"stripe {stripe} was finished twice")
+        self._seen[stripe] = True
+        self._observe(first, rows)
+
+    def _release(self, rows: Array) -> None:
+        with self._state:
+            self._free.append(self._buffers[rows.ctypes.data])
+            self._state.notify_all()
+        self._serve()
+
+    def _wait(self) -> None:
+        with self._state:
+            self._state.wait_for(lambda: self._busy == 0)
+            self._check()
+
+    def _fail(self, error: BaseException) -> None:
+        """Tell whoever waits, and whoever asks next."""
+        with self._state:
+            self._failure = self._failure or error
+            asked = list(self._asked)
+            self._asked.clear()
+            self._state.notify_all()
+        for _stripe, found in asked:
+            if found.set_running_or_notify_cancel():
+                found.set_exception(error)
+
+    def _check(self) -> None:
+        """Raise what went wrong in the background.  The lock is held."""
+        if self._failure is not None:
+            raise self._failure
+
+    def _tick(self) -> None:
+        while not self._closing.wait(min(1.0, self._journal.interval / 4)):
+            if self._journal.due():
+                try:
+                    self._commit()
+                except BaseException as error:
+                    self._fail(error)
+                    return
+
+    def _commit(self) -> None:
+        with self._state:
+            levels = self._levels.copy()
+        if (levels >= 0).any():
+            self._journal.commit(progress_of(levels, self._streaming))
+
+
+def tiles_of(writer: WorkingMatrix, first: int, rows: Array, left: int = 0) -> Iterator[tuple[int, int, Array]]:
+    """The tiles (i, j) of whole rows from ``first`` on, from that of column ``left`` on, and their part of ``rows``."""
+    begin = left // writer.tile[1] * writer.tile[1]
+    for i, j in writer.grid.covered(first, begin, len(rows), rows.shape[1] - begin):
+        down, across = writer.grid.slices(i, j)
+        yield i, j, rows[down.start - first : down.stop - first, across]

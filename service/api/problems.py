@@ -1,0 +1,193 @@
+"""Every error of the API as an RFC 9457 problem document, whoever raised it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from typing import Any, Final
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, Response
+from starlette.exceptions import HTTPException
+from starlette.routing import Match
+
+from service.api.fault import Fault, ResultNotReady, fault_of, without_paths
+from storage.errors import ApspError
+
+MEDIA_TYPE: Final = "application/problem+json"
+
+#: code -> status and title; codes are the ``kind`` of the error classes and the service's own
+CODES: Final[dict[str, tuple[int, str]]] = {
+    "invalid-graph": (422, "The graph cannot be understood"),
+    "invalid-request": (422, "The request makes no sense"),
+    "limit-exceeded": (413, "A limit is exceeded"),
+    "does-not-fit": (507, "The job does not fit"),
+    "negative-cycle": (422, "The graph has a negative cycle"),
+    "unauthorized": (401, "A key is needed"),
+    "forbidden": (403, "The key does not allow this"),
+    "not-found": (404, "Not found"),
+    "gone": (410, "Gone"),
+    "too-many-jobs": (429, "Too many jobs are open"),
+    "idempotency-key-reused": (422, "The idempotency key was used for something else"),
+    "draining": (503, "The service is shutting down"),
+    "database-unavailable": (503, "The job database cannot be used now"),
+    "method-not-allowed": (405, "Method not allowed"),
+    "not-acceptable": (406, "No acceptable representation"),
+    "conflict": (409, "The request clashes with the present state"),
+    "result-not-ready": (409, "The job has not finished"),
+    "no-result": (409, "The job has no result"),
+    "too-slow": (408, "The request comes too slowly"),
+    "expectation-failed": (417, "The expectation cannot be met"),
+    "headers-too-large": (431, "The headers are too large"),
+    "too-many-requests": (429, "Too many requests"),
+    "unsupported-media-type": (415, "The body is in a form that is not read"),
+    "too-many-at-once": (429, "Too many at the same time"),
+    "range-not-satisfiable": (416, "The range lies outside the file"),
+    "cancelled": (409, "The job was cancelled"),
+    "disk-full": (507, "The disk is full"),
+    "storage-failed": (500, "Stored data cannot be used"),
+    "solve-failed": (500, "The solver failed"),
+    "runner-lost": (500, "The runner died"),
+    "result-lost": (500, "The result was lost"),
+    "worker-lost": (500, "The reading process died"),
+    "out-of-memory": (500, "Memory ran out"),
+    "internal": (500, "Unexpected error"),
+}
+#: code -> seconds after which asking again makes sense
+RETRY_AFTER: Final = {"too-many-jobs": 1, "too-many-at-once": 1, "draining": 5, "database-unavailable": 2}
+_BY_STATUS: Final = {404: "not-found", 405: "method-not-allowed", 406: "not-acceptable", 409: "conflict",
+                     413: "limit-exceeded", 416: "range-not-satisfiable", 422: "invalid-request"}  # fmt: skip
+
+#: what FastAPI says about a body for which its parser has no better words, and what we say
+_NOT_PARSED: Final = "There was an error parsing the body"
+NO_JSON: Final = "the body is no JSON: it is not UTF-8, or nested too deeply"
+#: errors of one request that are told, and characters of the name of each place; both are the client's to choose
+_MOST_ERRORS: Final = 20
+_LONGEST_PART: Final = 100
+
+
+class Problem(HTTPException):
+    """A fault raised where only Starlette's own exceptions pass, such as in a middleware's ``receive``."""
+
+    def __init__(self, fault: Fault, *, status: int | None = None, headers: dict[str, str] | None = None) -> None:
+        super().__init__(status or status_of(fault.code), fault.message, headers)
+        self.fault = fault
+
+
+def status_of(code: str) -> int:
+    """The HTTP status of a code; 500 for one that is not known."""
+    return CODES.get(code, CODES["internal"])[0]
+
+
+def problem_of(error: ApspError) -> Problem:
+    """The problem that an error of ours is answered with, and when to ask again."""
+    fault = fault_of(error)
+    seconds = error.retry_after if isinstance(error, ResultNotReady) else RETRY_AFTER.get(fault.code)
+    return Problem(fault, headers=None if seconds is None else {"Retry-After": str(seconds)})
+
+
+def document(fault: Fault, *, status: int | None = None, instance: str | None = None) -> dict[str, Any]:
+    """The members of the problem document."""
+    number, title = CODES.get(fault.code, (500, "Unexpected error"))
+    number = status or number
+    members = {
+        "type": f"urn:apsp:problem:{fault.code}",
+        "title": title,
+        "status": number,
+        "detail": fault.message,
+        "code": fault.code,
+        "details": fault.details,
+    }
+    return members if instance is None else {**members, "instance": instance}
+
+
+def respond(
+    request: Request, fault: Fault, *, status: int | None = None, headers: dict[str, str] | None = None
+) -> Response:
+    """The problem document of ``fault`` as the answer to ``request``."""
+    # not of request.url, which is put together with the Host header and raises for one that makes no sense
+    service = getattr(request.app.state, "service", None)
+    if service is not None:
+        fault = without_paths(fault, service.settings.data_dir)
+    body = document(fault, status=status, instance=request.scope["path"])
+    request_id = getattr(request.state, "request_id", None)
+    headers = dict(headers or {})
+    if request_id is not None:
+        body["request_id"] = request_id
+        headers["X-Request-ID"] = request_id
+    return JSONResponse(body, status_code=body["status"], headers=headers, media_type=MEDIA_TYPE)
+
+
+def install(app: FastAPI) -> None:
+    """Make all errors of ``app`` problem documents."""
+
+    @app.exception_handler(ApspError)
+    async def ours(request: Request, error: ApspError) -> Response:
+        problem = problem_of(error)
+        return respond(request, problem.fault, headers=dict(problem.headers or {}))
+
+    @app.exception_handler(RequestValidationError)
+    async def validation(request: Request, error: RequestValidationError) -> Response:
+        if isinstance(error.body, bytes):  # FastAPI left it as it came
+            message = "the body must be JSON, and said to be: Content-Type: application/json"
+            return respond(request, Fault("invalid-request", message))
+        return respond(request, validation_fault(error.errors()))
+
+    @app.exception_handler(HTTPException)
+    async def starlette(request: Request, error: HTTPException) -> Response:
+        headers = dict(error.headers or {})
+        if error.status_code == HTTPStatus.NOT_MODIFIED:
+            return Response(status_code=304, headers=headers)
+        if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+            headers["Allow"] = _allowed(request) or headers.get("Allow", "")
+        if isinstance(error, Problem):
+            return respond(request, error.fault, status=error.status_code, headers=headers)
+        if error.status_code == HTTPStatus.BAD_REQUEST and error.detail == _NOT_PARSED:
+            return respond(request, Fault("invalid-request", NO_JSON))
+        code = _BY_STATUS.get(error.status_code, "internal" if error.status_code >= 500 else "invalid-request")
+        message = _http_message(request, error)
+        return respond(request, Fault(code, message), status=error.status_code, headers=headers)
+
+
+def unexpected(request: Request) -> Response:
+    """The answer when anything else was raised: the traceback goes to the log, a stranger learns where to look."""
+    return respond(request, Fault("internal", "an unexpected error happened; the log names it by request_id"))
+
+
+def _allowed(request: Request) -> str:
+    """All methods of the path: Starlette names those of the first route only."""
+    methods: set[str] = set()
+    for route in request.app.state.routes:
+        if route.matches(request.scope)[0] is Match.PARTIAL:
+            methods |= route.methods or set()
+    return ", ".join(sorted(methods))
+
+
+def _http_message(request: Request, error: HTTPException) -> str:
+    if error.status_code == HTTPStatus.NOT_FOUND and error.detail == "Not Found":
+        return f"there is nothing at {request.scope['path']}"
+    if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        return f"{request.scope['path']} does not take {request.method}"
+    return str(error.detail)
+
+
+def validation_fault(errors: Sequence[Mapping[str, Any]]) -> Fault:
+    """The fault of a request that is not in the form of its schema; the first errors are told, the others counted."""
+    found = [
+        {"pointer": "/" + "/".join(str(part)[:_LONGEST_PART] for part in item["loc"]), "detail": str(item["msg"])}
+        for item in errors[:_MOST_ERRORS]
+    ]
+    first = found[0]
+    more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+    return Fault("invalid-request", f"{first['pointer']}: {first['detail']}{more}", {"errors": found})
+
+
+#: for the ``responses`` of routes: the schema of all errors
+def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """OpenAPI descriptions of the problem answers with these statuses."""
+    reference = {"$ref": "#/components/schemas/Problem"}
+    return {
+        status: {"description": HTTPStatus(status).phrase, "content": {MEDIA_TYPE: {"schema": reference}}}
+        for status in statuses
+    }

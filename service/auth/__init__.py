@@ -1,0 +1,1 @@
+"""Keys, callers and sessions: who asks, and what they may do."""

@@ -1,0 +1,52 @@
+"""Where ``apsp solve`` works, and where its store goes: a folder, or an address in an object store."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+
+from storage.errors import Conflict, InvalidRequest, NotFound
+from storage.matrix.writer import check_target
+from storage.remote.addresses import check_address, checkpoint_stat
+from storage.remote.objects import is_address
+
+
+def place_of(out: str, work: Path | None, *, overwrite: bool, resume: bool) -> tuple[Path, str | None]:
+    """The path to solve into, and the address that the store is sent to; what is refused is refused here.
+
+    Raises:
+        Conflict: there is a store, or a checkpoint, that may not be replaced.
+        InvalidRequest: ``--work`` for a store that goes to a folder.
+        NotFound: the folder of ``--out`` or ``--work`` does not exist.
+    """
+    if not is_address(out):
+        if work is not None:
+            raise InvalidRequest("--work is for stores that go to s3://...; others are made beside --out", field="work")
+        path = Path(out)
+        if path.exists() and not overwrite:
+            message = f"{out} exists already; give another --out, or --overwrite to replace it once the new is done"
+            raise Conflict(message)
+        if not path.absolute().parent.is_dir():
+            raise NotFound(f"--out: the folder {path.absolute().parent} does not exist")
+        check_target(path.absolute(), overwrite)
+        return path, None
+    check_address(out, overwrite=overwrite)
+    place = _working_path(out, work)
+    if resume:
+        from storage.remote.writer import fetch_checkpoint
+
+        fetch_checkpoint(place, out)
+    elif not overwrite and checkpoint_stat(out) is not None:
+        raise Conflict(f"{out} has a checkpoint: go on with --resume, or begin anew with --overwrite")
+    return place, out
+
+
+def _working_path(address: str, work: Path | None) -> Path:
+    """A path of its own for each address, the same at every call: what is left there is found again."""
+    if work is not None and not work.is_dir():
+        raise NotFound(f"--work: the folder {work} does not exist")
+    base = work or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "apsp" / "work"
+    folder = base / hashlib.sha256(address.rstrip("/").encode()).hexdigest()[:16]
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder / "matrix.zarr"

@@ -1,0 +1,136 @@
+"""``apsp plot``: the matrix as a heat map, its distances and eccentricities as histograms.  Draws with matplotlib."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from service.cli.commands.interrupts import INTERRUPTS
+from service.cli.commands.output import emit, emit_json
+from service.cli.commands.querying import store_folder
+from service.cli.progress import progress_on
+from service.units import parse_size
+from service.views.central import compared
+from service.views.heatmap import Order, Picture, take_picture
+from storage.errors import InvalidRequest, NotFound
+from storage.files.atomic import failure
+from storage.matrix.reader import Matrix, open_matrix
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+#: Kinds of picture, by the end of the file's name.
+SUFFIXES: Final = (".png", ".svg", ".pdf")
+_BINS: Final = 64
+
+
+def plot(store: str, out: Path, *, order: Order, side: int, read: str, as_json: bool) -> None:
+    """Read a store by bands of tiles, draw, and write the picture; one that is there is replaced.
+
+    Raises:
+        InvalidRequest: matplotlib is not installed, an unknown kind of picture, no size, or a matrix without entries.
+        NotFound: no such store or folder.
+        StorageFailed: a damaged tile, or the picture cannot be written.
+    """
+    figure_class = _figure_class()
+    if out.suffix.lower() not in SUFFIXES:
+        raise InvalidRequest(f"-o: {out.name} should end in {', '.join(SUFFIXES)}", field="-o")
+    if not out.absolute().parent.is_dir():
+        raise NotFound(f"-o: the folder {out.absolute().parent} does not exist")
+    budget = parse_size(read, field="--read")
+    with open_matrix(store_folder(store)) as matrix:
+        if 0 in matrix.shape:
+            raise InvalidRequest(f"{store} has no entries, there is nothing to draw", field="store")
+        with progress_on(sys.stderr, INTERRUPTS.requested) as monitor, INTERRUPTS.politely():
+            picture = take_picture(matrix, side=side, budget=budget, order=order, monitor=monitor)
+        figure = figure_class(figsize=(11, 6), layout="constrained")
+        _draw(figure, matrix, picture, order)
+    _write(figure, out)
+    share = picture.rows_read / picture.rows
+    if as_json:
+        cells = list(picture.image.shape)
+        emit_json({"picture": str(out), "cells": cells, "rows": picture.rows, "rows_read": picture.rows_read})
+    else:
+        emit(f"{out}: drawn from {picture.rows_read:,} of {picture.rows:,} rows ({share:.0%})")
+
+
+def _figure_class() -> type[Figure]:
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise InvalidRequest(
+            "apsp plot draws with matplotlib, which is not installed: pip install 'apsp[plot]'", field="plot"
+        ) from error
+    return Figure
+
+
+def _draw(figure: Figure, matrix: Matrix, picture: Picture, order: Order) -> None:
+    summary = matrix.summary
+    name = "distance in arcs" if matrix.attributes.get("unit") == "hops" else "distance"
+    axes = figure.subplot_mosaic([["map", "distances"], ["map", "ends"]], width_ratios=[1.35, 1])
+    rows, columns = matrix.shape
+    kind = "directed" if matrix.directed else "undirected"
+    reached = f"{summary['reached']:,} of {summary['pairs']:,} pairs reached" if "reached" in summary else ""
+    figure.suptitle(f"{Path(matrix.path).name}: {rows:,} × {columns:,} distances, {kind}, {reached}", fontsize=11)
+    _draw_map(figure, axes["map"], matrix.shape, picture, "beside their neighbours" if order == "near" else "by label")
+    _draw_distances(axes["distances"], summary, name)
+    _draw_ends(axes["ends"], summary, picture, name)
+
+
+def _draw_map(figure: Figure, axes: Axes, shape: tuple[int, int], picture: Picture, places: str) -> None:
+    rows, columns = shape
+    axes.set_facecolor("0.8")
+    image = axes.imshow(
+        np.ma.masked_invalid(picture.image),
+        extent=(0, columns, rows, 0),
+        cmap="viridis",
+        interpolation="nearest",
+        aspect="auto",
+    )
+    read = "" if picture.rows_read == rows else f", {picture.rows_read:,} rows read"
+    axes.set(xlabel=f"to (vertices {places})", ylabel="from")
+    axes.set_title(f"mean of each cell; grey: no path{read}", fontsize=9)
+    figure.colorbar(image, ax=axes, shrink=0.6)
+
+
+def _draw_distances(axes: Axes, summary: dict[str, Any], name: str) -> None:
+    axes.set_title("distances, all pairs", fontsize=9)
+    axes.set(xlabel=name, ylabel="pairs")
+    if histogram := summary.get("histogram"):
+        axes.stairs(histogram["counts"], histogram["edges"], fill=True, color="tab:blue")
+    if summary.get("reached"):
+        axes.axvline(summary["mean"], color="tab:orange", label=f"mean {summary['mean']:.4g}")
+        axes.legend(fontsize=8)
+
+
+def _draw_ends(axes: Axes, summary: dict[str, Any], picture: Picture, name: str) -> None:
+    whole = picture.rows_read == picture.rows
+    of = f"\nradius {compared(summary)}" if compared(summary) else ""
+    axes.set_title(f"eccentricities, {'all' if whole else f'{picture.rows_read:,}'} sources{of}", fontsize=9)
+    axes.set(xlabel=f"largest {name} from a vertex", ylabel="vertices")
+    if len(picture.eccentricities):
+        axes.hist(picture.eccentricities, bins=_BINS, color="tab:green")
+    for fact, style in (("radius", ":"), ("diameter", "--")):
+        if summary.get(fact) is not None:
+            axes.axvline(summary[fact], color="black", linestyle=style, label=f"{fact} {summary[fact]:.4g}")
+    if axes.get_legend_handles_labels()[0]:
+        axes.legend(fontsize=8)
+
+
+def _write(figure: Figure, out: Path) -> None:
+    """Write beside the target first, so that what is there stays whole until the new picture is."""
+    drawn = io.BytesIO()
+    figure.savefig(drawn, format=out.suffix[1:].lower(), dpi=130)
+    beside = out.with_name(f".{out.name}.{os.getpid()}")
+    try:
+        beside.write_bytes(drawn.getvalue())
+        beside.replace(out)
+    except OSError as error:
+        beside.unlink(missing_ok=True)
+        raise failure("write", out, error) from error

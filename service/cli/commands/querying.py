@@ -1,0 +1,93 @@
+"""``apsp query`` and ``apsp verify``: answers from a sealed store."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from service.cli.commands.interrupts import INTERRUPTS
+from service.cli.commands.output import emit, emit_json
+from service.cli.commands.showing import check_question, show_distance, show_path, show_row, show_summary
+from service.cli.progress import progress_on
+from service.jobs.results import Result
+from storage.errors import InvalidRequest, NotFound
+from storage.matrix.reader import is_sealed_store
+from storage.remote.objects import is_address
+
+
+def query(store: str, question: str, vertices: Sequence[str], *, as_json: bool) -> None:
+    """Answer one question; vertices are named as in the graph's file.
+
+    Raises:
+        InvalidRequest: no such question, or the wrong number of vertices.
+        NotFound: no such store or vertex, or its row was not solved.
+    """
+    check_question(question, vertices)
+    result = Result(store_folder(store))
+    if question == "distance":
+        show_distance(result.distance(*vertices), as_json)
+    elif question == "path":
+        show_path(result.path(*vertices), as_json)
+    elif question == "row":
+        show_row(_row(result, vertices[0]), as_json)
+    else:
+        _summary(result, as_json)
+
+
+def store_folder(store: str) -> str | Path:
+    """The folder, or the address in an object store; NotFound says of a file or of another folder what a store is."""
+    if is_address(store):
+        return store
+    path = Path(store)
+    if path.is_file():
+        raise NotFound(f"{store} is a file; a solved matrix is a folder, as apsp solve --out makes it")
+    if path.is_dir() and not is_sealed_store(path):
+        raise NotFound(f"{store} is a folder, but no store that apsp has sealed; apsp solve --out makes them")
+    return path
+
+
+def _row(result: Result, source: str) -> dict[str, Any]:
+    matrix = result.matrix
+    vertex = matrix.vertex(source)
+    distances = result.numbers(matrix.row(vertex))
+    return {"source": result.label(vertex), "targets": matrix.target_labels.tolist(), "distances": distances}
+
+
+def _summary(result: Result, as_json: bool) -> None:
+    matrix = result.matrix
+    facts = {"shape": list(matrix.shape), "dtype": matrix.dtype.name, "directed": matrix.directed}
+    show_summary({"store": str(matrix.path), **facts, "summary": matrix.summary}, str(matrix.path), as_json)
+
+
+def verify(store: str, sample: str | None, *, as_json: bool) -> None:
+    """Re-read every tile against the manifest, and search sources again; StorageFailed names what differs."""
+    from engine.api.verify import verify_store
+
+    count = _sample(sample)
+    with contextlib.ExitStack() as context:
+        monitor = None
+        if count:  # unasked it takes too little time to be shown
+            monitor = context.enter_context(progress_on(sys.stderr, INTERRUPTS.requested))
+            context.enter_context(INTERRUPTS.politely())
+        found = verify_store(store_folder(store), count, monitor=monitor)
+    if as_json:
+        emit_json({"store": str(store), "verified": True, "sources": found.sources, "searched": found.searched})
+        return
+    emit(f"{store}: all tiles agree with the manifest")
+    if found.searched:
+        emit(f"{store}: {found.searched:,} of {found.sources:,} rows agree with a new search of the graph")
+    elif sample is None and found.sources:
+        emit(f"{store}: no row was searched again, the graph is large; --sample K searches K of them")
+
+
+def _sample(text: str | None) -> int | Literal["all"] | None:
+    if text is None:
+        return None
+    if text == "all":
+        return "all"
+    if not (text.isascii() and text.isdecimal()):
+        raise InvalidRequest(f"--sample takes a number of sources or all, found {text!r}", field="--sample")
+    return int(text)

@@ -1,0 +1,177 @@
+"""Commands that ask a service: submit, status, wait, cancel, fetch, jobs, and query with ``--server``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from service.cli.commands.interrupts import INTERRUPTS
+from service.cli.commands.output import emit, emit_json, table
+from service.cli.commands.showing import check_question, show_distance, show_path, show_row, show_summary, summary_lines
+from service.cli.commands.watching import FetchWatch, JobWatch, watching
+from service.client import Client, flows
+from service.client.blocking import Job
+from service.units import format_bytes, format_seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@contextmanager
+def _client(server: str | None) -> Iterator[Client]:
+    """A client that tells trouble on standard error."""
+    with Client(server, tell=_Notes()) as client:
+        yield client
+
+
+class _Notes:
+    """Says each kind of trouble once."""
+
+    def __init__(self) -> None:
+        self._said = ""
+
+    def __call__(self, trouble: str) -> None:
+        what = trouble.split("; trying again", maxsplit=1)[0]
+        if what != self._said:
+            self._said = what
+            print(f"note: {trouble}", file=sys.stderr, flush=True)
+
+
+def submit(
+    graph: Path,
+    reading: Mapping[str, Any],
+    options: Mapping[str, Any],
+    *,
+    server: str | None,
+    wait: bool,
+    as_json: bool,
+) -> None:
+    """Upload a graph and queue a job; with ``wait``, see it to its end."""
+    given = cast(Any, {**reading, **{name: value for name, value in options.items() if value is not None}})
+    with _client(server) as client:
+        job = client.submit(graph, **given)
+        for note in job.notes:
+            print(f"note: {note}", file=sys.stderr, flush=True)
+        if wait:
+            if not as_json:
+                emit(job.id)
+            _see_to_its_end(client, job, None, as_json)
+        elif as_json:
+            emit_json(job.facts)
+        else:
+            emit(job.id)
+
+
+def status(job: str, *, server: str | None, as_json: bool) -> None:
+    """Print how a job is."""
+    with _client(server) as client:
+        found = client.job(job)
+    emit_json(found.facts) if as_json else emit(_lines(found))
+
+
+def wait(job: str, *, server: str | None, timeout: float | None, as_json: bool) -> None:
+    """Wait for a job, and tell how it ended."""
+    with _client(server) as client:
+        _see_to_its_end(client, client.job(job), timeout, as_json)
+
+
+def cancel(job: str, *, server: str | None, as_json: bool) -> None:
+    """Ask a job to stop."""
+    with _client(server) as client:
+        found = Job(client, client.run(flows.cancel(job, client.patience)))
+    if as_json:
+        emit_json(found.facts)
+    else:
+        emit(f"{found.id}: {found.state if found.over else 'is asked to stop'}")
+
+
+def jobs(*, server: str | None, state: str | None, limit: int, as_json: bool) -> None:
+    """List jobs, newest first."""
+    with _client(server) as client:
+        found = client.jobs(state=state, limit=limit)
+    if as_json:
+        emit_json({"jobs": [job.facts for job in found]})
+        return
+    rows = [
+        (job.id, job.state, f"{100 * job.progress:.0f} %", str(job.facts["created"])[:19], job.facts["name"] or "")
+        for job in found
+    ]
+    emit(table([("job", "state", "done", "created", "name"), *rows], right=(2,)) if rows else "there is no job")
+
+
+def fetch(job: str, out: Path, *, server: str | None, overwrite: bool, as_json: bool) -> None:
+    """Fetch the store of a job into a folder."""
+    with _client(server) as client:
+        INTERRUPTS.left_behind = "what came is kept; the same command goes on from there"
+        with watching(FetchWatch(sys.stderr)) as watch:
+            client.job(job).result().fetch(out, overwrite=overwrite, meter=watch)
+        INTERRUPTS.left_behind = f"{out} is complete"
+    if as_json:
+        emit_json({"job": job, "store": str(out), "bytes": watch.total})
+    else:
+        emit(f"{out}: fetched, {format_bytes(watch.total)}, and checked")
+
+
+def query(job: str, question: str, vertices: Sequence[str], *, server: str | None, as_json: bool) -> None:
+    """Answer one question about a job's result, as ``apsp query`` does about a store."""
+    check_question(question, vertices)
+    with _client(server) as client:
+        patience = client.patience
+        if question == "summary":
+            found = client.run(flows.summary(job, patience))
+            show_summary(found, f"job {job}", as_json)
+        elif question == "row":
+            found = client.run(
+                flows.question(
+                    "POST", flows.job_path(job, "submatrix"), patience,
+                    json={"sources": list(vertices)}, params={"format": "json"},
+                )
+            )  # fmt: skip
+            [source], [distances] = found["sources"], found["distances"]
+            show_row({"source": source, "targets": found["targets"], "distances": distances}, as_json)
+        else:
+            pair = dict(zip(("source", "target"), vertices, strict=True))
+            found = client.run(flows.question("GET", flows.job_path(job, question), patience, params=pair))
+            (show_distance if question == "distance" else show_path)(found, as_json)
+
+
+def _see_to_its_end(client: Client, job: Job, timeout: float | None, as_json: bool) -> None:
+    INTERRUPTS.left_behind = f"job {job.id} goes on; come back with: apsp wait {job.id} --server {client.url}"
+    with watching(JobWatch(sys.stderr)) as watch:
+        job.wait(timeout, watch)
+    INTERRUPTS.left_behind = f"job {job.id} is over"
+    if job.state != "successful":
+        if as_json:
+            emit_json(job.facts)
+        job.result()  # raises what the job failed of
+    summary = job.result().summary()
+    if as_json:
+        emit_json({**job.facts, "summary": summary})
+    else:
+        emit([*_lines(job), *summary_lines(summary)])
+
+
+def _lines(job: Job) -> list[str]:
+    """A job in aligned lines."""
+    facts = job.facts
+    rows = [("state", f"{job.state}, {facts['phase']}" if not job.over else job.state)]
+    if facts["name"]:
+        rows.insert(0, ("name", str(facts["name"])))
+    if not job.over:
+        rows.append(("done", f"{100 * job.progress:.0f} %"))
+    if facts.get("queue_position"):
+        rows.append(("before it", f"{facts['queue_position']} jobs"))
+    if facts["eta_seconds"] is not None:
+        rows.append(("left", f"about {format_seconds(facts['eta_seconds'])}"))
+    if plan := job.plan:
+        down, across = plan["shape"]
+        rows.append(("plan", f"{plan['algorithm']} in {plan['dtype']} on {plan['device']}, {down:,} x {across:,}"))
+    if facts.get("seconds"):
+        parts = (f"{name} {format_seconds(value)}" for name, value in facts["seconds"].items())
+        rows.append(("took", ", ".join(parts)))
+    if facts["error"]:
+        rows.append(("error", facts["error"]["detail"]))
+    return [f"job {job.id}", *table(rows, indent="  ")]

@@ -1,0 +1,99 @@
+"""Answers as they are printed, whether they come from a store or from a service."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate
+from typing import Any, Final, cast
+
+from service.cli.commands.output import emit, emit_json, number, table
+from service.views.central import compared
+from storage.errors import InvalidRequest
+
+#: What can be asked, with the vertices that it takes.
+QUESTIONS: Final = {"distance": ("U", "V"), "path": ("U", "V"), "row": ("U",), "summary": ()}
+
+
+def check_question(question: str, vertices: Sequence[str]) -> None:
+    """InvalidRequest if there is no such question, or it takes another number of vertices."""
+    if question not in QUESTIONS:
+        raise InvalidRequest(f"there is no query {question!r}; ask for {', '.join(QUESTIONS)}", field="query")
+    wanted = QUESTIONS[question]
+    if len(vertices) != len(wanted):
+        usage = " ".join(["apsp query STORE", question, *wanted])
+        raise InvalidRequest(f"{usage}: {len(vertices)} vertices given, {len(wanted)} needed", field="vertices")
+
+
+def show_distance(answer: dict[str, Any], as_json: bool) -> None:
+    """Print one distance."""
+    if as_json:
+        emit_json(answer)
+    else:
+        emit(_text(answer["distance"]))
+
+
+def show_path(answer: dict[str, Any], as_json: bool) -> None:
+    """Print one path, a vertex a line."""
+    if as_json:
+        emit_json(answer)
+    elif not answer["reachable"]:
+        emit(f"no path from {answer['source']} to {answer['target']}")
+    else:
+        weights = answer["weights"]
+        sums = accumulate(weights, initial=type(answer["length"])(0))
+        rows = zip(answer["vertices"], ["-", *map(number, weights)], sums, strict=True)
+        emit(["vertex\tweight\tlength", *(f"{name}\t{weight}\t{_rounded(length)}" for name, weight, length in rows)])
+
+
+def _rounded(length: float) -> str:
+    """A sum of weights without the dust of binary fractions: 0.3 and not 0.30000000000000004."""
+    return str(length) if isinstance(length, int) else f"{length:.12g}"
+
+
+def show_row(answer: dict[str, Any], as_json: bool) -> None:
+    """Print a row, a target a line."""
+    if as_json:
+        emit_json(answer)
+    else:
+        emit(_row_lines(answer["targets"], answer["distances"]))
+
+
+def _row_lines(labels: Sequence[object], distances: Sequence[float | None]) -> Iterator[str]:
+    yield "target\tdistance"
+    for label, distance in zip(labels, distances, strict=True):
+        yield f"{label}\t{_text(distance)}"
+
+
+def _text(distance: float | None) -> str:
+    return "inf" if distance is None else number(distance)
+
+
+def show_summary(answer: dict[str, Any], name: str, as_json: bool) -> None:
+    """Print what a result is, and its summary."""
+    if as_json:
+        emit_json(answer)
+        return
+    rows, columns = answer["shape"]
+    kind = "directed" if answer["directed"] else "undirected"
+    emit([f"{name}: {rows:,} x {columns:,}, {answer['dtype']}, {kind}", *summary_lines(answer["summary"])])
+
+
+def summary_lines(summary: Mapping[str, object]) -> list[str]:
+    """The summary of a matrix in aligned lines."""
+    pair = summary.get("diameter_pair")
+    between = f" from {pair[0]} to {pair[1]}" if isinstance(pair, (list, tuple)) else ""
+    pairs, reached = cast(int, summary["pairs"]), cast(int, summary["reached"])
+    share = f" ({100 * reached / pairs:.4g} %)" if pairs else ""
+    rows = [("pairs", f"{pairs:,}"), ("reached", f"{reached:,}{share}")]
+    if reached:
+        rows += [
+            ("mean", f"{summary['mean']:.7g}"),
+            ("diameter", f"{_digits(summary['diameter'])}{between}"),
+            ("radius", f"{_digits(summary['radius'])} {compared(summary)}".rstrip()),
+        ]
+    return table(rows, indent="  ")
+
+
+def _digits(value: object) -> str:
+    """Whole numbers in full, others with the seven digits that float32 has."""
+    return f"{value:.7g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,322 @@
+"""``apsp inspect``, ``apsp plan`` and ``apsp solve``."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import cast
+
+from engine.model.plan import Candidate, Plan
+from engine.model.problem import Options, Statistics
+from service.cli.arguments import Reading
+from service.cli.commands import places
+from service.cli.commands.interrupts import INTERRUPTS
+from service.cli.commands.output import emit, emit_json, number, table
+from service.cli.commands.showing import summary_lines
+from service.cli.progress import progress_on
+from service.cli.vertex_lists import chosen_vertices
+from service.units import format_bytes, format_seconds, parse_size
+from service.views.facts import graph_facts
+from storage.errors import Conflict, DoesNotFit, InvalidRequest, StorageFailed
+from storage.graph.graph import Graph, Receipt
+from storage.matrix.working_dir import find_checkpoint
+from storage.readers import read_graph
+
+
+@dataclass(frozen=True)
+class GraphArgs:
+    """A graph file and how it is to be read."""
+
+    graph: Path
+    reading: Reading
+
+
+@dataclass(frozen=True)
+class SolveArgs:
+    """What is asked of the solver, as text; fields are named as on the command line."""
+
+    dtype: str = "auto"
+    algorithm: str = "auto"
+    device: str = "auto"
+    memory: str | None = None
+    device_memory: str | None = None
+    max_hops: int | None = None
+    sources: str | None = None
+    threads: int | None = None
+    targets: str | None = None
+    cutoff: float | None = None
+    executor: str = "local"
+    scheduler: str | None = None
+
+
+def load(args: GraphArgs) -> tuple[Graph, Receipt]:
+    """Read the graph; raises what ``storage.readers.read_graph`` raises."""
+    return read_graph(args.graph, **asdict(args.reading))
+
+
+def options_of(args: SolveArgs, graph: Graph) -> Options:
+    """The options for the engine; a vertex named twice counts once.  InvalidRequest and NotFound name the option."""
+    if args.sources == args.targets == "-":
+        raise InvalidRequest("--sources - and --targets - cannot both read standard input", field="targets")
+    sources, targets = (
+        None if text is None else chosen_vertices(text, graph, option)
+        for text, option in ((args.sources, "--sources"), (args.targets, "--targets"))
+    )
+    memory, device_memory = _budgets(args)
+    return Options(
+        dtype=args.dtype,
+        algorithm=args.algorithm,
+        device=args.device,
+        memory=memory,
+        device_memory=device_memory,
+        max_hops=args.max_hops,
+        threads=args.threads,
+        sources=sources,
+        targets=targets,
+        cutoff=args.cutoff,
+        executor=args.executor,
+        scheduler=args.scheduler,
+    )
+
+
+def _budgets(args: SolveArgs) -> tuple[int | None, int | None]:
+    """Bytes of memory and of device memory, None where nothing is said."""
+    memory, device_memory = (
+        None if text is None else parse_size(text, field=field)
+        for text, field in ((args.memory, "--memory"), (args.device_memory, "--device-memory"))
+    )
+    return memory, device_memory
+
+
+def inspect(graph_args: GraphArgs, *, as_json: bool) -> None:
+    """Print what the graph is like and what was dropped or merged."""
+    facts = graph_facts(*load(graph_args))
+    if as_json:
+        emit_json({"graph": str(graph_args.graph), **facts})
+    else:
+        emit([str(graph_args.graph), *table(list(_inspection(facts)), indent="  ")])
+
+
+def _inspection(facts: Mapping[str, object]) -> Iterable[tuple[str, str]]:
+    weights = cast(Mapping[str, object], facts["weights"])
+    dropped = cast(Mapping[str, int], facts["dropped"])
+    packed = f", {facts['compression']}" if facts["compression"] else ""
+    yield "format", f"{facts['format']}{packed}"
+    span = f" ({facts['first_vertex']} … {facts['last_vertex']})" if facts["vertices"] else ""
+    yield "vertices", f"{facts['vertices']:,}{span}"
+    yield ("arcs, directed", f"{facts['arcs']:,}") if facts["directed"] else ("edges", f"{facts['edges']:,}")
+    if not weights["weighted"]:
+        yield "weights", "none: every arc counts 1 (hops)"
+    elif facts["arcs"]:
+        kind = "whole numbers" if weights["integral"] else "fractions"
+        column = f", column {weights['column']}" if weights["column"] else ""
+        column = f", {weights['length_of']}" if weights["length_of"] else column
+        yield "weights", f"{number(weights['smallest'])} … {number(weights['largest'])}, {kind}{column}"
+        yield "zero, negative", f"{weights['zero']:,}, {weights['negative']:,}"
+    weak, strong = facts["weak_components"], facts["strong_components"]
+    yield "components", f"{weak:,} weak, {strong:,} strong" if facts["directed"] else f"{weak:,}"
+    yield "entries read", f"{facts['entries']:,}"
+    yield "dropped", f"{dropped['self_loops']:,} self loops, {dropped['infinite_arcs']:,} infinite arcs"
+    yield "merged", f"{dropped['parallel_arcs']:,} parallel arcs, each into the shortest"
+    for note in cast(list[str], facts["notes"]):
+        yield "note", note
+
+
+def plan(graph_args: GraphArgs, solve_args: SolveArgs, *, out: Path | None, as_json: bool) -> None:
+    """Print the plan and the rejected candidates; nothing is solved."""
+    from engine.api.solve import make_plan
+
+    check_budgets(solve_args)
+    graph, receipt = load(graph_args)
+    try:
+        chosen = make_plan(graph, options_of(solve_args, graph), out=out)
+    except DoesNotFit as refusal:
+        candidates = cast(tuple[Candidate, ...], refusal.candidates)
+        if as_json:
+            listed = [asdict(candidate) for candidate in candidates]
+            said = {"graph": str(graph_args.graph), "notes": receipt.notes, "plan": None, "refused": str(refusal)}
+            emit_json({**said, "candidates": listed})
+        else:
+            emit(_table_of(candidates))
+        raise
+    _tell(_notes(receipt, solve_args, chosen))
+    if as_json:
+        emit_json({"graph": str(graph_args.graph), "notes": receipt.notes, "plan": chosen.to_dict()})
+    else:
+        emit([*describe_plan(chosen), "", *_table_of(chosen.candidates)])
+
+
+def _notes(receipt: Receipt, args: SolveArgs, chosen: Plan) -> Iterable[str]:
+    """What was decided for the user, who may have meant something else."""
+    yield from (f"note: {note}" for note in receipt.notes)
+    if args.device_memory is not None and chosen.device == "cpu":
+        yield "note: --device-memory changes nothing here, the plan is for the CPU"
+
+
+def _tell(lines: Iterable[str]) -> None:
+    with contextlib.suppress(OSError):  # that nobody reads it must not end the job
+        for line in lines:
+            print(line, file=sys.stderr, flush=True)
+
+
+def check_budgets(args: SolveArgs) -> None:
+    """Refuse sizes that cannot be read before a large graph is."""
+    _budgets(args)
+
+
+def describe_plan(chosen: Plan) -> list[str]:
+    """The plan in a few lines."""
+    rows, columns = chosen.shape
+    hops = f", at most {chosen.max_hops:,} arcs a path" if chosen.max_hops is not None else ""
+    if chosen.cutoff is not None:
+        hops += f", distances up to {number(chosen.cutoff)}"
+    threads = f"{chosen.threads} thread{'s' if chosen.threads != 1 else ''}"
+    if chosen.workers:
+        threads = f"{chosen.workers:,} worker{'s' if chosen.workers != 1 else ''} of Dask, {threads} each"
+    on_device = f", {format_bytes(chosen.device_memory)} of the GPU's" if chosen.device_memory else ""
+    lines = [
+        f"plan: {chosen.algorithm} in {chosen.dtype} on {chosen.device}, {threads}{hops}",
+        f"  device  {chosen.device_reason}",
+        f"  why     {chosen.reason}",
+        f"  type    {chosen.dtype_reason}",
+        f"  matrix  {rows:,} x {columns:,}, {format_bytes(chosen.disk)} on disk",
+        f"  needs   {format_bytes(chosen.memory)} of memory{on_device}, about {format_seconds(chosen.seconds)}",
+    ]
+    if chosen.statistics is not None:
+        lines.insert(1, f"  graph   {_statistics_text(chosen.statistics)}")
+    if chosen.streaming is not None:
+        lines.append(f"  tier    {_stream_text(chosen)}")
+    return lines
+
+
+def _statistics_text(graph: Statistics) -> str:
+    """The graph as planning saw it, in a line."""
+    degrees = f"{graph.least_degree:,} to {graph.largest_degree:,} arcs a vertex"
+    spread = f"{graph.mean_degree:.3g} on average, deviation {graph.degree_deviation:.3g}"
+    shape = f"{graph.vertices:,} vertices, {degrees} ({spread}), {graph.hops_across:,} arcs across or more"
+    if graph.parts is None:
+        return f"{shape}; not cut: {graph.no_parts}" if graph.no_parts else shape
+    parts = graph.parts
+    return f"{shape}; cut into {parts.count:,} parts of {parts.largest:,} at most, borders of {parts.border:,} at most"
+
+
+def _stream_text(chosen: Plan) -> str:
+    """How the matrix is streamed, in a line."""
+    cut = chosen.streaming
+    if cut is None:
+        return chosen.tier
+    n, half = chosen.shape[1], ", the half above the diagonal" if cut.symmetric else ""
+    text = f"{chosen.tier}{half}: stripes of {cut.height:,} rows, {cut.rounds(n):,} rounds of {cut.width:,} vertices"
+    if chosen.device == "cuda":
+        text += f", {cut.slots} slots, {cut.resident:,} stripes stay on the GPU"
+    moved = sum(phase.bytes for phase in chosen.phases if phase.name == "relax")
+    return f"{text}, {format_bytes(moved)} to and from the store" if moved else text
+
+
+def _table_of(candidates: Iterable[Candidate]) -> list[str]:
+    head = ("candidate", "device", "tier", "memory", "GPU memory", "disk", "seconds", "")
+    rows = [
+        (
+            candidate.algorithm,
+            candidate.device,
+            candidate.tier,
+            format_bytes(candidate.memory),
+            format_bytes(candidate.device_memory) if candidate.device_memory else "-",
+            format_bytes(candidate.disk),
+            f"{candidate.seconds:.3g}",
+            "chosen" if candidate.rejected is None else candidate.rejected,
+        )
+        for candidate in candidates
+    ]
+    return table([head, *rows], right=(3, 4, 5, 6))
+
+
+def solve(
+    graph_args: GraphArgs,
+    solve_args: SolveArgs,
+    *,
+    out: str,
+    overwrite: bool,
+    resume: bool,
+    compression: str,
+    work: Path | None,
+    as_json: bool,
+) -> None:
+    """Read, plan, solve, write and seal; the plan and the progress go to standard error."""
+    from engine.api.solve import make_plan, solve_to_store
+
+    check_budgets(solve_args)
+    place, address = places.place_of(out, work, overwrite=overwrite, resume=resume)
+    _check_checkpoint(place, resume=resume, overwrite=overwrite)
+    started = time.perf_counter()
+    graph, receipt = load(graph_args)
+    reading = time.perf_counter() - started
+    options = options_of(solve_args, graph)
+    chosen = make_plan(graph, options, out=place, resume=resume)
+    planning = time.perf_counter() - started - reading
+    _tell([*describe_plan(chosen), *_notes(receipt, solve_args, chosen)])
+    with _keeping(place), progress_on(sys.stderr, INTERRUPTS.requested) as monitor, INTERRUPTS.politely():
+        outcome = solve_to_store(
+            graph,
+            options,
+            place,
+            plan=chosen,
+            overwrite=overwrite,
+            resume=resume,
+            compression=compression,
+            monitor=monitor,
+            address=address,
+        )
+    seconds = {"read": reading, "plan": planning, **outcome.seconds}
+    if as_json:
+        facts = {
+            "n": graph.n,
+            "m": graph.m,
+            "directed": graph.directed,
+            "format": receipt.format,
+            "notes": receipt.notes,
+        }
+        emit_json(
+            {
+                "store": out,
+                "graph": {"file": str(graph_args.graph), **facts},
+                "plan": outcome.plan.to_dict(),
+                "seconds": seconds,
+                "summary": outcome.summary,
+            }
+        )
+        return
+    phases = ", ".join(f"{name} {format_seconds(value)}" for name, value in seconds.items())
+    emit([f"{out}: done ({phases})", *summary_lines(outcome.summary)])
+
+
+def _check_checkpoint(out: Path, *, resume: bool, overwrite: bool) -> None:
+    """Say what a stopped solve has left before a large graph is read."""
+    try:
+        found = find_checkpoint(out)
+    except StorageFailed:
+        if overwrite:
+            return
+        raise
+    if found is not None and not resume and not overwrite:
+        raise Conflict(f"{out} has a checkpoint of {found.saved}: go on with --resume, or begin anew with --overwrite")
+    if found is None and resume:
+        _tell([f"note: there is no checkpoint of {out}; the solve begins anew"])
+
+
+@contextlib.contextmanager
+def _keeping(out: Path) -> Iterator[None]:
+    """If what is done here ends early, say what has been kept, and how to go on."""
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(StorageFailed):
+            if (found := find_checkpoint(out)) is not None:
+                INTERRUPTS.left_behind = f"what was done until {found.saved} is kept, --resume goes on from there"
+                if not INTERRUPTS.requested():
+                    _tell([f"note: {INTERRUPTS.left_behind}"])
+        raise

@@ -1,0 +1,134 @@
+"""The commands of ``apsp`` that ask a service: their options, and nothing heavy until one runs."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Final, Literal
+
+import typer
+
+from service.cli.arguments import (
+    Algorithm,
+    Cutoff,
+    Device,
+    DeviceMemory,
+    Dtype,
+    GraphFile,
+    Json,
+    MaxHops,
+    Memory,
+    Reading,
+    Sources,
+    Targets,
+    Threads,
+    reads_graph,
+)
+
+Server = Annotated[
+    str | None,
+    typer.Option("--server", metavar="URL", help="Address of the service; else APSP_SERVER.  The key is APSP_KEY."),
+]
+JobId = Annotated[str, typer.Argument(metavar="JOB", help="The id of a job.", show_default=False)]
+
+_JOB_ID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+def means_job(store: str) -> bool:
+    """Whether ``apsp query STORE`` without ``--server`` means a job of APSP_SERVER: nothing else has that name."""
+    return bool(os.environ.get("APSP_SERVER")) and _JOB_ID.fullmatch(store) is not None and not Path(store).exists()
+
+
+@reads_graph
+def submit(
+    graph: GraphFile,
+    reading: Reading,
+    server: Server = None,
+    name: Annotated[str | None, typer.Option(metavar="TEXT", help="A name of your own for graph and job.")] = None,
+    wait: Annotated[bool, typer.Option("--wait", help="See the job to its end; Ctrl-C leaves it running.")] = False,
+    dtype: Dtype = "auto",
+    algorithm: Algorithm = "auto",
+    device: Device = "auto",
+    memory: Memory = None,
+    device_memory: DeviceMemory = None,
+    max_hops: MaxHops = None,
+    sources: Sources = None,
+    targets: Targets = None,
+    cutoff: Cutoff = None,
+    threads: Threads = None,
+    priority: Annotated[int, typer.Option(min=-100, max=100, help="Higher goes first.")] = 0,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Solve again even if there is a result.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Send a graph to a service and queue a job; prints its id."""
+    from service.cli.commands import remote
+    from service.cli.vertex_lists import chosen_names
+
+    lists = (None if text is None else chosen_names(text, option)
+             for text, option in ((sources, "--sources"), (targets, "--targets")))  # fmt: skip
+    rows, columns = lists
+    options = {
+        "dtype": dtype, "algorithm": algorithm, "device": device, "memory": memory, "device_memory": device_memory,
+        "max_hops": max_hops, "sources": rows, "targets": columns, "cutoff": cutoff, "threads": threads,
+        "priority": priority, "fresh": fresh,
+    }  # fmt: skip
+    remote.submit(graph, {**asdict(reading), "name": name}, options, server=server, wait=wait, as_json=as_json)
+
+
+def status(job: JobId, server: Server = None, as_json: Json = False) -> None:
+    """Show how a job of a service is."""
+    from service.cli.commands import remote
+
+    remote.status(job, server=server, as_json=as_json)
+
+
+def wait(
+    job: JobId,
+    server: Server = None,
+    timeout: Annotated[float | None, typer.Option(metavar="SECONDS", min=0, help="Give up after so long.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Wait until a job of a service is over; Ctrl-C leaves it running."""
+    from service.cli.commands import remote
+
+    remote.wait(job, server=server, timeout=timeout, as_json=as_json)
+
+
+def cancel(job: JobId, server: Server = None, as_json: Json = False) -> None:
+    """Ask a job of a service to stop."""
+    from service.cli.commands import remote
+
+    remote.cancel(job, server=server, as_json=as_json)
+
+
+def jobs(
+    server: Server = None,
+    state: Annotated[
+        Literal["accepted", "running", "successful", "failed", "dismissed"] | None,
+        typer.Option(help="Only jobs in this state."),
+    ] = None,
+    limit: Annotated[int, typer.Option(metavar="N", min=1, help="At most so many.")] = 50,
+    as_json: Json = False,
+) -> None:
+    """List your jobs on a service, newest first."""
+    from service.cli.commands import remote
+
+    remote.jobs(server=server, state=state, limit=limit, as_json=as_json)
+
+
+def fetch(
+    job: JobId,
+    out: Annotated[Path, typer.Option("--out", metavar="STORE.zarr", help="Where the matrix goes.")],
+    server: Server = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace STORE.zarr once all is there.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Fetch the solved matrix of a job; run again, it goes on where it was broken off."""
+    from service.cli.commands import remote
+
+    remote.fetch(job, out, server=server, overwrite=overwrite, as_json=as_json)
+
+
+COMMANDS = (submit, status, wait, cancel, jobs, fetch)

@@ -1,0 +1,99 @@
+"""The vertices that ``--sources`` and ``--targets`` mean."""
+
+from __future__ import annotations
+
+import csv
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+from service.cli.names import split_names
+from storage.errors import InvalidRequest, NotFound
+from storage.graph.graph import Graph, index_of
+
+
+def chosen_vertices(text: str, graph: Graph, option: str) -> tuple[int, ...]:
+    """The vertex indices that the text of ``option`` means, in its order, each once.
+
+    ``@FILE`` is a file, ``-`` standard input; else the name of a vertex is that vertex, the name of a file is that
+    file, and anything else is a list ``A,"B, c",D``.  So what is both a vertex and a file is the vertex; a vertex
+    called ``-`` is written ``"-"``.  A file has one name a line; of a ``.csv`` file it is the first column.
+
+    Raises:
+        NotFound: a name is no vertex, or ``@FILE`` does not exist.
+        InvalidRequest: no name at all, or the file is no text.
+    """
+    names = _named(text, option, lambda text: _is_vertex(graph, text))
+    found = dict.fromkeys(_index(graph, name, f"{option}{where}") for where, name in names)
+    if not found:
+        raise InvalidRequest(f"{option}: no vertex in {text!r}", field=option.removeprefix("--"))
+    return tuple(found)
+
+
+def chosen_names(text: str, option: str) -> list[str]:
+    """The names that the text of ``option`` means where the graph is not at hand; as ``chosen_vertices`` has it, but
+    what is the name of a file is that file.
+    """
+    found = list(dict.fromkeys(name for _, name in _named(text, option, lambda _: False)))
+    if not found:
+        raise InvalidRequest(f"{option}: no vertex in {text!r}", field=option.removeprefix("--"))
+    return found
+
+
+def _named(text: str, option: str, is_vertex: Callable[[str], bool]) -> Iterator[tuple[str, str]]:
+    """Names, each with the place it stands at, for messages."""
+    if text == "-":
+        return _lines(option, "standard input", sys.stdin.read(), table=False)
+    if text.startswith("@"):
+        return _file(option, Path(text[1:]))
+    if is_vertex(text):
+        return iter([("", text)])
+    if _is_file(text):
+        return _file(option, Path(text))
+    return (("", name) for name in split_names([text], option))
+
+
+def _index(graph: Graph, name: str, place: str) -> int:
+    try:
+        return index_of(graph, name)
+    except NotFound as error:
+        raise NotFound(f"{place}: {error}") from None
+
+
+def _is_file(text: str) -> bool:
+    try:
+        return Path(text).is_file()
+    except (OSError, ValueError):  # a long list is too long for a name
+        return False
+
+
+def _is_vertex(graph: Graph, text: str) -> bool:
+    try:
+        index_of(graph, text)
+    except NotFound:
+        return False
+    return True
+
+
+def _file(option: str, path: Path) -> Iterator[tuple[str, str]]:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        message = f"{option}: {path} is not UTF-8 text ({error.reason})"
+        raise InvalidRequest(message, field=option.removeprefix("--")) from error
+    except OSError as error:
+        raise NotFound(f"{option}: {path} cannot be read: {error.strerror}") from error
+    return _lines(option, str(path), text, table=path.suffix.lower() == ".csv")
+
+
+def _lines(option: str, name: str, text: str, *, table: bool) -> Iterator[tuple[str, str]]:
+    """Names with the places they stand at, for messages; empty lines are left out."""
+    rows: Iterable[str] = text.splitlines()
+    if table:
+        try:
+            rows = [row[0] if row else "" for row in csv.reader(rows, strict=True, skipinitialspace=True)]
+        except csv.Error as error:
+            raise InvalidRequest(f"{option}: {name} is no CSV ({error})", field=option.removeprefix("--")) from error
+    for line, row in enumerate(rows, 1):
+        if row.strip():
+            yield f": {name}, line {line}", row.strip()

@@ -1,0 +1,1 @@
+"""HTTP itself: limits, uploads, ranges, entity tags, and the fast path."""

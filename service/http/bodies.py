@@ -1,0 +1,78 @@
+"""JSON bodies: short ones are checked where they arrive, long ones in a process beside the API.
+
+The parsers of JSON and of the schemas hold the interpreter's lock while they run.  On the event loop or in a thread, a
+body of some megabytes would silence the API for everybody; how long is up to whoever wrote the body.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, TypeVar
+
+from fastapi import Request, Response
+from fastapi.routing import APIRoute
+from pydantic import ValidationError
+from starlette.types import Receive, Scope
+
+from service.api.fault import Fault, Refused
+from service.api.problems import NO_JSON, problem_of, validation_fault
+from service.api.schemas import Wire
+from service.state import Service
+
+T = TypeVar("T", bound=Wire)
+
+#: bytes of a body that is parsed on the event loop, in a few milliseconds whatever it holds
+SHORT: Final = 1 << 16
+
+
+class BodyRoute(APIRoute):
+    """A route that has long bodies checked in a process beside the API."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """The handler, whose request knows the form of its body."""
+        handle = super().get_route_handler()
+        if self.body_field is None:
+            return handle
+        form: type[Wire] = self.body_field.field_info.annotation  # type: ignore[assignment]
+
+        async def handler(request: Request) -> Response:
+            return await handle(_Asked(request.scope, request.receive, form))
+
+        return handler
+
+
+class _Asked(Request):
+    """A request whose long body is read as the object that it describes, which FastAPI then takes as it is."""
+
+    def __init__(self, scope: Scope, receive: Receive, form: type[Wire]) -> None:
+        super().__init__(scope, receive)
+        self._shape = form
+
+    async def json(self) -> Any:
+        """The body as JSON types; a long one as the object.  Problem if that has not its form."""
+        body = await self.body()
+        if len(body) <= SHORT:
+            return await super().json()
+        service: Service = self.app.state.service
+        try:
+            return await service.checker.run(check_body, self._shape, body, owner=self.state.caller.owner)
+        except Refused as error:
+            raise problem_of(error) from None
+
+
+def check_body(form: type[T], body: bytes) -> T:
+    """The object that a body describes.  Refused, with the first errors, if it does not describe one."""
+    gc.disable()  # JSON holds no cycles, and looking for some among millions of lists takes most of the time
+    try:
+        return form.model_validate(json.loads(body))
+    except ValidationError as error:
+        found = [{**item, "loc": ("body", *item["loc"])} for item in error.errors(include_url=False)]
+        raise Refused(validation_fault(found)) from None
+    except json.JSONDecodeError as error:
+        raise Refused(validation_fault([{"loc": ("body", error.pos), "msg": "JSON decode error"}])) from None
+    except (ValueError, RecursionError):
+        raise Refused(Fault("invalid-request", NO_JSON)) from None
+    finally:
+        gc.enable()

@@ -1,0 +1,102 @@
+"""The short way to one distance or tile: past routing and dependency injection, while the result is at hand.
+
+FastAPI finds a route and resolves its dependencies anew for each request, which takes longer than looking a distance
+up.  A request that is not plain in every respect takes the usual way instead, so there is one place that knows about
+errors, conditions and cold results.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from typing import TYPE_CHECKING, Final
+from urllib.parse import parse_qsl
+
+from fastapi.routing import APIRoute
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from service.auth.callers import ANYBODY
+from service.http.etags import tag_headers
+from service.http.sendfile import proxy_headers
+from service.state import Service
+from storage.errors import ApspError
+
+if TYPE_CHECKING:
+    from service.jobs.results import Result
+
+_Answer = tuple[dict[str, str], bytes]
+
+_DISTANCE: Final = re.compile(r"/v1/jobs/(?P<job_id>[^/]+)/distance")
+_TILE: Final = re.compile(r"/v1/jobs/(?P<job_id>[^/]+)/zarr/(?P<key>distances/c/[0-9]+/[0-9]+)", re.ASCII)
+_LONGEST_NAME: Final = 1000
+#: seconds after each look for bytes that the kernel is reading; in the end a thread waits for them
+_PAUSES: Final = (0.0, 0.0005, 0.0)
+
+
+class Quick:
+    """Middleware behind the door, which has noted the caller: answers plain questions for one distance, and for one
+    tile where the reverse proxy sends it.
+
+    Args:
+        distance, file: the usual ways, under whose patterns the requests are counted.
+    """
+
+    def __init__(self, app: ASGIApp, service: Service, distance: APIRoute, file: APIRoute) -> None:
+        self._app, self._service = app, service
+        self._distance, self._file = distance, file
+        self._proxied = bool(service.settings.accel_prefix)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """The ASGI entry point."""
+        found = asked = None
+        # a request that is traced takes the usual way, whose parts are spans
+        if scope["type"] == "http" and scope["method"] == "GET" and "fastapi.telemetry" not in scope:
+            if asked := _DISTANCE.fullmatch(scope["path"]):
+                found = await self._find(scope, asked[1])
+                route = self._distance
+            elif self._proxied and (asked := _TILE.fullmatch(scope["path"])):
+                found = self._redirect(scope, asked[1], asked[2])
+                route = self._file
+        if found is None or asked is None:
+            await self._app(scope, receive, send)
+            return
+        scope.update({"route": route, "path_params": asked.groupdict()})
+        headers = [(name.lower().encode(), value.encode()) for name, value in found[0].items()]
+        headers.append((b"content-length", str(len(found[1])).encode()))
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": found[1]})
+
+    def _redirect(self, scope: Scope, job_id: str, key: str) -> _Answer | None:
+        """To a tile that is there and whole."""
+        opened = self._opened(scope, job_id)
+        if opened is None or scope["query_string"] or not opened.matrix.holds(key):
+            return None
+        return proxy_headers(self._service.settings, job_id, key), b""
+
+    async def _find(self, scope: Scope, job_id: str) -> _Answer | None:
+        pairs = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+        asked = dict(pairs)
+        if len(pairs) != 2 or asked.keys() != {"source", "target"} or max(map(len, asked.values())) > _LONGEST_NAME:
+            return None
+        if any(name == b"if-none-match" for name, _ in scope["headers"]):
+            return None
+        opened = self._opened(scope, job_id)
+        if opened is None:
+            return None
+        for pause in _PAUSES:
+            try:
+                found = opened.quick_distance(asked["source"], asked["target"])
+            except BlockingIOError:
+                await asyncio.sleep(pause)  # others are answered while the kernel reads
+            except ApspError:
+                return None  # whatever it is, the usual way says it properly
+            else:
+                if found is None:
+                    return None
+                body = json.dumps(found, separators=(",", ":")).encode()
+                return {**tag_headers(scope, opened), "Content-Type": "application/json"}, body
+        return None
+
+    def _opened(self, scope: Scope, job_id: str) -> Result | None:
+        return self._service.results.peek(job_id, scope["state"].get("caller", ANYBODY))

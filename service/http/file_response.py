@@ -1,0 +1,91 @@
+"""One open file as an answer: HEAD, ranges, conditions; sent by the kernel where that can."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import weakref
+from typing import Final
+
+import anyio.to_thread
+from fastapi import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from service.api.problems import Problem
+from service.http.ranges import Part, Refusal, http_date, matches, parse_ranges, unchanged
+from service.http.sendfile import SENDFILE
+
+#: bytes of a file that are in this process at once, where the kernel cannot send it
+_CHUNK: Final = 1 << 20
+
+
+class OpenFile(Response):
+    """The answer about one open file, decided by the request's headers; holds a descriptor of its own until it ends.
+
+    The file may be deleted meanwhile, or grow: what was there when it was asked for is sent.  Problem if the ranges
+    make no sense.
+    """
+
+    def __init__(self, handle: int, request: Request, *, media_type: str, cache: str) -> None:
+        status = os.fstat(handle)
+        etag, modified = f'"{status.st_mtime_ns:x}-{status.st_size:x}"', http_date(status.st_mtime)
+        headers = {"ETag": etag, "Last-Modified": modified, "Accept-Ranges": "bytes", "Cache-Control": cache}
+        self._parts: tuple[Part, ...] = (Part(0, status.st_size),)
+        self._heads: list[bytes] = []
+        self._tail = b""
+        code = 200
+        if matches(request.headers.get("if-none-match", ""), etag):
+            code, self._parts = 304, ()
+        elif unchanged(request.headers.get("if-range"), etag, modified):
+            found = parse_ranges(request.headers.get("range"), status.st_size)
+            if isinstance(found, Refusal):
+                kept = {**headers, "Content-Range": f"bytes */{status.st_size}"} if found.status == 416 else None
+                raise Problem(found.fault, status=found.status, headers=kept)
+            if found is not None:
+                code, self._parts = 206, found
+        kind = media_type
+        if len(self._parts) > 1:
+            kind = self._begin_parts(kind, status.st_size)
+        elif code == 206:
+            headers["Content-Range"] = self._parts[0].of(status.st_size)
+        super().__init__(status_code=code, headers=headers, media_type=None if code == 304 else kind)
+        if code != 304:
+            length = sum(part.size for part in self._parts) + sum(map(len, self._heads)) + len(self._tail)
+            self.headers["Content-Length"] = str(length)
+        self._handle = os.dup(handle)
+        self._release = weakref.finalize(self, os.close, self._handle)
+
+    def _begin_parts(self, kind: str, size: int) -> str:
+        """Heads and tail of a multipart answer; returns its media type."""
+        mark = secrets.token_hex(12)
+        for part in self._parts:
+            head = f"\r\n--{mark}\r\nContent-Type: {kind}\r\nContent-Range: {part.of(size)}\r\n\r\n"
+            self._heads.append(head.encode())
+        self._tail = f"\r\n--{mark}--\r\n".encode()
+        return f"multipart/byteranges; boundary={mark}"
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
+        """The ASGI entry point."""
+        try:
+            await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+            if not scope["state"].get("head"):
+                for k, part in enumerate(self._parts):
+                    if self._heads:
+                        await send({"type": "http.response.body", "body": self._heads[k], "more_body": True})
+                    await self._send_part(part, scope, send)
+            await send({"type": "http.response.body", "body": self._tail, "more_body": False})
+        finally:
+            self._release()
+
+    async def _send_part(self, part: Part, scope: Scope, send: Send) -> None:
+        sendfile = scope.get("extensions", {}).get(SENDFILE)
+        if sendfile is not None and part.size >= _CHUNK // 16:
+            await sendfile(self._handle, part.begin, part.size)
+            return
+        for begin in range(part.begin, part.end, _CHUNK):
+            size = min(_CHUNK, part.end - begin)
+            chunk = await anyio.to_thread.run_sync(os.pread, self._handle, size, begin)
+            if len(chunk) != size:
+                raise OSError("the file was cut while it was sent")
+            await send({"type": "http.response.body", "body": chunk, "more_body": True})

@@ -1,0 +1,25 @@
+"""Files that are sent without their bytes ever being in this process: by the kernel, or by the reverse proxy."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from service.settings import Settings
+
+#: name of the scope extension: an awaitable function (file descriptor, offset, count); see ``service.http.protocol``
+SENDFILE: Final = "apsp.sendfile"
+#: files of a sealed store never change
+CACHE: Final = "private, max-age=31536000, immutable"
+
+
+def media_type(key: str) -> str:
+    """Of a file of a store."""
+    return "application/json" if key.endswith(".json") else "application/octet-stream"
+
+
+def proxy_headers(settings: Settings, job_id: str, key: str) -> dict[str, str]:
+    """Of an answer that leaves a file, ranges and conditions to the reverse proxy (X-Accel-Redirect)."""
+    folder = settings.store(job_id).relative_to(settings.data_dir).as_posix()
+    target = f"{settings.accel_prefix.rstrip('/')}/{folder}/{key}"
+    return {"X-Accel-Redirect": target, "Cache-Control": CACHE, "Content-Type": media_type(key)}

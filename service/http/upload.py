@@ -1,0 +1,122 @@
+"""An upload on its way to the disk: a few buffers in memory, a digest while it passes, lengths that are kept."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+from base64 import b64encode
+from pathlib import Path
+from typing import Final
+
+import anyio
+import anyio.to_thread
+from fastapi import Request
+from starlette.requests import ClientDisconnect
+
+from service.api.fault import UnsupportedMedia
+from service.settings import variable
+from storage.errors import InvalidRequest, LimitExceeded, StorageFailed
+
+#: written at once; larger writes were not faster, smaller ones cost thread switches
+_BUFFER: Final = 4 << 20
+_ENCODINGS: Final = ("", "identity", "gzip", "x-gzip", "zstd")
+
+
+def check_headers(request: Request, most: int) -> int | None:
+    """The announced length.  Refuses forms and encodings that no reader knows, and more than ``most`` bytes."""
+    if request.headers.get("content-type", "").startswith("multipart/"):
+        message = "the body is a form; send the file itself as the body, as curl --data-binary @FILE does"
+        raise InvalidRequest(message, field="Content-Type")
+    encoding = request.headers.get("content-encoding", "").strip().lower()
+    if encoding not in _ENCODINGS:
+        message = f"Content-Encoding: {encoding[:40]} is not read; there are gzip and zstd"
+        raise UnsupportedMedia(message, field="Content-Encoding")
+    length = request.headers.get("content-length", "")
+    if not length.isdigit():
+        return None
+    announced = int(length)
+    if announced > most:
+        message = f"the body has {announced} bytes, {most} are allowed"
+        raise LimitExceeded(message, limit=most, requested=announced, setting=variable("max_upload_bytes"))
+    return announced
+
+
+async def receive(request: Request, path: Path, announced: int | None) -> str:
+    """Stream the body to the file; returns its SHA-256 in hexadecimal digits.
+
+    Raises:
+        InvalidRequest: the body ended early, has not the announced length, or not the digest of Content-Digest.
+        StorageFailed: the disk is full or fails.
+    """
+    waiting: list[bytes] = []
+    size = 0
+    try:
+        handle = os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC)
+        writer = _Writer(handle)
+        try:
+            async for chunk in request.stream():
+                waiting.append(chunk)
+                size += len(chunk)
+                if size >= _BUFFER:
+                    await writer.put(waiting)
+                    waiting, size = [], 0
+            await writer.put(waiting)
+            await writer.settle()
+        finally:
+            with anyio.CancelScope(shield=True):  # the descriptor is in use until then
+                await writer.settle()
+            os.close(handle)
+    except OSError as error:
+        raise StorageFailed(f"the upload cannot be kept: {error.strerror or error}") from error
+    except ClientDisconnect:
+        raise InvalidRequest("the client went away during the upload", field="body") from None
+    if announced is not None and writer.total != announced:
+        raise InvalidRequest(f"{announced} bytes were announced, {writer.total} came", field="Content-Length")
+    _check_digest(request.headers.get("content-digest"), writer.digest.digest())
+    return writer.digest.hexdigest()
+
+
+class _Writer:
+    """Digests and writes one batch in a thread while the next one comes.
+
+    Attributes:
+        digest: of all that was written; total: its bytes.  Both hold once ``settle`` has returned.
+    """
+
+    def __init__(self, handle: int) -> None:
+        self.digest, self.total = hashlib.sha256(), 0
+        self._handle = handle
+        self._running: asyncio.Task[int] | None = None
+
+    async def put(self, chunks: list[bytes]) -> None:
+        """Wait for the batch before, and begin this one.  Raises OSError."""
+        await self.settle()
+        write = anyio.to_thread.run_sync(_write, self._handle, self.digest, chunks)
+        self._running = asyncio.ensure_future(write)
+
+    async def settle(self) -> None:
+        """Wait until all is written.  Raises OSError."""
+        running, self._running = self._running, None
+        if running is not None:
+            self.total += await running
+
+
+def _write(handle: int, digest: hashlib._Hash, chunks: list[bytes]) -> int:
+    total = 0
+    for chunk in chunks:
+        digest.update(chunk)
+        rest = memoryview(chunk)
+        while rest:
+            rest = rest[os.write(handle, rest) :]
+        total += len(chunk)
+    return total
+
+
+def _check_digest(header: str | None, found: bytes) -> None:
+    """Content-Digest (RFC 9530): other algorithms than SHA-256 are ignored, as it says."""
+    for item in (header or "").split(","):
+        name, _, value = item.strip().partition("=")
+        if name.lower() == "sha-256" and value != f":{b64encode(found).decode()}:":
+            message = f"Content-Digest says sha-256={value[:80]}, the body has :{b64encode(found).decode()}:"
+            raise InvalidRequest(message, field="Content-Digest")

@@ -1,0 +1,1 @@
+"""Jobs and their files, from the request to the result and its removal."""

@@ -1,0 +1,99 @@
+"""What a stopped solve has left beside its store.  The one place that knows whether, and how, a job is gone on with."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from service.api.fault import for_want_of_disk
+from service.jobs.claims import places, record_of
+from service.settings import Settings
+from storage.errors import Conflict, StorageFailed
+from storage.jobs.store import DISMISSED, FAILED, JobRecord
+
+if TYPE_CHECKING:
+    from engine.api.solve import Outcome
+    from engine.model.plan import Plan
+    from engine.model.problem import Options
+    from engine.model.progress import Monitor
+    from storage.graph.graph import Graph
+
+
+def has_checkpoint(store: Path, address: str | None = None) -> bool:
+    """Whether a job with this store, or this address, was stopped after it had committed something."""
+    if address is None:
+        return any(record_of(made).is_file() for made in places(store))
+    from storage.remote.addresses import checkpoint_stat
+
+    return checkpoint_stat(address) is not None
+
+
+def resumable(settings: Settings, job: JobRecord) -> bool:
+    """Whether it makes sense to queue a job again: it was stopped and has a checkpoint, or failed for want of disk."""
+    if job.state not in (FAILED, DISMISSED) or job.removed is not None:
+        return False
+    return for_want_of_disk(job.error) or has_checkpoint(settings.store(job.id), settings.address(job.id))
+
+
+def refuse_unless_resumable(settings: Settings, job: JobRecord) -> None:
+    """Conflict if a stopped job has nothing to go on from."""
+    if job.state in (FAILED, DISMISSED) and not resumable(settings, job):
+        raise Conflict(f"job {job.id} has no checkpoint to go on from; submit it again")
+
+
+def checkpoint_time(store: Path, address: str | None = None) -> float | None:
+    """When a job last committed something, in seconds since the epoch; None if it never did, or none can tell."""
+    if address is not None:
+        from storage.remote.addresses import checkpoint_stat
+
+        with contextlib.suppress(StorageFailed):
+            found = checkpoint_stat(address)
+            return None if found is None else found.modified
+        return None
+    for made in places(store):
+        with contextlib.suppress(OSError):
+            return record_of(made).stat().st_mtime
+    return None
+
+
+def fetch(store: Path, address: str | None) -> None:
+    """Bring what another node has committed of a solve to ``address``, if there is something."""
+    if address is not None:
+        from storage.remote.writer import fetch_checkpoint
+
+        fetch_checkpoint(store, address)
+
+
+def plan(graph: Graph, options: Options, store: Path) -> Plan:
+    """The plan of a solve into ``store``, from its checkpoint if there is one."""
+    from engine.api import solve as engine
+
+    return engine.make_plan(graph, options, out=store, resume=True)
+
+
+def solve(
+    graph: Graph,
+    options: Options,
+    store: Path,
+    *,
+    plan: Plan,
+    compression: str,
+    monitor: Monitor,
+    address: str | None = None,
+    claim: int = 0,
+) -> Outcome:
+    """Solve into ``store``, or to ``address`` for the claim of this number, from its checkpoint if there is one."""
+    from engine.api import solve as engine
+
+    return engine.solve_to_store(
+        graph,
+        options,
+        store,
+        plan=plan,
+        resume=True,
+        compression=compression,
+        monitor=monitor,
+        address=address,
+        claim=claim,
+    )

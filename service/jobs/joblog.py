@@ -1,0 +1,88 @@
+"""The log of a job: a text file beside its result, which grows while the job runs and is read over HTTP."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from service.api.fault import within
+from service.logs import TextFormatter
+from service.settings import Settings
+from storage.errors import NotFound, StorageFailed
+from storage.remote.objects import Objects
+
+NAME = "log.txt"
+#: of the logs in the object store, one for each claim
+_FOLDER = "logs"
+
+
+class _JobHandler(logging.FileHandler):
+    """A full disk must not end the job whose log cannot be written."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
+        pass
+
+
+def log_path(settings: Settings, job_id: str) -> Path:
+    """Where the log of a job lies."""
+    return settings.store(job_id).parent / NAME
+
+
+class _Plain(TextFormatter):
+    """Time in UTC, level, message; no secret and no path of the server: the holder of the job reads it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        super().__init__("%(asctime)s.%(msecs)03dZ %(levelname)s %(message)s", "%Y-%m-%dT%H:%M:%S")
+        self.converter = time.gmtime
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line of a record."""
+        return within(super().format(record), self._folder)
+
+
+@contextlib.contextmanager
+def job_log(settings: Settings, job_id: str, claim: int = 0) -> Iterator[None]:
+    """What this process logs meanwhile also goes to the job's log, for the claim of this number."""
+    path = log_path(settings, job_id)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handler = _JobHandler(path, encoding="utf-8")
+    except OSError as error:
+        logging.getLogger(__name__).warning("job %s has no log: %s", job_id, error)
+        yield
+        return
+    handler.setFormatter(_Plain(settings.data_dir))
+    handler.setLevel(logging.INFO)
+    root = logging.getLogger()
+    root.addHandler(handler)
+    try:
+        yield
+    finally:
+        root.removeHandler(handler)
+        handler.close()
+        _send(settings, job_id, claim, path)
+
+
+def _send(settings: Settings, job_id: str, claim: int, path: Path) -> None:
+    """Where nodes share no folder, the log goes to the object store when an attempt ends."""
+    if settings.store_url is None:
+        return
+    try:
+        Objects(settings.store_url).below("jobs", job_id).write(f"{_FOLDER}/{claim:020d}.txt", path.read_bytes())
+    except (StorageFailed, OSError) as error:
+        logging.getLogger(__name__).warning("the log of job %s is not sent: %s", job_id, error)
+
+
+def fetch_log(settings: Settings, job_id: str) -> bytes | None:
+    """The log of attempts that have ended on other nodes; None if there is none.  StorageFailed."""
+    if settings.store_url is None:
+        return None
+    there = Objects(settings.store_url).below("jobs", job_id)
+    try:
+        return there.read(max(there.names(f"{_FOLDER}/"), default=NAME))
+    except NotFound:
+        return None

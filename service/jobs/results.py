@@ -1,0 +1,162 @@
+"""Questions about one solved matrix, vertices named as in the file.  Imports NumPy: load it only when asked."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from storage.matrix.reader import Matrix, open_matrix
+
+if TYPE_CHECKING:
+    from engine.api.routes import Router
+
+Label = int | str
+Array = npt.NDArray[np.generic]
+
+
+class Result:
+    """An open result store; safe to use from many threads."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.matrix: Matrix = open_matrix(path)
+        self._lock = threading.Lock()
+
+    @cached_property
+    def _router(self) -> Router:
+        from engine.api.routes import Router
+
+        return Router(self.matrix)
+
+    def label(self, index: int) -> Label:
+        """The name of a vertex."""
+        return plain_label(self.matrix.labels[index])
+
+    def vertices(self, names: Sequence[Label]) -> npt.NDArray[np.int64]:
+        """Vertex indices of names.  NotFound names the first that is no vertex."""
+        known: dict[Label, int] = {}
+        for name in names:
+            if name not in known:
+                known[name] = self.matrix.vertex(name)
+        return np.array([known[name] for name in names], np.int64)
+
+    def check_sources(self, vertices: npt.NDArray[np.int64]) -> None:
+        """NotFound names the first of the vertices (indices) whose row was not solved."""
+        for vertex in vertices[~np.isin(vertices, self.matrix.sources)][:1]:
+            self.matrix.source_position(int(vertex))
+
+    def check_targets(self, vertices: npt.NDArray[np.int64]) -> None:
+        """NotFound names the first of the vertices (indices) whose column was not solved."""
+        self.matrix.target_positions(vertices)
+
+    def distance(self, source: Label, target: Label) -> dict[str, Any]:
+        """One distance; None where there is no path."""
+        u, v = self.matrix.vertex(source), self.matrix.vertex(target)
+        value = self.numbers(self.matrix.entries([u], [v]))[0]
+        return {"source": self.label(u), "target": self.label(v), "reachable": value is not None, "distance": value}
+
+    def quick_distance(self, source: Label, target: Label) -> dict[str, Any] | None:
+        """``distance`` if it can be told without waiting, else None.  BlockingIOError: as ``Matrix.peek`` says."""
+        u, v = self.matrix.vertex(source), self.matrix.vertex(target)
+        entry = self.matrix.peek(u, v)
+        if entry is None:
+            return None
+        reachable = bool(entry != self.matrix.unreachable)
+        value = None
+        if reachable:
+            value = float(str(entry)) if entry.dtype == np.float32 else entry.item()
+        return {"source": self.label(u), "target": self.label(v), "reachable": reachable, "distance": value}
+
+    def distances(self, pairs: Sequence[tuple[Label, Label]]) -> list[int | float | None]:
+        """The distances of many pairs, in their order."""
+        sources, targets = self.vertices([u for u, _ in pairs]), self.vertices([v for _, v in pairs])
+        return self.numbers(self.matrix.entries(sources, targets))
+
+    def path(self, source: Label, target: Label) -> dict[str, Any]:
+        """One shortest path: vertices, the weights between them, and their sum."""
+        u, v = self.matrix.vertex(source), self.matrix.vertex(target)
+        with self._lock:  # the arcs are turned round once, not once a thread
+            router = self._router
+        route = router.route(u, v)
+        answer = {"source": self.label(u), "target": self.label(v), "reachable": route is not None}
+        if route is None:
+            return {**answer, "length": None, "vertices": [], "weights": []}
+        names = [self.label(vertex) for vertex in route.vertices]
+        return {**answer, "length": route.length, "vertices": names, "weights": route.weights}
+
+    def nearest(self, source: Label, count: int) -> dict[str, Any]:
+        """The ``count`` reachable vertices nearest to a source, itself left out; among equals the first columns.
+
+        Only targets that were solved are looked at.
+        """
+        u = self.matrix.vertex(source)
+        row = self.matrix.row(u)
+        columns = np.flatnonzero(self.reached(row) & (self.matrix.targets != u))
+        if count < len(columns):
+            bound = np.partition(row[columns], count - 1)[count - 1]
+            columns = columns[row[columns] <= bound]
+        columns = columns[np.argsort(row[columns], kind="stable")][:count]
+        targets = [self.label(v) for v in self.matrix.targets[columns].tolist()]
+        return {"source": self.label(u), "targets": targets, "distances": self.numbers(row[columns])}
+
+    def histogram(self, source: Label | None, bins: int) -> dict[str, Any]:
+        """Counts of finite distances in bins: of one row without its diagonal, or of the whole matrix as sealed.
+
+        ``edges`` has one number more than ``counts``; the last bin holds its upper edge, too.
+        """
+        if source is None:
+            found = self.matrix.summary.get("histogram") or {"edges": [], "counts": []}
+            return {"edges": found["edges"], "counts": found["counts"], "below_zero": found.get("below_zero", 0)}
+        u = self.matrix.vertex(source)
+        row: Any = self.matrix.row(u)
+        wanted = self.reached(row) & (self.matrix.targets != u)
+        edges, counts = np.zeros(0), np.zeros(0, np.int64)
+        if wanted.any():
+            counts, edges = np.histogram(row[wanted].astype(np.float64), bins)
+        below = int(np.count_nonzero(row[wanted] < 0))
+        return {"edges": edges.tolist(), "counts": counts.tolist(), "below_zero": below}
+
+    def facts(self) -> dict[str, Any]:
+        """What the store is: shape, type, tiles, bytes, digest, and how it came about."""
+        matrix = self.matrix
+        keys = (
+            "unreachable",
+            "unit",
+            "directed",
+            "algorithm",
+            "max_hops",
+            "cutoff",
+            "graph",
+            "sources",
+            "targets",
+            "compression",
+            "software",
+        )
+        facts = {name: matrix.attributes.get(name) for name in keys}
+        tiles = {"shape": list(matrix.grid.tile), "count": list(matrix.grid.counts)}
+        return {"shape": list(matrix.shape), "dtype": matrix.dtype.name, **facts, "tiles": tiles, "bytes": matrix.bytes,
+                "digest": matrix.digest}  # fmt: skip
+
+    def reached(self, entries: Array) -> npt.NDArray[np.bool_]:
+        """Which entries are distances."""
+        mask: npt.NDArray[np.bool_] = np.not_equal(entries, self.matrix.unreachable)
+        return mask
+
+    def numbers(self, entries: Array) -> list[int | float | None]:
+        """Entries, shape (k,), as plain numbers; None where there is no path.  float32 as the shortest digits."""
+        if entries.dtype == np.float32:
+            entries = entries.astype(np.dtypes.StringDType()).astype(np.float64)
+        found: list[int | float | None] = entries.tolist()
+        for i in np.flatnonzero(~self.reached(entries)).tolist():
+            found[i] = None
+        return found
+
+
+def plain_label(label: object) -> Label:
+    """A label as a plain number or string."""
+    return int(label) if isinstance(label, int | np.integer) else str(label)

@@ -1,0 +1,127 @@
+"""What happens to a job between the request and the database: known keys, known results, planning, one durable row."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections import OrderedDict
+from typing import Any, Final
+
+import anyio.to_thread
+
+from service.api.fault import Draining
+from service.api.schemas import JobRequest
+from service.auth.callers import Caller
+from service.jobs.folders import has_result
+from service.pool.tasks import plan_job
+from service.state import Service
+from storage.errors import InvalidRequest
+from storage.jobs.store import JobRecord, Submission
+
+#: raised when the same graph and options give another store than before: old results are then not offered any more
+RESULT_FORMAT: Final = 1
+#: a plan may be shown again for so many seconds; the runner makes its own
+_PLAN_SECONDS: Final = 10.0
+_PLANS: Final = 256
+#: not part of what is solved
+_CIRCUMSTANCES: Final = frozenset({"memory", "device_memory", "threads", "executor"})
+
+
+def fingerprint(graph_id: str, options: dict[str, Any]) -> str:
+    """The digest of all that decides a result: the graph's content (its id is a digest), options, form of the store."""
+    asked = {k: v for k, v in options.items() if v is not None and k not in _CIRCUMSTANCES}
+    return _digest({"graph": graph_id, "options": asked, "format": RESULT_FORMAT})
+
+
+def _digest(content: object) -> str:
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+
+
+def check_key(key: str | None) -> str | None:
+    """The Idempotency-Key, if it is one: 1 to 255 visible ASCII characters."""
+    if key is not None and not (1 <= len(key) <= 255 and key.isascii() and key.isprintable()):
+        raise InvalidRequest("an Idempotency-Key has 1 to 255 printable ASCII characters", field="Idempotency-Key")
+    return key
+
+
+class Plans:
+    """Plans that were made a moment ago."""
+
+    def __init__(self) -> None:
+        self._made: OrderedDict[str, tuple[float, dict[str, Any]]] = OrderedDict()
+
+    async def get(self, service: Service, graph_id: str, options: dict[str, Any]) -> dict[str, Any]:
+        """The plan of a job; raises what planning raises."""
+        key = await anyio.to_thread.run_sync(_digest, [graph_id, options])  # a million vertices may be named
+        found = self._made.get(key)
+        if found is not None and time.monotonic() - found[0] < _PLAN_SECONDS:
+            return found[1]
+        plan = await service.planner.run(plan_job, service.settings, graph_id, options)
+        self._made[key] = (time.monotonic(), plan)
+        while len(self._made) > _PLANS:
+            self._made.popitem(last=False)
+        return plan
+
+
+def refuse_if_draining(service: Service) -> None:
+    """Draining if the service is about to stop."""
+    if service.draining:
+        raise Draining("the service is shutting down and takes no more jobs; try again when it is back")
+
+
+async def submit(service: Service, body: JobRequest, caller: Caller, key: str | None) -> tuple[JobRecord, bool]:
+    """Accept a job; also says whether it is new, rather than submitted before or finished before.
+
+    Raises:
+        Draining: the service is about to stop.
+        KeyReused, NotFound, Gone, TooManyJobs: as the job store does.
+        Others: as planning does.
+    """
+    refuse_if_draining(service)
+    owner = caller.owner
+
+    def digested() -> tuple[dict[str, Any], str, str]:
+        options = body.options()
+        return options, _digest(body.model_dump(mode="json")), fingerprint(body.graph, options)
+
+    options, digest, mark = await anyio.to_thread.run_sync(digested)  # a million vertices may be named
+
+    def known() -> JobRecord | None:
+        if key is not None and (found := service.jobs.replay(owner, key, digest)) is not None:
+            return found
+        service.graph(body.graph, caller)
+        found = None if body.fresh else service.jobs.finished(owner, mark)
+        if found is None or not has_result(service.settings, found.id):
+            return None
+        if key is not None:
+            service.jobs.remember(owner, key, digest, found.id)
+        return found
+
+    record = await anyio.to_thread.run_sync(known)
+    if record is not None:
+        return record, False
+    plan = await service.plans.get(service, body.graph, options)
+    settings, own = service.settings, options["executor"] == "local"
+    asked = Submission(
+        graph=body.graph, options=options, plan=plan, name=body.name, owner=owner, priority=body.priority,
+        device="cuda" if own and "cuda" in (options["device"], plan.get("device")) else "any", fingerprint=mark,
+        key=key, digest=digest, most_of_owner=settings.max_open_jobs, most=settings.max_open_jobs_total,
+    )  # fmt: skip
+    accepted = await anyio.to_thread.run_sync(service.jobs.submit, asked)
+    service.wake()
+    return accepted
+
+
+def resume(service: Service, record: JobRecord) -> JobRecord:
+    """Accept a stopped job again; raises what the job store raises."""
+    refuse_if_draining(service)
+    settings = service.settings
+    asked = Submission(
+        graph=record.graph, options=record.options, plan=record.plan, owner=record.owner, priority=record.priority,
+        most_of_owner=settings.max_open_jobs, most=settings.max_open_jobs_total,
+    )  # fmt: skip
+    found = service.jobs.resume(record.id, asked)
+    service.wake()
+    return found

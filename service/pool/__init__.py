@@ -1,0 +1,1 @@
+"""Processes beside the API that read graphs, plan jobs and check long bodies."""

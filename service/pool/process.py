@@ -1,0 +1,111 @@
+"""The other end of :mod:`service.pool.process_pool`: what runs in a process beside the API."""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import multiprocessing
+import os
+import resource
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import Any, Final
+
+from service.api.fault import Fault, fault_of
+from service.settings import variable
+from storage.errors import ApspError
+
+log = logging.getLogger(__name__)
+
+#: open files of a process: a reader has a handful, object stores and the drivers of several GPUs have hundreds
+_OPEN_FILES: Final = 1024
+#: the parts of free memory that a task may take if no setting says how much
+_FREE_PART: Final = 3, 4
+_PR_SET_PDEATHSIG: Final = 1
+
+
+def attend(pipe: Connection, nice: int, memory: int | None) -> None:
+    """Answer tasks that come through the pipe, until it is closed.  Sends None first, to say that it is there."""
+    _begin(nice)
+    pipe.send(None)
+    while True:
+        try:
+            task, args = pipe.recv()
+        except EOFError:
+            return
+        most = _bound_memory(memory)
+        found = guarded(task, args)
+        if isinstance(found, Fault) and found.code == "out-of-memory" and most is not None:
+            message = f"this takes more than the {most} bytes of memory that it may take"
+            found = Fault("limit-exceeded", message, {"limit": most, "setting": variable("task_memory")})
+        pipe.send(found)
+
+
+def guarded(task: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+    """What the task returns, or a Fault: exceptions with own constructors do not survive pickling.
+
+    Errors of foreign libraries need not be an ``Exception``: a panic of Polars is none.
+    """
+    try:
+        return task(*args)
+    except (SystemExit, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        if not isinstance(error, (ApspError, MemoryError)):
+            log.exception("a task of a process beside the API failed")
+        return fault_of(error)
+
+
+def _begin(nice: int) -> None:
+    """Step back behind the API, leave interrupts to it, open few files, and die with it."""
+    os.nice(nice)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    most = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(_OPEN_FILES, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    parent = multiprocessing.parent_process()
+    if parent is None:
+        return
+    if sys.platform == "linux":
+        # a thread that watches the parent needs the interpreter's lock, which a loop in C may hold for hours
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent.pid:  # it went before the system was told
+            os._exit(1)
+    threading.Thread(target=_die_with, args=(parent.sentinel,), daemon=True).start()
+
+
+def _die_with(sentinel: int) -> None:
+    wait([sentinel])
+    os._exit(1)
+
+
+def _bound_memory(memory: int | None) -> int | None:
+    """Let this process grow by at most so many bytes; returns how many, or None where the system cannot say.
+
+    Beyond them there is a MemoryError, or the process ends.  What counts is writable memory of its own (RLIMIT_DATA),
+    and not the address space that libraries only reserve.
+    """
+    held = _data_bytes()
+    if held is None:
+        return None
+    if memory is None:
+        from engine.execution.survey import available_memory  # the API process imports this module, and no engine
+
+        memory = available_memory() * _FREE_PART[0] // _FREE_PART[1]
+    hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
+    most = held + memory if hard == resource.RLIM_INFINITY else min(held + memory, hard)
+    resource.setrlimit(resource.RLIMIT_DATA, (most, hard))
+    return memory
+
+
+def _data_bytes() -> int | None:
+    """Writable private memory of this process; None where the system does not say."""
+    try:
+        lines = Path("/proc/self/status").read_text().splitlines()
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmData"))
+    except (OSError, StopIteration):
+        return None

@@ -1,0 +1,189 @@
+"""A few spawned processes beside the API that read uploads, plan jobs and check long bodies.
+
+Parsing and planning use all of a core for a while and may need gigabytes; in processes of their own they hold neither
+the event loop nor the API's memory.  A stranger decides what is parsed, so every task runs under limits of time,
+memory and open files: a process that exceeds its time is killed, and the request is answered with the limit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import threading
+from collections import Counter, deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from typing import Any, Final, TypeVar
+
+from service.api.fault import Fault, Refused
+from service.pool.process import attend
+from service.pool.tasks import warm_up
+from service.settings import variable
+
+T = TypeVar("T")
+
+#: seconds in which a new process has to begin
+_START_SECONDS: Final = 120.0
+
+
+@dataclass(eq=False)
+class _Call:
+    """A task, who asked for it, and where its result goes."""
+
+    task: Callable[..., Any]
+    args: tuple[Any, ...]
+    owner: str | None
+    seconds: float
+    future: Future[Any] = field(default_factory=Future)
+
+
+class Worker:
+    """Runs functions in up to ``most`` processes beside; starts new ones when one died or was killed.
+
+    While there are several processes, no owner holds all of them: whoever sends what takes for ever waits for
+    themselves.
+
+    Args:
+        nice: how far the processes step back behind the API.
+        most: processes at the same time; each is started when there is work that no idle one can take.
+        seconds: what a task may take, unless :meth:`run` is told otherwise; ``setting`` is what says so.
+        memory: bytes by which a task may grow its process; three quarters of what is free if None.
+    """
+
+    def __init__(
+        self, nice: int, most: int = 1, *, seconds: float = 600.0, setting: str = "plan_seconds",
+        memory: int | None = None,
+    ) -> None:  # fmt: skip
+        self._nice, self._most, self._memory = nice, most, memory
+        self._seconds, self._setting = seconds, setting
+        self._changed = threading.Condition()
+        self._waiting: deque[_Call] = deque()
+        self._running: Counter[str] = Counter()
+        self._children: set[_Child] = set()
+        self._idle = 0
+
+    def start(self) -> None:
+        """Start one process and let it import what it will need."""
+        self._submit(_Call(warm_up, (), None, _START_SECONDS))
+
+    async def run(
+        self, task: Callable[..., T], *args: Any, owner: str | None = None, seconds: float | None = None
+    ) -> T:
+        """``task(*args)`` in a process beside; its errors are raised here as ``Refused``."""
+        call = _Call(task, args, owner, self._seconds if seconds is None else seconds)
+        found = await asyncio.wrap_future(self._submit(call))
+        if isinstance(found, Fault):
+            raise Refused(found)
+        return found  # type: ignore[no-any-return]
+
+    def stop(self) -> None:
+        """End the processes without waiting for what they do."""
+        with self._changed:
+            children, self._children, self._idle = self._children, set(), 0
+            waiting, self._waiting = self._waiting, deque()
+            self._running.clear()
+            self._changed.notify_all()
+        for call in waiting:
+            call.future.cancel()
+        for child in children:
+            child.kill()
+
+    def _submit(self, call: _Call) -> Future[Any]:
+        with self._changed:
+            self._waiting.append(call)
+            self._changed.notify_all()
+            if len(self._waiting) > self._idle and len(self._children) < self._most:
+                child = _Child(self._nice, self._memory, self._setting)
+                self._children.add(child)
+                # The system ends a child when the thread that started it ends, so each has a thread that lasts.
+                threading.Thread(target=self._attend, args=(child,), name="beside", daemon=True).start()
+        return call.future
+
+    def _attend(self, child: _Child) -> None:
+        """Give the child one task after another until :meth:`stop`."""
+        while (call := self._next(child)) is not None:
+            found = child.do(call)
+            with self._changed:
+                if call.owner is not None and child in self._children:
+                    self._running[call.owner] -= 1
+                self._changed.notify_all()
+            if isinstance(found, BaseException):
+                call.future.set_exception(found)
+            else:
+                call.future.set_result(found)
+        child.kill()
+
+    def _next(self, child: _Child) -> _Call | None:
+        """The oldest task whose owner does not hold all other processes; None once the child has been stopped."""
+        with self._changed:
+            self._idle += 1
+            while child in self._children:
+                call = next((call for call in self._waiting if self._may_run(call)), None)
+                if call is None:
+                    self._changed.wait()
+                    continue
+                self._waiting.remove(call)
+                if call.future.set_running_or_notify_cancel():
+                    self._idle -= 1
+                    if call.owner is not None:
+                        self._running[call.owner] += 1
+                    return call
+            return None
+
+    def _may_run(self, call: _Call) -> bool:
+        return call.owner is None or self._running[call.owner] < max(1, self._most - 1)
+
+
+class _Child:
+    """One process beside, made anew when it is gone; used by one thread, killed by any."""
+
+    def __init__(self, nice: int, memory: int | None, setting: str) -> None:
+        self._nice, self._memory, self._setting = nice, memory, setting
+        self._process: BaseProcess | None = None
+        self._pipe: Connection | None = None
+
+    def do(self, call: _Call) -> Any:
+        """What the task returned, a Fault, or the exception that says why the task cannot be sent."""
+        try:
+            pipe = self._ready()
+            pipe.send((call.task, call.args))
+            if pipe.poll(call.seconds):
+                return pipe.recv()
+        except (EOFError, OSError):
+            message = "the process that reads graphs and plans jobs died, probably for want of memory"
+            found: Any = Fault("worker-lost", message)
+        except Exception as error:  # what cannot be pickled
+            found = error
+        else:
+            message = f"this took longer than the {call.seconds:.3g} s that it may take, and was stopped"
+            found = Fault("limit-exceeded", message, {"limit": call.seconds, "setting": variable(self._setting)})
+        self.kill()
+        return found
+
+    def kill(self) -> None:
+        """End the process now, whatever it does."""
+        process, pipe, self._process, self._pipe = self._process, self._pipe, None, None
+        if process is not None:
+            process.kill()
+            process.join()
+        if pipe is not None:
+            pipe.close()
+
+    def _ready(self) -> Connection:
+        """The pipe to a process that waits for a task.  OSError if none can be started."""
+        if self._pipe is not None and self._process is not None and self._process.is_alive():
+            return self._pipe
+        self.kill()
+        context = multiprocessing.get_context("spawn")
+        pipe, other = context.Pipe()
+        process = context.Process(target=attend, args=(other, self._nice, self._memory), daemon=True)
+        process.start()
+        other.close()
+        self._process, self._pipe = process, pipe
+        if not pipe.poll(_START_SECONDS):
+            raise TimeoutError("the process did not begin")
+        pipe.recv()
+        return pipe

@@ -1,0 +1,102 @@
+"""What the processes beside the API do for it: turn an upload into a graph, plan a job.  Nothing of it runs there."""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from storage.errors import InvalidRequest, LimitExceeded, NotFound
+
+if TYPE_CHECKING:
+    from engine.model.problem import Options
+    from service.settings import Settings
+    from storage.graph.graph import Graph
+
+
+def warm_up() -> None:
+    """Import what the tasks need, so that the first request does not wait for it."""
+    for name in ("engine.api.solve", "service.views.facts", "storage.readers"):
+        importlib.import_module(name)
+
+
+def read_upload(settings: Settings, path: Path, request: dict[str, Any]) -> dict[str, Any]:
+    """Read the uploaded file, save its graph; returns the columns of its record but name and time of creation.
+
+    Raises:
+        InvalidGraph and others: as ``storage.readers.read_graph`` does.
+        LimitExceeded: the file or the graph is larger than the settings allow.
+    """
+    from service.settings import variable
+    from service.views.facts import graph_facts
+    from storage.graph.graph_store import GraphStore
+    from storage.readers import ReadLimits, read_graph
+
+    limits = ReadLimits(
+        max_bytes=settings.max_graph_bytes,
+        max_ratio=settings.max_ratio,
+        max_vertices=settings.max_vertices,
+        max_arcs=settings.max_arcs,
+    )
+    try:
+        graph, receipt = read_graph(path, limits=limits, **request)
+    except LimitExceeded as error:
+        setting = variable({"max_bytes": "max_graph_bytes"}.get(error.setting, error.setting))
+        raise LimitExceeded(str(error), limit=error.limit, requested=error.requested, setting=setting) from None
+    graph_id, digest = GraphStore(settings.data_dir, settings.store_url).add(graph, receipt)
+    facts = graph_facts(graph, receipt)
+    return {"id": graph_id, "digest": digest, "n": graph.n, "m": graph.m, "facts": facts, "receipt": asdict(receipt)}
+
+
+def plan_job(settings: Settings, graph_id: str, request: dict[str, Any]) -> dict[str, Any]:
+    """The plan of a job as JSON types.
+
+    Raises:
+        InvalidRequest: options that make no sense, a source or target that is no vertex.
+        NegativeCycle, DoesNotFit: the job cannot be done.
+    """
+    from engine.api.solve import make_plan
+    from storage.graph.graph_store import GraphStore
+
+    graph, _ = GraphStore(settings.data_dir, settings.store_url).load(graph_id)
+    plan = make_plan(graph, job_options(graph, request, settings), out=settings.store("new"))
+    return plan.to_dict()
+
+
+def job_options(graph: Graph, request: dict[str, Any], settings: Settings) -> Options:
+    """The engine's options of a job request: vertices as indices, budgets no larger than the service's own."""
+    from engine.model.problem import Options
+
+    values = {
+        **request,
+        "sources": _indices(graph, request, "sources"),
+        "targets": _indices(graph, request, "targets"),
+        "memory": _least(request.get("memory"), settings.memory),
+        "threads": _least(request.get("threads"), settings.threads),
+    }
+    if request.get("executor") == "dask":
+        if settings.scheduler is None:
+            raise InvalidRequest("executor dask is not offered: the service has no scheduler", field="executor")
+        values["scheduler"] = settings.scheduler
+    return Options(**values)
+
+
+def _indices(graph: Graph, request: dict[str, Any], field: str) -> tuple[int, ...] | None:
+    """The vertices that a request names in ``field``, each once; a name that is none is the request's fault."""
+    from storage.graph.graph import index_of
+
+    names = request.get(field)
+    if names is None:
+        return None
+    if len(names) > graph.n:
+        message = f"{len(names)} {field} are named, and the graph has {graph.n} vertices"
+        raise LimitExceeded(message, limit=graph.n, requested=len(names), setting=field)
+    try:
+        return tuple(dict.fromkeys(index_of(graph, name) for name in names))
+    except NotFound as error:
+        raise InvalidRequest(f"{field}: {error}", field=field) from None
+
+
+def _least(asked: int | None, allowed: int | None) -> int | None:
+    return min((value for value in (asked, allowed) if value is not None), default=None)

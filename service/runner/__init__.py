@@ -1,0 +1,1 @@
+"""Processes that solve jobs, and the supervisor that keeps them alive."""

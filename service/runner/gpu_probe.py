@@ -1,0 +1,61 @@
+"""Whether a GPU still computes: a tiny solve in a process of its own, which may hang or crash without harm.
+
+``python -m service.runner.gpu_probe`` is that process; CUDA_VISIBLE_DEVICES says which device it sees.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import Final
+
+_SIDE: Final = 96
+
+
+def probe(device: int, seconds: float) -> str | None:
+    """None if the device computes rightly within ``seconds``, else what is wrong with it."""
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": visible(device)}
+    command = [sys.executable, "-m", "service.runner.gpu_probe"]
+    try:
+        done = subprocess.run(  # noqa: S603 - nothing in it comes from outside
+            command, env=environment, capture_output=True, text=True, timeout=seconds, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return f"the probe gave no answer within {seconds:g} s"
+    if done.returncode == 0:
+        return None
+    words = done.stderr.strip().splitlines()
+    return words[-1][:400] if words else f"the probe ended with status {done.returncode}"
+
+
+def visible(device: int) -> str:
+    """The name of a device for CUDA_VISIBLE_DEVICES, where that is set already for all of this service."""
+    names = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name.strip()]
+    return names[device] if device < len(names) else str(device)
+
+
+def compute() -> None:
+    """Solve a cycle of one-way streets on the device and compare with what is known."""
+    import numpy as np
+
+    from engine.api.solve import make_plan, solve
+    from engine.model.problem import Options
+    from engine.rows.summary import ArraySink
+    from storage.graph.graph import build_graph
+
+    vertices = np.arange(_SIDE)
+    graph, _ = build_graph(vertices, np.roll(vertices, -1), np.ones(_SIDE, np.int64), directed=True)
+    options = Options(device="cuda", dtype="int32")
+    sink = ArraySink((_SIDE, _SIDE), np.int32)
+    solve(graph, make_plan(graph, options), options, sink)
+    expected = (vertices[None, :] - vertices[:, None]) % _SIDE
+    if not np.array_equal(sink.array, expected):
+        raise ArithmeticError("the device computes wrong distances")
+
+
+if __name__ == "__main__":
+    try:
+        compute()
+    except Exception as error:
+        sys.exit(f"{type(error).__name__}: {error}".replace("\n", " "))

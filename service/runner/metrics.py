@@ -1,0 +1,87 @@
+"""Figures of one runner: seconds of its tiles, bytes it moved, memory of its device; told with its signs of life.
+
+Counters begin with the process, so a runner that starts anew begins at zero, as readers of counters expect.
+"""
+
+from __future__ import annotations
+
+import platform
+import sys
+import threading
+from pathlib import Path
+from typing import Any, Final
+
+from engine.model import traffic
+
+_IO: Final = Path("/proc/self/io")
+_PROCESSORS: Final = Path("/proc/cpuinfo")
+_GPUS: Final = Path("/proc/driver/nvidia/gpus")
+
+
+class Figures:
+    """Collected by the solving thread, read by the one that gives signs of life."""
+
+    def __init__(self, device: str) -> None:
+        self._device = device
+        self._lock = threading.Lock()
+        self._phases: dict[str, tuple[int, float]] = {}
+        self._name = processor_name() if device == "cpu" else _gpu_name()
+
+    def step(self, phase: str, seconds: float) -> None:
+        """One tile, batch or round of a phase took so long."""
+        with self._lock:
+            count, total = self._phases.get(phase, (0, 0.0))
+            self._phases[phase] = (count + 1, total + seconds)
+
+    def read(self) -> dict[str, Any]:
+        """All figures as JSON types: ``name``, ``memory`` (used, limit), ``phases`` (steps, seconds), ``bytes``."""
+        with self._lock:
+            phases = {phase: list(found) for phase, found in self._phases.items()}
+        used, limit = self._memory()
+        return {"name": self._name, "memory": {"used": used, "limit": limit}, "phases": phases, "bytes": _moved()}
+
+    def _memory(self) -> tuple[int | None, int | None]:
+        if self._device == "cpu":
+            from engine.execution.survey import available_memory, resident_bytes
+
+            held = resident_bytes()
+            return held, available_memory() + held
+        # a runner that has not touched its GPU yet must not do so for a figure
+        modules = sys.modules.get("engine.devices.cuda.context")
+        found: tuple[int, int] | None = None if modules is None else modules.memory_in_use()
+        return (None, None) if found is None else found
+
+
+def _moved() -> dict[str, dict[str, int]]:
+    """Bytes that this process has moved, by tier and direction: to and from disks, and devices."""
+    found: dict[str, dict[str, int]] = {}
+    try:
+        lines = dict(line.split(": ") for line in _IO.read_text().splitlines())
+        found["disk"] = {"read": int(lines["read_bytes"]), "write": int(lines["write_bytes"])}
+    except (OSError, ValueError, KeyError):  # not Linux, or not allowed
+        pass
+    found["device"] = traffic.totals()
+    return found
+
+
+def processor_name() -> str:
+    """What the processors are called."""
+    try:
+        for line in _PROCESSORS.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def _gpu_name() -> str | None:
+    """The name of the GPUs of this machine; None if they differ: asking CUDA which is which would start it."""
+    found = set()
+    try:
+        for path in _GPUS.glob("*/information"):
+            lines = path.read_text().splitlines()
+            found |= {line.partition(":")[2].strip() for line in lines if line.startswith("Model")}
+    except OSError:
+        pass
+    return found.pop() if len(found) == 1 else None

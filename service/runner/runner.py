@@ -1,0 +1,364 @@
+"""A runner process: claims jobs and solves them, one after the other, until it is told to stop.
+
+Run as ``python -m service.runner.runner DEVICE`` with the settings in the environment; DEVICE is ``cpu`` or ``cuda0``,
+``cuda1`` ...  There is one runner for each device of a node, which a lock guarantees: so a job of this slot that is
+*running* while the lock is being taken has lost its runner.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Final
+
+from service import logs
+from service.api.fault import Fault, fault_of, for_want_of_disk, without_paths
+from service.jobs import checkpoints, claims
+from service.jobs.folders import has_result, prepare, result_bytes, result_place, sweep, trash
+from service.jobs.joblog import job_log
+from service.runner.gpu_probe import probe
+from service.runner.metrics import Figures
+from service.runner.runner import processes
+from service.runner.tracker import JobMonitor, Pulse
+from service.runner.warmup import WarmUp
+from service.settings import Settings
+from storage.errors import ApspError, Cancelled, Conflict, NotFound, StorageFailed
+from storage.files.locks import FileLock
+from storage.jobs.store import SUCCESSFUL, JobRecord, JobStore, RunnerRecord
+
+if TYPE_CHECKING:
+    from engine.api.solve import Outcome
+
+log = logging.getLogger(__name__)
+
+#: seconds between two looks at an empty queue, unless somebody says that there is a job
+_IDLE_SECONDS: Final = 0.05
+_RETRY_SECONDS: Final = 1.0
+#: seconds that a runner which was given up has to let go of its checkpoint, at most
+_PATIENCE: Final = 3.0
+#: seconds without a claim after a job found the disk full: the first time, and at most
+_DISK_PAUSES: Final = (5.0, 300.0)
+#: seconds between two probes of a GPU that failed the last one: the first, and the longest
+_PROBE_PAUSES: Final = (10.0, 300.0)
+#: argument that makes the runner stop when its standard input ends, that is when its parent is gone
+WITH_PARENT: Final = "--with-parent"
+#: exit status of a runner whose GPU has to be started afresh
+DEVICE_LOST: Final = 3
+
+
+class Runner:
+    """The runner of one device.
+
+    Args:
+        settings: of the service.
+        stopping: set to make it stop at the next tile or batch.
+        device: ``cpu``, or ``cuda`` and a number.
+        wake: set by whoever knows of a new job.
+    """
+
+    def __init__(
+        self, settings: Settings, stopping: threading.Event, device: str = "cpu", wake: threading.Event | None = None
+    ) -> None:
+        prepare(settings)
+        self._settings, self._stopping, self._device = settings, stopping, device
+        self._wake = wake or threading.Event()
+        self._jobs = JobStore(settings.database, timeout=settings.database_timeout)
+        self._slot = settings.slot(device)
+        self._name = f"{self._slot}:{os.getpid()}"
+        self._monitor: JobMonitor | None = None
+        self._figures = Figures(device)
+        #: the GPU has to be started afresh, which takes a new process
+        self.device_lost = False
+        self._probed: float | None = None
+        #: seconds that it waited, and until when it waits, for want of disk
+        self._pause = self._rests_until = 0.0
+
+    def run(self) -> None:
+        """Settle what a dead runner left, then work until told to stop.  No job's failure ends this loop."""
+        self._until_stored(self._recover)
+        warm_up = WarmUp()
+        told: float | None = None
+        while not self._stopping.is_set() and not self.device_lost:
+            try:
+                if told is None or time.monotonic() - told >= self._settings.heartbeat_seconds:
+                    if self._device != "cpu" and not self._answers():
+                        break
+                    self.announce("idle")
+                    told = time.monotonic()
+                job = self._claimed()
+            except StorageFailed as error:
+                log.error("no job can be claimed: %s", error)
+                self._stopping.wait(_RETRY_SECONDS)
+                continue
+            if job is not None:
+                self.work(job)
+            elif not warm_up.step():
+                self._wake.wait(_IDLE_SECONDS)
+                self._wake.clear()
+        self._end()
+
+    def _claimed(self) -> JobRecord | None:
+        if time.monotonic() < self._rests_until:
+            return None
+        return self._jobs.claim(self._name, cuda=self._device != "cpu")
+
+    def interrupt(self) -> None:
+        """Stop at the next tile; at once, by raising Cancelled, if the job that is solved was cancelled."""
+        self._stopping.set()
+        self._wake.set()
+        if self._monitor is not None and self._monitor.asked and not self._monitor.interrupted:
+            self._monitor.interrupted = True
+            raise Cancelled("the job was cancelled")
+
+    def announce(self, state: str, detail: str | None = None) -> None:
+        """Say that this runner is there, and how it is."""
+        figures = {**self._figures.read(), "process": processes.own()}
+        self._jobs.announce(RunnerRecord(self._slot, self._name, self._device, state, detail, time.time(), figures))
+
+    def work(self, job: JobRecord) -> None:
+        """Bring one claimed job to an end, whatever happens."""
+        with job_log(self._settings, job.id, job.fence):
+            logs.JOB_ID.set(job.id)
+            log.info("job %s: attempt %d begins on %s", job.id, job.attempt, self._name)
+            self._work(job)
+
+    def _work(self, job: JobRecord) -> None:
+        monitor = JobMonitor(self._jobs, job, self._stopping, self._figures.step)
+        try:
+            with Pulse(monitor, self._settings.heartbeat_seconds, lambda: self.announce("busy", job.id)):
+                self._monitor = monitor
+                try:
+                    summary, seconds, size = self._solve(job, monitor)
+                finally:
+                    self._monitor = None
+            # said first: whoever learns that the job is over finds its log complete
+            log.info("job %s: done in %.3g s", job.id, sum(seconds.values()))
+            self._pause = 0.0
+            if not self._until_stored(lambda: self._jobs.succeed(job, summary, seconds, size)):
+                log.error("job %s: its end was not stored; whoever holds the job now ends it", job.id)
+        except Cancelled:
+            self._stopped(job, monitor)
+        except Exception as error:
+            if not isinstance(error, ApspError):
+                log.exception("job %s: unexpected error", job.id)
+            self._failed(job, monitor, without_paths(fault_of(error), self._settings.data_dir))
+
+    def _solve(self, job: JobRecord, monitor: JobMonitor) -> tuple[dict[str, Any], dict[str, float], int]:
+        """Load, plan, solve, seal; returns summary, seconds of each phase and bytes of the store."""
+        from service.pool.tasks import job_options
+        from storage.graph.graph_store import GraphStore
+
+        store, address = self._settings.store(job.id), self._settings.address(job.id)
+        rubbish, patience = trash(self._settings), min(_PATIENCE, self._settings.heartbeat_seconds)
+        if has_result(self._settings, job.id) or claims.begin(store, job.fence, rubbish, patience):
+            log.info("job %s: the result of an earlier attempt is complete", job.id)
+            return self._sealed(job)
+        place = claims.place(store, job.fence)
+        began = time.perf_counter()
+        graph, _ = GraphStore(self._settings.data_dir, self._settings.store_url).load(job.graph)
+        options = job_options(graph, job.options, self._settings)
+        checkpoints.fetch(place, address)
+        plan = checkpoints.plan(graph, options, place)
+        loaded = time.perf_counter() - began
+        if _differs(plan.to_dict(), job.plan):
+            self._until_stored(lambda: self._jobs.replan(job, plan.to_dict()))
+        monitor.follow(plan)
+        log.info("job %s: %s in %s on %s: %s", job.id, plan.algorithm, plan.dtype, plan.device, plan.reason)
+
+        def attempt() -> Outcome:
+            return checkpoints.solve(
+                *(graph, options, place), plan=plan, compression=self._settings.compression, monitor=monitor,
+                address=address, claim=job.fence,
+            )  # fmt: skip
+
+        try:
+            outcome = attempt()
+        except Conflict as error:
+            if has_result(self._settings, job.id):  # another runner was faster
+                return self._sealed(job)
+            # a checkpoint of something else: it lies in this claim's folder, which is nobody else's
+            log.warning("job %s: %s; it begins anew", job.id, error)
+            claims.begin_anew(store, job.fence, rubbish)
+            outcome = attempt()
+        if address is None:
+            claims.publish(store, job.fence, rubbish)
+        summary, _, size = self._sealed(job)  # not this claim's own, if another one's was there first
+        return summary, {"load": loaded, **outcome.seconds}, size
+
+    def _sealed(self, job: JobRecord) -> tuple[dict[str, Any], dict[str, float], int]:
+        """The summary of the finished store, no seconds, and its bytes."""
+        from storage.matrix.reader import open_matrix
+
+        self._tidy(job)
+        with open_matrix(result_place(self._settings, job.id)) as matrix:
+            return dict(matrix.summary), {}, result_bytes(self._settings, job.id)
+
+    def _tidy(self, job: JobRecord) -> None:
+        claims.tidy(self._settings.store(job.id), job.fence, trash(self._settings))
+
+    def _let_go(self, job: JobRecord) -> None:
+        """The claim was lost: what it wrote is its successor's to take, and rubbish if there is a result already."""
+        log.error("job %s: the claim was lost; leaving it alone", job.id)
+        with contextlib.suppress(StorageFailed, NotFound):
+            if self._jobs.job(job.id).state == SUCCESSFUL:
+                self._tidy(job)
+
+    def _stopped(self, job: JobRecord, monitor: JobMonitor) -> None:
+        """The solve stopped on request: whose?"""
+        if monitor.lost:
+            self._let_go(job)
+            return
+        self._tidy(job)
+        if monitor.asked:
+            log.info("job %s: cancelled", job.id)
+            self._until_stored(lambda: self._jobs.dismiss(job))
+        else:
+            log.info("job %s: given back, the runner stops", job.id)
+            self._until_stored(lambda: self._jobs.release(job))
+
+    def _failed(self, job: JobRecord, monitor: JobMonitor, fault: Fault) -> None:
+        log.error("job %s failed: %s: %s", job.id, fault.code, fault.message)
+        if monitor.lost:
+            self._let_go(job)
+            return
+        self._tidy(job)
+        if for_want_of_disk(fault.to_dict()):
+            self._put_back(job, fault)
+            return
+        if self._device != "cpu" and fault.code in ("solve-failed", "internal"):
+            self.device_lost = True  # an error that CUDA reports may stick to the process
+            if (sick := self._probe()) is not None:
+                most = self._settings.max_attempts
+                reason = f"{fault.message}; the probe of {self._device} failed: {sick}"
+                self._until_stored(lambda: self._jobs.lose(job, reason, max_attempts=most))
+                return
+        if self._until_stored(lambda: self._jobs.fail(job, fault.to_dict())) is False:
+            self._let_go(job)
+
+    def _put_back(self, job: JobRecord, fault: Fault) -> None:
+        """The disk is full, perhaps not for long: the job is tried again as often as a lost one, after a pause."""
+        most, error = self._settings.max_attempts, fault.to_dict()
+        self._until_stored(lambda: self._jobs.lose(job, fault.message, max_attempts=most, error=error))
+        first, longest = _DISK_PAUSES
+        self._pause = min(2 * self._pause, longest) if self._pause else first
+        self._rests_until = time.monotonic() + self._pause
+        log.warning("no job is begun for %g s: %s", self._pause, fault.message)
+
+    def _answers(self) -> bool:
+        """Whether the idle GPU is still there; False also if told to stop meanwhile.
+
+        A process that uses it asks it for its memory; one that does not (yet) has it probed now and then.
+        """
+        modules = sys.modules.get("engine.devices.cuda.context") if "cupy" in sys.modules else None
+        if modules is not None:
+            self.device_lost = modules.memory_in_use() is None
+            if self.device_lost:
+                log.error("%s does not answer any more: it is started afresh and probed", self._slot)
+            return not self.device_lost
+        if self._probed is None or time.monotonic() - self._probed >= _PROBE_PAUSES[1]:
+            healthy = self._healthy()
+            self._probed = time.monotonic()
+            return healthy
+        return True
+
+    def _healthy(self) -> bool:
+        """Wait until the GPU computes; False if told to stop meanwhile."""
+        pause, longest = _PROBE_PAUSES
+        while (sick := self._probe()) is not None:
+            log.error("%s is out of service: %s; it is probed again in %g s", self._slot, sick, pause)
+            until = time.monotonic() + pause
+            while time.monotonic() < until:
+                self._until_stored(lambda: self.announce("sick", sick))
+                if self._stopping.wait(min(pause, self._settings.heartbeat_seconds)):
+                    return False
+            pause = min(2 * pause, longest)
+        return True
+
+    def _probe(self) -> str | None:
+        # this process sees one device only, which is its first
+        return probe(0, self._settings.probe_seconds)
+
+    def _recover(self) -> None:
+        most = self._settings.max_attempts
+        for record in self._jobs.recover(self._slot, living=self._name, max_attempts=most):
+            log.warning("job %s lost its runner in attempt %d and is now %s", record.id, record.attempt, record.state)
+            if not record.open:
+                self._tidy(record)
+        for path in sweep(self._settings, self._jobs):
+            log.warning("%s belonged to no job and was removed", path)
+
+    def _until_stored(self, write: Callable[[], object]) -> object:
+        """The end of a job must be recorded: try until it is.  Told to stop, the next runner settles the job.
+
+        Returns what ``write`` returned; None if it was given up.
+        """
+        while True:
+            try:
+                return write()
+            except StorageFailed as error:
+                log.error("%s; trying again", error)
+            if self._stopping.wait(_RETRY_SECONDS):
+                return None
+
+    def _end(self) -> None:
+        try:
+            self._jobs.withdraw(self._name)
+        except StorageFailed as error:
+            log.warning("the runner ends without a word: %s", error)
+        self._jobs.close()
+
+
+def _differs(plan: dict[str, Any], stored: dict[str, Any]) -> bool:
+    """Whether another way is followed than was shown; figures that follow the free memory do not count."""
+    names = ("algorithm", "dtype", "device", "threads", "max_hops", "tier")
+    return not stored or any(plan.get(name) != stored.get(name) for name in names)
+
+
+def main() -> None:
+    """Entry of the runner process."""
+    settings = Settings.load()
+    device = next((word for word in sys.argv[1:] if not word.startswith("-")), "cpu")
+    logs.configure("runner", settings.log_format)
+    stopping, wake = threading.Event(), threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopping.set())
+    if WITH_PARENT in sys.argv[1:]:
+        threading.Thread(target=_watch_parent, args=(stopping, wake), daemon=True).start()
+    os.nice(settings.runner_nice)
+    lock = FileLock(settings.runner_lock(device))
+    try:
+        # A runner of a service that was killed may still be on its way to the next tile.
+        lock.acquire(timeout=settings.stop_seconds)
+    except ApspError as error:
+        log.error("another runner works on %s: %s", settings.slot(device), error)
+        sys.exit(1)
+    runner = Runner(settings, stopping, device, wake)
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        runner.interrupt()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, stop)
+    runner.run()
+    lock.release()
+    sys.exit(DEVICE_LOST if runner.device_lost else 0)
+
+
+def _watch_parent(stopping: threading.Event, wake: threading.Event) -> None:
+    """Each byte from the parent says that there is a job; the end of them, that the parent is gone."""
+    # not through sys.stdin: its lock, held by a waiting thread, makes the interpreter abort at exit
+    while os.read(0, 1024):
+        wake.set()
+    stopping.set()
+    wake.set()
+
+
+if __name__ == "__main__":
+    main()

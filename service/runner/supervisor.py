@@ -1,0 +1,316 @@
+"""Keeps the runners of one node alive, ends those that will not stop, and takes jobs from runners that are silent.
+
+Used by ``apsp serve`` beside the API, and by ``apsp runner`` alone on any node that reaches database and store.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import logging
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from engine.execution.survey import usable_processors
+from service import logs
+from service.jobs.folders import check_store
+from service.runner.gpu_probe import visible
+from service.runner.leases import Leases
+from service.runner.runner import DEVICE_LOST, WITH_PARENT, processes
+from service.settings import Settings
+from storage.errors import DatabaseFailed, InvalidRequest, StorageFailed
+from storage.jobs.store import JobRecord, JobStore, RunnerRecord
+
+log = logging.getLogger(__name__)
+
+_FIRST_PAUSE: Final = 0.5
+_LONGEST_PAUSE: Final = 30.0
+#: a runner that lived this long did not die of its start
+_HEALTHY_SECONDS: Final = 30.0
+#: seconds between two looks for jobs that should stop
+_WATCH_SECONDS: Final = 0.5
+_NVIDIA: Final = Path("/proc/driver/nvidia/gpus")
+
+
+def devices(setting: str) -> list[str]:
+    """The devices of this node that get a runner: one for each GPU, or the processors.
+
+    Raises:
+        InvalidRequest: the setting names no device.
+    """
+    if setting == "none":
+        return []
+    if setting == "auto":
+        count = _gpus()
+        return [f"cuda{number}" for number in range(count)] or ["cpu"]
+    found = [word.strip() for word in setting.split(",")]
+    if wrong := [word for word in found if not re.fullmatch(r"cpu|cuda\d+", word)]:
+        message = f"runners: {wrong[0]!r} is no device; auto, none, or devices such as cpu or cuda0,cuda1"
+        raise InvalidRequest(message, field="runners")
+    return list(dict.fromkeys(found))
+
+
+def _gpus() -> int:
+    """GPUs that this service may use: without importing CUDA, which is for the runners alone."""
+    if importlib.util.find_spec("cupy") is None or not _NVIDIA.is_dir():
+        return 0
+    named = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if named is not None:
+        return len([name for name in named.split(",") if name.strip() and name.strip() != "-1"])
+    return len(list(_NVIDIA.iterdir()))
+
+
+class RunnerProcess:
+    """Keeps one runner process alive until it is stopped; waits longer and longer between starts that fail."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        device: str = "cpu",
+        *,
+        share: int = 1,
+        ended: Callable[[str, str], None] = lambda _slot, _reason: None,
+    ) -> None:
+        self.device, self.slot = device, settings.slot(device)
+        self._settings, self._share, self._ended = settings, share, ended
+        self._stopping = threading.Event()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._thread = threading.Thread(target=self._watch, name=f"watch-{device}", daemon=True)
+
+    def start(self) -> None:
+        """Start the runner and the watch over it."""
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Tell the runner that there is a job; it would find out by itself a little later."""
+        process = self._process
+        if process is not None and process.stdin is not None:
+            with contextlib.suppress(OSError, ValueError):  # full of earlier calls, or gone
+                os.write(process.stdin.fileno(), b"!")
+
+    def signal(self, number: signal.Signals, name: str) -> None:
+        """Send a signal to the runner, if it is still the one called ``name``."""
+        process = self._process
+        if process is not None and name == f"{self.slot}:{process.pid}" and process.poll() is None:
+            process.send_signal(number)
+
+    def terminate(self) -> None:
+        """Ask the runner to come to the next tile and give its job back; it is not started again."""
+        self._stopping.set()
+        process = self._process
+        if process is not None and process.poll() is None:
+            process.terminate()
+
+    def stop(self) -> None:
+        """Terminate, and end it the hard way if that takes too long."""
+        self.terminate()
+        process = self._process
+        if process is not None:
+            try:
+                process.wait(self._settings.stop_seconds)
+            except subprocess.TimeoutExpired:
+                log.warning("the runner did not stop in %g s and is killed", self._settings.stop_seconds)
+                process.kill()
+                process.wait()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        pause = _FIRST_PAUSE
+        while not self._stopping.is_set():
+            born = time.monotonic()
+            self._process = process = self._spawn()
+            if self._stopping.is_set():  # asked to stop while it was being started
+                process.terminate()
+            code = process.wait()
+            if process.stdin is not None:
+                process.stdin.close()
+            if code != 0:
+                self._ended(self.slot, f"the runner {_ending(code)}")
+            if self._stopping.is_set():
+                return
+            if code in (0, DEVICE_LOST):
+                pause = _FIRST_PAUSE
+                continue
+            pause = _FIRST_PAUSE if time.monotonic() - born > _HEALTHY_SECONDS else min(2 * pause, _LONGEST_PAUSE)
+            log.error("the runner of %s %s; a new one starts in %.3g s", self.slot, _ending(code), pause)
+            self._stopping.wait(pause)
+
+    def _spawn(self) -> subprocess.Popen[bytes]:
+        # Standard input ends when this process does, however it does, and then so does the runner.  A session of its
+        # own keeps the terminal's interrupt from it: it is stopped after the API.
+        environment = {**os.environ, **self._settings.environment()}
+        if self.device != "cpu":
+            environment["CUDA_VISIBLE_DEVICES"] = visible(int(self.device.removeprefix("cuda")))
+        if self._share > 1 and self._settings.threads is None:
+            environment["APSP_THREADS"] = str(max(1, usable_processors() // self._share))
+        process = subprocess.Popen(  # noqa: S603 - nothing in it comes from outside
+            [sys.executable, "-m", "service.runner.runner", self.device, WITH_PARENT],
+            stdin=subprocess.PIPE,
+            env=environment,
+            start_new_session=True,
+        )
+        if process.stdin is not None:
+            os.set_blocking(process.stdin.fileno(), False)
+        return process
+
+
+class Supervisor:
+    """All runners of one node.
+
+    Args:
+        settings: of the service.
+        jobs: the job store; not closed here.
+    """
+
+    def __init__(self, settings: Settings, jobs: JobStore) -> None:
+        self._settings, self._jobs = settings, jobs
+        names = devices(settings.runners)
+        self.runners = [RunnerProcess(settings, device, share=len(names), ended=self._ended) for device in names]
+        self._leases = Leases(settings.lease_seconds, gap=4 * _WATCH_SECONDS)
+        self._signs = Leases(settings.lease_seconds, gap=4 * _WATCH_SECONDS)
+        self._asked: dict[tuple[str, int], float] = {}
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="supervisor", daemon=True)
+
+    def start(self) -> None:
+        """Start the runners and the watch over their jobs."""
+        for runner in self.runners:
+            runner.start()
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop all runners, side by side."""
+        self._stopping.set()
+        self._thread.join()
+        for runner in self.runners:
+            runner.terminate()
+        for runner in self.runners:
+            runner.stop()
+
+    def wake(self) -> None:
+        """There is a new job."""
+        for runner in self.runners:
+            runner.wake()
+
+    def look(self, now: float) -> None:
+        """One look at the running jobs, at ``now`` of a clock that only runs forward."""
+        beats = self._jobs.beats()
+        if beats:
+            for runner in self.runners:
+                self._end_cancelled(runner, now)
+        self._end_blocking(now)
+        for beat in self._leases.overdue(beats, now):
+            self._take(beat)
+
+    def _watch(self) -> None:
+        while not self._stopping.wait(_WATCH_SECONDS):
+            try:
+                self.look(time.monotonic())
+            except StorageFailed as error:
+                log.error("the running jobs cannot be watched: %s", error)
+            except Exception:
+                log.exception("the running jobs cannot be watched")
+
+    def _end_cancelled(self, runner: RunnerProcess, now: float) -> None:
+        """SIGTERM to the runner of a job that does not stop when it is asked to, then SIGKILL."""
+        found = {(job.id, job.fence): job for job in self._jobs.asked_to_cancel(runner.slot)}
+        others = {key: since for key, since in self._asked.items() if key in found}
+        self._asked = {**others, **{key: now for key in found if key not in others}}
+        for key, job in found.items():
+            waited = now - self._asked[key]
+            term = self._settings.cancel_term_seconds
+            if waited >= term + self._settings.cancel_kill_seconds:
+                log.warning("job %s does not stop: its runner is killed", job.id)
+                runner.signal(signal.SIGKILL, job.runner or "")
+            elif waited >= term:
+                runner.signal(signal.SIGTERM, job.runner or "")
+
+    def _end_blocking(self, now: float) -> None:
+        """SIGKILL to runners of this machine that were stopped while they hold the lock of the database.
+
+        A transaction takes milliseconds, but a process may be stopped in its midst, and then nobody can write.
+        """
+        signs = {f"{runner.name} {runner.heartbeat}": runner for runner in self._jobs.list_runners()}
+        silent = self._signs.overdue([(sign, 0, 0) for sign in signs], now)
+        found = [signs[sign[0]] for sign in silent if processes.stopped(_process(signs[sign[0]]))]
+        if not found:
+            return
+        try:
+            self._jobs.ping()
+        except DatabaseFailed as error:
+            for runner in found:
+                if processes.kill(_process(runner)):
+                    log.warning("%s was stopped and is killed, for nobody can write: %s", runner.name, error)
+
+    def _take(self, beat: tuple[str, int, int]) -> None:
+        job = self._jobs.job(beat[0])
+        for other in self._jobs.list_runners():
+            if other.name == job.runner and processes.stopped(_process(other)) and processes.kill(_process(other)):
+                log.warning("%s was stopped past its lease and is killed", other.name)
+        try:
+            self._jobs.ping()
+        except DatabaseFailed:
+            self._leases.forget()  # nobody could give a sign, so nobody was silent
+            raise
+        for runner in self.runners:
+            # a runner of this node that hangs, or was stopped, must not wake up and write into the job of another
+            runner.signal(signal.SIGKILL, job.runner or "")
+        reason = f"the runner gave no sign of life for {self._settings.lease_seconds:g} s"
+        settled = self._jobs.expire(beat, reason, max_attempts=self._settings.max_attempts)
+        if settled is not None:
+            _tell(settled, reason)
+
+    def _ended(self, slot: str, reason: str) -> None:
+        """A runner process ended in bad order: its job, if it had one, need not wait for the lease."""
+        try:
+            for settled in self._jobs.recover(slot, reason=reason, max_attempts=self._settings.max_attempts):
+                _tell(settled, reason)
+        except StorageFailed as error:
+            log.error("%s settles its jobs when it is back: %s", slot, error)
+
+
+def _process(runner: RunnerRecord) -> object:
+    return (runner.figures or {}).get("process")
+
+
+def _tell(settled: JobRecord, reason: str) -> None:
+    log.warning("job %s: attempt %d: %s; it is %s now", settled.id, len(settled.history), reason, settled.state)
+
+
+def _ending(code: int) -> str:
+    if code >= 0:
+        return f"ended with status {code}"
+    try:
+        name = signal.Signals(-code).name
+    except ValueError:
+        name = f"signal {-code}"
+    return f"was ended by {name}" + (" (perhaps for want of memory)" if name == "SIGKILL" else "")
+
+
+def supervise(settings: Settings) -> None:
+    """Run the runners of this node until SIGTERM or SIGINT; ``apsp runner``."""
+    logs.configure("runners", settings.log_format)
+    settings = settings.model_copy(update={"data_dir": settings.data_dir.absolute()})
+    check_store(settings)
+    stopping = threading.Event()
+    before = {number: signal.signal(number, lambda *_: stopping.set()) for number in (signal.SIGTERM, signal.SIGINT)}
+    jobs = JobStore(settings.database, timeout=settings.database_timeout)
+    supervisor = Supervisor(settings, jobs)
+    supervisor.start()
+    try:
+        print(f"apsp runs {', '.join(r.slot for r in supervisor.runners) or 'no runner'}", flush=True)
+        while not stopping.wait(3600):
+            pass
+    finally:
+        supervisor.stop()
+        jobs.close()
+        for number, handler in before.items():
+            signal.signal(number, handler)

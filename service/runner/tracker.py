@@ -1,0 +1,193 @@
+"""How far a running job is, told to the job store a few times a second; and whether the job should stop."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Final
+
+from engine.model.plan import Plan
+from engine.model.progress import Monitor
+from storage.errors import StorageFailed
+from storage.jobs.store import JobRecord, JobStore, Progress
+
+log = logging.getLogger(__name__)
+
+#: seconds between two reports; a cancel is noticed within this time
+REPORT_SECONDS: Final = 0.25
+#: seconds between two looks for a cancellation by the thread beside the solve
+LOOK_SECONDS: Final = 1.0
+#: the rate shown is that of about this many seconds
+_RATE_SECONDS: Final = 5.0
+
+
+class Gauge:
+    """Turns units done into a fraction of the whole job, a rate and the seconds left.  Pure arithmetic.
+
+    The predicted seconds of the plan's phases weigh them against each other; the fraction never falls.
+    """
+
+    def __init__(self, plan: Plan | None, now: float) -> None:
+        self._predicted = {phase.name: phase.seconds for phase in plan.phases} if plan else {}
+        self._order = list(self._predicted)
+        self._fraction = 0.0
+        self.phase = "loading"
+        self.unit: str | None = None
+        self._rate: float | None = None
+        self._total = self._done = self._seen = 0
+        self._mark = now
+
+    def begin(self, phase: str, total: int, unit: str, now: float) -> None:
+        """A phase of ``total`` units begins."""
+        self.phase, self.unit = phase, unit
+        self._total, self._done, self._seen = total, 0, 0
+        self._mark = now
+        self._rate = None
+
+    def advance(self, amount: int) -> None:
+        """``amount`` more units are done."""
+        self._done += amount
+
+    def read(self, now: float) -> Progress:
+        """The state at ``now`` (seconds of any steady clock)."""
+        elapsed = now - self._mark
+        if elapsed > 0 and self._done > self._seen:
+            recent = (self._done - self._seen) / elapsed
+            keep = max(0.0, 1 - elapsed / _RATE_SECONDS) if self._rate else 0.0
+            self._rate = keep * (self._rate or 0.0) + (1 - keep) * recent
+            self._mark, self._seen = now, self._done
+        share = min(1.0, self._done / self._total) if self._total else 0.0
+        before, current, after = self._split()
+        whole = before + current + after
+        if whole > 0:
+            self._fraction = max(self._fraction, min(1.0, (before + share * current) / whole))
+        left = None
+        if self._rate and self._total:
+            left = max(0, self._total - self._done) / self._rate + after
+        return Progress(self._fraction, self._rate, self.unit, left)
+
+    def _split(self) -> tuple[float, float, float]:
+        """Predicted seconds before, of and after the present phase; a phase that was not predicted weighs nothing."""
+        if self.phase not in self._predicted:
+            whole = sum(self._predicted.values())
+            return self._fraction * whole, 0.0, (1 - self._fraction) * whole
+        at = self._order.index(self.phase)
+        seconds = list(self._predicted.values())
+        return sum(seconds[:at]), seconds[at], sum(seconds[at + 1 :])
+
+
+class JobMonitor(Monitor):
+    """Reports one claimed job.  Failing reports are logged and tried again; they never stop a solve.
+
+    Attributes:
+        stopping: set when the runner has to stop; the job then goes back to the queue.
+        asked: somebody asked to cancel the job.
+        lost: the claim is gone; nothing may be written about the job any more.
+        interrupted: the solve was stopped between two tiles.
+    """
+
+    def __init__(
+        self,
+        jobs: JobStore,
+        claimed: JobRecord,
+        stopping: threading.Event,
+        stepped: Callable[[str, float], None] = lambda _phase, _seconds: None,
+    ) -> None:
+        """``stepped`` hears of every tile, batch or round: its phase, and its seconds."""
+        self._jobs, self._claimed, self._stepped = jobs, claimed, stepped
+        self.stopping = stopping
+        self.asked = claimed.cancel
+        self.lost = self.interrupted = False
+        self._gauge = Gauge(None, time.monotonic())
+        self._due = 0.0
+        self._stepped_at = time.monotonic()
+
+    def look(self) -> None:
+        """Learn whether to stop, however long the present tile takes; writes nothing."""
+        with contextlib.suppress(StorageFailed):
+            found = self._jobs.holds(self._claimed)
+            self.lost = found is None
+            self.asked = self.asked or bool(found)
+
+    def pulse(self) -> None:
+        """Say that the runner lives, and learn whether to stop, however long the present tile takes."""
+        try:
+            found = self._jobs.beat(self._claimed)
+        except StorageFailed as error:
+            log.warning("job %s: no sign of life was stored: %s", self._claimed.id, error)
+            return
+        self.lost = found is None
+        self.asked = self.asked or bool(found)
+
+    def follow(self, plan: Plan) -> None:
+        """Weigh phases as ``plan`` predicts them."""
+        self._gauge = Gauge(plan, time.monotonic())
+
+    def begin(self, phase: str, total: int, unit: str) -> None:
+        """Report the new phase at once."""
+        now = time.monotonic()
+        log.info("job %s: phase %s, %d %s", self._claimed.id, phase, total, unit)
+        self._gauge.begin(phase, total, unit, now)
+        self._stepped_at = now
+        self._report(now)
+
+    def advance(self, amount: int) -> None:
+        """Count; report when it is time."""
+        self._gauge.advance(amount)
+        now, before = time.monotonic(), self._stepped_at
+        self._stepped_at = now
+        self._stepped(self._gauge.phase, now - before)
+        self._report_if_due()
+
+    def cancelled(self) -> bool:
+        """Whether to stop, for whatever reason."""
+        self._report_if_due()
+        return self.asked or self.lost or self.stopping.is_set()
+
+    def _report_if_due(self) -> None:
+        now = time.monotonic()
+        if now >= self._due:
+            self._report(now)
+
+    def _report(self, now: float) -> None:
+        self._due = now + REPORT_SECONDS
+        try:
+            found = self._jobs.report(self._claimed, self._gauge.phase, self._gauge.read(now))
+        except StorageFailed as error:
+            log.warning("job %s: progress was not stored: %s", self._claimed.id, error)
+            return
+        self.lost = found is None
+        self.asked = self.asked or bool(found)
+
+
+class Pulse:
+    """While entered, a thread gives signs of life of the runner, every ``seconds``."""
+
+    def __init__(self, monitor: JobMonitor, seconds: float, announce: Callable[[], None]) -> None:
+        self._monitor, self._seconds, self._announce = monitor, seconds, announce
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="pulse", daemon=True)
+
+    def __enter__(self) -> Pulse:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        due = time.monotonic() + self._seconds
+        while not self._over.wait(min(self._seconds, LOOK_SECONDS)):
+            if time.monotonic() < due:
+                self._monitor.look()
+                continue
+            due = time.monotonic() + self._seconds
+            self._monitor.pulse()
+            try:
+                self._announce()
+            except StorageFailed as error:
+                log.warning("no sign of life was stored: %s", error)

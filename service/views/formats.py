@@ -1,0 +1,57 @@
+"""Which representation of rows the client wants: ``format=`` first, else the Accept header (RFC 9110, 12.5.1)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from service.api.fault import NotAcceptable
+
+MEDIA_TYPES: Final = {
+    "json": "application/json",
+    "csv": "text/csv",
+    "npy": "application/x-npy",
+    "parquet": "application/vnd.apache.parquet",
+    "arrow": "application/vnd.apache.arrow.stream",
+}
+
+
+def choose_format(asked: str | None, accept: str | None) -> str:
+    """The name of a format.
+
+    Raises:
+        NotAcceptable: the header leaves none; says what there is.
+    """
+    if asked is not None:
+        return asked
+    best, best_rank = None, (0.0, 0)
+    for name, media_type in MEDIA_TYPES.items():
+        rank = _rank(media_type, accept or "*/*")
+        if rank > best_rank:
+            best, best_rank = name, rank
+    if best is None:
+        offered = ", ".join(MEDIA_TYPES.values())
+        raise NotAcceptable(f"Accept: {accept} leaves nothing; there are {offered}", field="Accept")
+    return best
+
+
+def _rank(media_type: str, accept: str) -> tuple[float, int]:
+    """Quality that the header gives a type, and how exactly it names it; the most exact range decides."""
+    found = (0.0, 0)
+    family = media_type.partition("/")[0]
+    for item in accept.split(","):
+        pattern, *parameters = (part.strip().lower() for part in item.split(";"))
+        exactness = {media_type: 3, f"{family}/*": 2, "*/*": 1}.get(pattern, 0)
+        if exactness > found[1]:
+            found = (_quality(parameters), exactness)
+    return found if found[0] > 0 else (0.0, 0)
+
+
+def _quality(parameters: list[str]) -> float:
+    for parameter in parameters:
+        name, _, value = parameter.partition("=")
+        if name.strip() == "q":
+            try:
+                return float(value)
+            except ValueError:
+                return 0.0
+    return 1.0

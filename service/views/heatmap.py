@@ -1,0 +1,120 @@
+"""A matrix of any size as a small image, read a band of tiles at a time; what ``apsp plot`` draws.
+
+Imports NumPy: load it only when asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.model.progress import Monitor
+from storage.matrix.reader import Matrix
+
+Order = Literal["near", "label"]
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+#: Entries that are turned into float64 at a time: 8 MiB.
+_PIECE: Final = 2**20
+
+
+@dataclass(frozen=True)
+class Picture:
+    """What was read of a matrix, reduced.
+
+    Attributes:
+        image: mean of the reached entries in each cell, shape (at most side, at most side), NaN where none is reached.
+        eccentricities: largest distance from each source that was read to another vertex, those that reach none left
+            out.
+        rows_read, rows: rows that went into both, and rows of the matrix.
+    """
+
+    image: Floats
+    eccentricities: Floats
+    rows_read: int
+    rows: int
+
+
+def take_picture(matrix: Matrix, *, side: int, budget: int, order: Order, monitor: Monitor) -> Picture:
+    """Read the matrix and reduce it to at most ``side`` by ``side`` cells.
+
+    Args:
+        budget: bytes of tiles to read at most, but at least one band; where the matrix has more, bands of tiles are
+            picked evenly.
+        order: of rows and columns: ``near`` keeps regions of the graph together, ``label`` leaves them as stored.
+    """
+    rows, columns = matrix.shape
+    height, width = min(side, rows), min(side, columns)
+    row_rank, column_rank = _ranks(matrix, order)
+    columns_in_order = np.argsort(column_rank, kind="stable")
+    starts = np.arange(width) * columns // width
+    sums, counts = np.zeros((height, width)), np.zeros((height, width), np.int64)
+    largest: list[Floats] = []
+    bands = _bands(matrix, budget)
+    monitor.begin("read", matrix.shape[1] * sum(map(len, bands)) * matrix.dtype.itemsize, "bytes")
+    for positions, piece in _pieces(matrix, bands, monitor):
+        reached = np.not_equal(piece, matrix.unreachable)
+        entries = np.where(reached, piece, 0).astype(np.float64)
+        cell = row_rank[positions] * height // rows
+        np.add.at(sums, cell, np.add.reduceat(entries[:, columns_in_order], starts, axis=1))
+        np.add.at(counts, cell, np.add.reduceat(reached[:, columns_in_order], starts, axis=1, dtype=np.int64))
+        largest.append(_largest(matrix, positions, entries, reached))
+    image = np.divide(sums, counts, out=np.full(sums.shape, np.nan), where=counts > 0)
+    seen = np.zeros(height, bool)
+    seen[row_rank[np.concatenate(bands)] * height // rows] = True
+    return Picture(_filled(image, seen), np.concatenate(largest), sum(map(len, bands)), rows)
+
+
+def _ranks(matrix: Matrix, order: Order) -> tuple[Ints, Ints]:
+    """The place of each row and of each column in the picture."""
+    if order == "label":
+        return np.arange(matrix.shape[0]), np.arange(matrix.shape[1])
+    from engine.graph.ordering import halved_places
+
+    graph = matrix.graph()
+    places = halved_places(graph.indptr, graph.heads)
+    return _rank(places[matrix.sources]), _rank(places[matrix.targets])
+
+
+def _rank(places: npt.NDArray[np.int32]) -> Ints:
+    rank = np.empty(len(places), np.int64)
+    rank[np.argsort(places, kind="stable")] = np.arange(len(places))
+    return rank
+
+
+def _bands(matrix: Matrix, budget: int) -> list[Ints]:
+    """Rows of the bands of tiles to read: all of them, or as many as the budget allows, evenly spread."""
+    height, there = matrix.grid.tile[0], matrix.grid.counts[0]
+    band_bytes = matrix.grid.tile_bytes(matrix.dtype.itemsize) * matrix.grid.counts[1]
+    wanted = max(1, min(there, budget // band_bytes))
+    chosen = (2 * np.arange(wanted) + 1) * there // (2 * wanted)
+    return [np.arange(k * height, min((k + 1) * height, matrix.shape[0])) for k in chosen.tolist()]
+
+
+def _pieces(matrix: Matrix, bands: list[Ints], monitor: Monitor) -> Iterator[tuple[Ints, npt.NDArray[np.generic]]]:
+    """Positions and entries of some rows at a time."""
+    step = max(1, _PIECE // matrix.shape[1])
+    for positions in bands:
+        band = matrix.rows(matrix.sources[positions])
+        for first in range(0, len(positions), step):
+            yield positions[first : first + step], band[first : first + step]
+        monitor.step(band.nbytes)
+
+
+def _largest(matrix: Matrix, positions: Ints, entries: Floats, reached: npt.NDArray[np.bool_]) -> Floats:
+    """The eccentricity of each row that reaches a vertex other than its own."""
+    others = reached & (matrix.targets != matrix.sources[positions][:, None])
+    found: Floats = np.max(entries, axis=1, where=others, initial=-np.inf)
+    kept: Floats = found[others.any(axis=1)]
+    return kept
+
+
+def _filled(image: Floats, seen: npt.NDArray[np.bool_]) -> Floats:
+    """Rows of the picture into which no row fell look like the nearest one above (or the first)."""
+    last = np.maximum.accumulate(np.where(seen, np.arange(len(seen)), int(np.argmax(seen))))
+    return image[last]

@@ -1,0 +1,148 @@
+"""Rows of a matrix as JSON, CSV, npy, Parquet or Arrow, a few rows at a time where the format allows it.
+
+Tables (CSV, Parquet, Arrow) are long: one line ``source, target, distance`` for each entry.  *Unreachable* is null in
+JSON and tables (empty in CSV); npy holds floats wide enough for every distance, with +inf.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from service.jobs.results import Result
+
+#: entries read and encoded at once
+BATCH: Final = 1 << 18
+#: reading one entry alone costs about as much as so many entries of a row
+_ENTRY_COST: Final = 500
+#: entries of so many rows lie in the same tiles
+_BAND: Final = 64
+
+Array = npt.NDArray[np.generic]
+Indices = npt.NDArray[np.int64]
+#: float that holds every value of a stored type exactly
+FLOAT_VIEW: Final = {"uint16": "<f4", "int32": "<f8", "float32": "<f4", "float64": "<f8"}
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Rows of a result: ``sources`` and ``targets`` are vertex indices, shapes (k,) and (t,); None for all targets
+    that were solved."""
+
+    result: Result
+    sources: Indices
+    targets: Indices | None
+
+    @property
+    def width(self) -> int:
+        """Entries in a row."""
+        return self.result.matrix.shape[1] if self.targets is None else len(self.targets)
+
+    def batches(self) -> Iterator[tuple[Indices, Array]]:
+        """Some sources and their entries, shape (len(sources), width), until all rows were given."""
+        step = max(1, BATCH // max(1, self.result.matrix.shape[1]))
+        matrix, targets = self.result.matrix, self.targets
+        columns = None if targets is None else matrix.target_positions(targets)
+        if targets is not None and len(targets) * _ENTRY_COST < matrix.shape[1]:
+            step = max(_BAND, BATCH // max(1, len(targets)) // _BAND * _BAND)
+        for first in range(0, len(self.sources), step):
+            some = self.sources[first : first + step]
+            if targets is None:
+                yield some, matrix.rows(some)
+            elif len(targets) * _ENTRY_COST < matrix.shape[1]:
+                entries = matrix.entries(np.repeat(some, len(targets)), np.tile(targets, len(some)))
+                yield some, entries.reshape(len(some), len(targets))
+            else:
+                yield some, matrix.rows(some)[:, columns]
+
+    def source_names(self, sources: Indices) -> pl.Series:
+        """The labels of some sources."""
+        return _labels(self.result.matrix.labels[sources])
+
+    def target_names(self) -> pl.Series:
+        """The labels of the columns."""
+        matrix = self.result.matrix
+        return _labels(matrix.target_labels if self.targets is None else matrix.labels[self.targets])
+
+    def values(self, entries: Array) -> pl.Series:
+        """Entries in a row after the other, null where there is no path."""
+        flat = entries.reshape(-1)
+        series = pl.Series("distance", flat)
+        return series.set(pl.Series(~self.result.reached(flat)), None)
+
+
+def as_json(rows: Selection) -> Iterator[bytes]:
+    """``{"sources": [...], "targets": [...], "distances": [[...], ...]}``."""
+    sources, targets = rows.source_names(rows.sources).to_list(), rows.target_names().to_list()
+    yield f'{{"sources":{json.dumps(sources)},"targets":{json.dumps(targets)},"distances":['.encode()
+    comma = ""
+    for _, entries in rows.batches():
+        texts = rows.values(entries).cast(pl.String).fill_null("null").to_list()
+        width = rows.width
+        lists = (",".join(texts[at : at + width]) for at in range(0, len(texts), width))
+        yield (comma + ",".join(f"[{text}]" for text in lists)).encode()
+        comma = ","
+    yield b"]}"
+
+
+def as_csv(rows: Selection) -> Iterator[bytes]:
+    """Lines ``source,target,distance`` under a header."""
+    yield b"source,target,distance\n"
+    for table in _tables(rows):
+        yield table.write_csv(include_header=False).encode()
+
+
+def as_npy(rows: Selection) -> Iterator[bytes]:
+    """A NumPy file, shape (sources, targets)."""
+    dtype = np.dtype(FLOAT_VIEW[rows.result.matrix.dtype.name])
+    header = io.BytesIO()
+    shape = (len(rows.sources), rows.width)
+    np.lib.format.write_array_header_1_0(header, {"descr": dtype.str, "fortran_order": False, "shape": shape})
+    yield header.getvalue()
+    for _, entries in rows.batches():
+        floats = np.where(rows.result.reached(entries), entries, np.inf).astype(dtype)
+        yield floats.tobytes()
+
+
+def as_parquet(rows: Selection) -> Iterator[bytes]:
+    """A Parquet file of the long table."""
+    out = io.BytesIO()
+    pl.concat(_tables(rows)).write_parquet(out)
+    yield out.getvalue()
+
+
+def as_arrow(rows: Selection) -> Iterator[bytes]:
+    """An Arrow IPC stream of the long table."""
+    out = io.BytesIO()
+    pl.concat(_tables(rows)).write_ipc_stream(out, compat_level=pl.CompatLevel.oldest())
+    yield out.getvalue()
+
+
+ENCODERS: Final[dict[str, Callable[[Selection], Iterator[bytes]]]] = {
+    "json": as_json,
+    "csv": as_csv,
+    "npy": as_npy,
+    "parquet": as_parquet,
+    "arrow": as_arrow,
+}
+
+
+def _tables(rows: Selection) -> Iterator[pl.DataFrame]:
+    targets = rows.target_names().rename("target")
+    width = len(targets)
+    for some, entries in rows.batches():
+        sources = rows.source_names(some).rename("source")
+        repeated = sources.gather(np.repeat(np.arange(len(some)), width))
+        columns: list[Any] = [repeated, targets.gather(np.tile(np.arange(width), len(some))), rows.values(entries)]
+        yield pl.DataFrame(columns)
+
+
+def _labels(labels: Array) -> pl.Series:
+    return pl.Series(labels if labels.dtype.kind in "iu" else [str(label) for label in labels])

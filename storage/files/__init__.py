@@ -1,0 +1,1 @@
+"""Files and folders that survive a crash, and locks between processes."""

@@ -1,0 +1,367 @@
+"""Durable files and atomic folders: write, fsync, stage beside the target, and swap in one step.
+
+A writer works in a staging folder, ``.NAME.staging-XXXX`` beside its target, and holds a lock (flock) on it for as long
+as it lives.  The lock goes with the process, so a staging folder that nobody locks is garbage and may be removed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import fcntl
+import os
+import secrets
+import shutil
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from storage.errors import Conflict, DiskFull, StorageFailed
+from storage.files import direct
+
+Buffer = bytes | npt.NDArray[np.generic]
+
+_AT_FDCWD: Final = -100
+_NOREPLACE: Final = 1
+_EXCHANGE: Final = 2
+_SYNC_FILE_RANGE_WRITE: Final = 2
+#: What renameat2 answers where the kernel or the file system does not know it.
+_UNSUPPORTED: Final = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP)
+#: What a write that finds no room is answered.
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
+_ATTEMPTS: Final = 100
+_SYNC_THREADS: Final = 4
+
+
+def failure(action: str, path: Path, error: OSError, wanted: int | None = None) -> StorageFailed:
+    """The error to raise for a failed file operation: what was done, where, how much was asked and how much is free."""
+    message = f"cannot {action} {path}: {error.strerror or error}"
+    if wanted is not None:
+        message += f" ({wanted:,} bytes asked"
+        with contextlib.suppress(OSError):
+            state = os.statvfs(path.parent)
+            message += f", {state.f_bavail * state.f_frsize:,} bytes free"
+        message += ")"
+    return DiskFull(message) if error.errno in _FULL else StorageFailed(message)
+
+
+def write_file(path: Path | str, buffers: Sequence[Buffer], *, flush: bool = False, past: bool = False) -> None:
+    """Create or truncate a file and write the buffers one after the other; not yet durable.
+
+    A missing parent folder is made, but not its parents.  ``flush`` asks the kernel to begin writing to the disk now,
+    without waiting for it, so that the fsync of many files at the end finds little left to do; ``past`` to write past
+    the page cache, where that is to be had.  At most 1,024 buffers (IOV_MAX), each C-contiguous.  Raises OSError.
+    """
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+    try:
+        handle = os.open(path, flags, 0o666)
+    except FileNotFoundError:
+        Path(path).parent.mkdir(exist_ok=True)
+        handle = os.open(path, flags, 0o666)
+    try:
+        size = sum(len(buffer) if isinstance(buffer, bytes) else buffer.nbytes for buffer in buffers) if past else 0
+        if not direct.write(handle, buffers, size):
+            _write_all(handle, buffers)
+        if flush:
+            _begin_writeback(handle)
+    finally:
+        os.close(handle)
+
+
+def _write_all(handle: int, buffers: Sequence[Buffer]) -> None:
+    rest = [memoryview(buffer) if isinstance(buffer, bytes) else buffer.data for buffer in buffers]
+    while rest:
+        # A short write is legal (a signal, a nearly full disk).
+        rest = remaining(rest, os.writev(handle, rest))
+
+
+def remaining(buffers: list[memoryview], done: int) -> list[memoryview]:
+    """What is left of ``buffers`` after their first ``done`` bytes."""
+    first = 0
+    while first < len(buffers) and done >= buffers[first].nbytes:
+        done -= buffers[first].nbytes
+        first += 1
+    rest = buffers[first:]
+    if done:
+        rest[0] = rest[0].cast("B")[done:]
+    return rest
+
+
+def overwrite_file(path: Path, buffers: Sequence[Buffer], size: int) -> None:
+    """Make a file hold the buffers, ``size`` bytes, and be durable, in the blocks that it has; nearly nothing stays in
+    memory.
+
+    Raises OSError; what the file holds is then undefined.
+    """
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    try:
+        past = direct.write(handle, buffers, size)
+        if not past:
+            _write_all(handle, buffers)
+        if os.fstat(handle).st_size != size:
+            os.ftruncate(handle, size)
+        sync_data(handle)
+        if not past:  # else only the last page is there: with it the next tile's end needs no read before it is written
+            forget(handle)
+    finally:
+        os.close(handle)
+
+
+def sync_data(handle: int) -> None:
+    """Make the bytes of an open file durable, and what it takes to read them, but not the time of its last change: that
+    would cost the file system a transaction for every tile.  Raises OSError.
+    """
+    getattr(os, "fdatasync", os.fsync)(handle)
+
+
+def settle_file(path: Path) -> None:
+    """Make a file's bytes durable, and let the system forget its pages.  Raises OSError."""
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+        forget(handle)
+    finally:
+        os.close(handle)
+
+
+def forget(handle: int) -> None:
+    """A hint that an open file's clean pages need not stay in memory; where the system takes none, they stay."""
+    if hasattr(os, "posix_fadvise"):
+        os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def take_place(file: Path, path: Path) -> bool:
+    """Put ``file`` where ``path`` is, atomically; whether the old file is now at ``file`` (else it is gone).
+
+    Raises OSError.
+    """
+    try:
+        exchange(file, path)
+        return True
+    except OSError as error:
+        if error.errno not in _UNSUPPORTED:
+            raise
+    file.replace(path)
+    return False
+
+
+def _begin_writeback(handle: int) -> None:
+    """A hint only: whatever it answers, fsync has the last word."""
+    call = getattr(_libc(), "sync_file_range", None)
+    if call is not None:
+        call(handle, ctypes.c_int64(0), ctypes.c_int64(0), _SYNC_FILE_RANGE_WRITE)
+
+
+@cache
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
+
+
+def load_file(path: Path) -> npt.NDArray[np.uint8]:
+    """All bytes of a file, of which nothing stays in the system's memory: they are this thread's until it loads or
+    writes another one.  Raises OSError.
+    """
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        size = os.fstat(handle).st_size
+        found = direct.read(handle, size)
+        if found is not None:
+            return found
+        if hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(handle, 0, size, os.POSIX_FADV_WILLNEED)
+        place, done = direct.buffer_for(size), 0
+        while done < size and (count := os.preadv(handle, [place[done:size].data], done)):
+            done += count
+        forget(handle)
+        return place[:done]
+    finally:
+        os.close(handle)
+
+
+def sync_path(path: Path) -> None:
+    """Make a file's bytes, or a folder's list of names, survive a power cut.  Raises OSError."""
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def sync_tree(folder: Path) -> None:
+    """Make every file and folder below ``folder``, and itself, durable: files first, then the folders that name them.
+
+    Raises OSError.
+    """
+    folders: list[Path] = []
+    files: list[Path] = []
+    for root, _, names in os.walk(folder):
+        folders.append(Path(root))
+        files += [Path(root, name) for name in names]
+    with ThreadPoolExecutor(_SYNC_THREADS) as pool:
+        for _ in pool.map(sync_path, files):
+            pass
+    for each in reversed(folders):
+        sync_path(each)
+
+
+def exchange(one: Path, other: Path) -> None:
+    """Swap two names atomically.  Raises OSError; ``errno`` is one of ENOSYS, EINVAL, ENOTSUP where unsupported."""
+    _renameat2(one, other, _EXCHANGE)
+
+
+def rename_new(source: Path, target: Path) -> None:
+    """Rename atomically, refusing a target that exists (FileExistsError); raises OSError."""
+    try:
+        _renameat2(source, target, _NOREPLACE)
+    except OSError as error:
+        if error.errno not in _UNSUPPORTED:
+            raise
+        # rename(2) replaces an empty folder but never one with content, so nothing can be lost here.
+        if target.exists():
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target)) from None
+        source.rename(target)
+
+
+def _renameat2(source: Path, target: Path, flags: int) -> None:
+    call = getattr(_libc(), "renameat2", None)
+    if call is None:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS), str(source))
+    if call(_AT_FDCWD, os.fsencode(source), _AT_FDCWD, os.fsencode(target), flags):
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code), str(source), None, str(target))
+
+
+class Staging:
+    """A locked folder beside ``target`` that becomes the target in one step.
+
+    Attributes:
+        target: the path that ``publish`` changes.
+        folder: where to work; exists from the start, gone after ``publish`` or ``discard``.
+    """
+
+    def __init__(self, target: Path) -> None:
+        """Make the folder and lock it.  Raises StorageFailed."""
+        self.target = target
+        try:
+            self.folder, self._lock = _locked_folder(target)
+        except OSError as error:
+            raise failure("make a staging folder for", target, error) from error
+
+    def publish(self, *, replace: bool) -> None:
+        """Put the folder, which must be durable, at ``target``; what was there is removed only afterwards.
+
+        Raises:
+            Conflict: the target exists and ``replace`` is False; the folder stays staged.
+            StorageFailed: the file system refused.  ``pending`` says whether the target is as it was.
+        """
+        try:
+            replaced = _put(self.folder, self.target, replace)
+        except FileExistsError:
+            raise Conflict(f"{self.target} exists already; another writer finished first") from None
+        except OSError as error:
+            raise failure("put the finished store at", self.target, error) from error
+        self._unlock()
+        try:
+            sync_path(self.target.parent)
+        except OSError as error:
+            # The old store is kept: after a power cut the folder may name it again.
+            raise failure("make durable the new name", self.target, error) from error
+        if replaced is not None:
+            # The new store is in place; a remainder of the old one is garbage that the next writer clears.
+            shutil.rmtree(replaced, ignore_errors=True)
+
+    @property
+    def pending(self) -> bool:
+        """Whether the folder is still staged: neither published nor discarded."""
+        return self._lock is not None
+
+    def discard(self) -> None:
+        """Remove the folder; never raises.  Does nothing after ``publish``."""
+        if self._lock is not None:
+            shutil.rmtree(self.folder, ignore_errors=True)
+            self._unlock()
+
+    def _unlock(self) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+
+def clear_stale(target: Path) -> None:
+    """Remove what dead writers of ``target`` left beside it, and put back an old store that one had moved aside."""
+    aside = set_aside(target)
+    with contextlib.suppress(OSError):
+        if aside.exists() and not target.exists():
+            rename_new(aside, target)
+    for leftover in [*target.parent.glob(f"{_glob_escape(_prefix(target))}*"), aside]:
+        with contextlib.suppress(OSError):
+            handle = os.open(leftover, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if leftover != aside or target.exists():
+                    shutil.rmtree(leftover, ignore_errors=True)
+            finally:
+                os.close(handle)
+
+
+def set_aside(target: Path) -> Path:
+    """Where the old store lies for a moment on file systems that cannot exchange two names."""
+    return target.with_name(f".{target.name}.replaced")
+
+
+def _prefix(target: Path) -> str:
+    return f".{target.name}.staging-"
+
+
+def _glob_escape(text: str) -> str:
+    return "".join(f"[{c}]" if c in "*?[" else c for c in text)
+
+
+def _locked_folder(target: Path) -> tuple[Path, int | None]:
+    for _ in range(_ATTEMPTS):
+        folder = target.with_name(_prefix(target) + secrets.token_hex(4))
+        folder.mkdir(mode=0o777)
+        try:
+            handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            continue
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # Between mkdir and flock a cleaner may have taken the folder for a dead writer's and removed it.
+            if folder.stat().st_ino == os.fstat(handle).st_ino:
+                return folder, handle
+        except (BlockingIOError, FileNotFoundError):
+            pass
+        except OSError:
+            os.close(handle)
+            folder.rmdir()
+            raise
+        os.close(handle)
+    raise OSError(errno.EBUSY, "other processes keep removing it")
+
+
+def _put(folder: Path, target: Path, replace: bool) -> Path | None:
+    """Move ``folder`` to ``target``; return where the old one lies now, or None when there was none."""
+    if not replace or not target.exists():
+        rename_new(folder, target)
+        return None
+    try:
+        exchange(folder, target)
+        return folder
+    except OSError as error:
+        if error.errno not in _UNSUPPORTED:
+            raise
+    aside = set_aside(target)
+    target.rename(aside)
+    try:
+        rename_new(folder, target)
+    except OSError:
+        rename_new(aside, target)
+        raise
+    return aside

@@ -1,0 +1,1 @@
+"""The validated graph, and where uploaded graphs are kept."""

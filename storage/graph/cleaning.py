@@ -1,0 +1,260 @@
+"""The rules that every reader shares, on columns of arcs: labels, weights, self loops, parallel arcs, rows.
+
+Steps of ``storage.graph.graph.build_from``.  Everything works part by part or in place where it can, because the columns and
+the result together are the peak memory of reading a graph.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from storage.errors import InvalidGraph, NegativeCycle
+
+IntArray = npt.NDArray[np.int64]
+AnyArray = npt.NDArray[np.generic]
+
+#: Whole numbers up to here are exact in float64, and so is every rule that goes through it.
+EXACT = 2**53
+#: Entries looked at in one go where a temporary of the whole length would spoil the memory bound.
+CHUNK = 1 << 20
+
+
+#: A whole number in the one spelling that stands for it.
+_LABEL = re.compile(r"0|-?[1-9][0-9]{0,18}+")
+
+
+def is_label(text: str) -> bool:
+    """Whether a vertex of this name is a number: an int64 in its one spelling, so that no two names are one number."""
+    return _LABEL.fullmatch(text) is not None and -(2**63) <= int(text) < 2**63
+
+
+@dataclass
+class ArcList:
+    """Arcs on their way into a graph; ``build_from`` empties it, so that no column is held twice.
+
+    Attributes:
+        tails, heads: int32 or int64, shape (entries,).
+        weights: int32, int64 or float64, shape (entries,), or None for an unweighted graph.
+    """
+
+    tails: AnyArray
+    heads: AnyArray
+    weights: AnyArray | None
+
+
+def chunks(length: int) -> Iterator[slice]:
+    """Slices of at most ``CHUNK`` that cover ``length``."""
+    return (slice(i, min(i + CHUNK, length)) for i in range(0, length, CHUNK))
+
+
+def _extent(columns: tuple[AnyArray, ...]) -> tuple[int, int]:
+    """Smallest and largest entry of integer columns, (0, -1) if there is none."""
+    full = [c for c in columns if len(c)]
+    if not full:
+        return 0, -1
+    return min(int(c.min()) for c in full), max(int(c.max()) for c in full)
+
+
+def index_by_label(arcs: ArcList) -> IntArray:
+    """Replace labels by vertex indices and return the labels that occur, ascending.
+
+    A dense range is ranked through a table; wide ones (OpenStreetMap ids) through sorted labels.
+    """
+    low, high = _extent((arcs.tails, arcs.heads))
+    span = high - low + 1
+    if span > 2 * len(arcs.tails) + 65536:
+        labels = _distinct(arcs.tails, arcs.heads)
+        arcs.tails = _rank(arcs.tails, labels)
+        arcs.heads = _rank(arcs.heads, labels)
+        return labels
+    seen = np.zeros(span, np.bool_)
+    for column in (arcs.tails, arcs.heads):
+        for part in chunks(len(column)):
+            seen[column[part].astype(np.int64) - low] = True
+    labels = np.flatnonzero(seen)
+    table = None if len(labels) == span else np.cumsum(seen, dtype=np.int32) - np.int32(1)
+    labels += low
+    arcs.tails = _look_up(arcs.tails, low, table)
+    arcs.heads = _look_up(arcs.heads, low, table)
+    return labels
+
+
+def _distinct(*columns: AnyArray) -> IntArray:
+    """Distinct entries, ascending; besides the result only about as many entries again are held at a time.
+
+    Sorting and dropping repeats, because ``np.unique`` hashes integers and took ten times as long.
+    """
+    found = np.empty(0, np.int64)
+    parts: list[IntArray] = []
+    pending = 0
+    for column in columns:
+        for part in chunks(len(column)):
+            parts.append(_sorted_set(column[part]))
+            pending += len(parts[-1])
+            if pending > max(len(found), 2 * CHUNK):
+                found, parts, pending = _sorted_set(np.concatenate([found, *parts])), [], 0
+    return _sorted_set(np.concatenate([found, *parts])) if parts else found
+
+
+def _sorted_set(values: AnyArray) -> IntArray:
+    ascending = np.sort(values.astype(np.int64, copy=False))
+    keep = np.ones(len(ascending), np.bool_)
+    np.not_equal(ascending[1:], ascending[:-1], out=keep[1:])
+    return ascending[keep]
+
+
+def _rank(column: AnyArray, labels: IntArray) -> npt.NDArray[np.int32]:
+    """Position of every entry in ``labels``; keys in order walk them four times as fast as random ones."""
+    out = np.empty(len(column), np.int32)
+    for part in chunks(len(column)):
+        order = np.argsort(column[part])
+        piece = np.empty(len(order), np.int32)
+        piece[order] = np.searchsorted(labels, column[part][order])
+        out[part] = piece
+    return out
+
+
+def _look_up(column: AnyArray, low: int, table: npt.NDArray[np.int32] | None) -> AnyArray:
+    """``column - low`` as int32 indices, through the rank table where the labels have gaps."""
+    if table is None and low == 0 and column.dtype == np.int32:
+        return column
+    out = np.empty(len(column), np.int32)
+    for part in chunks(len(column)):
+        index = column[part].astype(np.int64) - low
+        out[part] = index if table is None else table[index]
+    return out
+
+
+def shift_to_index(arcs: ArcList, base: int, n: int) -> None:
+    """Turn numbers ``base .. base + n - 1`` into vertex indices; InvalidGraph names one outside."""
+    low, high = _extent((arcs.tails, arcs.heads))
+    if low <= high and (low < base or high >= base + n):
+        wrong = low if low < base else high
+        raise InvalidGraph(f"vertex {wrong} is outside {base} .. {base + n - 1}", field="vertex")
+    arcs.tails = _look_up(arcs.tails, base, None)
+    arcs.heads = _look_up(arcs.heads, base, None)
+
+
+def canonical_weights(weights: AnyArray) -> AnyArray:
+    """Refuse what is no length; whole numbers become int64 (or stay int32)."""
+    if weights.dtype.kind in "iu":
+        low, high = _extent((weights,))
+        if max(-low, high) > EXACT:
+            wrong = high if high > -low else low
+            raise InvalidGraph(f"weight {wrong} is beyond 2^53, so sums would not be exact", field="weight")
+        return weights if weights.dtype == np.int32 else weights.astype(np.int64, copy=False)
+    whole = True
+    infinite = False
+    for part in chunks(len(weights)):
+        piece = weights[part].astype(np.float64, copy=False)
+        if np.isnan(piece).any() or (piece == -np.inf).any():
+            bad = "NaN" if np.isnan(piece).any() else "-inf"
+            raise InvalidGraph(f"weight {bad} is not a length", field="weight")
+        finite = np.isfinite(piece)
+        infinite = infinite or not finite.all()
+        exact = (np.rint(piece) == piece) & (np.abs(piece) <= EXACT)
+        whole = whole and bool(np.all(exact | ~finite))
+    if not whole or infinite:
+        return weights.astype(np.float64, copy=False)
+    out = np.empty(len(weights), np.int64)
+    for part in chunks(len(weights)):
+        out[part] = weights[part]
+    return out
+
+
+def drop_loops(arcs: ArcList, labels: AnyArray) -> tuple[int, int]:
+    """Remove self loops and arcs of weight +inf; returns how many of each."""
+    keep = arcs.tails != arcs.heads
+    loops = len(keep) - int(np.count_nonzero(keep))
+    if loops and arcs.weights is not None:
+        at = np.flatnonzero(~keep)
+        worst = at[int(np.argmin(arcs.weights[at]))]
+        if arcs.weights[worst] < 0:
+            label = labels[arcs.tails[worst]]
+            raise NegativeCycle([label.item() if hasattr(label, "item") else label], float(arcs.weights[worst]))
+    infinite = 0
+    if arcs.weights is not None and arcs.weights.dtype.kind == "f":
+        finite = np.isfinite(arcs.weights)
+        infinite = int(np.count_nonzero(keep & ~finite))
+        keep &= finite
+    if loops or infinite:
+        arcs.tails = arcs.tails[keep]
+        arcs.heads = arcs.heads[keep]
+        arcs.weights = None if arcs.weights is None else arcs.weights[keep]
+        if infinite and arcs.weights is not None:
+            arcs.weights = canonical_weights(arcs.weights)
+    return loops, infinite
+
+
+def mirror(arcs: ArcList) -> None:
+    """Add the arc back to every arc."""
+    tails = np.concatenate([arcs.tails, arcs.heads])
+    arcs.heads = np.concatenate([arcs.heads, arcs.tails])
+    arcs.tails = tails
+    if arcs.weights is not None:
+        arcs.weights = np.concatenate([arcs.weights, arcs.weights])
+
+
+def compress(arcs: ArcList, n: int) -> tuple[IntArray, npt.NDArray[np.int32], AnyArray, int]:
+    """Counting sort into rows, sort within rows, merge parallel arcs; returns also how many were merged."""
+    # Imported here: a start of the API process must not pay for scipy.sparse.
+    from scipy.sparse import coo_array
+
+    weights = np.ones(len(arcs.tails), np.int32) if arcs.weights is None else arcs.weights
+    if len(arcs.tails) == 0:
+        return np.zeros(n + 1, np.int64), np.zeros(0, np.int32), weights, 0
+    rows = coo_array((weights, (arcs.tails, arcs.heads)), shape=(n, n))
+    # SciPy would add up parallel arcs; claiming that there are none leaves them to the minimum below.
+    rows.has_canonical_format = True
+    arcs.tails = arcs.heads = np.zeros(0, np.int32)
+    arcs.weights = None
+    del weights
+    matrix = rows.tocsr()
+    del rows
+    matrix.has_sorted_indices = False
+    matrix.sort_indices()
+    indptr = matrix.indptr.astype(np.int64)
+    heads = matrix.indices.astype(np.int32, copy=False)
+    values: AnyArray = matrix.data
+    del matrix
+    return _merge_parallel(indptr, heads, values)
+
+
+def _merge_parallel(
+    indptr: IntArray, heads: npt.NDArray[np.int32], values: AnyArray
+) -> tuple[IntArray, npt.NDArray[np.int32], AnyArray, int]:
+    """Of equal neighbours within a row keep one, with the smallest weight."""
+    repeats = np.zeros(len(heads), np.bool_)
+    np.equal(heads[1:], heads[:-1], out=repeats[1:])
+    starts = indptr[:-1]
+    repeats[starts[starts < len(heads)]] = False
+    at = np.flatnonzero(repeats)
+    if len(at) == 0:
+        return indptr, heads, values, 0
+    opens = np.ones(len(at), np.bool_)
+    opens[1:] = at[1:] != at[:-1] + 1
+    first = np.flatnonzero(opens)
+    lowest = np.minimum.reduceat(values[at], first)
+    kept = at[first] - 1
+    values[kept] = np.minimum(values[kept], lowest)
+    indptr = indptr - np.searchsorted(at, indptr)
+    keep = ~repeats
+    heads = heads[keep]
+    return indptr, heads, values[keep], len(at)
+
+
+def smallest_type(weights: AnyArray) -> npt.NDArray[np.int32] | npt.NDArray[np.int64] | npt.NDArray[np.float64]:
+    """Int32 if it holds all weights; merging may have left only whole numbers."""
+    weights = canonical_weights(weights)
+    if weights.dtype == np.int64:
+        low, high = _extent((weights,))
+        if low >= -(2**31) and high < 2**31:
+            return weights.astype(np.int32)
+    elif weights.dtype == np.float64:
+        np.add(weights, 0.0, out=weights)  # minus zero is zero
+    return weights  # type: ignore[return-value]

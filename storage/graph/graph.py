@@ -1,0 +1,354 @@
+"""The validated graph: compressed sparse rows, vertex labels, and a receipt of what cleaning changed.
+
+``build_graph`` is the only way in: it applies the rules that every reader shares (parallel arcs, self loops,
+zeros, infinities) and makes the canonical form on which digests, stores and engines rely.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from storage.errors import ApspError, Conflict, InvalidGraph, NotFound, StorageFailed
+from storage.files.atomic import Staging, failure, sync_tree
+from storage.graph.cleaning import (
+    AnyArray,
+    ArcList,
+    canonical_weights,
+    chunks,
+    compress,
+    drop_loops,
+    index_by_label,
+    is_label,
+    mirror,
+    shift_to_index,
+    smallest_type,
+)
+
+#: Version of the folder written by ``save_graph``: 2 for a graph with terminals, which a reader of version 1 would let
+#: paths pass through, 1 as ever for all others.
+FORM = 2
+
+IntArray = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """A clean graph in compressed sparse rows (CSR).
+
+    No self loops, no parallel arcs, no NaN or infinite weight.  An undirected graph holds both arcs of each edge.
+
+    Attributes:
+        indptr: int64, shape (n + 1,); the arcs out of vertex u are ``indptr[u]:indptr[u + 1]``.
+        heads: int32, shape (arcs,); ascending within each row.
+        weights: int32, int64 or float64, shape (arcs,); integer exactly when every weight is a whole number.
+        labels: int64 or ``StringDType``, shape (n,), strictly ascending (numbers by value, names by code point).
+        directed: False when the arcs mirror each other.
+        weighted: False when every arc weighs 1 because the file has no weights (distances are then hops).
+        terminals: the first so many vertices begin and end paths, but no path passes through one.
+    """
+
+    indptr: IntArray
+    heads: npt.NDArray[np.int32]
+    weights: npt.NDArray[np.int32] | npt.NDArray[np.int64] | npt.NDArray[np.float64]
+    labels: npt.NDArray[np.generic]
+    directed: bool
+    weighted: bool
+    terminals: int = 0
+
+    @property
+    def n(self) -> int:
+        """Number of vertices."""
+        return len(self.indptr) - 1
+
+    @property
+    def arcs(self) -> int:
+        """Number of stored arcs; an undirected edge counts twice."""
+        return len(self.heads)
+
+    @property
+    def m(self) -> int:
+        """Number of arcs of a directed graph, of edges of an undirected one."""
+        return self.arcs if self.directed else self.arcs // 2
+
+    @property
+    def integral(self) -> bool:
+        """Whether every weight is a whole number, so that distances are exact integers."""
+        return self.weights.dtype.kind == "i"
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """What a reader understood and what cleaning changed; shown by ``apsp inspect`` and ``POST /v1/graphs``."""
+
+    format: str
+    compression: str | None
+    entries: int
+    self_loops: int
+    parallel_arcs: int
+    infinite_arcs: int
+    weight_column: str | None
+    notes: tuple[str, ...] = field(default=())
+    #: the formula over ``weight_column`` that made the weights
+    length_of: str | None = None
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What cleaning removed: self loops, arcs (edges) merged into a parallel one, arcs of weight +inf."""
+
+    self_loops: int
+    parallel_arcs: int
+    infinite_arcs: int
+
+
+def build_graph(
+    tails: npt.ArrayLike,
+    heads: npt.ArrayLike,
+    weights: npt.ArrayLike | None,
+    *,
+    labels: npt.ArrayLike | None = None,
+    n: int | None = None,
+    directed: bool,
+    mirrored: bool = False,
+) -> tuple[Graph, Counts]:
+    """Clean a list of arcs into a graph.
+
+    Self loops are dropped (a negative one is a negative cycle), of parallel arcs the smallest weight stays, both after
+    mirroring undirected edges; a weight of +inf means no arc, an explicit 0 is an arc of length zero.
+
+    Args:
+        tails, heads: integers, shape (entries,).  With ``labels`` or ``n`` they are vertex indices 0 .. n - 1;
+            without, they are the labels themselves and the vertices are those that occur.
+        weights: numbers, shape (entries,), or None: every arc weighs 1 and the graph counts hops.
+        labels: shape (n,), strictly ascending int64 or strings.
+        n: number of vertices, labelled 0 .. n - 1; may go together with ``labels``, whose length it then repeats.
+        directed: False mirrors every entry.
+        mirrored: the entries of an undirected graph hold both arcs of each edge already.
+
+    Raises:
+        InvalidGraph: NaN, -inf, whole weights beyond 2**53, index out of range, labels that do not ascend.
+        NegativeCycle: a self loop of negative weight.
+    """
+    arcs = ArcList(_whole_array(tails, "tails"), _whole_array(heads, "heads"), None)
+    if weights is not None:
+        array = np.asarray(weights)
+        if array.dtype.kind not in "iuf" and array.size:
+            raise InvalidGraph(f"weights must be numbers, not {array.dtype}", field="weights")
+        arcs.weights = array.astype(np.float64) if array.dtype.kind not in "iu" else array
+    if not len(arcs.tails) == len(arcs.heads) == len(arcs.tails if arcs.weights is None else arcs.weights):
+        raise InvalidGraph("tails, heads and weights must have the same length", field="weights")
+    names = None if labels is None else _label_array(labels)
+    if n is not None and names is not None and len(names) != n:
+        raise InvalidGraph(f"{n} vertices, but {len(names)} labels", field="labels")
+    if names is None and n is not None:
+        names = np.arange(n, dtype=np.int64)
+    return build_from(arcs, labels=names, directed=directed, mirrored=mirrored)
+
+
+def build_from(
+    arcs: ArcList, *, labels: AnyArray | None, directed: bool, mirrored: bool = False, base: int = 0
+) -> tuple[Graph, Counts]:
+    """``build_graph`` for columns that may be consumed: peak memory is that of ``arcs`` and the result together.
+
+    ``base`` is the number that the columns use for the first of ``labels`` (1 in most file formats).
+    """
+    weighted = arcs.weights is not None
+    if labels is None:
+        labels = index_by_label(arcs)
+    else:
+        shift_to_index(arcs, base, len(labels))
+    if arcs.weights is not None:
+        arcs.weights = canonical_weights(arcs.weights)
+    self_loops, infinite = drop_loops(arcs, labels)
+    if not directed and not mirrored:
+        mirror(arcs)
+    indptr, out_heads, out_weights, merged = compress(arcs, len(labels))
+    out_weights = smallest_type(out_weights)
+    graph = Graph(indptr, out_heads, out_weights, labels, directed, weighted)
+    return graph, Counts(self_loops, merged if directed or mirrored else merged // 2, infinite)
+
+
+def _whole_array(values: npt.ArrayLike, name: str) -> AnyArray:
+    array = np.asarray(values)
+    if array.size == 0:
+        return np.zeros(0, np.int64)
+    if array.ndim != 1 or array.dtype.kind not in "iu":
+        found = f"{array.dtype} of {array.ndim} axes"
+        raise InvalidGraph(f"{name} must be a list of whole numbers, not {found}", field=name)
+    return array if array.dtype in (np.int32, np.int64) else _as_int64(array, name)
+
+
+def _as_int64(array: AnyArray, name: str) -> IntArray:
+    """Integers as int64; InvalidGraph for unsigned ones that would change their sign."""
+    if array.dtype == np.uint64 and array.size and int(array.max()) >= 2**63:
+        raise InvalidGraph(f"{name}: {array.max()} is beyond the range of int64; use text labels", field=name)
+    return array.astype(np.int64)
+
+
+def _label_array(labels: npt.ArrayLike) -> AnyArray:
+    """Labels as int64 or ``StringDType``; they must ascend strictly."""
+    array = np.asarray(labels)
+    if array.dtype.kind == "u":
+        array = _as_int64(array, "labels")
+    if array.size and array.dtype.kind not in "iUOT":
+        raise InvalidGraph(f"labels are whole numbers or text, not {array.dtype}", field="labels")
+    kind: npt.DTypeLike = np.int64 if array.dtype.kind in "iu" or array.size == 0 else np.dtypes.StringDType()
+    array = array.astype(kind)
+    if len(array) > 1 and not bool(np.all(array[1:] > array[:-1])):
+        raise InvalidGraph("labels must ascend strictly", field="labels")
+    return array
+
+
+def graph_digest(graph: Graph) -> str:
+    """``sha256:<hex>`` of the content: n, direction, rows, heads, weights by value, labels, terminals if any.
+
+    Equal for equal graphs whatever the file they came from and the width of the integer type that holds the weights.
+    """
+    digest = hashlib.sha256()
+    text = graph.labels.dtype.kind not in "iu"
+    head = {"n": graph.n, "arcs": graph.arcs, "directed": graph.directed, "integral": graph.integral, "text": text}
+    if graph.terminals:
+        head["terminals"] = graph.terminals
+    digest.update(json.dumps(head, sort_keys=True).encode())
+    weight_type = "<i8" if graph.integral else "<f8"
+    for array, kind in ((graph.indptr, "<i8"), (graph.heads, "<i4"), (graph.weights, weight_type)):
+        for part in chunks(len(array)):
+            digest.update(np.ascontiguousarray(array[part], dtype=kind).data)
+    for part in chunks(graph.n):
+        if text:
+            digest.update(json.dumps(graph.labels[part].tolist()).encode())
+        else:
+            digest.update(np.ascontiguousarray(graph.labels[part], dtype="<i8").data)
+    return f"sha256:{digest.hexdigest()}"
+
+
+def index_of(graph_or_labels: Graph | AnyArray, text: str | int) -> int:
+    """Index of the vertex that the file calls ``text``; NotFound names it and the range of the labels."""
+    labels = graph_or_labels.labels if isinstance(graph_or_labels, Graph) else graph_or_labels
+    if len(labels) == 0:
+        raise NotFound(f"no vertex {text!s}: the graph has no vertices")
+    wanted = str(text).strip()
+    if labels.dtype.kind in "iu":
+        if is_label(wanted):
+            key = np.int64(int(wanted))
+            at = int(np.searchsorted(labels, key))
+            if at < len(labels) and labels[at] == key:
+                return at
+        span = f"{labels[0]} to {labels[-1]}"
+        hint = "" if is_label(wanted) else ", written without leading zeros, signs or fractions"
+        raise NotFound(f"no vertex {wanted!r}: the {len(labels)} vertices are numbers from {span}{hint}")
+    for name in (str(text), wanted):
+        at = _search_text(labels, name)
+        if at < len(labels) and str(labels[at]) == name:
+            return at
+    span = f"{labels[0]!r} to {labels[-1]!r}"
+    raise NotFound(f"no vertex {wanted!r}: the {len(labels)} vertices are names from {span}")
+
+
+def _search_text(labels: AnyArray, name: str) -> int:
+    low, high = 0, len(labels)
+    while low < high:
+        middle = (low + high) // 2
+        if str(labels[middle]) < name:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def save_graph(graph: Graph, receipt: Receipt, folder: str | Path) -> None:
+    """Write the graph as npy files and JSON; the folder appears complete and durable or not at all.
+
+    Raises Conflict if the folder exists, StorageFailed if it cannot be written.
+    """
+    target = Path(folder)
+    if target.exists():
+        raise Conflict(f"{target} exists already")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise failure("make the folder of", target, error) from error
+    staging = Staging(target)
+    try:
+        _write_files(graph, receipt, staging.folder)
+        sync_tree(staging.folder)
+        staging.publish(replace=False)
+    except OSError as error:
+        raise failure("write", target, error) from error
+    finally:
+        staging.discard()
+
+
+def _write_files(graph: Graph, receipt: Receipt, folder: Path) -> None:
+    text = graph.labels.dtype.kind not in "iu"
+    arrays: dict[str, AnyArray] = {"indptr": graph.indptr, "heads": graph.heads, "weights": graph.weights}
+    if text:
+        encoded = [str(label).encode() for label in graph.labels]
+        arrays["label_bytes"] = np.frombuffer(b"".join(encoded), np.uint8)
+        arrays["label_ends"] = np.cumsum([len(e) for e in encoded], dtype=np.int64)
+    else:
+        arrays["labels"] = graph.labels
+    for name, array in arrays.items():
+        np.save(folder / f"{name}.npy", array, allow_pickle=False)
+    about = {
+        "form": FORM if graph.terminals else 1,
+        "n": graph.n,
+        "arcs": graph.arcs,
+        "directed": graph.directed,
+        "weighted": graph.weighted,
+        "text_labels": text,
+        "terminals": graph.terminals,
+        "digest": graph_digest(graph),
+        # without what is not there, earlier versions can read it
+        "receipt": {name: value for name, value in asdict(receipt).items() if name != "length_of" or value},
+    }
+    (folder / "graph.json").write_text(json.dumps(about, indent=1))
+
+
+def load_graph(folder: str | Path) -> tuple[Graph, Receipt]:
+    """Open what ``save_graph`` wrote; the arrays are memory-mapped, read only.
+
+    Raises NotFound if there is no such folder, StorageFailed if what is there is damaged.
+    """
+    source = Path(folder)
+    if not (source / "graph.json").is_file():
+        raise NotFound(f"no stored graph at {source}")
+    try:
+        about = json.loads((source / "graph.json").read_text())
+        if about["form"] not in range(1, FORM + 1):
+            raise StorageFailed(f"{source} has form {about['form']}; this version reads forms 1 to {FORM}")
+        indptr, heads, weights = (_open_array(source / f"{name}.npy") for name in ("indptr", "heads", "weights"))
+        labels = _open_labels(source, bool(about["text_labels"]))
+        shapes = (len(indptr), len(heads), len(weights), len(labels))
+        if shapes != (about["n"] + 1, about["arcs"], about["arcs"], about["n"]) or int(indptr[-1]) != about["arcs"]:
+            raise StorageFailed(f"{source} is damaged: lengths {shapes} do not fit n = {about['n']}")
+        receipt = Receipt(**{**about["receipt"], "notes": tuple(about["receipt"]["notes"])})
+        kind = bool(about["directed"]), bool(about["weighted"]), int(about.get("terminals", 0))
+        graph = Graph(indptr, heads, weights, labels, *kind)  # type: ignore[arg-type]
+    except ApspError:
+        raise
+    except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
+        raise StorageFailed(f"{source} is damaged: {error}") from error
+    return graph, receipt
+
+
+def _open_array(path: Path) -> AnyArray:
+    try:
+        return np.load(path, mmap_mode="r", allow_pickle=False)  # type: ignore[no-any-return]
+    except ValueError:
+        return np.load(path, allow_pickle=False)  # type: ignore[no-any-return]  # an empty array cannot be mapped
+
+
+def _open_labels(folder: Path, text: bool) -> AnyArray:
+    if not text:
+        return _open_array(folder / "labels.npy")
+    raw = _open_array(folder / "label_bytes.npy").tobytes()
+    ends = _open_array(folder / "label_ends.npy").tolist()
+    starts = [0, *ends[:-1]]
+    return np.array([raw[i:j].decode() for i, j in zip(starts, ends, strict=True)], np.dtypes.StringDType())

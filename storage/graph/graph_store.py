@@ -1,0 +1,71 @@
+"""Uploaded graphs: one folder per graph, named by its content; on the disk, or copied from an object store."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+from storage.errors import Conflict, NotFound
+from storage.files import atomic
+from storage.graph.graph import Graph, Receipt, graph_digest, load_graph, save_graph
+from storage.remote.objects import Objects
+
+#: written last: a graph without it is none
+_ABOUT = "graph.json"
+
+
+class GraphStore:
+    """Graphs under ``root/graphs/ID``.
+
+    The id is the beginning of the content's SHA-256, so the same content is kept once whatever file it came from.
+
+    Args:
+        root: a folder on the disk.
+        address: in an object store; graphs are then kept under ``address/graphs/ID``, and ``root`` holds copies.
+    """
+
+    def __init__(self, root: Path, address: str | None = None) -> None:
+        self._graphs = root / "graphs"
+        self._graphs.mkdir(parents=True, exist_ok=True)
+        self._objects = None if address is None else Objects(address).below("graphs")
+
+    def add(self, graph: Graph, receipt: Receipt) -> tuple[str, str]:
+        """Save a graph unless it is there already; returns its id and its digest."""
+        digest = graph_digest(graph)
+        graph_id = digest.removeprefix("sha256:")[:32]
+        folder = self.folder(graph_id)
+        if not folder.exists():
+            save_graph(graph, receipt, folder)
+        if self._objects is not None and self._objects.stat(f"{graph_id}/{_ABOUT}") is None:
+            files = [(path, f"{graph_id}/{path.name}") for path in folder.iterdir()]
+            self._objects.send(pair for pair in files if pair[0].name != _ABOUT)
+            self._objects.send(pair for pair in files if pair[0].name == _ABOUT)
+        return graph_id, digest
+
+    def folder(self, graph_id: str) -> Path:
+        """Where the graph of this id lies."""
+        return self._graphs / graph_id
+
+    def load(self, graph_id: str) -> tuple[Graph, Receipt]:
+        """The graph, memory-mapped, and its receipt; NotFound if it is not there."""
+        folder = self.folder(graph_id)
+        if not folder.exists() and self._objects is not None:
+            self._fetch(self._objects, graph_id, folder)
+        if not folder.exists():
+            raise NotFound(f"there is no graph {graph_id!r}")
+        return load_graph(folder)
+
+    def _fetch(self, objects: Objects, graph_id: str, folder: Path) -> None:
+        """Copy a graph from the object store; the folder appears complete or not at all."""
+        if objects.stat(f"{graph_id}/{_ABOUT}") is None:
+            raise NotFound(f"there is no graph {graph_id!r}")
+        staging = atomic.Staging(folder)
+        try:
+            for name in objects.names(f"{graph_id}/"):
+                objects.fetch(name, staging.folder / Path(name).name)
+            with contextlib.suppress(Conflict):  # another process was as fast
+                staging.publish(replace=False)
+        except OSError as error:
+            raise atomic.failure("write", folder, error) from error
+        finally:
+            staging.discard()

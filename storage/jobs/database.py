@@ -1,0 +1,185 @@
+"""The database behind the job store: SQLite or PostgreSQL by URL, transactions that keep promises, migrations.
+
+A transaction is one of three kinds.  ``durable`` ones are written through to the disk before they return: a job is
+accepted, a job is over.  ``progress`` ones may be forgotten by a power cut.  ``read`` ones take no lock.
+"""
+
+from __future__ import annotations
+
+import importlib
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect, make_url, text
+from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, SQLAlchemyError, StatementError
+
+from storage.errors import DatabaseFailed, InvalidRequest
+from storage.jobs.schema import metadata
+
+Kind = Literal["durable", "progress", "read"]
+
+_MIGRATIONS: Final = Path(__file__).parent / "migrations"
+#: the newest migration; a database that says so needs no look at the others
+HEAD: Final = max(path.stem[1:5] for path in (_MIGRATIONS / "versions").glob("v[0-9]*.py"))
+#: the revision of databases made before there were migrations
+_FIRST: Final = "0001"
+#: one advisory lock of PostgreSQL for each thing that must be done by one process at a time
+_MIGRATION_LOCK: Final = 0x61707370
+
+
+class Database:
+    """Connections to one database; safe to use from many threads, and from many processes at once.
+
+    Args:
+        where: path of an SQLite file, or a URL ``sqlite:///...`` or ``postgresql://user@host/name``.
+        timeout: seconds to wait for a lock that another process holds.
+
+    Raises:
+        InvalidRequest: the URL is none of these.
+        DatabaseFailed: the database cannot be used.
+    """
+
+    def __init__(self, where: Path | str, *, timeout: float = 30.0) -> None:
+        self.url = _url(where)
+        self.sqlite = self.url.get_backend_name() == "sqlite"
+        if self.sqlite and self.url.database:
+            Path(self.url.database).parent.mkdir(parents=True, exist_ok=True)
+        self._engine = _engine(self.url, timeout)
+        event.listen(self._engine, "begin", self._on_begin)
+        self._kinds: dict[str, Engine] = {
+            kind: self._engine.execution_options(apsp_begin=kind) for kind in ("durable", "progress", "read")
+        }
+        migrate(self)
+
+    def close(self) -> None:
+        """Give all connections back."""
+        self._engine.dispose()
+
+    def ping(self) -> None:
+        """Take the write lock and give it back: the database is there and can be written."""
+        with self.transaction("progress") as connection:
+            connection.execute(text("SELECT 1"))
+
+    def transaction(self, kind: Kind) -> AbstractContextManager[Connection]:
+        """One transaction; trouble with the database becomes DatabaseFailed, broken constraints pass through."""
+        return _Transaction(self._kinds[kind])
+
+    def one_at_a_time(self, connection: Connection, name: str) -> None:
+        """Until the transaction ends, no other one passes this point with the same name."""
+        if not self.sqlite:  # SQLite has one writer anyway
+            connection.execute(text("SELECT pg_advisory_xact_lock(hashtextextended(:name, 0))"), {"name": name})
+
+    def _on_begin(self, connection: Connection) -> None:
+        kind = connection.get_execution_options().get("apsp_begin", "durable")
+        if not self.sqlite:
+            if kind == "progress":
+                connection.exec_driver_sql("SET LOCAL synchronous_commit TO off")
+            return
+        if kind == "read":
+            connection.exec_driver_sql("BEGIN")
+            return
+        # Taking the write lock at once avoids the deadlock of two readers that both want to write.
+        connection.exec_driver_sql(f"PRAGMA synchronous={'NORMAL' if kind == 'progress' else 'FULL'}")
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+
+def migrate(database: Database) -> None:
+    """Bring the tables to the newest form, from nothing or from any earlier one; several processes may try at once."""
+    with database.transaction("read") as connection:
+        if _revision(connection) == HEAD:
+            return
+    with database.transaction("durable") as connection:
+        if not database.sqlite:
+            connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _MIGRATION_LOCK})
+        if _revision(connection) == HEAD:
+            return
+        if inspect(connection).has_table("jobs"):
+            upgrade(connection)
+        else:  # the outcome of all migrations at once: alembic takes a while to import
+            metadata.create_all(connection)
+            connection.execute(text("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL PRIMARY KEY)"))
+            connection.execute(text("INSERT INTO alembic_version VALUES (:head)"), {"head": HEAD})
+
+
+def upgrade(connection: Connection) -> None:
+    """Run the migrations that are lacking; DatabaseFailed if the tables are newer than this program."""
+    command, config = importlib.import_module("alembic.command"), importlib.import_module("alembic.config")
+    script = config.Config()
+    script.set_main_option("script_location", str(_MIGRATIONS))
+    script.attributes["connection"] = connection
+    try:
+        if _revision(connection) is None and inspect(connection).has_table("jobs"):
+            command.stamp(script, _FIRST)
+        command.upgrade(script, "head")
+    except importlib.import_module("alembic.util").CommandError as error:
+        raise DatabaseFailed(f"the job database was made by a newer version of apsp ({error})") from error
+
+
+def _revision(connection: Connection) -> str | None:
+    if not inspect(connection).has_table("alembic_version"):
+        return None
+    found: str | None = connection.execute(text("SELECT version_num FROM alembic_version")).scalar_one_or_none()
+    return found
+
+
+def _url(where: Path | str) -> URL:
+    if isinstance(where, Path):
+        return URL.create("sqlite", database=str(where))
+    try:
+        url = make_url(where)
+        name = url.get_backend_name()
+    except (ArgumentError, ValueError) as error:
+        raise InvalidRequest(f"the database URL cannot be understood: {error}", field="database_url") from error
+    if name == "postgresql":
+        return url.set(drivername="postgresql+psycopg")
+    if name != "sqlite" or not url.database:
+        message = f"the database must be sqlite:///FILE or postgresql://..., found {name}"
+        raise InvalidRequest(message, field="database_url")
+    return url
+
+
+def _engine(url: URL, timeout: float) -> Engine:
+    pool: dict[str, Any] = {"pool_size": 8, "max_overflow": 64, "pool_timeout": 30}
+    if url.get_backend_name() == "sqlite":
+        engine = create_engine(url, connect_args={"timeout": timeout}, **pool)
+        event.listen(engine, "connect", _on_connect)
+        return engine
+    limits = f"-c lock_timeout={int(timeout * 1000)} -c idle_in_transaction_session_timeout=60000"
+    arguments = {"connect_timeout": max(2, int(timeout)), "options": limits, "application_name": "apsp"}
+    return create_engine(url, pool_pre_ping=True, connect_args=arguments, **pool)
+
+
+def _on_connect(connection: Any, _record: object) -> None:
+    connection.isolation_level = None  # BEGIN is said by _on_begin, not guessed by the driver
+    for pragma in ("journal_mode=WAL", "foreign_keys=ON"):
+        connection.execute(f"PRAGMA {pragma}")
+
+
+class _Transaction(AbstractContextManager[Connection]):
+    def __init__(self, engine: Engine) -> None:
+        self._begin = engine.begin()
+
+    def __enter__(self) -> Connection:
+        try:
+            return self._begin.__enter__()
+        except SQLAlchemyError as error:
+            raise _translated(error) from error
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> bool | None:
+        try:
+            swallow = self._begin.__exit__(kind, error, trace)
+        except SQLAlchemyError as failure:
+            raise _translated(failure) from failure
+        if isinstance(error, SQLAlchemyError) and (translated := _translated(error)) is not error:
+            raise translated from error
+        return swallow
+
+
+def _translated(error: SQLAlchemyError) -> Exception:
+    """DatabaseFailed for what may go away by itself; what trying again cannot mend stays what it is."""
+    ours = isinstance(error, StatementError) and not isinstance(error, DBAPIError)
+    if ours or isinstance(error, IntegrityError):
+        return error
+    reason = getattr(error, "orig", None) or error
+    return DatabaseFailed(f"the job database cannot be used: {reason}".strip())

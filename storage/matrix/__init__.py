@@ -1,0 +1,1 @@
+"""Distance matrices as Zarr stores: in the making, sealed, and read."""

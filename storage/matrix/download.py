@@ -1,0 +1,207 @@
+"""A sealed store that comes file by file from elsewhere: named by its seal, checked, kept aside until it is whole.
+
+The seal (``zarr.json``) names size and checksum of every file but the tiles, and those files name the tiles'.  So
+nothing that comes is believed but the seal, and that has a digest of itself.  The files lie in the working folder
+beside the target (``storage.matrix.working_dir``), which outlives the process: fetching goes on with the tiles that it has.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Self
+
+import numpy as np
+
+from storage.errors import StorageFailed
+from storage.files import atomic
+from storage.matrix.format import DISTANCES, ROOT_DOCUMENT, crc32c, file_checksum, read_seal
+from storage.matrix.grid import CHECKSUM_BYTES, TileGrid
+from storage.matrix.working_dir import Workplace
+from storage.matrix.writer import check_target
+
+#: What a file of a store may be called.  The names come from elsewhere, and must not lead outside.
+_NAME: Final = re.compile(r"[A-Za-z0-9_]+(/[A-Za-z0-9_]+)*(/zarr\.json)?", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A file of the store: its name below the root, its bytes, and the CRC-32C of all of it, or of a tile's body."""
+
+    name: str
+    size: int
+    checksum: int
+    tile: bool = False
+
+    def holds(self, path: Path) -> bool:
+        """Whether the file at ``path`` is this one, whole.  Raises OSError."""
+        if path.stat().st_size != self.size:
+            return False
+        if not self.tile:
+            return file_checksum(path) == (self.size, self.checksum)
+        data = path.read_bytes()
+        stored = int.from_bytes(data[-CHECKSUM_BYTES:], "little")
+        return crc32c(data[:-CHECKSUM_BYTES]) == stored == self.checksum
+
+
+class Incoming:
+    """A store on its way to ``target``.  Use as a context manager; what was accepted stays until it is published.
+
+    Attributes:
+        total: bytes of all files but the seal; None until :meth:`tiles` was called.
+    """
+
+    def __init__(self, target: str | Path, document: bytes, *, overwrite: bool = False) -> None:
+        """Begin, or go on with what an earlier process has kept of the same store.
+
+        Args:
+            target: where the store will be; its parent folder must exist.
+            document: the root document, which is the seal.
+            overwrite: replace a store that is there, once this one is whole.
+
+        Raises:
+            Conflict: something is at ``target``, or another process or another store is on its way there.
+            NotFound: the parent folder does not exist.
+            StorageFailed: the document is no seal, or the file system refused.
+        """
+        self._target, self._document, self._overwrite = Path(target).absolute(), document, overwrite
+        sealed = read_seal(self._target, document)
+        self._sides = _side_pieces(sealed, self._target)
+        self._grid = _grid(sealed, self._target)
+        self.total: int | None = None
+        atomic.clear_stale(self._target)
+        check_target(self._target, overwrite)
+        digest = sealed["attributes"]["seal"]["digest"]
+        self._place = Workplace(self._target, {"fetched": digest}, resume=True, overwrite=overwrite)
+        try:
+            (self._place.folder / DISTANCES / "c").mkdir(parents=True, exist_ok=True)
+            if self._place.record is None:
+                self._place.save({"fetched": digest})
+        except OSError as error:
+            self._place.discard()
+            raise atomic.failure("write into", self._place.folder, error) from error
+
+    def sides(self) -> list[Piece]:
+        """All files but the seal and the tiles; they come first."""
+        return self._sides
+
+    def tiles(self) -> Iterator[tuple[Piece, bool]]:
+        """All tiles, and whether each is there, read and checked.  StorageFailed if the manifest cannot be read."""
+        checksums, sizes = (self._manifest(name) for name in ("crc32c", "bytes"))
+        self.total = sum(piece.size for piece in self._sides) + int(sizes.sum())
+        return self._checked(checksums, sizes)
+
+    def draft(self, piece: Piece) -> Path:
+        """Where the bytes of a piece are collected until :meth:`accept`."""
+        return self._place.spare / piece.name.replace("/", "-")
+
+    def accept(self, piece: Piece) -> bool:
+        """Take in the draft of a piece, if it is what seal and manifest say; else it is removed.  StorageFailed."""
+        draft, path = self.draft(piece), self._place.folder / piece.name
+        try:
+            if not piece.holds(draft):
+                draft.unlink()
+                return False
+            path.parent.mkdir(parents=True, exist_ok=True)
+            draft.replace(path)
+        except OSError as error:
+            raise atomic.failure("write", path, error) from error
+        return True
+
+    def publish(self) -> None:
+        """Make everything durable and put the store at its target.  Conflict, StorageFailed."""
+        folder = self._place.folder
+        check_target(self._target, self._overwrite)
+        try:
+            atomic.sync_tree(folder)
+            # as when it was made: the seal comes last
+            atomic.write_file(folder / ROOT_DOCUMENT, [self._document])
+            atomic.sync_path(folder / ROOT_DOCUMENT)
+            atomic.sync_path(folder)
+        except OSError as error:
+            raise atomic.failure("finish", folder, error) from error
+        self._place.publish(replace=self._overwrite)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._place.discard()
+
+    def _checked(self, checksums: Any, sizes: Any) -> Iterator[tuple[Piece, bool]]:
+        for i in range(self._grid.counts[0]):
+            for j in range(self._grid.counts[1]):
+                piece = Piece(f"{DISTANCES}/c/{i}/{j}", int(sizes[i, j]), int(checksums[i, j]), tile=True)
+                try:
+                    there = piece.holds(self._place.folder / piece.name)
+                except FileNotFoundError:
+                    there = False
+                except OSError as error:
+                    raise atomic.failure("read", self._place.folder / piece.name, error) from error
+                yield piece, there
+
+    def _manifest(self, name: str) -> Any:
+        found = _side_array(self._place.folder / "manifest" / name, self._target)
+        if found.shape != self._grid.counts:
+            raise StorageFailed(f"{self._target}: the manifest does not fit a matrix of {self._grid.shape}")
+        return found
+
+
+def side_files(document: bytes, arrays: tuple[str, ...]) -> list[str]:
+    """The files of some small arrays of a store, such as ``source``, whose root document this is.  StorageFailed."""
+    sealed = read_seal(Path("the store"), document)
+    return [piece.name for piece in _side_pieces(sealed, Path("the store")) if piece.name.split("/")[0] in arrays]
+
+
+def labels_of(document: bytes, files: Mapping[str, bytes], array: str) -> list[int | str]:
+    """The labels in ``source`` or ``target`` of a store, from its files as they came.  StorageFailed if damaged."""
+    import zarr
+    from zarr.core.buffer import default_buffer_prototype
+    from zarr.storage import MemoryStore
+
+    where = Path("the store")
+    buffer = default_buffer_prototype().buffer
+    for piece in _side_pieces(read_seal(where, document), where):
+        data = files.get(piece.name)
+        if data is not None and (len(data), crc32c(data)) != (piece.size, piece.checksum):
+            raise StorageFailed(f"{piece.name} came damaged: it does not agree with the seal")
+    try:
+        store = MemoryStore({name: buffer.from_bytes(data) for name, data in files.items()})
+        values = zarr.open_array(store, path=array, mode="r", zarr_format=3)[...]
+    except Exception as error:
+        raise StorageFailed(f"the labels in {array} cannot be read: {error}") from error
+    found = np.asarray(values)
+    return [int(v) for v in found.tolist()] if found.dtype.kind in "iu" else [str(v) for v in found.tolist()]
+
+
+def _side_pieces(sealed: Mapping[str, Any], where: Path) -> list[Piece]:
+    try:
+        files = sealed["attributes"]["seal"]["files"]
+        pieces = [Piece(str(name), int(size), int(checksum)) for name, (size, checksum) in files.items()]
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise StorageFailed(f"{where}: the seal is not understood ({error!r})") from None
+    for piece in pieces:
+        if not _NAME.fullmatch(piece.name) or piece.size < 0:
+            raise StorageFailed(f"{where}: the seal names a file {piece.name[:200]!r}, which no store has")
+    return pieces
+
+
+def _grid(sealed: Mapping[str, Any], where: Path) -> TileGrid:
+    try:
+        array = sealed["consolidated_metadata"]["metadata"][DISTANCES]
+        rows, columns = array["shape"]
+        height, width = array["chunk_grid"]["configuration"]["chunk_shape"]
+        return TileGrid((int(rows), int(columns)), (int(height), int(width)))
+    except (KeyError, TypeError, ValueError) as error:
+        raise StorageFailed(f"{where}: its metadata cannot be understood ({error!r})") from None
+
+
+def _side_array(folder: Path, where: Path) -> Any:
+    import zarr
+
+    try:
+        return np.asarray(zarr.open_array(folder, mode="r", zarr_format=3)[...])
+    except Exception as error:
+        raise StorageFailed(f"{where}: {folder.name} cannot be read: {error}") from error

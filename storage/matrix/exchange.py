@@ -1,0 +1,110 @@
+"""What lies in a *room*, the folder in which processes leave files for the owner of a store in the making."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from storage.errors import StorageFailed
+from storage.files import atomic
+from storage.matrix.format import Array, crc32c
+
+#: Bytes of a panel that have a checksum of their own, and are read or written at a time.
+PIECE: Final = 2**24
+#: Files of a panel, at most.
+PARTS: Final = 8
+
+
+@dataclass(frozen=True)
+class TileFile:
+    """A tile (i, j) in a room, durable: the name of its file, its bytes and its checksum."""
+
+    i: int
+    j: int
+    name: str
+    size: int
+    checksum: int
+
+
+@dataclass(frozen=True)
+class Marks:
+    """Bytes and checksums of some rows of tiles, from tile row ``first`` on; 0 where they are not known."""
+
+    first: int
+    sizes: npt.NDArray[np.int64]
+    checksums: npt.NDArray[np.uint32]
+
+
+def write_panel(path: Path, panel: Array, pool: ThreadPoolExecutor) -> None:
+    """Write a C-contiguous array into a folder; readers of an older one go on.  StorageFailed.
+
+    Threads that write to one file wait for each other, so there are several.
+    """
+    flat = panel.reshape(-1).view(np.uint8)
+
+    def write(part: int, begin: int, end: int) -> None:
+        new = path / f"{part}.{secrets.token_hex(4)}"
+        handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        try:
+            sums = []
+            for first in range(begin, end, PIECE):
+                piece, done = flat[first : min(end, first + PIECE)], 0
+                while done < len(piece):
+                    done += os.pwrite(handle, piece[done:].data, first - begin + done)
+                sums.append(crc32c(piece))
+            os.pwrite(handle, np.array(sums, "<u4").tobytes(), end - begin)
+        finally:
+            os.close(handle)
+        new.replace(path / str(part))
+
+    try:
+        path.mkdir(exist_ok=True)
+        list(pool.map(write, *_parts(flat.nbytes)))
+    except OSError as error:
+        raise atomic.failure("write panel", path, error, flat.nbytes) from error
+
+
+def read_panel(path: Path, panel: Array, pool: ThreadPoolExecutor) -> None:
+    """Fill a C-contiguous array from such a folder.  StorageFailed if it is damaged or gone."""
+    flat = panel.reshape(-1).view(np.uint8)
+
+    def read(part: int, begin: int, end: int) -> bool:
+        handle = os.open(path / str(part), os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            sums = []
+            for first in range(begin, end, PIECE):
+                piece, done = flat[first : min(end, first + PIECE)], 0
+                while done < len(piece) and (count := os.preadv(handle, [piece[done:].data], first - begin + done)):
+                    done += count
+                sums.append(crc32c(piece))
+            found = np.array(sums, "<u4").tobytes()
+            return os.pread(handle, len(found) + 1, end - begin) == found
+        finally:
+            os.close(handle)
+
+    try:
+        right = list(pool.map(read, *_parts(flat.nbytes)))
+    except OSError as error:
+        raise atomic.failure("read panel", path, error) from error
+    if not all(right):
+        raise StorageFailed(f"panel {path} is damaged: its checksums are wrong")
+
+
+def remove_panel(path: Path) -> None:
+    """Forget a panel that nobody needs any more."""
+    shutil.rmtree(path, ignore_errors=True)
+
+
+def _parts(size: int) -> tuple[range, list[int], list[int]]:
+    """The files of a panel: their numbers, and the bytes of it at which each begins and ends."""
+    share = max(PIECE, -(-size // (PARTS * PIECE)) * PIECE)
+    begins = list(range(0, size, share))
+    return range(len(begins)), begins, [min(size, begin + share) for begin in begins]

@@ -1,0 +1,86 @@
+"""Files that tiles are written into before they take the place of the old ones.
+
+A tile that is replaced by a new file makes the file system allocate and free its blocks every time, which halves the
+rate of writing (decision 033).  So a tile is written into a *spare*, a file with blocks of its own, made durable, and
+exchanged with the old tile, whose file is the spare of another.  Nobody ever sees half a tile, and no old tile is gone
+before the new one is on the disk.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from storage.files import atomic
+
+#: Files for a matrix of so many tiles: when all are used up, folders are made durable, and the files of replaced tiles
+#: can be used again.
+_MOST: Final = 64
+_FEWEST: Final = 8
+_SHARE: Final = 16
+
+
+def spare_files(tiles: int) -> int:
+    """How many spare files a matrix of ``tiles`` tiles has at most."""
+    return min(_MOST, max(_FEWEST, tiles // _SHARE))
+
+
+class Spares:
+    """The spare files of a matrix of ``tiles`` tiles, in ``folder``; thread-safe for different tiles."""
+
+    def __init__(self, folder: Path, tiles: int) -> None:
+        self._folder, self._most = folder, spare_files(tiles)
+        self._condition = threading.Condition()
+        self._free: list[Path] = []
+        self._retired: list[Path] = []
+        self._touched: set[Path] = set()
+        self._out = self._made = 0
+
+    def write(self, path: Path, buffers: Sequence[atomic.Buffer], size: int) -> None:
+        """Put a durable file of ``size`` bytes at ``path`` in one step; ``path`` exists already.  Raises OSError."""
+        spare = self._take()
+        kept = True
+        try:
+            atomic.overwrite_file(spare, buffers, size)
+            kept = atomic.take_place(spare, path)
+        except BaseException:
+            with self._condition:
+                self._out -= 1
+                self._free.append(spare)
+                self._condition.notify()
+            raise
+        with self._condition:
+            self._out -= 1
+            self._touched.add(path.parent)
+            if kept:
+                # After a power cut the old name may lead to this file again, until the folder is durable.
+                self._retired.append(spare)
+            self._condition.notify()
+
+    def settle(self) -> None:
+        """Make the folders of replaced tiles durable.  Raises OSError."""
+        with self._condition:
+            self._settle()
+
+    def _settle(self) -> None:
+        for folder in self._touched:
+            atomic.sync_path(folder)
+        self._touched.clear()
+        self._free += self._retired
+        self._retired.clear()
+        self._condition.notify_all()
+
+    def _take(self) -> Path:
+        with self._condition:
+            while not self._free:
+                if len(self._retired) + self._out < self._most:
+                    self._made += 1
+                    self._free.append(self._folder / str(self._made))
+                elif self._retired:
+                    self._settle()
+                else:
+                    self._condition.wait()
+            self._out += 1
+            return self._free.pop()

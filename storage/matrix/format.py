@@ -1,0 +1,220 @@
+"""What a matrix store is made of: names, codecs, fill values, the metadata of the root and its seal.
+
+The store is a Zarr v3 group.  Its root ``zarr.json`` is written last: it holds the attributes, the summary, the
+consolidated metadata, size and checksum of every file but the tiles (those are in ``manifest``), and a digest of
+itself.  Without that document nothing opens, neither here nor in any Zarr client: it is the seal.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Iterable, Mapping
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import google_crc32c
+import numpy as np
+import numpy.typing as npt
+
+from storage.errors import InvalidRequest, StorageFailed
+from storage.matrix.grid import TileGrid
+
+if TYPE_CHECKING:
+    import zarr
+
+#: Raised when a store of today can no longer be read by a reader of yesterday.  A matrix whose columns are all the
+#: vertices has version 1 as ever; version 2 has chosen columns, which a reader of version 1 would take for all; version
+#: 3 is of a graph with terminals, through which an earlier reader would lead its routes.
+FORMAT_VERSION: Final = 3
+DISTANCES: Final = "distances"
+ROOT_DOCUMENT: Final = "zarr.json"
+COMPRESSIONS: Final = ("none", "zstd")
+#: Zstandard after a byte shuffle, in Blosc's container: smaller and faster to read than Zstandard alone.
+ZSTD_LEVEL: Final = 3
+#: Entries in a chunk of the one-dimensional arrays (labels, graph).
+SIDE_CHUNK: Final = 1 << 20
+_CHECK_BYTES: Final = 1 << 22
+
+Array = npt.NDArray[np.generic]
+IntArray = npt.NDArray[np.int64]
+
+
+def crc32c(data: bytes | Array, before: int = 0) -> int:
+    """CRC-32C (Castagnoli) of ``data``, continued from the checksum of what came before it."""
+    return int(google_crc32c.extend(before, data))
+
+
+def file_checksum(path: Path) -> tuple[int, int]:
+    """Bytes and CRC-32C of a whole file.  Raises OSError."""
+    size = checksum = 0
+    with path.open("rb") as file:
+        while data := file.read(_CHECK_BYTES):
+            size += len(data)
+            checksum = crc32c(data, checksum)
+    return size, checksum
+
+
+def fill_value(dtype: np.dtype[np.generic], unreachable: float) -> Any:
+    """What a Zarr client reads where a tile is lost: NaN for floats, the type's maximum for integers.
+
+    Neither can be taken for a distance or for *unreachable*; InvalidRequest if the sentinel is that maximum.
+    """
+    if dtype.kind == "f":
+        return float("nan")
+    largest = _largest(dtype)
+    if unreachable >= largest:
+        raise InvalidRequest(
+            f"the sentinel {unreachable} of {dtype.name} must lie below {largest}, which marks lost tiles",
+            field="unreachable",
+        )
+    return largest
+
+
+def _largest(dtype: np.dtype[np.generic]) -> int:
+    return int(np.iinfo(dtype.name).max)
+
+
+def compress(tile: Array) -> bytes:
+    """The compressed form of a C-contiguous tile, as Zarr's Blosc codec reads it."""
+    from numcodecs import blosc
+
+    return bytes(blosc.compress(tile, b"zstd", ZSTD_LEVEL, blosc.SHUFFLE))
+
+
+def decompress(data: Array, dtype: np.dtype[np.generic]) -> Array:
+    """The entries, in one dimension, of a compressed tile."""
+    from numcodecs import blosc
+
+    return np.frombuffer(blosc.decompress(data), dtype)
+
+
+def side_array(group: zarr.Group, name: str, values: npt.NDArray[np.generic], dimensions: tuple[str, ...]) -> None:
+    """Store a small array below ``group``: checksummed, every chunk written, lost chunks recognisable."""
+    from zarr.codecs import Crc32cCodec
+
+    text = values.dtype.kind == "T"
+    array = group.create_array(
+        name,
+        shape=values.shape,
+        chunks=tuple(max(1, min(SIDE_CHUNK, size)) for size in values.shape),
+        dtype="string" if text else values.dtype,
+        compressors=[Crc32cCodec()],
+        fill_value="" if text else float("nan") if values.dtype.kind == "f" else _largest(values.dtype),
+        dimension_names=dimensions,
+        config={"write_empty_chunks": True},
+    )
+    array[...] = values
+
+
+def distances_array(group: zarr.Group, grid: TileGrid, attributes: Mapping[str, Any]) -> None:
+    """Store the metadata of ``distances``; the tiles are written by ``MatrixWriter``."""
+    from zarr.codecs import BloscCodec, Crc32cCodec
+
+    dtype: np.dtype[np.generic] = np.dtype(attributes["type"])
+    checksum = Crc32cCodec()
+    packed = BloscCodec(typesize=dtype.itemsize, cname="zstd", clevel=ZSTD_LEVEL, shuffle="shuffle")
+    group.create_array(
+        DISTANCES,
+        shape=grid.shape,
+        chunks=grid.tile,
+        dtype=dtype.newbyteorder("<"),
+        compressors=[checksum] if attributes["compression"] == "none" else [packed, checksum],
+        fill_value=fill_value(dtype, attributes["unreachable"]),
+        dimension_names=("source", "target"),
+        attributes={
+            "long_name": "shortest-path distance",
+            "unit": plain(attributes["unit"]),
+            "unreachable": plain(attributes["unreachable"]),
+        },
+    )
+
+
+def software() -> str:
+    """Name and version of this program, as the attributes say it."""
+    try:
+        return f"apsp {version('apsp')}"
+    except PackageNotFoundError:
+        return "apsp (not installed)"
+
+
+def plain(value: object) -> Any:
+    """``value`` as strict JSON types; non-finite floats become "NaN", "Infinity", "-Infinity", as Zarr writes them."""
+    if isinstance(value, np.generic | np.ndarray):
+        value = value.tolist()
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, Mapping):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, Iterable):
+        return [plain(v) for v in value]
+    return str(value)
+
+
+def consolidated(folder: Path) -> dict[str, object]:
+    """The consolidated metadata of all nodes below ``folder``, as zarr-python writes it."""
+    nodes = {}
+    for document in sorted(folder.rglob(ROOT_DOCUMENT)):
+        if document.parent != folder:
+            nodes[document.parent.relative_to(folder).as_posix()] = json.loads(document.read_bytes())
+    return {"kind": "inline", "must_understand": False, "metadata": nodes}
+
+
+def group_document(attributes: Mapping[str, object], metadata: Mapping[str, object] | None = None) -> dict[str, Any]:
+    """A Zarr v3 group's ``zarr.json``."""
+    document: dict[str, Any] = {"zarr_format": 3, "node_type": "group", "attributes": plain(attributes)}
+    if metadata is not None:
+        document["consolidated_metadata"] = metadata
+    return document
+
+
+def seal_document(folder: Path, attributes: Mapping[str, object]) -> bytes:
+    """The bytes of the root document that seals the store in ``folder``, whose other files are all written."""
+    tiles = folder / DISTANCES / "c"
+    files = {}
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and not path.is_relative_to(tiles):
+            files[path.relative_to(folder).as_posix()] = list(file_checksum(path))
+    document = group_document(attributes, consolidated(folder))
+    version = 3 if attributes.get("terminals") else 1 if attributes.get("targets", "all") == "all" else 2
+    document["attributes"]["seal"] = {"version": version, "files": files}
+    document["attributes"]["seal"]["digest"] = _digest(document)
+    return json.dumps(document, indent=1, allow_nan=False).encode()
+
+
+def is_foreign(data: bytes) -> bool:
+    """Whether a root document is sound and nobody's seal: of another Zarr store, say."""
+    try:
+        document = json.loads(data)
+    except ValueError:
+        return False
+    attributes = document.get("attributes") if isinstance(document, dict) else None
+    return not (isinstance(attributes, dict) and "seal" in attributes)
+
+
+def read_seal(path: Path | str, data: bytes) -> dict[str, Any]:
+    """Parse the root document and check its seal.  Raises StorageFailed naming ``path`` and what is wrong."""
+    try:
+        document = json.loads(data)
+        seal = document["attributes"]["seal"]
+        found, stated = seal["version"], seal.pop("digest")
+        metadata = document["consolidated_metadata"]["metadata"]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise StorageFailed(
+            f"{path} is no sealed matrix store: its {ROOT_DOCUMENT} is not understood ({error!r})"
+        ) from None
+    if found not in range(1, FORMAT_VERSION + 1):
+        raise StorageFailed(f"{path} has store version {found}; this program reads versions 1 to {FORMAT_VERSION}")
+    if _digest(document) != stated or DISTANCES not in metadata:
+        raise StorageFailed(f"{path} is damaged: {ROOT_DOCUMENT} does not agree with its own digest")
+    seal["digest"] = stated
+    return dict(document)
+
+
+def _digest(document: Mapping[str, object]) -> str:
+    canonical = json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return f"sha256:{hashlib.sha256(canonical.encode()).hexdigest()}"

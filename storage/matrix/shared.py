@@ -1,0 +1,82 @@
+"""One store in the making, worked on by several processes: one owns it, the others are its guests.
+
+A guest reads tiles, and writes new ones into files of its own in a *room*; the owner alone gives them their names
+(``WorkingMatrix.adopt``).  So a guest that was given up for lost may go on writing for as long as it likes: nothing
+that it writes is looked at.  Nobody waits for a lock, and a tile is exchanged in one step, as everywhere.
+"""
+
+from __future__ import annotations
+
+import secrets
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from storage.errors import StorageFailed
+from storage.files import atomic
+from storage.graph.graph import Graph
+from storage.matrix.exchange import Marks, TileFile
+from storage.matrix.format import Array
+from storage.matrix.grid import TileGrid
+from storage.matrix.working import WorkingMatrix
+from storage.matrix.writer import MatrixWriter
+
+
+class _Guest:
+    """What a writer wants of a staging folder; nothing is ever published from here."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = self.target = folder
+        self.pending = False
+
+
+class GuestMatrix(WorkingMatrix):
+    """The store in the making as a process sees it that does not own it.  Thread-safe for different tiles.
+
+    Args:
+        folder: of the store in the making.
+        room: where new files go.
+        shape, dtype, compression: as the owner has them.
+    """
+
+    def __init__(self, folder: Path, room: Path, grid: TileGrid, dtype: str, compression: str) -> None:
+        attributes = {"type": dtype, "compression": compression}
+        MatrixWriter.__init__(self, _Guest(folder), grid, attributes, overwrite=False)  # type: ignore[arg-type]
+        self._folder, self._room = folder, room
+
+    def graph(self) -> Graph:
+        """The graph, with vertex indices for labels.  StorageFailed."""
+        import zarr
+
+        try:
+            group = zarr.open_group(self._folder / "graph", mode="r")
+            arcs: dict[str, Any] = {name: np.asarray(group[name][...]) for name in ("indptr", "heads", "weights")}  # type: ignore[index]
+            about = dict(group.attrs)
+        except Exception as error:
+            raise StorageFailed(f"the graph in {self._folder} cannot be read ({error!r})") from error
+        labels = np.arange(len(arcs["indptr"]) - 1)
+        return Graph(labels=labels, directed=bool(about["directed"]), weighted=bool(about["weighted"]), **arcs)
+
+    def read_tile(self, i: int, j: int, out: Array) -> None:
+        """As in the base class; what the tile is now it need not be the next time."""
+        super().read_tile(i, j, out)
+        self._sizes[i, j] = 0
+
+    def believe(self, marks: Marks) -> None:
+        """Have these tiles, when they are read next, be those of ``marks``."""
+        rows = slice(marks.first, marks.first + len(marks.sizes))
+        self._sizes[rows], self._checksums[rows] = marks.sizes, marks.checksums
+
+    def write_tile(self, i: int, j: int, part: Array) -> TileFile:
+        """Write a tile, without its padding, durably into the room.  StorageFailed."""
+        if part.strides[1] != part.itemsize and part.shape[1] > 1:
+            part = np.ascontiguousarray(part)
+        buffers = self._compress(part) if self._compressed else self._segments(part)
+        checksum, size = self._add_trailer(buffers)
+        path = self._room / f"tile-{i}-{j}-{secrets.token_hex(8)}"
+        try:
+            atomic.overwrite_file(path, buffers, size)
+        except OSError as error:
+            raise atomic.failure("write tile", path, error, size) from error
+        return TileFile(i, j, path.name, size, checksum)

@@ -1,0 +1,378 @@
+"""The store in the making as a working copy: written again and again, read back, committed, and resumed.
+
+The tile files are those of the sealed store, so there is one copy of the truth and nothing is converted at the end.  A
+tile that exists is replaced in one step by one that is durable (``storage.matrix.file_pool``); a new tile is durable at the next
+commit.  Little of them stays in the system's page cache.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import shutil
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from storage.errors import InvalidRequest, StorageFailed
+from storage.files import atomic, direct
+from storage.graph.graph import Graph
+from storage.matrix.exchange import Marks, TileFile
+from storage.matrix.file_pool import Spares
+from storage.matrix.format import Array, IntArray, crc32c, decompress
+from storage.matrix.grid import CHECKSUM_BYTES, TileGrid
+from storage.matrix.working_dir import Checkpoint, Workplace, discard_checkpoint, find_checkpoint
+from storage.matrix.writer import Frame, MatrixWriter, begin, frame_of
+
+__all__ = ["Checkpoint", "WorkingMatrix", "discard_checkpoint", "find_checkpoint", "open_working"]
+
+#: New tiles that wait for a commit, at most; then they are made durable by whoever writes the next one.  A matrix that
+#: has more of them is written past the page cache.
+_PENDING: Final = 128
+#: Attributes that say how a matrix was solved, not which matrix it is.
+_CIRCUMSTANCES: Final = frozenset({"algorithm", "plan", "software", "compression"})
+
+
+def open_working(
+    path: str | Path,
+    graph: Graph,
+    *,
+    dtype: npt.DTypeLike,
+    unreachable: float,
+    sources: IntArray | None = None,
+    targets: IntArray | None = None,
+    attributes: Mapping[str, object] | None = None,
+    compression: str = "none",
+    overwrite: bool = False,
+    resume: bool = False,
+    address: str | None = None,
+    claim: int = 0,
+) -> WorkingMatrix:
+    """Begin a working copy of the store at ``path``, or take up the one that a stopped process has left.
+
+    Args:
+        path, graph, dtype, unreachable, sources, targets, attributes, compression: as in ``create_matrix``; what
+            decides which matrix it is must be as it was.
+        overwrite: replace a store at ``path`` once this one is sealed, and begin anew where a checkpoint may not be
+            resumed.
+        resume: go on from the checkpoint, if there is one.
+        address: where the store goes instead, in an object store; ``path`` is then only where it is worked on.
+        claim: number of the claim on that address, of which the highest counts; nothing of a higher one is changed.
+
+    Raises:
+        Conflict: another process works there; there is a checkpoint, and neither was asked for; it is of another
+            matrix; or what ``create_matrix`` refuses.
+        StorageFailed: the file system refused, or the record of the checkpoint is damaged.
+        Others: as in ``create_matrix``.
+    """
+
+    def place(frame: Frame) -> Workplace:
+        identity = {name: value for name, value in frame.common.items() if name not in _CIRCUMSTANCES}
+        identity["compression"] = compression
+        for name, side in zip(("sources", "targets"), frame.sides, strict=True):
+            if side is not None:
+                identity[name] = f"{len(side)} vertices, CRC-32C {crc32c(side):08x}"
+        return Workplace(frame.target, identity, resume=resume, overwrite=overwrite)
+
+    frame = frame_of(
+        path,
+        graph,
+        dtype=dtype,
+        unreachable=unreachable,
+        sources=sources,
+        targets=targets,
+        attributes=attributes,
+        compression=compression,
+        overwrite=overwrite,
+    )
+    if address is None:
+        return begin(frame, place, WorkingMatrix)
+    from storage.remote.addresses import check_address
+    from storage.remote.objects import Objects
+    from storage.remote.writer import RemoteMatrix
+
+    before = check_address(address, overwrite=overwrite)
+    return begin(frame, place, partial(RemoteMatrix, objects=Objects(address), before=before, claim=claim))
+
+
+class WorkingMatrix(MatrixWriter):
+    """A store in the making that can be read back and left.  Reading and writing are safe from many threads at once,
+    for different tiles.
+
+    What is written is a copy of each tile as it was at some time during ``write``, whoever changes entries meanwhile.
+
+    As a context manager it leaves: the folder stays if something was committed and not sealed, and else goes.
+    """
+
+    def __init__(
+        self, staging: atomic.Staging, grid: TileGrid, attributes: Mapping[str, object], *, overwrite: bool
+    ) -> None:
+        """Use ``open_working``."""
+        super().__init__(staging, grid, attributes, overwrite=overwrite)
+        if not isinstance(staging, Workplace):
+            raise TypeError("a working matrix needs a workplace")
+        self._place = staging
+        # less than that is soon asked for, and stays in the page cache
+        self._past = grid.tiles > _PENDING
+        self._spares = Spares(staging.spare, grid.tiles)
+        self._present = _present(Path(self._tiles), grid)
+        self._state_lock = threading.Lock()
+        self._sync_lock = threading.Lock()
+        self._unsynced: list[Path] = []
+        self._new_folders: set[Path] = set()
+        self._committed = False
+        self._record_lock = threading.RLock()
+        self._lowered: Mapping[str, object] | None = None
+
+    @property
+    def compression(self) -> str:
+        """Of the tiles, ``none`` or ``zstd``."""
+        return str(self._attributes["compression"])
+
+    @property
+    def grid(self) -> TileGrid:
+        """The grid of tiles."""
+        return self._grid
+
+    def record(self) -> dict[str, Any] | None:
+        """What the last commit said, in this process or before; None before the first."""
+        return self._place.record
+
+    def commit(self, record: Mapping[str, object]) -> None:
+        """Make everything written so far durable, then the record (JSON types), which replaces the one before.
+
+        Writes that go on meanwhile may or may not be among it.
+
+        Raises:
+            StorageFailed: the file system refused; the checkpoint is that of the commit before.
+        """
+        folder = self._place.folder
+        with self._record_lock:
+            try:
+                self._sync_new(0)
+                self._spares.settle()
+                if not self._committed:  # what lies beside the tiles is written anew by whoever resumes
+                    for path in (Path(self._tiles), Path(self._tiles).parent, folder):
+                        atomic.sync_path(path)
+                self._place.save(record)
+                self._committed, self._lowered = True, None
+            except OSError as error:
+                raise atomic.failure("commit", folder, error) from error
+
+    def lower(self, record: Mapping[str, object]) -> None:
+        """Have ``record``, which says less than the last commit, committed before a tile is written or adopted.
+
+        What a record says of a tile is never more than what the tile holds.  So whoever is about to overwrite tiles by
+        less says so first; until it comes to that, the checkpoint stays what it is.
+        """
+        with self._record_lock:
+            self._lowered = record
+
+    def room(self) -> Path:
+        """A fresh folder in which processes that do not own this store leave tiles (``storage.matrix.shared``).
+
+        It goes with the working folder, or with the next room.
+        """
+        base = self._place.folder.parent
+        try:
+            for old in base.glob("room-*"):
+                shutil.rmtree(old, ignore_errors=True)
+            # two levels: whoever still writes into an old room cannot make it anew
+            room = base / f"room-{secrets.token_hex(4)}" / "files"
+            room.mkdir(parents=True)
+        except OSError as error:
+            raise atomic.failure("make a room in", base, error) from error
+        return room
+
+    def adopt(self, room: Path, files: Iterable[TileFile]) -> None:
+        """Put tiles that lie in ``room``, durable, in their places, each in one step.
+
+        Raises:
+            StorageFailed: the file system refused.
+        """
+        for tile in files:
+            self._adopt_tile(room, tile)
+
+    def marks(self, first: int, last: int) -> Marks:
+        """What is known of the rows of tiles from ``first`` to before ``last``."""
+        rows = slice(first, last)
+        return Marks(first, self._sizes[rows].copy(), self._checksums[rows].copy())
+
+    def read_tile(self, i: int, j: int, out: Array) -> None:
+        """Read tile (i, j), without its padding, into ``out`` (its rows contiguous), and check it.
+
+        Raises:
+            StorageFailed: the tile is missing, damaged, or cannot be read; the message names it.
+        """
+        rows, columns = self._grid.slices(i, j)
+        path = Path(f"{self._tiles}/{i}/{j}")
+        try:
+            checksum, size = self._read_packed(path, out) if self._compressed else self._read_plain(path, out)
+        except OSError as error:
+            raise atomic.failure("read tile", path, error) from error
+        except ValueError as error:
+            where = f"rows {rows.start} to {rows.stop - 1}, columns {columns.start} to {columns.stop - 1}"
+            raise StorageFailed(f"tile ({i}, {j}), {where}, file {path} is damaged: {error}") from None
+        known = int(self._sizes[i, j])
+        if known and (known, int(self._checksums[i, j])) != (size, checksum):
+            raise StorageFailed(f"tile ({i}, {j}), file {path} is damaged: it is not the one that was written last")
+        self._checksums[i, j], self._sizes[i, j] = checksum, size
+
+    def read_rows(self, first: int, out: Array, *, column: int = 0) -> None:
+        """Read the rows from ``first`` on into ``out``, shape (rows, n): whole tiles, from that of ``column`` on.
+
+        Raises:
+            InvalidRequest: the rows cut a tile, or ``out`` has another shape or type.
+            StorageFailed: as in :meth:`read_tile`.
+        """
+        width = self._grid.tile[1]
+        if out.dtype != self._dtype or out.ndim != 2 or out.shape[1] != self.shape[1]:
+            raise InvalidRequest(f"rows are read into {self._dtype.name} of {self.shape[1]} columns", field="out")
+        begin = column // width * width
+        for i, j in self._grid.covered(first, begin, len(out), self.shape[1] - begin):
+            rows, columns = self._grid.slices(i, j)
+            self.read_tile(i, j, out[rows.start - first : rows.stop - first, columns])
+
+    def seal(self, summary: Mapping[str, object] | None = None) -> None:
+        """As in the base class; tiles of an earlier process that were not read yet are read and checked first."""
+        for i, j in np.argwhere((self._sizes == 0) & self._present).tolist():
+            rows, columns = self._grid.slices(i, j)
+            self.read_tile(i, j, np.empty((rows.stop - rows.start, columns.stop - columns.start), self._dtype))
+        super().seal(summary)
+
+    def abort(self) -> None:
+        """Remove all, the checkpoint too; the path stays as it was.  Does nothing after ``seal`` or a second time."""
+        self._place.record = None
+        super().abort()
+
+    def leave(self) -> None:
+        """Close; what was committed stays for another process.  Does nothing after ``seal`` or a second time."""
+        super().abort()
+
+    def __exit__(self, *_: object) -> None:
+        self.leave()
+
+    def _lower_first(self) -> None:
+        """Commit the record that is to be lowered, if there is one; every thread that changes a tile waits for it."""
+        if self._lowered is not None:
+            with self._record_lock:
+                if self._lowered is not None:
+                    self._commit_lowered(self._lowered)
+
+    def _commit_lowered(self, record: Mapping[str, object]) -> None:
+        WorkingMatrix.commit(self, record)
+
+    def _write_tile(self, i: int, j: int, buffers: list[Array | bytes]) -> None:
+        self._lower_first()
+        if not self._present[i, j]:
+            super()._write_tile(i, j, buffers)
+            self._present[i, j] = True
+            with self._state_lock:
+                path = Path(f"{self._tiles}/{i}/{j}")
+                self._unsynced.append(path)
+                self._new_folders.add(path.parent)
+                full = len(self._unsynced) > _PENDING
+            if full:
+                self._settle_pending(_PENDING)
+            return
+        checksum, size = self._add_trailer(buffers)
+        path = Path(f"{self._tiles}/{i}/{j}")
+        try:
+            self._spares.write(path, buffers, size)
+        except OSError as error:
+            raise atomic.failure("write tile", path, error, size) from error
+        self._checksums[i, j], self._sizes[i, j] = checksum, size
+
+    def _adopt_tile(self, room: Path, tile: TileFile) -> None:
+        self._lower_first()
+        path = Path(f"{self._tiles}/{tile.i}/{tile.j}")
+        try:
+            path.parent.mkdir(exist_ok=True)
+            (room / tile.name).replace(path)
+        except OSError as error:
+            raise atomic.failure("put in place tile", path, error) from error
+        self._present[tile.i, tile.j] = True
+        self._checksums[tile.i, tile.j], self._sizes[tile.i, tile.j] = tile.checksum, tile.size
+        with self._state_lock:
+            self._new_folders.add(path.parent)
+
+    def _settle_pending(self, most: int) -> None:
+        try:
+            self._sync_new(most)
+        except OSError as error:
+            raise atomic.failure("make tiles durable in", Path(self._tiles), error) from error
+
+    def _sync_new(self, most: int) -> None:
+        """Make new tiles durable if there are more than ``most``, and then the folders that name them."""
+        with self._sync_lock:
+            with self._state_lock:
+                if len(self._unsynced) <= most and (most or not self._new_folders):
+                    return
+                files, self._unsynced = self._unsynced, []
+                folders, self._new_folders = self._new_folders, set()
+            try:
+                for path in files:
+                    atomic.settle_file(path)
+                for path in [*folders, Path(self._tiles)]:
+                    atomic.sync_path(path)
+            except BaseException:
+                with self._state_lock:
+                    self._unsynced += files
+                    self._new_folders |= folders
+                raise
+
+    def _read_plain(self, path: Path, out: Array) -> tuple[int, int]:
+        data = atomic.load_file(path)
+        checksum = _checked(data, self._grid.tile_bytes(self._dtype.itemsize))
+        tile = data[:-CHECKSUM_BYTES].view(self._dtype).reshape(self._grid.tile)
+        out[:] = tile[: out.shape[0], : out.shape[1]]
+        return checksum, len(data)
+
+    def _read_packed(self, path: Path, out: Array) -> tuple[int, int]:
+        data = atomic.load_file(path)
+        checksum = _checked(data, max(len(data), CHECKSUM_BYTES + 1))
+        tile = decompress(data[:-CHECKSUM_BYTES], self._dtype).reshape(self._grid.tile)
+        out[:] = tile[: out.shape[0], : out.shape[1]]
+        return checksum, len(data)
+
+    def _segments(self, part: Array) -> list[Array | bytes]:
+        """The bytes of a padded tile, put together where files are written from, so that they are copied but once."""
+        (height, width), (rows, columns) = self._grid.tile, part.shape
+        size = self._grid.tile_bytes(self._dtype.itemsize)
+        tile = direct.buffer_for(size)[: size - CHECKSUM_BYTES].view(self._dtype).reshape(height, width)
+        tile[:rows, :columns] = part
+        tile[rows:] = tile[:, columns:] = self._pad[0, 0]
+        return [tile]
+
+
+def _present(tiles: Path, grid: TileGrid) -> npt.NDArray[np.bool_]:
+    """Which tiles an earlier process has left.  Files of other names are somebody else's, or the file system's."""
+    found = np.zeros(grid.counts, np.bool_)
+    for i, band in _numbered(tiles, grid.counts[0]):
+        if band.is_dir():
+            for j, tile in _numbered(Path(band.path), grid.counts[1]):
+                found[i, j] = tile.is_file()
+    return found
+
+
+def _numbered(folder: Path, count: int) -> Iterator[tuple[int, os.DirEntry[str]]]:
+    """What has a number below ``count`` for a name."""
+    for entry in os.scandir(folder):
+        if re.fullmatch("0|[1-9][0-9]{0,8}", entry.name) and int(entry.name) < count:
+            yield int(entry.name), entry
+
+
+def _checked(data: npt.NDArray[np.uint8], expected: int) -> int:
+    """The checksum of a tile's file, which should have ``expected`` bytes."""
+    if len(data) != expected:
+        raise ValueError(f"it has {len(data):,} bytes instead of {expected:,}")
+    checksum = crc32c(data[:-CHECKSUM_BYTES])
+    if checksum != int.from_bytes(data[-CHECKSUM_BYTES:].tobytes(), "little"):
+        raise ValueError("its checksum is wrong")
+    return checksum

@@ -1,0 +1,356 @@
+"""The working folder of a solve that can be gone on with: ``.NAME.working`` beside the target, lock and record.
+
+It holds ``store`` (the store in the making), ``spare`` (files that tiles are written into) and ``record.json``, which
+says how far the solve has come.  A folder without a record is garbage of a process that died before its first commit;
+the lock (flock) goes with the process that holds it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import logging
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from storage.errors import Conflict, StorageFailed
+from storage.files import atomic
+from storage.matrix.format import DISTANCES, ROOT_DOCUMENT, plain
+
+log = logging.getLogger(__name__)
+
+#: The file in a working folder that makes it a checkpoint.
+RECORD: Final = "record.json"
+_FORMAT: Final = 1
+#: What the command line calls the two ways on; every message about a checkpoint names them.
+_WAYS: Final = "go on with it (--resume) or begin anew (--overwrite)"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What a stopped solve has left.
+
+    Attributes:
+        target: where its store will be.
+        identity: what must be the same to go on: graph (digest), type, sources and so on.
+        record: as given to ``WorkingMatrix.commit``.
+        saved: when, in ISO 8601.
+        bytes: disk that the working folder takes.
+    """
+
+    target: Path
+    identity: Mapping[str, Any]
+    record: Mapping[str, Any]
+    saved: str
+    bytes: int
+
+
+def find_checkpoint(target: str | Path) -> Checkpoint | None:
+    """The checkpoint of ``target``, or None.  StorageFailed if there is one that cannot be read."""
+    path = Path(target).absolute()
+    document = _read_record(path)
+    if document is None or _published(path, document):
+        return None
+    size = _disk_bytes(working_folder(path))
+    return Checkpoint(path, document["identity"], document["record"], document["saved"], size)
+
+
+def discard_checkpoint(target: str | Path) -> None:
+    """Remove what a stopped solve has left, if anything; Conflict if it is still running."""
+    path = Path(target).absolute()
+    if working_folder(path).exists():
+        handle = lock(path)
+        with contextlib.suppress(OSError):  # first: no record may outlive a tile
+            _drop_record(working_folder(path))
+        shutil.rmtree(working_folder(path), ignore_errors=True)
+        os.close(handle)
+
+
+def record_bytes(target: Path) -> bytes:
+    """The record of the checkpoint of ``target``, as it lies on the disk.  FileNotFoundError: there is none."""
+    return (working_folder(target.absolute()) / RECORD).read_bytes()
+
+
+def place_checkpoint(target: str | Path, record: bytes, bring: Callable[[Path], None]) -> None:
+    """Make a durable checkpoint of ``target`` from its record and the tiles that ``bring`` puts into a folder.
+
+    Raises:
+        Conflict: a process works there.
+        StorageFailed: the file system refused; what is left then is taken for a checkpoint only if it is a whole one.
+    """
+    path = Path(target).absolute()
+    base = working_folder(path)
+    try:
+        handle = lock(path)
+        try:
+            _drop_record(base)
+            _clear(base, keep=())
+            (base / "store").mkdir()
+            bring(base / "store")
+            # The record must never be durable before what it speaks of.
+            atomic.sync_tree(base / "store")
+            _put_record(base, record)
+            atomic.sync_path(path.parent)
+        finally:
+            os.close(handle)
+    except OSError as error:
+        raise atomic.failure("bring the checkpoint to", base, error) from error
+
+
+class Workplace(atomic.Staging):
+    """The staging folder ``.NAME.working/store``, kept when its process ends, if there is a record.
+
+    Attributes:
+        spare: the folder for files that tiles are written into.
+        record: what the last commit said; None before the first one.
+    """
+
+    def __init__(self, target: Path, identity: Mapping[str, object], *, resume: bool, overwrite: bool) -> None:
+        """Lock the folder and take up what is in it, or begin anew.
+
+        Raises:
+            Conflict: another process works there, or there is a checkpoint that may not be resumed or replaced.
+            StorageFailed: the file system refused, or the record is damaged.
+        """
+        self.target, self._identity = target, plain(identity)
+        self._base = working_folder(target)
+        self.folder, self.spare = self._base / "store", self._base / "spare"
+        self.record: dict[str, Any] | None = None
+        self._lock: int | None = None
+        self._hold: int | None = None
+        try:
+            self._hold = lock(target)
+            self._lock = os.dup(self._hold)
+            self._take_up(resume, overwrite)
+        except OSError as error:
+            self._release()
+            raise atomic.failure("use the working folder", self._base, error) from error
+        except BaseException:
+            self._release()
+            raise
+
+    def save(self, record: Mapping[str, object], **more: object) -> None:
+        """Replace the record durably; what it speaks of must be durable already.  Raises OSError."""
+        self.check_held()
+        stated = plain(record)
+        first = not (self._base / RECORD).exists()
+        _write_record(self._base, {"identity": self._identity, "record": stated, **more})
+        if first:
+            atomic.sync_path(self.target.parent)
+        self.record = stated
+
+    def publish(self, *, replace: bool) -> None:
+        """As in the base class; the working folder is gone afterwards."""
+        if self.record is not None:
+            # After an exchange the old store lies here: this tells whose seal is whose, should the process end there.
+            try:
+                self.save(self.record, publishing=_seal_of(self.folder))
+            except OSError as error:
+                raise atomic.failure("write", self._base / RECORD, error) from error
+        self.check_held()
+        super().publish(replace=replace)
+        self._remove()
+
+    def check_held(self) -> None:
+        """StorageFailed unless the path still leads to the folder that this process has locked.
+
+        Whoever wakes after its successor has moved the folder away goes on by path, and some of what it writes makes
+        the folder anew, without what was in it before.  A folder that was moved never comes back: so where this holds,
+        all that was written before went to the right place.
+        """
+        held = None if self._lock is None else os.fstat(self._lock)
+        try:
+            found = self._base.stat()
+        except FileNotFoundError:
+            found = None
+        if held is None or found is None or (held.st_dev, held.st_ino) != (found.st_dev, found.st_ino):
+            raise StorageFailed(f"{self._base} was taken from this process; nothing more can be stored from here")
+
+    def discard(self) -> None:
+        """Let go of the folder: it stays if ``record`` is set, and goes if not; never raises."""
+        if self._lock is not None:
+            if self.record is None:
+                self._remove()
+            self._release()
+
+    def _take_up(self, resume: bool, overwrite: bool) -> None:
+        document = None
+        try:
+            document = _read_record(self.target)
+        except StorageFailed:
+            if not overwrite:
+                raise
+        if document is not None and _published(self.target, document):
+            if not self.target.exists():
+                log.warning("the store finished at %s is no longer there; solving anew", self.target)
+            document = None
+        if document is not None and resume and document["identity"] == self._identity and self.folder.is_dir():
+            self._resume(document)
+        elif document is not None and not overwrite:
+            raise Conflict(_refusal(self.target, document, self._identity, resume))
+        else:
+            _drop_record(self._base)
+            _clear(self._base, keep=())
+        self.folder.mkdir(exist_ok=True)
+        self.spare.mkdir()
+
+    def _resume(self, document: Mapping[str, Any]) -> None:
+        """Keep tiles and record; all else is written anew."""
+        self.record = document["record"]
+        _clear(self._base, keep=(self.folder.name, RECORD))
+        _clear(self.folder, keep=(DISTANCES,))
+        _clear(self.folder / DISTANCES, keep=("c",))
+        if "publishing" in document:
+            self.save(document["record"])
+
+    def _remove(self) -> None:
+        with contextlib.suppress(OSError):
+            (self._base / RECORD).unlink(missing_ok=True)
+        shutil.rmtree(self._base, ignore_errors=True)
+        self._release()
+
+    def _release(self) -> None:
+        self._unlock()
+        if self._hold is not None:
+            os.close(self._hold)
+            self._hold = None
+
+
+def _refusal(target: Path, document: Mapping[str, Any], asked: Mapping[str, object], resume: bool) -> str:
+    saved = f"{target} has a checkpoint of {document['saved']}"
+    if not resume:
+        return f"{saved}: {_WAYS}"
+    found = document["identity"]
+    for name in [*asked, *found]:
+        if asked.get(name) != found.get(name):
+            was, now = found.get(name), asked.get(name)
+            return f"{saved} that is of another {name} ({was}, asked is {now}); begin anew (--overwrite) or elsewhere"
+    return f"{saved}, but the tiles that belong to it are gone; begin anew (--overwrite)"
+
+
+def working_folder(target: Path) -> Path:
+    """Where a solve into ``target`` keeps what it has committed."""
+    return target.with_name(f".{target.name}.working")
+
+
+def lock(target: Path) -> int:
+    """A descriptor of the working folder of ``target``, made if need be, that holds its lock.
+
+    Raises:
+        Conflict: another process holds it.
+        OSError: the file system refused.
+    """
+    base = working_folder(target)
+    while True:
+        base.mkdir(exist_ok=True)
+        handle = os.open(base, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # whoever held it before may have removed the folder that was opened
+            if base.stat().st_ino == os.fstat(handle).st_ino:
+                return handle
+        except FileNotFoundError:
+            pass
+        except BlockingIOError:
+            os.close(handle)
+            raise Conflict(f"another process is writing {target}") from None
+        except OSError:
+            os.close(handle)
+            raise
+        os.close(handle)
+
+
+def _clear(folder: Path, keep: tuple[str, ...]) -> None:
+    for path in folder.iterdir():
+        if path.name not in keep:
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
+
+
+def _drop_record(base: Path) -> None:
+    """Remove the record durably: should it come back after a power cut, it would speak of other tiles.
+
+    Raises OSError.
+    """
+    try:
+        (base / RECORD).unlink()
+    except FileNotFoundError:
+        return
+    atomic.sync_path(base)
+
+
+def _write_record(base: Path, content: Mapping[str, object]) -> None:
+    document = {"format": _FORMAT, "saved": datetime.now(UTC).isoformat(timespec="seconds"), **content}
+    document["digest"] = _digest(document)
+    _put_record(base, json.dumps(document).encode())
+
+
+def _put_record(base: Path, data: bytes) -> None:
+    """Replace the record durably, in one step.  Raises OSError."""
+    draft = base / f"{RECORD}~"
+    atomic.write_file(draft, [data])
+    atomic.sync_path(draft)
+    draft.replace(base / RECORD)
+    atomic.sync_path(base)
+
+
+def _read_record(target: Path) -> dict[str, Any] | None:
+    path = working_folder(target) / RECORD
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise atomic.failure("read", path, error) from error
+    try:
+        document = json.loads(data)
+        stated, version = document.pop("digest"), document["format"]
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise StorageFailed(f"{path} is damaged, so the checkpoint is lost; begin anew (--overwrite)") from None
+    if version != _FORMAT:
+        raise StorageFailed(f"{path} has format {version}; this program reads {_FORMAT}; begin anew (--overwrite)")
+    if stated != _digest(document):
+        raise StorageFailed(f"{path} is damaged, so the checkpoint is lost; begin anew (--overwrite)")
+    return dict(document)
+
+
+def _digest(document: Mapping[str, object]) -> str:
+    return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
+
+
+def _published(target: Path, document: Mapping[str, Any]) -> bool:
+    """Whether the store of this record has reached its target, and only the tidying up was missed.
+
+    What lies in the working folder then is the store that was replaced, if any.  The store itself may have been moved
+    on from its target since.
+    """
+    sealed = document.get("publishing")
+    if sealed is None:
+        return False
+    left = working_folder(target) / "store"
+    return sealed == _seal_of(target) or not left.exists() or _seal_of(left) not in (None, sealed)
+
+
+def _seal_of(store: Path) -> str | None:
+    try:
+        return hashlib.sha256((store / ROOT_DOCUMENT).read_bytes()).hexdigest()
+    except OSError:
+        return None
+
+
+def _disk_bytes(folder: Path) -> int:
+    total = 0
+    for root, _, names in os.walk(folder):
+        for name in names:
+            with contextlib.suppress(OSError):
+                total += Path(root, name).lstat().st_blocks * 512
+    return total

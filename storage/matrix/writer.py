@@ -1,0 +1,426 @@
+"""Writing a matrix store: tiles into a staging folder from many threads, then manifest, fsync, seal, one rename."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, Self, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from storage.errors import Conflict, InvalidRequest, NotFound, StorageFailed
+from storage.files import atomic
+from storage.graph.graph import Graph, graph_digest
+from storage.matrix.format import (
+    COMPRESSIONS,
+    DISTANCES,
+    ROOT_DOCUMENT,
+    Array,
+    IntArray,
+    compress,
+    consolidated,
+    crc32c,
+    distances_array,
+    fill_value,
+    group_document,
+    read_seal,
+    seal_document,
+    side_array,
+    software,
+)
+from storage.matrix.grid import CHECKSUM_BYTES, TileGrid, layout
+
+if TYPE_CHECKING:
+    import zarr
+
+#: Attributes that the store sets itself; a caller may not.
+_OWN: Final = frozenset(
+    {"type", "unreachable", "directed", "graph", "sources", "targets", "compression", "summary", "seal"}
+)
+#: Vertex indices of the rows and of the columns; None for all vertices, in order.
+Sides = tuple[IntArray | None, IntArray | None]
+#: Attributes that every store has; the caller's values replace these.
+_USUAL: Final = {"algorithm": None, "plan": None, "max_hops": None, "cutoff": None}
+
+
+Writer = TypeVar("Writer", bound="MatrixWriter")
+
+
+def create_matrix(
+    path: str | Path,
+    graph: Graph,
+    *,
+    dtype: npt.DTypeLike,
+    unreachable: float,
+    sources: IntArray | None = None,
+    targets: IntArray | None = None,
+    attributes: Mapping[str, object] | None = None,
+    compression: str = "none",
+    overwrite: bool = False,
+) -> MatrixWriter:
+    """Begin a store at ``path``, which changes only on ``seal``; leftovers of dead writers to it are removed.
+
+    Args:
+        path: where the store will be; its parent folder must exist.
+        graph: the graph solved; labels and arcs are stored with the matrix.
+        dtype: type of the entries (uint16, int32, float32, float64).
+        unreachable: the stored value for *no path*; +inf for floats.
+        sources: vertex indices of the rows, no two alike; None for all, in order.
+        targets: vertex indices of the columns, likewise.
+        attributes: further attributes (``algorithm``, ``plan``, ``max_hops``, ``cutoff``, ``unit``), JSON types.
+        compression: ``none`` or ``zstd``.
+        overwrite: replace a store that is there already, once this one is sealed.
+
+    Raises:
+        Conflict: ``path`` exists and ``overwrite`` is False, or what is there is no matrix store.
+        InvalidRequest: an argument makes no sense.
+        NotFound: the parent folder does not exist.
+        StorageFailed: the file system refused.
+    """
+    frame = frame_of(
+        path,
+        graph,
+        dtype=dtype,
+        unreachable=unreachable,
+        sources=sources,
+        targets=targets,
+        attributes=attributes,
+        compression=compression,
+        overwrite=overwrite,
+    )
+    return begin(frame, lambda frame: atomic.Staging(frame.target), MatrixWriter)
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A store before its tiles: where it goes, the graph, the vertices of its rows and columns, and its attributes."""
+
+    target: Path
+    graph: Graph
+    sides: Sides
+    common: Mapping[str, object]
+    overwrite: bool
+
+
+def frame_of(
+    path: str | Path,
+    graph: Graph,
+    *,
+    dtype: npt.DTypeLike,
+    unreachable: float,
+    sources: IntArray | None,
+    targets: IntArray | None,
+    attributes: Mapping[str, object] | None,
+    compression: str,
+    overwrite: bool,
+) -> Frame:
+    """Check what ``create_matrix`` was given; arguments and errors are its own."""
+    target = Path(path).absolute()
+    kind = np.dtype(dtype)
+    attributes = dict(attributes or {})
+    if compression not in COMPRESSIONS:
+        known = ", ".join(COMPRESSIONS)
+        raise InvalidRequest(f"unknown compression {compression!r}; known are {known}", field="compression")
+    if clash := sorted(_OWN & attributes.keys()):
+        raise InvalidRequest(f"the store sets these attributes itself: {', '.join(clash)}", field="attributes")
+    if kind.kind not in "uif":
+        raise InvalidRequest(f"a matrix of type {kind} cannot be stored", field="dtype")
+    fill_value(kind, unreachable)
+    rows, columns = _checked(sources, graph.n, "source"), _checked(targets, graph.n, "target")
+    # First: a writer that died between two renames has left the old store beside the target.
+    atomic.clear_stale(target)
+    check_target(target, overwrite)
+    common = {
+        **_USUAL,
+        "unit": "weight" if graph.weighted else "hops",
+        **attributes,
+        "type": kind.name,
+        "unreachable": float(unreachable) if kind.kind == "f" else int(unreachable),
+        "directed": graph.directed,
+        "graph": graph_digest(graph),
+        "sources": "all" if rows is None else "subset",
+        "targets": "all" if columns is None else "subset",
+        "compression": compression,
+        "software": software(),
+    }
+    if graph.terminals:
+        common["terminals"] = graph.terminals
+    return Frame(target, graph, (rows, columns), common, overwrite)
+
+
+def begin(frame: Frame, place: Callable[[Frame], atomic.Staging], kind: Callable[..., Writer]) -> Writer:
+    """A writer of ``kind`` over the folder that ``place`` gives, with everything in it but tiles and seal."""
+    staging = place(frame)
+    try:
+        dtype = np.dtype(str(frame.common["type"]))
+        rows, columns = (frame.graph.n if side is None else len(side) for side in frame.sides)
+        grid = layout((rows, columns), dtype.itemsize)
+        _write_frame(staging.folder, frame.graph, frame.sides, grid, frame.common)
+        return kind(staging, grid, frame.common, overwrite=frame.overwrite)
+    except OSError as error:
+        staging.discard()
+        raise atomic.failure("write", staging.folder, error) from error
+    except BaseException:
+        staging.discard()
+        raise
+
+
+class MatrixWriter:
+    """A store in the making.  ``write`` may be called from many threads at once, for different tiles.
+
+    As a context manager it aborts unless ``seal`` was called.
+    """
+
+    def __init__(
+        self, staging: atomic.Staging, grid: TileGrid, attributes: Mapping[str, object], *, overwrite: bool
+    ) -> None:
+        """Use ``create_matrix``."""
+        self._staging, self._grid, self._overwrite = staging, grid, overwrite
+        dtype: np.dtype[np.generic] = np.dtype(str(attributes["type"]))
+        self._dtype = dtype.newbyteorder("<")
+        self._attributes = dict(attributes)
+        self._tiles = str(staging.folder / DISTANCES / "c")
+        self._checksums = np.zeros(grid.counts, np.uint32)
+        self._sizes = np.zeros(grid.counts, np.int64)
+        fill = fill_value(dtype, 0)
+        self._pad = np.full(grid.tile, fill, self._dtype)
+        self._local = threading.local()
+        self._past = False  # whether tiles are written past the page cache
+        self._compressed = attributes["compression"] == "zstd"
+        self._state = threading.Condition()
+        self._open, self._accepting, self._busy = True, True, 0
+
+    @property
+    def tile(self) -> tuple[int, int]:
+        """Rows and columns of a tile."""
+        return self._grid.tile
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns of the matrix."""
+        return self._grid.shape
+
+    @property
+    def dtype(self) -> np.dtype[np.generic]:
+        """Type of the entries as they are stored, little-endian."""
+        return self._dtype
+
+    def write(self, row: int, column: int, block: Array) -> None:
+        """Write the tiles of a rectangle whose upper left entry is (row, column); a tile written twice holds the last.
+
+        The block is any array of the store's type, best with contiguous rows (those are not copied); its edges lie
+        between tiles or at the edge of the matrix.
+
+        Raises:
+            InvalidRequest: wrong type or shape, the rectangle leaves the matrix, or it cuts a tile.
+            StorageFailed: the file system refused; the message has the path, the bytes asked and the bytes free.
+        """
+        if block.ndim != 2 or block.dtype != self._dtype:
+            asked = f"{block.dtype.name} of {block.ndim} dimensions"
+            raise InvalidRequest(f"a block must be {self._dtype.name} of 2 dimensions, not {asked}", field="block")
+        if block.strides[1] != block.itemsize and block.shape[1] > 1:
+            block = np.ascontiguousarray(block)
+        with self._writing():
+            for i, j in self._grid.covered(row, column, *block.shape):
+                rows, columns = self._grid.slices(i, j)
+                part = block[rows.start - row : rows.stop - row, columns.start - column : columns.stop - column]
+                self._write_tile(i, j, self._compress(part) if self._compressed else self._segments(part))
+
+    def seal(self, summary: Mapping[str, object] | None = None) -> None:
+        """Make everything durable, write the seal, and put the store at its path; the writer is closed then.
+
+        Raises:
+            StorageFailed: a tile was never written, or the file system refused; nothing at the path has changed.
+            Conflict: the writer is closed, or meanwhile something else has appeared at the path.
+        """
+        self._finish_writes()
+        if missing := int(np.count_nonzero(self._sizes == 0)):
+            first = tuple(int(k) for k in np.argwhere(self._sizes == 0)[0])
+            raise StorageFailed(f"{missing} of {self._grid.tiles} tiles were never written, the first is {first}")
+        check_target(self._staging.target, self._overwrite)
+        folder = self._staging.folder
+        try:
+            self._write_manifest()
+            data = seal_document(folder, {**self._attributes, "summary": summary or {}})
+        except OSError as error:
+            raise atomic.failure("finish", folder, error) from error
+        self._publish(data)
+
+    def _publish(self, data: bytes) -> None:
+        """Put the store, complete but for its root document ``data``, where it is read."""
+        folder = self._staging.folder
+        try:
+            # The seal must never be durable before what it vouches for.
+            atomic.sync_tree(folder)
+            atomic.write_file(folder / ROOT_DOCUMENT, [data])
+            atomic.sync_path(folder / ROOT_DOCUMENT)
+            atomic.sync_path(folder)
+        except OSError as error:
+            raise atomic.failure("finish", folder, error) from error
+        try:
+            self._staging.publish(replace=self._overwrite)
+        finally:
+            self._open = self._staging.pending
+
+    def abort(self) -> None:
+        """Remove all that was written; the path stays as it was.  Does nothing after ``seal`` or a second time."""
+        if self._open:
+            self._finish_writes()
+            self._open = False
+            self._staging.discard()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.abort()
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Counts writes in flight, so that sealing and aborting never meet one."""
+        with self._state:
+            if not self._accepting:
+                raise Conflict(f"the writer of {self._staging.target} is closed: sealed or aborted")
+            self._busy += 1
+        try:
+            yield
+        finally:
+            with self._state:
+                self._busy -= 1
+                self._state.notify_all()
+
+    def _finish_writes(self) -> None:
+        with self._state:
+            if not self._open:
+                raise Conflict(f"the writer of {self._staging.target} is closed: sealed or aborted")
+            self._accepting = False
+            self._state.wait_for(lambda: self._busy == 0)
+
+    def _write_tile(self, i: int, j: int, buffers: list[Array | bytes]) -> None:
+        checksum, size = self._add_trailer(buffers)
+        path = f"{self._tiles}/{i}/{j}"
+        try:
+            atomic.write_file(path, buffers, flush=True, past=self._past)
+        except OSError as error:
+            self._sizes[i, j] = 0
+            raise atomic.failure("write tile", Path(path), error, size) from error
+        self._checksums[i, j] = checksum
+        self._sizes[i, j] = size
+
+    @staticmethod
+    def _add_trailer(buffers: list[Array | bytes]) -> tuple[int, int]:
+        """Append the checksum of what a tile file holds; checksum and bytes of the file."""
+        checksum = 0
+        for buffer in buffers:
+            checksum = crc32c(buffer, checksum)
+        buffers.append(checksum.to_bytes(CHECKSUM_BYTES, "little"))
+        return checksum, sum(len(buffer) if isinstance(buffer, bytes) else buffer.nbytes for buffer in buffers)
+
+    def _segments(self, part: Array) -> list[Array | bytes]:
+        """The bytes of a padded tile as row segments, so that a tile within a wide band is written without a copy."""
+        rows, columns = part.shape
+        height, width = self._grid.tile
+        buffers: list[Array | bytes]
+        if columns == width:
+            buffers = [part] if part.flags.c_contiguous else list(part)
+        else:
+            pad = self._pad[0, columns:]
+            buffers = [segment for row in part for segment in (row, pad)]
+        if rows < height:
+            buffers.append(self._pad[rows:])
+        return buffers
+
+    def _compress(self, part: Array) -> list[Array | bytes]:
+        local = self._local
+        if not hasattr(local, "tile"):
+            local.tile = self._pad.copy()
+        rows, columns = part.shape
+        tile: Array = local.tile
+        tile[:rows, :columns] = part
+        tile[rows:] = tile[:, columns:] = self._pad[0, 0]
+        return [compress(tile)]
+
+    def _write_manifest(self) -> None:
+        folder = self._staging.folder / "manifest"
+        shutil.rmtree(folder, ignore_errors=True)
+        group = _group(folder)
+        side_array(group, "crc32c", self._checksums, ("tile_row", "tile_column"))
+        side_array(group, "bytes", self._sizes, ("tile_row", "tile_column"))
+        _consolidate(folder, {})
+
+
+def _write_frame(folder: Path, graph: Graph, sides: Sides, grid: TileGrid, common: Mapping[str, object]) -> None:
+    """Everything but the tiles and the seal."""
+    root = _group(folder)
+    distances_array(root, grid, common)
+    (folder / DISTANCES / "c").mkdir(exist_ok=True)
+    for name, vertices in zip(("source", "target"), sides, strict=True):
+        side_array(root, name, graph.labels if vertices is None else graph.labels[vertices], (name,))
+    side_array(root, "vertex", graph.labels, ("vertex",))
+    # zarr has written a root document; without one nothing can open the folder before the seal.
+    (folder / ROOT_DOCUMENT).unlink()
+    arcs = _group(folder / "graph")
+    side_array(arcs, "indptr", graph.indptr, ("boundary",))
+    side_array(arcs, "heads", graph.heads, ("arc",))
+    side_array(arcs, "weights", graph.weights, ("arc",))
+    for name, dimension, vertices in zip(("sources", "targets"), ("row", "column"), sides, strict=True):
+        if vertices is not None:
+            side_array(arcs, name, vertices, (dimension,))
+    terminals = {"terminals": graph.terminals} if graph.terminals else {}
+    _consolidate(folder / "graph", {"directed": graph.directed, "weighted": graph.weighted, **terminals})
+
+
+def _group(folder: Path) -> zarr.Group:
+    import zarr
+
+    return zarr.create_group(folder, zarr_format=3)
+
+
+def _consolidate(folder: Path, attributes: Mapping[str, object]) -> None:
+    data = json.dumps(group_document(attributes, consolidated(folder)), indent=1)
+    atomic.write_file(folder / ROOT_DOCUMENT, [data.encode()])
+
+
+def _checked(vertices: IntArray | None, n: int, name: str) -> IntArray | None:
+    """The vertex indices of one side of the matrix, ``name`` being what one of them is called."""
+    if vertices is None:
+        return None
+    side = np.ascontiguousarray(vertices, dtype=np.int64)
+    if side.ndim != 1:
+        raise InvalidRequest(f"{name}s must be a list of vertex indices", field=f"{name}s")
+    if len(side) and (side.min() < 0 or side.max() >= n):
+        wrong = int(side[(side < 0) | (side >= n)][0])
+        raise InvalidRequest(f"{name} {wrong} is no vertex index: the graph has {n} vertices", field=f"{name}s")
+    values, counts = np.unique(side, return_counts=True)
+    if len(values) < len(side):
+        raise InvalidRequest(f"{name} {int(values[counts > 1][0])} is given more than once", field=f"{name}s")
+    return side
+
+
+def check_target(target: Path, overwrite: bool) -> None:
+    """Refuse a target that may not be replaced.  Only a matrix store ever is, so that a slip removes nothing else.
+
+    Raises:
+        NotFound: the folder around it does not exist.
+        Conflict: it exists and ``overwrite`` is False, or it is no matrix store.
+    """
+    if not target.parent.is_dir():
+        raise NotFound(f"the folder {target.parent} does not exist")
+    if not target.exists() and not target.is_symlink():
+        return
+    if not overwrite:
+        raise Conflict(f"{target} exists already; choose another path or ask for it to be overwritten")
+    with contextlib.suppress(OSError, StorageFailed):
+        read_seal(target, (target / ROOT_DOCUMENT).read_bytes())
+        if not target.is_symlink():
+            return
+    raise Conflict(f"{target} is no matrix store of this program and is not replaced; remove it or choose another path")

@@ -1,0 +1,1 @@
+"""Readers of collections of instances, each with a format of its own."""

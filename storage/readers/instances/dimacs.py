@@ -1,0 +1,136 @@
+"""DIMACS shortest-path files (9th Implementation Challenge, 2006) and two dialects.
+
+``p sp n m`` then ``a tail head weight``, vertices from 1, whole weights; without the ``p`` line the vertices are those
+that occur; ``p tw n m`` (PACE 2016) then ``u v``, undirected, no weights.  ``c`` starts a comment line.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from storage.errors import InvalidGraph
+from storage.readers import fields
+from storage.readers.limits import check_plausible
+from storage.readers.parsed import Options, Parsed
+from storage.readers.source import Block, Source
+from storage.readers.tables.table import ArcTable, Layout, is_comment
+
+_OTHERS = {
+    "edge": "graph colouring, no weights",
+    "col": "graph colouring, no weights",
+    "max": "maximum flow",
+    "min": "minimum-cost flow",
+    "asn": "assignment",
+    "cnf": "satisfiability",
+}
+
+
+@dataclass(frozen=True)
+class Header:
+    """The ``p`` line: kind ``sp`` or ``tw``, declared vertices and arcs, its line number."""
+
+    kind: str
+    n: int
+    m: int
+    line: int
+
+
+class _DimacsTable(ArcTable):
+    """A table whose careful reading knows what a stray ``p`` line means."""
+
+    def __init__(self, layout: Layout, options: Options, header: Header | None) -> None:
+        super().__init__(layout, options.limits)
+        self._header = header
+
+    def row(self, raw: bytes, number: int) -> tuple[str, str, int | float | None] | None:
+        if raw.split()[:1] == [b"p"]:
+            why = f"line {self._header.line} has one" if self._header else "arcs stand before it"
+            raise InvalidGraph(f"a p line where none may be: {why}", line=number, field="p")
+        return super().row(raw, number)
+
+
+def read(source: Source, options: Options) -> Parsed:
+    """Read a DIMACS file; errors as ``read_graph``."""
+    options.refuse_weight("DIMACS")
+    header: Header | None = None
+    table: ArcTable | None = None
+    for block in source.blocks():
+        if table is None:
+            header, rest = _find_header(block, header)
+            if rest is None:
+                continue
+            table = _DimacsTable(_layout(header), options, header)
+            table.feed(rest)
+        else:
+            table.feed(block)
+        if header is not None:
+            options.limits.check_vertices(header.n, header.line)
+            options.limits.check_arcs(header.m, header.line)
+    return _finish(table or _DimacsTable(_layout(header), options, header), header, options)
+
+
+def _find_header(block: Block, header: Header | None) -> tuple[Header | None, Block | None]:
+    """Comments and the ``p`` line; the block from the first arc on, or None if it holds none."""
+    at = 0
+    for number, raw in enumerate(block.data.split(b"\n")[:-1], block.line):
+        text = raw.decode("latin-1").strip()
+        words = text.split()
+        if words and not is_comment(text, "c"):
+            if words[0] != "p":
+                return header, Block(block.data[at:], number)
+            if header is not None:
+                raise InvalidGraph(f"a second p line (the first is line {header.line})", line=number, field="p")
+            header = _parse_header(words, number)
+        at += len(raw) + 1
+    return header, None
+
+
+def _parse_header(words: list[str], number: int) -> Header:
+    kind = words[1] if len(words) > 1 else ""
+    if kind not in ("sp", "tw"):
+        about = f" ({_OTHERS[kind]})" if kind in _OTHERS else ""
+        raise InvalidGraph(f"'p {kind}' is another DIMACS format{about}; expected 'p sp'", line=number, field="p")
+    if len(words) != 4:
+        raise InvalidGraph(
+            f"expected 'p {kind} VERTICES ARCS', found {fields.shown(' '.join(words))}", line=number, field="p"
+        )
+    n, m = (fields.whole(word, number, "p") for word in words[2:])
+    if n < 0 or m < 0:
+        raise InvalidGraph(f"a count below zero: {fields.shown(' '.join(words))}", line=number, field="p")
+    return Header(kind, n, m, number)
+
+
+def _layout(header: Header | None) -> Layout:
+    if header is None:
+        return Layout(4, 1, 2, 3, mark="a", comments="c", integer=True, infinite=False)
+    declared = f"line {header.line} declares {header.n} vertices"
+    if header.kind == "tw":
+        return Layout(2, weight=None, comments="c", first=1, last=header.n, declared=declared)
+    return Layout(
+        4, 1, 2, 3, mark="a", comments="c", integer=True, infinite=False, first=1, last=header.n, declared=declared
+    )
+
+
+def _finish(table: ArcTable, header: Header | None, options: Options) -> Parsed:
+    entries = len(table)
+    notes = []
+    labels = None
+    if header is None:
+        if entries == 0:
+            raise InvalidGraph("no p line and no arc: only comments and empty lines")
+        notes.append("no p line: the vertices are those that occur on an arc")
+    else:
+        options.limits.check_vertices(header.n, header.line)
+        options.limits.check_arcs(header.m, header.line)
+        if header.m != entries:
+            raise InvalidGraph(
+                f"the p line declares {header.m} arcs, the file has {entries}", line=header.line, field="p"
+            )
+        check_plausible(header.n, entries, header.line)
+        labels = np.arange(1, header.n + 1, dtype=np.int64)
+    arcs = table.columns.take()
+    if options.unweighted:
+        arcs.weights = None
+    return Parsed(arcs, labels, directed=header is None or header.kind == "sp", entries=entries, base=1, notes=notes)

@@ -1,0 +1,142 @@
+"""Link tables of TransportationNetworks (``_net.tntp``): ``<KEY> value`` lines, then named columns.
+
+Vertices below FIRST THRU NODE are zone centroids: paths begin and end there, and none passes through one unless the
+caller says so.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+
+from storage.errors import InvalidGraph, InvalidRequest
+from storage.graph.cleaning import ArcList, IntArray
+from storage.readers import fields
+from storage.readers.limits import check_plausible
+from storage.readers.parsed import Options, Parsed
+from storage.readers.source import Source
+from storage.readers.tables.sniff import listed
+from storage.readers.tables.table import ArcTable, Layout
+
+_USUAL = ["init_node", "term_node", "capacity", "length", "free_flow_time", "b", "power", "speed", "toll", "link_type"]
+_FIRST = "FIRST THRU NODE"
+_KEY = re.compile(r"<([A-Z ]++)>\s*+(\S++)?")
+
+
+@dataclass(frozen=True)
+class _Header:
+    """Counts with their lines, column names, lines before the first link, and how the fields of a link stand.
+
+    With tabs a field may be empty, and a leading tab makes an empty first one (``shift``).
+    """
+
+    counts: dict[str, tuple[int, int]]
+    names: list[str]
+    skip: int
+    width: int
+    shift: int
+    separator: str | None
+
+
+def read(source: Source, options: Options) -> Parsed:
+    """Read a link table; the weight is the column ``length`` unless told otherwise.  Errors as ``read_graph``."""
+    header = _header(source.head)
+    weight = _weight(header, options)
+    shift = header.shift
+    layout = Layout(
+        header.width,
+        shift,
+        shift + 1,
+        None if weight is None else shift + weight,
+        separator=header.separator,
+        comments="~<",
+        blanks=";",
+        formula=options.length_of,
+    )
+    table = ArcTable(layout, options.limits)
+    for block in source.body(header.skip):
+        table.feed(block)
+    entries = len(table)
+    if not entries:
+        raise InvalidGraph("there is no link in the file: only metadata")
+    links, line = header.counts.get("NUMBER OF LINKS", (entries, 0))
+    if links != entries:
+        raise InvalidGraph(f"declares {links} links, the file has {entries}", line=line, field="NUMBER OF LINKS")
+    arcs = table.columns.take()
+    labels, notes = _labels(header, arcs, options)
+    name = None if weight is None else header.names[weight]
+    left = [column for i, column in enumerate(header.names) if i > 1 and i != weight]
+    if left:
+        notes.append(f"not read: {listed('column', left)}")
+    first = None if options.centroids_through else header.counts.get(_FIRST, (1, 0))[0]
+    formula = None if options.length_of is None else options.length_of.text
+    return Parsed(
+        *(arcs, labels),
+        directed=True,
+        entries=entries,
+        base=1,
+        weight_column=name,
+        length_of=formula,
+        first_through=first,
+        notes=notes,
+    )
+
+
+def _header(head: list[str]) -> _Header:
+    counts: dict[str, tuple[int, int]] = {}
+    names: list[str] = []
+    skip = 0
+    for number, text in enumerate(head, 1):
+        words = text.replace(";", " ").split()
+        if key := _KEY.match(text.strip()):
+            if key[1] in ("NUMBER OF NODES", "NUMBER OF LINKS", "NUMBER OF ZONES", _FIRST):
+                counts[key[1]] = fields.whole(key[2] or "", number, key[1]), number
+            skip = number
+        elif text.lstrip().startswith("~"):
+            names = [word.lower() for word in text.replace(";", " ").replace("~", " ").split()]
+            skip = number
+        elif words:
+            return _Header(counts, names or _USUAL, skip, *_fields(head[number - 1 :]))
+    raise InvalidGraph("there is no link in the file: only metadata")
+
+
+def _fields(rows: list[str]) -> tuple[int, int, str | None]:
+    """Fields a row, position of the first, and the separator: tabs if all rows seen have equally many."""
+    rows = [row.replace(";", " ").rstrip(" ") for row in rows if row.strip()]
+    tabs = {row.count("\t") for row in rows}
+    if len(tabs) == 1 and min(tabs) > 1:
+        # blanks may stand before the first tab, too
+        return min(tabs) + 1, int(rows[0].lstrip(" ").startswith("\t")), "\t"
+    return len(rows[0].split()), 0, None
+
+
+def _weight(header: _Header, options: Options) -> int | None:
+    if options.unweighted:
+        return None
+    wanted = (options.column or "length").lower()
+    if wanted in header.names:
+        column = header.names.index(wanted)
+    elif wanted.isdigit() and 1 <= int(wanted) <= len(header.names):
+        column = int(wanted) - 1
+    else:
+        kind = InvalidGraph if options.column is None else InvalidRequest
+        raise kind(f"there is no column {wanted!r}; there are {', '.join(header.names)}", field="weight")
+    if options.column is None and column + header.shift >= header.width:
+        raise InvalidGraph(f"links have {header.width} fields, none of them {wanted!r}", line=header.skip + 1)
+    if column < 2 or column + header.shift >= header.width:
+        raise InvalidRequest(f"column {wanted!r} holds no weights", field="weight")
+    return column
+
+
+def _labels(header: _Header, arcs: ArcList, options: Options) -> tuple[IntArray | None, list[str]]:
+    """1 .. n as declared, unless the links use other numbers (Munich does): then those that occur."""
+    n, line = header.counts.get("NUMBER OF NODES", (0, 0))
+    options.limits.check_vertices(n, line)
+    low = min(int(arcs.tails.min()), int(arcs.heads.min()))
+    high = max(int(arcs.tails.max()), int(arcs.heads.max()))
+    if low >= 1 and high <= n:
+        check_plausible(n, len(arcs.tails), line)
+        return np.arange(1, n + 1, dtype=np.int64), []
+    return None, [f"vertices are numbered {low} .. {high}, not 1 .. {n}: only those that occur are taken"]

@@ -1,0 +1,1 @@
+"""Readers of formats whose vertices and edges have attributes."""

@@ -1,0 +1,221 @@
+"""Graph Modelling Language (Himsolt, 1996): nested ``key value`` pairs, read as a stream of tokens.
+
+Vertices are the ``id`` of each node.  The weight is the attribute asked for, or the first of the usual names that
+every edge has.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import numpy as np
+
+from storage.errors import InvalidGraph
+from storage.graph.cleaning import ArcList
+from storage.readers import fields
+from storage.readers.attributes import EdgeWeights
+from storage.readers.left_out import LeftOut
+from storage.readers.lengths import WEIGHT_NAMES, plain
+from storage.readers.names import VertexNames
+from storage.readers.parsed import Options, Parsed
+from storage.readers.source import Source
+
+_TOKEN = re.compile(r'"[^"]*+"|\[|\]|[^\s\[\]"]++')
+_DEPTH = 100
+#: Characters of the longest string that runs over several lines.
+_STRING = 1 << 20
+OPEN, CLOSE = "[", "]"
+
+Token = tuple[str, int]
+
+
+def read(source: Source, options: Options) -> Parsed:
+    """Read a GML file; errors as ``read_graph``."""
+    reader = _Gml(options)
+    tokens = _tokens(source)
+    for key, line in tokens:
+        if key == "graph":
+            if reader.found:
+                raise InvalidGraph("a second graph in one file", line=line, field="graph")
+            reader.found = True
+            reader.graph(tokens, line)
+        else:
+            _skip(tokens, key, line)
+    if not reader.found:
+        raise InvalidGraph("there is no 'graph [ ... ]'", field="graph")
+    return reader.finish()
+
+
+def _tokens(source: Source) -> Iterator[Token]:
+    held: list[str] = []  # lines of a string that has not ended; joined once, so that long ones take linear time
+    size = start = 0
+    for block in source.blocks():
+        for number, raw in enumerate(block.data.split(b"\n")[:-1], block.line):
+            text = _decoded(raw)
+            if not held and text.lstrip().startswith("#"):
+                continue
+            ends = text.count('"') % 2 == 1
+            if held or ends:
+                start, size = (start, size + len(text) + 1) if held else (number, len(text))
+                if size > _STRING:
+                    raise InvalidGraph("a string that does not end", line=start)
+                held.append(text)
+                if len(held) == 1 or not ends:
+                    continue
+                text = " ".join(held)
+                held.clear()
+            for token in _TOKEN.findall(text):
+                yield token, number
+    if held:
+        raise InvalidGraph("a string that does not end", line=start)
+
+
+def _decoded(raw: bytes) -> str:
+    """UTF-8, or the Latin-1 of old files: no character is lost, so no two names become one."""
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return raw.decode("latin-1")
+
+
+def _value(tokens: Iterator[Token], key: str, line: int) -> Token:
+    token = next(tokens, None)
+    if token is None or token[0] == CLOSE:
+        raise InvalidGraph(f"{fields.shown(key)} has no value", line=line, field=key)
+    return token
+
+
+def _skip(tokens: Iterator[Token], key: str, line: int) -> None:
+    """Pass over the value of a key, whatever it is."""
+    if key in (OPEN, CLOSE):
+        raise InvalidGraph(f"expected a key, found {key!r}", line=line)
+    if _value(tokens, key, line)[0] == OPEN:
+        _skip_list(tokens, key, line)
+
+
+def _skip_list(tokens: Iterator[Token], key: str, line: int) -> None:
+    """Pass over a list whose bracket is open."""
+    depth = 1
+    for token, _ in tokens:
+        depth += (token == OPEN) - (token == CLOSE)
+        if depth == 0:
+            return
+        if depth > _DEPTH:
+            raise InvalidGraph(f"lists nested deeper than {_DEPTH}", line=line, field=key)
+    raise InvalidGraph(f"the list of {fields.shown(key)} does not end", line=line, field=key)
+
+
+class _Gml:
+    """What has been read of the graph."""
+
+    def __init__(self, options: Options) -> None:
+        self.found = False
+        self._options = options
+        self._directed: bool | None = None
+        self._ids: dict[int, int] = {}
+        self._tails: list[int] = []
+        self._heads: list[int] = []
+        self._lines: list[int] = []
+        self._weights = EdgeWeights(options)
+        self._of_nodes = LeftOut("attributes of vertices")
+        self._of_edges = LeftOut("lists of edges")
+        self._of_graph = LeftOut("attributes of the graph")
+        self._names = VertexNames(options)
+
+    def graph(self, tokens: Iterator[Token], line: int) -> None:
+        """Read the list after ``graph``."""
+        self._open(tokens, "graph", line)
+        for key, at in tokens:
+            if key == CLOSE:
+                return
+            if key == "node":
+                self._node(tokens, at)
+            elif key == "edge":
+                self._edge(tokens, at)
+            elif key == "directed":
+                self._direct(*_value(tokens, key, at))
+            else:
+                self._of_graph.add([key])
+                _skip(tokens, key, at)
+        raise InvalidGraph("the list of 'graph' does not end", line=line, field="graph")
+
+    def _direct(self, value: str, line: int) -> None:
+        if value not in ("0", "1") or self._directed is not None:
+            what = f"{fields.shown(value)} is neither 0 nor 1" if self._directed is None else "stands twice"
+            raise InvalidGraph(f"'directed' {what}", line=line, field="directed")
+        self._directed = value == "1"
+
+    def _open(self, tokens: Iterator[Token], key: str, line: int) -> None:
+        token, at = _value(tokens, key, line)
+        if token != OPEN:
+            raise InvalidGraph(f"expected '[' after {key!r}, found {fields.shown(token)}", line=at, field=key)
+
+    def _pairs(self, tokens: Iterator[Token], key: str, line: int, lists: LeftOut) -> dict[str, Token]:
+        """The plain values of a list; lists in it (``graphics [ ... ]``) are passed over and named in ``lists``."""
+        self._open(tokens, key, line)
+        pairs: dict[str, Token] = {}
+        for name, at in tokens:
+            if name == CLOSE:
+                return pairs
+            token = _value(tokens, name, at)
+            if (name in pairs or token[0] == OPEN) and self._matters(name):
+                found = "stands twice" if name in pairs else "is a list"
+                raise InvalidGraph(f"{fields.shown(name)} of this {key} {found}", line=at, field=name)
+            if token[0] == OPEN:
+                lists.add([name])
+                _skip_list(tokens, name, at)
+            else:
+                pairs[name] = token
+        raise InvalidGraph(f"the list of {key!r} does not end", line=line, field=key)
+
+    def _matters(self, name: str) -> bool:
+        """Whether the graph depends on this key; others, which are passed over, may repeat and be lists."""
+        column = self._options.column
+        usual = plain(name) in WEIGHT_NAMES if column is None else name == column
+        return name in ("id", "source", "target", self._options.labels) or (usual and not self._options.unweighted)
+
+    def _node(self, tokens: Iterator[Token], line: int) -> None:
+        pairs = self._pairs(tokens, "node", line, self._of_nodes)
+        if "id" not in pairs:
+            raise InvalidGraph("a node without id", line=line, field="id")
+        label = fields.label(*pairs["id"])
+        if label in self._ids:
+            raise InvalidGraph(f"node {label} stands also on line {self._ids[label]}", line=line, field="id")
+        self._ids[label] = line
+        self._of_nodes.add(key for key in pairs if key not in ("id", self._options.labels))
+        self._names.add(label, pairs, line)
+        self._options.limits.check_vertices(len(self._ids), line)
+
+    def _edge(self, tokens: Iterator[Token], line: int) -> None:
+        pairs = self._pairs(tokens, "edge", line, self._of_edges)
+        for key in ("source", "target"):
+            if key not in pairs:
+                raise InvalidGraph(f"an edge without {key}", line=line, field=key)
+        self._tails.append(fields.label(*pairs["source"]))
+        self._heads.append(fields.label(*pairs["target"]))
+        self._lines.append(line)
+        self._options.limits.check_arcs(len(self._tails), line)
+        self._weights.add({key: value for key, value in pairs.items() if key not in ("source", "target")}, line)
+
+    def finish(self) -> Parsed:
+        """The arcs, once all is read: edges may stand before their nodes."""
+        for tail, head, line in zip(self._tails, self._heads, self._lines, strict=True):
+            if tail not in self._ids or head not in self._ids:
+                wrong = tail if tail not in self._ids else head
+                raise InvalidGraph(f"there is no node {wrong}", line=line, field="vertex")
+        labels = np.array(sorted(self._ids), np.int64)
+        tails = np.searchsorted(labels, np.array(self._tails, np.int64))
+        heads = np.searchsorted(labels, np.array(self._heads, np.int64))
+        name, weights = self._weights.finish()
+        arcs = ArcList(tails, heads, weights)
+        notes = self._weights.notes()
+        for left_out in (self._of_edges, self._of_nodes, self._of_graph):
+            notes += left_out.notes()
+        found = Parsed(
+            *(arcs, labels, self._directed is True, len(tails)),
+            weight_column=name,
+            length_of=self._weights.formula,
+            notes=notes,
+        )
+        return self._names.rename(found)

@@ -1,0 +1,172 @@
+"""GraphML (Brandes et al., 2002) as a stream of XML events; entities, external ones above all, are refused.
+
+Vertices are the ``id`` of each node, numbers if all are.  Edges are directed as ``edgedefault`` says; an edge that
+says otherwise is refused, since a graph is one or the other.
+"""
+
+from __future__ import annotations
+
+from xml.sax import xmlreader
+
+import numpy as np
+
+from storage.errors import InvalidGraph
+from storage.graph.cleaning import ArcList
+from storage.readers import fields
+from storage.readers.attributes import EdgeWeights
+from storage.readers.left_out import LeftOut
+from storage.readers.names import VertexNames, order_names
+from storage.readers.networks.xml import XmlEvents, parse_xml
+from storage.readers.parsed import Options, Parsed
+from storage.readers.source import Source
+
+#: Pieces of text that are kept of a value; what is longer is no weight.
+_VALUE = 4096
+_DEPTH = 100
+#: Where the elements of a graph stand; those of other programs stand in ``data``, and are passed over.
+_INSIDE = {"graph": ("graphml",), "node": ("graph",), "edge": ("graph",), "hyperedge": ("graph",), "default": ("key",)}
+
+
+def read(source: Source, options: Options) -> Parsed:
+    """Read a GraphML file; errors as ``read_graph``."""
+    events = _Events(options)
+    parse_xml(source, events)
+    return events.finish()
+
+
+class _Events(XmlEvents):
+    """Collects nodes and edges; labels stay text until all are known."""
+
+    def __init__(self, options: Options) -> None:
+        super().__init__()
+        self._options = options
+        self._directed: bool | None = None
+        self._keys: dict[str, str] = {}
+        self._others: dict[str, str] = {}
+        self._left_out = LeftOut("attributes of vertices and of the graph")
+        self._defaults: dict[str, tuple[str, int]] = {}
+        self._codes: dict[str, int] = {}
+        self._edges: list[tuple[str, str, int]] = []
+        self._weights = EdgeWeights(options)
+        self._names = VertexNames(options)
+        self._node: tuple[str, int] | None = None
+        self._attributes: dict[str, tuple[str, int]] | None = None
+        self._name: str | None = None
+        self._text: list[str] = []
+        self._open: list[str] = []
+
+    def startElement(self, name: str, attrs: xmlreader.AttributesImpl) -> None:  # noqa: N802 - SAX's name
+        """SAX: an element opens."""
+        tag = name.rpartition(":")[2]
+        self._enter(tag)
+        if "data" in self._open[:-1]:
+            return
+        if tag == "graph":
+            self._graph(attrs)
+        elif tag == "key" and attrs.get("for", "edge") in ("edge", "all"):
+            key = self._need(attrs, "id", tag)
+            self._name = self._keys[key] = attrs.get("attr.name", key)
+        elif tag == "key":
+            key = self._need(attrs, "id", tag)
+            self._others[key] = attrs.get("attr.name", key)
+        elif tag == "node":
+            label = self._need(attrs, "id", tag)
+            if label in self._codes:
+                raise InvalidGraph(f"node {fields.shown(label)} stands twice", line=self._line, field="id")
+            self._codes[label] = len(self._codes)
+            if self._names.wanted:
+                self._node, self._attributes = (label, self._line), {}
+            self._options.limits.check_vertices(len(self._codes), self._line)
+        elif tag == "edge":
+            self._edge(attrs)
+        elif tag == "hyperedge":
+            raise InvalidGraph("hyperedges are no arcs", line=self._line, field="hyperedge")
+        elif tag == "data" and self._attributes is not None:
+            key = self._need(attrs, "key", tag)
+            self._name, self._text = self._keys.get(key) or self._others.get(key, key), []
+        elif tag == "data":
+            key = self._need(attrs, "key", tag)
+            self._left_out.add([self._others.get(key) or self._keys.get(key, key)])
+        elif tag == "default":
+            self._text = []
+
+    def _enter(self, tag: str) -> None:
+        """Refuse an element where it cannot stand."""
+        within = self._open[-1] if self._open else ""
+        self._open.append(tag)
+        if len(self._open) > _DEPTH:
+            raise InvalidGraph(f"elements nested deeper than {_DEPTH}", line=self._line, field=tag)
+        if tag == "graph" and within in ("node", "edge"):
+            raise InvalidGraph("a graph inside a node or an edge is no plain graph", line=self._line, field=tag)
+        if tag in _INSIDE and within not in _INSIDE[tag] and "data" not in self._open:
+            raise InvalidGraph(f"<{tag}> stands inside <{within}>", line=self._line, field=tag)
+
+    def characters(self, content: str) -> None:
+        """SAX: text."""
+        if self._name is not None and len(self._text) <= _VALUE:
+            self._text.append(content if len(self._text) < _VALUE else " ...")
+
+    def endElement(self, name: str) -> None:  # noqa: N802 - SAX's name
+        """SAX: an element closes."""
+        tag = name.rpartition(":")[2]
+        self._open.pop()
+        if "data" in self._open:
+            return
+        if tag in ("data", "default") and self._name is not None:
+            store = self._defaults if tag == "default" else self._attributes
+            if store is not None:
+                if self._name in store:
+                    raise InvalidGraph(f"{fields.shown(self._name)} stands twice", line=self._line, field=self._name)
+                store[self._name] = "".join(self._text).strip(), self._line
+            self._name = None if tag == "data" else self._name
+        elif tag == "key":
+            self._name = None
+        elif tag == "node" and self._node is not None and self._attributes is not None:
+            self._names.add(self._node[0], self._attributes, self._node[1])
+            self._left_out.add(key for key in self._attributes if key != self._options.labels)
+            self._node = self._attributes = None
+        elif tag == "edge" and self._attributes is not None:
+            self._weights.add({**self._defaults, **self._attributes}, self._line)
+            self._attributes = None
+
+    def _graph(self, attrs: xmlreader.AttributesImpl) -> None:
+        if self._directed is not None:
+            raise InvalidGraph("a second graph in one file", line=self._line, field="graph")
+        kind = attrs.get("edgedefault", "directed")
+        if kind not in ("directed", "undirected"):
+            raise InvalidGraph(f"edgedefault {fields.shown(kind)} is unknown", line=self._line, field="edgedefault")
+        self._directed = kind == "directed"
+
+    def _edge(self, attrs: xmlreader.AttributesImpl) -> None:
+        own = attrs.get("directed")
+        if own is not None and (own == "true") != self._directed and self._options.directed is None:
+            raise InvalidGraph(
+                "edges both directed and undirected; say which with --directed or --undirected",
+                line=self._line,
+                field="directed",
+            )
+        self._edges.append((self._need(attrs, "source", "edge"), self._need(attrs, "target", "edge"), self._line))
+        self._options.limits.check_arcs(len(self._edges), self._line)
+        self._attributes = {}
+
+    def finish(self) -> Parsed:
+        """The arcs; edges may stand before their nodes."""
+        if self._directed is None:
+            raise InvalidGraph("there is no <graph>", field="graph")
+        for source, target, line in self._edges:
+            for end in (source, target):
+                if end not in self._codes:
+                    raise InvalidGraph(f"there is no node {fields.shown(end)}", line=line, field="vertex")
+        labels, place = order_names(list(self._codes))
+        tails = place[np.array([self._codes[source] for source, _, _ in self._edges], np.int64)]
+        heads = place[np.array([self._codes[target] for _, target, _ in self._edges], np.int64)]
+        name, weights = self._weights.finish()
+        notes = self._weights.notes() + self._left_out.notes()
+        arcs = ArcList(tails, heads, weights)
+        found = Parsed(
+            *(arcs, labels, self._directed, len(tails)),
+            weight_column=name,
+            length_of=self._weights.formula,
+            notes=notes,
+        )
+        return self._names.rename(found)

@@ -1,0 +1,210 @@
+"""Graphs in JSON as NetworkX writes them: node-link, adjacency and Cytoscape data; .cyjs of Cytoscape is of the last.
+
+Node-link: ``nodes`` with ``id``, and ``links`` or ``edges`` with ``source`` and ``target``.  Adjacency: ``nodes``, and
+for each of them a list of neighbours, in ``adjacency``.  Cytoscape: ``elements`` of ``nodes`` and ``edges``, each with
+its ``data``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from storage.errors import InvalidGraph
+from storage.readers.fields import is_whole, shown
+from storage.readers.left_out import LeftOut
+from storage.readers.named import NamedGraph
+from storage.readers.networks.json_walk import Number, Walker
+from storage.readers.parsed import Options, Parsed
+from storage.readers.source import Source
+
+_KNOWN = (
+    "read are 'nodes' with 'links' or 'edges' (node-link), 'nodes' with 'adjacency', and 'elements' (Cytoscape), "
+    "as networkx.node_link_data, adjacency_data and cytoscape_data write them"
+)
+#: Members that say which program wrote the file.
+_PROGRAM = frozenset({"format_version", "generated_by", "target_cytoscapejs_version"})
+
+
+def read(source: Source, options: Options) -> Parsed:
+    """Read the file; errors as ``read_graph``."""
+    walker = Walker(source.text())
+    reader = _Json(walker, options)
+    if walker.peek() != "{":
+        raise InvalidGraph(f"the file holds no JSON object; {_KNOWN}", line=walker.line, field="JSON")
+    for key in walker.members():
+        reader.member(key)
+    walker.end()
+    return reader.finish()
+
+
+class _Json:
+    """What has been read so far."""
+
+    def __init__(self, walker: Walker, options: Options) -> None:
+        self._walker = walker
+        self._graph = NamedGraph(options)
+        self._seen: dict[str, int] = {}
+        self._directed: bool | None = None
+        self._names: list[str] = []
+        self._kinds: dict[str, set[type]] = {"node": set(), "edge": set()}
+        self._left_out = LeftOut("members of the file")
+        self._of_graph = LeftOut("attributes of the graph")
+        self._of_elements = LeftOut("members of elements")
+
+    def member(self, key: str) -> None:
+        """Take a member of the outermost object."""
+        walker = self._walker
+        self._seen[key] = walker.line
+        if key in ("directed", "multigraph"):
+            value = walker.value()
+            if not isinstance(value, bool):
+                raise InvalidGraph(f"{key!r} is neither true nor false", line=walker.line, field=key)
+            if key == "directed":
+                self._directed = value
+        elif key in ("graph", "data"):
+            self._graph_attributes(key)
+        elif key == "nodes":
+            self._each("nodes", self._node)
+        elif key in ("links", "edges"):
+            self._each(key, self._edge)
+        elif key == "adjacency":
+            self._adjacency()
+        elif key == "elements":
+            self._elements()
+        else:
+            walker.value()
+            if key not in _PROGRAM:
+                self._left_out.add([key])
+
+    def _graph_attributes(self, key: str) -> None:
+        """Attributes of the graph: an object, or a list of pairs as ``cytoscape_data`` writes them."""
+        value = self._walker.value()
+        if isinstance(value, dict):
+            if "nodes" in value or "edges" in value:
+                message = (
+                    f"'graph' holds 'nodes' or 'edges': this is the JSON Graph Format, which is not read; {_KNOWN}"
+                )
+                raise InvalidGraph(message, line=self._seen[key], field=key)
+            self._of_graph.add(value)
+        elif isinstance(value, list):
+            self._of_graph.add(str(pair[0]) for pair in value if isinstance(pair, list) and pair)
+
+    def _each(self, key: str, take: Callable[[dict[str, Any], int], None], *, inner: bool = False) -> None:
+        if self._walker.peek() != "[":
+            raise InvalidGraph(f"{key!r} is no list; {_KNOWN}", line=self._walker.line, field=key)
+        for i in self._walker.items():
+            self._walker.peek()
+            line = self._walker.line
+            value = self._walker.value()
+            try:
+                if not isinstance(value, dict):
+                    raise InvalidGraph(f"expected an object, found {shown(_text(value))}", line=line)
+                take(self._data(value, line) if inner else value, line)
+            except InvalidGraph as error:
+                # One line may be the whole file, so the element is named, too.
+                message = str(error).removeprefix(f"line {error.line}: ")
+                raise InvalidGraph(f"{key}[{i}]: {message}", line=error.line, field=error.field) from None
+
+    def _data(self, element: dict[str, Any], line: int) -> dict[str, Any]:
+        """The ``data`` of an element of Cytoscape; the rest (position, selected, ...) is about pictures."""
+        data = element.get("data")
+        if not isinstance(data, dict):
+            raise InvalidGraph("an element without 'data'", line=line, field="data")
+        self._of_elements.add(name for name in element if name != "data")
+        return data
+
+    def _elements(self) -> None:
+        if self._walker.peek() != "{":
+            message = f"'elements' is no object of 'nodes' and 'edges'; {_KNOWN}"
+            raise InvalidGraph(message, line=self._walker.line, field="elements")
+        for key in self._walker.members():
+            if key not in ("nodes", "edges"):
+                raise InvalidGraph(f"elements of the kind {shown(key)}", line=self._walker.line, field="elements")
+            self._each(key, self._node if key == "nodes" else self._edge, inner=True)
+        # Cytoscape itself writes all ids as text; NetworkX writes the ends of edges as they are.
+        self._kinds["edge"].clear()
+
+    def _node(self, node: dict[str, Any], line: int) -> None:
+        if "id" not in node:
+            raise InvalidGraph("a node without 'id'", line=line, field="id")
+        name = self._name(node["id"], "node", line)
+        if "adjacency" not in self._seen:
+            self._names.append(name)
+        self._graph.node(name, line, {key: _text(value) for key, value in node.items() if key != "id"})
+
+    def _edge(self, edge: dict[str, Any], line: int) -> None:
+        for key in ("source", "target"):
+            if key not in edge:
+                raise InvalidGraph(f"an edge without {key!r}", line=line, field=key)
+        ends = [self._name(edge[key], "edge", line) for key in ("source", "target")]
+        self._graph.edge(ends[0], ends[1], line, _attributes(edge, line, ("source", "target", "key")))
+
+    def _adjacency(self) -> None:
+        """A list of neighbours for each node, in the order of ``nodes``."""
+        walker = self._walker
+        rows = 0
+        for row in walker.items():
+            if row >= len(self._names):
+                message = f"'adjacency' has more lists than the {len(self._names)} 'nodes' before it"
+                raise InvalidGraph(message, line=walker.line, field="adjacency")
+            tail = self._names[row]
+
+            def take(neighbour: dict[str, Any], line: int, tail: str = tail) -> None:
+                if "id" not in neighbour:
+                    raise InvalidGraph("a neighbour without 'id'", line=line, field="id")
+                head = self._name(neighbour["id"], "edge", line)
+                self._graph.edge(tail, head, line, _attributes(neighbour, line, ("id", "key")))
+
+            self._each(f"adjacency[{row}]", take)
+            rows += 1
+        if rows != len(self._names):
+            message = f"'adjacency' has {rows} lists for {len(self._names)} 'nodes'"
+            raise InvalidGraph(message, line=walker.line, field="adjacency")
+
+    def _name(self, value: Any, where: str, line: int) -> str:
+        """An id as text."""
+        if not isinstance(value, str) or (isinstance(value, Number) and not is_whole(value)):
+            found = shown(_text(value))
+            raise InvalidGraph(f"an id is text or a whole number, found {found}", line=line, field="id")
+        self._kinds[where].add(type(value))
+        if "\0" in value or any("\ud800" <= sign <= "\udfff" for sign in value):
+            raise InvalidGraph(
+                f"{shown(value)} cannot be a label: it holds half a character or NUL", line=line, field="id"
+            )
+        return str(value)
+
+    def finish(self) -> Parsed:
+        """The arcs.  Refuses what is none of the three forms, or more than one."""
+        forms = [key for key in ("links", "edges", "adjacency", "elements") if key in self._seen]
+        if len(forms) != 1 or ("nodes" in self._seen) == (forms == ["elements"]):
+            found = ", ".join(map(shown, list(self._seen)[:10])) or "nothing"
+            raise InvalidGraph(f"the members are {found}; {_KNOWN}", field="JSON")
+        if self._kinds["node"] and self._kinds["edge"] - self._kinds["node"]:
+            raise InvalidGraph(
+                "the ids of nodes and the ends of edges must be all text or all numbers: 1 and '1' are two nodes",
+                line=self._seen[forms[0]],
+                field="id",
+            )
+        directed = bool(self._directed)
+        parsed = self._graph.finish(directed, mirrored=forms == ["adjacency"] and not directed)
+        if self._directed is None:
+            parsed.notes.append(
+                "'directed' is missing: taken as undirected, as NetworkX does; --directed for the other"
+            )
+        for left_out in (self._of_graph, self._of_elements, self._left_out):
+            parsed.notes.extend(left_out.notes())
+        return parsed
+
+
+def _attributes(edge: dict[str, Any], line: int, ends: tuple[str, ...]) -> dict[str, tuple[str, int]]:
+    return {key: (_text(value), line) for key, value in edge.items() if key not in ends}
+
+
+def _text(value: Any) -> str:
+    """A value as a reader of text would meet it."""
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, list | dict):
+        return "[...]"
+    return "null" if value is None else str(value).lower()

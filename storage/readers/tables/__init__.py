@@ -1,0 +1,1 @@
+"""Readers of rows: edge lists, adjacency lists, and matrices as text."""

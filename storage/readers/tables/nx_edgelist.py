@@ -1,0 +1,44 @@
+"""Edge lists with dictionaries, ``u v {'weight': 1}``, which is what ``networkx.write_edgelist`` writes by default."""
+
+from __future__ import annotations
+
+from storage.errors import InvalidGraph
+from storage.readers import fields
+from storage.readers.lines import text_lines
+from storage.readers.named import NO_DIRECTION, NamedGraph
+from storage.readers.parsed import Options, Parsed
+from storage.readers.source import Source
+from storage.readers.tables.literal import parse_dict
+
+_SEPARATORS = ("\t", ",", ";", "|", ":")
+
+
+def read(source: Source, options: Options) -> Parsed:
+    """Read the file; errors as ``read_graph``."""
+    graph = NamedGraph(options, listed=False)
+    entries = 0
+    for line, text in text_lines(source):
+        if text.startswith("#"):
+            continue
+        tail, head, attributes = _row(text, line)
+        graph.edge(tail, head, line, attributes)
+        entries += 1
+    if entries == 0:
+        raise InvalidGraph("there is no edge in the file: only comments and empty lines")
+    parsed = graph.finish(True)
+    parsed.notes.append(NO_DIRECTION)
+    return parsed
+
+
+def _row(text: str, line: int) -> tuple[str, str, dict[str, tuple[str, int]]]:
+    """Ends and attributes; the sign before the brace is the one that separates the fields."""
+    ends, brace, rest = text.partition("{")
+    separator = None if ends[-1:] not in _SEPARATORS else ends[-1:]
+    words = (
+        fields.words(ends) if separator is None else [word.strip(fields.BLANKS) for word in ends[:-1].split(separator)]
+    )
+    apart = ends[-1:] == " " or separator is not None
+    if not (brace and apart) or len(words) != 2 or "" in words:
+        message = f"expected 'u v {{attributes}}', found {fields.shown(text)}"
+        raise InvalidGraph(message, line=line, field="row")
+    return words[0], words[1], parse_dict(brace + rest, line)

@@ -1,0 +1,365 @@
+"""Arcs as rows of fields: the parser that most formats share.
+
+The way of a block: a few whole-buffer replacements make every row ``field SEPARATOR field ...``, polars parses the
+columns, cheap counts prove that nothing was skipped, and the arrays join the columns.  A block that fails any of it
+is read again line by line, which either names the line at fault or finds unusual but good rows.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from storage.errors import InvalidGraph
+from storage.graph.cleaning import EXACT, AnyArray
+from storage.readers import fields
+from storage.readers.columns import ArcColumns, TextLabels
+from storage.readers.formula import Formula
+from storage.readers.limits import ReadLimits
+from storage.readers.source import BLOCK, Block
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How the rows of a file are written.
+
+    Attributes:
+        width: fields in each row, the mark included.
+        source, target, weight: positions of the fields from 0; weight None: none is read.
+        separator: one character, or None for runs of blanks.
+        mark: a word that starts every row (``a`` in DIMACS), or empty.
+        comments: characters that start a comment line.
+        blanks: further characters that mean a blank (``;`` in TNTP).
+        quoted: fields may stand in double quotes.
+        decimal_comma: weights are written 1,5.
+        text: vertices are names.
+        integer: weights must be whole numbers.
+        infinite: a weight of +inf is allowed and means no arc.
+        first, last: vertices are counted from ``first`` and must lie between them; without, a number is a name.
+        declared: what declares ``last``, for messages.
+        names: of the columns of source and target, for messages; empty without a header.
+        formula: makes lengths of the weights.
+    """
+
+    width: int
+    source: int = 0
+    target: int = 1
+    weight: int | None = 2
+    separator: str | None = None
+    mark: str = ""
+    comments: str = "#%"
+    blanks: str = ""
+    quoted: bool = False
+    decimal_comma: bool = False
+    text: bool = False
+    integer: bool = False
+    infinite: bool = True
+    first: int | None = None
+    last: int | None = None
+    declared: str = ""
+    names: tuple[str, str] = ("", "")
+    formula: Formula | None = None
+
+
+class ArcTable:
+    """Reads blocks of rows into ``columns``; after the last block, ``labels`` (None for numbers) knows the names."""
+
+    def __init__(self, layout: Layout, limits: ReadLimits) -> None:
+        limits.check_columns(layout.width)
+        self.layout = layout
+        self.columns = ArcColumns(limits, layout.weight is not None)
+        self.labels = TextLabels() if layout.text else None
+        self._limits = limits
+        self._fractions = layout.decimal_comma
+
+    def __len__(self) -> int:
+        return len(self.columns)
+
+    def feed(self, block: Block) -> None:
+        """Read a block.  Raises InvalidGraph naming the first line at fault, LimitExceeded for too many arcs."""
+        if len(block.data) > 2 * BLOCK:
+            _refuse_long_rows(block)
+        arcs = self._parse_columns(block.data)
+        tails, heads, weights = self._parse_lines(block) if arcs is None else arcs
+        if self.layout.formula is not None and weights is not None:
+            weights = self._lengths(self.layout.formula, weights, block)
+        self.columns.append(tails, heads, weights)
+        if self.labels is not None:
+            self._limits.check_vertices(len(self.labels))
+
+    def _lengths(self, formula: Formula, values: AnyArray, block: Block) -> AnyArray:
+        """What the formula makes of a column; InvalidGraph names the first line where that is no number."""
+        lengths = formula(values)
+        wrong = np.flatnonzero(~np.isfinite(lengths))
+        if not len(wrong):
+            return lengths
+        rows = (n for n, raw in enumerate(block.data.split(b"\n"), block.line) if self.row(raw, n) is not None)
+        line = next(islice(rows, int(wrong[0]), None))
+        raise InvalidGraph(f"{formula.text} is {lengths[wrong[0]]}, which is no length", line=line, field="length_of")
+
+    def _parse_columns(self, data: bytes) -> tuple[AnyArray, AnyArray, AnyArray | None] | None:
+        """The fast way; None wherever there is a doubt."""
+        layout = self.layout
+        data = strip_comments(data, layout.comments)
+        if layout.text and layout.separator not in (None, "\t") and tabs_in_fields(data, layout.separator):
+            return None
+        quotes = layout.quoted and b'"' in data
+        if quotes and blanks_in_quotes(data, layout.separator or " "):
+            return None
+        data = normalise(data, layout.separator, layout.blanks)
+        rows = data.count(b"\n")
+        if rows == 0:
+            return np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.int32)
+        if layout.mark:
+            longer = len(data) + 1
+            data = (b"\n" + data).replace(b"\n%s " % layout.mark.encode(), b"\n")[1:]
+            if longer - 1 - len(data) != rows * (len(layout.mark) + 1):
+                return None
+        width = layout.width - bool(layout.mark)
+        separator = layout.separator or " "
+        plain = b"".join(data.split(b'"')[::2]) if quotes else data
+        # polars fills short rows with nulls and drops what is too much, in columns that are not looked at.
+        if not _even(plain, separator, width, rows):
+            return None
+        frame = self._parse_frame(data, separator, width, quotes)
+        if frame is None or frame.height != rows or any(column.null_count() for column in frame):
+            return None
+        return self._arrays(frame)
+
+    def _parse_frame(self, data: bytes, separator: str, width: int, quotes: bool) -> pl.DataFrame | None:
+        import polars as pl
+
+        layout = self.layout
+        shift = bool(layout.mark)
+        names = [str(i) for i in range(width)]
+        # Numbers that are names are parsed as text where two spellings of one number may be among them.
+        as_text = layout.text or (layout.first is None and may_have_other_spellings(data))
+        ends = [str(layout.source - shift), str(layout.target - shift)]
+        wanted = ends if layout.weight is None else [*ends, str(layout.weight - shift)]
+        schema: dict[str, pl.DataType] = {name: pl.String() for name in names}
+        if not as_text:
+            schema.update({name: pl.Int64() for name in ends})
+        tries = [pl.Float64()] if self._fractions else [pl.Int64(), pl.Float64()]
+        for kind in tries[:1] if layout.weight is None or layout.integer else tries:
+            if layout.weight is not None:
+                schema[wanted[2]] = kind
+            try:
+                frame = pl.read_csv(
+                    data,
+                    has_header=False,
+                    columns=sorted({int(name) for name in wanted}),
+                    separator=separator,
+                    quote_char='"' if quotes else None,
+                    schema=schema,
+                    decimal_comma=layout.decimal_comma,
+                    empty_string_is_null=True,
+                )
+            except pl.exceptions.PolarsError:
+                continue
+            self._fractions = self._fractions or (layout.weight is not None and kind == pl.Float64())
+            frame = frame.select(wanted)
+            return frame if layout.text or not as_text else _as_numbers(frame)
+        return None
+
+    def _arrays(self, frame: pl.DataFrame) -> tuple[AnyArray, AnyArray, AnyArray | None] | None:
+        layout = self.layout
+        weights: AnyArray | None = None
+        if layout.weight is not None:
+            weights = frame.to_series(2).to_numpy()
+            # NaN fails the comparison too; whole numbers beyond 2^53 must be judged by how they are written.
+            if not (weights.min() > -EXACT and weights.max() < EXACT):
+                return None
+        if self.labels is not None:
+            return self.labels.encode(frame.to_series(0)), self.labels.encode(frame.to_series(1)), weights
+        tails, heads = frame.to_series(0).to_numpy(), frame.to_series(1).to_numpy()
+        low, high = min(tails.min(), heads.min()), max(tails.max(), heads.max())
+        if (layout.first is not None and low < layout.first) or (layout.last is not None and high > layout.last):
+            return None
+        return tails, heads, weights
+
+    def _parse_lines(self, block: Block) -> tuple[AnyArray, AnyArray, AnyArray | None]:
+        """The careful way: the first line at fault raises."""
+        layout = self.layout
+        tails: list[int] = []
+        heads: list[int] = []
+        weights: list[int | float] = []
+        names: list[str] = []
+        for number, raw in enumerate(block.data.split(b"\n")[:-1], block.line):
+            row = self.row(raw, number)
+            if row is None:
+                continue
+            source, target, weight = row
+            if layout.text:
+                names += [source, target]
+            else:
+                tails.append(self._vertex(source, number, layout.names[0]))
+                heads.append(self._vertex(target, number, layout.names[1]))
+            if weight is not None:
+                weights.append(weight)
+        lengths = np.array(weights, np.float64 if any(isinstance(w, float) for w in weights) else np.int64)
+        if self.labels is not None:
+            codes = self.labels.encode(names)
+            return codes[::2], codes[1::2], lengths
+        return np.array(tails, np.int64), np.array(heads, np.int64), lengths
+
+    def row(self, raw: bytes, number: int) -> tuple[str, str, int | float | None] | None:
+        """Source, target and weight of one line; None for a comment or an empty line."""
+        layout = self.layout
+        text = self._decode(raw, number)
+        for blank in layout.blanks:
+            text = text.replace(blank, " ")
+        if not text.strip(fields.BLANKS) or is_comment(text.lstrip(fields.BLANKS), layout.comments):
+            return None
+        row = fields.split(text, layout.separator, layout.quoted, number)
+        if layout.mark and row[0] != layout.mark:
+            raise InvalidGraph(
+                f"expected a line that starts with {layout.mark!r}, found {fields.shown(text)}", line=number
+            )
+        if len(row) != layout.width:
+            raise InvalidGraph(
+                f"expected {layout.width} fields, found {len(row)}: {fields.shown(text)}", line=number, field="row"
+            )
+        weight = None
+        if layout.weight is not None:
+            weight = fields.weight(
+                row[layout.weight], number, integer=layout.integer, decimal_comma=layout.decimal_comma
+            )
+            if weight == float("inf") and not layout.infinite:
+                raise InvalidGraph("weight inf is not allowed in this format", line=number, field="weight")
+        source, target = row[layout.source], row[layout.target]
+        if layout.text and not (source and target):
+            raise InvalidGraph(f"the vertex is missing: {fields.shown(text)}", line=number, field="vertex")
+        return source, target, weight
+
+    def _decode(self, raw: bytes, number: int) -> str:
+        try:
+            return raw.decode()
+        except UnicodeDecodeError:
+            text = raw.decode("latin-1")
+            if is_comment(text.lstrip(fields.BLANKS), self.layout.comments):
+                return text
+            raise InvalidGraph(f"not valid UTF-8: {fields.shown(text)}", line=number) from None
+
+    def _vertex(self, token: str, number: int, column: str) -> int:
+        layout = self.layout
+        read = fields.label if layout.first is None else fields.vertex
+        value = read(token, number, column)
+        if layout.first is not None and value < layout.first:
+            raise InvalidGraph(f"vertex {value}: vertices count from {layout.first}", line=number, field="vertex")
+        if layout.last is not None and value > layout.last:
+            span = f"{layout.first} .. {layout.last}"
+            raise InvalidGraph(f"vertex {value} is outside {span} ({layout.declared})", line=number, field="vertex")
+        return value
+
+
+def _refuse_long_rows(block: Block) -> None:
+    """Refuse a row that is too long before anything is made of its fields."""
+    for number, row in enumerate(block.data.split(b"\n"), block.line):
+        if len(row) > fields.LONGEST_ROW:
+            raise InvalidGraph(f"a row of more than {fields.LONGEST_ROW:,} bytes", line=number, field="row")
+
+
+def _even(data: bytes, separator: str, width: int, rows: int) -> bool:
+    """Whether ``data``, without what stands in quotes, has ``rows`` lines of ``width`` fields each."""
+    sign = separator.encode()
+    others = bytes(set(range(256)) - {*sign, *b"\n"})
+    return data.translate(None, delete=others) == (sign * (width - 1) + b"\n") * rows
+
+
+def may_have_other_spellings(data: bytes) -> bool:
+    """Whether a number, be it a weight, may have a leading zero or a plus, or be minus zero; cheap, by the bytes."""
+    if b"+" in data or (b"-" in data and b"-0" in data):
+        return True
+    # Separators and signs are below the point, digits above it; but for the semicolon, which becomes a comma here.
+    letters = np.frombuffer(data.replace(b";", b",") if b";" in data else data, np.uint8)
+    found = letters[:-2] < ord(".")
+    found &= letters[1:-1] == ord("0")
+    found &= letters[2:] > ord("/")
+    return bool(found.any()) or (data[:1] == b"0" and data[1:2].isdigit())
+
+
+def _as_numbers(frame: pl.DataFrame) -> pl.DataFrame | None:
+    """The first two columns as numbers; None if one of them is not written in its one spelling."""
+    import polars as pl
+
+    ends = [pl.nth(0), pl.nth(1)]
+    spelled = [end.str.contains(r"^(?:0|-?[1-9][0-9]*)$") for end in ends]
+    if not frame.select(pl.all_horizontal(spelled).all()).item():
+        return None
+    return frame.with_columns(*(end.cast(pl.Int64(), strict=False) for end in ends))
+
+
+def is_comment(text: str, marks: str) -> bool:
+    """Whether a stripped line is a comment; the letter ``c`` counts only as a word of its own."""
+    if not text or text[0] not in marks:
+        return False
+    return text[0] != "c" or len(text) == 1 or text[1].isspace()
+
+
+def strip_comments(data: bytes, marks: str) -> bytes:
+    """Drop comment lines.  ``marks`` as in ``Layout``."""
+    for mark in marks:
+        sign = mark.encode()
+        if sign not in data:
+            continue
+        if mark != "c":
+            data = re.sub(rb"(?m)^[ \t]*+%s.*+\n" % re.escape(sign), b"", data)
+        elif re.search(rb"(?m)^[ \t]*+c", data):
+            data = re.sub(rb"(?m)^[ \t]*+c(?:[ \t].*+)?\n", b"", data)
+    return data
+
+
+def blanks_in_quotes(data: bytes, separator: str) -> bool:
+    """Whether ``normalise`` would change a quoted field, or leave a blank at its edge that one line at a time loses."""
+    inside = b'"%s"' % b'"'.join(data.split(b'"')[1::2])
+    sign = separator.encode()
+    return any(pattern in inside for pattern in (b"\t", b" " + sign, sign + b" ", b'" ', b' "'))
+
+
+def tabs_in_fields(data: bytes, separator: str) -> bool:
+    """Whether a tab stands inside a field, where ``normalise`` would make it a blank."""
+    sign = separator.encode()
+    return b"\t" in data and re.search(rb"[^ \t\n%s] *+\t[ \t]*+[^ \t\n%s]" % (sign, sign), data) is not None
+
+
+def normalise(data: bytes, separator: str | None, blanks: str = "") -> bytes:
+    """Single blanks between fields, none around separators or at the ends of lines, no empty line."""
+    for blank in blanks:
+        data = data.replace(blank.encode(), b" ")
+    if separator != "\t" and b"\t" in data:
+        data = data.replace(b"\t", b" ")
+    data = data.lstrip(b" \n")
+    # Most files are tidy; one pass over the bytes proves it faster than a search for each of the pairs below.
+    low = np.frombuffer(data, np.uint8) <= 32
+    if not (low[1:] & low[:-1]).any() and (separator is None or b" " not in data):
+        return data
+    if separator is None:
+        while b"  " in data:
+            data = data.replace(b"  ", b" ")
+    elif b" " in data:
+        sign = separator.encode()
+        data = _without(_without(data, b" %s", sign), b"%s ", sign)
+    data = _without(_without(data, b" %s", b"\n"), b"%s ", b"\n")
+    while b"\n\n" in data:
+        data = data.replace(b"\n\n", b"\n")
+    return data
+
+
+def _without(data: bytes, pair: bytes, mark: bytes) -> bytes:
+    """``data`` without the blanks beside each mark; ``pair`` is the blank with %s for the mark.
+
+    Some blanks go one a pass; longer runs, of which a stranger may send megabytes, in one pass that looks at each once.
+    """
+    for _ in range(4):
+        if pair % mark not in data:
+            return data
+        data = data.replace(pair % mark, mark)
+    sign = re.escape(mark)
+    return re.sub(rb"(?<! ) ++(?=%s)" % sign if pair.startswith(b" ") else rb"(?<=%s) ++" % sign, b"", data)

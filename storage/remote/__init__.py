@@ -1,0 +1,1 @@
+"""Matrix stores and other objects in S3-compatible object storage."""

@@ -1,0 +1,219 @@
+"""Reading a sealed store from an object store: whole tiles, verified once and kept in memory while they are used."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from storage.errors import NotFound, StorageFailed
+from storage.matrix.format import DISTANCES, Array, IntArray
+from storage.matrix.grid import TileGrid
+from storage.matrix.tiles import TileReader
+from storage.remote.addresses import SEAL
+from storage.remote.objects import Objects, each
+
+if TYPE_CHECKING:
+    from zarr.storage import MemoryStore
+
+#: Bytes of tiles that one process keeps, all stores together.
+KEPT_BYTES: Final = 256 << 20
+#: Seconds after which it is asked again, beside the work, whether a store is still the one that was opened.
+_CURRENT_SECONDS: Final = 2.0
+
+
+class RemoteFolder:
+    """The sealed generation of a store, as ``matrix_tiles.StoreFolder`` is for one on a disk.
+
+    Attributes:
+        path: its address, for messages; modified: seconds since the epoch at which it was sealed.
+    """
+
+    def __init__(self, address: str) -> None:
+        """Find the sealed generation.  NotFound if there is none; StorageFailed."""
+        self._objects = Objects(address)
+        self.path = self._objects.address
+        found = self._objects.stat(SEAL)
+        if found is None:
+            raise NotFound(f"there is no store at {self.path}")
+        self._tag, self.modified = found.tag, found.modified
+        try:
+            self._generation = str(json.loads(self._objects.read(SEAL))["attributes"]["apsp"]["generation"])
+        except NotFound:
+            raise NotFound(f"there is no store at {self.path}") from None
+        except (ValueError, KeyError, TypeError) as error:
+            raise StorageFailed(f"{self.path} is no matrix store: {SEAL} is not understood") from error
+        self._lock = threading.Lock()
+        self._seen, self._is_current = time.monotonic(), True
+
+    def read(self, name: str) -> bytes:
+        """A whole object of the store.  StorageFailed."""
+        try:
+            return self._objects.read(f"{self._generation}/{name}")
+        except NotFound:
+            if not self._ask():
+                raise StorageFailed(f"{self.path} was replaced or removed while open; open it again") from None
+            raise StorageFailed(f"{self.path} is unsealed or damaged: {name} is missing") from None
+
+    def open_inside(self, name: str) -> int:
+        """A descriptor, for reading, of a copy of an object in memory; its time is that of the seal."""
+        handle = os.memfd_create("apsp-object", os.MFD_CLOEXEC)
+        try:
+            rest = memoryview(self.read(name))
+            while rest:
+                rest = rest[os.write(handle, rest) :]
+            os.utime(handle, (self.modified, self.modified))
+            os.lseek(handle, 0, os.SEEK_SET)
+        except BaseException:
+            os.close(handle)
+            raise
+        return handle
+
+    def size(self, name: str) -> int:
+        """Bytes of an object of the store.  FileNotFoundError: there is none; StorageFailed."""
+        found = self._objects.stat(f"{self._generation}/{name}")
+        if found is None:
+            raise FileNotFoundError(f"{self.path}: {name}")
+        return found.size
+
+    def arrays(self, names: Iterable[str]) -> MemoryStore:
+        """The objects of these names, as a store that Zarr reads."""
+        from zarr.core.buffer import default_buffer_prototype
+        from zarr.storage import MemoryStore
+
+        make = default_buffer_prototype().buffer.from_bytes
+        return MemoryStore({name: make(self.read(name)) for name in names})
+
+    def current(self) -> bool:
+        """Whether the address still led to this store some seconds ago; takes no wait."""
+        with self._lock:
+            due = self._is_current and time.monotonic() - self._seen > _CURRENT_SECONDS
+            if due:
+                self._seen = time.monotonic()
+        if due:
+            _asking().submit(self._ask)
+        return self._is_current
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def _ask(self) -> bool:
+        try:
+            found = self._objects.stat(SEAL)
+        except StorageFailed:  # it cannot be told: as before
+            return self._is_current
+        self._is_current = found is not None and found.tag == self._tag
+        return self._is_current
+
+
+_pools: list[ThreadPoolExecutor] = []
+_pools_lock = threading.Lock()
+
+
+def _asking() -> ThreadPoolExecutor:
+    with _pools_lock:
+        if not _pools:
+            _pools.append(ThreadPoolExecutor(1, "current"))
+        return _pools[0]
+
+
+class Kept:
+    """The tiles that were used last, up to a number of bytes; safe to use from many threads."""
+
+    def __init__(self, most: int) -> None:
+        self._most, self._bytes = most, 0
+        self._tiles: OrderedDict[tuple[int, int, int], Array] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, key: tuple[int, int, int]) -> Array | None:
+        """A tile, if it is kept."""
+        with self._lock:
+            found = self._tiles.get(key)
+            if found is not None:
+                self._tiles.move_to_end(key)
+            return found
+
+    def put(self, key: tuple[int, int, int], tile: Array) -> None:
+        """Keep a tile, and let go of others."""
+        with self._lock:
+            before = self._tiles.pop(key, None)
+            self._bytes += tile.nbytes - (0 if before is None else before.nbytes)
+            self._tiles[key] = tile
+            while self._bytes > self._most and len(self._tiles) > 1:
+                self._bytes -= self._tiles.popitem(last=False)[1].nbytes
+
+
+KEPT: Final = Kept(KEPT_BYTES)
+
+
+#: readers are told apart in ``KEPT`` for good: an address in memory is used again
+_numbers = itertools.count()
+
+
+class RemoteTiles(TileReader):
+    """The tiles of a sealed store in an object store; each is fetched whole, verified, and kept for a while."""
+
+    far = True
+
+    def __init__(
+        self,
+        folder: Any,
+        grid: TileGrid,
+        dtype: np.dtype[np.generic],
+        checksums: npt.NDArray[np.uint32],
+        sizes: npt.NDArray[np.int64],
+        *,
+        compressed: bool,
+    ) -> None:
+        super().__init__(folder, grid, dtype, checksums, sizes, compressed=compressed)
+        self._remote: RemoteFolder = folder
+        self._number = next(_numbers)
+
+    def prepare(self, tiles: list[tuple[int, int]]) -> None:
+        """Fetch those that are not kept, many at a time; no more than half of what is kept at all."""
+        most = KEPT_BYTES // 2 // max(1, int(self._sizes.max(initial=1)))
+        missing = [tile for tile in tiles[:most] if KEPT.get((self._number, *tile)) is None]
+        if len(missing) > 1:
+            each(lambda tile: self.whole(*tile), missing)
+
+    def copy_rows(self, i: int, j: int, offsets: IntArray, wanted: IntArray, out: Array) -> None:
+        """As in the base class."""
+        columns = self._grid.slices(i, j)[1]
+        out[wanted, columns] = self.whole(i, j)[offsets, : columns.stop - columns.start]
+
+    def pick(self, i: int, j: int, offsets: IntArray, columns: IntArray) -> Array:
+        """As in the base class."""
+        picked: Array = self.whole(i, j)[offsets, columns]
+        return picked
+
+    def peek(self, i: int, j: int, offset: int, column: int) -> bytes | None:
+        """As in the base class: only from a tile that is kept."""
+        found = KEPT.get((self._number, i, j))
+        return None if found is None else bytes(found[offset, column].tobytes())
+
+    def whole(self, i: int, j: int) -> Array:
+        """As in the base class; the tile stays valid."""
+        key = (self._number, i, j)
+        found = KEPT.get(key)
+        if found is None:
+            found = super().whole(i, j)
+            KEPT.put(key, found)
+        return found
+
+    def _read_tile(self, i: int, j: int) -> npt.NDArray[np.uint8]:
+        try:
+            data = self._remote.read(f"{DISTANCES}/c/{i}/{j}")
+        except StorageFailed as error:
+            raise self._damaged(i, j, str(error)) from error
+        if len(data) != self.size(i, j):
+            raise self._damaged(i, j, f"it has {len(data):,} bytes instead of {self.size(i, j):,}")
+        return np.frombuffer(data, np.uint8)

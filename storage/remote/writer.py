@@ -1,0 +1,270 @@
+"""Matrix stores in an object store: written from a working folder on a local disk, sealed by one conditional put.
+
+Below the address of a store lie its *generations*, one for each solve that wrote there, and ``zarr.json``, which names
+the sealed one.  A generation is a whole store as on a disk; nobody but its solve writes it, so a solve that was given
+up and goes on all the same harms nothing.  ``zarr.json`` is put last, where there is none or in the place of the one
+that was there when the solve began.  ``checkpoint.json`` says which generation an unfinished solve can be gone on with;
+where claims have numbers, each has a checkpoint of its own, and the one of the highest number counts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import secrets
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from storage.errors import NotFound, StorageFailed
+from storage.files import atomic
+from storage.matrix.exchange import TileFile
+from storage.matrix.format import DISTANCES, ROOT_DOCUMENT, crc32c, group_document
+from storage.matrix.grid import CHECKSUM_BYTES, TileGrid
+from storage.matrix.working import WorkingMatrix
+from storage.matrix.working_dir import discard_checkpoint, place_checkpoint, record_bytes
+from storage.remote.addresses import SEAL, checkpoint_name, claim_of, newest_checkpoint
+from storage.remote.objects import Objects, Stat, each
+
+log = logging.getLogger(__name__)
+
+#: Checkpoints are sent for at most one part in so many of the time.
+_SHARE: Final = 10
+#: A tile that is replaced while it is read is read again.
+_ATTEMPTS: Final = 10
+
+
+class RemoteMatrix(WorkingMatrix):
+    """A working copy on a local disk whose checkpoints and sealed store go to an object store.
+
+    What is committed is sent by a thread beside the solve: tiles first, then ``checkpoint.json``.  Tiles that change
+    meanwhile may be among it, which any record allows (see ``engine.stream``).
+    """
+
+    def __init__(
+        self,
+        staging: atomic.Staging,
+        grid: TileGrid,
+        attributes: Mapping[str, object],
+        *,
+        overwrite: bool,
+        objects: Objects,
+        before: Stat | None,
+        claim: int = 0,
+    ) -> None:
+        """Use ``open_working``.  ``before``: the sealed store that may be replaced, None for none."""
+        super().__init__(staging, grid, attributes, overwrite=overwrite)
+        self._objects, self._before, self._claim = objects, before, claim
+        self.generation = f"g{claim:020d}-{secrets.token_hex(4)}" if claim else f"g{secrets.token_hex(8)}"
+        self._checkpoint = checkpoint_name(claim)
+        #: tiles that the object store has not, or not as they are now
+        self._unsent = self._present.copy()
+        self._sender: threading.Thread | None = None
+        self._sent_at, self._sending_took = 0.0, 0.0
+        self._behind = False
+
+    def commit(self, record: Mapping[str, Any]) -> None:
+        """As in the base class; now and then it is also sent, beside what follows.
+
+        A record that says that nothing is done takes what was sent back before anything else is written.  StorageFailed
+        too if the object store refuses that.
+        """
+        if _says_nothing(record):
+            self._commit_lowered(record)
+            return
+        super().commit(record)
+        self._behind = True
+        if self._sender is not None and self._sender.is_alive():
+            return
+        if time.monotonic() - self._sent_at >= (_SHARE - 1) * self._sending_took:
+            self._sender = threading.Thread(target=self._send_checkpoint, name="send-checkpoint", daemon=True)
+            self._sender.start()
+
+    def _commit_lowered(self, record: Mapping[str, Any]) -> None:
+        """As in the base class, after what this process has sent was taken back: tiles that hold less may be sent soon.
+
+        What processes before it have sent is of other generations, which nobody overwrites, and stays.  Should the
+        object store refuse, the record is still to be lowered, and no tile is written.
+        """
+        with self._record_lock:
+            if self._sender is not None:
+                self._wait_for_sender()
+                self._behind = False
+                self._objects.remove([self._checkpoint])
+            super()._commit_lowered(record)
+
+    def leave(self) -> None:
+        """As in the base class; what was committed last is sent first."""
+        if self._open and self._place.record is not None:
+            self._wait_for_sender()
+            if self._behind:
+                self._send_checkpoint()
+        super().leave()
+
+    def abort(self) -> None:
+        """As in the base class; what was sent is removed, too."""
+        if self._open:
+            self._wait_for_sender()
+            self._objects.remove([self._checkpoint])
+            self._objects.remove_all(f"{self.generation}/")
+        super().abort()
+
+    def _write_tile(self, i: int, j: int, buffers: list[Any]) -> None:
+        super()._write_tile(i, j, buffers)
+        self._unsent[i, j] = True
+
+    def _adopt_tile(self, room: Path, tile: TileFile) -> None:
+        super()._adopt_tile(room, tile)
+        self._unsent[tile.i, tile.j] = True
+
+    def _publish(self, data: bytes) -> None:
+        """Send what is not sent yet, then the root document, then the one that names this generation."""
+        self._wait_for_sender()
+        folder, generation = self._place.folder, self.generation
+        self._send_tiles()
+        tiles = folder / DISTANCES / "c"
+        beside = [path for path in folder.rglob("*") if path.is_file() and not path.is_relative_to(tiles)]
+        self._objects.send((path, f"{generation}/{path.relative_to(folder).as_posix()}") for path in beside)
+        self._objects.write(f"{generation}/{ROOT_DOCUMENT}", data)
+        self._place.check_held()  # else what was sent may lack what was in the folder before
+        self._name_it(json.loads(data)["attributes"]["seal"]["digest"])
+        self._place.record = None  # nothing to go on with
+        self._staging.discard()
+        self._open = False
+        self._tidy()
+
+    def _name_it(self, digest: str) -> None:
+        named = group_document({"apsp": {"generation": self.generation, "digest": digest}})
+        pointer = json.dumps(named, indent=1).encode()
+        if self._before is None:
+            self._objects.create(SEAL, pointer)
+        else:
+            self._objects.replace(SEAL, pointer, str(self._before.tag))
+
+    def _tidy(self) -> None:
+        """Remove checkpoints and other generations, but none of a later claim; what stays is in nobody's way."""
+        try:
+            own = f"{self.generation}/"
+            others = (name for name in self._objects.names() if name != SEAL and not name.startswith(own))
+            self._objects.remove(name for name in others if claim_of(name) <= self._claim)
+        except StorageFailed as error:
+            log.warning("what other solves left at %s stays there: %s", self._objects.address, error)
+
+    def _wait_for_sender(self) -> None:
+        if self._sender is not None:
+            self._sender.join()
+
+    def _send_checkpoint(self) -> None:
+        """Send tiles, then the record that was there before; a failure is logged, the next commit tries again."""
+        began = time.monotonic()
+        try:
+            self._behind = False
+            record = record_bytes(self._place.target)
+            self._send_tiles()
+            document = {"generation": self.generation, "record": record.decode()}
+            self._objects.write(self._checkpoint, json.dumps(document).encode())
+        except (StorageFailed, OSError) as error:
+            self._behind = True
+            log.warning("a checkpoint is not sent: %s", error)
+        self._sent_at = time.monotonic()
+        self._sending_took = self._sent_at - began
+
+    def _send_tiles(self) -> None:
+        each(lambda tile: self._send_tile(*tile), np.argwhere(self._unsent).tolist())
+
+    def _send_tile(self, i: int, j: int) -> None:
+        self._unsent[i, j] = False  # before it is read: who writes it from now on says so again
+        try:
+            data = _read_whole(Path(f"{self._tiles}/{i}/{j}"))
+            self._objects.write(f"{self.generation}/{DISTANCES}/c/{i}/{j}", data)
+        except BaseException:
+            self._unsent[i, j] = True
+            raise
+
+
+def _says_nothing(record: Mapping[str, Any]) -> bool:
+    """Whether a record of rounds (``engine.stream``) says that no stripe has any behind it."""
+    return record.get("kind") == "rounds" and all(level < 0 for level, _ in record["levels"])
+
+
+def _read_whole(path: Path) -> bytes:
+    """A tile file with its checksum right: the file that is replaced is written into again (``storage.matrix.file_pool``)."""
+    for _ in range(_ATTEMPTS):
+        try:
+            data = path.read_bytes()
+        except OSError as error:
+            raise atomic.failure("read", path, error) from error
+        if crc32c(data[:-CHECKSUM_BYTES]).to_bytes(CHECKSUM_BYTES, "little") == data[-CHECKSUM_BYTES:]:
+            return data
+        time.sleep(0.01)
+    raise StorageFailed(f"{path} is damaged: its checksum is wrong")
+
+
+def fetch_checkpoint(target: Path, address: str) -> bool:
+    """Bring the checkpoint at ``address`` to the working folder of ``target``; whether there is one to go on with.
+
+    What this machine has of its own is kept if it is the same, or if the object store has none: then nobody else has
+    worked on it.
+
+    Raises:
+        Conflict: a process of this machine works there.
+        StorageFailed: the object store or the file system refused, or the checkpoint is damaged.
+    """
+    objects = Objects(address)
+    for _ in range(_ATTEMPTS):
+        name = newest_checkpoint(objects)
+        found = objects.stat(name)
+        if found is None:
+            return _own_record(target) is not None
+        with contextlib.suppress(NotFound):  # whoever was given up goes on, and has removed it meanwhile
+            _bring(objects, name, found, target)
+            return True
+    return False
+
+
+def _bring(objects: Objects, checkpoint: str, found: Stat, target: Path) -> None:
+    """Make the checkpoint of this name that of ``target``, unless it is already.
+
+    Raises NotFound if it is not what was ``found`` any more: one that was replaced may have been lowered before its
+    tiles were overwritten.  That is asked before the record is placed, so that a kill leaves no record over such tiles.
+    """
+    try:
+        document = json.loads(objects.read(checkpoint))
+        generation, record = str(document["generation"]), str(document["record"]).encode()
+    except (ValueError, KeyError, TypeError) as error:
+        raise StorageFailed(
+            f"{objects.address}/{checkpoint} is damaged ({error!r}); begin anew (--overwrite)"
+        ) from error
+    if _own_record(target) == record:
+        return
+    discard_checkpoint(target)
+    start = f"{generation}/{DISTANCES}/c/"
+
+    def bring(folder: Path) -> None:
+        each(lambda name: _bring_tile(objects, name, folder / name[len(generation) + 1 :]), objects.names(start))
+        now = objects.stat(checkpoint)
+        if now is None or now.tag != found.tag:
+            raise NotFound(f"{objects.address}/{checkpoint} was replaced while it was read")
+
+    place_checkpoint(target, record, bring)
+
+
+def _bring_tile(objects: Objects, name: str, path: Path) -> None:
+    data = objects.read(name)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    except OSError as error:
+        raise atomic.failure("write", path, error, len(data)) from error
+
+
+def _own_record(target: Path) -> bytes | None:
+    try:
+        return record_bytes(target)
+    except FileNotFoundError:
+        return None

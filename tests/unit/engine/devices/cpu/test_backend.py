@@ -1,0 +1,220 @@
+"""The CPU backend, held to the contract alone and as a team; what its machine code is, and that it is compiled once."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numba import from_dtype, njit, types
+
+from engine.algorithms.products import PACK_BYTES, SIDE, cut
+from engine.devices.cpu import packed as cpu_packed
+from engine.devices.cpu import relax, vector
+from engine.devices.cpu.backend import CpuBackend
+from engine.model.backend import Packing
+from engine.model.dtypes import WORK_TYPES
+from tests import oracle
+from tests.contracts.backend import BackendContract
+
+ROOT = Path(__file__).resolve().parents[4]
+
+
+class TestAlone(BackendContract):
+    def make(self):
+        return CpuBackend(1)
+
+
+class TestTeam(BackendContract):
+    def make(self):
+        return CpuBackend(3)
+
+    @pytest.fixture(autouse=True)
+    def share_everything(self, monkeypatch):
+        """Small products are worth no second thread; here they all get three."""
+        monkeypatch.setattr(relax, "ALONE", 0)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("nonnegative", [True, False])
+def test_results_do_not_depend_on_the_number_of_threads(dtype: str, nonnegative: bool) -> None:
+    rng = np.random.default_rng(2)
+    a, b, c = (rng.random(shape).astype(dtype) for shape in ((350, 600), (600, 410), (350, 410)))
+    results = []
+    for threads in (1, 2, 5):
+        backend = CpuBackend(threads)
+        out = c.copy()
+        backend.relax(out, a, b, nonnegative=nonnegative)
+        backend.shutdown()
+        results.append(out)
+    assert all(np.array_equal(results[0], other) for other in results[1:])
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 1), (64, 300, 2100), (193, 513, 4097), (500, 256, 64)])
+@pytest.mark.parametrize("dtype", list(WORK_TYPES))
+@pytest.mark.parametrize("threads", [1, 3])
+def test_packed_products_are_products(
+    dtype: str, threads: int, shape: tuple[int, int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To the last bit, in whole and from a later column on, and nothing beyond C is touched."""
+    monkeypatch.setattr(cpu_packed, "ALONE", 0)
+    (rows, depth, columns), rng, backend = shape, np.random.default_rng(7), CpuBackend(threads)
+    assert isinstance(backend, Packing)
+    a, b, wide = (rng.integers(0, 999, s).astype(dtype) for s in ((rows, depth), (depth, columns), (rows, columns + 9)))
+    expected = wide.copy()
+    backend.relax(expected[:, :columns], a, b, nonnegative=True)
+    packed = backend.packed(depth + 3, columns, np.dtype(dtype))
+    backend.pack(packed, b)
+    for first, last in cut((0, columns), SIDE):
+        backend.relax_by(wide[:, first:last], a, packed[first * depth :], nonnegative=True)
+    backend.shutdown()
+    np.testing.assert_array_equal(wide, expected)
+
+
+@pytest.mark.parametrize("shape", [(5, 3), (300, 1024), (513, 4099)])
+@pytest.mark.parametrize("dtype", list(WORK_TYPES))
+def test_pieces_are_packed_where_they_lie(dtype: str, shape: tuple[int, int]) -> None:
+    (depth, columns), rng, backend = shape, np.random.default_rng(3), CpuBackend(2)
+    b = rng.integers(0, 999, shape).astype(dtype)
+    whole, pieces = (backend.packed(depth, columns, b.dtype) for _ in range(2))
+    whole[:] = pieces[:] = 0
+    backend.pack(whole, b)
+    for first, last in cut((0, columns), backend.piece(b.dtype)):
+        backend.pack(pieces[first * depth :], b[:, first:last])
+    np.testing.assert_array_equal(pieces, whole)
+    for first, last in ((0, depth), (depth // 3, depth // 3 + 1), (depth - depth // 2, depth)):
+        out = np.zeros((last - first, columns + 2), b.dtype)
+        backend.unpack(out[:, :columns], whole, depth, first)
+        np.testing.assert_array_equal(out[:, :columns], b[first:last])
+        assert not out[:, columns:].any()
+    with pytest.raises(ValueError, match="no part"):
+        backend.unpack(np.zeros((2, columns), b.dtype), whole, depth, depth - 1)
+    backend.shutdown()
+
+
+def test_what_cannot_be_packed_is_refused() -> None:
+    backend, b = CpuBackend(1), np.zeros((10, 100), np.float32)
+    with pytest.raises(ValueError, match="cannot be packed"):
+        backend.pack(backend.packed(5, 100, b.dtype), b)
+    with pytest.raises(ValueError, match="do not match"):
+        backend.relax_by(np.zeros((4, 100)), np.zeros((4, 10)), backend.packed(10, 100, b.dtype), nonnegative=True)
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="only x86 names its registers by width")
+@pytest.mark.skipif(vector.VECTOR_BYTES < 32, reason="the narrowest registers are the only ones here")
+@pytest.mark.parametrize("dtype", list(WORK_TYPES))
+def test_the_register_tile_is_held_in_the_widest_registers(dtype: str) -> None:
+    @njit
+    def one_tile(c, a, b, depth, by_bits):  # type: ignore[no-untyped-def]
+        vector.relax_tile(c, 0, 100, a, 0, b, 0, depth, by_bits)
+
+    entries, packed = from_dtype(np.dtype(dtype))[::1], from_dtype(vector.packed_dtype(np.dtype(dtype)))[::1]
+    one_tile.compile((entries, packed, entries, types.intp, types.boolean))
+    asm = next(iter(one_tile.inspect_asm().values()))
+    register = {64: "zmm", 32: "ymm"}[vector.VECTOR_BYTES]
+    expected = [{"uint16": "vpminuw", "int32": "vpminsd", "float32": "vminps", "float64": "vminpd"}[dtype]]
+    if dtype.startswith("float") and vector.FUSED:
+        expected.append(r"vfmadd\w+" + expected[0][-2:])
+    for name in expected:
+        found = len(re.findall(rf"{name}\s.*{register}", asm))
+        assert found >= vector.TILE_ROWS * vector.TILE_VECTORS, name
+    assert not re.search(rf"mov\w+\s+%{register}\d+, -?\d*\(%rsp", asm), "registers are spilled"
+
+
+def test_workspace_is_what_is_allocated() -> None:
+    for threads in (1, 4):
+        space = relax.Workspace(threads)
+        assert sum(x.nbytes for x in space.packs(np.dtype(np.float64))) <= relax.workspace_bytes(threads)
+        assert relax.workspace_bytes(threads) <= threads * PACK_BYTES
+        assert all(x.ctypes.data % vector.VECTOR_BYTES == 0 for x in space.packs(np.dtype(np.uint16)))
+
+
+@pytest.mark.parametrize("rows", [1, 100, 1024, 5000])
+@pytest.mark.parametrize("columns", [1, 130, 1024, 9000])
+@pytest.mark.parametrize("threads", [1, 2, 64])
+def test_items_fit_the_pack_buffers_and_occupy_everybody(rows: int, columns: int, threads: int) -> None:
+    for itemsize in (2, 4, 8):
+        high, wide = relax._item_shape(rows, columns, itemsize, threads)
+        assert high >= 1
+        assert wide * itemsize <= relax.ITEM_BYTES
+        items = -(-rows // high) * -(-columns // wide)
+        if threads > 1 and rows * columns >= 2**20:
+            assert items >= min(2 * threads, 64)
+
+
+SECOND_START = """
+import sys, time
+import numpy as np
+from engine.algorithms.products import PACK_BYTES, SIDE, cut
+from engine.backends import cpu_relax
+from engine.devices.cpu.backend import CpuBackend
+
+backend = CpuBackend(1)
+started = time.perf_counter()
+for dtype in ("uint16", "float32"):
+    block = np.zeros((130, 130), dtype)
+    backend.relax(block, block.copy(), block.copy(), nonnegative=True)
+    backend.close(block, nonnegative=True)
+    backend.transpose(block, block, lower=True)
+kernels = (cpu_relax._relax_items, cpu_relax._close, cpu_relax._transpose_items)
+print(sum(sum(k.stats.cache_misses.values()) for k in kernels), sum(len(k.stats.cache_hits) for k in kernels))
+"""
+
+
+def test_a_second_start_compiles_nothing(tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "NUMBA_CACHE_DIR": str(tmp_path)}
+    counts = []
+    for _ in range(2):
+        run = subprocess.run(
+            [sys.executable, "-c", SECOND_START], env=environment, capture_output=True, text=True, check=True
+        )
+        counts.append([int(word) for word in run.stdout.split()])
+    assert counts[0][0] >= 6
+    assert counts[1] == [0, 6]
+
+
+#: A baseline x86, AVX2 with and without fused multiply-adds: the widths that this machine's own choice hides.
+OTHERS = {"x86-64": "+sse2", "haswell": "+avx2,+fma,+avx,+sse4.2,+sse4.1,+ssse3,+sse3,+sse2", "x86-64-v2": "+sse4.1"}
+
+CHECK_OTHER = """
+import sys
+import pytest
+sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", "tests/unit/engine/devices/cpu/test_backend.py::TestAlone"]))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the other machines are x86 ones")
+@pytest.mark.parametrize("name", list(OTHERS))
+def test_other_machines(name: str, tmp_path: Path) -> None:
+    environment = {
+        **os.environ,
+        "NUMBA_CPU_NAME": name,
+        "NUMBA_CPU_FEATURES": OTHERS[name],
+        "NUMBA_CACHE_DIR": str(tmp_path),
+    }
+    run = subprocess.run(
+        [sys.executable, "-c", CHECK_OTHER], env=environment, capture_output=True, text=True, check=False, cwd=ROOT
+    )
+    assert run.returncode == 0, run.stdout[-3000:] + run.stderr[-3000:]
+    width = subprocess.run(
+        [sys.executable, "-c", "from engine.backends import cpu_vector as v; print(v.VECTOR_BYTES, v.FUSED)"],
+        env=environment, capture_output=True, text=True, check=True, cwd=ROOT,
+    )  # fmt: skip
+    assert width.stdout.split() == (["32", "True"] if name == "haswell" else ["16", "False"])
+
+
+def test_a_closed_block_of_one_machine_is_closed_on_all() -> None:
+    """The leaf and the recursion above it agree with the textbook on float32 to the last bits of a sum."""
+    weights = oracle.random_weights(200, seed=3, density=0.05)
+    weights[np.isfinite(weights)] *= 0.37
+    found = oracle.encode(weights, "float32")
+    backend = CpuBackend(1)
+    backend.close(found, nonnegative=True)
+    backend.shutdown()
+    np.testing.assert_allclose(oracle.decode(found), oracle.closure(weights), rtol=1e-6)

@@ -1,0 +1,164 @@
+"""Breadth-first searches one bit a source: every shape of graph and of what is asked, against SciPy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import dijkstra
+
+from benchmarks import graphs
+from engine.devices.cpu.backend import CpuBackend
+from engine.devices.cpu.bfs_bits import BreadthFirst
+from engine.model.backend import Arcs
+from engine.model.dtypes import WORK_TYPES
+
+
+@pytest.fixture(scope="module", params=[1, 3])
+def backend(request: pytest.FixtureRequest) -> Iterator[BreadthFirst]:
+    made = BreadthFirst(request.param)
+    yield made
+    made.shutdown()
+
+
+def arcs_of(n: int, tails: npt.NDArray[np.int64], heads: npt.NDArray[np.int64]) -> Arcs:
+    """CSR, parallel arcs and loops kept."""
+    order = np.argsort(tails, kind="stable")
+    indptr = np.concatenate(([0], np.cumsum(np.bincount(tails, minlength=n))))
+    return Arcs(indptr, heads[order].astype(np.int32), np.ones(len(tails), np.int32))
+
+
+def random_arcs(n: int, m: int, seed: int, *, mirrored: bool = False) -> Arcs:
+    rng = np.random.default_rng(seed)
+    tails, heads = rng.integers(0, n, m), rng.integers(0, n, m)
+    if mirrored:
+        tails, heads = np.concatenate((tails, heads)), np.concatenate((heads, tails))
+    return arcs_of(n, tails, heads)
+
+
+def path(n: int) -> Arcs:
+    """One way; numbers shuffled."""
+    place = np.random.default_rng(n).permutation(n)
+    return arcs_of(n, place[:-1], place[1:])
+
+
+#: Few arcs (most pairs are not reached) and many, one way and both, one vertex, hubs, paths as long as steps count.
+SHAPES = {
+    "thin": random_arcs(300, 200, 1),
+    "sparse": random_arcs(700, 1400, 2),
+    "mirrored": random_arcs(1300, 3000, 3, mirrored=True),
+    "dense": random_arcs(200, 20_000, 4),
+    "single": random_arcs(1, 3, 5),
+    "no arcs": random_arcs(70, 0, 6),
+    "star": arcs_of(500, np.repeat([0, 7], 499), np.concatenate((np.arange(1, 500), np.arange(1, 500)))),
+    "path of 255": path(256),
+    "path of 256": path(257),
+    "path of 600": path(601),
+}
+
+
+def oracle(arcs: Arcs, sources: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+    n = len(arcs.indptr) - 1
+    matrix = csr_array((np.ones(len(arcs.heads)), arcs.heads, arcs.indptr), shape=(n, n))
+    return np.asarray(dijkstra(matrix, indices=sources, unweighted=True))
+
+
+def widened(out: npt.NDArray[np.generic]) -> npt.NDArray[np.float64]:
+    result = out.astype(np.float64)
+    result[out == WORK_TYPES[out.dtype.name].sentinel()] = np.inf
+    return result
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("dtype", WORK_TYPES)
+def test_every_shape_and_type_agrees_with_scipy(backend: BreadthFirst, dtype: str, shape: str) -> None:
+    arcs = SHAPES[shape]
+    n = len(arcs.indptr) - 1
+    sources = np.random.default_rng(7).permutation(n)
+    out = np.empty((n, n), dtype)
+    backend.search(arcs, sources, out, unit=True)
+    np.testing.assert_array_equal(widened(out), oracle(arcs, sources))
+
+
+@pytest.mark.parametrize("count", [1, 31, 32, 33, 64, 65, 511, 512, 513, 1100])
+def test_any_number_of_sources_some_asked_for_twice(backend: BreadthFirst, count: int) -> None:
+    arcs = SHAPES["mirrored"]
+    sources = np.random.default_rng(count).integers(0, 1300, count)
+    out = np.empty((count, 1300), np.uint16)
+    backend.search(arcs, sources, out, unit=True)
+    np.testing.assert_array_equal(widened(out), oracle(arcs, sources))
+
+
+@pytest.mark.parametrize("columns", [0, 1, 63, 64, 65, 300])
+def test_targets_in_any_order(backend: BreadthFirst, columns: int) -> None:
+    arcs, sources = SHAPES["sparse"], np.arange(0, 700, 3)
+    targets = np.random.default_rng(columns).permutation(700)[:columns]
+    out = np.empty((len(sources), columns), np.int32)
+    backend.search(arcs, sources, out, unit=True, targets=targets)
+    np.testing.assert_array_equal(widened(out), oracle(arcs, sources)[:, targets])
+
+
+@pytest.mark.parametrize("shape", ["sparse", "path of 600"])
+@pytest.mark.parametrize("cutoff", [0, 0.5, 1, 3, 254, 255, 256, 300, 1000])
+def test_nothing_is_found_beyond_the_cutoff(backend: BreadthFirst, shape: str, cutoff: float) -> None:
+    arcs = SHAPES[shape]
+    sources = np.arange(600)
+    for targets in (None, np.arange(599, 0, -7)):
+        expected = oracle(arcs, sources)
+        expected[expected > cutoff] = np.inf
+        expected = expected if targets is None else expected[:, targets]
+        out = np.empty(expected.shape, np.float32)
+        backend.search(arcs, sources, out, unit=True, targets=targets, cutoff=cutoff)
+        np.testing.assert_array_equal(widened(out), expected)
+
+
+def test_rows_may_be_a_slice_of_a_larger_array(backend: BreadthFirst) -> None:
+    arcs = SHAPES["sparse"]
+    around = np.full((704, 711), 9, np.uint16)
+    backend.search(arcs, np.arange(700), around[2:-2, 5:-6], unit=True)
+    np.testing.assert_array_equal(widened(around[2:-2, 5:-6]), oracle(arcs, np.arange(700)))
+    around[2:-2, 5:-6] = 9
+    assert np.all(around == 9)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_forwards_and_backwards_come_to_the_same(backend: BreadthFirst, seed: int) -> None:
+    """Graphs whose fronts grow and shrink: steps of both kinds follow each other."""
+    rng = np.random.default_rng(seed)
+    arcs = random_arcs(int(rng.integers(2, 900)), int(rng.integers(1, 4000)), seed, mirrored=bool(seed % 2))
+    n = len(arcs.indptr) - 1
+    out = np.empty((n, n), np.uint16)
+    backend.search(arcs, np.arange(n), out, unit=True)
+    np.testing.assert_array_equal(widened(out), oracle(arcs, np.arange(n)))
+
+
+@pytest.mark.parametrize(("unit", "potentials"), [(False, False), (True, True)])
+def test_other_weights_and_potentials_are_left_to_other_searches(unit: bool, potentials: bool) -> None:
+    arcs = graphs.random(100)
+    n = arcs.n
+    given = Arcs(arcs.indptr, arcs.heads, arcs.weights, np.arange(n) if potentials else None)
+    found, expected = np.empty((n, n), np.int32), np.empty((n, n), np.int32)
+    for searcher, out in ((BreadthFirst(1), found), (CpuBackend(1), expected)):
+        searcher.search(given, np.arange(n), out, unit=unit)
+        searcher.shutdown()
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_a_block_that_needs_too_many_steps_is_searched_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    left = []
+    monkeypatch.setattr(CpuBackend, "search", lambda self, arcs, sources, out, **given: left.append(len(sources)))
+    backend = BreadthFirst(1)
+    for arcs, cutoff, count in (
+        (path(255), None, 0),
+        (path(257), None, 257),
+        (path(257), 255, 0),
+        (path(257), 256, 257),
+    ):
+        left.clear()
+        n = len(arcs.indptr) - 1
+        backend.search(arcs, np.arange(n), np.empty((n, n), np.uint16), unit=True, cutoff=cutoff)
+        assert sum(left) == count
+    backend.shutdown()

@@ -1,0 +1,65 @@
+"""What control groups leave to a process: their own limits and those of the groups around them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from engine.execution import survey
+from engine.execution.survey import available_memory, usable_processors
+
+MIB = 2**20
+
+
+@pytest.fixture
+def groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A tree of groups, in whose ``job/step`` this process is; 64 processors, much memory."""
+    (tmp_path / "job" / "step").mkdir(parents=True)
+    (tmp_path / "own").write_text("1:name=systemd:/elsewhere\n0::/job/step\n")
+    monkeypatch.setattr(survey, "_OWN_GROUP", tmp_path / "own")
+    monkeypatch.setattr(survey, "_GROUPS", tmp_path)
+    monkeypatch.setattr(survey.os, "sched_getaffinity", lambda _: range(64))
+    return tmp_path
+
+
+def limit(group: Path, memory: str, used: int, inactive: int) -> None:
+    """As the kernel shows it."""
+    (group / "memory.max").write_text(memory + "\n")
+    (group / "memory.current").write_text(f"{used}\n")
+    (group / "memory.stat").write_text(f"anon 5\ninactive_file {inactive}\nslab 9\n")
+
+
+@pytest.mark.parametrize(
+    ("step", "job", "expected"),
+    [("max 100000", "max 100000", 64), ("250000 100000", "max 100000", 2), ("max 100000", "800000 100000", 8),
+     ("400000 100000", "800000 100000", 4), ("50000 100000", "max 100000", 1), ("", "", 64)],
+)  # fmt: skip
+def test_quotas_of_all_groups_hold(groups: Path, step: str, job: str, expected: int) -> None:
+    for name, quota in (("job/step", step), ("job", job)):
+        if quota:
+            (groups / name / "cpu.max").write_text(quota + "\n")
+    assert usable_processors() == expected
+
+
+def test_memory_is_what_the_tightest_group_leaves(groups: Path) -> None:
+    free = available_memory()
+    assert free > 100 * MIB
+    limit(groups / "job" / "step", "max", 3 * MIB, MIB)
+    assert available_memory() == pytest.approx(free, rel=0.2)
+    limit(groups / "job", str(80 * MIB), 30 * MIB, 10 * MIB)
+    assert available_memory() == 60 * MIB
+    limit(groups / "job" / "step", str(50 * MIB), 30 * MIB, 0)
+    assert available_memory() == 20 * MIB
+    limit(groups / "job" / "step", str(50 * MIB), 60 * MIB, 0)
+    assert available_memory() == 0
+
+
+@pytest.mark.parametrize("own", ["0::/../../beside\n", "4:memory:/old\n", None])
+def test_groups_out_of_sight_limit_nothing(groups: Path, own: str | None) -> None:
+    (groups / "job" / "cpu.max").write_text("100000 100000")
+    if own is None:
+        (groups / "own").unlink()
+    else:
+        (groups / "own").write_text(own)
+    assert usable_processors() == 64

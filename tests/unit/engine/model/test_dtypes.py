@@ -1,0 +1,33 @@
+"""The sentinels and limits that make sums safe."""
+
+import numpy as np
+import pytest
+
+from engine.model.dtypes import WORK_TYPES, settle, work_type
+
+
+@pytest.mark.parametrize("name", WORK_TYPES)
+def test_two_sentinels_never_wrap(name: str) -> None:
+    kind = WORK_TYPES[name]
+    twice = int(kind.unreachable) * 2 if kind.integer else np.inf
+    assert not kind.integer or twice <= np.iinfo(kind.dtype).max
+    assert kind.largest < kind.unreachable or not kind.integer
+    assert kind.sentinel().dtype == kind.dtype
+    assert work_type(kind.dtype) is kind
+
+
+def test_with_negative_arcs_distances_and_sunk_sentinels_never_meet() -> None:
+    kind = WORK_TYPES["int32"]
+    assert kind.unreachable - kind.largest_signed > kind.largest_signed
+
+
+def test_settle_restores_sunk_sentinels_only() -> None:
+    kind = WORK_TYPES["int32"]
+    block = np.array([[kind.unreachable - 7, kind.largest_signed, -3, kind.unreachable]], np.int32)
+    settle(block)
+    assert block.tolist() == [[kind.unreachable, kind.largest_signed, -3, kind.unreachable]]
+
+
+def test_other_types_are_unknown() -> None:
+    with pytest.raises(KeyError):
+        work_type(np.int8)

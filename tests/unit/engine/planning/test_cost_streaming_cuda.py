@@ -1,0 +1,149 @@
+"""Planning rounds that are streamed through GPUs; numbers alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from engine.model.dtypes import WORK_TYPES
+from engine.model.plan import Candidate
+from engine.model.problem import Device, Machine, Options, Problem
+from engine.model.tiling import Streaming, device_bytes, entries, stripe_entries
+from engine.planning.cost_streaming import LONG, Setting, store_buffers
+from engine.planning.cost_streaming_cuda import rate_of, through_devices
+from engine.planning.planner import choose
+from storage.errors import DoesNotFit
+
+GIB = 2**30
+KIND = WORK_TYPES["float32"]
+CARD = Device("a card", 130 * GIB, 140 * GIB, {"uint16": 34e12, "int32": 18e12, "float32": 16e12, "float64": 5e12})
+BOX = Machine(
+    threads=16, memory=120 * GIB, resident=GIB // 4, disk=2000 * GIB,
+    relax_rate={"uint16": 1e12, "int32": 5e11, "float32": 3e11, "float64": 2e11}, search_rate=1e8, write_rate=2e9,
+    stream_rate=2.5e9, cuda=CARD, no_cuda="",
+)  # fmt: skip
+
+
+def dense(n: int, **changes: object) -> Problem:
+    whole = Problem(
+        n=n, arcs=n * (n - 1), rows=n, directed=True, integral=False, unit=False, min_weight=0.5, max_weight=9.0,
+        smallest_weight=0.5, bound=10**6, bound_proof="two searches", max_hops=None,
+    )  # fmt: skip
+    return replace(whole, **changes)  # type: ignore[arg-type]
+
+
+def box(memory: int = 120 * GIB, card: int = 130 * GIB, count: int = 1, **changes: object) -> Machine:
+    return replace(BOX, memory=memory, cuda=replace(CARD, memory=card, count=count), **changes)  # type: ignore[arg-type]
+
+
+def offered(problem: Problem, machine: Machine) -> dict[str, Candidate]:
+    return {c.tier: c for c in through_devices(Setting(problem, machine, KIND, problem.n**2 * 4))}
+
+
+def test_a_matrix_beyond_the_budget_of_the_device_lies_in_host_memory() -> None:
+    plan = choose(dense(65_536), box(card=4 * GIB), Options(device="cuda"))
+    assert (plan.device, plan.tier, plan.algorithm) == ("cuda", "host", "blocked-floyd-warshall")
+    assert plan.streaming is not None
+    assert plan.device_memory == device_bytes(plan.streaming, 65_536, 4) <= 4 * GIB
+    assert plan.memory > 65_536**2 * 4
+    assert 17 < plan.seconds - 65_536**2 * 4 / 2e9 < 26
+
+
+def test_a_matrix_beyond_the_budget_of_the_host_lies_in_the_store() -> None:
+    plan = choose(dense(65_536), box(memory=4 * GIB, card=GIB), Options(device="cuda"))
+    assert (plan.device, plan.tier) == ("cuda", "store")
+    assert plan.streaming is not None
+    assert plan.device_memory <= GIB
+    assert plan.memory <= 4 * GIB
+    stripes = store_buffers(plan.streaming, 1) * plan.streaming.height * 65_536 * 4
+    assert stripes < plan.memory
+    # the disk decides: each round reads and writes everything
+    assert plan.seconds == pytest.approx(plan.streaming.rounds(65_536) * 65_536**2 * 4 / 2.5e9, rel=0.1)
+
+
+def test_the_disk_wants_blocks_as_wide_as_the_device_holds() -> None:
+    narrow, wide = (offered(dense(200_000), box(memory=40 * GIB, card=card * GIB))["store"] for card in (8, 60))
+    assert narrow.streaming is not None
+    assert wide.streaming is not None
+    assert wide.streaming.width > 4 * narrow.streaming.width
+    assert wide.seconds < narrow.seconds / 4
+
+
+@pytest.mark.parametrize("card", [1, 4])
+def test_undirected_takes_half(card: int) -> None:
+    whole, half = (offered(dense(65_536, directed=d), box(card=card * GIB)) for d in (True, False))
+    for tier in ("host", "store"):
+        relax = [next(p for p in c[tier].phases if p.name == "relax") for c in (whole, half)]
+        assert 0.45 < relax[1].updates / relax[0].updates < 0.53
+        # one panel more is held, so that blocks may be narrower
+        assert 0.4 < relax[1].seconds / relax[0].seconds < (0.57 if (card, tier) == (4, "host") else 0.8)
+
+
+@pytest.mark.parametrize("half", [False, True])
+def test_in_little_memory_an_undirected_graph_is_solved_like_a_directed_one(half: bool) -> None:
+    """Three panels instead of two leave room for narrow blocks, and the bus decides; unless half is all there is."""
+    machine, n = box(card=GIB // 2), 32_768
+    whole = offered(dense(n), machine)["host"]
+    found = offered(dense(n, directed=False, half=half), machine)["host"]
+    assert whole.streaming is not None
+    assert found.streaming is not None
+    assert found.streaming.symmetric == half
+    assert (found.streaming == whole.streaming) == (not half)
+    assert (found.seconds > whole.seconds) == half
+    roomy = offered(dense(n, directed=False), box(card=2 * GIB))["host"]
+    assert roomy.streaming is not None
+    assert roomy.streaming.symmetric
+
+
+def test_several_devices_share_what_one_could_hold() -> None:
+    one, four = (choose(dense(80_000), box(count=count), Options(device="cuda")) for count in (1, 4))
+    assert (one.tier, one.streaming) == ("device", None)
+    assert four.tier == "host"
+    assert "4 of a card" in four.device_reason
+    assert four.device_reason.endswith("each")
+    relax = [next(p.seconds for p in plan.phases if p.name == "relax") for plan in (one, four)]
+    assert relax[1] < 0.28 * relax[0]
+    small = choose(dense(10_000), box(count=4), Options(device="cuda"))
+    assert small.tier == "device"
+
+
+def test_a_long_solve_is_one_that_can_be_gone_on_with() -> None:
+    """A matrix in the device alone is lost with its process."""
+    machine = replace(box(), stream_rate=5e8)
+    plan = choose(dense(140_000), machine, Options(device="cuda"))
+    assert 140_000**3 / rate_of(Setting(dense(140_000), BOX, KIND, 0), CARD, 1) > LONG
+    assert plan.tier == "host"
+    assert plan.streaming is not None
+    assert plan.streaming.resident > 0
+
+
+def test_what_cannot_fit_is_refused_with_the_least_that_would() -> None:
+    with pytest.raises(DoesNotFit, match="does not fit on the GPU") as caught:
+        choose(dense(65_536), box(card=GIB // 16), Options(device="cuda"))
+    assert caught.value.available == GIB // 16
+    with pytest.raises(DoesNotFit, match="does not fit in memory") as caught:
+        choose(dense(65_536), box(memory=GIB // 2, card=4 * GIB), Options(device="cuda"))
+    assert GIB // 2 < caught.value.needed < 2 * GIB
+    assert choose(dense(65_536), box(memory=caught.value.needed, card=4 * GIB), Options(device="cuda")).tier == "store"
+    with pytest.raises(DoesNotFit, match="does not fit on the disk"):
+        choose(dense(65_536), replace(box(card=4 * GIB), disk=GIB), Options(device="cuda"))
+
+
+def test_what_is_not_asked_whole_is_not_streamed() -> None:
+    for changes in ({"rows": 10}, {"max_hops": 3}, {"cutoff": 4.0}, {"targets": 5}):
+        plan = choose(dense(20_000, **changes), box(), Options())
+        assert all(c.device == "cpu" or c.streaming is None for c in plan.candidates)
+
+
+def test_negative_lengths_that_round_are_streamed_from_host_memory_only() -> None:
+    assert set(offered(dense(65_536, min_weight=-1.0), box(card=GIB))) == {"host"}
+    assert set(offered(dense(65_536, min_weight=-1.0, integral=True), box(card=GIB))) == {"host", "store"}
+
+
+@pytest.mark.parametrize("n", [1, 64, 1000, 4096])
+@pytest.mark.parametrize("height", [64, 192, 1024])
+@pytest.mark.parametrize("symmetric", [False, True])
+def test_entries_are_those_of_all_stripes(n: int, height: int, symmetric: bool) -> None:
+    streaming = Streaming("host", height, height, symmetric=symmetric)
+    assert entries(streaming, n) == sum(stripe_entries(streaming, s, n) for s in range(streaming.stripes(n)))

@@ -1,0 +1,232 @@
+"""The runner's handling of whatever may happen to a job; the solver is real unless it must fail."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+
+import pytest
+
+import engine.api.solve
+from service.runner.runner import Runner
+from service.runner.runner import runner as runner_module
+from service.settings import Settings
+from storage.errors import Cancelled, SolveFailed, StorageFailed
+from storage.files.locks import FileLock
+from storage.jobs.store import JobRecord, JobStore
+from storage.matrix.reader import open_matrix
+from tests.unit.service.support import Bench, small_graph
+
+
+@pytest.fixture
+def stopping() -> threading.Event:
+    return threading.Event()
+
+
+@pytest.fixture
+def runner(settings: Settings, stopping: threading.Event):
+    runner = Runner(settings, stopping)
+    yield runner
+    runner._jobs.close()
+
+
+@pytest.fixture
+def claim(bench: Bench) -> Callable[..., JobRecord]:
+    def make(**options: object) -> JobRecord:
+        bench.jobs.create(bench.add_graph(small_graph()), options, {})
+        claimed = bench.jobs.claim(f"{bench.settings.slot('cpu')}:1")
+        assert claimed is not None
+        return claimed
+
+    return make
+
+
+def failing(error: BaseException) -> Callable[..., None]:
+    def solve(*_args: object, **_kwargs: object) -> None:
+        raise error
+
+    return solve
+
+
+def test_a_job_is_solved_planned_and_sealed(runner: Runner, bench: Bench, claim):
+    record = claim(sources=[40, "10"], dtype="float32")
+    runner.work(record)
+    job = bench.jobs.job(record.id)
+    assert (job.state, job.phase, job.progress.fraction) == ("successful", "done", 1.0)
+    assert job.plan["dtype"] == "float32"
+    assert job.plan["shape"] == (2, 4) or job.plan["shape"] == [2, 4]
+    assert {"load", "create", "seal"} <= set(job.seconds or {})
+    with open_matrix(bench.settings.store(record.id)) as matrix:
+        assert matrix.rows([3, 0]).tolist() == [[1, 2, 4, 0], [0, 1, 3, float("inf")]]
+        assert matrix.summary == job.summary
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (SolveFailed("the device is sick"), "solve-failed"),
+        (MemoryError(), "out-of-memory"),
+        (RuntimeError("bug"), "internal"),
+        (RecursionError("deep"), "internal"),
+    ],
+)
+def test_no_failure_ends_the_runner(runner: Runner, bench: Bench, claim, monkeypatch, error: Exception, code: str):
+    record = claim()
+    with monkeypatch.context() as patch:
+        patch.setattr(engine.api.solve, "solve_to_store", failing(error))
+        runner.work(record)
+    job = bench.jobs.job(record.id)
+    assert job.state == "failed"
+    assert job.error is not None
+    assert job.error["code"] == code
+    assert not bench.settings.store(record.id).exists()
+    following = claim()
+    runner.work(following)
+    assert bench.jobs.job(following.id).state == "successful"
+
+
+def test_a_summary_that_cannot_be_stored_fails_the_job(runner: Runner, bench: Bench, claim, monkeypatch):
+    def odd(*_args: object, plan, **_kwargs: object) -> engine.api.solve.Outcome:
+        return engine.api.solve.Outcome(plan, {}, {"mean": object()})
+
+    monkeypatch.setattr(engine.api.solve, "solve_to_store", odd)
+    record = claim()
+    runner.work(record)
+    assert bench.jobs.job(record.id).state == "failed"
+
+
+def test_what_stopped_fitting_fails_with_the_numbers(runner: Runner, bench: Bench, claim):
+    record = claim(memory=1)
+    runner.work(record)
+    error = bench.jobs.job(record.id).error
+    assert error is not None
+    assert error["code"] == "does-not-fit"
+    assert error["details"]["available"] == 1
+
+
+def test_a_store_sealed_by_a_dead_runner_is_taken_as_it_is(runner: Runner, bench: Bench, claim, monkeypatch):
+    record = claim()
+    with monkeypatch.context() as patch:
+        patch.setattr(runner._jobs, "succeed", lambda *_: True)  # the runner died before it could tell
+        runner.work(record)
+    bench.jobs.recover()
+    again = bench.jobs.claim("second")
+    assert again is not None
+    monkeypatch.setattr(engine.api.solve, "solve_to_store", failing(AssertionError("solved twice")))
+    runner.work(again)
+    job = bench.jobs.job(record.id)
+    assert (job.state, job.attempt) == ("successful", 2)
+    assert job.summary is not None
+    assert job.summary["pairs"] == 12
+
+
+def test_a_stopping_runner_gives_its_job_back(runner: Runner, bench: Bench, claim, stopping):
+    record = claim()
+    stopping.set()
+    runner.work(record)
+    job = bench.jobs.job(record.id)
+    assert (job.state, job.attempt) == ("accepted", 0)
+    assert not bench.settings.store(record.id).exists()
+
+
+def test_a_cancelled_job_is_dismissed(runner: Runner, bench: Bench, claim):
+    record = claim()
+    bench.jobs.cancel(record.id)
+    runner.work(record)
+    assert bench.jobs.job(record.id).state == "dismissed"
+
+
+def test_a_lost_claim_is_left_alone(runner: Runner, bench: Bench, claim, monkeypatch):
+    record = claim()
+
+    def overtaken(*_args: object, monitor, **_kwargs: object) -> None:
+        bench.jobs.recover()
+        monitor.begin("search", 1, "rows")
+        raise Cancelled("stop") if monitor.cancelled() else AssertionError("the loss was not noticed")
+
+    monkeypatch.setattr(engine.api.solve, "solve_to_store", overtaken)
+    runner.work(record)
+    assert bench.jobs.job(record.id).state == "accepted"
+
+
+def test_the_end_of_a_job_is_written_until_it_is_stored(runner: Runner, bench: Bench, claim, monkeypatch):
+    record = claim()
+    monkeypatch.setattr(runner_module, "_RETRY_SECONDS", 0.01)
+    succeed, failures = runner._jobs.succeed, [StorageFailed("locked"), StorageFailed("locked")]
+
+    def flaky(*args):
+        if failures:
+            raise failures.pop()
+        return succeed(*args)
+
+    monkeypatch.setattr(runner._jobs, "succeed", flaky)
+    runner.work(record)
+    assert failures == []
+    assert bench.jobs.job(record.id).state == "successful"
+
+
+def test_the_loop_works_off_the_queue_and_stops(settings: Settings, bench: Bench, stopping, claim, monkeypatch):
+    interrupted = claim()
+    waiting = bench.jobs.create(bench.add_graph(small_graph()), {}, {})
+    orphan = settings.data_dir / "jobs" / "of-no-job"
+    orphan.mkdir()
+    monkeypatch.setattr(runner_module, "_RETRY_SECONDS", 0.01)
+    runner = Runner(settings, stopping)
+    claims, troubles = runner._jobs.claim, [StorageFailed("locked")]
+
+    def claim_or_fail(name: str, *, cuda: bool) -> JobRecord | None:
+        if troubles:
+            raise troubles.pop()
+        return claims(name, cuda=cuda)
+
+    monkeypatch.setattr(runner._jobs, "claim", claim_or_fail)
+    thread = threading.Thread(target=runner.run)
+    thread.start()
+    try:
+        _until(lambda: bench.jobs.job(waiting.id).state == "successful")
+    finally:
+        stopping.set()
+        thread.join(30)
+    job = bench.jobs.job(interrupted.id)
+    assert (job.state, job.attempt) == ("successful", 2)
+    assert not orphan.exists()
+
+
+def _until(condition: Callable[[], bool]) -> None:
+    for _ in range(600):
+        if condition():
+            return
+        threading.Event().wait(0.05)
+    raise AssertionError("it did not happen within 30 s")
+
+
+def test_three_attempts_are_the_limit(settings: Settings, bench: Bench, claim):
+    record = claim()
+    store = JobStore(settings.database)
+    store.recover()
+    for _ in range(2):
+        assert bench.jobs.claim("r") is not None
+        store.recover()
+    store.close()
+    error = bench.jobs.job(record.id).error
+    assert error is not None
+    assert error["code"] == "runner-lost"
+
+
+def test_there_is_one_runner_of_a_device(settings: Settings):
+    settings = settings.model_copy(update={"stop_seconds": 0.2, "node": "n"})
+    environment = {**os.environ, **settings.environment()}
+    for device, other in (("cpu", "cuda0"), ("cuda1", "cuda0")):
+        lock, apart = FileLock(settings.runner_lock(device)), FileLock(settings.runner_lock(other))
+        lock.acquire()
+        apart.acquire()  # another device of the node is another matter
+        command = [sys.executable, "-m", "service.runner.runner", device]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 1
+        assert f"another runner works on n/{device}" in done.stderr
+        assert str(os.getpid()) in done.stderr
+        lock.release()
+        apart.release()

@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+import pytest
+
+from service.api.fault import NotAcceptable
+from service.views.formats import choose_format
+
+
+@pytest.mark.parametrize(
+    ("asked", "accept", "expected"),
+    [
+        (None, None, "json"),
+        (None, "*/*", "json"),
+        (None, "text/*", "csv"),
+        (None, "text/csv;q=0.5, application/x-npy", "npy"),
+        (None, "application/vnd.apache.parquet", "parquet"),
+        (None, "application/json;q=0, application/*;q=0.1", "npy"),
+        (None, "text/html, application/vnd.apache.arrow.stream;q=0.9, */*;q=0.1", "arrow"),
+        (None, "TEXT/CSV ; q=1.0", "csv"),
+        ("parquet", "text/csv", "parquet"),
+    ],
+)
+def test_choice(asked: str | None, accept: str | None, expected: str):
+    assert choose_format(asked, accept) == expected
+
+
+@pytest.mark.parametrize("accept", ["text/html", "*/*;q=0", "application/json;q=none", ""])
+def test_what_leaves_nothing_is_refused(accept: str):
+    if not accept:  # an empty header field says nothing
+        assert choose_format(None, accept) == "json"
+        return
+    with pytest.raises(NotAcceptable, match="text/csv"):
+        choose_format(None, accept)

@@ -71,7 +71,7 @@ def _run_all(settings: Settings, listener: socket.socket, key: str | None) -> No
     app = create_app(settings, observe=metrics.observe)
     service: Service = app.state.service
     supervisor = Supervisor(settings, service.jobs)
-    retention = Retention(settings, service.jobs, service.jobs.results.forget)
+    retention = Retention(settings, service.jobs, service.results.forget)
     service.wake = supervisor.wake
     supervisor.start()
     retention.start()

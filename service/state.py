@@ -258,7 +258,7 @@ Turn = Annotated[None, Depends(_turn, scope="function", max_concurrency=2)]
 
 
 async def _opened(job_id: str, service: Shared, caller: Known) -> Result:
-    found = service.jobs.results.peek(job_id, caller)
+    found = service.results.peek(job_id, caller)
     if found is None:
         found = await anyio.to_thread.run_sync(service.result, job_id, caller)
     return found

@@ -33,7 +33,7 @@ from service.cli.arguments import (
     Threads,
     reads_graph,
 )
-from service.cli.main import remote as cli_remote
+from service.cli import remote as cli_remote
 
 app = typer.Typer(
     name="apsp",

@@ -50,7 +50,7 @@ async def log_in(request: Request, service: Shared) -> Response:
     """Exchange a key, or the ticket of a printed link, for a session."""
     filled = await _filled(request)
     key, ticket, wanted = filled.get("key", ""), filled.get("ticket", ""), filled.get("next", "")
-    enter = service.auth.sessions.redeem if ticket else service.auth.sessions.enter
+    enter = service.visitors.redeem if ticket else service.visitors.enter
     token = await anyio.to_thread.run_sync(enter, ticket or key)
     if token is None:
         reason = "ticket" if ticket else "key"
@@ -67,7 +67,7 @@ async def log_in(request: Request, service: Shared) -> Response:
 @router.post("/logout")
 async def log_out(request: Request, service: Shared) -> Response:
     """End the session."""
-    await anyio.to_thread.run_sync(service.auth.sessions.leave, request.headers.get("cookie", ""))
+    await anyio.to_thread.run_sync(service.visitors.leave, request.headers.get("cookie", ""))
     response = RedirectResponse("/login", 303)
     response.delete_cookie(COOKIE, httponly=True, samesite="strict")
     return response
@@ -121,7 +121,7 @@ def delete(job_id: str, service: Shared, visitor: Known) -> Response:
 
 def _delete(service: Service, job_id: str) -> None:
     service.jobs.delete(job_id)
-    service.jobs.results.forget(job_id)
+    service.results.forget(job_id)
     discard(service.settings, job_id)
 
 

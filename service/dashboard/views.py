@@ -72,7 +72,7 @@ def home(service: Service, caller: Caller, before: str | None) -> View:
         "over": [row(record, names) for record in over[:PAGE]],
         "older": over[PAGE - 1].id if len(over) > PAGE else None,
         "paged": before is not None,
-        "graphs": [_graph_row(record) for record in service.auth.keys.list_graphs(5, owner)],
+        "graphs": [_graph_row(record) for record in service.keys.list_graphs(5, owner)],
         **machines(service),
     }
 
@@ -188,7 +188,7 @@ def algorithm(name: str) -> str:
 
 
 def _graph_names(service: Service, owner: str | None) -> dict[str, str]:
-    return {record.id: record.name for record in service.auth.keys.list_graphs(200, owner) if record.name}
+    return {record.id: record.name for record in service.keys.list_graphs(200, owner) if record.name}
 
 
 def _graph_row(record: GraphRecord) -> View:

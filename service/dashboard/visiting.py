@@ -46,7 +46,7 @@ class NotHereYet(Exception):  # noqa: N818 - what has happened, not what is wron
 async def _visitor(request: Request, service: Shared) -> Visitor:
     if not service.settings.auth:
         return Visitor(ANYBODY, None)
-    key = await service.auth.sessions.key(request.headers.get("cookie", ""))
+    key = await service.visitors.key(request.headers.get("cookie", ""))
     if key is None:
         raise NotHereYet
     visitor = Visitor(Caller(key.id, frozenset(key.scopes)), key.name)

@@ -109,7 +109,7 @@ def list_graphs(
     """Your graphs, newest first; ``next`` (and Link) leads to older ones."""
     after = None if cursor is None else cursors.decode(cursor)
     owner = None if caller.may("admin") else caller.owner
-    records = service.auth.keys.list_graphs(limit + 1, owner, after)
+    records = service.keys.list_graphs(limit + 1, owner, after)
     following = None
     if len(records) > limit:
         last = records[limit - 1]

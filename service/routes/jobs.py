@@ -185,11 +185,11 @@ async def get_events(
     """
     refuse_if_draining(service)
     record = await anyio.to_thread.run_sync(service.job, job_id, caller)
-    snapshot = await anyio.to_thread.run_sync(service.jobs.events.snapshot, record)
+    snapshot = await anyio.to_thread.run_sync(service.events.snapshot, record)
     at = events.Position.of(last_event_id)
     if snapshot.heard(at):
         return Response(status_code=204)
-    return _Events(service, caller.owner, service.jobs.events.stream(snapshot, at))
+    return _Events(service, caller.owner, service.events.stream(snapshot, at))
 
 
 class _Events(StreamingResponse):
@@ -242,7 +242,7 @@ def delete_job(job_id: str, service: Shared, caller: Known) -> None:
     """Delete a finished job and its result; 409 while it is open.  Afterwards its id is answered with 410."""
     service.job(job_id, caller)
     service.jobs.delete(job_id)
-    service.jobs.results.forget(job_id)
+    service.results.forget(job_id)
     discard(service.settings, job_id)
 
 

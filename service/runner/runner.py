@@ -25,7 +25,7 @@ from service.jobs.folders import has_result, prepare, result_bytes, result_place
 from service.jobs.joblog import job_log
 from service.runner.gpu_probe import probe
 from service.runner.metrics import Figures
-from service.runner.runner import processes
+from service.runner import processes
 from service.runner.tracker import JobMonitor, Pulse
 from service.runner.warmup import WarmUp
 from service.settings import Settings

@@ -43,7 +43,7 @@ from storage.errors import StorageFailed
 from storage.files import atomic
 from storage.graph.graph import build_graph
 from storage.matrix.file_pool import Spares
-from storage.matrix.reader import working_dir
+from storage.matrix import working_dir
 from storage.matrix.shared import GuestMatrix
 from storage.matrix.working import WorkingMatrix, open_working
 from tests.oracle import decode

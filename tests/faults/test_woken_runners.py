@@ -23,7 +23,7 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import shortest_path
 
 from service.jobs.folders import result_place
-from service.runner.runner import processes
+from service.runner import processes
 from service.runner.supervisor import Supervisor
 from service.settings import Settings
 from storage.graph.graph import Graph, build_graph

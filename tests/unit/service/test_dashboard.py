@@ -62,7 +62,7 @@ def log_in(
     client: TestClient, service: Service, name: str = "ann", scopes: tuple[str, ...] = ("read", "submit")
 ) -> str:
     """Log the client in with a new key; the key's id."""
-    record, key = service.auth.keys.create(name, scopes)
+    record, key = service.keys.create(name, scopes)
     answer = client.post("/login", data={"key": key}, headers=OURS, follow_redirects=False)
     assert (answer.status_code, answer.headers["location"]) == (303, "/")
     return record.id
@@ -81,7 +81,7 @@ def own(service: Service, bench: Bench, owner: str, names: bool = True, title: s
 def test_who_has_not_logged_in_is_led_there_and_back(client: TestClient, service: Service):
     answer = client.get("/jobs/x?source=a%26b", follow_redirects=False)
     assert (answer.status_code, answer.headers["location"]) == (303, "/login?next=%2Fjobs%2Fx%3Fsource%3Da%2526b")
-    _, key = service.auth.keys.create("ann", ("read",))
+    _, key = service.keys.create("ann", ("read",))
     form = {"key": key, "next": "/jobs/x?source=a%26b"}
     answer = client.post("/login", data=form, headers=OURS, follow_redirects=False)
     assert answer.headers["location"] == "/jobs/x?source=a%26b"
@@ -91,7 +91,7 @@ def test_who_has_not_logged_in_is_led_there_and_back(client: TestClient, service
 
 
 def test_the_cookie_is_no_key_and_no_script_reads_it(client: TestClient, service: Service):
-    _, key = service.auth.keys.create("ann", ("read",))
+    _, key = service.keys.create("ann", ("read",))
     answer = client.post("/login", data={"key": key}, headers=OURS, follow_redirects=False)
     cookie = answer.headers["set-cookie"].lower()
     assert all(word in cookie for word in ("httponly", "samesite=strict", "path=/", "max-age=43200"))
@@ -156,7 +156,7 @@ def test_a_session_opens_the_api_and_ends_with_its_key_its_time_and_its_holder(
     assert client.get("/v1/jobs").status_code == 401
     client.cookies.clear()
     key_id = log_in(client, service, "again")
-    service.auth.keys.revoke(key_id)
+    service.keys.revoke(key_id)
     assert client.get("/v1/jobs").status_code == 401
     client.cookies.clear()
     monkeypatch.setattr("service.auth.sessions.SESSION_SECONDS", -1.0)
@@ -198,7 +198,7 @@ def test_changes_by_cookie_come_from_our_own_pages(client: TestClient, service: 
 
 
 def test_a_key_in_the_header_needs_no_origin(client: TestClient, service: Service, bench: Bench):
-    record, key = service.auth.keys.create("ann", ("read", "submit"))
+    record, key = service.keys.create("ann", ("read", "submit"))
     job_id, _ = own(service, bench, record.id)
     headers = {"authorization": f"Bearer {key}", "sec-fetch-site": "cross-site"}
     assert client.delete(f"/v1/jobs/{job_id}", headers=headers).status_code == 204
@@ -216,18 +216,18 @@ def test_without_keys_other_sites_change_nothing_either(tmp_path: Path):
 
 
 def test_a_printed_link_lets_in_once_and_not_for_long(client: TestClient, service: Service, monkeypatch):
-    assert service.auth.sessions.ticket() is None, "there is no key yet"
-    service.auth.keys.create("reader", ("read",))
-    assert service.auth.sessions.ticket() is None, "no key may do everything"
-    record, _ = service.auth.keys.create("first", ("admin",))
-    ticket = service.auth.sessions.ticket()
+    assert service.visitors.ticket() is None, "there is no key yet"
+    service.keys.create("reader", ("read",))
+    assert service.visitors.ticket() is None, "no key may do everything"
+    record, _ = service.keys.create("first", ("admin",))
+    ticket = service.visitors.ticket()
     answer = client.post("/login", data={"ticket": ticket}, headers=OURS, follow_redirects=False)
     assert answer.status_code == 303
     assert client.get("/").status_code == 200
-    assert service.auth.sessions._known[client.cookies[COOKIE]][0].id == record.id
+    assert service.visitors._known[client.cookies[COOKIE]][0].id == record.id
     assert client.post("/login", data={"ticket": ticket}, headers=OURS).status_code == 403
     monkeypatch.setattr("service.auth.sessions.TICKET_SECONDS", -1.0)
-    assert client.post("/login", data={"ticket": service.auth.sessions.ticket()}, headers=OURS).status_code == 403
+    assert client.post("/login", data={"ticket": service.visitors.ticket()}, headers=OURS).status_code == 403
 
 
 def test_sessions_outlive_the_process(settings: Settings, bench: Bench):

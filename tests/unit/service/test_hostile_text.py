@@ -164,14 +164,14 @@ def test_trace_is_no_method_of_ours(client: TestClient, key: str):
 
 def test_a_session_behind_one_that_is_none(client: TestClient, key: str):
     service = client.app.state.service  # type: ignore[attr-defined]
-    good = service.auth.sessions.enter(key)
+    good = service.visitors.enter(key)
     assert tokens_of(f"a=b; {COOKIE}=x; {COOKIE}=; {COOKIE}=y;{COOKIE}=x; z") == ["x", "y"]
     assert len(tokens_of(f"{COOKIE}=x;" + "".join(f"{COOKIE}={k};" for k in range(1000)))) <= 4
     for cookie in (f"{COOKIE}={good}", f"{COOKIE}=bad; {COOKIE}={good}", f"{COOKIE}={good}; {COOKIE}=bad"):
         assert client.get("/v1/jobs", headers={"cookie": cookie}).status_code == 200, cookie
         assert client.get("/", headers={"cookie": cookie}, follow_redirects=False).status_code == 200
     assert client.get("/v1/jobs", headers={"cookie": f"{COOKIE}=bad; {COOKIE}=worse"}).status_code == 401
-    service.auth.sessions.leave(f"{COOKIE}=bad; {COOKIE}={good}")
+    service.visitors.leave(f"{COOKIE}=bad; {COOKIE}={good}")
     assert client.get("/v1/jobs", headers={"cookie": f"{COOKIE}={good}"}).status_code == 401
 
 

@@ -169,7 +169,7 @@ def test_retention_closes_what_it_removes(settings: Settings, client: TestClient
     assert bench.jobs.succeed(bench.jobs.job(job), {}, {})
     service = client.app.state.service
     assert client.get(f"/v1/jobs/{job}/sample").status_code == 200
-    retention = Retention(settings.model_copy(update={"retain_seconds": 60.0}), bench.jobs, service.jobs.results.forget)
+    retention = Retention(settings.model_copy(update={"retain_seconds": 60.0}), bench.jobs, service.results.forget)
     assert retention.look(time.time() + 100, time.monotonic() + 100) == [job]
     problem(client.get(f"/v1/jobs/{job}/sample"), 410, "gone")
 

@@ -42,7 +42,7 @@ def two(service: Service, bench: Bench) -> dict[str, tuple[dict[str, str], str, 
     """Two keys, each with a graph and a solved job of its own: headers, graph id, job id."""
     found = {}
     for name, names in (("ann", False), ("bob", True)):
-        record, key = service.auth.keys.create(name, ("read", "submit"))
+        record, key = service.keys.create(name, ("read", "submit"))
         graph = small_graph(names)
         job_id, _ = bench.solved(graph, "int32")
         graph_id = bench.jobs.job(job_id).graph
@@ -65,7 +65,7 @@ def test_without_a_key_nothing_below_v1_answers(client: TestClient):
 
 def test_scopes(client: TestClient, service: Service):
     headers = {
-        scope: {"authorization": f"Bearer {service.auth.keys.create(scope, (scope,))[1]}"}
+        scope: {"authorization": f"Bearer {service.keys.create(scope, (scope,))[1]}"}
         for scope in ("read", "admin")
     }
     assert client.get("/v1/jobs", headers=headers["read"]).status_code == 200
@@ -107,14 +107,14 @@ def test_what_belongs_to_another_key_does_not_exist(client: TestClient, two: dic
     assert client.delete(f"/v1/jobs/{job_id}", headers=ann).status_code == 204
     assert client.get(f"/v1/jobs/{job_id}", headers=ann).status_code == 410
     assert client.get(f"/v1/jobs/{job_id}", headers=bob).status_code == 404
-    admin = {"authorization": f"Bearer {service.auth.keys.create('root', ('admin',))[1]}"}
+    admin = {"authorization": f"Bearer {service.keys.create('root', ('admin',))[1]}"}
     assert len(client.get("/v1/jobs", headers=admin).json()["jobs"]) == 1
     assert client.get(f"/v1/graphs/{graph_id}", headers=admin).status_code == 200
 
 
 def test_a_graph_of_two_owners_goes_with_the_last(client: TestClient, two: dict, service: Service):
     ann, graph_id, _ = two["ann"]
-    record, key = service.auth.keys.create("carl", ("read", "submit"))
+    record, key = service.keys.create("carl", ("read", "submit"))
     carl = {"authorization": f"Bearer {key}"}
     assert service.add_graph(service.jobs.graph(graph_id), Caller(record.id, frozenset(record.scopes)))[1]
     assert not service.add_graph(service.jobs.graph(graph_id), Caller(record.id, frozenset(record.scopes)))[1]
@@ -132,7 +132,7 @@ def test_a_graph_of_two_owners_tells_neither_of_the_other(client: TestClient, se
     kept = bench.jobs.graph(bench.add_graph(small_graph()))
     headers, since = {}, kept.created + 10.0
     for number, name in enumerate(("ann", "bob")):
-        record, key = service.auth.keys.create(name, ("read", "submit"))
+        record, key = service.keys.create(name, ("read", "submit"))
         headers[name] = {"authorization": f"Bearer {key}"}
         told = {"receipt": {"sha256": name, "notes": [name]}, "facts": {"notes": [name], "arcs": 4}}
         upload = replace(kept, id="other", name=f"{name}.csv", created=since + number, **told)
@@ -156,7 +156,7 @@ def test_a_graph_of_two_owners_tells_neither_of_the_other(client: TestClient, se
 
 
 def test_graphs_page_by_page(client: TestClient, service: Service, bench: Bench):
-    record, key = service.auth.keys.create("ann", ("read",))
+    record, key = service.keys.create("ann", ("read",))
     owner = Caller(record.id, frozenset(record.scopes))
     for names in (False, True):
         service.add_graph(bench.jobs.graph(bench.add_graph(small_graph(names))), owner)
@@ -174,14 +174,14 @@ def test_graphs_page_by_page(client: TestClient, service: Service, bench: Bench)
 
 def test_a_revoked_key_is_refused(client: TestClient, service: Service, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("service.auth.keys.REMEMBERED_SECONDS", 0.0)
-    record, key = service.auth.keys.create("ann", ("read",))
+    record, key = service.keys.create("ann", ("read",))
     headers = {"authorization": f"Bearer {key}"}
     assert client.get("/v1/jobs", headers=headers).status_code == 200
-    first = service.auth.keys.revoke(record.id).revoked
+    first = service.keys.revoke(record.id).revoked
     assert client.get("/v1/jobs", headers=headers).status_code == 401
-    assert service.auth.keys.revoke(record.id).revoked == first
+    assert service.keys.revoke(record.id).revoked == first
     with pytest.raises(NotFound, match="nobody"):
-        service.auth.keys.revoke("nobody")
+        service.keys.revoke("nobody")
 
 
 class SlowKeys:
@@ -241,7 +241,7 @@ def test_while_the_database_is_away_nobody_is_known_for_now(client: TestClient, 
     def away(*_: str) -> None:
         raise DatabaseFailed("the database is away")
 
-    monkeypatch.setattr(service.auth.keys, "find", away)
+    monkeypatch.setattr(service.keys, "find", away)
     monkeypatch.setattr("storage.jobs.sessions.SessionStore.find", away)
     for headers in ({"authorization": "Bearer x"}, {"cookie": "apsp_session=x"}):
         answer = client.get("/v1/jobs", headers=headers)
@@ -252,8 +252,8 @@ def test_while_the_database_is_away_nobody_is_known_for_now(client: TestClient, 
 
 
 def test_too_many_requests_a_second(client: TestClient, service: Service):
-    headers = {"authorization": f"Bearer {service.auth.keys.create('ann', ('read',))[1]}"}
-    other = {"authorization": f"Bearer {service.auth.keys.create('bob', ('read',))[1]}"}
+    headers = {"authorization": f"Bearer {service.keys.create('ann', ('read',))[1]}"}
+    other = {"authorization": f"Bearer {service.keys.create('bob', ('read',))[1]}"}
     answers = [client.get("/v1/version", headers=headers) for _ in range(400)]
     refused = [answer for answer in answers if answer.status_code == 429]
     assert refused
@@ -268,7 +268,7 @@ def test_too_many_requests_a_second(client: TestClient, service: Service):
 
 def test_the_key_itself_is_kept_nowhere(service: Service, settings: Settings, client: TestClient, caplog):
     caplog.set_level(logging.DEBUG)
-    _, key = service.auth.keys.create("ann", ("read",))
+    _, key = service.keys.create("ann", ("read",))
     client.get("/v1/jobs", headers={"authorization": f"Bearer {key}"})
     secret = key.split("_", 2)[2].encode()
     assert all(secret not in path.read_bytes() for path in settings.data_dir.rglob("*") if path.is_file())

@@ -15,7 +15,7 @@ import pytest
 from service.jobs import claims
 from service.jobs.checkpoints import checkpoint_time, has_checkpoint
 from storage.errors import ApspError
-from storage.matrix.reader import handover, open_matrix, verify_matrix
+from storage.matrix import handover, open_matrix, verify_matrix
 from storage.matrix.working import WorkingMatrix, find_checkpoint, open_working
 from tests.stores import entries_of, line_graph
 
@@ -234,7 +234,7 @@ def test_a_process_that_lets_go_in_time_is_waited_for(store: Path, trash: Path):
 def test_a_record_that_is_lowered_while_tiles_are_copied_is_not_believed(
     store: Path, trash: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    from storage.matrix.reader import handover
+    from storage.matrix import handover
 
     stale = Stale(store, trash, committed=True)
     copy, times = handover._copy_tiles, []

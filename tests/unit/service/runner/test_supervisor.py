@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from service.runner.runner import processes
-from service.runner.runner import supervisor as supervisor_module
+from service.runner import processes
+from service.runner import supervisor as supervisor_module
 from service.runner.supervisor import RunnerProcess, Supervisor, devices
 from service.settings import Settings
 from storage.errors import DatabaseFailed, InvalidRequest

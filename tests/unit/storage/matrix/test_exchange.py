@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from storage.errors import StorageFailed
-from storage.matrix.reader import exchange
+from storage.matrix import exchange
 
 SIZES = [1, 99, 100, 101, 799, 800, 801, 1600, 1999]
 

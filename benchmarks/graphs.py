@@ -1,6 +1,7 @@
 """Seeded graphs of the shapes that shortest-path codes differ on.  Needs NumPy only.
 
-Every generator returns a clean :class:`storage.graph.graph.Graph`: int32 weights, vertices 0 … n - 1, undirected unless said.
+Every generator returns a clean :class:`storage.graph.graph.Graph`: int32 weights, vertices 0 … n - 1, undirected unless
+said.
 """
 
 from __future__ import annotations

@@ -28,12 +28,12 @@ from typing import Any, Final
 import numpy as np
 
 from benchmarks.kernels.common import RESULTS, facts
-from engine.algorithms.products import PACK_BYTES
 from engine.api.solve import make_plan, solve_to_store
 from engine.execution.rates import disk_rates
 from engine.execution.survey import survey
 from engine.execution.trials import relax_rate
 from engine.graph.analysis import describe
+from engine.model.blocks import PACK_BYTES
 from engine.model.dtypes import work_type
 from engine.model.plan import Plan
 from engine.model.problem import Options

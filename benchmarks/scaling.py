@@ -89,8 +89,8 @@ HEAD = (
 
 INTRODUCTION = """# Scaling on paper
 
-Predictions, not measurements: what the planner's own functions (`engine.planning.cost_distributed`) say of many GPUs. The page
-is made by `python -m benchmarks.scaling`, and a test compares it.
+Predictions, not measurements: what the planner's own functions (`engine.planning.cost_distributed`) say of many GPUs.
+The page is made by `python -m benchmarks.scaling`, and a test compares it.
 
 Measured: {rate:.1f} T updates/s of an H200 in float32, {disk:.1f} GB/s of a host's disk, {pairs:.1f} billion pairs a
 second of batched searches at n = 65,536 with four arcs a vertex, {task:.0f} ms of the Dask scheduler for a task.

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from engine.api.solve import make_plan, solve, store_attributes
 from engine.model.dtypes import WORK_TYPES
 from engine.model.problem import Options
-from engine.rows.summary import ArraySink
+from engine.model.rows import ArraySink
 from storage.graph.graph import Graph
 from storage.matrix.reader import Matrix, create_matrix, open_matrix
 

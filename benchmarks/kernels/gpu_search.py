@@ -22,7 +22,6 @@ import numpy as np
 
 from benchmarks import graphs
 from benchmarks.kernels.gpu_timing import Record, milliseconds, random_weights
-from engine.algorithms.bellman_ford import form_of
 from engine.api.solve import make_plan, solve
 from engine.devices.cuda.context import modules
 from engine.devices.cuda.floyd_warshall import Solver
@@ -32,7 +31,8 @@ from engine.graph.ordering import hop_radius
 from engine.model.backend import Arcs
 from engine.model.dtypes import WORK_TYPES
 from engine.model.problem import Options
-from engine.rows.summary import ArraySink
+from engine.model.rows import ArraySink
+from engine.model.search_form import form_of
 from storage.graph.graph import Graph, load_graph
 
 #: Bytes a second from the device to page-locked memory of the host, copies alone.

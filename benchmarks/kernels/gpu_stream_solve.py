@@ -25,10 +25,10 @@ from benchmarks.kernels.gpu_store import random_graph
 from benchmarks.kernels.gpu_timing import Record
 from engine.api.solve import make_plan, solve_to_store
 from engine.devices.cuda.pinned import host_matrix
-from engine.execution.survey import resident_bytes
 from engine.model.plan import Plan
 from engine.model.problem import Options
 from engine.model.progress import Monitor
+from engine.model.system import resident_bytes
 from engine.planning import cost_streaming_cuda
 from storage.errors import Cancelled
 from storage.graph.graph import Graph, build_graph

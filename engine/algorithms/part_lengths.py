@@ -18,6 +18,7 @@ from engine.graph.partition import Lengths, Parts
 from engine.model.backend import Array, Backend
 from engine.model.dtypes import WorkType
 from engine.model.progress import Monitor
+from engine.planning import cost_dense
 from storage.graph.graph import Graph
 
 Positions = npt.NDArray[np.int64] | npt.NDArray[np.int32]
@@ -102,7 +103,7 @@ class _Step:
 
     def _close(self, block: Array, part: Monitor) -> None:
         signs = {"nonnegative": self.nonnegative, "symmetric": not self.graph.directed}
-        if len(block) <= floyd_warshall.LEAF:
+        if len(block) <= cost_dense.LEAF:
             self.backend.close(block, **signs)
         else:
             floyd_warshall.recursive(self.backend, block, **signs, monitor=part)

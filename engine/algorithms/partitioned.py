@@ -18,22 +18,21 @@ Steps 1 and 2 are small beside it.  The matrix itself is never held.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from engine.algorithms import dijkstra
 from engine.algorithms.part_lengths import find_lengths
-from engine.graph.partition import CPU_GRAIN, DEVICE_GRAIN, SWEEP_ROWS, Grain, Lengths, Parts, find_parts, sweep_layout
+from engine.graph.partition import CPU_GRAIN, DEVICE_GRAIN, Grain, Lengths, Parts, find_parts
 from engine.graph.potentials import Relaxed, for_products, is_nonnegative
 from engine.model.backend import Arcs, Array, Backend
 from engine.model.dtypes import WORK_TYPES, WorkType, work_type
-from engine.model.plan import Candidate, Phase, Plan
-from engine.model.problem import PartsFacts
+from engine.model.plan import Plan
 from engine.model.progress import Monitor
-from engine.planning.cost import BAND_ROWS, DEVICE_LAUNCH, OVERHEAD, Setting, batch_rows, device_write, write_phase
-from engine.rows.summary import Sink, Summary
+from engine.model.rows import Sink
+from engine.rows.summary import Summary
 from storage.graph.graph import Graph
 
 if TYPE_CHECKING:
@@ -41,99 +40,6 @@ if TYPE_CHECKING:
     from engine.devices.cuda.sweep import DeviceSweep
 
 Positions = npt.NDArray[np.int64] | npt.NDArray[np.int32]
-
-
-#: Share of one thread's rate of large products that steps 1 and 2 reach: most products are too small to share.
-PREPARED: Final = 0.6
-#: Seconds of a thread for each part, whatever its size.
-PART_SECONDS: Final = 1.2e-4
-#: Share of that rate that sweeps reach.
-SWEPT: Final = 0.9
-#: Seconds of a thread that an entry of the matrix takes beside its updates: cleared, put in its column.
-ENTRY_SECONDS: Final = 1.6e-9
-
-
-def estimate(setting: Setting) -> Candidate:
-    """As many updates as the trial partition says; without one, the graph is one part."""
-    problem, machine, size = setting.problem, setting.machine, setting.kind.itemsize
-    facts = problem.parts or whole(problem.n)
-    rate = setting.rate
-    prepare = _prepare(setting, facts)
-    updates = problem.rows * facts.sweep
-    entries = problem.rows * problem.n
-    sweep = Phase("sweep", updates / (rate * SWEPT) + entries * ENTRY_SECONDS / machine.threads, updates=updates)
-    write = write_phase(setting)
-    batch = batch_rows(problem.n, problem.rows, size, threads=machine.threads, memory=machine.memory)
-    rows = 2 * batch + machine.threads * (SWEEP_ROWS + 8)
-    return Candidate(
-        algorithm="partitioned",
-        memory=machine.resident
-        + OVERHEAD
-        + size * (facts.entries + rows * problem.n)
-        + 60 * problem.arcs
-        + 40 * problem.n,
-        disk=setting.store,
-        seconds=prepare.seconds + sweep.seconds + write.seconds,
-        phases=(prepare, sweep, write),
-        batch=batch,
-    )
-
-
-#: Seconds that a part takes in a batch on the device, launches and waits.
-DEVICE_PART: Final = 1.2e-5
-#: Share of the rate of large products that products over borders reach there, which are shallow and ragged.
-DEVICE_SWEPT: Final = 0.3
-#: Seconds until the first rows are swept, beside the products on the processors: arrays of parts packed and sent, the
-#: walk through them recorded.  0.04 to 0.06 from 13,000 to 40,000 vertices.
-DEVICE_READY: Final = 0.05
-#: Seconds that an entry takes there beside its updates: cleared, put in its column, summed up.
-DEVICE_ENTRY: Final = 4e-12
-
-
-def estimate_device(setting: Setting) -> Candidate:
-    """Steps 1 and 2 on the processors, the rows on the GPU, which leave while others are swept."""
-    problem, machine, size = setting.problem, setting.machine, setting.kind.itemsize
-    if machine.cuda is None:
-        raise ValueError("the machine has no device")
-    facts = problem.device_parts or whole(problem.n)
-    layout = sweep_layout(facts, problem.n, problem.rows, size)
-    batch = layout.batch(machine.cuda.memory)
-    batches = -(-problem.rows // batch)
-    prepare = _prepare(setting, facts)
-    updates = problem.rows * facts.sweep
-    sweep = Phase(
-        "sweep",
-        DEVICE_LAUNCH
-        + DEVICE_READY
-        + updates / (machine.cuda.relax_rate[setting.kind.name] * DEVICE_SWEPT)
-        + batches * facts.count * DEVICE_PART
-        + problem.rows * problem.n * DEVICE_ENTRY,
-        updates=updates,
-    )
-    write = device_write(setting)
-    alone = min(sweep.seconds, write.seconds) / max(1, batches)  # one batch; the others overlap
-    bands = (machine.threads + 2) * BAND_ROWS * problem.n * size
-    return Candidate(
-        algorithm="partitioned",
-        device="cuda",
-        memory=machine.resident + OVERHEAD + 2 * size * facts.entries + bands + 60 * problem.arcs + 40 * problem.n,
-        device_memory=layout.bytes(batch),
-        disk=setting.store,
-        seconds=prepare.seconds + max(sweep.seconds, write.seconds) + alone,
-        phases=(prepare, sweep, write),
-    )
-
-
-def _prepare(setting: Setting, facts: PartsFacts) -> Phase:
-    """Steps 1 and 2."""
-    rate = setting.rate / setting.machine.threads * PREPARED
-    seconds = facts.prepare / rate + facts.count * PART_SECONDS
-    return Phase("prepare", seconds, updates=facts.prepare)
-
-
-def whole(n: int) -> PartsFacts:
-    """The facts of a graph that is one part, which is Floyd-Warshall."""
-    return PartsFacts(count=1, largest=n, border=0, sweep=0, prepare=n**3, entries=2 * n**2, seconds=0.0)
 
 
 def _partition(graph: Graph, grain: Grain, kind: WorkType, monitor: Monitor) -> tuple[Parts, Relaxed]:

@@ -2,32 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
 
 from engine.model.backend import Array, Backend
+from engine.model.blocks import GRAIN, cut, triangle
 from engine.model.dtypes import settle
 from engine.model.progress import Monitor
 
 #: Most updates between two questions to the monitor, for each thread, times the bytes of an entry: 0.04 s with the
 #: widest vectors there are, half a second with the narrowest.
 PIECE: Final = 2**34
-#: Most bytes of pack buffers of a backend, for each thread.
-PACK_BYTES: Final = 4 * 2**20
 #: Columns and depth of a piece; its rows follow from PIECE.
 SIDE: Final = 2048
-#: Splits fall on multiples of this, so that whole vectors of any type fit.
-GRAIN: Final = 64
-
-Span = tuple[int, int]
-
-
-def cut(span: Span, size: int) -> Iterator[Span]:
-    """``span`` in parts of at most ``size``."""
-    start, stop = span
-    return ((i, min(stop, i + size)) for i in range(start, stop, size))
 
 
 def multiply(
@@ -46,11 +34,6 @@ def multiply(
                 piece, left, right = c[slice(*i), slice(*j)], a[slice(*i), slice(*k)], b[slice(*k), slice(*j)]
                 backend.relax(piece, left, right, nonnegative=nonnegative, upper=diagonal)
                 monitor.step(entries * (k[1] - k[0]))
-
-
-def triangle(n: int) -> int:
-    """Entries on and above the diagonal of an n x n block."""
-    return n * (n + 1) // 2
 
 
 def clamp_diagonal(block: Array) -> None:

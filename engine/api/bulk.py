@@ -31,10 +31,11 @@ from engine.model.dtypes import WORK_TYPES
 from engine.model.plan import Plan
 from engine.model.problem import Machine, Options, Problem
 from engine.model.progress import Monitor
+from engine.model.rows import Array
 from engine.planning.bulk import BulkPlan, Group, plan_bulk
 from engine.planning.cost import DEVICE_START
 from engine.rows.dense import weight_matrix, write_rows
-from engine.rows.summary import Array, SummarySink
+from engine.rows.summary import SummarySink
 from storage.errors import ApspError, SolveFailed
 from storage.graph.graph import Graph
 from storage.matrix.reader import create_matrix

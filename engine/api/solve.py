@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from engine.algorithms import breadth_first, dijkstra, floyd_warshall, johnson, partitioned, squaring
 from engine.execution import in_memory_cuda, streamed
-from engine.execution.survey import available_memory, survey
+from engine.execution.survey import survey
 from engine.execution.trials import calibrate
 from engine.graph.analysis import describe, statistics
 from engine.graph.ordering import hops_of
@@ -25,10 +25,12 @@ from engine.model.dtypes import WORK_TYPES
 from engine.model.plan import Plan, by_rows
 from engine.model.problem import Machine, Options, Problem
 from engine.model.progress import Monitor
+from engine.model.rows import Sink
+from engine.model.system import available_memory
 from engine.planning.cost import DEVICE_START
 from engine.planning.planner import ESTIMATES, choose, choose_type
 from engine.rows.dense import weight_matrix, write_rows
-from engine.rows.summary import Sink, Summary, SummarySink
+from engine.rows.summary import Summary, SummarySink
 from engine.streaming.checkpoint import Continued, Journal, RowCommits, bound_to, rest, resumable, suits, take_up_whole
 from storage.errors import Cancelled, DoesNotFit, InvalidRequest
 from storage.graph.graph import Graph

@@ -27,9 +27,10 @@ from engine.distributed.stripe_device import CpuHolder, Holder, run_of
 from engine.graph.potentials import reduced_weights
 from engine.model.backend import Array
 from engine.model.dtypes import WORK_TYPES
+from engine.model.rows import RowFacts
 from engine.model.tiling import stripe_entries
 from engine.rows.dense import fill_weights
-from engine.rows.summary import Part, RowFacts, Summary
+from engine.rows.summary import Part, Summary
 from storage.errors import StorageFailed
 from storage.graph.graph import Graph
 from storage.matrix.exchange import TileFile, read_panel, write_panel

@@ -10,7 +10,7 @@ from typing import Final
 
 from engine.distributed.dask_cluster import REACH, Came, Cluster, Went
 from engine.distributed.messages import Hello
-from engine.execution.survey import available_memory, survey
+from engine.execution.survey import survey
 from engine.graph.analysis import describe, statistics
 from engine.graph.ordering import hops_of
 from engine.graph.partition import ENTRY_BYTES, with_parts
@@ -18,6 +18,7 @@ from engine.graph.potentials import find_potentials
 from engine.graph.selection import Rectangle
 from engine.model.plan import Plan
 from engine.model.problem import Device, Options, Workers
+from engine.model.system import available_memory
 from engine.planning.planner import choose, choose_type
 from engine.streaming.checkpoint import bound_to, resumable
 from storage.errors import InvalidRequest, SolveFailed

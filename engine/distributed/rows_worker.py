@@ -17,7 +17,8 @@ from engine.graph.selection import Narrow, Rectangle
 from engine.model.backend import Arcs, Array
 from engine.model.dtypes import WORK_TYPES
 from engine.model.progress import Monitor
-from engine.rows.summary import Sink, Summary, SummarySink
+from engine.model.rows import Sink
+from engine.rows.summary import Summary, SummarySink
 from storage.graph.graph import Graph
 from storage.matrix.exchange import TileFile
 from storage.matrix.grid import TileGrid

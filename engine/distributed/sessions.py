@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from engine.distributed.messages import Failure, Hello, Job, Order, Report, Stopped, code_digest
-from engine.execution.survey import RELAX_RATE, available_memory, find_cuda, resident_bytes, usable_processors
+from engine.execution.survey import RELAX_RATE, find_cuda
+from engine.model.system import available_memory, resident_bytes, usable_processors
 from storage.errors import ApspError, SolveFailed
 
 #: How ``apsp worker`` tells its workers what they have.

@@ -21,7 +21,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Final
 
-from engine.execution.survey import available_memory, usable_processors
+from engine.model.system import available_memory, usable_processors
 from storage.errors import InvalidRequest
 
 log = logging.getLogger("apsp.engine")

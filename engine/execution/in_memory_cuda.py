@@ -6,13 +6,14 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.algorithms import partitioned
-from engine.algorithms.squaring import Schedule
 from engine.execution import search_cuda
 from engine.graph.potentials import find_potentials, for_products
 from engine.model.dtypes import WORK_TYPES
 from engine.model.plan import Plan
 from engine.model.progress import Monitor
-from engine.rows.summary import Sink, Summary
+from engine.model.rows import Sink
+from engine.planning.cost_squaring import Schedule
+from engine.rows.summary import Summary
 from storage.errors import SolveFailed
 from storage.graph.graph import Graph
 

@@ -11,15 +11,16 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.algorithms import dijkstra
-from engine.algorithms.bellman_ford import form_of
 from engine.graph.ordering import hops_of
 from engine.graph.potentials import find_potentials, reduced_weights
 from engine.model.backend import Arcs, Array
 from engine.model.dtypes import WORK_TYPES
 from engine.model.plan import Plan
 from engine.model.progress import Monitor
+from engine.model.rows import RowFacts, Sink
+from engine.model.search_form import form_of
 from engine.planning.cost import batch_rows
-from engine.rows.summary import RowFacts, Sink, Summary
+from engine.rows.summary import Summary
 from storage.graph.graph import Graph
 
 if TYPE_CHECKING:

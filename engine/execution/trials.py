@@ -15,9 +15,6 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from engine.algorithms import breadth_first
-from engine.algorithms.bellman_ford import form_of
-from engine.algorithms.dijkstra import FEW, SIDE_BY_SIDE
 from engine.execution.rates import with_rates
 from engine.execution.search_cuda import ALGORITHMS as SEARCHES
 from engine.graph.selection import Rectangle
@@ -25,7 +22,10 @@ from engine.model.backend import Arcs
 from engine.model.dtypes import WorkType
 from engine.model.plan import Plan
 from engine.model.problem import Machine, Problem
+from engine.model.search_form import form_of
+from engine.planning import cost_bfs
 from engine.planning.cost import search_workspace
+from engine.planning.cost_dijkstra import FEW, SIDE_BY_SIDE
 from storage.graph.graph import Graph
 
 #: Below so many seconds of predicted work nothing is measured: any choice is quick.
@@ -69,8 +69,8 @@ def calibrate(
     What products on a GPU take is predicted from a table: it hardly varies.  What searches take there depends on the
     graph: a few are tried where they may be the best choice.  ``device`` is the one asked for; with ``cuda`` there is
     no choice that the processors' rates could change.  ``rectangle`` is what is asked of the matrix, ``out`` where the
-    store would go; what ``engine.execution.rates`` measures there is kept.  Nothing is measured where ``plan`` leaves no memory
-    for it: measuring must not be why a plan that fits does not fit any more.
+    store would go; what ``engine.execution.rates`` measures there is kept.  Nothing is measured where ``plan`` leaves
+    no memory for it: measuring must not be why a plan that fits does not fit any more.
     """
     space = ROOM + search_workspace(problem.n, problem.arcs, machine.threads)
     if plan.seconds < WORTHWHILE or plan.memory + space > machine.memory:
@@ -152,7 +152,7 @@ def search_seconds(
         backend: CpuBackend = BreadthFirst(threads)
     else:
         backend = CpuBackend(threads)
-    abreast = breadth_first.ABREAST if bits else SIDE_BY_SIDE // kind.itemsize
+    abreast = cost_bfs.ABREAST if bits else SIDE_BY_SIDE // kind.itemsize
 
     room: npt.NDArray[np.generic] = np.empty((0, columns), kind.dtype)
 
@@ -168,7 +168,7 @@ def search_seconds(
 
     try:
         search(1)  # compiles and prepares, for one by one
-        search(breadth_first.FEW if bits else FEW)  # and for side by side
+        search(cost_bfs.FEW if bits else FEW)  # and for side by side
         count, full = threads, min(most, threads * abreast)
         while True:
             count = min(count, most)

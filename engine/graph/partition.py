@@ -19,11 +19,10 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array
 
-from engine.algorithms.bellman_ford import SHALLOW
 from engine.graph.ordering import hops_across
-from engine.model.device_layout import SweepLayout
 from engine.model.plan import Plan
 from engine.model.problem import Machine, PartsFacts, Problem
+from engine.model.search_form import SHALLOW
 
 if TYPE_CHECKING:
     from storage.graph.graph import Graph
@@ -72,8 +71,6 @@ class Grain:
 
 #: On a processor, where the rows of a product are few and its beginning cheap.
 CPU_GRAIN: Final = Grain(width=16, entry=40.0, part=200.0, inside=10.0)
-#: Rows that a thread sweeps at once: few, and a packed border is soon used up; many, and they leave the cache.
-SWEEP_ROWS: Final = 24
 #: On a GPU, where a launch takes as long as many updates.
 DEVICE_GRAIN: Final = Grain(width=32, entry=100.0, part=5_000.0, inside=100.0)
 
@@ -220,11 +217,6 @@ def _nested_dissection(pattern: csr_array) -> tuple[npt.NDArray[np.int32], npt.N
     adjacency = pymetis.CSRAdjacency(pattern.indptr.astype(np.int32), pattern.indices.astype(np.int32))
     order, rank = pymetis.nested_dissection(adjacency=adjacency)
     return np.asarray(order, np.int32), np.asarray(rank, np.int32)
-
-
-def sweep_layout(facts: PartsFacts, n: int, rows: int, itemsize: int) -> SweepLayout:
-    """What sweeping ``rows`` rows of ``n`` vertices over such parts keeps on a GPU."""
-    return SweepLayout(n, rows, itemsize, facts.entries, n + 16 * facts.count, facts.border)
 
 
 def with_trial(graph: Graph, problem: Problem, plan: Plan, machine: Machine) -> Problem:

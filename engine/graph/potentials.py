@@ -15,8 +15,8 @@ import numpy.typing as npt
 
 from engine.graph.analysis import distance_bound
 from engine.model.dtypes import REACH, WorkType
-from engine.model.problem import Problem
 from engine.model.progress import Monitor
+from engine.model.signs import needs_potentials
 from storage.errors import InvalidRequest, NegativeCycle
 from storage.graph.graph import Graph
 
@@ -28,27 +28,6 @@ Potentials = npt.NDArray[Any]
 TOLERANCE: Final = 2.0**-46
 #: The least relative amount by which a float label falls: 4 units of rounding.
 _SLACK: Final = 2.0**-50
-
-
-def needs_potentials(kind: WorkType, *, negative: bool, integral: bool, bound: float) -> bool:
-    """Whether products relax weights reduced by potentials, not the weights themselves (decisions 006 and 088).
-
-    With negative arcs, sums that the working type rounds would carry cycles of length zero below it, and lengths would
-    run away.  Sums are exact where all walks that a product may meet are whole numbers that the type holds exactly.
-    Those are at most ``REACH`` times the bound on distances: a longer one never comes back below the bound, for what
-    follows it is a walk, too, and at least -bound long.
-
-    Args:
-        kind: the working type.
-        negative, integral: whether some arc is negative, whether all weights are whole numbers.
-        bound: proven bound on the absolute value of every distance, as ``engine.graph.analysis.distance_bound`` finds it.
-    """
-    return negative and not kind.integer and not (integral and REACH * bound <= kind.exact)
-
-
-def relaxes_reduced(kind: WorkType, problem: Problem) -> bool:
-    """:func:`needs_potentials` for a problem that is being planned."""
-    return needs_potentials(kind, negative=problem.negative, integral=problem.integral, bound=problem.bound)
 
 
 def holds_reduced(graph: Graph, kind: WorkType, max_hops: int | None = None) -> bool:
@@ -141,8 +120,8 @@ def reduced_weights(graph: Graph, h: Potentials) -> Potentials:
     """Shape (arcs,), int64 or float64: w + h[u] - h[v], non-negative; what rounding left below zero is set to 0.
 
     The potentials are subtracted from each other first: their difference is rounded little, and what it lacks is taken
-    off again with the same difference (:func:`engine.rows.dense.write_rows`), so that small weights survive behind large
-    potentials.
+    off again with the same difference (:func:`engine.rows.dense.write_rows`), so that small weights survive behind
+    large potentials.
     """
     falls = np.repeat(h, np.diff(graph.indptr))
     falls -= h[graph.heads]

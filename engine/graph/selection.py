@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from engine.model.dtypes import work_type
 from engine.model.problem import Options
-from engine.rows.summary import Sink
+from engine.model.rows import Sink
 from storage.errors import InvalidRequest
 
 Array = npt.NDArray[np.generic]

@@ -63,7 +63,8 @@ def open_rectangle(graph: Graph, asked: Rectangle) -> tuple[Graph, Rectangle]:
 
 
 class OpenedMatrix:
-    """A matrix, solved with terminals, as that of the opened graph; where it differs from ``storage.matrix.reader.Matrix``.
+    """A matrix, solved with terminals, as that of the opened graph; where it differs from
+    ``storage.matrix.reader.Matrix``.
 
     Entries into a terminal itself, which no path has but one that begins there, are unreachable.
     """

@@ -15,7 +15,7 @@ from engine.api.solve import make_plan, solve
 from engine.graph.potentials import find_potentials, reduced_weights
 from engine.model.dtypes import WORK_TYPES
 from engine.model.problem import Options
-from engine.rows.summary import Sink
+from engine.model.rows import Sink
 from storage.graph.graph import Graph, build_graph
 
 Floats = npt.NDArray[np.float64]

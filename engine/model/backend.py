@@ -46,8 +46,8 @@ class Backend(Protocol):
         """C <- min(C, A (x) B), the min-plus product, in place; shapes (m, n), (m, k), (k, n).
 
         ``nonnegative`` promises that A, B and C hold no entry below zero and no -0.0; unreachable stays unreachable
-        (integers: above ``largest``, see ``engine.model.dtypes.settle``).  With ``upper`` (square C, the product known to be
-        symmetric) only entries on and above the diagonal need be right.  C may not overlap A or B.
+        (integers: above ``largest``, see ``engine.model.dtypes.settle``).  With ``upper`` (square C, the product known
+        to be symmetric) only entries on and above the diagonal need be right.  C may not overlap A or B.
         """
         ...
 

@@ -14,8 +14,8 @@ from typing import Final, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from engine.algorithms.products import GRAIN, cut
 from engine.model.backend import Array
+from engine.model.blocks import GRAIN, cut
 from engine.model.tiling import Streaming
 
 #: Entries that are turned round at a time.

@@ -16,11 +16,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Final
 
-from engine.graph.potentials import relaxes_reduced
 from engine.model.device_layout import SINGLE, SLACK
 from engine.model.dtypes import WORK_TYPES, WorkType
 from engine.model.plan import Plan
 from engine.model.problem import Machine, Options, Problem
+from engine.model.signs import relaxes_reduced
 from engine.planning.planner import choose, gib
 from storage.errors import ApspError, InvalidRequest
 

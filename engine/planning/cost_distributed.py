@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
-from engine.algorithms import bellman_ford, dijkstra, johnson, partitioned
-from engine.distributed.messages import PASSING, PROCESSORS, RESIDENT, Pace
+from engine.model.pace import PASSING, PROCESSORS, RESIDENT, Pace
 from engine.model.plan import Candidate, Phase
 from engine.model.problem import Workers
 from engine.model.tiling import GRAIN, Streaming
+from engine.planning import cost_dijkstra, cost_johnson, cost_partitioned, cost_search
 from engine.planning.cost import INGEST_RATE, OVERHEAD, Setting
 from engine.planning.cost_streaming import ALGORITHM, EFFICIENCY, ROWS
 
@@ -48,11 +48,11 @@ def over_workers(setting: Setting) -> Iterator[Candidate]:
     device = workers.device == "cuda"
     ways = (
         (
-            *(bellman_ford.estimate, bellman_ford.estimate_bfs, bellman_ford.estimate_johnson),
-            partitioned.estimate_device,
+            *(cost_search.estimate, cost_search.estimate_bfs, cost_search.estimate_johnson),
+            cost_partitioned.estimate_device,
         )
         if device
-        else (dijkstra.estimate, johnson.estimate, partitioned.estimate)
+        else (cost_dijkstra.estimate, cost_johnson.estimate, cost_partitioned.estimate)
     )
     for way in ways:
         yield _shared_out(way(_of_one(setting, workers)), workers)

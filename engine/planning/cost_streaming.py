@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from engine.algorithms.products import PACK_BYTES
-from engine.graph.potentials import relaxes_reduced
+from engine.model.blocks import PACK_BYTES
 from engine.model.plan import Candidate, Phase
 from engine.model.problem import Problem
+from engine.model.signs import relaxes_reduced
 from engine.model.tiling import GRAIN, Streaming, entries, panel_bytes, updates
 from engine.planning.cost import INGEST_RATE, OVERHEAD, Setting, write_phase
 

@@ -7,10 +7,19 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from engine.algorithms import bellman_ford, breadth_first, dijkstra, floyd_warshall, johnson, partitioned, squaring
+from engine.model import search_form
 from engine.model.dtypes import REACH, WORK_TYPES, WorkType
 from engine.model.plan import Candidate, Plan, by_rows
 from engine.model.problem import Machine, Options, Problem
+from engine.planning import (
+    cost_bfs,
+    cost_dense,
+    cost_dijkstra,
+    cost_johnson,
+    cost_partitioned,
+    cost_search,
+    cost_squaring,
+)
 from engine.planning.cost import Setting
 from engine.planning.cost_distributed import lacking, over_workers
 from engine.planning.cost_streaming import ALGORITHM as STREAMED
@@ -20,23 +29,23 @@ from storage.errors import DoesNotFit, InvalidRequest
 
 #: What each algorithm says it would take.
 ESTIMATES: Final[dict[str, Callable[[Setting], Candidate]]] = {
-    "dijkstra": dijkstra.estimate,
-    "bfs": breadth_first.estimate,
-    "johnson": johnson.estimate,
-    "recursive-floyd-warshall": floyd_warshall.estimate_recursive,
-    "blocked-floyd-warshall": floyd_warshall.estimate_blocked,
-    "repeated-squaring": squaring.estimate,
-    "partitioned": partitioned.estimate,
+    "dijkstra": cost_dijkstra.estimate,
+    "bfs": cost_bfs.estimate,
+    "johnson": cost_johnson.estimate,
+    "recursive-floyd-warshall": cost_dense.estimate_recursive,
+    "blocked-floyd-warshall": cost_dense.estimate_blocked,
+    "repeated-squaring": cost_squaring.estimate,
+    "partitioned": cost_partitioned.estimate,
 }
 #: The same for those that a GPU runs.
 DEVICE_ESTIMATES: Final[dict[str, Callable[[Setting], Candidate]]] = {
-    "recursive-floyd-warshall": floyd_warshall.device_recursive,
-    "blocked-floyd-warshall": floyd_warshall.device_blocked,
-    "repeated-squaring": squaring.estimate_device,
-    "partitioned": partitioned.estimate_device,
-    "bellman-ford": bellman_ford.estimate,
-    "bfs": bellman_ford.estimate_bfs,
-    "johnson": bellman_ford.estimate_johnson,
+    "recursive-floyd-warshall": cost_dense.device_recursive,
+    "blocked-floyd-warshall": cost_dense.device_blocked,
+    "repeated-squaring": cost_squaring.estimate_device,
+    "partitioned": cost_partitioned.estimate_device,
+    "bellman-ford": cost_search.estimate,
+    "bfs": cost_search.estimate_bfs,
+    "johnson": cost_search.estimate_johnson,
 }
 #: A matrix of so many bytes or fewer is streamed only where it does not fit memory: it is done before there is
 #: anything to keep, and there is no room for a second way to be faster.
@@ -218,7 +227,7 @@ def _unsuitable(name: str, problem: Problem) -> str | None:
         return "no arc is negative, so there is nothing to reweight"
     if name == "bfs" and not problem.unit:
         return "the arcs do not all weigh 1"
-    if name == "bfs" and problem.hops > bellman_ford.STEPS:
+    if name == "bfs" and problem.hops > search_form.STEPS:
         return f"some vertex lies {problem.hops} arcs away, and steps are counted up to 255"
     if name == "partitioned" and problem.parts is None:
         return problem.no_parts

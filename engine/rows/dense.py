@@ -11,7 +11,7 @@ import numpy.typing as npt
 from engine.graph.potentials import Potentials
 from engine.model.dtypes import WorkType
 from engine.model.progress import Monitor
-from engine.rows.summary import Sink
+from engine.model.rows import Sink
 from storage.graph.graph import Graph
 
 Array = npt.NDArray[np.generic]

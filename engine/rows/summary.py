@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from engine.model.rows import Array, Count, RowFacts, Sink
 from storage.errors import SolveFailed
-
-Array = npt.NDArray[np.generic]
-
-#: Adds the finite distances of some rows to counts, given the width of a bin; answers how many lie below zero.
-Count = Callable[[float, npt.NDArray[np.int64]], int]
 
 #: Bins of the distance histogram; the width doubles (pairs of bins merge) when a distance lies beyond the last one.
 BINS = 128
@@ -36,47 +31,6 @@ def comparable(reach: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
     """
     mask: npt.NDArray[np.bool_] = 10 * reach >= 9 * reach.max(initial=0)
     return mask
-
-
-class Sink(Protocol):
-    """Where finished parts of the matrix go; ``storage.matrix.reader.MatrixWriter`` is one."""
-
-    @property
-    def tile(self) -> tuple[int, int]:
-        """Rows and columns of the tiles that the sink likes to be given."""
-        ...
-
-    def write(self, row: int, column: int, block: Array) -> None:
-        """Take ``block``, whose first entry is matrix entry (row, column); different tiles may come from threads."""
-        ...
-
-
-class ArraySink:
-    """A sink that is an array in memory, shape (rows, columns)."""
-
-    def __init__(self, shape: tuple[int, int], dtype: npt.DTypeLike) -> None:
-        self.array = np.empty(shape, dtype)
-        self.tile = (64, max(1, shape[1]))
-
-    def write(self, row: int, column: int, block: Array) -> None:
-        """Copy ``block`` to its place."""
-        self.array[row : row + block.shape[0], column : column + block.shape[1]] = block
-
-
-@dataclass(frozen=True)
-class RowFacts:
-    """Facts of some rows, the sources themselves left out, one entry a row.
-
-    Attributes:
-        reached: targets reached.
-        sums: sum of finite distances, int64 or float64.
-        largest: the largest finite distance; farthest: the first column at it, -1 (and no ``largest``) if none.
-    """
-
-    reached: npt.NDArray[np.int64]
-    sums: Array
-    largest: Array
-    farthest: npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,8 @@ import numpy.typing as npt
 
 from engine.model.plan import Plan, by_rows
 from engine.model.problem import Options
-from engine.rows.summary import Array, SummarySink
+from engine.model.rows import Array
+from engine.rows.summary import SummarySink
 from engine.streaming.forms import Form, Way, way_on
 from storage.errors import Conflict
 from storage.matrix.working import Checkpoint, WorkingMatrix, find_checkpoint
@@ -38,8 +39,8 @@ class Journal:
     Thread-safe.  ``seconds`` answers the seconds that each phase has taken so far.
 
     Attributes:
-        potentials: by which the lengths of rounds are reduced (``engine.streaming.forms.fingerprint``); None for true lengths.
-        commits: how many there were.
+        potentials: by which the lengths of rounds are reduced (``engine.streaming.forms.fingerprint``); None for true
+        lengths. commits: how many there were.
         spent, work: seconds in them, most of them waiting for the disk in the background, and seconds of a processor,
             copies of host memory included.
     """

@@ -9,8 +9,9 @@ from contextlib import AbstractContextManager, nullcontext
 import numpy as np
 
 from engine.algorithms import floyd_warshall
-from engine.algorithms.products import clamp_diagonal, cut, multiply
+from engine.algorithms.products import clamp_diagonal, multiply
 from engine.model.backend import Array, Backend
+from engine.model.blocks import cut
 from engine.model.dtypes import settle
 from engine.model.progress import Monitor
 from engine.model.stripe_device import Job, below_zero, diagonal

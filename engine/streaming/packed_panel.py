@@ -7,8 +7,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from engine.algorithms import floyd_warshall
-from engine.algorithms.products import PIECE, SIDE, clamp_diagonal, cut, multiply
+from engine.algorithms.products import PIECE, SIDE, clamp_diagonal, multiply
 from engine.model.backend import Array, Backend, Packing
+from engine.model.blocks import cut
 from engine.model.dtypes import settle, work_type
 from engine.model.progress import Monitor
 from engine.model.stripe_device import below_zero, diagonal

@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from service.cli import remote as cli_remote
 from service.cli.arguments import (
     Algorithm,
     Cutoff,
@@ -33,7 +34,6 @@ from service.cli.arguments import (
     Threads,
     reads_graph,
 )
-from service.cli import remote as cli_remote
 
 app = typer.Typer(
     name="apsp",

@@ -3,7 +3,8 @@
 A runner that was stopped past its lease and wakes must not harm its successor, whatever it was about to do.  Asking the
 database before each act cannot promise that, because the runner may be stopped between the two.  So the paths do:
 
-- A claim writes below its own folder only, and takes the checkpoint of an earlier one there (``storage.matrix.handover``).
+- A claim writes below its own folder only, and takes the checkpoint of an earlier one there
+(``storage.matrix.handover``).
 - A result is put at the path of the job's store in one step, only where there is none, and never removed by a runner:
   the store of any claim is a whole, right result, so it does not matter whose is there first.
 - A folder is removed by moving it away first, in one step, and only that of the same or a lower number.

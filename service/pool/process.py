@@ -93,7 +93,7 @@ def _bound_memory(memory: int | None) -> int | None:
     if held is None:
         return None
     if memory is None:
-        from engine.execution.survey import available_memory  # the API process imports this module, and no engine
+        from engine.model.system import available_memory
 
         memory = available_memory() * _FREE_PART[0] // _FREE_PART[1]
     hard = resource.getrlimit(resource.RLIMIT_DATA)[1]

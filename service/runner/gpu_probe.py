@@ -41,7 +41,7 @@ def compute() -> None:
 
     from engine.api.solve import make_plan, solve
     from engine.model.problem import Options
-    from engine.rows.summary import ArraySink
+    from engine.model.rows import ArraySink
     from storage.graph.graph import build_graph
 
     vertices = np.arange(_SIDE)

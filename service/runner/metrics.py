@@ -42,7 +42,7 @@ class Figures:
 
     def _memory(self) -> tuple[int | None, int | None]:
         if self._device == "cpu":
-            from engine.execution.survey import available_memory, resident_bytes
+            from engine.model.system import available_memory, resident_bytes
 
             held = resident_bytes()
             return held, available_memory() + held

@@ -23,9 +23,9 @@ from service.api.fault import Fault, fault_of, for_want_of_disk, without_paths
 from service.jobs import checkpoints, claims
 from service.jobs.folders import has_result, prepare, result_bytes, result_place, sweep, trash
 from service.jobs.joblog import job_log
+from service.runner import processes
 from service.runner.gpu_probe import probe
 from service.runner.metrics import Figures
-from service.runner import processes
 from service.runner.tracker import JobMonitor, Pulse
 from service.runner.warmup import WarmUp
 from service.settings import Settings

@@ -19,12 +19,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from engine.execution.survey import usable_processors
+from engine.model.system import usable_processors
 from service import logs
 from service.jobs.folders import check_store
+from service.runner import processes
 from service.runner.gpu_probe import visible
 from service.runner.leases import Leases
-from service.runner.runner import DEVICE_LOST, WITH_PARENT, processes
+from service.runner.runner import DEVICE_LOST, WITH_PARENT
 from service.settings import Settings
 from storage.errors import DatabaseFailed, InvalidRequest, StorageFailed
 from storage.jobs.store import JobRecord, JobStore, RunnerRecord

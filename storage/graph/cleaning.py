@@ -1,7 +1,7 @@
 """The rules that every reader shares, on columns of arcs: labels, weights, self loops, parallel arcs, rows.
 
-Steps of ``storage.graph.graph.build_from``.  Everything works part by part or in place where it can, because the columns and
-the result together are the peak memory of reading a graph.
+Steps of ``storage.graph.graph.build_from``.  Everything works part by part or in place where it can, because the
+columns and the result together are the peak memory of reading a graph.
 """
 
 from __future__ import annotations

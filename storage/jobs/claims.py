@@ -2,7 +2,8 @@
 
 A claim raises ``attempt`` and ``fence``; whoever writes about a running job shows the fence it was given, so a runner
 that was overtaken can change nothing.  A runner that lives raises ``beat``.  Whether a beat is overdue is decided by an
-observer with a clock of its own that only runs forward (``service.runner.leases``): no wall clock is compared with another.
+observer with a clock of its own that only runs forward (``service.runner.leases``): no wall clock is compared with
+another.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 The seal (``zarr.json``) names size and checksum of every file but the tiles, and those files name the tiles'.  So
 nothing that comes is believed but the seal, and that has a digest of itself.  The files lie in the working folder
-beside the target (``storage.matrix.working_dir``), which outlives the process: fetching goes on with the tiles that it has.
+beside the target (``storage.matrix.working_dir``), which outlives the process: fetching goes on with the tiles that it
+has.
 """
 
 from __future__ import annotations

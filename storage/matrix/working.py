@@ -1,8 +1,8 @@
 """The store in the making as a working copy: written again and again, read back, committed, and resumed.
 
 The tile files are those of the sealed store, so there is one copy of the truth and nothing is converted at the end.  A
-tile that exists is replaced in one step by one that is durable (``storage.matrix.file_pool``); a new tile is durable at the next
-commit.  Little of them stays in the system's page cache.
+tile that exists is replaced in one step by one that is durable (``storage.matrix.file_pool``); a new tile is durable at
+the next commit.  Little of them stays in the system's page cache.
 """
 
 from __future__ import annotations

@@ -193,7 +193,8 @@ def _says_nothing(record: Mapping[str, Any]) -> bool:
 
 
 def _read_whole(path: Path) -> bytes:
-    """A tile file with its checksum right: the file that is replaced is written into again (``storage.matrix.file_pool``)."""
+    """A tile file with its checksum right: the file that is replaced is written into again
+    (``storage.matrix.file_pool``)."""
     for _ in range(_ATTEMPTS):
         try:
             data = path.read_bytes()

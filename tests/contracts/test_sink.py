@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from engine.rows.summary import ArraySink
+from engine.model.rows import ArraySink
 from storage.matrix.reader import create_matrix, open_matrix
 from tests.contracts.sink import COLUMNS, ROWS, SinkContract
 from tests.stores import UNREACHABLE, line_graph

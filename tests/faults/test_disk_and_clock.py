@@ -19,8 +19,8 @@ import pytest
 
 from service.jobs import checkpoints
 from service.jobs.retention import Retention
-from service.runner.runner import Runner
 from service.runner import runner as runner_module
+from service.runner.runner import Runner
 from service.runner.supervisor import Supervisor
 from service.runner.tracker import JobMonitor
 from service.settings import Settings

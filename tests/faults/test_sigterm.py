@@ -28,8 +28,8 @@ N = 3000
 _SETUP = """
 import sys
 from dataclasses import replace
-import engine.streaming.checkpoint, engine.planning.planner, engine.planning.cost_streaming as estimate, engine.streaming.host_tier
-engine.streaming.checkpoint.INTERVAL, engine.streaming.host_tier.COST = 0.3, 1.0
+import engine.streaming.checkpoint, engine.planning.planner, engine.planning.cost_streaming as estimate,
+engine.streaming.host_tier engine.streaming.checkpoint.INTERVAL, engine.streaming.host_tier.COST = 0.3, 1.0
 tier = sys.argv.pop(1)
 def only(setting):
     found = estimate.in_memory(setting) if tier == "host" else estimate.from_store(setting)

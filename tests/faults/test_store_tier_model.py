@@ -42,8 +42,8 @@ from engine.streaming.store_tier import StoreTier, tiles_of
 from storage.errors import StorageFailed
 from storage.files import atomic
 from storage.graph.graph import build_graph
-from storage.matrix.file_pool import Spares
 from storage.matrix import working_dir
+from storage.matrix.file_pool import Spares
 from storage.matrix.shared import GuestMatrix
 from storage.matrix.working import WorkingMatrix, open_working
 from tests.oracle import decode

@@ -12,18 +12,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine.algorithms import bellman_ford
 from engine.api.solve import make_plan, solve
 from engine.devices.cuda.pinned import LockedSink, host_matrix
 from engine.execution.survey import survey
 from engine.execution.trials import calibrate
 from engine.graph.analysis import describe
-from engine.model import device_layout
+from engine.model import device_layout, search_form
 from engine.model.dtypes import WORK_TYPES
 from engine.model.problem import Options
 from engine.model.progress import Monitor
+from engine.model.rows import ArraySink
 from engine.planning.planner import choose
-from engine.rows.summary import ArraySink
 from storage.errors import Cancelled, DoesNotFit
 from storage.graph.graph import Graph, build_graph
 
@@ -54,7 +53,7 @@ def hubs(n: int) -> Graph:
 @pytest.fixture(params=FORMS)
 def form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Either form of the kernel, whatever the graph."""
-    monkeypatch.setattr(bellman_ford, "SHALLOW", FORMS[request.param])
+    monkeypatch.setattr(search_form, "SHALLOW", FORMS[request.param])
     return str(request.param)
 
 
@@ -176,8 +175,8 @@ def test_negative_arcs(dtype: str, whole: bool) -> None:
 
 @pytest.mark.parametrize(("shallow", "name"), [(10**6, "SWEEPS"), (-1, "LOOKS")])
 def test_what_takes_too_long_goes_to_the_processors(monkeypatch: pytest.MonkeyPatch, shallow: int, name: str) -> None:
-    monkeypatch.setattr(bellman_ford, "SHALLOW", shallow)
-    monkeypatch.setattr(bellman_ford, name, 0.2 if name == "SWEEPS" else 3)
+    monkeypatch.setattr(search_form, "SHALLOW", shallow)
+    monkeypatch.setattr(search_form, name, 0.2 if name == "SWEEPS" else 3)
     compare(ring(900), "bellman-ford")
 
 
@@ -185,8 +184,8 @@ def test_a_later_batch_may_be_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first vertices see a star, the others a path through a thousand."""
     monkeypatch.setattr(device_layout, "LEAST_BATCH", 512)
     monkeypatch.setattr(device_layout, "SHARE", 100)
-    monkeypatch.setattr(bellman_ford, "SHALLOW", 10**6)
-    monkeypatch.setattr(bellman_ford, "SWEEPS", 2)
+    monkeypatch.setattr(search_form, "SHALLOW", 10**6)
+    monkeypatch.setattr(search_form, "SWEEPS", 2)
     star = np.arange(1, 600)
     path = np.arange(600, 1600)
     tails = np.concatenate([np.zeros(599, np.int64), path[:-1]])

@@ -14,11 +14,11 @@ import pytest
 from engine.api.solve import make_plan, solve_to_store
 from engine.devices.cuda.streaming import CudaStreamer, found_devices
 from engine.execution import streamed
-from engine.execution.survey import resident_bytes
 from engine.model.dtypes import WORK_TYPES
 from engine.model.plan import Plan
 from engine.model.problem import Options
 from engine.model.progress import Monitor
+from engine.model.system import resident_bytes
 from engine.model.tiling import Streaming, device_bytes
 from engine.streaming import checkpoint, host_tier
 from storage.errors import Cancelled, DoesNotFit, NegativeCycle

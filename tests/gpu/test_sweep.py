@@ -17,7 +17,7 @@ from engine.model.dtypes import WORK_TYPES
 from engine.model.plan import Plan
 from engine.model.problem import Options
 from engine.model.progress import Monitor
-from engine.rows.summary import ArraySink
+from engine.model.rows import ArraySink
 from storage.errors import Cancelled
 from storage.graph.graph import Graph, build_graph
 

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import NegativeCycleError, bellman_ford
 
-from engine.algorithms.partitioned import whole
 from engine.api.solve import make_plan, solve
 from engine.graph.analysis import describe
 from engine.model.dtypes import WORK_TYPES
 from engine.model.problem import Machine, Options
+from engine.model.rows import ArraySink
+from engine.planning.cost_partitioned import whole
 from engine.planning.planner import ESTIMATES, choose, choose_type
-from engine.rows.summary import ArraySink
 from storage.errors import InvalidRequest, NegativeCycle
 from storage.graph.graph import Graph, build_graph
 

@@ -20,8 +20,8 @@ from engine.graph.analysis import describe
 from engine.graph.selection import first_beyond, first_sum_beyond
 from engine.model.dtypes import WORK_TYPES
 from engine.model.problem import Options
+from engine.model.rows import ArraySink
 from engine.planning import planner
-from engine.rows.summary import ArraySink
 from storage.graph.graph import Graph, build_graph
 from storage.matrix.reader import open_matrix
 from tests.property.test_algorithms import QUIET, Case, cases, check_radius, expected, suitable, tolerance, types_for

@@ -15,9 +15,9 @@ from engine.api.solve import make_plan, solve
 from engine.graph.analysis import describe
 from engine.model.dtypes import WORK_TYPES
 from engine.model.problem import Options
+from engine.model.rows import ArraySink
 from engine.planning.planner import ESTIMATES, choose_type
 from engine.planning.planner import _unsuitable as unsuitable
-from engine.rows.summary import ArraySink
 from storage.errors import InvalidRequest
 from storage.graph.graph import Graph, build_graph
 

@@ -16,7 +16,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from engine.execution.survey import usable_processors
+from engine.model.system import usable_processors
 
 
 @intrinsic

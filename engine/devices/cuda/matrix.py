@@ -21,7 +21,7 @@ from engine.model import traffic
 from engine.model.device_layout import PIECE, SINGLE
 from engine.model.dtypes import WorkType
 from engine.model.progress import Monitor
-from engine.rows.summary import RowFacts
+from engine.model.rows import RowFacts
 from storage.graph.graph import Graph
 
 Integers = npt.NDArray[np.int64]

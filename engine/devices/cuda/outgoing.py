@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from engine.devices.cuda.pinned import LockedSink, host_matrix
 from engine.model import traffic
-from engine.rows.summary import Sink
+from engine.model.rows import Sink
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from engine.devices.cuda.context import open_device
 from engine.model.backend import Array
-from engine.rows.summary import ArraySink
+from engine.model.rows import ArraySink
 from storage.errors import DoesNotFit
 
 #: cudaHostRegisterPortable: for all devices.

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from engine.devices.cuda.context import ARITHMETICS, Arithmetic, Modules
 from engine.model.dtypes import WorkType
-from engine.rows.summary import RowFacts
+from engine.model.rows import RowFacts
 
 _ROWS: Final = np.dtype([("d", "u8"), ("sources", "u8"), ("ld", "i8"), ("n", "i4"), ("gathered", "i4")], align=True)
 _THREADS: Final = 256

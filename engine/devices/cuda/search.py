@@ -15,7 +15,6 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from engine.algorithms.bellman_ford import narrow_first
 from engine.devices.cuda.arcs import SPLIT, incoming
 from engine.devices.cuda.context import ARITHMETICS, Modules, allocate, held_device
 from engine.devices.cuda.outgoing import Outgoing, Outlet
@@ -24,7 +23,8 @@ from engine.devices.cuda.search_kernels import Searcher
 from engine.model.backend import Arcs
 from engine.model.device_layout import LIST_ROW, Form, SearchLayout
 from engine.model.dtypes import WORK_TYPES, WorkType
-from engine.rows.summary import RowFacts
+from engine.model.rows import RowFacts
+from engine.model.search_form import narrow_first
 
 Integers = npt.NDArray[np.int64]
 
@@ -132,7 +132,7 @@ class DeviceSearch:
             self._search()
 
     def histogram(self, width: float, counts: Integers) -> int:
-        """As ``engine.rows.summary.Count``, of the rows searched last."""
+        """As ``engine.model.rows.Count``, of the rows searched last."""
         return self._answers.histogram(self._out[self._turn], self._there(), width, counts)
 
     def leave(self) -> tuple[Any, int, int]:

@@ -1,7 +1,7 @@
 """One of many workers, on a GPU: its stripes stay on the device; panels come from, and go to, locked host memory.
 
-The verbs of :class:`engine.distributed.stripe_device.Holder`.  A stripe here is as high as a pivot block is wide.  Nothing here
-waits for the products: panels come in, and rounds overlap, in the order that events say.
+The verbs of :class:`engine.distributed.stripe_device.Holder`.  A stripe here is as high as a pivot block is wide.
+Nothing here waits for the products: panels come in, and rounds overlap, in the order that events say.
 """
 
 from __future__ import annotations

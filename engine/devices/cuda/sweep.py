@@ -20,9 +20,10 @@ from engine.devices.cuda.context import Modules, allocate, held_device, upload
 from engine.devices.cuda.launch import Launcher, Product
 from engine.devices.cuda.outgoing import Outgoing, Outlet
 from engine.devices.cuda.row_facts import Answers
-from engine.graph.partition import DEVICE_GRAIN, Lengths, Parts, sweep_layout
+from engine.graph.partition import DEVICE_GRAIN, Lengths, Parts
 from engine.model.dtypes import WorkType
-from engine.rows.summary import RowFacts, Sink
+from engine.model.parts_layout import sweep_layout
+from engine.model.rows import RowFacts, Sink
 
 Integers = npt.NDArray[np.int64]
 
@@ -148,7 +149,7 @@ class DeviceSweep:
             return self._answers.facts(self._out[self._turn], self._there)
 
     def histogram(self, width: float, counts: Integers) -> int:
-        """As ``engine.rows.summary.Count``, of the rows swept last."""
+        """As ``engine.model.rows.Count``, of the rows swept last."""
         with self._stream:
             return self._answers.histogram(self._out[self._turn], self._there, width, counts)
 

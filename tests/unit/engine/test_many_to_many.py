@@ -14,8 +14,8 @@ from engine.graph.transpose import turn
 from engine.model.backend import Arcs
 from engine.model.dtypes import WORK_TYPES
 from engine.model.problem import Machine, Options
+from engine.model.rows import ArraySink
 from engine.planning.planner import choose
-from engine.rows.summary import ArraySink
 from storage.errors import InvalidRequest
 from storage.graph.graph import Graph, build_graph
 

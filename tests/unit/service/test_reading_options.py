@@ -15,9 +15,9 @@ import networkx as nx
 import pytest
 from fastapi.testclient import TestClient
 
-from service.cli.commands import remote
 from service.cli import arguments, main
 from service.cli import remote as cli_remote
+from service.cli.commands import remote
 from service.client import AsyncClient, Client
 from service.client.graphs import Reading, prepared
 from service.dashboard.render import _environment

@@ -12,9 +12,9 @@ import pytest
 from fastapi.testclient import TestClient
 
 import engine.api.solve
+from service.runner import runner as runner_module
 from service.runner.gpu_probe import probe
 from service.runner.runner import Runner
-from service.runner import runner as runner_module
 from service.settings import Settings
 from storage.errors import SolveFailed
 from tests.unit.service.support import Bench, small_graph

@@ -12,6 +12,7 @@ from engine.algorithms import floyd_warshall, products
 from engine.devices.cpu.backend import CpuBackend
 from engine.model.dtypes import WORK_TYPES
 from engine.model.progress import Monitor
+from engine.planning import cost_dense
 from storage.errors import Cancelled
 from tests import oracle
 
@@ -33,9 +34,10 @@ def order(request):
 @pytest.fixture
 def small_steps(monkeypatch):
     """Blocks, stripes and pieces so small that every kind of split happens on small matrices."""
-    monkeypatch.setattr(floyd_warshall, "LEAF", 64)
-    monkeypatch.setattr(floyd_warshall, "PIVOT", 100)
-    monkeypatch.setattr(floyd_warshall, "STRIPE", 80)
+    for module in (floyd_warshall, cost_dense):
+        monkeypatch.setattr(module, "LEAF", 64)
+        monkeypatch.setattr(module, "PIVOT", 100)
+        monkeypatch.setattr(module, "STRIPE", 80)
     monkeypatch.setattr(products, "PIECE", 4 * 64**3)
     monkeypatch.setattr(products, "SIDE", 96)
 
@@ -161,7 +163,7 @@ def test_memory_is_the_matrix_and_the_workspace(backend, order):
             peak = tracemalloc.get_traced_memory()[1]
             tracemalloc.stop()
             rounds = order is floyd_warshall.blocked
-            assert peak <= floyd_warshall.workspace_bytes(n, 4, 0, rounds=rounds) + 100_000
+            assert peak <= cost_dense.workspace_bytes(n, 4, 0, rounds=rounds) + 100_000
 
 
 @pytest.mark.slow

@@ -14,6 +14,7 @@ from engine.distributed import dense_driver, messages, run
 from engine.distributed import driver as drive
 from engine.distributed.dense_worker import Bench
 from engine.distributed.messages import Order, Report, Stored
+from engine.model import pace
 from engine.model.plan import Plan
 from engine.model.problem import Options
 from engine.model.progress import Monitor
@@ -93,7 +94,7 @@ def overlapping(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small tasks, three of a worker at a time, and a commit whenever there is something to commit."""
     monkeypatch.setattr(checkpoint, "INTERVAL", 0.02)
     monkeypatch.setattr(dense_driver, "COST", 10.0)
-    monkeypatch.setattr(messages, "PROCESSORS", replace(messages.PROCESSORS, task=0.0, ahead=3, early=4))
+    monkeypatch.setattr(messages, "PROCESSORS", replace(pace.PROCESSORS, task=0.0, ahead=3, early=4))
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -216,7 +217,7 @@ def test_progress_counts_what_is_done_again_once(
             c.kill(lost[-1])
 
     cluster.mischief = mischief
-    monkeypatch.setattr(messages, "PROCESSORS", replace(messages.PROCESSORS, task=0.0))
+    monkeypatch.setattr(messages, "PROCESSORS", replace(pace.PROCESSORS, task=0.0))
     monkeypatch.setattr(dense_driver, "PIECE", 1)
     graph = sample(700, seed=seed)
     solve(cluster, graph, tmp_path / "d.zarr", monkeypatch, monitor=monitor)

@@ -20,7 +20,7 @@ from engine.model.dtypes import WorkType
 from engine.model.plan import Plan
 from engine.model.problem import Options
 from engine.model.progress import Monitor
-from engine.rows.summary import RowFacts, Sink
+from engine.model.rows import RowFacts, Sink
 from engine.streaming import checkpoint
 from storage.errors import Cancelled, SolveFailed
 from storage.graph.graph import Graph, build_graph

@@ -11,7 +11,6 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import dijkstra
 
 from benchmarks import graphs
-from engine.algorithms.bellman_ford import LISTED, form_of
 from engine.api.solve import make_plan, solve
 from engine.devices.cpu.row_facts import count_rows, row_facts
 from engine.devices.cuda.search_kernels import list_shared
@@ -21,7 +20,9 @@ from engine.model.device_layout import LEAST_BATCH, SearchLayout
 from engine.model.plan import Plan
 from engine.model.problem import Options
 from engine.model.progress import Monitor
-from engine.rows.summary import ArraySink, RowFacts, Summary
+from engine.model.rows import ArraySink, RowFacts
+from engine.model.search_form import LISTED, form_of
+from engine.rows.summary import Summary
 from storage.errors import Cancelled
 
 GRAPH = graphs.random(200)

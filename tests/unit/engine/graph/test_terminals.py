@@ -15,7 +15,7 @@ from engine.api.verify import verify_store
 from engine.model.dtypes import work_type
 from engine.model.problem import Options
 from engine.model.progress import Monitor
-from engine.rows.summary import ArraySink
+from engine.model.rows import ArraySink
 from engine.streaming import checkpoint
 from storage.errors import Cancelled, InvalidRequest, StorageFailed
 from storage.graph.graph import Graph, build_graph, graph_digest, load_graph, save_graph

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from benchmarks.scaling import setting_of
-from engine.distributed.messages import PASSING, PROCESSORS
+from engine.model.pace import PASSING, PROCESSORS
 from engine.model.problem import Device, Options, Workers
 from engine.planning.cost import Setting
 from engine.planning.cost_distributed import in_rounds, lacking

@@ -7,8 +7,8 @@ from engine.api.solve import make_plan, solve
 from engine.model.dtypes import WORK_TYPES
 from engine.model.problem import Options
 from engine.model.progress import Monitor
+from engine.model.rows import ArraySink
 from engine.rows.dense import weight_matrix
-from engine.rows.summary import ArraySink
 from storage.graph.graph import build_graph
 
 

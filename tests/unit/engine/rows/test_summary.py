@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from engine.model.dtypes import WORK_TYPES
-from engine.rows.summary import BINS, ArraySink, Summary, SummarySink
+from engine.model.rows import ArraySink
+from engine.rows.summary import BINS, Summary, SummarySink
 from storage.errors import SolveFailed
 
 

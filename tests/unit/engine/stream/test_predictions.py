@@ -11,8 +11,8 @@ import pytest
 
 from engine.api.solve import make_plan, solve_to_store
 from engine.execution import rates
-from engine.execution.survey import resident_bytes
 from engine.model.problem import Options
+from engine.model.system import resident_bytes
 from engine.planning.cost import OVERHEAD
 from storage.graph.graph import Graph, build_graph
 

@@ -65,8 +65,7 @@ def test_without_a_key_nothing_below_v1_answers(client: TestClient):
 
 def test_scopes(client: TestClient, service: Service):
     headers = {
-        scope: {"authorization": f"Bearer {service.keys.create(scope, (scope,))[1]}"}
-        for scope in ("read", "admin")
+        scope: {"authorization": f"Bearer {service.keys.create(scope, (scope,))[1]}"} for scope in ("read", "admin")
     }
     assert client.get("/v1/jobs", headers=headers["read"]).status_code == 200
     refused = client.post("/v1/jobs", json={"graph": "x"}, headers=headers["read"])

@@ -11,8 +11,8 @@ from collections.abc import Callable
 import pytest
 
 import engine.api.solve
-from service.runner.runner import Runner
 from service.runner import runner as runner_module
+from service.runner.runner import Runner
 from service.settings import Settings
 from storage.errors import Cancelled, SolveFailed, StorageFailed
 from storage.files.locks import FileLock

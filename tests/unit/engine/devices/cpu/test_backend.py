@@ -13,11 +13,12 @@ import numpy as np
 import pytest
 from numba import from_dtype, njit, types
 
-from engine.algorithms.products import PACK_BYTES, SIDE, cut
+from engine.algorithms.products import SIDE
 from engine.devices.cpu import packed as cpu_packed
 from engine.devices.cpu import relax, vector
 from engine.devices.cpu.backend import CpuBackend
 from engine.model.backend import Packing
+from engine.model.blocks import PACK_BYTES, cut
 from engine.model.dtypes import WORK_TYPES
 from tests import oracle
 from tests.contracts.backend import BackendContract

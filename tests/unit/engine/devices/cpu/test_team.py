@@ -11,7 +11,7 @@ from numba import njit
 
 from engine.devices.cpu import team as team_module
 from engine.devices.cpu.team import Team, fetch_add
-from engine.execution.survey import usable_processors
+from engine.model.system import usable_processors
 
 
 @njit(nogil=True)

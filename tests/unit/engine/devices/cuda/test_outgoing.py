@@ -16,7 +16,7 @@ import pytest
 from engine.devices.cuda import outgoing as cuda_rows
 from engine.devices.cuda.outgoing import Outgoing, Outlet
 from engine.devices.cuda.pinned import HostMemory, LockedSink
-from engine.rows.summary import ArraySink
+from engine.model.rows import ArraySink
 
 
 class Stream:

@@ -1,26 +1,17 @@
-"""Searches on a GPU, batched: label correcting (Bellman 1958; Ford 1956) from many sources at once, or breadth first.
-
-The device relaxes an arc for a whole block of sources at once (``engine/kernels/search.cu``); with arcs that all weigh
-1 it searches breadth first, one bit a source (``hops.cu``).  Graphs of few hops are swept over by the whole device;
-in others each thread block keeps lists of the vertices to look at.
-"""
+"""What batched searches on a GPU cost."""
 
 from __future__ import annotations
 
 import math
 from typing import Final
 
-from engine.algorithms import dijkstra
-from engine.algorithms.johnson import PASSES
 from engine.model.device_layout import Form, SearchLayout
-from engine.model.dtypes import WorkType
 from engine.model.plan import Candidate, Phase
+from engine.model.search_form import form_of, narrow_first
+from engine.planning import cost_dijkstra
 from engine.planning.cost import BAND_ROWS, DEVICE_INGEST_RATE, DEVICE_LAUNCH, OVERHEAD, Setting, device_write
+from engine.planning.cost_johnson import PASSES
 
-#: Hops from a vertex of highest degree up to which the whole device sweeps.
-SHALLOW: Final = 40
-#: The same for breadth-first searches, whose steps are counted in 8 bits.
-STEPS: Final = 120
 #: Bytes of labels that are pulled over arcs a second, where labels settle once: passes over the same arcs are in it.
 #: Measured on an H200 (docs/kernels.md); other chips are taken to be slower as their products are.
 RATES: Final = {"sweep": 3.0e11, "lists": 6.0e10, "hops": 1.0e11}
@@ -33,29 +24,6 @@ BESIDES: Final = {"sweep": 0.2e-3, "lists": 4e-3, "hops": 4.2e-3}
 DENSE: Final = 700
 #: Updates a second of int32 products of the chip that ``RATES`` are of.
 RATED: Final = 17.8e12
-#: Vertices, those that only gather included, up to which a thread block keeps lists: it marks them in shared memory,
-#: three bits each, of which the smallest chip (7.5) gives a block 64 KiB.
-LISTED: Final = 170_000
-#: Weights up to which labels of an int32 matrix are held in 16 bits at first.
-NARROW: Final = 4096
-#: Times over the arcs that a block of sources may take before it is given up: a sweep counts as one; lists count
-#: vertices looked at.
-SWEEPS: Final = 24
-LOOKS: Final = 1024
-
-
-def form_of(*, unit: bool, hops: int, n: int, arcs: int) -> Form:
-    """How to search a graph whose hub lies ``hops`` arcs from the vertex farthest from it."""
-    if unit and hops <= STEPS:
-        return Form("hops", 255)
-    if hops <= SHALLOW or n + arcs // 32 > LISTED:
-        return Form("sweep", SWEEPS * (hops + 8))
-    return Form("lists", LOOKS)
-
-
-def narrow_first(kind: WorkType, heaviest: float) -> bool:
-    """Whether labels of 16 bits are tried for a matrix of type ``kind``."""
-    return kind.name == "int32" and heaviest <= NARROW
 
 
 def estimate(setting: Setting) -> Candidate:
@@ -92,7 +60,7 @@ def _candidate(
     tried = machine.device_search_seconds
     seconds = _search_seconds(setting, form, reduced=reduced) if tried is None else tried
     if seconds == math.inf:  # a trial was given up, so the processors would have to do it after all
-        seconds = 2 * dijkstra.search_seconds(setting)
+        seconds = 2 * cost_dijkstra.search_seconds(setting)
     work = Phase("search", problem.rows * seconds, updates=problem.rows * problem.arcs)
     write = device_write(setting)
     layout = SearchLayout(problem.n, problem.arcs, problem.rows, kind.itemsize, form.name)

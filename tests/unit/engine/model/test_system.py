@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.execution import survey
-from engine.execution.survey import available_memory, usable_processors
+from engine.model import system
+from engine.model.system import available_memory, usable_processors
 
 MIB = 2**20
 
@@ -17,9 +17,9 @@ def groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A tree of groups, in whose ``job/step`` this process is; 64 processors, much memory."""
     (tmp_path / "job" / "step").mkdir(parents=True)
     (tmp_path / "own").write_text("1:name=systemd:/elsewhere\n0::/job/step\n")
-    monkeypatch.setattr(survey, "_OWN_GROUP", tmp_path / "own")
-    monkeypatch.setattr(survey, "_GROUPS", tmp_path)
-    monkeypatch.setattr(survey.os, "sched_getaffinity", lambda _: range(64))
+    monkeypatch.setattr(system, "_OWN_GROUP", tmp_path / "own")
+    monkeypatch.setattr(system, "_GROUPS", tmp_path)
+    monkeypatch.setattr(system.os, "sched_getaffinity", lambda _: range(64))
     return tmp_path
 
 

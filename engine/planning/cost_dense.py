@@ -1,0 +1,105 @@
+"""What Floyd-Warshall costs in memory, on processors and GPUs."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from engine.model import device_layout
+from engine.model.blocks import GRAIN, PACK_BYTES, triangle
+from engine.model.plan import Candidate
+from engine.planning.cost import Setting, dense_candidate, device_candidate
+
+#: Vertices that a backend closes at once.
+LEAF: Final = 256
+#: Width of the pivot block of the blocked order.
+PIVOT: Final = 768
+#: Share of the rate of large products that a whole solve reaches; see benchmarks/kernels/cpu_floyd_warshall.py.
+EFFICIENCY: Final = 0.9
+#: Seconds of a round on a GPU, at least: of n = 4,096, eight rounds of 512, in 5.3 ms on an H200.
+ROUND: Final = 0.65e-3
+#: Columns (or rows) of a panel that are copied and relaxed at once.
+STRIPE: Final = 1024
+
+
+def workspace_bytes(n: int, itemsize: int, threads: int, *, rounds: bool = False) -> int:
+    """Bytes allocated beside the matrix, the backend's own buffers included; ``rounds`` is for :func:`blocked`."""
+    stripe = min(STRIPE, n) * (min(PIVOT, n) if rounds else split_point(n))
+    panels = 2 * min(PIVOT, n) * n if rounds else 0
+    return itemsize * (stripe + panels) + threads * PACK_BYTES
+
+
+def estimate_recursive(setting: Setting) -> Candidate:
+    """The recursive order: one large product after another."""
+    n, symmetric = setting.problem.n, not setting.problem.directed
+    return dense_candidate(
+        setting,
+        "recursive-floyd-warshall",
+        updates=kleene_updates(n, symmetric=symmetric),
+        workspace=workspace_bytes(n, setting.kind.itemsize, setting.machine.threads),
+        efficiency=EFFICIENCY,
+    )
+
+
+def estimate_blocked(setting: Setting) -> Candidate:
+    """Rounds: the order that streaming needs, a little slower in memory."""
+    n, symmetric = setting.problem.n, not setting.problem.directed
+    return dense_candidate(
+        setting,
+        "blocked-floyd-warshall",
+        updates=blocked_updates(n, symmetric=symmetric),
+        workspace=workspace_bytes(n, setting.kind.itemsize, setting.machine.threads, rounds=True),
+        efficiency=0.95 * EFFICIENCY,
+    )
+
+
+def device_recursive(setting: Setting) -> Candidate:
+    """The recursive order on a GPU."""
+    n, size, symmetric = setting.problem.n, setting.kind.itemsize, not setting.problem.directed
+    return device_candidate(
+        setting,
+        "recursive-floyd-warshall",
+        updates=kleene_updates(n, symmetric=symmetric),
+        workspace=device_layout.product_bytes(n, size),
+        efficiency=0.9,  # what it closes and packs hides behind nothing
+        least=_least_seconds(n),
+    )
+
+
+def device_blocked(setting: Setting) -> Candidate:
+    """Rounds on a GPU: small graphs in one launch, larger ones with look-ahead."""
+    n, size, symmetric = setting.problem.n, setting.kind.itemsize, not setting.problem.directed
+    updates = blocked_updates(n, symmetric=symmetric)
+    space, least = device_layout.rounds_bytes(n, size), _least_seconds(n)
+    return device_candidate(setting, "blocked-floyd-warshall", updates=updates, workspace=space, least=least)
+
+
+def _least_seconds(n: int) -> float:
+    """Of rounds on a GPU: one closes its pivot block and relaxes two panels after the other, however small they are."""
+    return 0.0 if n <= device_layout.SINGLE else -(-n // device_layout.pivot_width(n)) * ROUND
+
+
+def kleene_updates(n: int, *, symmetric: bool = False) -> int:
+    """Updates that :func:`recursive` makes: n^3, and about half of that for a symmetric matrix."""
+    if n <= LEAF or not symmetric:
+        return n**3
+    h = split_point(n)
+    g = n - h
+    halves = kleene_updates(h, symmetric=True) + kleene_updates(g, symmetric=True)
+    return halves + h * g * (h + g) + triangle(g) * h + triangle(h) * g
+
+
+def blocked_updates(n: int, *, symmetric: bool = False) -> int:
+    """Updates that :func:`blocked` makes."""
+    return sum(_round_updates(n, min(n, p + PIVOT) - p, symmetric=symmetric) for p in range(0, n, PIVOT))
+
+
+def _round_updates(n: int, width: int, *, symmetric: bool) -> int:
+    rest = n - width
+    if not symmetric:
+        return width * n**2
+    return kleene_updates(width, symmetric=True) + width**2 * rest + width * triangle(rest)
+
+
+def split_point(n: int) -> int:
+    """Where the recursion splits ``n`` vertices."""
+    return -(-n // (2 * GRAIN)) * GRAIN

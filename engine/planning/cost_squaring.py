@@ -1,0 +1,82 @@
+"""What min-plus powers cost, on processors and GPUs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from engine.model import device_layout
+from engine.model.blocks import PACK_BYTES, triangle
+from engine.model.plan import Candidate
+from engine.planning.cost import Setting, dense_candidate, device_candidate
+
+#: Share of the rate of large products that a whole solve reaches.
+EFFICIENCY: Final = 0.9
+
+
+def estimate(setting: Setting) -> Candidate:
+    """Powers up to the limit on hops; the early end, when a power equals the one before, cannot be foreseen."""
+    problem = setting.problem
+    schedule = Schedule.of(problem.n, problem.rows, problem.max_hops, symmetric=not problem.directed)
+    return dense_candidate(
+        setting,
+        "repeated-squaring",
+        updates=schedule.updates,
+        workspace=2 * setting.matrix + setting.machine.threads * PACK_BYTES,
+        efficiency=EFFICIENCY,
+    )
+
+
+def estimate_device(setting: Setting) -> Candidate:
+    """The same on a GPU."""
+    problem = setting.problem
+    schedule = Schedule.of(problem.n, problem.rows, problem.max_hops, symmetric=not problem.directed)
+    workspace = 2 * device_layout.padded_side(problem.n, setting.kind.itemsize) ** 2 * setting.kind.itemsize
+    workspace += device_layout.product_bytes(problem.n, setting.kind.itemsize)
+    return device_candidate(setting, "repeated-squaring", updates=schedule.updates, workspace=workspace)
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How powers are multiplied.
+
+    Attributes:
+        hops: the power that is computed.
+        by_rows: the rows wanted are multiplied by the weights, one arc more each time; else squares by the bits.
+        updates: of the whole, unless a power equals the one before it.
+    """
+
+    hops: int
+    by_rows: bool
+    updates: int
+
+    @classmethod
+    def of(cls, n: int, rows: int, hops: int | None, *, symmetric: bool) -> Schedule:
+        """The cheaper way for ``rows`` of ``n`` rows."""
+        limit = _limit(n, hops)
+        squares = power_updates(n, rows, limit, symmetric=symmetric)
+        by_rows = row_updates(n, rows, limit)
+        if rows < n and by_rows < squares:
+            return cls(min(limit, max(1, n - 1)), True, row_updates(n, rows, min(limit, max(1, n - 1))))
+        return cls(limit, False, squares)
+
+
+def _limit(n: int, hops: int | None) -> int:
+    """The power that is computed for at most ``hops`` arcs.
+
+    Past n - 1 arcs nothing changes, so any power from there on will do: the next power of two is the cheapest.
+    """
+    longest = max(1, n - 1)
+    return 1 << (longest - 1).bit_length() if hops is None or hops >= longest else hops
+
+
+def power_updates(n: int, rows: int, hops: int, *, symmetric: bool = False) -> int:
+    """Updates of ``rows`` rows of the power ``hops`` by the bits of ``hops``: squarings, and products for its ones."""
+    square = n * (triangle(n) if symmetric else n * n)
+    product = square if rows == n else rows * n * n
+    return (hops.bit_length() - 1) * square + (hops.bit_count() - 1) * product
+
+
+def row_updates(n: int, rows: int, hops: int) -> int:
+    """Updates of the same rows multiplied by the weights ``hops - 1`` times."""
+    return (hops - 1) * rows * n * n

@@ -1,8 +1,8 @@
 """Checkpoints: when a solve commits, what its record says, and how a search goes on from one.
 
 A record says how far the matrix in the working store has come: how many of its first rows are done (searches), or up to
-which round each stripe is (``engine.stream``).  Everything that it speaks of is durable before it is written, and it is
-lowered before a tile is overwritten by less (``engine.streaming.forms``).
+which round each stripe is (``engine.streaming``).  Everything that it speaks of is durable before it is written, and it
+is lowered before a tile is overwritten by less (``engine.streaming.forms``).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The tables of the job database and what a row of them is, as plain data.  SQL only; knows no HTTP and no algorithm.
 
-Whoever changes a table here adds a migration under ``storage/migrations/versions``; a test compares both.
+Whoever changes a table here adds a migration under ``storage/jobs/migrations/versions``; a test compares both.
 """
 
 from __future__ import annotations

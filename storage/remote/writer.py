@@ -43,7 +43,7 @@ class RemoteMatrix(WorkingMatrix):
     """A working copy on a local disk whose checkpoints and sealed store go to an object store.
 
     What is committed is sent by a thread beside the solve: tiles first, then ``checkpoint.json``.  Tiles that change
-    meanwhile may be among it, which any record allows (see ``engine.stream``).
+    meanwhile may be among it, which any record allows (see ``engine.streaming``).
     """
 
     def __init__(
@@ -188,7 +188,7 @@ class RemoteMatrix(WorkingMatrix):
 
 
 def _says_nothing(record: Mapping[str, Any]) -> bool:
-    """Whether a record of rounds (``engine.stream``) says that no stripe has any behind it."""
+    """Whether a record of rounds (``engine.streaming``) says that no stripe has any behind it."""
     return record.get("kind") == "rounds" and all(level < 0 for level, _ in record["levels"])
 
 

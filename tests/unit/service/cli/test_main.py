@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from engine.model.progress import Monitor
+from service.cli import main
 from service.cli.commands import failures
 from service.cli.commands.interrupts import Interrupts
 from service.cli.commands.output import emit, jsonable, number, table
-from service.cli.main import main
 from service.cli.progress import LineProgress, amount_text, progress_on
 from service.units import format_bytes, format_count, format_seconds, parse_size
 from storage import errors
@@ -323,7 +323,7 @@ def test_a_plan_that_does_not_fit_shows_every_candidate(tmp_path, capsys, keep_s
 
 def test_help_imports_nothing_heavy():
     code = (
-        "import sys; from service import cli; code = cli.run(['solve', '--help']); "
+        "import sys; from service.cli import main; code = main.run(['solve', '--help']); "
         "heavy = {'numpy', 'numba', 'polars', 'zarr', 'scipy', 'fastapi', 'rich'} & set(sys.modules); "
         "sys.exit(code or f'{heavy}' if heavy else 0)"
     )

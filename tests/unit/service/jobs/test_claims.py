@@ -15,7 +15,8 @@ import pytest
 from service.jobs import claims
 from service.jobs.checkpoints import checkpoint_time, has_checkpoint
 from storage.errors import ApspError
-from storage.matrix import handover, open_matrix, verify_matrix
+from storage.matrix import handover
+from storage.matrix.reader import open_matrix, verify_matrix
 from storage.matrix.working import WorkingMatrix, find_checkpoint, open_working
 from tests.stores import entries_of, line_graph
 

@@ -10,17 +10,8 @@ import numpy as np
 import pytest
 
 from storage.errors import Conflict, InvalidGraph, NegativeCycle, NotFound, StorageFailed
-from storage.graph.graph import (
-    Counts,
-    Graph,
-    Receipt,
-    build_graph,
-    cleaning,
-    graph_digest,
-    index_of,
-    load_graph,
-    save_graph,
-)
+from storage.graph import cleaning
+from storage.graph.graph import Counts, Graph, Receipt, build_graph, graph_digest, index_of, load_graph, save_graph
 
 RECEIPT = Receipt("edges", "gzip", 3, 1, 2, 0, "length", ("one", "two"))
 

@@ -16,8 +16,9 @@ import pytest
 
 from storage.errors import Conflict, StorageFailed
 from storage.files import atomic, direct
+from storage.matrix import file_pool, working
 from storage.matrix import writer as matrix_writer
-from storage.matrix.reader import create_matrix, file_pool, open_matrix, verify_matrix, working
+from storage.matrix.reader import create_matrix, open_matrix, verify_matrix
 from storage.matrix.shared import GuestMatrix
 from storage.matrix.working import discard_checkpoint, find_checkpoint, open_working
 from tests.stores import UNREACHABLE, entries_of, line_graph, make_store

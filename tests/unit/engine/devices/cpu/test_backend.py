@@ -152,7 +152,7 @@ SECOND_START = """
 import sys, time
 import numpy as np
 from engine.algorithms.products import PACK_BYTES, SIDE, cut
-from engine.backends import cpu_relax
+from engine.devices.cpu import relax as cpu_relax
 from engine.devices.cpu.backend import CpuBackend
 
 backend = CpuBackend(1)
@@ -204,7 +204,7 @@ def test_other_machines(name: str, tmp_path: Path) -> None:
     )
     assert run.returncode == 0, run.stdout[-3000:] + run.stderr[-3000:]
     width = subprocess.run(
-        [sys.executable, "-c", "from engine.backends import cpu_vector as v; print(v.VECTOR_BYTES, v.FUSED)"],
+        [sys.executable, "-c", "from engine.devices.cpu import vector as v; print(v.VECTOR_BYTES, v.FUSED)"],
         env=environment, capture_output=True, text=True, check=True, cwd=ROOT,
     )  # fmt: skip
     assert width.stdout.split() == (["32", "True"] if name == "haswell" else ["16", "False"])

@@ -22,7 +22,7 @@ from storage.matrix.reader import open_matrix, verify_matrix
 from storage.matrix.working import find_checkpoint
 from tests.unit.service.support import Bench
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 N = 3000
 #: Streams in the tier that is asked for however small the matrix is, and commits soon; then runs as ever.
 _SETUP = """

@@ -31,7 +31,7 @@ from storage.jobs.store import OPEN, SUCCESSFUL
 from storage.matrix.reader import open_matrix, verify_matrix
 from tests.unit.service.support import Bench
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 N = 300
 NODES = ("A", "B")
 #: A runner whose Floyd-Warshall works in the store, slowly, and commits now and then.

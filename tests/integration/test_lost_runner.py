@@ -21,7 +21,7 @@ from storage.jobs.store import JobRecord
 from storage.matrix.reader import open_matrix, verify_matrix
 from tests.unit.service.support import Bench
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 N = 900
 #: A runner that tells in which round it begins, commits in the middle of a round, and is killed there.
 _RUNNER = """

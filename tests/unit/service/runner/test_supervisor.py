@@ -21,7 +21,7 @@ from storage.errors import DatabaseFailed, InvalidRequest
 from storage.jobs.store import JobRecord, RunnerRecord
 from tests.unit.service.support import Bench, small_graph
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from engine.model.dtypes import WORK_TYPES
 from tests import oracle
 from tests.contracts.backend import BackendContract
 
-ROOT = Path(__file__).resolve().parents[4]
+ROOT = Path(__file__).resolve().parents[5]
 
 
 class TestAlone(BackendContract):

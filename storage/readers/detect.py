@@ -158,7 +158,7 @@ def _by_relation(lines: list[str], suffix: str) -> str | None:
     if (
         not rows
         or min(map(len, rows)) < 3
-        or looks_like_names(rows[0])
+        or looks_like_names(rows[0], rows[1:])
         or any("," in line or ";" in line for line in body)
     ):
         return None

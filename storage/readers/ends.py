@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from storage.errors import InvalidRequest
+from storage.readers.fields import is_number
 from storage.readers.lengths import is_measure, plain
 
 #: Names of the two ends, without blanks, underscores and endings such as "id"; earlier ones win.
@@ -20,8 +21,8 @@ _ENDINGS: Final = re.compile(r"(node|vertex|osm|stop|station)?(id|nodeid|index)?
 _BEGINNINGS: Final = re.compile(r"(?:link|edge|arc|node|vertex|id)(?=[a-z])")
 #: What is counted by 1 and 2, or a and b, where both are ends: ``stop_a`` and ``stop_b``.
 _COUNTED: Final = re.compile(
-    r"(id|node|vertex|vert|point|stop|station|city|town|place|airport|country|protein|gene|interactor|residue|atom|"
-    r"person|user|author|actor|entity|item|bus)(?:id)?([0-9]++|[a-z])(?:id)?"
+    r"([a-z]*(?:id|node|vertex|vert|point|stop|station|city|town|place|airport|country|protein|gene|interactor|residue|atom|"
+    r"person|user|author|actor|entity|item|bus))(?:id)?([0-9]++|[a-z])(?:id)?"
 )
 #: Names of what is no vertex: numbers and names of the edge itself, and what it is.
 _NUMBERS: Final = frozenset({"id", "fid", "gid", "oid", "uid", "eid", "objectid", "ogcfid", "osmid", "edgeid", "arcid",
@@ -46,13 +47,22 @@ def names_ends(names: Sequence[str], *, letters: bool = False) -> bool:
     return ends or _counted([name for name in names if len(name) > 1]) is not None
 
 
-def looks_like_names(names: Sequence[str]) -> bool:
-    """Whether words are the names of columns, be it of columns that are not understood."""
-    if names_ends(names):
+def looks_like_names(names: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
+    """Whether a row above ``rows`` holds the names of columns, be it of columns that are not understood.
+
+    ``node1, node2`` may well be vertices: they name columns where no such word stands below, and no number beside.
+    """
+    known = {_end(name) for name in names if len(name) > 1}
+    if not known.isdisjoint(_SOURCES) and not known.isdisjoint(_TARGETS):
         return True
+    stems = {match[1] for name in names if (match := _COUNTED.fullmatch(plain(name)))}
+    if stems and any((match := _COUNTED.fullmatch(plain(cell))) and match[1] in stems for row in rows for cell in row):
+        return False
+    if any(map(is_number, names)) or not rows:
+        return False
     long = [name for name in names if len(name) > 1]
-    known = sum(_is_column(name) for name in long)
-    return known >= 2 and 2 * known >= len(names)
+    columns = sum(_is_column(name) for name in long)
+    return _counted(long) is not None or (columns >= 2 and 2 * columns >= len(names))
 
 
 def _is_column(name: str) -> bool:

@@ -133,6 +133,6 @@ def _names(comments: list[tuple[int, str]], separator: str | None, width: int) -
         if len(row) != width or any(is_number(field) for field in row):
             continue
         plain = sign is not None and place == 0 and all(_WORD.fullmatch(field) for field in row)
-        if names_ends(row, letters=True) or (place == 0 and looks_like_names(row)) or plain:
+        if names_ends(row, letters=True) or (place == 0 and looks_like_names(row, [[]])) or plain:
             return row
     return None

@@ -171,14 +171,12 @@ def _header(rows: list[list[str]], width: int, line: tuple[int, str], commented:
     ``commented``: a comment names the columns already.  InvalidGraph for words that may be names or an arc.
     """
     first = [field.strip('"') for field in rows[0]]
-    if len(first) != width or names_ends(first):
-        return first if len(first) == width else None
     rest = [row for row in rows[1:] if len(row) == width]
+    if len(first) != width or looks_like_names(first, rest):
+        return first if len(first) == width else None
     empty = [c for c, name in enumerate(first) if not name and c > 0 and any(row[c] for row in rest)]
     if commented or not rest or empty or any(is_number(field) or (field and is_missing(field)) for field in first):
         return None
-    if looks_like_names(first):
-        return first
     shares = [sum(is_number(row[c], True) for row in rest) / len(rest) for c in range(width)]
     if 1 in shares:
         return first

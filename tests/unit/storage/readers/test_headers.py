@@ -179,6 +179,23 @@ CASES: dict[str, tuple[str, dict[str, Any], Arcs | str]] = {
     "u and v among names": ("u,v\nv,w\nw,u\n", {}, {("u", "v"): 1, ("v", "w"): 1, ("w", "u"): 1}),
     "a first row that lacks its weight": ("A,B,NA\nB,C,5\nC,D,6\n", {}, "the weight is missing"),
     "a first row that lacks its weight, empty": ("A,B,\nB,C,5\nC,D,6\n", {}, "the weight is missing"),
+    "vertices node1 and node2": (
+        "node1,node2\nnode2,node3\n",
+        {},
+        {("node1", "node2"): 1, ("node2", "node3"): 1},
+    ),
+    "vertices node1 and node2 with lengths": (
+        "node1 node2 5\nnode2 node3 6\n",
+        {},
+        {("node1", "node2"): 5, ("node2", "node3"): 6},
+    ),
+    "node1 and node2 above node3": ("node1,node2\nnode3,node4\n", {}, "may name the columns or be an arc"),
+    "node1 and node2 above names": ("node1,node2\nAda,Bob\n", {}, {("Ada", "Bob"): 1}),
+    "BioGRID": (
+        "Official Symbol Interactor A\tOfficial Symbol Interactor B\tScore\nAda\tBob\t-\nBob\tEve\t-\n",
+        {},
+        {("Ada", "Bob"): 1, ("Bob", "Eve"): 1},
+    ),
     "names only": ("A,B\nB,C\n", {}, {("A", "B"): 1, ("B", "C"): 1}),
     # -------- row numbers
     "pandas": (table(index=True, source=[5, 6], target=[6, 7], km=[1.5, 2]), {}, LENGTHS),

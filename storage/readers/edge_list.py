@@ -74,7 +74,7 @@ def _read(source: Source, options: Options, sniffed: Sniffed) -> Parsed:
         names = table.labels.finish(arcs)
         if sniffed.counts is not None:
             _check_counts(sniffed.counts, len(names), entries)
-        elif not sniffed.header and sniffed.layout.weight is None:
+        elif not sniffed.header and sniffed.layout.width == 2:
             _refuse_count(str(names[arcs.tails[0]]), str(names[arcs.heads[0]]), entries - 1, sniffed.first)
         _check_kinds(arcs, sniffed.remarks)
         return Parsed(arcs, names, directed, entries, weight_column=sniffed.weight_name, notes=notes)
@@ -85,7 +85,7 @@ def _read(source: Source, options: Options, sniffed: Sniffed) -> Parsed:
     counts = _declared(source.head, sniffed)
     if counts is not None:
         labels = _declared_labels(counts, arcs, notes, options)
-    elif not sniffed.header and sniffed.layout.weight is None and (counts := _first_row(arcs, sniffed.first)):
+    elif not sniffed.header and sniffed.layout.width == 2 and (counts := _first_row(arcs, sniffed.first)):
         labels = _declared_labels(counts, arcs, notes, options)
         entries -= 1
     _check_kinds(arcs, sniffed.remarks)

@@ -288,6 +288,11 @@ CASES: dict[str, tuple[str, dict[str, Any], Arcs | str]] = {
     "a size line of few, as a comment": ("# Nodes: 3 Edges: 2\n1 2\n2 3\n", {}, {(1, 2): 1, (2, 3): 1}),
     "a size line of few, as an arc": ("source target\n3 2\n2 1\n1 3\n", {}, {(3, 2): 1, (2, 1): 1, (1, 3): 1}),
     "a size line that is none": ("1 2\n2 3\n3 1\n", {}, {(1, 2): 1, (2, 3): 1, (3, 1): 1}),
+    "no size line, for it has three fields": (
+        "3 2 9\n1 2 5\n2 3 1\n",
+        {"unweighted": True},
+        {(3, 2): 1, (1, 2): 1, (2, 3): 1},
+    ),
     "a size line above names": ("3 2\nAda Bob\nBob Eve\n", {}, "'3 2' counts the 2 rows below"),
     "a size line of names": ("3,2\nAda,Bob\nBob,Eve\n", {}, "'3 2' counts the 2 rows below"),
 }  # fmt: skip

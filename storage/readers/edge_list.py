@@ -14,6 +14,7 @@ import numpy as np
 from storage.cleaning import AnyArray, ArcList, is_label
 from storage.errors import InvalidGraph
 from storage.readers import fields
+from storage.readers.commented import CommentedRows
 from storage.readers.fields import TextVertex
 from storage.readers.limits import check_plausible
 from storage.readers.parsed import Options, Parsed
@@ -41,7 +42,7 @@ def read(source: Source, options: Options) -> Parsed:
     """Read an edge list; errors as ``read_graph``."""
     if source.head_is_cut:
         raise InvalidGraph(f"a row of more than {FIRST_LINE:,} bytes: this is no edge list", line=1, field="row")
-    sniffed = sniff(source.head, options)
+    sniffed = sniff(source.head, options, source.separator)
     try:
         parsed = _read(source, options, sniffed)
     except TextVertex as found:
@@ -57,18 +58,20 @@ def read(source: Source, options: Options) -> Parsed:
 
 def _read(source: Source, options: Options, sniffed: Sniffed) -> Parsed:
     directed = True if sniffed.kind is None or options.directed is not None else _directed(source, sniffed)
-    table = ArcTable(sniffed.layout, options.limits)
+    table, commented = ArcTable(sniffed.layout, options.limits), CommentedRows(sniffed.layout)
     for block in source.body(sniffed.skip):
+        commented.look(block)
         table.feed(block)
     entries = len(table)
     if entries == 0:
         raise InvalidGraph("there is no edge in the file: only comments, empty lines or a header")
     arcs = table.columns.take()
-    notes = list(sniffed.notes)
+    notes = [*sniffed.notes, *commented.notes()]
     if sniffed.kind is not None and options.directed is None:
         notes.insert(0, f"column 'Type': all edges are {'directed' if directed else 'undirected'}")
     if table.labels is not None:
         names = table.labels.finish(arcs)
+        commented.refuse_signs(names)
         if sniffed.counts is not None:
             _check_counts(sniffed.counts, len(names), entries)
         elif sniffed.skip == 0 and sniffed.layout.weight is None:

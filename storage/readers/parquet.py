@@ -13,8 +13,9 @@ from storage.readers.columns import ArcColumns, TextLabels
 from storage.readers.formula import Formula
 from storage.readers.limits import HARMLESS_BYTES
 from storage.readers.parsed import Options, Parsed
-from storage.readers.sniff import choose_by_name
+from storage.readers.sniff import choose_by_name, names_ends
 from storage.readers.source import Source
+from storage.readers.text_matrix import names_columns
 
 if TYPE_CHECKING:
     import polars as pl
@@ -48,6 +49,7 @@ def _read(path: Path, options: Options) -> Parsed:
     numeric = [schema[name].is_numeric() for name in names]
     if len(names) < 2:
         raise InvalidGraph(f"an edge needs two columns, the file has {len(names)}", field="schema")
+    _refuse_matrix(names, numeric, rows, options)
     chosen = choose_by_name(names, numeric, options)
     source, target, weight = chosen.source, chosen.target, chosen.weight
     for name in (names[source], names[target]):
@@ -72,6 +74,21 @@ def _read(path: Path, options: Options) -> Parsed:
         length_of=None if options.length_of is None else options.length_of.text,
         notes=list(chosen.notes),
     )
+
+
+def _refuse_matrix(names: list[str], numeric: list[bool], rows: int, options: Options) -> None:
+    """As many rows as columns of numbers, none of which has a name of edge lists, may well be a matrix."""
+    if options.source or options.target or options.column or rows < 2:
+        return
+    if names_ends(names, letters=True) or names_columns(names):
+        return
+    values = sum(number and not name.startswith("__index_") for name, number in zip(names, numeric, strict=True))
+    if rows == values and len(names) - values < 2:
+        raise InvalidGraph(
+            f"{rows} rows of {rows} numbers may be a matrix or an edge list: save a matrix as .npy or CSV, or name the "
+            "columns of an edge list with --from and --to",
+            field="schema",
+        )
 
 
 def _arcs(

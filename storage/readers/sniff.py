@@ -27,6 +27,12 @@ _TARGETS = frozenset(
     {"to", "target", "tgt", "dst", "dest", "destination", "v", "head", "end", "term", "j", "node2", "nodeend"}
 )
 _ENDINGS = re.compile(r"(node|vertex|osm|stop|station)?(id|nodeid|index)?$")
+#: A field in quotes begins so where blanks separate.
+_QUOTE = re.compile(r'(?:^|[ \t])"')
+#: A number in whatever notation: no name of a column.
+_DIGITS = re.compile(r"[+-]?[0-9][0-9.,']*+")
+#: Numbers with signs for thousands, which the row parser refuses.
+_THOUSANDS = re.compile(r"[+-]?[0-9]{1,3}(?:[.,'][0-9]{3})++(?:[.,][0-9]++)?")
 _ROWS = 1000
 _NUMBERED = 8
 
@@ -63,8 +69,11 @@ class Columns:
     kind: int | None = None
 
 
-def sniff(head: list[str], options: Options) -> Sniffed:
-    """Look at the first lines.  InvalidGraph if they are no edge list, InvalidRequest if the weight is not there."""
+def sniff(head: list[str], options: Options, separator: str | None = None) -> Sniffed:
+    """Look at the first lines; ``separator`` is what the file itself says.
+
+    Raises InvalidGraph if they are no edge list, InvalidRequest if the weight is not there.
+    """
     lines = [
         (i, text)
         for i, text in enumerate(head, 1)
@@ -73,8 +82,8 @@ def sniff(head: list[str], options: Options) -> Sniffed:
     if not lines:
         raise InvalidGraph("there is no edge in the file: only comments and empty lines")
     lines = lines[:_ROWS]
-    separator = _separator([text for _, text in lines])
-    quoted = separator is not None or any(text.lstrip().startswith('"') for _, text in lines)
+    separator = separator or separator_of([text for _, text in lines])
+    quoted = separator is not None or any(_QUOTE.search(text) for _, text in lines)
     rows = [fields.split(text.strip(BLANKS), separator, quoted, i) for i, text in lines]
     widths = Counter(len(row) for row in rows)
     width = max(widths, key=lambda size: (widths[size], size))
@@ -130,7 +139,7 @@ def _mostly_whole(body: list[list[str]], columns: Columns) -> bool:
     return 2 * good > len(body)
 
 
-def _separator(lines: list[str]) -> str | None:
+def separator_of(lines: list[str]) -> str | None:
     """Semicolon, comma or tab if every line has it; None is any run of blanks."""
     sample = lines[:100]
     few = len(sample) // 10
@@ -179,7 +188,7 @@ def no_banner(text: str, line: int) -> InvalidGraph:
 def _header(rows: list[list[str]], width: int, decimal_comma: bool) -> list[str] | None:
     """The first row as names, if it is one: known names, or words above a column of numbers."""
     first = [field.strip('"') for field in rows[0]]
-    if len(first) != width or any(is_number(field) for field in first):
+    if len(first) != width or any(is_number(field) or _DIGITS.fullmatch(field) for field in first):
         return None
     if names_ends(first):
         return first
@@ -279,7 +288,8 @@ def _wanted(name: str | None, names: list[str] | None, width: int, field: str) -
 def _default_weight(names: list[str] | None, body: list[list[str]], ends: tuple[int, int], comma: bool) -> int | None:
     """The column named like a length, else the third one if it is numeric; a similarity is refused."""
     width = len(body[0])
-    rest = [i for i in range(width) if i not in ends]
+    # a column without a name is the row numbers of pandas
+    rest = [i for i in range(width) if i not in ends and (names is None or is_named(names[i]))]
     if names:
         found = named_length([names[i] for i in rest])
         if found is not None:
@@ -291,8 +301,14 @@ def _default_weight(names: list[str] | None, body: list[list[str]], ends: tuple[
     return third if third is not None and _mostly_numbers(body, third, comma) else None
 
 
+def is_named(name: str) -> bool:
+    """Whether a column has a name; the row numbers of pandas have none, or one of its own making in Parquet."""
+    return bool(name) and not name.startswith("__index_level_")
+
+
 def _mostly_numbers(body: list[list[str]], column: int, comma: bool) -> bool:
-    return 2 * sum(is_number(row[column], comma) for row in body) > len(body)
+    found = (is_number(row[column], comma) or _THOUSANDS.fullmatch(row[column]) for row in body)
+    return 2 * sum(map(bool, found)) > len(body)
 
 
 def _value(token: str, comma: bool) -> float:

@@ -18,21 +18,21 @@ _ROWS: Final = 1000
 #: What a row looks like, and what to do about it.  All of them meet lines that are stripped of blanks.
 _FORMS: Final = (
     (
-        re.compile(r"\(\s*+[0-9]++\s*+,\s*+[0-9]++\s*+\)\s++\S++$"),
+        re.compile(r"^\(\s*+[0-9]++\s*+,\s*+[0-9]++\s*+\)\s++\S++$"),
         "a sparse matrix as SciPy and MATLAB print it",
         "save it as Matrix Market (scipy.io.mmwrite), or as rows 'row column value'",
     ),
     (
-        re.compile(r"[^\s:,;]++\s?:(\s|$)"),
+        re.compile(r"^[^\s:,;]++\s?:(\s|$)"),
         "an adjacency list with colons",
         "write one arc a row, or one list of neighbours a row without the colon (--format adjlist)",
     ),
     (
-        re.compile(r"[\s|:]*+([\u2500-\u257f]|\+--|L--|L->|\+->)"),
+        re.compile(r"^[\s|:]*+([\u2500-\u257f]|\+--|L--|L->|\+->)"),
         "a graph or a table drawn with lines",
         "write one arc a row, or save the table as CSV",
     ),
-    (re.compile(r"\|.*\|$"), "a table of Markdown", "save it as CSV"),
+    (re.compile(r"^\|.*\|$"), "a table of Markdown", "save it as CSV"),
 )
 #: A line that is but drawn, as below the header of a printed table.
 _RULE: Final = re.compile(r"(?=.*-{3})[\s|+:=-]++")

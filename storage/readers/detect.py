@@ -29,7 +29,8 @@ _STRANGERS = {
     r"\"?SUID\"?\s*+[,\t]": "a table of Cytoscape, which names no sources and targets (export a network instead)",
 }
 _DOT = re.compile(r"(strict\s++)?(di)?graph\b\s*+(\"[^\"]*+\"|[\w.-]++)?\s*+\{", re.IGNORECASE)
-_C_COMMENT = re.compile(r"(?m)/\*(?:[^*]|\*(?!/))*+\*/|^(?://|#).*+$")
+#: What may stand before it; met at the start only, so that an end is looked for once.
+_C_COMMENTS = re.compile(r"(?:\s++|/\*(?:[^*]|\*(?!/))*+\*/|(?://|#)[^\n]*+)*+")
 #: What may stand before the root of an XML document.
 _PROLOG = re.compile(r"\s*+(<\?[^>]*+>|<!--(?:[^-]|-(?!->))*+-->|<!DOCTYPE[^>\[]*+(?:\[[^\]]*+\])?[^>]*+>)")
 _ROOT = re.compile(r"\s*+<(?:[\w.-]++:)?([\w.-]++)")
@@ -62,7 +63,8 @@ def _refuse_strangers(first: str, lines: list[str]) -> None:
     if first.startswith("version https://git-lfs.github.com/"):
         raise InvalidGraph("this is a Git LFS pointer; fetch the file itself (git lfs pull)", line=1)
     # Graphviz files may begin with comments of C, and of the preprocessor.
-    text = _C_COMMENT.sub("", "\n".join(lines[:_LINES])).lstrip()
+    text = "\n".join(lines[:_LINES])
+    text = text[_C_COMMENTS.match(text).end() :]  # type: ignore[union-attr]
     if _DOT.match(text):
         raise InvalidGraph("this looks like Graphviz DOT, which is not read; see docs/formats.md", line=1)
     word = text.partition("\n")[0]

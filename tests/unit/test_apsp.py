@@ -102,9 +102,10 @@ def test_errors_are_all_that_apsp_raises():
 def test_importing_is_light():
     loaded = alone("import apsp, sys; print(*sys.modules)").split()
     assert {name.split(".")[0] for name in loaded} & {"numpy", "scipy", "engine", "service", "storage"} == set()
-    said = alone("import apsp", "-X", "importtime")
-    spent = next(int(line.split("|")[1]) for line in said.splitlines() if line.endswith(" apsp"))
-    assert spent < 50_000, f"{spent} microseconds"
+    lines = [line for _ in range(5) for line in alone("import apsp", "-X", "importtime").splitlines()]
+    spent = [int(line.split("|")[1]) for line in lines if line.endswith(" apsp")]
+    assert len(spent) == 5
+    assert min(spent) < 50_000, f"{spent} microseconds"  # the least, for other programs take time, too
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

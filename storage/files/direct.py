@@ -39,7 +39,7 @@ def write(handle: int, buffers: Sequence[bytes | Array], size: int) -> bool:
 
     The first one may be the buffer's own beginning.  Raises OSError.
     """
-    if not _turn(handle, size, on=True):
+    if not _set_direct(handle, size, on=True):
         return False
     place, at = buffer_for(size), 0
     for buffer in buffers:
@@ -54,10 +54,10 @@ def write(handle: int, buffers: Sequence[bytes | Array], size: int) -> bool:
         if error.errno != errno.EINVAL:
             raise
         os.lseek(handle, 0, os.SEEK_SET)
-        _turn(handle, size, on=False)
+        _set_direct(handle, size, on=False)
         return False
     # the rest is no whole block: it goes through the page cache, and the file never changes its size
-    _turn(handle, size, on=False)
+    _set_direct(handle, size, on=False)
     _write_all(handle, place[whole:size].data)
     return True
 
@@ -67,7 +67,7 @@ def read(handle: int, size: int) -> Bytes | None:
 
     Fewer where the file ends sooner.  Raises OSError.
     """
-    if not _turn(handle, size, on=True):
+    if not _set_direct(handle, size, on=True):
         return None
     padded = -(-size // _GRAIN) * _GRAIN
     place, done = buffer_for(padded), 0
@@ -77,7 +77,7 @@ def read(handle: int, size: int) -> Bytes | None:
     except OSError as error:
         if error.errno != errno.EINVAL:
             raise
-        _turn(handle, size, on=False)
+        _set_direct(handle, size, on=False)
         return None
     return place[: min(done, size)]
 
@@ -103,7 +103,7 @@ def _aligned(size: int) -> Bytes:
     return whole[skip : skip + size]
 
 
-def _turn(handle: int, size: int, *, on: bool) -> bool:
+def _set_direct(handle: int, size: int, *, on: bool) -> bool:
     """Turn O_DIRECT on or off for an open file of ``size`` bytes; False where it is not known or does not pay."""
     if not _FLAG or not _LEAST <= size <= _MOST:
         return False

@@ -220,7 +220,7 @@ def _next(cuda: bool) -> Select[tuple[str]]:
     query = select(jobs.c.id).where(jobs.c.state == ACCEPTED)
     if not cuda:
         query = query.where(jobs.c.device != "cuda")
-    return query.order_by(jobs.c.priority.desc(), jobs.c.turn, jobs.c.id).limit(1)
+    return query.order_by(jobs.c.priority.desc(), jobs.c.place_in_queue, jobs.c.id).limit(1)
 
 
 def _held(claimed: JobRecord) -> tuple[Any, ...]:

@@ -76,7 +76,7 @@ jobs = Table(
     Column("updated", Float, nullable=False),
     Column("owner", String(80)),
     Column("priority", Integer, nullable=False, server_default="0", default=0),
-    Column("turn", BigInteger, nullable=False, server_default="0", default=0),
+    Column("turn", BigInteger, key="place_in_queue", nullable=False, server_default="0", default=0),
     Column("device", String(8), nullable=False, server_default="any", default="any"),
     Column("beat", BigInteger, nullable=False, server_default="0", default=0),
     Column("version", BigInteger, nullable=False, server_default="0", default=0),
@@ -85,7 +85,7 @@ jobs = Table(
     Column("removed", Float),
     Column("removal", String(12)),
     Index("jobs_by_state", "state", "created"),
-    Index("jobs_by_turn", "state", "priority", "turn", "id"),
+    Index("jobs_by_turn", "state", "priority", "place_in_queue", "id"),
     Index("jobs_by_owner", "owner", "state"),
     Index("jobs_by_fingerprint", "fingerprint"),
     Index("jobs_by_graph", "graph", "state"),
@@ -177,7 +177,8 @@ class JobRecord:
 
     Attributes:
         owner: whose job it is; None where nobody is told apart.
-        priority: higher goes first; turn: the place in the fair order of owners, among equal priorities.
+        priority: higher goes first; place_in_queue: among equal priorities, lower goes
+            first; owners alternate.
         device: ``cuda`` for a job that only a GPU's runner may take, else ``any``.
         beat: counts the signs of life of the runner; version: counts all changes.
         options: those that were asked for; empty in lists of jobs.
@@ -208,7 +209,7 @@ class JobRecord:
     updated: float
     owner: str | None = None
     priority: int = 0
-    turn: int = 0
+    place_in_queue: int = 0
     device: str = "any"
     beat: int = 0
     version: int = 0
@@ -276,4 +277,5 @@ LISTED: Final = tuple(column for column in jobs.c if column is not jobs.c.option
 def job_of(row: Row[Any]) -> JobRecord:
     """The record of a row of ``jobs``; without options if they were not asked for."""
     values = {"options": {}, **row._mapping}
+    values["place_in_queue"] = values.pop(jobs.c.place_in_queue.name)
     return JobRecord(**{**values, "progress": Progress(**values["progress"])})

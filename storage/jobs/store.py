@@ -136,12 +136,12 @@ class JobStore(Claims):
             if asked.key is not None and (known := _keyed(connection, owner, asked.key, asked.digest)) is not None:
                 return known, False
             _graph(connection, asked.graph, lock="read")
-            _check_room(connection, asked)
+            _check_limits(connection, asked)
             values: Json = {
                 "id": new_id(), "graph": asked.graph, "name": asked.name, "state": ACCEPTED, "phase": "queued",
                 "options": asked.options, "plan": asked.plan, "progress": asdict(Progress()), "history": [],
                 "created": now, "updated": now, "owner": asked.owner, "priority": asked.priority,
-                "turn": _turn(connection, asked), "device": asked.device, "fingerprint": asked.fingerprint,
+                "place_in_queue": _place_in_queue(connection, asked), "device": asked.device, "fingerprint": asked.fingerprint,
             }  # fmt: skip
             record = job_of(connection.execute(insert(jobs).values(**values).returning(jobs)).one())
             if asked.key is not None:
@@ -236,8 +236,8 @@ class JobStore(Claims):
         same = jobs.c.priority == record.priority
         before = or_(
             jobs.c.priority > record.priority,
-            and_(same, jobs.c.turn < record.turn),
-            and_(same, jobs.c.turn == record.turn, jobs.c.id < record.id),
+            and_(same, jobs.c.place_in_queue < record.place_in_queue),
+            and_(same, jobs.c.place_in_queue == record.place_in_queue, jobs.c.id < record.id),
         )
         query = select(func.count()).select_from(jobs).where(jobs.c.state == ACCEPTED, before)
         with self._database.transaction("read") as connection:
@@ -269,10 +269,10 @@ class JobStore(Claims):
             if record.state not in (FAILED, DISMISSED):
                 raise Conflict(f"job {job_id} is {record.state}; only a failed or dismissed job can be resumed")
             _graph(connection, record.graph, lock="read")
-            _check_room(connection, asked)
+            _check_limits(connection, asked)
             return _change(
                 connection, job_id, state=ACCEPTED, phase="queued", cancel=False, error=None, finished=None,
-                runner=None, attempt=0, fence=record.fence + 1, turn=_turn(connection, asked),
+                runner=None, attempt=0, fence=record.fence + 1, place_in_queue=_place_in_queue(connection, asked),
                 progress=asdict(Progress()),
             )  # fmt: skip
 
@@ -351,7 +351,7 @@ def _keyed(connection: Connection, owner: str, key: str, digest: str) -> JobReco
     return _find(connection, found.job)
 
 
-def _check_room(connection: Connection, asked: Submission) -> None:
+def _check_limits(connection: Connection, asked: Submission) -> None:
     mine = jobs.c.owner.is_(None) if asked.owner is None else jobs.c.owner == asked.owner
     for most, setting, where in (
         (asked.most_of_owner, "APSP_MAX_OPEN_JOBS", mine),
@@ -366,12 +366,12 @@ def _check_room(connection: Connection, asked: Submission) -> None:
             raise TooManyJobs(message, limit=most, requested=there + 1, setting=setting)
 
 
-def _turn(connection: Connection, asked: Submission) -> int:
+def _place_in_queue(connection: Connection, asked: Submission) -> int:
     """Start-time fair queueing: behind the owner's own open jobs, but no further back than the front of all others."""
     of_priority = (jobs.c.state.in_(OPEN), jobs.c.priority == asked.priority)
     mine = jobs.c.owner.is_(None) if asked.owner is None else jobs.c.owner == asked.owner
-    front = connection.execute(select(func.min(jobs.c.turn)).where(*of_priority)).scalar_one()
-    own = connection.execute(select(func.max(jobs.c.turn)).where(*of_priority, mine)).scalar_one()
+    front = connection.execute(select(func.min(jobs.c.place_in_queue)).where(*of_priority)).scalar_one()
+    own = connection.execute(select(func.max(jobs.c.place_in_queue)).where(*of_priority, mine)).scalar_one()
     return max(front or 0, -1 if own is None else own + 1)
 
 

@@ -20,7 +20,7 @@ from storage.errors import StorageFailed
 from storage.files import atomic
 from storage.matrix.format import DISTANCES, ROOT_DOCUMENT, crc32c, file_checksum, read_seal
 from storage.matrix.grid import CHECKSUM_BYTES, TileGrid
-from storage.matrix.working_dir import Workplace
+from storage.matrix.working_dir import WorkingDir
 from storage.matrix.writer import check_target
 
 #: What a file of a store may be called.  The names come from elsewhere, and must not lead outside.
@@ -47,7 +47,7 @@ class Piece:
         return crc32c(data[:-CHECKSUM_BYTES]) == stored == self.checksum
 
 
-class Incoming:
+class Download:
     """A store on its way to ``target``.  Use as a context manager; what was accepted stays until it is published.
 
     Attributes:
@@ -75,7 +75,7 @@ class Incoming:
         atomic.clear_stale(self._target)
         check_target(self._target, overwrite)
         digest = sealed["attributes"]["seal"]["digest"]
-        self._place = Workplace(self._target, {"fetched": digest}, resume=True, overwrite=overwrite)
+        self._place = WorkingDir(self._target, {"fetched": digest}, resume=True, overwrite=overwrite)
         try:
             (self._place.folder / DISTANCES / "c").mkdir(parents=True, exist_ok=True)
             if self._place.record is None:

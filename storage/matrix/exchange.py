@@ -1,4 +1,4 @@
-"""What lies in a *room*, the folder in which processes leave files for the owner of a store in the making."""
+"""What lies in an *exchange folder*: files that other processes write for the owner of a store in the making."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PARTS: Final = 8
 
 @dataclass(frozen=True)
 class TileFile:
-    """A tile (i, j) in a room, durable: the name of its file, its bytes and its checksum."""
+    """A tile (i, j) in an exchange folder, durable: the name of its file, its bytes and its checksum."""
 
     i: int
     j: int

@@ -2,8 +2,8 @@
 
 A tile that is replaced by a new file makes the file system allocate and free its blocks every time, which halves the
 rate of writing (decision 033).  So a tile is written into a *spare*, a file with blocks of its own, made durable, and
-exchanged with the old tile, whose file is the spare of another.  Nobody ever sees half a tile, and no old tile is gone
-before the new one is on the disk.
+exchanged with the old tile, whose file then becomes a spare.  No reader ever sees half a tile, and no old tile is
+removed before the new one is durable.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Final
 
 from storage.files import atomic
 
-#: Files for a matrix of so many tiles: when all are used up, folders are made durable, and the files of replaced tiles
-#: can be used again.
+#: A pool has one file for every ``_SHARE`` tiles, at least ``_FEWEST`` and at most ``_MOST``.  When all are used up, the
+#: folders are made durable, and the files of replaced tiles can be used again.
 _MOST: Final = 64
 _FEWEST: Final = 8
 _SHARE: Final = 16
@@ -27,8 +27,8 @@ def spare_files(tiles: int) -> int:
     return min(_MOST, max(_FEWEST, tiles // _SHARE))
 
 
-class Spares:
-    """The spare files of a matrix of ``tiles`` tiles, in ``folder``; thread-safe for different tiles."""
+class FilePool:
+    """The spare files of a matrix of ``tiles`` tiles, in ``folder``.  Threads may write different tiles at a time."""
 
     def __init__(self, folder: Path, tiles: int) -> None:
         self._folder, self._most = folder, spare_files(tiles)

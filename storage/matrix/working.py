@@ -24,10 +24,10 @@ from storage.errors import InvalidRequest, StorageFailed
 from storage.files import atomic, direct
 from storage.graph.graph import Graph
 from storage.matrix.exchange import Marks, TileFile
-from storage.matrix.file_pool import Spares
+from storage.matrix.file_pool import FilePool
 from storage.matrix.format import Array, IntArray, crc32c, decompress
 from storage.matrix.grid import CHECKSUM_BYTES, TileGrid
-from storage.matrix.working_dir import Checkpoint, Workplace, discard_checkpoint, find_checkpoint
+from storage.matrix.working_dir import Checkpoint, WorkingDir, discard_checkpoint, find_checkpoint
 from storage.matrix.writer import Frame, MatrixWriter, begin, frame_of
 
 __all__ = ["Checkpoint", "WorkingMatrix", "discard_checkpoint", "find_checkpoint", "open_working"]
@@ -72,13 +72,13 @@ def open_working(
         Others: as in ``create_matrix``.
     """
 
-    def place(frame: Frame) -> Workplace:
+    def place(frame: Frame) -> WorkingDir:
         identity = {name: value for name, value in frame.common.items() if name not in _CIRCUMSTANCES}
         identity["compression"] = compression
         for name, side in zip(("sources", "targets"), frame.sides, strict=True):
             if side is not None:
                 identity[name] = f"{len(side)} vertices, CRC-32C {crc32c(side):08x}"
-        return Workplace(frame.target, identity, resume=resume, overwrite=overwrite)
+        return WorkingDir(frame.target, identity, resume=resume, overwrite=overwrite)
 
     frame = frame_of(
         path,
@@ -115,12 +115,12 @@ class WorkingMatrix(MatrixWriter):
     ) -> None:
         """Use ``open_working``."""
         super().__init__(staging, grid, attributes, overwrite=overwrite)
-        if not isinstance(staging, Workplace):
-            raise TypeError("a working matrix needs a workplace")
+        if not isinstance(staging, WorkingDir):
+            raise TypeError("a working matrix needs a working folder")
         self._place = staging
         # less than that is soon asked for, and stays in the page cache
         self._past = grid.tiles > _PENDING
-        self._spares = Spares(staging.spare, grid.tiles)
+        self._file_pool = FilePool(staging.spare, grid.tiles)
         self._present = _present(Path(self._tiles), grid)
         self._state_lock = threading.Lock()
         self._sync_lock = threading.Lock()
@@ -156,7 +156,7 @@ class WorkingMatrix(MatrixWriter):
         with self._record_lock:
             try:
                 self._sync_new(0)
-                self._spares.settle()
+                self._file_pool.settle()
                 if not self._committed:  # what lies beside the tiles is written anew by whoever resumes
                     for path in (Path(self._tiles), Path(self._tiles).parent, folder):
                         atomic.sync_path(path)
@@ -174,30 +174,33 @@ class WorkingMatrix(MatrixWriter):
         with self._record_lock:
             self._lowered = record
 
-    def room(self) -> Path:
-        """A fresh folder in which processes that do not own this store leave tiles (``storage.matrix.shared``).
+    def make_exchange_dir(self) -> Path:
+        """Make an empty folder for tiles of processes that do not own this store (``storage.matrix.shared``).
 
-        It goes with the working folder, or with the next room.
+        It is removed with the working folder, or when the next exchange folder is made.
+
+        Raises:
+            StorageFailed: the file system refused.
         """
         base = self._place.folder.parent
         try:
             for old in base.glob("room-*"):
                 shutil.rmtree(old, ignore_errors=True)
-            # two levels: whoever still writes into an old room cannot make it anew
-            room = base / f"room-{secrets.token_hex(4)}" / "files"
-            room.mkdir(parents=True)
+            # two levels: a process that still writes into an old folder cannot make that folder again
+            exchange_dir = base / f"room-{secrets.token_hex(4)}" / "files"
+            exchange_dir.mkdir(parents=True)
         except OSError as error:
-            raise atomic.failure("make a room in", base, error) from error
-        return room
+            raise atomic.failure("make an exchange folder in", base, error) from error
+        return exchange_dir
 
-    def adopt(self, room: Path, files: Iterable[TileFile]) -> None:
-        """Put tiles that lie in ``room``, durable, in their places, each in one step.
+    def adopt(self, exchange_dir: Path, files: Iterable[TileFile]) -> None:
+        """Move durable tiles from ``exchange_dir`` to their places, each in one step.
 
         Raises:
             StorageFailed: the file system refused.
         """
         for tile in files:
-            self._adopt_tile(room, tile)
+            self._adopt_tile(exchange_dir, tile)
 
     def marks(self, first: int, last: int) -> Marks:
         """What is known of the rows of tiles from ``first`` to before ``last``."""
@@ -284,17 +287,17 @@ class WorkingMatrix(MatrixWriter):
         checksum, size = self._add_trailer(buffers)
         path = Path(f"{self._tiles}/{i}/{j}")
         try:
-            self._spares.write(path, buffers, size)
+            self._file_pool.write(path, buffers, size)
         except OSError as error:
             raise atomic.failure("write tile", path, error, size) from error
         self._checksums[i, j], self._sizes[i, j] = checksum, size
 
-    def _adopt_tile(self, room: Path, tile: TileFile) -> None:
+    def _adopt_tile(self, exchange_dir: Path, tile: TileFile) -> None:
         self._lower_first()
         path = Path(f"{self._tiles}/{tile.i}/{tile.j}")
         try:
             path.parent.mkdir(exist_ok=True)
-            (room / tile.name).replace(path)
+            (exchange_dir / tile.name).replace(path)
         except OSError as error:
             raise atomic.failure("put in place tile", path, error) from error
         self._present[tile.i, tile.j] = True

@@ -104,7 +104,7 @@ def place_checkpoint(target: str | Path, record: bytes, bring: Callable[[Path], 
         raise atomic.failure("bring the checkpoint to", base, error) from error
 
 
-class Workplace(atomic.Staging):
+class WorkingDir(atomic.Staging):
     """The staging folder ``.NAME.working/store``, kept when its process ends, if there is a record.
 
     Attributes:

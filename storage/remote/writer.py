@@ -118,8 +118,8 @@ class RemoteMatrix(WorkingMatrix):
         super()._write_tile(i, j, buffers)
         self._unsent[i, j] = True
 
-    def _adopt_tile(self, room: Path, tile: TileFile) -> None:
-        super()._adopt_tile(room, tile)
+    def _adopt_tile(self, exchange_dir: Path, tile: TileFile) -> None:
+        super()._adopt_tile(exchange_dir, tile)
         self._unsent[tile.i, tile.j] = True
 
     def _publish(self, data: bytes) -> None:

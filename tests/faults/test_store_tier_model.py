@@ -43,7 +43,7 @@ from storage.errors import StorageFailed
 from storage.files import atomic
 from storage.graph.graph import build_graph
 from storage.matrix import working_dir
-from storage.matrix.file_pool import Spares
+from storage.matrix.file_pool import FilePool
 from storage.matrix.shared import GuestMatrix
 from storage.matrix.working import WorkingMatrix, open_working
 from tests.oracle import decode
@@ -106,7 +106,7 @@ class Disk:
         self.broken: list[str] = []
 
     def watch(self, patch: pytest.MonkeyPatch) -> None:
-        for place, name in ((Spares, "write"), (atomic, "write_file"), (working_dir, "_put_record")):
+        for place, name in ((FilePool, "write"), (atomic, "write_file"), (working_dir, "_put_record")):
             patch.setattr(place, name, self.writing(getattr(place, name)))
         patch.setattr(WorkingMatrix, "_adopt_tile", self.writing(WorkingMatrix._adopt_tile))
 
@@ -207,7 +207,7 @@ class Process:
     def begin_dask(self, plan: Any) -> None:
         self.levels = take_up(self.journal, self.streaming, N, potentials=self.mark, joined=True)
         self.uppers = [self.upper and level >= 0 for level in self.levels]
-        self.room = self.writer.room()
+        self.room = self.writer.make_exchange_dir()
         self.guest = GuestMatrix(self.room.parent.parent / "store", self.room, self.writer.grid, "int32", "none")
 
     def begin_memory(self, plan: Any) -> None:

@@ -91,7 +91,7 @@ class Stale:
         self.writer.commit({"rows": 1})
 
     def makes_a_room(self) -> None:
-        self.writer.room()
+        self.writer.make_exchange_dir()
 
     def seals(self) -> None:
         self.writer.seal({})

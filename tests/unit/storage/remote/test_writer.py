@@ -187,7 +187,7 @@ def test_tiles_of_other_processes_are_sent(tmp_path, address):
         writer.write(0, 0, np.zeros_like(entries))
         writer.commit({"rows": N})
         writer._wait_for_sender()  # so that what was sent is no longer what is here
-        room = writer.room()
+        room = writer.make_exchange_dir()
         guest = GuestMatrix(room.parents[1] / "store", room, writer.grid, "float32", "none")
         places = [
             (i, j, *writer.grid.slices(i, j))

@@ -40,8 +40,9 @@ import random, time
 from dataclasses import replace
 from engine.model.tiling import Streaming
 from engine.streaming.store_tier import StoreTier
-from service import checkpoints, runner, warmth
-warmth._SOLVES = ()
+from service.jobs import checkpoints
+from service.runner import runner, warmup
+warmup._SOLVES = ()
 planned, give = checkpoints.plan, StoreTier.give
 def plan(graph, options, store):
     found = planned(graph, options, store)

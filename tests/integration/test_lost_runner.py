@@ -30,7 +30,8 @@ from dataclasses import replace
 import engine.streaming.schedule
 from engine.model.tiling import Streaming
 from engine.streaming.store_tier import StoreTier
-from service import checkpoints, runner
+from service.jobs import checkpoints
+from service.runner import runner
 planned = checkpoints.plan
 def plan(graph, options, store):  # however much memory there is
     return replace(planned(graph, options, store), tier="store", streaming=Streaming("store", 64, 128, symmetric=False))

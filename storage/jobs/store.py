@@ -141,7 +141,8 @@ class JobStore(Claims):
                 "id": new_id(), "graph": asked.graph, "name": asked.name, "state": ACCEPTED, "phase": "queued",
                 "options": asked.options, "plan": asked.plan, "progress": asdict(Progress()), "history": [],
                 "created": now, "updated": now, "owner": asked.owner, "priority": asked.priority,
-                "place_in_queue": _place_in_queue(connection, asked), "device": asked.device, "fingerprint": asked.fingerprint,
+                "place_in_queue": _place_in_queue(connection, asked), "device": asked.device,
+                "fingerprint": asked.fingerprint,
             }  # fmt: skip
             record = job_of(connection.execute(insert(jobs).values(**values).returning(jobs)).one())
             if asked.key is not None:

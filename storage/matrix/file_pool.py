@@ -15,7 +15,7 @@ from typing import Final
 
 from storage.files import atomic
 
-#: A pool has one file for every ``_SHARE`` tiles, at least ``_FEWEST`` and at most ``_MOST``.  When all are used up, the
+#: A pool has one file for every ``_SHARE`` tiles, at least ``_FEWEST``, at most ``_MOST``.  When all are used up, the
 #: folders are made durable, and the files of replaced tiles can be used again.
 _MOST: Final = 64
 _FEWEST: Final = 8

@@ -36,6 +36,7 @@ from storage.errors import Cancelled, DoesNotFit, InvalidRequest
 from storage.graph.graph import Graph
 from storage.matrix.reader import matrix_bytes
 from storage.matrix.working import open_working
+from storage.matrix.writer import MatrixSpec
 
 if TYPE_CHECKING:
     from engine.model.backend import Backend
@@ -295,20 +296,15 @@ def solve_to_store(
     clock = PhaseClock(monitor or Monitor())
     clock.begin("create", 1, "store")
     kind, rectangle = WORK_TYPES[plan.dtype], Rectangle.of(options, graph.n)
-    writer = open_working(
-        path,
-        graph,
-        dtype=kind.dtype,
-        unreachable=kind.unreachable,
+    spec = MatrixSpec(
+        kind.dtype,
+        kind.unreachable,
         sources=rectangle.sources,
         targets=rectangle.targets,
         attributes=store_attributes(graph, plan),
         compression=compression,
-        overwrite=overwrite,
-        resume=resume,
-        address=address,
-        claim=claim,
     )
+    writer = open_working(path, graph, spec, overwrite=overwrite, resume=resume, address=address, claim=claim)
     with writer:
         clock.stop()
         journal = Journal(writer, plan, clock.so_far)

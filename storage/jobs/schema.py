@@ -1,6 +1,6 @@
-"""The tables of the job database and what a row of them is, as plain data.  SQL only; knows no HTTP and no algorithm.
+"""The tables of the job database, and the records of their rows as plain data.  Independent of HTTP and algorithms.
 
-Whoever changes a table here adds a migration under ``storage/jobs/migrations/versions``; a test compares both.
+A change of a table here needs a migration under ``storage/jobs/migrations/versions``; a test compares the two.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from sqlalchemy import (
 ACCEPTED, RUNNING, SUCCESSFUL, FAILED, DISMISSED = "accepted", "running", "successful", "failed", "dismissed"
 OPEN: Final = (ACCEPTED, RUNNING)
 OVER: Final = (SUCCESSFUL, FAILED, DISMISSED)
-#: why a job has no result any more
+#: Why the result of a job was removed.
 DELETED, EXPIRED = "deleted", "expired"
 
 Json = dict[str, Any]
@@ -176,12 +176,12 @@ class JobRecord:
     """One job as stored; times are seconds since the epoch, ``error`` is ``{"code", "message", "details"}``.
 
     Attributes:
-        owner: whose job it is; None where nobody is told apart.
-        priority: higher goes first; place_in_queue: among equal priorities, lower goes
-            first; owners alternate.
-        device: ``cuda`` for a job that only a GPU's runner may take, else ``any``.
-        beat: counts the signs of life of the runner; version: counts all changes.
-        options: those that were asked for; empty in lists of jobs.
+        owner: the caller who submitted it; None where the service does not distinguish callers.
+        priority: jobs of higher priority are solved first.
+        place_in_queue: among equal priorities, the lowest is solved first; the numbers make owners alternate.
+        device: ``cuda`` for a job that only a runner with a GPU may claim, else ``any``.
+        beat: number of heartbeats of the runner; version: number of changes of the job.
+        options: as submitted; empty in lists of jobs.
         fingerprint: digest of graph, options and result format; equal ones have equal results.
         bytes: size of the result; removed, removal: when the result went away, and why (``deleted``, ``expired``).
     """
@@ -226,9 +226,9 @@ class JobRecord:
 
 @dataclass(frozen=True)
 class RunnerRecord:
-    """One place where jobs are solved: ``state`` is ``idle``, ``busy`` or ``sick``; ``detail`` says why it is sick.
+    """A slot in which jobs are solved: ``state`` is ``idle``, ``busy`` or ``sick``; ``detail`` says why it is sick.
 
-    ``figures`` are numbers about it, for those who measure.
+    ``figures`` are numbers that the runner reports about itself, for metrics.
     """
 
     slot: str
@@ -242,10 +242,10 @@ class RunnerRecord:
 
 @dataclass(frozen=True)
 class Submission:
-    """All that is said about a job when it is handed in; see :class:`JobRecord` for the words.
+    """A job as it is submitted; see :class:`JobRecord` for fields of the same name.
 
-    ``key`` and ``digest`` are the Idempotency-Key and what it was first sent with; ``most_of_owner`` and ``most`` limit
-    the open jobs.
+    ``key`` and ``digest`` are the Idempotency-Key and the digest of the request that it was sent with;
+    ``most_of_owner`` and ``most`` limit the open jobs of the owner and of all.
     """
 
     graph: str
@@ -270,12 +270,12 @@ def new_id() -> str:
     return str(uuid.UUID(int=value))
 
 
-#: the columns of jobs in lists: options may name a million vertices each, and nobody shows those of many jobs
+#: The columns of jobs in lists: options are left out, because those of one job may name a million vertices.
 LISTED: Final = tuple(column for column in jobs.c if column is not jobs.c.options)
 
 
 def job_of(row: Row[Any]) -> JobRecord:
-    """The record of a row of ``jobs``; without options if they were not asked for."""
+    """Make the record of a row of ``jobs``; without options if they were not selected."""
     values = {"options": {}, **row._mapping}
     values["place_in_queue"] = values.pop(jobs.c.place_in_queue.name)
     return JobRecord(**{**values, "progress": Progress(**values["progress"])})

@@ -39,7 +39,16 @@ class FilePool:
         self._out = self._made = 0
 
     def write(self, path: Path, buffers: Sequence[atomic.Buffer], size: int) -> None:
-        """Put a durable file of ``size`` bytes at ``path`` in one step; ``path`` exists already.  Raises OSError."""
+        """Replace a file by a durable one, in one step.
+
+        Args:
+            path: the file, which exists.
+            buffers: its new content, C-contiguous.
+            size: bytes of all buffers together.
+
+        Raises:
+            OSError: the file system refused; the old file is still there.
+        """
         spare = self._take()
         kept = True
         try:
@@ -55,7 +64,7 @@ class FilePool:
             self._out -= 1
             self._touched.add(path.parent)
             if kept:
-                # After a power cut the old name may lead to this file again, until the folder is durable.
+                # Until the folder is durable, a power cut may bring the old name of this file back.
                 self._retired.append(spare)
             self._condition.notify()
 

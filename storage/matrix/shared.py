@@ -24,7 +24,7 @@ from storage.matrix.writer import MatrixWriter
 
 
 class _Guest:
-    """What a writer wants of a staging folder; nothing is ever published from here."""
+    """The attributes of a staging folder that a writer reads; a guest never publishes anything."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = self.target = folder
@@ -32,7 +32,7 @@ class _Guest:
 
 
 class GuestMatrix(WorkingMatrix):
-    """The store in the making as a process sees it that does not own it.  Thread-safe for different tiles.
+    """A store in the making, for a process that does not own it.  Threads may use different tiles at a time.
 
     Args:
         folder: of the store in the making.
@@ -46,7 +46,7 @@ class GuestMatrix(WorkingMatrix):
         self._folder, self._exchange_dir = folder, exchange_dir
 
     def graph(self) -> Graph:
-        """The graph, with vertex indices for labels.  StorageFailed."""
+        """Read the graph, with vertex indices as labels.  StorageFailed."""
         import zarr
 
         try:
@@ -59,17 +59,25 @@ class GuestMatrix(WorkingMatrix):
         return Graph(labels=labels, directed=bool(about["directed"]), weighted=bool(about["weighted"]), **arcs)
 
     def read_tile(self, i: int, j: int, out: Array) -> None:
-        """As in the base class; what the tile is now it need not be the next time."""
+        """Read a tile, which the owner may replace before the next read; Args: those of the base class."""
         super().read_tile(i, j, out)
         self._sizes[i, j] = 0
 
     def believe(self, marks: Marks) -> None:
-        """Have these tiles, when they are read next, be those of ``marks``."""
+        """Expect these checksums when the tiles of ``marks`` are read next; other content is an error."""
         rows = slice(marks.first, marks.first + len(marks.sizes))
         self._sizes[rows], self._checksums[rows] = marks.sizes, marks.checksums
 
     def write_tile(self, i: int, j: int, part: Array) -> TileFile:
-        """Write a tile, without its padding, durably into the exchange folder.  StorageFailed."""
+        """Write a tile durably into a new file in the exchange folder.
+
+        Args:
+            i, j: row and column of the tile in the grid.
+            part: its entries without padding, shape at most that of a tile.
+
+        Raises:
+            StorageFailed: the file system refused.
+        """
         if part.strides[1] != part.itemsize and part.shape[1] > 1:
             part = np.ascontiguousarray(part)
         buffers = self._compress(part) if self._compressed else self._segments(part)

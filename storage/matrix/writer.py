@@ -40,61 +40,59 @@ from storage.matrix.grid import CHECKSUM_BYTES, TileGrid, layout
 if TYPE_CHECKING:
     import zarr
 
-#: Attributes that the store sets itself; a caller may not.
+#: Attributes that the store sets; a caller must not.
 _OWN: Final = frozenset(
     {"type", "unreachable", "directed", "graph", "sources", "targets", "compression", "summary", "seal"}
 )
 #: Vertex indices of the rows and of the columns; None for all vertices, in order.
 Sides = tuple[IntArray | None, IntArray | None]
-#: Attributes that every store has; the caller's values replace these.
+#: Defaults of attributes that every store has; the caller's values replace them.
 _USUAL: Final = {"algorithm": None, "plan": None, "max_hops": None, "cutoff": None}
 
 
 Writer = TypeVar("Writer", bound="MatrixWriter")
 
 
-def create_matrix(
-    path: str | Path,
-    graph: Graph,
-    *,
-    dtype: npt.DTypeLike,
-    unreachable: float,
-    sources: IntArray | None = None,
-    targets: IntArray | None = None,
-    attributes: Mapping[str, object] | None = None,
-    compression: str = "none",
-    overwrite: bool = False,
-) -> MatrixWriter:
+@dataclass(frozen=True, eq=False)
+class MatrixSpec:
+    """What a store holds besides the graph: type, vertices of rows and columns, attributes, compression.
+
+    Attributes:
+        dtype: type of the entries (uint16, int32, float32, float64).
+        unreachable: the stored value for *no path*; +inf for floats.
+        sources: vertex indices of the rows, shape (rows,), no two alike; None for all, in order.
+        targets: vertex indices of the columns, shape (columns,), likewise.
+        attributes: further attributes (``algorithm``, ``plan``, ``max_hops``, ``cutoff``, ``unit``), JSON types.
+        compression: ``none`` or ``zstd``.
+    """
+
+    dtype: npt.DTypeLike
+    unreachable: float
+    sources: IntArray | None = None
+    targets: IntArray | None = None
+    attributes: Mapping[str, object] | None = None
+    compression: str = "none"
+
+
+def create_matrix(path: str | Path, graph: Graph, spec: MatrixSpec, *, overwrite: bool = False) -> MatrixWriter:
     """Begin a store at ``path``, which changes only on ``seal``; leftovers of dead writers to it are removed.
 
     Args:
         path: where the store will be; its parent folder must exist.
         graph: the graph solved; labels and arcs are stored with the matrix.
-        dtype: type of the entries (uint16, int32, float32, float64).
-        unreachable: the stored value for *no path*; +inf for floats.
-        sources: vertex indices of the rows, no two alike; None for all, in order.
-        targets: vertex indices of the columns, likewise.
-        attributes: further attributes (``algorithm``, ``plan``, ``max_hops``, ``cutoff``, ``unit``), JSON types.
-        compression: ``none`` or ``zstd``.
+        spec: what the store holds.
         overwrite: replace a store that is there already, once this one is sealed.
+
+    Returns:
+        The open writer; leaving its context without ``seal`` removes what was written.
 
     Raises:
         Conflict: ``path`` exists and ``overwrite`` is False, or what is there is no matrix store.
-        InvalidRequest: an argument makes no sense.
+        InvalidRequest: a field of ``spec`` is not understood.
         NotFound: the parent folder does not exist.
         StorageFailed: the file system refused.
     """
-    frame = frame_of(
-        path,
-        graph,
-        dtype=dtype,
-        unreachable=unreachable,
-        sources=sources,
-        targets=targets,
-        attributes=attributes,
-        compression=compression,
-        overwrite=overwrite,
-    )
+    frame = frame_of(path, graph, spec, overwrite=overwrite)
     return begin(frame, lambda frame: atomic.Staging(frame.target), MatrixWriter)
 
 
@@ -109,22 +107,20 @@ class Frame:
     overwrite: bool
 
 
-def frame_of(
-    path: str | Path,
-    graph: Graph,
-    *,
-    dtype: npt.DTypeLike,
-    unreachable: float,
-    sources: IntArray | None,
-    targets: IntArray | None,
-    attributes: Mapping[str, object] | None,
-    compression: str,
-    overwrite: bool,
-) -> Frame:
-    """Check what ``create_matrix`` was given; arguments and errors are its own."""
+def frame_of(path: str | Path, graph: Graph, spec: MatrixSpec, *, overwrite: bool) -> Frame:
+    """Check the arguments of ``create_matrix`` and compute the attributes of the store; writes nothing.
+
+    Leftovers of dead writers to ``path`` are removed.
+
+    Args:
+        path, graph, spec, overwrite: as in ``create_matrix``.
+
+    Raises:
+        ApspError: as in ``create_matrix``.
+    """
     target = Path(path).absolute()
-    kind = np.dtype(dtype)
-    attributes = dict(attributes or {})
+    kind, compression = np.dtype(spec.dtype), spec.compression
+    attributes = dict(spec.attributes or {})
     if compression not in COMPRESSIONS:
         known = ", ".join(COMPRESSIONS)
         raise InvalidRequest(f"unknown compression {compression!r}; known are {known}", field="compression")
@@ -132,8 +128,8 @@ def frame_of(
         raise InvalidRequest(f"the store sets these attributes itself: {', '.join(clash)}", field="attributes")
     if kind.kind not in "uif":
         raise InvalidRequest(f"a matrix of type {kind} cannot be stored", field="dtype")
-    fill_value(kind, unreachable)
-    rows, columns = _checked(sources, graph.n, "source"), _checked(targets, graph.n, "target")
+    fill_value(kind, spec.unreachable)
+    rows, columns = _checked(spec.sources, graph.n, "source"), _checked(spec.targets, graph.n, "target")
     # First: a writer that died between two renames has left the old store beside the target.
     atomic.clear_stale(target)
     check_target(target, overwrite)
@@ -142,7 +138,7 @@ def frame_of(
         "unit": "weight" if graph.weighted else "hops",
         **attributes,
         "type": kind.name,
-        "unreachable": float(unreachable) if kind.kind == "f" else int(unreachable),
+        "unreachable": float(spec.unreachable) if kind.kind == "f" else int(spec.unreachable),
         "directed": graph.directed,
         "graph": graph_digest(graph),
         "sources": "all" if rows is None else "subset",
@@ -156,7 +152,16 @@ def frame_of(
 
 
 def begin(frame: Frame, place: Callable[[Frame], atomic.Staging], kind: Callable[..., Writer]) -> Writer:
-    """A writer of ``kind`` over the folder that ``place`` gives, with everything in it but tiles and seal."""
+    """Make a writer over a folder in which everything but tiles and seal is written.
+
+    Args:
+        frame: the store, as from ``frame_of``.
+        place: makes the staging folder of a frame.
+        kind: the class of the writer, or a function with the same arguments.
+
+    Raises:
+        StorageFailed: the file system refused; the folder is discarded.
+    """
     staging = place(frame)
     try:
         dtype = np.dtype(str(frame.common["type"]))
@@ -213,10 +218,12 @@ class MatrixWriter:
         return self._dtype
 
     def write(self, row: int, column: int, block: Array) -> None:
-        """Write the tiles of a rectangle whose upper left entry is (row, column); a tile written twice holds the last.
+        """Write the tiles of a rectangle; a tile that is written again holds the last block.
 
-        The block is any array of the store's type, best with contiguous rows (those are not copied); its edges lie
-        between tiles or at the edge of the matrix.
+        Args:
+            row, column: the upper left entry of the rectangle in the matrix.
+            block: shape (rows, columns), of the store's type; contiguous rows are written without a copy.  Its edges
+                lie between tiles or at the edge of the matrix.
 
         Raises:
             InvalidRequest: wrong type or shape, the rectangle leaves the matrix, or it cuts a tile.
@@ -254,10 +261,10 @@ class MatrixWriter:
         self._publish(data)
 
     def _publish(self, data: bytes) -> None:
-        """Put the store, complete but for its root document ``data``, where it is read."""
+        """Publish the store, which is complete but for its root document ``data``."""
         folder = self._staging.folder
         try:
-            # The seal must never be durable before what it vouches for.
+            # The seal must never be durable before the files that it lists.
             atomic.sync_tree(folder)
             atomic.write_file(folder / ROOT_DOCUMENT, [data])
             atomic.sync_path(folder / ROOT_DOCUMENT)
@@ -286,7 +293,7 @@ class MatrixWriter:
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
-        """Counts writes in flight, so that sealing and aborting never meet one."""
+        """Count the writes that run, so that sealing and aborting wait for them."""
         with self._state:
             if not self._accepting:
                 raise Conflict(f"the writer of {self._staging.target} is closed: sealed or aborted")
@@ -318,7 +325,7 @@ class MatrixWriter:
 
     @staticmethod
     def _add_trailer(buffers: list[Array | bytes]) -> tuple[int, int]:
-        """Append the checksum of what a tile file holds; checksum and bytes of the file."""
+        """Append the checksum of a tile's bytes; returns the checksum and the bytes of the whole file."""
         checksum = 0
         for buffer in buffers:
             checksum = crc32c(buffer, checksum)
@@ -326,7 +333,7 @@ class MatrixWriter:
         return checksum, sum(len(buffer) if isinstance(buffer, bytes) else buffer.nbytes for buffer in buffers)
 
     def _segments(self, part: Array) -> list[Array | bytes]:
-        """The bytes of a padded tile as row segments, so that a tile within a wide band is written without a copy."""
+        """Return a padded tile as row segments, so that a tile within a wide block is written without a copy."""
         rows, columns = part.shape
         height, width = self._grid.tile
         buffers: list[Array | bytes]
@@ -359,7 +366,7 @@ class MatrixWriter:
 
 
 def _write_frame(folder: Path, graph: Graph, sides: Sides, grid: TileGrid, common: Mapping[str, object]) -> None:
-    """Everything but the tiles and the seal."""
+    """Write everything but the tiles and the seal."""
     root = _group(folder)
     distances_array(root, grid, common)
     (folder / DISTANCES / "c").mkdir(exist_ok=True)
@@ -391,7 +398,7 @@ def _consolidate(folder: Path, attributes: Mapping[str, object]) -> None:
 
 
 def _checked(vertices: IntArray | None, n: int, name: str) -> IntArray | None:
-    """The vertex indices of one side of the matrix, ``name`` being what one of them is called."""
+    """Check the vertex indices of one side of the matrix; ``name`` is ``source`` or ``target``, for messages."""
     if vertices is None:
         return None
     side = np.ascontiguousarray(vertices, dtype=np.int64)
@@ -407,7 +414,7 @@ def _checked(vertices: IntArray | None, n: int, name: str) -> IntArray | None:
 
 
 def check_target(target: Path, overwrite: bool) -> None:
-    """Refuse a target that may not be replaced.  Only a matrix store ever is, so that a slip removes nothing else.
+    """Refuse a target that may not be replaced.  Only matrix stores are, so that a mistyped path removes nothing else.
 
     Raises:
         NotFound: the folder around it does not exist.

@@ -46,6 +46,7 @@ from storage.matrix import working_dir
 from storage.matrix.file_pool import FilePool
 from storage.matrix.shared import GuestMatrix
 from storage.matrix.working import WorkingMatrix, open_working
+from storage.matrix.writer import MatrixSpec
 from tests.oracle import decode
 
 N = 200
@@ -174,9 +175,7 @@ class Process:
         self.last = self.streaming.rounds(N) - 1
         plan = SimpleNamespace(algorithm="blocked-floyd-warshall", dtype="int32", streaming=None)
         plan.to_dict = lambda: {"algorithm": plan.algorithm}
-        self.writer = open_working(
-            path, self.world.graph, dtype="int32", unreachable=int(KIND.unreachable), resume=True
-        )
+        self.writer = open_working(path, self.world.graph, MatrixSpec("int32", int(KIND.unreachable)), resume=True)
         self.upper = bool((self.writer.record() or {}).get("symmetric"))
         self.journal = Journal(self.writer, plan, dict)  # type: ignore[arg-type]
         getattr(self, f"begin_{self.tier}")(plan)

@@ -18,7 +18,7 @@ from storage.errors import Conflict, StorageFailed
 from storage.files import atomic, direct
 from storage.matrix import file_pool, working
 from storage.matrix import writer as matrix_writer
-from storage.matrix.reader import create_matrix, open_matrix, verify_matrix
+from storage.matrix.reader import MatrixSpec, create_matrix, open_matrix, verify_matrix
 from storage.matrix.shared import GuestMatrix
 from storage.matrix.working import discard_checkpoint, find_checkpoint, open_working
 from tests.stores import UNREACHABLE, entries_of, line_graph, make_store
@@ -26,11 +26,10 @@ from tests.stores import UNREACHABLE, entries_of, line_graph, make_store
 N = 150
 
 
-def opened(path, *, n=N, dtype="float32", resume=False, overwrite=False, graph=None, **more):
+def opened(path, *, n=N, dtype="float32", resume=False, overwrite=False, graph=None, **fields):
     graph = graph or line_graph(n)
-    return open_working(
-        path, graph, dtype=dtype, unreachable=UNREACHABLE[dtype], resume=resume, overwrite=overwrite, **more
-    )
+    spec = MatrixSpec(dtype, UNREACHABLE[dtype], **fields)
+    return open_working(path, graph, spec, resume=resume, overwrite=overwrite)
 
 
 def base(path: Path) -> Path:
@@ -550,7 +549,7 @@ def test_a_kill_between_publishing_and_tidying_up_leaves_the_new_store_and_no_ch
     writer._place._release()
     assert base(path).exists()
     assert find_checkpoint(path) is None
-    create_matrix(path, line_graph(N), dtype="float32", unreachable=np.inf, overwrite=True).abort()
+    create_matrix(path, line_graph(N), MatrixSpec("float32", np.inf), overwrite=True).abort()
     opened(path, overwrite=True, resume=True).leave()
     assert [p.name for p in tmp_path.iterdir()] == ["d.zarr"]
     with open_matrix(path) as matrix:

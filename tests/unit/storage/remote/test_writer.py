@@ -19,6 +19,7 @@ from storage.graph.graph_store import GraphStore
 from storage.matrix.reader import open_matrix, verify_matrix
 from storage.matrix.shared import GuestMatrix
 from storage.matrix.working import find_checkpoint, open_working
+from storage.matrix.writer import MatrixSpec
 from storage.remote import objects, reader
 from storage.remote import writer as remote
 from storage.remote.addresses import checkpoint_stat, claim_of, discard_remote
@@ -38,7 +39,9 @@ def address(s3: S3Server) -> str:
 def opened(folder: Path, address: str, *, n=N, dtype="float32", **more) -> RemoteMatrix:
     folder.mkdir(exist_ok=True)
     graph = line_graph(n)
-    found = open_working(folder / "d.zarr", graph, dtype=dtype, unreachable=UNREACHABLE[dtype], address=address, **more)
+    fields = {name: more.pop(name) for name in ("sources", "compression") if name in more}
+    spec = MatrixSpec(dtype, UNREACHABLE[dtype], **fields)
+    found = open_working(folder / "d.zarr", graph, spec, address=address, **more)
     assert isinstance(found, RemoteMatrix)
     return found
 

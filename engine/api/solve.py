@@ -35,9 +35,9 @@ from engine.rows.summary import Summary, SummarySink
 from engine.streaming.checkpoint import Continued, Journal, RowCommits, bound_to, rest, resumable, suits, take_up_whole
 from storage.errors import Cancelled, DoesNotFit, InvalidRequest
 from storage.graph.graph import Graph
+from storage.matrix.frame import MatrixSpec
 from storage.matrix.reader import matrix_bytes
 from storage.matrix.working import open_working
-from storage.matrix.writer import MatrixSpec
 
 if TYPE_CHECKING:
     from engine.model.backend import Backend

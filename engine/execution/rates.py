@@ -32,8 +32,8 @@ from engine.rows.summary import SummarySink
 from engine.streaming.store_tier import IO_THREADS
 from storage.errors import Cancelled
 from storage.graph.graph import build_graph
+from storage.matrix.frame import MatrixSpec
 from storage.matrix.working import WorkingMatrix, open_working
-from storage.matrix.writer import MatrixSpec
 
 #: Predicted seconds of a solve from which on rates are measured.
 WORTHWHILE: Final = 10.0

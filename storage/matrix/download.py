@@ -18,9 +18,9 @@ import numpy as np
 from storage.errors import StorageFailed
 from storage.files import atomic
 from storage.matrix.format import DISTANCES, ROOT_DOCUMENT, crc32c, file_checksum, read_seal
+from storage.matrix.frame import check_target
 from storage.matrix.grid import CHECKSUM_BYTES, TileGrid
 from storage.matrix.working_dir import WorkingDir
-from storage.matrix.writer import check_target
 
 #: The form of the names of a store's files.  The names are downloaded too, and must not lead outside of the folder.
 _NAME: Final = re.compile(r"[A-Za-z0-9_]+(/[A-Za-z0-9_]+)*(/zarr\.json)?", re.ASCII)

@@ -23,9 +23,10 @@ import numpy as np
 from storage.errors import InvalidRequest, NotFound, StorageFailed
 from storage.graph.graph import Graph, index_of
 from storage.matrix.format import DISTANCES, ROOT_DOCUMENT, Array, IntArray, crc32c, is_foreign, read_seal
+from storage.matrix.frame import MatrixSpec
 from storage.matrix.grid import TileGrid, layout
 from storage.matrix.tiles import StoreFolder, TileReader
-from storage.matrix.writer import MatrixSpec, MatrixWriter, create_matrix
+from storage.matrix.writer import MatrixWriter, create_matrix
 from storage.remote.objects import is_address
 from storage.remote.reader import RemoteFolder, RemoteTiles
 

@@ -26,9 +26,10 @@ from storage.graph.graph import Graph
 from storage.matrix.exchange import Marks, TileFile
 from storage.matrix.file_pool import FilePool
 from storage.matrix.format import Array, crc32c, decompress
+from storage.matrix.frame import Frame, MatrixSpec, frame_of
 from storage.matrix.grid import CHECKSUM_BYTES, TileGrid
 from storage.matrix.working_dir import Checkpoint, WorkingDir, discard_checkpoint, find_checkpoint
-from storage.matrix.writer import Frame, MatrixSpec, MatrixWriter, begin, frame_of
+from storage.matrix.writer import MatrixWriter, begin
 
 __all__ = ["Checkpoint", "WorkingMatrix", "discard_checkpoint", "find_checkpoint", "open_working"]
 

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import zarr.codecs  # noqa: F401 - imported once here, not in every child
 
+from storage.matrix.frame import MatrixSpec
 from storage.matrix.working import open_working
-from storage.matrix.writer import MatrixSpec
 from storage.remote.objects import Objects
 from tests.faults.crash_store import in_child
 from tests.stores import entries_of, line_graph

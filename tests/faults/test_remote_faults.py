@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from storage.errors import NotFound
+from storage.matrix.frame import MatrixSpec
 from storage.matrix.reader import open_matrix, verify_matrix
 from storage.matrix.working import open_working
-from storage.matrix.writer import MatrixSpec
 from storage.remote.writer import fetch_checkpoint
 from tests.faults.crash_remote import NEW, OLD, SCENARIOS, N, write
 from tests.s3 import S3Server

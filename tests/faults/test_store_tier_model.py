@@ -44,9 +44,9 @@ from storage.files import atomic
 from storage.graph.graph import build_graph
 from storage.matrix import working_dir
 from storage.matrix.file_pool import FilePool
+from storage.matrix.frame import MatrixSpec
 from storage.matrix.shared import GuestMatrix
 from storage.matrix.working import WorkingMatrix, open_working
-from storage.matrix.writer import MatrixSpec
 from tests.oracle import decode
 
 N = 200

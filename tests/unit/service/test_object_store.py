@@ -19,8 +19,8 @@ from service.jobs.joblog import fetch_log, job_log
 from service.jobs.retention import Retention
 from service.settings import Settings
 from storage.errors import InvalidRequest, StorageFailed
+from storage.matrix.frame import MatrixSpec
 from storage.matrix.working import find_checkpoint, open_working
-from storage.matrix.writer import MatrixSpec
 from storage.remote.objects import Objects
 from tests.s3 import S3Server
 from tests.stores import entries_of, line_graph

@@ -29,9 +29,9 @@ from engine.streaming import checkpoint, host_tier, store_tier
 from engine.streaming.progress_record import levels_of, progress_of
 from storage.errors import Cancelled, NegativeCycle, StorageFailed
 from storage.graph.graph import Graph, build_graph
+from storage.matrix.frame import MatrixSpec
 from storage.matrix.reader import open_matrix, verify_matrix
 from storage.matrix.working import find_checkpoint, open_working
-from storage.matrix.writer import MatrixSpec
 from tests.cycles import no_collection
 
 

@@ -21,9 +21,9 @@ from engine.streaming import checkpoint, host_tier, progress_record, schedule
 from engine.streaming.forms import UNKNOWN, Form, Way, fingerprint, way_on
 from storage.errors import Cancelled, Conflict
 from storage.graph.graph import Graph, build_graph
+from storage.matrix.frame import MatrixSpec
 from storage.matrix.reader import open_matrix, verify_matrix
 from storage.matrix.working import find_checkpoint, open_working
-from storage.matrix.writer import MatrixSpec
 from tests.stepping import keep_in_step
 
 ROWS = Form("float64", "rows")

@@ -16,9 +16,9 @@ from service.jobs import claims
 from service.jobs.checkpoints import checkpoint_time, has_checkpoint
 from storage.errors import ApspError
 from storage.matrix import handover
+from storage.matrix.frame import MatrixSpec
 from storage.matrix.reader import open_matrix, verify_matrix
 from storage.matrix.working import WorkingMatrix, find_checkpoint, open_working
-from storage.matrix.writer import MatrixSpec
 from tests.stores import entries_of, line_graph
 
 ROOT = Path(__file__).resolve().parents[4]

@@ -16,10 +16,10 @@ import pytest
 from storage.errors import Conflict, InvalidRequest, NotFound, StorageFailed
 from storage.graph.graph import Receipt, graph_digest
 from storage.graph.graph_store import GraphStore
+from storage.matrix.frame import MatrixSpec
 from storage.matrix.reader import open_matrix, verify_matrix
 from storage.matrix.shared import GuestMatrix
 from storage.matrix.working import find_checkpoint, open_working
-from storage.matrix.writer import MatrixSpec
 from storage.remote import objects, reader
 from storage.remote import writer as remote
 from storage.remote.addresses import checkpoint_stat, claim_of, discard_remote

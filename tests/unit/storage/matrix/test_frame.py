@@ -1,4 +1,4 @@
-"""Stores of chosen sources and targets: the labelled rectangle, and stores of before targets could be chosen."""
+"""Stores of selected sources and targets: the labelled rectangle, and stores of versions without such a selection."""
 
 from __future__ import annotations
 

@@ -277,7 +277,7 @@ def _polars(table: Any, reading: Reading, path: Path) -> tuple[Names, dict[str, 
 def _chosen(names: Sequence[str], numeric: Sequence[bool], reading: Reading) -> tuple[list[int], dict[str, Any]]:
     """Positions of source, target and, if there is one, weight, by the rules for edge lists; and what to ask for."""
     from storage.readers.formula import parse_formula
-    from storage.readers.parsed import Options
+    from storage.readers.parsed import ReadOptions
     from storage.readers.tables.sniff import choose_by_name
 
     for field, name in (("source", reading.source), ("target", reading.target), ("weight", reading.weight)):
@@ -286,7 +286,7 @@ def _chosen(names: Sequence[str], numeric: Sequence[bool], reading: Reading) -> 
     if len(names) < 2:
         raise InvalidRequest(f"an edge needs two columns, the table has {len(names)}", field="graph")
     formula = None if reading.length_of is None else parse_formula(reading.length_of)
-    options = Options(
+    options = ReadOptions(
         weight=reading.weight,
         unweighted=reading.unweighted,
         source=reading.source,

@@ -15,13 +15,13 @@ from storage.graph.cleaning import AnyArray, IntArray
 from storage.readers import fields
 from storage.readers.columns import ArcColumns
 from storage.readers.numbers import parse_numbers
-from storage.readers.parsed import Options, Parsed
+from storage.readers.parsed import Parsed, ReadOptions
 from storage.readers.source import Block, Source
 from storage.readers.tables.table import strip_comments
 
 
 @dataclass(frozen=True)
-class Header:
+class MetisHeader:
     """Counts, and how many numbers stand before the neighbours (``before``) and with each (``step``, 1 or 2)."""
 
     n: int
@@ -31,7 +31,7 @@ class Header:
     line: int
 
 
-def read(source: Source, options: Options) -> Parsed:
+def read(source: Source, options: ReadOptions) -> Parsed:
     """Read a METIS file; ``read_graph`` checks that both ends list each edge.  Errors as ``read_graph``."""
     options.refuse_weight("METIS")
     header = _header(source.head)
@@ -57,7 +57,7 @@ def read(source: Source, options: Options) -> Parsed:
     return Parsed(columns.take(), labels, directed=False, entries=entries, base=1, mirrored=True, notes=notes)
 
 
-def _header(head: list[str]) -> Header:
+def _header(head: list[str]) -> MetisHeader:
     for number, text in enumerate(head, 1):
         words = text.split()
         if not words or words[0].startswith("%"):
@@ -72,14 +72,14 @@ def _header(head: list[str]) -> Header:
         if not 0 <= ncon <= 1000:
             raise InvalidGraph(f"ncon {ncon} is out of range", line=number, field="header")
         before = int(code[0]) + (ncon if code[1] == "1" else 0)
-        return Header(n, m, before, 1 + int(code[2]), number)
+        return MetisHeader(n, m, before, 1 + int(code[2]), number)
     raise InvalidGraph("the header 'n m [fmt [ncon]]' is missing")
 
 
 class _Lists:
     """Adjacency lists, block after block; ``vertices`` counts the lines, ``loops`` the self loops."""
 
-    def __init__(self, header: Header, columns: ArcColumns) -> None:
+    def __init__(self, header: MetisHeader, columns: ArcColumns) -> None:
         self.vertices = 0
         self.loops = 0
         self._header = header

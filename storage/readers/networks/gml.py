@@ -18,7 +18,7 @@ from storage.readers.attributes import EdgeWeights
 from storage.readers.left_out import LeftOut
 from storage.readers.lengths import WEIGHT_NAMES, plain
 from storage.readers.names import VertexNames
-from storage.readers.parsed import Options, Parsed
+from storage.readers.parsed import Parsed, ReadOptions
 from storage.readers.source import Source
 
 _TOKEN = re.compile(r'"[^"]*+"|\[|\]|[^\s\[\]"]++')
@@ -30,7 +30,7 @@ OPEN, CLOSE = "[", "]"
 Token = tuple[str, int]
 
 
-def read(source: Source, options: Options) -> Parsed:
+def read(source: Source, options: ReadOptions) -> Parsed:
     """Read a GML file; errors as ``read_graph``."""
     reader = _Gml(options)
     tokens = _tokens(source)
@@ -109,7 +109,7 @@ def _skip_list(tokens: Iterator[Token], key: str, line: int) -> None:
 class _Gml:
     """What has been read of the graph."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: ReadOptions) -> None:
         self.found = False
         self._options = options
         self._directed: bool | None = None

@@ -16,7 +16,7 @@ from storage.graph.cleaning import AnyArray, ArcList, is_label
 from storage.readers import fields
 from storage.readers.fields import TextVertex
 from storage.readers.limits import check_plausible
-from storage.readers.parsed import Options, Parsed
+from storage.readers.parsed import Parsed, ReadOptions
 from storage.readers.source import FIRST_LINE, Source
 from storage.readers.tables.sniff import COMMENTS, KINDS, Sniffed, no_banner, sniff
 from storage.readers.tables.table import ArcTable, is_comment
@@ -37,7 +37,7 @@ class _Declared:
     exact: bool
 
 
-def read(source: Source, options: Options) -> Parsed:
+def read(source: Source, options: ReadOptions) -> Parsed:
     """Read an edge list; errors as ``read_graph``."""
     if source.head_is_cut:
         raise InvalidGraph(f"a row of more than {FIRST_LINE:,} bytes: this is no edge list", line=1, field="row")
@@ -55,7 +55,7 @@ def read(source: Source, options: Options) -> Parsed:
     return parsed
 
 
-def _read(source: Source, options: Options, sniffed: Sniffed) -> Parsed:
+def _read(source: Source, options: ReadOptions, sniffed: Sniffed) -> Parsed:
     directed = True if sniffed.kind is None or options.directed is not None else _directed(source, sniffed)
     table = ArcTable(sniffed.layout, options.limits)
     for block in source.body(sniffed.skip):
@@ -152,7 +152,7 @@ def _declared(head: list[str], sniffed: Sniffed) -> _Declared | None:
     return None
 
 
-def _declared_labels(counts: _Declared, arcs: ArcList, notes: list[str], options: Options) -> AnyArray | None:
+def _declared_labels(counts: _Declared, arcs: ArcList, notes: list[str], options: ReadOptions) -> AnyArray | None:
     """The vertices that a count stands for: 0 .. n - 1 or 1 .. n; None if it merely counts those that occur."""
     rows = len(arcs.tails)
     low = min(int(arcs.tails.min()), int(arcs.heads.min()))

@@ -12,7 +12,7 @@ from storage.graph.cleaning import AnyArray
 from storage.readers.columns import ArcColumns, TextLabels
 from storage.readers.formula import Formula
 from storage.readers.limits import HARMLESS_BYTES
-from storage.readers.parsed import Options, Parsed
+from storage.readers.parsed import Parsed, ReadOptions
 from storage.readers.source import Source
 from storage.readers.tables.sniff import choose_by_name
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _ROWS = 1 << 18
 
 
-def read(source: Source, options: Options) -> Parsed:
+def read(source: Source, options: ReadOptions) -> Parsed:
     """Read the file a slice of rows at a time; errors as ``read_graph``."""
     import polars as pl
 
@@ -34,7 +34,7 @@ def read(source: Source, options: Options) -> Parsed:
             raise InvalidGraph(f"the Parquet file is damaged: {f'{error} '.splitlines()[0].strip()}") from None
 
 
-def _read(path: Path, options: Options) -> Parsed:
+def _read(path: Path, options: ReadOptions) -> Parsed:
     import polars as pl
 
     table = pl.scan_parquet(path)

@@ -11,7 +11,7 @@ from storage.graph.cleaning import is_label
 from storage.readers import fields
 from storage.readers.fields import BLANKS, is_number, is_whole, shown
 from storage.readers.lengths import is_similarity, named_length, plain, similarity_refused
-from storage.readers.parsed import Options
+from storage.readers.parsed import ReadOptions
 from storage.readers.tables.table import Layout, is_comment
 
 __all__ = ["COMMENTS", "Columns", "Sniffed", "choose_by_name", "listed", "names_ends", "no_banner", "sniff"]
@@ -63,7 +63,7 @@ class Columns:
     kind: int | None = None
 
 
-def sniff(head: list[str], options: Options) -> Sniffed:
+def sniff(head: list[str], options: ReadOptions) -> Sniffed:
     """Look at the first lines.  InvalidGraph if they are no edge list, InvalidRequest if the weight is not there."""
     lines = [
         (i, text)
@@ -200,7 +200,7 @@ def _plain(name: str) -> str:
     return _ENDINGS.sub("", word) or word
 
 
-def _choose(names: list[str] | None, body: list[list[str]], width: int, options: Options, comma: bool) -> Columns:
+def _choose(names: list[str] | None, body: list[list[str]], width: int, options: ReadOptions, comma: bool) -> Columns:
     """Source, target and weight columns: by name, else by position, the caller's wish first."""
     wanted = _wanted(options.column, names, width, "weight" if options.length_of is None else "length_of")
     source, target, notes = _ends(names, body, width, wanted, options)
@@ -226,7 +226,7 @@ def listed(kind: str, names: list[str]) -> str:
 
 
 def _ends(
-    names: list[str] | None, body: list[list[str]], width: int, wanted: int | None, options: Options
+    names: list[str] | None, body: list[list[str]], width: int, wanted: int | None, options: ReadOptions
 ) -> tuple[int, int, tuple[str, ...]]:
     """The columns of source and target, and a note where one that merely counts the rows is skipped."""
     short = [_plain(name) for name in names or []]
@@ -255,7 +255,7 @@ def _ends(
     return source, free[0] if target is None else target, notes
 
 
-def choose_by_name(names: list[str], numeric: list[bool], options: Options) -> Columns:
+def choose_by_name(names: list[str], numeric: list[bool], options: ReadOptions) -> Columns:
     """Source, target and weight columns of a table with named, typed columns; the rules of edge lists."""
     body = [["0" if number else "x" for number in numeric]]
     return _choose(names, body, len(names), options, comma=False)

@@ -23,7 +23,7 @@ from storage.readers.fields import is_number, shown
 from storage.readers.lengths import is_similarity, named_length
 from storage.readers.names import order_names
 from storage.readers.numbers import parse_numbers
-from storage.readers.parsed import Options, Parsed
+from storage.readers.parsed import Parsed, ReadOptions
 from storage.readers.source import Block, Source
 from storage.readers.tables.sniff import COMMENTS, names_ends
 from storage.readers.tables.table import is_comment
@@ -59,7 +59,7 @@ class Shape:
     trailing: bool = False
 
 
-def is_matrix(source: Source, options: Options) -> bool:
+def is_matrix(source: Source, options: ReadOptions) -> bool:
     """Whether a file that might be an edge list is a matrix.
 
     Raises InvalidGraph where it may as well be either, and where its rows have other names than its columns.
@@ -85,14 +85,14 @@ def is_matrix(source: Source, options: Options) -> bool:
     raise InvalidGraph(f"{message}: say --format matrix or --format edges", line=body[0][0], field="format")
 
 
-def read(source: Source, options: Options) -> Parsed:
+def read(source: Source, options: ReadOptions) -> Parsed:
     """Read a matrix; errors as ``read_graph``."""
     options.refuse_weight("matrix")
     sample = _first_rows(source)
     if not sample.rows:
         raise InvalidGraph("the file has no rows of a matrix")
     # Who says that it is one hears of the row at fault, not that it is none.
-    few = Sample(sample.rows[:3], sample.separator, sample.trailing)
+    few = FirstRows(sample.rows[:3], sample.separator, sample.trailing)
     shape = _labelled(sample) or _bare(sample) or _bare(few)
     if shape is None:
         raise InvalidGraph("the rows do not form a square matrix of numbers", line=sample.rows[0][0], field="row")
@@ -102,7 +102,7 @@ def read(source: Source, options: Options) -> Parsed:
 
 
 @dataclass(frozen=True)
-class Sample:
+class FirstRows:
     """Some rows from the top, and how they are written; fields as in ``Shape``."""
 
     rows: list[Row]
@@ -110,7 +110,7 @@ class Sample:
     trailing: bool = False
 
 
-def _first_rows(source: Source) -> Sample:
+def _first_rows(source: Source) -> FirstRows:
     """Some rows from the top; none where they are too wide for a matrix within the limits."""
     lines: list[tuple[int, str]] = []
     with contextlib.closing(source.blocks()) as blocks:
@@ -122,13 +122,13 @@ def _first_rows(source: Source) -> Sample:
     separator = next((sign for sign in ";\t," if all(sign in text for text in body)), None)
     widest = math.isqrt(source.limits.max_arcs) + 2
     if any(text.count(separator or " ") > widest for _, text in lines):
-        return Sample([], separator)
+        return FirstRows([], separator)
     try:
         rows = [(number, fields.split(text, separator, separator is not None, number)) for number, text in lines]
     except InvalidGraph:
-        return Sample([], separator)  # quotes that do not match: the reader of edge lists names the line
+        return FirstRows([], separator)  # quotes that do not match: the reader of edge lists names the line
     trailing = len(rows) > 1 and separator is not None and all(len(row) > 1 and not row[-1] for _, row in rows)
-    return Sample([(number, row[:-1]) for number, row in rows] if trailing else rows, separator, trailing)
+    return FirstRows([(number, row[:-1]) for number, row in rows] if trailing else rows, separator, trailing)
 
 
 def _lines(block: Block, most: int) -> list[tuple[int, str]]:
@@ -145,7 +145,7 @@ def _lines(block: Block, most: int) -> list[tuple[int, str]]:
     return found
 
 
-def _labelled(sample: Sample) -> Shape | None:
+def _labelled(sample: FirstRows) -> Shape | None:
     """A matrix whose first row and column name the same vertices; the corner is empty, a word, or left out.
 
     The names decide.  Single ones that differ, and entries that are no numbers, are for the reader to name.
@@ -171,7 +171,7 @@ def _labelled(sample: Sample) -> Shape | None:
     return None
 
 
-def _bare(sample: Sample) -> Shape | None:
+def _bare(sample: FirstRows) -> Shape | None:
     """Rows of as many numbers each, perhaps below a row of as many names."""
     rows = sample.rows
     width, head = len(rows[-1][1]), rows[0][1]
@@ -229,7 +229,7 @@ def _count(source: Source, shape: Shape) -> int:
 class _Matrix:
     """Reads the rows of a matrix into arcs."""
 
-    def __init__(self, shape: Shape, options: Options) -> None:
+    def __init__(self, shape: Shape, options: ReadOptions) -> None:
         self._shape, self._options = shape, options
         self._columns = ArcColumns(options.limits, weighted=not options.unweighted)
         self._rows: list[int] = []

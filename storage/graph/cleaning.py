@@ -85,9 +85,9 @@ def index_by_label(arcs: ArcList) -> IntArray:
 
 
 def _distinct(*columns: AnyArray) -> IntArray:
-    """Distinct entries, ascending; besides the result only about as many entries again are held at a time.
+    """Return the distinct entries, ascending; the temporary arrays hold about as many entries as the result.
 
-    Sorting and dropping repeats, because ``np.unique`` hashes integers and took ten times as long.
+    It sorts and drops repeats, because ``np.unique`` hashes integers and took ten times as long.
     """
     found = np.empty(0, np.int64)
     parts: list[IntArray] = []

@@ -12,7 +12,7 @@ from storage.jobs.database import Database
 from storage.jobs.schema import EXPIRED, OVER, SUCCESSFUL, graphs, idempotency, jobs
 
 
-class Retention:
+class ResultRetention:
     """The part of the job store that removes results and old rows.
 
     All methods raise ``DatabaseFailed`` when the database cannot be read or written.

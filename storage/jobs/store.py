@@ -16,7 +16,7 @@ from sqlalchemy import Connection, and_, func, insert, or_, select, update
 from storage.errors import Conflict, Gone, KeyReused, NotFound, TooManyJobs
 from storage.jobs.claims import MAX_ATTEMPTS, Beat, Claims, changed
 from storage.jobs.database import Database
-from storage.jobs.retention import Retention
+from storage.jobs.retention import ResultRetention
 from storage.jobs.schema import (
     ACCEPTED,
     DELETED,
@@ -47,7 +47,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-class JobStore(Claims, Retention):
+class JobStore(Claims, ResultRetention):
     """Graphs and jobs in one database; safe to use from many threads and processes at once.
 
     ``where`` and ``timeout`` are those of :class:`storage.jobs.database.Database`.  All methods raise

@@ -45,7 +45,7 @@ _USUAL: Final = {"algorithm": None, "plan": None, "max_hops": None, "cutoff": No
 
 @dataclass(frozen=True, eq=False)
 class MatrixSpec:
-    """What a store holds besides the graph: type, vertices of rows and columns, attributes, compression.
+    """The content of a store apart from the graph: type, vertices of rows and columns, attributes, compression.
 
     Attributes:
         dtype: type of the entries (uint16, int32, float32, float64).
@@ -98,7 +98,7 @@ def frame_of(path: str | Path, graph: Graph, spec: MatrixSpec, *, overwrite: boo
         raise InvalidRequest(f"a matrix of type {kind} cannot be stored", field="dtype")
     fill_value(kind, spec.unreachable)
     rows, columns = _checked(spec.sources, graph.n, "source"), _checked(spec.targets, graph.n, "target")
-    # First: a writer that died between two renames has left the old store beside the target.
+    # First: a writer that died between two renames has left the old store next to the target.
     atomic.clear_stale(target)
     check_target(target, overwrite)
     common = {

@@ -189,26 +189,6 @@ class Solver:
             self._check_flag()
             monitor.step(updates)
 
-    def square(self, d: Any, *, hops: int | None = None, symmetric: bool = False) -> Any:
-        """D after at most ``hops`` arcs (all, if None), by repeated squaring of the one-arc matrix; a new array."""
-        n = d.shape[0]
-        hops = max(n - 1, 1) if hops is None else min(hops, max(n - 1, 1))
-        result, power, left = None, d, hops
-        while True:
-            if left & 1:
-                result = power.copy() if result is None else self._multiply(result, power, symmetric)
-            left >>= 1
-            if not left:
-                return result
-            power = self._multiply(power, power, symmetric)
-
-    def _multiply(self, a: Any, b: Any, symmetric: bool) -> Any:
-        c = a.copy()
-        self.bulk.relax(c, a, b, upper=symmetric)
-        if symmetric:
-            self.bulk.mirror(c)
-        return c
-
     def forget_negative(self) -> None:
         """Begin anew: no negative cycle was met."""
         self.ahead.forget_negative()

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from engine.devices.cuda.context import allocate
-from engine.devices.cuda.pieces import Pieces
+from engine.devices.cuda.pinned import PinnedPool
 from engine.devices.cuda.streaming import CudaStreamer
 from engine.model.backend import Array
 from engine.model.stripe_device import Job
@@ -33,7 +33,7 @@ class CudaHolder(CudaStreamer):
         self, job: Job, device: int = 0, *, memory: int | None = None, places: int = 2, threads: int = 1
     ) -> None:
         super().__init__(device, memory=memory)
-        self._pieces = Pieces((min(job.streaming.width, job.n), job.n), job.kind.dtype, threads)
+        self._pieces = PinnedPool((min(job.streaming.width, job.n), job.n), job.kind.dtype, threads)
         # one slot of the least height, which is not used
         job.streaming = replace(job.streaming, height=GRAIN, slots=1, resident=0)
         job.devices = [self]

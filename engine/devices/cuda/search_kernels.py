@@ -30,7 +30,7 @@ _SEARCH: Final = np.dtype(
 )
 _WALK: Final = np.dtype(
     [
-        *((f, "u8") for f in ("chunks", "tails", "heads", "sources", "out", "rows", "turns", "state")),
+        *((f, "u8") for f in ("chunks", "tails", "heads", "sources", "out", "rows", "stamps", "state")),
         *(("ld", "i8"), ("limit", "i8"), ("n", "i4"), ("chunk_count", "i4"), ("source_count", "i4")),
     ],
     align=True,
@@ -76,7 +76,7 @@ class SearchKernels:
         vertices, groups = self._vertices, 1
         if self.form == "hops":
             self._arrays["rows"] = allocate(self._cupy, (HOPS_ROWS * self._n, ROW), "u1")
-            self._arrays["turns"] = self._cupy.zeros(2 * self._n, "i4")
+            self._arrays["stamps"] = self._cupy.zeros(2 * self._n, "i4")
         else:
             sweeping = self.form == "sweep"
             groups = list_groups(vertices, rows, itemsize, found.multiprocessors)
@@ -136,7 +136,7 @@ class SearchKernels:
 
     def _launch_hops(self, count: int, out: Any, limit: int) -> None:
         arguments = np.zeros((), _WALK)
-        for name in ("chunks", "tails", "heads", "sources", "rows", "turns"):
+        for name in ("chunks", "tails", "heads", "sources", "rows", "stamps"):
             arguments[name] = self._arrays[name].data.ptr
         self._state[0, 1] = 0
         arguments["out"], arguments["ld"], arguments["state"] = out.data.ptr, out.shape[1], self._state.data.ptr

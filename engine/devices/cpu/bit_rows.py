@@ -252,7 +252,12 @@ def join_row(typingctx, onto, i, rows, j):  # type: ignore[no-untyped-def]
 
 @intrinsic
 def is_full(typingctx, seen, v):  # type: ignore[no-untyped-def]
-    """Return whether all sources have seen ``v``."""
+    """Return whether all sources have seen ``v``.
+
+    Args:
+        typingctx: numba's typing context.
+        seen, v: as in :func:`pull_sources`.
+    """
 
     def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
         _, (seen,) = _row_pointers(context, builder, signature.args[:1], args[:1])

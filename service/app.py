@@ -13,15 +13,15 @@ from starlette.middleware.cors import CORSMiddleware
 from service.api import problems
 from service.api.openapi import describe
 from service.auth.keys import Keyring
-from service.auth.sessions import Visitors
+from service.auth.sessions import Sessions
 from service.dashboard import forms, pages
-from service.http.fast_path import Quick
-from service.http.gate import BodyLimit, Door, Observe
+from service.http.fast_path import FastPath
+from service.http.gate import BodyLimit, Observe, RequestGate
 from service.http.waiting import Waiters
-from service.jobs.events import Watch
+from service.jobs.events import EventStreams
 from service.jobs.folders import prepare
 from service.jobs.submission import Plans
-from service.pool.process_pool import Worker
+from service.pool.process_pool import ProcessPool
 from service.routes import graphs, health, jobs, results, rows, samples, store
 from service.settings import Settings
 from service.state import Results, Service
@@ -63,20 +63,20 @@ def create_app(settings: Settings, *, observe: Observe | None = None) -> FastAPI
     store = JobStore(settings.database, timeout=settings.database_timeout)
     keys = KeyStore(store.database)
     identify = Keyring(keys).identify if settings.auth else None
-    visitors = Visitors(keys)
+    visitors = Sessions(keys)
     nice = settings.runner_nice // 2
     service = Service(
         settings=settings,
         jobs=store,
         keys=keys,
         uploads=Uploads(settings.data_dir),
-        worker=Worker(nice, settings.readers, setting="read_seconds", memory=settings.task_memory),
-        planner=Worker(nice, settings.planners, seconds=settings.plan_seconds, memory=settings.task_memory),
-        checker=Worker(nice, _CHECKERS, seconds=settings.plan_seconds, memory=settings.task_memory),
+        worker=ProcessPool(nice, settings.readers, setting="read_seconds", memory=settings.task_memory),
+        planner=ProcessPool(nice, settings.planners, seconds=settings.plan_seconds, memory=settings.task_memory),
+        checker=ProcessPool(nice, _CHECKERS, seconds=settings.plan_seconds, memory=settings.task_memory),
         results=Results(settings),
         plans=Plans(),
         waiters=Waiters(store),
-        events=Watch(settings, store, lambda: service.draining),
+        events=EventStreams(settings, store, lambda: service.draining),
         visitors=visitors,
     )
 
@@ -99,8 +99,8 @@ def create_app(settings: Settings, *, observe: Observe | None = None) -> FastAPI
     )
     app.state.service = service
     app.add_middleware(BodyLimit, settings=settings)
-    app.add_middleware(Quick, service=service, distance=_route("get_distance"), file=_route("get_file"))
-    app.add_middleware(Door, settings=settings, identify=identify, observe=observe, visit=visitors.identify)
+    app.add_middleware(FastPath, service=service, distance=_route("get_distance"), file=_route("get_file"))
+    app.add_middleware(RequestGate, settings=settings, identify=identify, observe=observe, visit=visitors.identify)
     _allow_origins(app, settings)
     problems.install(app)
     for router in ROUTERS:

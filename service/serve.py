@@ -22,7 +22,7 @@ from starlette.types import ASGIApp
 from service import logs
 from service.app import create_app
 from service.auth.keys import first_key, is_loopback
-from service.http.connections import Complaints, Crowd, raise_open_files, room
+from service.http.connections import AcceptErrorHandler, IdleConnections, connection_limits, raise_open_files
 from service.http.protocol import HEADER_BYTES, PatientProtocol
 from service.jobs.folders import check_store, keep_private, prepare
 from service.jobs.metrics import Metrics
@@ -90,10 +90,10 @@ def _run_api(settings: Settings, app: FastAPI, listener: socket.socket, key: str
 
 
 def _config(settings: Settings, app: ASGIApp) -> uvicorn.Config:
-    connections, backlog = room(settings.max_connections)
+    connections, backlog = connection_limits(settings.max_connections)
     return uvicorn.Config(
         app,
-        http=partial(PatientProtocol, crowd=Crowd(connections)),  # type: ignore[arg-type]
+        http=partial(PatientProtocol, crowd=IdleConnections(connections)),  # type: ignore[arg-type]
         backlog=backlog,
         h11_max_incomplete_event_size=HEADER_BYTES,
         log_config=None,
@@ -122,7 +122,7 @@ class _Announcing(uvicorn.Server):
         threading.Timer(seconds, super().handle_exit, (sig, None)).start()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        asyncio.get_running_loop().set_exception_handler(Complaints())
+        asyncio.get_running_loop().set_exception_handler(AcceptErrorHandler())
         await super().startup(sockets)
         if self.started:
             print(f"apsp listens on {self._address} (API documentation: {self._address}/docs)", flush=True)

@@ -17,9 +17,9 @@ from fastapi import Depends, Request
 
 from service.api.fault import NoResult, ResultNotReady
 from service.auth.callers import Caller, Known
-from service.http.concurrency import Shares
+from service.http.concurrency import ConcurrencyLimit
 from service.jobs.folders import redo_if_lost, result_place
-from service.pool.process_pool import Worker
+from service.pool.process_pool import ProcessPool
 from service.settings import Settings
 from storage.errors import Conflict, Gone, NotFound
 from storage.graph.uploads import Uploads
@@ -28,10 +28,10 @@ from storage.jobs.store import OPEN, SUCCESSFUL, GraphRecord, JobRecord, JobStor
 from storage.remote.objects import Objects
 
 if TYPE_CHECKING:
-    from service.auth.sessions import Visitors
+    from service.auth.sessions import Sessions
     from service.http.waiting import Waiters
-    from service.jobs.events import Watch
-    from service.jobs.results import Result
+    from service.jobs.events import EventStreams
+    from service.jobs.results import ResultReader
     from service.jobs.submission import Plans
 
 #: seconds after which a client should ask again about an open job
@@ -48,7 +48,7 @@ def _nobody() -> None:
 class _Opened:
     """An open result; ``looked`` is when the job's record last said that it is there."""
 
-    result: Result
+    result: ResultReader
     owner: str | None
     looked: float
 
@@ -68,7 +68,7 @@ class Results:
         self._trusted = inf if settings.store_url is None else TRUSTED_SECONDS
         self._lock = threading.Lock()
 
-    def peek(self, job_id: str, caller: Caller) -> Result | None:
+    def peek(self, job_id: str, caller: Caller) -> ResultReader | None:
         """The opened result if it is at hand, still there and the caller's; takes no wait worth mentioning."""
         with self._lock:
             found = self._open.get(job_id)
@@ -80,9 +80,9 @@ class Results:
         self.forget(job_id)
         return None
 
-    def get(self, job_id: str, owner: str | None) -> Result:
+    def get(self, job_id: str, owner: str | None) -> ResultReader:
         """The opened result of a job of this owner whose record says, just now, that it has one."""
-        from service.jobs.results import Result
+        from service.jobs.results import ResultReader
 
         with self._lock:
             kept = self._open.get(job_id)
@@ -90,7 +90,7 @@ class Results:
             fresh = kept.result  # with the tiles that it holds
         else:
             self.forget(job_id)
-            fresh = Result(result_place(self._settings, job_id))  # opening takes a while: not under the lock
+            fresh = ResultReader(result_place(self._settings, job_id))  # opening takes a while: not under the lock
         with self._lock:
             found = self._open.setdefault(job_id, _Opened(fresh, owner, 0.0))
             found.looked = time.monotonic()
@@ -120,19 +120,19 @@ class Service:
     settings: Settings
     jobs: JobStore
     uploads: Uploads
-    worker: Worker
-    planner: Worker
-    checker: Worker
+    worker: ProcessPool
+    planner: ProcessPool
+    checker: ProcessPool
     results: Results
     keys: KeyStore
     plans: Plans
     waiters: Waiters
-    events: Watch
-    visitors: Visitors
+    events: EventStreams
+    visitors: Sessions
     wake: Callable[[], None] = _nobody
     draining: bool = False
-    uploading: Shares = field(default_factory=lambda: Shares("uploads", "max_uploads"))
-    watching: Shares = field(default_factory=lambda: Shares("event streams", "max_streams"))
+    uploading: ConcurrencyLimit = field(default_factory=lambda: ConcurrencyLimit("uploads", "max_uploads"))
+    watching: ConcurrencyLimit = field(default_factory=lambda: ConcurrencyLimit("event streams", "max_streams"))
 
     def stop_workers(self) -> None:
         """End the processes beside this one."""
@@ -193,7 +193,7 @@ class Service:
         if self.settings.store_url is not None:
             Objects(self.settings.store_url).remove_all(f"graphs/{graph_id}/")
 
-    def result(self, job_id: str, caller: Caller) -> Result:
+    def result(self, job_id: str, caller: Caller) -> ResultReader:
         """The result of a job.
 
         Raises:
@@ -249,15 +249,15 @@ async def _service(request: Request) -> Service:
 Shared = Annotated[Service, Depends(_service)]
 
 
-async def _turn() -> AsyncIterator[None]:
+async def _permit() -> AsyncIterator[None]:
     yield
 
 
 #: two of all requests that read hundreds of megabytes run at a time; the others wait without a thread
-Turn = Annotated[None, Depends(_turn, scope="function", max_concurrency=2)]
+ReadPermit = Annotated[None, Depends(_permit, scope="function", max_concurrency=2)]
 
 
-async def _opened(job_id: str, service: Shared, caller: Known) -> Result:
+async def _opened(job_id: str, service: Shared, caller: Known) -> ResultReader:
     found = service.results.peek(job_id, caller)
     if found is None:
         found = await anyio.to_thread.run_sync(service.result, job_id, caller)
@@ -266,6 +266,6 @@ async def _opened(job_id: str, service: Shared, caller: Known) -> Result:
 
 #: the result of the job in the path, open: on the event loop where it is at hand, else in a thread
 if TYPE_CHECKING:
-    Opened = Annotated[Result, Depends(_opened)]
+    Opened = Annotated[ResultReader, Depends(_opened)]
 else:
     Opened = Annotated[object, Depends(_opened)]  # importing the class would import NumPy

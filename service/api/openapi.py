@@ -7,7 +7,7 @@ from typing import Any, Final
 from fastapi import FastAPI
 
 from service.api.problems import documented
-from service.api.schemas import Problem
+from service.api.schemas.wire import ProblemDocument
 from service.http.gate import needed_scope
 
 #: answers that any operation under /v1 can give, and those of any with a body
@@ -25,7 +25,7 @@ def describe(app: FastAPI, *, keys: bool) -> None:
         if app.openapi_schema is None:
             schema = generate()
             schemas = schema["components"]["schemas"]
-            schemas["Problem"] = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
+            schemas["ProblemDocument"] = ProblemDocument.model_json_schema(ref_template="#/components/schemas/{model}")
             for name in ("HTTPValidationError", "ValidationError"):
                 schemas.pop(name, None)
             if keys:

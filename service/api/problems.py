@@ -67,7 +67,7 @@ _MOST_ERRORS: Final = 20
 _LONGEST_PART: Final = 100
 
 
-class Problem(HTTPException):
+class HTTPProblem(HTTPException):
     """A fault raised where only Starlette's own exceptions pass, such as in a middleware's ``receive``."""
 
     def __init__(self, fault: Fault, *, status: int | None = None, headers: dict[str, str] | None = None) -> None:
@@ -80,11 +80,11 @@ def status_of(code: str) -> int:
     return CODES.get(code, CODES["internal"])[0]
 
 
-def problem_of(error: ApspError) -> Problem:
+def problem_of(error: ApspError) -> HTTPProblem:
     """The problem that an error of ours is answered with, and when to ask again."""
     fault = fault_of(error)
     seconds = error.retry_after if isinstance(error, ResultNotReady) else RETRY_AFTER.get(fault.code)
-    return Problem(fault, headers=None if seconds is None else {"Retry-After": str(seconds)})
+    return HTTPProblem(fault, headers=None if seconds is None else {"Retry-After": str(seconds)})
 
 
 def document(fault: Fault, *, status: int | None = None, instance: str | None = None) -> dict[str, Any]:
@@ -141,7 +141,7 @@ def install(app: FastAPI) -> None:
             return Response(status_code=304, headers=headers)
         if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
             headers["Allow"] = _allowed(request) or headers.get("Allow", "")
-        if isinstance(error, Problem):
+        if isinstance(error, HTTPProblem):
             return respond(request, error.fault, status=error.status_code, headers=headers)
         if error.status_code == HTTPStatus.BAD_REQUEST and error.detail == _NOT_PARSED:
             return respond(request, Fault("invalid-request", NO_JSON))
@@ -186,7 +186,7 @@ def validation_fault(errors: Sequence[Mapping[str, Any]]) -> Fault:
 #: for the ``responses`` of routes: the schema of all errors
 def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """OpenAPI descriptions of the problem answers with these statuses."""
-    reference = {"$ref": "#/components/schemas/Problem"}
+    reference = {"$ref": "#/components/schemas/ProblemDocument"}
     return {
         status: {"description": HTTPStatus(status).phrase, "content": {MEDIA_TYPE: {"schema": reference}}}
         for status in statuses

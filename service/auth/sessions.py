@@ -39,7 +39,7 @@ def tokens_of(cookies: str) -> list[str]:
     return list(found)[:_MOST_COOKIES]
 
 
-class Visitors:
+class Sessions:
     """Finds the caller of a session.  What was found is remembered as long as with keys; holds no keys."""
 
     def __init__(self, keys: KeyStore) -> None:

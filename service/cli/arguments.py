@@ -85,7 +85,7 @@ Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard 
 
 
 @dataclass(frozen=True)
-class Reading:
+class ReadingOptions:
     """How a graph file is to be read: the options of every command that takes one, as ``read_graph`` takes them."""
 
     format: Format = None
@@ -101,12 +101,12 @@ class Reading:
 
 def reads_graph(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command, in place of its parameter ``reading``, the options of :class:`Reading`."""
-    own, options = get_type_hints(command, include_extras=True), get_type_hints(Reading, include_extras=True)
-    defaults = {field.name: field.default for field in fields(Reading)}
+    own, options = get_type_hints(command, include_extras=True), get_type_hints(ReadingOptions, include_extras=True)
+    defaults = {field.name: field.default for field in fields(ReadingOptions)}
 
     @wraps(command)
     def run(**given: Any) -> None:
-        reading = Reading(**{name: given.pop(name) for name in defaults})
+        reading = ReadingOptions(**{name: given.pop(name) for name in defaults})
         command(reading=reading, **given)
 
     parameters: list[inspect.Parameter] = []

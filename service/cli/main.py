@@ -25,7 +25,7 @@ from service.cli.arguments import (
     Json,
     MaxHops,
     Memory,
-    Reading,
+    ReadingOptions,
     Scheduler,
     Sources,
     StoreFolder,
@@ -67,7 +67,7 @@ def every_command(
 def solve(
     graph: GraphFile,
     out: Annotated[str, typer.Option("--out", metavar="STORE.zarr", help="Where the matrix goes; s3://... too.")],
-    reading: Reading,
+    reading: ReadingOptions,
     dtype: Dtype = "auto",
     algorithm: Algorithm = "auto",
     device: Device = "auto",
@@ -120,7 +120,7 @@ def solve_many(
             metavar="GRAPHS", help="Graph files, folders of them, @FILE with one a line.", show_default=False
         ),
     ],
-    reading: Reading,
+    reading: ReadingOptions,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FOLDER", help="Where the stores go, one a graph: NAME.zarr.")
     ] = None,
@@ -161,7 +161,7 @@ def solve_many(
 @reads_graph
 def plan(
     graph: GraphFile,
-    reading: Reading,
+    reading: ReadingOptions,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="STORE.zarr", help="Check the space on this store's disk.")
     ] = None,
@@ -198,7 +198,7 @@ def plan(
 @reads_graph
 def inspect(
     graph: GraphFile,
-    reading: Reading,
+    reading: ReadingOptions,
     as_json: Json = False,
 ) -> None:
     """Show size, weights and components, and what was dropped."""

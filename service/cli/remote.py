@@ -20,7 +20,7 @@ from service.cli.arguments import (
     Json,
     MaxHops,
     Memory,
-    Reading,
+    ReadingOptions,
     Sources,
     Targets,
     Threads,
@@ -44,7 +44,7 @@ def means_job(store: str) -> bool:
 @reads_graph
 def submit(
     graph: GraphFile,
-    reading: Reading,
+    reading: ReadingOptions,
     server: Server = None,
     name: Annotated[str | None, typer.Option(metavar="TEXT", help="A name of your own for graph and job.")] = None,
     wait: Annotated[bool, typer.Option("--wait", help="See the job to its end; Ctrl-C leaves it running.")] = False,
@@ -64,9 +64,9 @@ def submit(
 ) -> None:
     """Send a graph to a service and queue a job; prints its id."""
     from service.cli.commands import remote
-    from service.cli.vertex_lists import chosen_names
+    from service.cli.vertex_lists import selected_names
 
-    lists = (None if text is None else chosen_names(text, option)
+    lists = (None if text is None else selected_names(text, option)
              for text, option in ((sources, "--sources"), (targets, "--targets")))  # fmt: skip
     rows, columns = lists
     options = {

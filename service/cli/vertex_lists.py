@@ -12,7 +12,7 @@ from storage.errors import InvalidRequest, NotFound
 from storage.graph.graph import Graph, index_of
 
 
-def chosen_vertices(text: str, graph: Graph, option: str) -> tuple[int, ...]:
+def selected_vertices(text: str, graph: Graph, option: str) -> tuple[int, ...]:
     """The vertex indices that the text of ``option`` means, in its order, each once.
 
     ``@FILE`` is a file, ``-`` standard input; else the name of a vertex is that vertex, the name of a file is that
@@ -30,8 +30,8 @@ def chosen_vertices(text: str, graph: Graph, option: str) -> tuple[int, ...]:
     return tuple(found)
 
 
-def chosen_names(text: str, option: str) -> list[str]:
-    """The names that the text of ``option`` means where the graph is not at hand; as ``chosen_vertices`` has it, but
+def selected_names(text: str, option: str) -> list[str]:
+    """The names that the text of ``option`` means where the graph is not at hand; as ``selected_vertices`` has it, but
     what is the name of a file is that file.
     """
     found = list(dict.fromkeys(name for _, name in _named(text, option, lambda _: False)))

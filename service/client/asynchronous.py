@@ -17,7 +17,7 @@ import httpx2
 
 from service.client import fetching, flows, opening, plots, reading, wire
 from service.client.asking import Patience
-from service.client.graphs import Reading
+from service.client.graphs import GraphReading
 from service.client.names import Names
 from service.client.steps import CHUNK, Answer, Flow, Lost, Pause, Request, Send, Step, Together, Work
 from service.client.views import JobView, Path, ResultView
@@ -165,12 +165,14 @@ class AsyncClient:
         name: str | None = None,
         timeout: float | None = None,
         watcher: flows.Watcher | None = None,
-        **options: Unpack[flows.Options],
+        **options: Unpack[flows.JobOptions],
     ) -> AsyncResult:
         """Upload a graph, solve it, wait, and return the result."""
         job = await self._submit(
             graph,
-            Reading(format, directed, weight, unweighted, source, target, name, labels, length_of, centroids_through),
+            GraphReading(
+                format, directed, weight, unweighted, source, target, name, labels, length_of, centroids_through
+            ),
             options,
         )
         return await (await job.wait(timeout, watcher)).result()
@@ -189,16 +191,18 @@ class AsyncClient:
         length_of: str | None = None,
         centroids_through: bool = False,
         name: str | None = None,
-        **options: Unpack[flows.Options],
+        **options: Unpack[flows.JobOptions],
     ) -> AsyncJob:
         """Upload a graph and queue a job."""
         return await self._submit(
             graph,
-            Reading(format, directed, weight, unweighted, source, target, name, labels, length_of, centroids_through),
+            GraphReading(
+                format, directed, weight, unweighted, source, target, name, labels, length_of, centroids_through
+            ),
             options,
         )
 
-    async def _submit(self, graph: Any, how: Reading, options: flows.Options) -> AsyncJob:
+    async def _submit(self, graph: Any, how: GraphReading, options: flows.JobOptions) -> AsyncJob:
         found, names = await self.run(flows.upload(graph, how, self.patience))
         facts = await self.run(flows.submit(found["id"], names, options, self.patience, name=how.name))
         return AsyncJob(self, facts, names, found.get("receipt"))

@@ -16,7 +16,7 @@ import httpx2
 
 from service.client import fetching, flows, opening, plots, reading, wire
 from service.client.asking import Patience
-from service.client.graphs import Reading
+from service.client.graphs import GraphReading
 from service.client.names import Names
 from service.client.steps import CHUNK, Answer, Flow, Lost, Pause, Request, Send, Step, Together, Work
 from service.client.views import JobView, Path, ResultView
@@ -179,13 +179,15 @@ class Client:
         name: str | None = None,
         timeout: float | None = None,
         watcher: flows.Watcher | None = None,
-        **options: Unpack[flows.Options],
+        **options: Unpack[flows.JobOptions],
     ) -> Result:
         """Upload a graph, solve it, wait, and return the result; arguments as in :meth:`submit` and :meth:`Job.wait`.
 
         Raises JobFailed if the job fails or is cancelled, and what ``submit`` and ``wait`` raise.
         """
-        how = Reading(format, directed, weight, unweighted, source, target, name, labels, length_of, centroids_through)
+        how = GraphReading(
+            format, directed, weight, unweighted, source, target, name, labels, length_of, centroids_through
+        )
         job = self._submit(graph, how, options)
         return job.wait(timeout, watcher).result()
 
@@ -203,7 +205,7 @@ class Client:
         length_of: str | None = None,
         centroids_through: bool = False,
         name: str | None = None,
-        **options: Unpack[flows.Options],
+        **options: Unpack[flows.JobOptions],
     ) -> Job:
         """Upload a graph and queue a job.
 
@@ -228,11 +230,13 @@ class Client:
         """
         return self._submit(
             graph,
-            Reading(format, directed, weight, unweighted, source, target, name, labels, length_of, centroids_through),
+            GraphReading(
+                format, directed, weight, unweighted, source, target, name, labels, length_of, centroids_through
+            ),
             options,
         )
 
-    def _submit(self, graph: Any, how: Reading, options: flows.Options) -> Job:
+    def _submit(self, graph: Any, how: GraphReading, options: flows.JobOptions) -> Job:
         found, names = self.run(flows.upload(graph, how, self.patience))
         facts = self.run(flows.submit(found["id"], names, options, self.patience, name=how.name))
         return Job(self, facts, names, found.get("receipt"))

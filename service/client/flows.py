@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from service.client.asking import Patience, ask, retry_after
 from service.client.errors import JobFailed, StillOpen
-from service.client.graphs import Reading, Upload, prepared
+from service.client.graphs import GraphReading, Upload, prepared
 from service.client.names import Names
 from service.client.steps import Flow, Pause, Request, Work
 from service.units import parse_size
@@ -30,7 +30,7 @@ _MORE_PATIENCE: Final = 10
 _SLACK: Final = 30.0
 
 
-class Options(TypedDict, total=False):
+class JobOptions(TypedDict, total=False):
     """Options of a job, as in docs/api.md; sizes may be written ``4GiB``."""
 
     dtype: Literal["auto", "uint16", "int32", "float32", "float64"]
@@ -60,7 +60,7 @@ def question(method: str, path: str, patience: Patience, **more: Any) -> Flow[Do
     return cast(Document, json.loads(answer.content)) if answer.content else {}
 
 
-def upload(graph: Any, reading: Reading, patience: Patience) -> Flow[tuple[Document, Names]]:
+def upload(graph: Any, reading: GraphReading, patience: Patience) -> Flow[tuple[Document, Names]]:
     """Encode a graph and send it; the same content sent again is the same graph, so it may be repeated."""
     context = prepared(graph, reading)
     made: Upload = yield Work(context.__enter__)
@@ -83,8 +83,8 @@ def submit(
 
 def _wired(options: Mapping[str, Any], names: Names) -> Document:
     """Options as they go over the wire."""
-    if unknown := sorted(options.keys() - Options.__annotations__.keys()):
-        known = ", ".join(Options.__annotations__)
+    if unknown := sorted(options.keys() - JobOptions.__annotations__.keys()):
+        known = ", ".join(JobOptions.__annotations__)
         raise InvalidRequest(f"there is no option {unknown[0]!r}; there are {known}", field=unknown[0])
     wired = dict(options)
     for field in ("memory", "device_memory"):

@@ -28,7 +28,7 @@ _KINDS = (
 
 
 @dataclass(frozen=True)
-class Reading:
+class GraphReading:
     """How a graph is to be read.
 
     Attributes:
@@ -60,7 +60,7 @@ class Upload:
 
 
 @contextmanager
-def prepared(graph: Any, reading: Reading) -> Iterator[Upload]:
+def prepared(graph: Any, reading: GraphReading) -> Iterator[Upload]:
     """The upload of a graph of any kind; a file that was made for it is removed at the end.
 
     Raises:
@@ -82,7 +82,7 @@ def prepared(graph: Any, reading: Reading) -> Iterator[Upload]:
         path.unlink(missing_ok=True)
 
 
-def _file(path: Path, reading: Reading) -> Upload:
+def _file(path: Path, reading: GraphReading) -> Upload:
     if not path.is_file():
         raise NotFound(f"there is no file {path}")
     query = {
@@ -101,7 +101,7 @@ def _file(path: Path, reading: Reading) -> Upload:
     return Upload(path, query, Names())
 
 
-def _encoded(graph: Any, reading: Reading, path: Path) -> Upload:
+def _encoded(graph: Any, reading: GraphReading, path: Path) -> Upload:
     query = {"directed": reading.directed, "unweighted": reading.unweighted or None, "name": reading.name}
     for module, kind, encode in (
         ("networkx", "Graph", _networkx),
@@ -151,7 +151,7 @@ def _dense(graph: Any, path: Path) -> None:
         np.save(file, array, allow_pickle=False)
 
 
-def _networkx(graph: Any, reading: Reading, path: Path) -> tuple[Names, dict[str, Any]]:
+def _networkx(graph: Any, reading: GraphReading, path: Path) -> tuple[Names, dict[str, Any]]:
     """The weight is the attribute asked for, or ``weight``, and counts 1 where an edge lacks it, as in NetworkX.
 
     Where no edge has ``weight``, the rules of edge lists choose among the attributes, and every edge must have the one
@@ -175,7 +175,7 @@ def _networkx(graph: Any, reading: Reading, path: Path) -> tuple[Names, dict[str
     return names, {**query, **_columns(asked, reading.length_of)}
 
 
-def _edge_weights(edges: Sequence[tuple[Any, Any, Any]], asked: str, reading: Reading) -> list[Any]:
+def _edge_weights(edges: Sequence[tuple[Any, Any, Any]], asked: str, reading: GraphReading) -> list[Any]:
     """The weights of edges; one that is missing counts 1, unless the attribute was chosen for the caller."""
     missing = next((edge for edge in edges if edge[2] is None), None)
     if missing is None:
@@ -198,7 +198,7 @@ def _harmless(weights: Sequence[Any], length_of: str | None) -> Any:
     return weights[int(parse_formula(length_of)(_floats(weights)).argmax())]
 
 
-def _attribute(graph: Any, reading: Reading) -> str | None:
+def _attribute(graph: Any, reading: GraphReading) -> str | None:
     """The attribute of edges that is the weight, or that lengths are made of; None: arcs are counted."""
     from storage.readers.formula import parse_formula
     from storage.readers.lengths import is_similarity, named_length, similarity_refused
@@ -245,11 +245,11 @@ def _ends(weight: str) -> tuple[str, str]:
     return ("tail", "head") if weight.lower() in ("source", "target") else ("source", "target")
 
 
-def _pandas(table: Any, reading: Reading, path: Path) -> tuple[Names, dict[str, Any]]:
+def _pandas(table: Any, reading: GraphReading, path: Path) -> tuple[Names, dict[str, Any]]:
     import numpy as np
 
     names = [str(name) for name in table.columns]
-    kept, query = _chosen(names, [_is_numeric(kind) for kind in table.dtypes], reading)
+    kept, query = _select_columns(names, [_is_numeric(kind) for kind in table.dtypes], reading)
     columns = []
     for position in kept:
         column = table.iloc[:, position]
@@ -262,19 +262,21 @@ def _is_numeric(kind: Any) -> bool:
     return getattr(kind, "kind", "O") in "iufb"
 
 
-def _polars(table: Any, reading: Reading, path: Path) -> tuple[Names, dict[str, Any]]:
+def _polars(table: Any, reading: GraphReading, path: Path) -> tuple[Names, dict[str, Any]]:
     import polars as pl
 
     schema = table.collect_schema()
     names = schema.names()
-    kept, query = _chosen(names, [kind.is_numeric() for kind in schema.dtypes()], reading)
+    kept, query = _select_columns(names, [kind.is_numeric() for kind in schema.dtypes()], reading)
     called = (*_ends(names[kept[-1]]), names[kept[-1]])
-    chosen = [pl.nth(position).alias(name) for position, name in zip(kept, called, strict=False)]
-    table.lazy().select(chosen).sink_parquet(path)
+    selected = [pl.nth(position).alias(name) for position, name in zip(kept, called, strict=False)]
+    table.lazy().select(selected).sink_parquet(path)
     return Names(), query
 
 
-def _chosen(names: Sequence[str], numeric: Sequence[bool], reading: Reading) -> tuple[list[int], dict[str, Any]]:
+def _select_columns(
+    names: Sequence[str], numeric: Sequence[bool], reading: GraphReading
+) -> tuple[list[int], dict[str, Any]]:
     """Positions of source, target and, if there is one, weight, by the rules for edge lists; and what to ask for."""
     from storage.readers.formula import parse_formula
     from storage.readers.parsed import Options
@@ -293,13 +295,13 @@ def _chosen(names: Sequence[str], numeric: Sequence[bool], reading: Reading) -> 
         target=reading.target,
         length_of=formula,
     )
-    chosen = choose_by_name(list(names), list(numeric), options)
-    ends = [chosen.source, chosen.target]
-    if chosen.weight is None:
+    selected = choose_by_name(list(names), list(numeric), options)
+    ends = [selected.source, selected.target]
+    if selected.weight is None:
         return ends, {"format": "parquet"}
-    weight = names[chosen.weight]
+    weight = names[selected.weight]
     text = None if formula is None else formula.text.replace(f"${formula.column}", f'"{weight}"')
-    return [*ends, chosen.weight], _columns(weight, text)
+    return [*ends, selected.weight], _columns(weight, text)
 
 
 def _table(path: Path, tails: Any, heads: Any, weights: Any = None, *, name: str = "weight") -> Names:

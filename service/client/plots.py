@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Sample:
+class PlotData:
     """What is drawn: distances of some rows and columns, floats with +inf, and counts of all distances in bins."""
 
     distances: Any
@@ -27,7 +27,7 @@ class Sample:
     counts: list[int]
 
 
-def sample(job: str, patience: Patience, size: int) -> Flow[Sample]:
+def sample(job: str, patience: Patience, size: int) -> Flow[PlotData]:
     """Read what is drawn: at most ``size`` rows and columns."""
     if size < 1:
         raise InvalidRequest("a picture needs at least one row", field="size")
@@ -35,7 +35,7 @@ def sample(job: str, patience: Patience, size: int) -> Flow[Sample]:
     rows, columns = _some(down, size), _some(across, size)
     found = yield from submatrix(job, Names(), patience, rows, columns, most=8 * size * size)
     bins = yield from question("GET", job_path(job, "histogram"), patience)
-    return Sample(found, bins["edges"], bins["counts"])
+    return PlotData(found, bins["edges"], bins["counts"])
 
 
 def _some(labels: list[Label], size: int) -> list[Label]:
@@ -45,7 +45,7 @@ def _some(labels: list[Label], size: int) -> list[Label]:
     return [labels[k * len(labels) // size] for k in range(size)]
 
 
-def draw(result: ResultView, shown: Sample) -> Figure:
+def draw(result: ResultView, shown: PlotData) -> Figure:
     """The figure.  InvalidRequest without matplotlib."""
     try:
         from matplotlib.figure import Figure

@@ -19,7 +19,7 @@ CHUNK = 1 << 18
 MOST_OF_A_PROBLEM = 1 << 20
 
 
-class Sink(Protocol):
+class BodySink(Protocol):
     """Takes the body of a download as it comes, over several answers if the connection breaks off."""
 
     @property
@@ -63,7 +63,7 @@ class Request:
     json: Any = None
     file: Path | None = None
     repeatable: bool = True
-    sink: Sink | None = None
+    sink: BodySink | None = None
     seconds: float = 60.0
 
     def with_headers(self, more: Mapping[str, str]) -> Request:

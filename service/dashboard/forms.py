@@ -11,7 +11,7 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import RedirectResponse
 
 from service.api.fault import Fault, fault_of
-from service.api.problems import Problem, status_of
+from service.api.problems import HTTPProblem, status_of
 from service.auth.sessions import COOKIE, SESSION_SECONDS
 from service.dashboard.options import read_options
 from service.dashboard.pages import graph_page
@@ -42,7 +42,7 @@ def _fields(body: bytes) -> dict[str, str]:
     try:
         return dict(parse_qsl(text, keep_blank_values=True, max_num_fields=_MOST_FIELDS))
     except ValueError:
-        raise Problem(Fault("invalid-request", f"a form has at most {_MOST_FIELDS} fields")) from None
+        raise HTTPProblem(Fault("invalid-request", f"a form has at most {_MOST_FIELDS} fields")) from None
 
 
 @router.post("/login")

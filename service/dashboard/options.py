@@ -9,7 +9,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from service.api.fault import Fault, fault_of
-from service.api.schemas import JobRequest
+from service.api.schemas.jobs import JobRequest
 from service.cli.names import split_names
 from service.units import parse_size
 from storage.errors import InvalidRequest
@@ -59,7 +59,7 @@ _LONGEST: Final = 1000
 
 
 @dataclass(frozen=True)
-class Asked:
+class FormOptions:
     """What was filled in, and the request that it means; ``fault`` says what makes no sense."""
 
     filled: dict[str, str]
@@ -67,20 +67,20 @@ class Asked:
     fault: Fault | None = None
 
 
-def read_options(graph_id: str, values: Mapping[str, str]) -> Asked:
+def read_options(graph_id: str, values: Mapping[str, str]) -> FormOptions:
     """The request that a filled-in form means."""
     filled = {field.name: values.get(field.name, "").strip() for field in FIELDS}
     filled["fresh"] = "true" if values.get("fresh") else ""
     try:
         members = {name: _value(name, text) for name, text in filled.items() if text}
-        return Asked(filled, JobRequest.model_validate({"graph": graph_id, **members}))
+        return FormOptions(filled, JobRequest.model_validate({"graph": graph_id, **members}))
     except InvalidRequest as error:
-        return Asked(filled, None, fault_of(error))
+        return FormOptions(filled, None, fault_of(error))
     except ValidationError as error:
         first = error.errors()[0]
         label = next((field.label for field in FIELDS if first["loc"][:1] == (field.name,)), str(first["loc"]))
         message = f"{label}: {first['msg'][0].lower()}{first['msg'][1:]}"
-        return Asked(filled, None, Fault("invalid-request", message, {"field": str(first["loc"][0])}))
+        return FormOptions(filled, None, Fault("invalid-request", message, {"field": str(first["loc"][0])}))
 
 
 def _value(name: str, text: str) -> Any:

@@ -10,13 +10,13 @@ import anyio.to_thread
 from fastapi import APIRouter, Header, Query, Request, Response
 
 from service.api.fault import Fault, fault_of
-from service.api.problems import CODES, Problem
+from service.api.problems import CODES, HTTPProblem
 from service.dashboard import views
-from service.dashboard.options import FIELDS, Asked, read_options
+from service.dashboard.options import FIELDS, FormOptions, read_options
 from service.dashboard.render import HERE, page
 from service.dashboard.visiting import Known, PageRoute
 from service.http.ranges import matches
-from service.state import Service, Shared, Turn
+from service.state import ReadPermit, Service, Shared
 from storage.errors import ApspError
 
 router = APIRouter(include_in_schema=False, route_class=PageRoute)
@@ -58,7 +58,7 @@ async def get_job(
 
 
 @router.get("/jobs/{job_id}/eccentricities")
-def get_eccentricities(request: Request, job_id: str, service: Shared, visitor: Known, _turn: Turn) -> Response:
+def get_eccentricities(request: Request, job_id: str, service: Shared, visitor: Known, _permit: ReadPermit) -> Response:
     """How far the farthest vertex is: a part of the job's page that takes a while."""
     return page(
         request, "eccentricities.html", visitor=visitor, **views.eccentricities(service, visitor.caller, job_id)
@@ -66,7 +66,7 @@ def get_eccentricities(request: Request, job_id: str, service: Shared, visitor: 
 
 
 async def graph_page(
-    request: Request, service: Service, visitor: Known, graph_id: str, asked: Asked, *,
+    request: Request, service: Service, visitor: Known, graph_id: str, asked: FormOptions, *,
     planned: bool, status: int = 200, fault: Fault | None = None,
 ) -> Response:  # fmt: skip
     """The page of a graph with the options as they were filled in, and the plan if that was asked for."""
@@ -96,7 +96,7 @@ def get_static(name: str, if_none_match: Annotated[str, Header()] = "") -> Respo
     """A style, a script, the icon: the same for everybody."""
     found = _static().get(name)
     if found is None:
-        raise Problem(Fault("not-found", f"there is no file {name[:80]!r}"))
+        raise HTTPProblem(Fault("not-found", f"there is no file {name[:80]!r}"))
     content, media_type, etag = found
     headers = {"ETag": etag, "Cache-Control": "no-cache"}
     if matches(if_none_match, etag):

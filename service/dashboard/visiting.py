@@ -14,7 +14,7 @@ from fastapi.responses import RedirectResponse
 from fastapi.routing import APIRoute
 
 from service.api.fault import Fault, fault_of
-from service.api.problems import CODES, Problem
+from service.api.problems import CODES, HTTPProblem
 from service.auth.callers import ANYBODY, Caller, Scope
 from service.dashboard.render import page
 from service.state import Shared
@@ -36,10 +36,10 @@ class Visitor:
     def need(self, scope: Scope) -> None:
         """Refuse what their key does not allow."""
         if not self.caller.may(scope):
-            raise Problem(Fault("forbidden", f"this needs a key with the scope {scope!r}", {"scope": scope}))
+            raise HTTPProblem(Fault("forbidden", f"this needs a key with the scope {scope!r}", {"scope": scope}))
 
 
-class NotHereYet(Exception):  # noqa: N818 - what has happened, not what is wrong
+class NotLoggedIn(Exception):  # noqa: N818 - what has happened, not what is wrong
     """Nobody has logged in."""
 
 
@@ -48,7 +48,7 @@ async def _visitor(request: Request, service: Shared) -> Visitor:
         return Visitor(ANYBODY, None)
     key = await service.visitors.key(request.headers.get("cookie", ""))
     if key is None:
-        raise NotHereYet
+        raise NotLoggedIn
     visitor = Visitor(Caller(key.id, frozenset(key.scopes)), key.name)
     visitor.need("read")
     return visitor
@@ -67,13 +67,13 @@ class PageRoute(APIRoute):
         async def handler(request: Request) -> Response:
             try:
                 return await handle(request)
-            except NotHereYet:
+            except NotLoggedIn:
                 asked = request.url.path + (f"?{request.url.query}" if request.url.query else "")
                 wanted = asked if request.method == "GET" and asked != "/" else ""
                 return RedirectResponse(f"/login?next={quote(wanted, safe='')}" if wanted else "/login", 303)
             except ApspError as error:
                 return error_page(request, fault_of(error))
-            except Problem as error:
+            except HTTPProblem as error:
                 return error_page(request, error.fault, error.status_code)
             except RequestValidationError:
                 return error_page(request, Fault("invalid-request", "this address was not understood"))

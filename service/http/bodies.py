@@ -18,7 +18,7 @@ from starlette.types import Receive, Scope
 
 from service.api.fault import Fault, Refused
 from service.api.problems import NO_JSON, problem_of, validation_fault
-from service.api.schemas import Wire
+from service.api.schemas.wire import Wire
 from service.state import Service
 
 T = TypeVar("T", bound=Wire)

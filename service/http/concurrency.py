@@ -10,7 +10,7 @@ from service.api.fault import TooManyAtOnce
 from service.settings import variable
 
 
-class Shares:
+class ConcurrencyLimit:
     """Counts the running requests of one kind for each caller.  Belongs to one event loop."""
 
     def __init__(self, what: str, setting: str) -> None:

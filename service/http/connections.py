@@ -35,7 +35,7 @@ class Connection(Protocol):
         """Close it at once."""
 
 
-class Crowd:
+class IdleConnections:
     """The connections of one server that wait for a request, the longest first."""
 
     def __init__(self, most: int) -> None:
@@ -67,7 +67,7 @@ def raise_open_files() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-def room(most: int) -> tuple[int, int]:
+def connection_limits(most: int) -> tuple[int, int]:
     """How many connections are held, at most ``most``, and how many wait to be accepted."""
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if files == resource.RLIM_INFINITY:
@@ -76,7 +76,7 @@ def room(most: int) -> tuple[int, int]:
     return max(1, min(most, files - min(_OWN_FILES, files // 4) - 2 * backlog)), backlog
 
 
-class Complaints:
+class AcceptErrorHandler:
     """An event loop's handler of exceptions that tells of exhausted files once in a while, not each time."""
 
     def __init__(self) -> None:

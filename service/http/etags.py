@@ -13,10 +13,10 @@ from service.http.ranges import matches
 from service.state import Opened
 
 if TYPE_CHECKING:
-    from service.jobs.results import Result
+    from service.jobs.results import ResultReader
 
 
-def tag_headers(scope: Scope, opened: Result) -> dict[str, str]:
+def tag_headers(scope: Scope, opened: ResultReader) -> dict[str, str]:
     """The headers of an answer about a sealed result: its entity tag, and that it is asked for again each time."""
     accept = next((value for name, value in scope["headers"] if name == b"accept"), b"")
     question = b"\0".join(

@@ -23,7 +23,7 @@ from service.state import Service
 from storage.errors import ApspError
 
 if TYPE_CHECKING:
-    from service.jobs.results import Result
+    from service.jobs.results import ResultReader
 
 _Answer = tuple[dict[str, str], bytes]
 
@@ -34,7 +34,7 @@ _LONGEST_NAME: Final = 1000
 _PAUSES: Final = (0.0, 0.0005, 0.0)
 
 
-class Quick:
+class FastPath:
     """Middleware behind the door, which has noted the caller: answers plain questions for one distance, and for one
     tile where the reverse proxy sends it.
 
@@ -86,7 +86,7 @@ class Quick:
             return None
         for pause in _PAUSES:
             try:
-                found = opened.quick_distance(asked["source"], asked["target"])
+                found = opened.peek_distance(asked["source"], asked["target"])
             except BlockingIOError:
                 await asyncio.sleep(pause)  # others are answered while the kernel reads
             except ApspError:
@@ -98,5 +98,5 @@ class Quick:
                 return {**tag_headers(scope, opened), "Content-Type": "application/json"}, body
         return None
 
-    def _opened(self, scope: Scope, job_id: str) -> Result | None:
+    def _opened(self, scope: Scope, job_id: str) -> ResultReader | None:
         return self._service.results.peek(job_id, scope["state"].get("caller", ANYBODY))

@@ -18,7 +18,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.api.fault import Fault
-from service.api.problems import Problem, problem_of, respond, unexpected
+from service.api.problems import HTTPProblem, problem_of, respond, unexpected
 from service.auth.callers import ANYBODY, Caller
 from service.auth.callers import Scope as KeyScope
 from service.http.origins import asks_for_this_host, comes_from_elsewhere, names_a_host
@@ -52,7 +52,7 @@ _OPEN_FORM_BYTES: Final = 16_384
 _QUESTIONS: Final = re.compile(r"/v1/(estimates|jobs/[^/]+/(distances|paths|submatrix))")
 
 
-class Door:
+class RequestGate:
     """The outermost middleware: request id, key, rate, HEAD, security headers, one log line and one observation."""
 
     def __init__(
@@ -117,14 +117,14 @@ class Door:
             self._tell(scope, status, time.perf_counter() - began)
             REQUEST_ID.reset(token)
 
-    async def _refuse(self, scope: Scope, headers: dict[bytes, bytes]) -> Problem | None:
+    async def _refuse(self, scope: Scope, headers: dict[bytes, bytes]) -> HTTPProblem | None:
         """Why the request goes no further; notes the caller and what is left of the rate otherwise."""
         caller = ANYBODY
         path: str = scope["path"]
         if self._identify is None and not asks_for_this_host(scope, self._settings.host):
             return _another_host()
         if not names_a_host(scope):
-            return Problem(Fault("invalid-request", "Host is not the name of a host", {"field": "Host"}))
+            return HTTPProblem(Fault("invalid-request", "Host is not the name of a host", {"field": "Host"}))
         if self._identify is not None and path.startswith("/v1/"):
             given, cookie = headers.get(b"authorization"), headers.get(b"cookie")
             if given is None and cookie is not None and self._visit is not None:
@@ -140,7 +140,7 @@ class Door:
             needed = needed_scope(scope["method"], path)
             if not caller.may(needed):
                 message = f"{scope['method']} {path} needs a key with the scope {needed!r}"
-                return Problem(Fault("forbidden", message, {"scope": needed}))
+                return HTTPProblem(Fault("forbidden", message, {"scope": needed}))
         elif comes_from_elsewhere(scope, pages=not path.startswith("/v1/"), allowed=self._settings.cors_origins):
             return _from_elsewhere()
         scope["state"]["caller"] = caller
@@ -152,7 +152,7 @@ class Door:
         expect = headers.get(b"expect", b"100-continue")
         if expect.lower() != b"100-continue":
             message = f"Expect: {expect[:40].decode('latin-1')} cannot be met"
-            return Problem(Fault("expectation-failed", message, {"field": "Expect"}))
+            return HTTPProblem(Fault("expectation-failed", message, {"field": "Expect"}))
         return _too_long(scope) or _no_control(path, scope["query_string"])
 
     def _tell(self, scope: Scope, status: int, seconds: float) -> None:
@@ -222,7 +222,7 @@ class BodyLimit:
         silence, rate = self._settings.max_body_silence, self._settings.min_body_rate
         elapsed = time.monotonic() - began
         if elapsed > silence and total < rate * (elapsed - silence):
-            raise Problem(Fault("too-slow", f"the body came at less than {rate} bytes a second", {
+            raise HTTPProblem(Fault("too-slow", f"the body came at less than {rate} bytes a second", {
                 "limit": rate, "requested": int(total / elapsed), "setting": variable("min_body_rate"),
             }))  # fmt: skip
         try:
@@ -230,7 +230,7 @@ class BodyLimit:
                 return await receive()
         except TimeoutError:
             details = {"limit": silence, "setting": variable("max_body_silence")}
-            raise Problem(Fault("too-slow", f"no byte of the body came for {silence} s", details)) from None
+            raise HTTPProblem(Fault("too-slow", f"no byte of the body came for {silence} s", details)) from None
 
 
 def needed_scope(method: str, path: str) -> KeyScope:
@@ -271,25 +271,25 @@ def _with(headers: list[tuple[bytes, bytes]], extra: list[tuple[bytes, bytes]]) 
     return [*kept, *extra, *(SECURITY[:-1] if own else SECURITY)]
 
 
-def _too_long(scope: Scope) -> Problem | None:
+def _too_long(scope: Scope) -> HTTPProblem | None:
     """The server bounds what it waits for; what came at once can be longer."""
     size = len(scope["path"]) + len(scope["query_string"]) + sum(len(k) + len(v) for k, v in scope["headers"])
     if size <= HEADER_BYTES and len(scope["headers"]) <= MOST_HEADERS:
         return None
     message = f"address and headers have {size} bytes in {len(scope['headers'])} headers; at most {HEADER_BYTES} bytes"
     details = {"limit": HEADER_BYTES, "requested": size}
-    return Problem(Fault("headers-too-large", f"{message} in {MOST_HEADERS} headers are read", details))
+    return HTTPProblem(Fault("headers-too-large", f"{message} in {MOST_HEADERS} headers are read", details))
 
 
-def _no_control(path: str, query: bytes) -> Problem | None:
+def _no_control(path: str, query: bytes) -> HTTPProblem | None:
     """No path of ours holds a control character (patterns of routes let a line end behind them pass).
 
     NUL is in no parameter either: not every database takes it.
     """
     if _CONTROL.search(path):
-        return Problem(Fault("not-found", "there is nothing whose name holds a control character"))
+        return HTTPProblem(Fault("not-found", "there is nothing whose name holds a control character"))
     if b"%00" in query:
-        return Problem(Fault("invalid-request", "a parameter holds a NUL, which is in no name", {"field": "query"}))
+        return HTTPProblem(Fault("invalid-request", "a parameter holds a NUL, which is in no name", {"field": "query"}))
     return None
 
 
@@ -297,30 +297,30 @@ def _address(scope: Scope) -> str:
     return str((scope.get("client") or ("",))[0])
 
 
-def _unauthorized(given: bool) -> Problem:
+def _unauthorized(given: bool) -> HTTPProblem:
     message = "the key is not known or was revoked" if given else "a key is needed: Authorization: Bearer apsp_..."
     error = ' error="invalid_token"' if given else ""
-    return Problem(Fault("unauthorized", message), headers={"WWW-Authenticate": f'Bearer realm="apsp"{error}'})
+    return HTTPProblem(Fault("unauthorized", message), headers={"WWW-Authenticate": f'Bearer realm="apsp"{error}'})
 
 
-def _from_elsewhere() -> Problem:
+def _from_elsewhere() -> HTTPProblem:
     message = "a change that a browser asks for without a key is taken from the pages of this service only"
-    return Problem(Fault("forbidden", message, {"scope": "same-origin"}))
+    return HTTPProblem(Fault("forbidden", message, {"scope": "same-origin"}))
 
 
-def _another_host() -> Problem:
+def _another_host() -> HTTPProblem:
     message = "without keys (APSP_AUTH=false) only requests to localhost, 127.0.0.1 or [::1] are answered"
-    return Problem(Fault("forbidden", message, {"field": "Host"}))
+    return HTTPProblem(Fault("forbidden", message, {"field": "Host"}))
 
 
-def _too_fast(limit: int, wait: float) -> Problem:
+def _too_fast(limit: int, wait: float) -> HTTPProblem:
     message = f"more than {limit} requests a second; try again in {wait:.3g} s"
     details = {"limit": limit, "setting": variable("max_requests_per_second")}
-    return Problem(Fault("too-many-requests", message, details), headers={"Retry-After": str(max(1, round(wait)))})
+    return HTTPProblem(Fault("too-many-requests", message, details), headers={"Retry-After": str(max(1, round(wait)))})
 
 
-def _too_large(setting: str | None, limit: int, requested: int) -> Problem:
+def _too_large(setting: str | None, limit: int, requested: int) -> HTTPProblem:
     details: dict[str, object] = {"limit": limit, "requested": requested}
     if setting is not None:
         details["setting"] = variable(setting)
-    return Problem(Fault("limit-exceeded", f"the body has {requested} bytes or more, {limit} are allowed", details))
+    return HTTPProblem(Fault("limit-exceeded", f"the body has {requested} bytes or more, {limit} are allowed", details))

@@ -17,7 +17,7 @@ import h11
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from service.http.connections import Crowd
+from service.http.connections import IdleConnections
 from service.http.sendfile import SENDFILE
 
 #: seconds from the first moment of a request to the end of its headers
@@ -33,7 +33,7 @@ _SEGMENT: Final = 4 << 20
 class PatientProtocol(H11Protocol):
     """Uvicorn's HTTP/1.1 protocol with a deadline for headers, a bound on connections, and ``apsp.sendfile``."""
 
-    def __init__(self, *args: Any, crowd: Crowd, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, crowd: IdleConnections, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._crowd = crowd
         self._deadline: asyncio.TimerHandle | None = None

@@ -15,7 +15,7 @@ _ITEM: Final = re.compile(r"([0-9]*)-([0-9]*)")
 
 
 @dataclass(frozen=True)
-class Part:
+class ByteRange:
     """Bytes ``begin`` to ``end - 1`` of a file."""
 
     begin: int
@@ -39,7 +39,7 @@ class Refusal:
     fault: Fault
 
 
-def parse_ranges(header: str | None, size: int) -> tuple[Part, ...] | Refusal | None:
+def parse_ranges(header: str | None, size: int) -> tuple[ByteRange, ...] | Refusal | None:
     """The parts of a file of ``size`` bytes that a Range header asks for, in its order.
 
     None means the whole file: there is no header, its unit is not bytes, or its parts together are larger than the
@@ -61,9 +61,9 @@ def parse_ranges(header: str | None, size: int) -> tuple[Part, ...] | Refusal | 
         if first and last and int(last) < int(first):
             return _malformed(f"{item!r} ends before it begins")
         if first:
-            part = Part(int(first), min(int(last) + 1, size) if last else size)
+            part = ByteRange(int(first), min(int(last) + 1, size) if last else size)
         else:
-            part = Part(max(0, size - int(last)), size)
+            part = ByteRange(max(0, size - int(last)), size)
         if part.size > 0 and part.begin < size:
             parts.append(part)
     if not parts:

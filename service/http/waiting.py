@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 #: seconds between two looks: soon after somebody began to wait, and later
 _SOON, _LATER = 0.01, 0.1
 #: somebody who waits for so long waits for a job that is not quick
-_QUICK: Final = 1.0
+_SOON_SECONDS: Final = 1.0
 _WAIT: Final = re.compile(r"(?:^|[,;])\s*wait\s*=\s*\"?(\d{1,9})\"?\s*(?=$|[,;])", re.IGNORECASE)
 
 
@@ -66,4 +66,4 @@ class Waiters:
                 if job_id not in still:
                     for over in self._waiting.pop(job_id, set()):
                         over.set()
-            await asyncio.sleep(_SOON if time.monotonic() - self._latest < _QUICK else _LATER)
+            await asyncio.sleep(_SOON if time.monotonic() - self._latest < _SOON_SECONDS else _LATER)

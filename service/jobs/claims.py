@@ -63,7 +63,7 @@ def begin(store: Path, claim: int, trash: Path, patience: float) -> bool:
         return True
     for made in earlier:
         if taken or not record_of(made).is_file():  # a checkpoint that could not be copied stays for the next claim
-            throw_away(_workplace(made) if made == store else made.parent, trash)
+            throw_away(_working_dir(made) if made == store else made.parent, trash)
     return False
 
 
@@ -86,14 +86,14 @@ def tidy(store: Path, claim: int, trash: Path) -> None:
         if not kept and record_of(made).is_file():
             kept = True
         elif made == store:
-            throw_away(_workplace(made), trash)
+            throw_away(_working_dir(made), trash)
         else:
             throw_away(made.parent, trash)
 
 
 def record_of(made: Path) -> Path:
     """The file that is there if a solve into ``made`` has committed something."""
-    return _workplace(made) / "record.json"
+    return _working_dir(made) / "record.json"
 
 
 def throw_away(folder: Path, trash: Path) -> None:
@@ -131,5 +131,5 @@ def _put(made: Path, store: Path) -> bool:
     return True
 
 
-def _workplace(made: Path) -> Path:
+def _working_dir(made: Path) -> Path:
     return made.with_name(f".{made.name}.working")

@@ -17,7 +17,7 @@ from typing import Final
 
 import anyio.to_thread
 
-from service.api.schemas import JobItem
+from service.api.schemas.jobs import JobItem
 from service.jobs.joblog import log_path
 from service.settings import Settings
 from storage.errors import NotFound, StorageFailed
@@ -68,7 +68,7 @@ class Snapshot:
         return not self.record.open and at.version == self.record.version and at.offset >= self.log
 
 
-class Watch:
+class EventStreams:
     """Looks at the jobs that somebody watches.  Belongs to one event loop."""
 
     def __init__(self, settings: Settings, jobs: JobStore, closing: Callable[[], bool]) -> None:

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _METHODS: Final = {"GET", "HEAD", "POST", "DELETE", "OPTIONS"}
-_QUICK: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10, 60)
-_LONG: Final = (0.01, 0.1, 0.5, 1, 5, 10, 60, 600, 3600, 6 * 3600, 24 * 3600, 7 * 24 * 3600)
+_REQUEST_BUCKETS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10, 60)
+_JOB_BUCKETS: Final = (0.01, 0.1, 0.5, 1, 5, 10, 60, 600, 3600, 6 * 3600, 24 * 3600, 7 * 24 * 3600)
 #: jobs that ended are looked up this many seconds back, so that none is missed whose end was stored late
 _OVERLAP: Final = 60.0
 _DIRECTIONS: Final = ("read", "write")
@@ -52,15 +52,15 @@ class Metrics(Collector):
         self.registry.register(self)
         self._requests = Histogram(
             "apsp_http_request_duration_seconds", "Seconds from the request to the end of its answer.",
-            ("method", "route", "status"), buckets=_QUICK, registry=self.registry,
+            ("method", "route", "status"), buckets=_REQUEST_BUCKETS, registry=self.registry,
         )  # fmt: skip
         self._waits = Histogram(
             "apsp_job_queue_wait_seconds", "Seconds from the acceptance of a job to its first start.",
-            buckets=_LONG, registry=self.registry,
+            buckets=_JOB_BUCKETS, registry=self.registry,
         )  # fmt: skip
         self._runs = Histogram(
             "apsp_job_run_seconds", "Seconds from the last start of a job to its end.",
-            ("algorithm", "device", "status"), buckets=_LONG, registry=self.registry,
+            ("algorithm", "device", "status"), buckets=_JOB_BUCKETS, registry=self.registry,
         )  # fmt: skip
 
     def observe(self, method: str, route: str, status: int, seconds: float) -> None:
@@ -145,7 +145,7 @@ class Metrics(Collector):
         ):
             found: dict[tuple[str, ...], float] = {}
             for runner in alive:
-                value = _figures(runner, "memory").get(member)
+                value = _metrics_of(runner, "memory").get(member)
                 if value is not None:
                     found[runner.slot, runner.device] = value
             yield _gauge(name, text, found, ("runner", "device"))
@@ -156,9 +156,9 @@ class Metrics(Collector):
             "apsp_io_bytes", "Bytes that runners moved, by tier and direction.", labels=("runner", "tier", "direction")
         )
         for runner in alive:
-            for phase, (count, seconds) in sorted(_figures(runner, "phases").items()):
+            for phase, (count, seconds) in sorted(_metrics_of(runner, "phases").items()):
                 tiles.add_metric((runner.slot, phase), count, seconds)
-            for tier, directions in sorted(_figures(runner, "bytes").items()):
+            for tier, directions in sorted(_metrics_of(runner, "bytes").items()):
                 for direction in _DIRECTIONS:
                     moved.add_metric((runner.slot, tier, direction), directions.get(direction, 0))
         yield tiles
@@ -178,7 +178,7 @@ class Metrics(Collector):
         return _gauge("apsp_checkpoint_age_seconds", text, found, ("runner",))
 
 
-def _figures(runner: RunnerRecord, name: str) -> dict[str, Any]:
+def _metrics_of(runner: RunnerRecord, name: str) -> dict[str, Any]:
     found: dict[str, Any] = (runner.figures or {}).get(name) or {}
     return found
 

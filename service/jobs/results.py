@@ -20,7 +20,7 @@ Label = int | str
 Array = npt.NDArray[np.generic]
 
 
-class Result:
+class ResultReader:
     """An open result store; safe to use from many threads."""
 
     def __init__(self, path: str | Path) -> None:
@@ -60,7 +60,7 @@ class Result:
         value = self.numbers(self.matrix.entries([u], [v]))[0]
         return {"source": self.label(u), "target": self.label(v), "reachable": value is not None, "distance": value}
 
-    def quick_distance(self, source: Label, target: Label) -> dict[str, Any] | None:
+    def peek_distance(self, source: Label, target: Label) -> dict[str, Any] | None:
         """``distance`` if it can be told without waiting, else None.  BlockingIOError: as ``Matrix.peek`` says."""
         u, v = self.matrix.vertex(source), self.matrix.vertex(target)
         entry = self.matrix.peek(u, v)

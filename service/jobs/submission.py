@@ -11,7 +11,7 @@ from typing import Any, Final
 import anyio.to_thread
 
 from service.api.fault import Draining
-from service.api.schemas import JobRequest
+from service.api.schemas.jobs import JobRequest
 from service.auth.callers import Caller
 from service.jobs.folders import has_result
 from service.pool.tasks import plan_job

@@ -28,7 +28,7 @@ _FREE_PART: Final = 3, 4
 _PR_SET_PDEATHSIG: Final = 1
 
 
-def attend(pipe: Connection, nice: int, memory: int | None) -> None:
+def serve_tasks(pipe: Connection, nice: int, memory: int | None) -> None:
     """Answer tasks that come through the pipe, until it is closed.  Sends None first, to say that it is there."""
     _begin(nice)
     pipe.send(None)

@@ -19,7 +19,7 @@ from multiprocessing.process import BaseProcess
 from typing import Any, Final, TypeVar
 
 from service.api.fault import Fault, Refused
-from service.pool.process import attend
+from service.pool.process import serve_tasks
 from service.pool.tasks import warm_up
 from service.settings import variable
 
@@ -40,7 +40,7 @@ class _Call:
     future: Future[Any] = field(default_factory=Future)
 
 
-class Worker:
+class ProcessPool:
     """Runs functions in up to ``most`` processes beside; starts new ones when one died or was killed.
 
     While there are several processes, no owner holds all of them: whoever sends what takes for ever waits for
@@ -179,7 +179,7 @@ class _Child:
         self.kill()
         context = multiprocessing.get_context("spawn")
         pipe, other = context.Pipe()
-        process = context.Process(target=attend, args=(other, self._nice, self._memory), daemon=True)
+        process = context.Process(target=serve_tasks, args=(other, self._nice, self._memory), daemon=True)
         process.start()
         other.close()
         self._process, self._pipe = process, pipe

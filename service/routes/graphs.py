@@ -9,7 +9,7 @@ import anyio.to_thread
 from fastapi import APIRouter, Depends, Query, Request, Response
 
 from service.api.problems import documented
-from service.api.schemas import Graph, GraphList
+from service.api.schemas.graphs import GraphDocument, GraphList
 from service.auth.callers import Known
 from service.http import cursors
 from service.http.parameters import known_parameters
@@ -37,9 +37,9 @@ _BODY: Final = {
 @router.post(
     "",
     status_code=201,
-    response_model=Graph,
+    response_model=GraphDocument,
     responses={
-        200: {"model": Graph, "description": "The same graph is there already"},
+        200: {"model": GraphDocument, "description": "The same graph is there already"},
         **documented(408, 413, 415, 422, 429, 507),
     },
     openapi_extra=_BODY,
@@ -66,7 +66,7 @@ async def upload_graph(
     centroids_through: Annotated[bool, Query(description="TNTP: let paths pass through zone centroids.")] = False,
     name: Annotated[str | None, Query(max_length=200, description="A name of your own.")] = None,
     filename: Annotated[str | None, Query(max_length=255, description="Its ending hints at the format.")] = None,
-) -> Graph:
+) -> GraphDocument:
     """Upload a graph file as the raw body; 201 if its content is new to you, 200 if you had uploaded it before.
 
     The receipt in the answer is that of this upload; ``GET`` shows the one of your first.
@@ -92,7 +92,7 @@ async def upload_graph(
     kept, new = await anyio.to_thread.run_sync(service.add_graph, fresh, caller)
     response.status_code = 201 if new else 200
     response.headers["Location"] = f"/v1/graphs/{kept.id}"
-    answer = Graph.of(kept)
+    answer = GraphDocument.of(kept)
     return answer.model_copy(update={"receipt": fresh.receipt})
 
 
@@ -115,13 +115,13 @@ def list_graphs(
         last = records[limit - 1]
         following = cursors.following(request, cursor=cursors.encode(last.created, last.id))
         response.headers["Link"] = f'<{following}>; rel="next"'
-    return GraphList(graphs=[Graph.of(record) for record in records[:limit]], next=following)
+    return GraphList(graphs=[GraphDocument.of(record) for record in records[:limit]], next=following)
 
 
-@router.get("/{graph_id}", response_model=Graph, responses=documented(404, 410))
-def get_graph(graph_id: str, service: Shared, caller: Known) -> Graph:
+@router.get("/{graph_id}", response_model=GraphDocument, responses=documented(404, 410))
+def get_graph(graph_id: str, service: Shared, caller: Known) -> GraphDocument:
     """One graph."""
-    return Graph.of(service.graph(graph_id, caller))
+    return GraphDocument.of(service.graph(graph_id, caller))
 
 
 @router.delete("/{graph_id}", status_code=204, response_class=Response, responses=documented(404, 409, 410))

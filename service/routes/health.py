@@ -9,7 +9,8 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import HTMLResponse
 
 from service.api import openapi_page
-from service.api.schemas import LONGEST_NAME, MOST_LISTED, Device, Devices, Health, Limit, Limits, Version
+from service.api.schemas.service import DeviceDocument, Devices, Health, Limit, Limits, Version
+from service.api.schemas.wire import LONGEST_NAME, MOST_LISTED
 from service.http.gate import MOST_HEADERS
 from service.http.protocol import HEADER_BYTES, HEADER_SECONDS
 from service.http.ranges import MAX_RANGES
@@ -75,7 +76,7 @@ def get_limits(service: Shared) -> Limits:
 def list_devices(service: Shared) -> Devices:
     """Where jobs are solved: every runner's device, and how it is."""
     runners = service.jobs.list_runners()
-    return Devices(devices=[Device.of(runner, silent(runner, service.settings)) for runner in runners])
+    return Devices(devices=[DeviceDocument.of(runner, silent(runner, service.settings)) for runner in runners])
 
 
 @router.get("/docs", include_in_schema=False)

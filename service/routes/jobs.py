@@ -14,7 +14,8 @@ from fastapi.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from service.api.problems import documented
-from service.api.schemas import Estimate, Job, JobItem, JobList, JobRequest, State
+from service.api.schemas.jobs import Estimate, JobDocument, JobItem, JobList, JobRequest
+from service.api.schemas.wire import State
 from service.auth.callers import Known
 from service.http.bodies import BodyRoute
 from service.http.cursors import is_plain
@@ -59,9 +60,9 @@ async def estimate(body: JobRequest, service: Shared, caller: Known) -> Estimate
 @router.post(
     "",
     status_code=201,
-    response_model=Job,
+    response_model=JobDocument,
     responses={
-        200: {"model": Job, "description": "It was submitted, or solved, before"},
+        200: {"model": JobDocument, "description": "It was submitted, or solved, before"},
         201: {"headers": {**_LOCATION, **_RETRY}},
         **documented(404, 410, 413, 422, 429, 503, 507),
     },
@@ -74,7 +75,7 @@ async def submit_job(
     caller: Known,
     idempotency_key: Annotated[str | None, Header(description="Sent again, it stands for the same job.")] = None,
     prefer: Prefer = "",
-) -> Job:
+) -> JobDocument:
     """Plan a job and queue it.  What cannot be done is refused here, before any work.
 
     The job is on the disk when the answer is sent.  If the same graph was solved with the same options before, that
@@ -114,7 +115,7 @@ def list_jobs(
 
 @router.get(
     "/{job_id}",
-    response_model=Job,
+    response_model=JobDocument,
     responses={304: {"description": "As it was when the client's ETag was given"}, **documented(404, 410)},
 )
 async def get_job(
@@ -125,7 +126,7 @@ async def get_job(
     caller: Known,
     prefer: Prefer = "",
     if_none_match: Annotated[str, Header()] = "",
-) -> Job | Response:
+) -> JobDocument | Response:
     """State, phase, progress, plan; Retry-After while the job is open; an ETag that changes with the job."""
     record = await anyio.to_thread.run_sync(service.job, job_id, caller)
     record = await _waited(service, record, prefer, response)
@@ -212,10 +213,10 @@ class _Events(StreamingResponse):
 @router.post(
     "/{job_id}/cancel",
     status_code=202,
-    response_model=Job,
-    responses={200: {"model": Job, "description": "The job is over"}, **documented(404, 410)},
+    response_model=JobDocument,
+    responses={200: {"model": JobDocument, "description": "The job is over"}, **documented(404, 410)},
 )
-def cancel_job(job_id: str, response: Response, service: Shared, caller: Known) -> Job:
+def cancel_job(job_id: str, response: Response, service: Shared, caller: Known) -> JobDocument:
     """Ask a job to stop: 202 while it still runs to the next tile or batch, 200 when it is over.  Safe to repeat."""
     service.job(job_id, caller)
     record = service.jobs.cancel(job_id)
@@ -226,10 +227,10 @@ def cancel_job(job_id: str, response: Response, service: Shared, caller: Known) 
 @router.post(
     "/{job_id}/resume",
     status_code=202,
-    response_model=Job,
+    response_model=JobDocument,
     responses=documented(404, 409, 410, 429, 503),
 )
-def resume_job(job_id: str, response: Response, service: Shared, caller: Known) -> Job:
+def resume_job(job_id: str, response: Response, service: Shared, caller: Known) -> JobDocument:
     """Queue a failed or dismissed job again; it goes on from its checkpoint.  409 if it has none."""
     refuse_if_draining(service)
     record = service.job(job_id, caller)
@@ -258,14 +259,14 @@ async def _waited(service: Service, record: JobRecord, prefer: str, response: Re
     return await anyio.to_thread.run_sync(service.jobs.job, record.id)
 
 
-def _shown(service: Service, record: JobRecord, response: Response) -> Job:
+def _shown(service: Service, record: JobRecord, response: Response) -> JobDocument:
     position = service.jobs.queue_position(record) if record.state == ACCEPTED else None
     again = resumable(service.settings, record)
     response.headers["ETag"] = f'"{record.version}.{position or 0}.{int(again)}"'
     response.headers["Cache-Control"] = "private, no-cache"
     if record.open:
         response.headers["Retry-After"] = str(RETRY_AFTER)
-    return Job.of(record, queue_position=position, resumable=again)
+    return JobDocument.of(record, queue_position=position, resumable=again)
 
 
 def _encoded(job_id: str) -> str:

@@ -9,16 +9,16 @@ import anyio.to_thread
 from fastapi import APIRouter, Depends, Query, Response
 
 from service.api.problems import documented
-from service.api.schemas import (
+from service.api.schemas.results import (
     Distance,
     Distances,
     Histogram,
     Manifest,
     Nearest,
     PairsRequest,
-    Path,
+    PathDocument,
     Paths,
-    Summary,
+    SummaryDocument,
 )
 from service.http.bodies import BodyRoute
 from service.http.etags import Tagged
@@ -41,12 +41,12 @@ def get_manifest(job_id: str, opened: Opened, _: Tagged) -> Manifest:
     return Manifest(job=job_id, **opened.facts(), links=Manifest.links_of(job_id))
 
 
-@router.get("/summary", response_model=Summary, responses=_NONE)
-def get_summary(job_id: str, opened: Opened, _: Tagged) -> Summary:
+@router.get("/summary", response_model=SummaryDocument, responses=_NONE)
+def get_summary(job_id: str, opened: Opened, _: Tagged) -> SummaryDocument:
     """Pairs, mean, diameter, radius, histogram."""
     matrix = opened.matrix
     unit = str(matrix.attributes.get("unit"))
-    return Summary(
+    return SummaryDocument(
         job=job_id, shape=list(matrix.shape), dtype=matrix.dtype.name, directed=matrix.directed, unit=unit,
         summary=matrix.summary,
     )  # fmt: skip
@@ -78,17 +78,17 @@ def get_distances(*, body: PairsRequest, service: Shared, opened: Opened) -> Dis
     return Distances(distances=opened.distances(body.pairs))
 
 
-@router.get("/path", response_model=Path, responses=_NONE)
-def get_path(opened: Opened, source: Vertex, target: Vertex, _: Tagged) -> Path:
+@router.get("/path", response_model=PathDocument, responses=_NONE)
+def get_path(opened: Opened, source: Vertex, target: Vertex, _: Tagged) -> PathDocument:
     """One shortest path."""
-    return Path(**opened.path(source, target))
+    return PathDocument(**opened.path(source, target))
 
 
 @router.post("/paths", response_model=Paths, responses=documented(404, 409, 410, 413))
 def get_paths(*, body: PairsRequest, service: Shared, opened: Opened) -> Paths:
     """One shortest path for each of many pairs."""
     _check(len(body.pairs), service.settings.max_paths, "paths", "max_paths")
-    return Paths(paths=[Path(**opened.path(source, target)) for source, target in body.pairs])
+    return Paths(paths=[PathDocument(**opened.path(source, target)) for source, target in body.pairs])
 
 
 @router.get("/nearest", response_model=Nearest, responses={**_NONE, **documented(413)})

@@ -9,7 +9,8 @@ from fastapi import APIRouter, Depends, Header, Query
 from fastapi.responses import Response, StreamingResponse
 
 from service.api.problems import documented
-from service.api.schemas import Label, SubmatrixRequest
+from service.api.schemas.results import SubmatrixRequest
+from service.api.schemas.wire import Label
 from service.cli.names import split_names
 from service.http.bodies import BodyRoute
 from service.http.etags import Tagged
@@ -20,7 +21,7 @@ from service.views.formats import MEDIA_TYPES, choose_format
 from storage.errors import LimitExceeded
 
 if TYPE_CHECKING:
-    from service.jobs.results import Result
+    from service.jobs.results import ResultReader
 
 router = APIRouter(
     prefix="/v1/jobs/{job_id}", tags=["results"], dependencies=[Depends(known_parameters)], route_class=BodyRoute
@@ -93,7 +94,7 @@ def get_submatrix(
 
 def _answer(
     service: Service,
-    opened: Result,
+    opened: ResultReader,
     kind: str,
     *,
     sources: list[str] | list[Label] | None,

@@ -18,7 +18,7 @@ _PROCESSORS: Final = Path("/proc/cpuinfo")
 _GPUS: Final = Path("/proc/driver/nvidia/gpus")
 
 
-class Figures:
+class RunnerMetrics:
     """Collected by the solving thread, read by the one that gives signs of life."""
 
     def __init__(self, device: str) -> None:

@@ -25,8 +25,8 @@ from service.jobs.folders import has_result, prepare, result_bytes, result_place
 from service.jobs.joblog import job_log
 from service.runner import processes
 from service.runner.gpu_probe import probe
-from service.runner.metrics import Figures
-from service.runner.tracker import JobMonitor, Pulse
+from service.runner.metrics import RunnerMetrics
+from service.runner.tracker import Heartbeat, JobMonitor
 from service.runner.warmup import WarmUp
 from service.settings import Settings
 from storage.errors import ApspError, Cancelled, Conflict, NotFound, StorageFailed
@@ -73,7 +73,7 @@ class Runner:
         self._slot = settings.slot(device)
         self._name = f"{self._slot}:{os.getpid()}"
         self._monitor: JobMonitor | None = None
-        self._figures = Figures(device)
+        self._metrics = RunnerMetrics(device)
         #: the GPU has to be started afresh, which takes a new process
         self.device_lost = False
         self._probed: float | None = None
@@ -119,7 +119,7 @@ class Runner:
 
     def announce(self, state: str, detail: str | None = None) -> None:
         """Say that this runner is there, and how it is."""
-        figures = {**self._figures.read(), "process": processes.own()}
+        figures = {**self._metrics.read(), "process": processes.own()}
         self._jobs.announce(RunnerRecord(self._slot, self._name, self._device, state, detail, time.time(), figures))
 
     def work(self, job: JobRecord) -> None:
@@ -130,9 +130,9 @@ class Runner:
             self._work(job)
 
     def _work(self, job: JobRecord) -> None:
-        monitor = JobMonitor(self._jobs, job, self._stopping, self._figures.step)
+        monitor = JobMonitor(self._jobs, job, self._stopping, self._metrics.step)
         try:
-            with Pulse(monitor, self._settings.heartbeat_seconds, lambda: self.announce("busy", job.id)):
+            with Heartbeat(monitor, self._settings.heartbeat_seconds, lambda: self.announce("busy", job.id)):
                 self._monitor = monitor
                 try:
                     summary, seconds, size = self._solve(job, monitor)

@@ -24,7 +24,7 @@ LOOK_SECONDS: Final = 1.0
 _RATE_SECONDS: Final = 5.0
 
 
-class Gauge:
+class ProgressEstimator:
     """Turns units done into a fraction of the whole job, a rate and the seconds left.  Pure arithmetic.
 
     The predicted seconds of the plan's phases weigh them against each other; the fraction never falls.
@@ -101,7 +101,7 @@ class JobMonitor(Monitor):
         self.stopping = stopping
         self.asked = claimed.cancel
         self.lost = self.interrupted = False
-        self._gauge = Gauge(None, time.monotonic())
+        self._estimator = ProgressEstimator(None, time.monotonic())
         self._due = 0.0
         self._stepped_at = time.monotonic()
 
@@ -124,22 +124,22 @@ class JobMonitor(Monitor):
 
     def follow(self, plan: Plan) -> None:
         """Weigh phases as ``plan`` predicts them."""
-        self._gauge = Gauge(plan, time.monotonic())
+        self._estimator = ProgressEstimator(plan, time.monotonic())
 
     def begin(self, phase: str, total: int, unit: str) -> None:
         """Report the new phase at once."""
         now = time.monotonic()
         log.info("job %s: phase %s, %d %s", self._claimed.id, phase, total, unit)
-        self._gauge.begin(phase, total, unit, now)
+        self._estimator.begin(phase, total, unit, now)
         self._stepped_at = now
         self._report(now)
 
     def advance(self, amount: int) -> None:
         """Count; report when it is time."""
-        self._gauge.advance(amount)
+        self._estimator.advance(amount)
         now, before = time.monotonic(), self._stepped_at
         self._stepped_at = now
-        self._stepped(self._gauge.phase, now - before)
+        self._stepped(self._estimator.phase, now - before)
         self._report_if_due()
 
     def cancelled(self) -> bool:
@@ -155,7 +155,7 @@ class JobMonitor(Monitor):
     def _report(self, now: float) -> None:
         self._due = now + REPORT_SECONDS
         try:
-            found = self._jobs.report(self._claimed, self._gauge.phase, self._gauge.read(now))
+            found = self._jobs.report(self._claimed, self._estimator.phase, self._estimator.read(now))
         except StorageFailed as error:
             log.warning("job %s: progress was not stored: %s", self._claimed.id, error)
             return
@@ -163,7 +163,7 @@ class JobMonitor(Monitor):
         self.asked = self.asked or bool(found)
 
 
-class Pulse:
+class Heartbeat:
     """While entered, a thread gives signs of life of the runner, every ``seconds``."""
 
     def __init__(self, monitor: JobMonitor, seconds: float, announce: Callable[[], None]) -> None:
@@ -171,7 +171,7 @@ class Pulse:
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="pulse", daemon=True)
 
-    def __enter__(self) -> Pulse:
+    def __enter__(self) -> Heartbeat:
         self._thread.start()
         return self
 

@@ -47,7 +47,7 @@ def _steps() -> Iterator[bool]:
         yield True
 
 
-def _solve(chosen: dict[str, str], whole: bool) -> None:
+def _solve(options: dict[str, str], whole: bool) -> None:
     import numpy as np
 
     from engine.api.solve import solve_to_store
@@ -56,8 +56,8 @@ def _solve(chosen: dict[str, str], whole: bool) -> None:
 
     vertices = np.arange(64)
     weights = np.arange(1, 65) if whole else np.arange(1, 65) + 0.5
-    if chosen["algorithm"] == "bfs":
+    if options["algorithm"] == "bfs":
         weights = np.ones_like(weights)
     graph, _ = build_graph(vertices, np.roll(vertices, -1), weights, directed=True)
     with tempfile.TemporaryDirectory(prefix="apsp-warm-") as folder:
-        solve_to_store(graph, Options(device="cpu", **chosen), Path(folder) / "warm.zarr")  # type: ignore[arg-type]
+        solve_to_store(graph, Options(device="cpu", **options), Path(folder) / "warm.zarr")  # type: ignore[arg-type]

@@ -92,8 +92,8 @@ def _bands(matrix: Matrix, budget: int) -> list[Ints]:
     height, there = matrix.grid.tile[0], matrix.grid.counts[0]
     band_bytes = matrix.grid.tile_bytes(matrix.dtype.itemsize) * matrix.grid.counts[1]
     wanted = max(1, min(there, budget // band_bytes))
-    chosen = (2 * np.arange(wanted) + 1) * there // (2 * wanted)
-    return [np.arange(k * height, min((k + 1) * height, matrix.shape[0])) for k in chosen.tolist()]
+    selected = (2 * np.arange(wanted) + 1) * there // (2 * wanted)
+    return [np.arange(k * height, min((k + 1) * height, matrix.shape[0])) for k in selected.tolist()]
 
 
 def _pieces(matrix: Matrix, bands: list[Ints], monitor: Monitor) -> Iterator[tuple[Ints, npt.NDArray[np.generic]]]:

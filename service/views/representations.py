@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from service.jobs.results import Result
+from service.jobs.results import ResultReader
 
 #: entries read and encoded at once
 BATCH: Final = 1 << 18
@@ -36,7 +36,7 @@ class Selection:
     """Rows of a result: ``sources`` and ``targets`` are vertex indices, shapes (k,) and (t,); None for all targets
     that were solved."""
 
-    result: Result
+    result: ResultReader
     sources: Indices
     targets: Indices | None
 

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.rows.summary import comparable
-from service.jobs.results import Array, Result
+from service.jobs.results import Array, ResultReader
 from storage.errors import InvalidRequest
 from storage.matrix.reader import Matrix
 
@@ -31,7 +31,7 @@ def spread(first: int, count: int, most: int) -> IntArray:
 
 
 def sample(
-    result: Result, *, row: int, rows: int | None, column: int, columns: int | None, size: int
+    result: ResultReader, *, row: int, rows: int | None, column: int, columns: int | None, size: int
 ) -> dict[str, Any]:
     """Entries of evenly spaced rows and columns of a rectangle, at most ``size`` of each; all if there are no more.
 
@@ -58,7 +58,7 @@ def sample(
     }  # fmt: skip
 
 
-def eccentricities(result: Result, size: int) -> dict[str, Any]:
+def eccentricities(result: ResultReader, size: int) -> dict[str, Any]:
     """The largest finite distance from evenly spaced sources, at most ``size``, to other targets; None for none.
 
     ``reached`` counts the targets of each, itself too where it is one; ``central`` says which of the sources reach
@@ -101,7 +101,7 @@ def _extent(side: str, first: int, count: int | None, limit: int) -> int:
     return size
 
 
-def _rows_within(result: Result, first: int, count: int, most: int) -> int:
+def _rows_within(result: ResultReader, first: int, count: int, most: int) -> int:
     """How many rows may be read: all bands of tiles under them stay within the budget, or there are a few."""
     grid = result.matrix.grid
     band = grid.counts[1] * grid.tile_bytes(result.matrix.dtype.itemsize)

@@ -12,7 +12,7 @@ from service.cli.commands.interrupts import INTERRUPTS
 from service.cli.commands.output import emit, emit_json
 from service.cli.commands.showing import check_question, show_distance, show_path, show_row, show_summary
 from service.cli.progress import progress_on
-from service.jobs.results import Result
+from service.jobs.results import ResultReader
 from storage.errors import InvalidRequest, NotFound
 from storage.matrix.reader import is_sealed_store
 from storage.remote.objects import is_address
@@ -26,7 +26,7 @@ def query(store: str, question: str, vertices: Sequence[str], *, as_json: bool) 
         NotFound: no such store or vertex, or its row was not solved.
     """
     check_question(question, vertices)
-    result = Result(store_folder(store))
+    result = ResultReader(store_folder(store))
     if question == "distance":
         show_distance(result.distance(*vertices), as_json)
     elif question == "path":
@@ -49,14 +49,14 @@ def store_folder(store: str) -> str | Path:
     return path
 
 
-def _row(result: Result, source: str) -> dict[str, Any]:
+def _row(result: ResultReader, source: str) -> dict[str, Any]:
     matrix = result.matrix
     vertex = matrix.vertex(source)
     distances = result.numbers(matrix.row(vertex))
     return {"source": result.label(vertex), "targets": matrix.target_labels.tolist(), "distances": distances}
 
 
-def _summary(result: Result, as_json: bool) -> None:
+def _summary(result: ResultReader, as_json: bool) -> None:
     matrix = result.matrix
     facts = {"shape": list(matrix.shape), "dtype": matrix.dtype.name, "directed": matrix.directed}
     show_summary({"store": str(matrix.path), **facts, "summary": matrix.summary}, str(matrix.path), as_json)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _LINE_SECONDS: Final = 5.0
 
 
-class Watch:
+class StatusDisplay:
     """Shows a fraction, and words about it, on ``stream``."""
 
     def __init__(self, stream: TextIO) -> None:
@@ -60,7 +60,7 @@ class Watch:
                 print(f"{what}: {100 * fraction:3.0f} %{f'  {rest}' if rest else ''}", file=self._stream, flush=True)
 
 
-class JobWatch(Watch):
+class JobDisplay(StatusDisplay):
     """Given a job's facts, shows phase, fraction, rate and time left."""
 
     def __call__(self, facts: dict[str, Any]) -> None:
@@ -78,7 +78,7 @@ class JobWatch(Watch):
         self.show(phase, facts["progress"], ", ".join(parts))
 
 
-class FetchWatch(Watch):
+class FetchDisplay(StatusDisplay):
     """Given bytes that are there and bytes in all, shows them, with rate and time left."""
 
     def __init__(self, stream: TextIO) -> None:
@@ -95,11 +95,11 @@ class FetchWatch(Watch):
         self.show("fetching", done / total if total else 1.0, rest)
 
 
-Shown = TypeVar("Shown", bound=Watch)
+Shown = TypeVar("Shown", bound=StatusDisplay)
 
 
 @contextlib.contextmanager
-def watching(watch: Shown) -> Iterator[Shown]:
+def displayed(watch: Shown) -> Iterator[Shown]:
     """Within this context it is drawn."""
     watch.begin()
     try:

@@ -14,7 +14,7 @@ import polars as pl
 import pytest
 from scipy import sparse
 
-from service.client.graphs import Reading, prepared
+from service.client.graphs import GraphReading, prepared
 from service.client.names import Names
 from storage.errors import InvalidRequest, NotFound
 from storage.readers import read_graph
@@ -24,7 +24,7 @@ Arcs = dict[tuple[Any, Any], float]
 
 def understood(graph: Any, **how: Any) -> tuple[set[Any], Arcs]:
     """Vertices and arcs, named as the caller names them, after the round trip through the file."""
-    with prepared(graph, Reading(**how)) as upload:
+    with prepared(graph, GraphReading(**how)) as upload:
         query = upload.query
         read, _ = read_graph(
             upload.file,
@@ -200,19 +200,19 @@ def test_what_is_no_graph_is_refused_with_its_reason(graph, said):
 def test_a_file_goes_as_it_is(tmp_path):
     path = tmp_path / "roads.csv"
     path.write_text("u,v,w\n1,2,3\n")
-    with prepared(str(path), Reading(weight="w", name="mine")) as upload:
+    with prepared(str(path), GraphReading(weight="w", name="mine")) as upload:
         assert upload.file == path
         assert {k: v for k, v in upload.query.items() if v is not None} == {
             "weight": "w", "name": "mine", "filename": "roads.csv",
         }  # fmt: skip
     assert path.exists()
-    with pytest.raises(NotFound, match="there is no file"), prepared(tmp_path / "none", Reading()):
+    with pytest.raises(NotFound, match="there is no file"), prepared(tmp_path / "none", GraphReading()):
         pass
 
 
 def test_nothing_is_left_behind(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    with prepared(nx.path_graph(3), Reading()) as upload:
+    with prepared(nx.path_graph(3), GraphReading()) as upload:
         assert upload.file.parent == tmp_path
     with pytest.raises(InvalidRequest):
         understood(np.zeros((2, 3)))

@@ -20,7 +20,7 @@ from service.settings import Settings, variable
 from storage.jobs.store import JobStore, RunnerRecord
 from tests.deploy.engine import compose_program
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 COMPOSE = ROOT / "deploy" / "compose"
 KUBERNETES = ROOT / "deploy" / "kubernetes"
 OVERLAYS = ("gpu", "postgres", "s3")

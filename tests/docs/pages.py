@@ -38,7 +38,7 @@ from typing import Any
 
 import psutil
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 SECONDS = 300
 RUN = {"sh", "bash", "console", "python"}
 DATA = {"text", "json", "toml", "ini", "yaml", "nginx"}

@@ -17,7 +17,7 @@ from storage.matrix.reader import create_matrix, open_matrix, verify_matrix
 from tests.faults.crash_store import NEW, OLD, SCENARIOS, N
 from tests.stores import entries_of, line_graph, make_store
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def run_module(*arguments: str) -> subprocess.Popen[str]:

@@ -17,7 +17,7 @@ from tests.faults.crash_remote import NEW, OLD, SCENARIOS, N, write
 from tests.s3 import S3Server
 from tests.stores import entries_of, line_graph
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.slow

@@ -22,14 +22,16 @@ from storage.matrix.reader import open_matrix, verify_matrix
 from storage.matrix.working import find_checkpoint
 from tests.unit.service.support import Bench
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 N = 3000
 #: Streams in the tier that is asked for however small the matrix is, and commits soon; then runs as ever.
 _SETUP = """
 import sys
 from dataclasses import replace
-import engine.streaming.checkpoint, engine.planning.planner, engine.planning.cost_streaming as estimate,
-engine.streaming.host_tier engine.streaming.checkpoint.INTERVAL, engine.streaming.host_tier.COST = 0.3, 1.0
+import engine.planning.cost_streaming as estimate
+import engine.planning.planner
+import engine.streaming.checkpoint, engine.streaming.host_tier
+engine.streaming.checkpoint.INTERVAL, engine.streaming.host_tier.COST = 0.3, 1.0
 tier = sys.argv.pop(1)
 def only(setting):
     found = estimate.in_memory(setting) if tier == "host" else estimate.from_store(setting)
@@ -37,7 +39,7 @@ def only(setting):
 engine.planning.planner.streamed, engine.planning.planner.LITTLE = only, 0
 """
 _COMMAND = _SETUP + "from service.cli.main import main; main()"
-_RUNNER = _SETUP + "from service import runner; runner.main()"
+_RUNNER = _SETUP + "from service.runner import runner; runner.main()"
 
 
 @pytest.fixture(scope="module")

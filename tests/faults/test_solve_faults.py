@@ -16,7 +16,7 @@ import pytest
 
 from tests.faults.crash_solve import WAYS
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 COUNT = int(os.environ.get("APSP_KILL_SOLVES", "4"))
 
 

@@ -31,7 +31,7 @@ from storage.jobs.store import OPEN, SUCCESSFUL
 from storage.matrix.reader import open_matrix, verify_matrix
 from tests.unit.service.support import Bench
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 N = 300
 NODES = ("A", "B")
 #: A runner whose Floyd-Warshall works in the store, slowly, and commits now and then.
@@ -40,8 +40,9 @@ import random, time
 from dataclasses import replace
 from engine.model.tiling import Streaming
 from engine.streaming.store_tier import StoreTier
-from service import checkpoints, runner, warmth
-warmth._SOLVES = ()
+from service.jobs import checkpoints
+from service.runner import runner, warmup
+warmup._SOLVES = ()
 planned, give = checkpoints.plan, StoreTier.give
 def plan(graph, options, store):
     found = planned(graph, options, store)

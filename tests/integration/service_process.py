@@ -13,7 +13,7 @@ from typing import Any
 
 import httpx2 as httpx
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 OPEN = ("accepted", "running")
 
 

@@ -25,7 +25,7 @@ from storage.graph.graph import build_graph
 from tests.wrong import sealed
 
 ROADS = "from,to,minutes\nharbour,market,4.5\nmarket,church,2\nchurch,harbour,1.25\nmarket,mill,10\nisland,harbour,3\n"
-EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
 def apsp(*arguments: object, cwd: Path | None = None, timeout: float = 120) -> subprocess.CompletedProcess[str]:

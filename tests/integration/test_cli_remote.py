@@ -20,7 +20,7 @@ from service.cli.main import main
 from storage.matrix.reader import verify_matrix
 from tests.integration.keyed_service import KeyedService
 
-EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 ROADS = EXAMPLES / "helsinki_drive.csv"
 U, V = "1372477605", "25291537"
 APSP = [sys.executable, "-m", "service.cli.main"]

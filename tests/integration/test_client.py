@@ -22,7 +22,7 @@ from storage.errors import Conflict, InvalidRequest, LimitExceeded
 from storage.matrix.reader import open_matrix, verify_matrix
 from tests.integration.keyed_service import KeyedService
 
-EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
 @pytest.fixture(scope="module")

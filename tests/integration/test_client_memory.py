@@ -63,7 +63,7 @@ def test_memory_does_not_grow_with_the_store(url, tmp_path):
     for n in (600, 5000):
         make_store(tmp_path / f"job{n}", n)
         command = [sys.executable, "-c", FETCH, url, f"job{n}", str(tmp_path / f"{n}.zarr")]
-        done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=Path(__file__).parents[1])
+        done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2])
         peaks.append(int(done.stdout))
         assert sum(file.stat().st_size for file in (tmp_path / f"{n}.zarr").rglob("*")) > 4 * n * n
     print(f"peak of a fetch: {peaks[0] / MIB:.0f} MiB for 1.4 MiB, {peaks[1] / MIB:.0f} MiB for 96 MiB")

@@ -21,7 +21,7 @@ from storage.jobs.store import JobRecord
 from storage.matrix.reader import open_matrix, verify_matrix
 from tests.unit.service.support import Bench
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 N = 900
 #: A runner that tells in which round it begins, commits in the middle of a round, and is killed there.
 _RUNNER = """
@@ -30,7 +30,8 @@ from dataclasses import replace
 import engine.streaming.schedule
 from engine.model.tiling import Streaming
 from engine.streaming.store_tier import StoreTier
-from service import checkpoints, runner
+from service.jobs import checkpoints
+from service.runner import runner
 planned = checkpoints.plan
 def plan(graph, options, store):  # however much memory there is
     return replace(planned(graph, options, store), tier="store", streaming=Streaming("store", 64, 128, symmetric=False))

@@ -11,7 +11,7 @@ import pytest
 
 from engine.interop.networkx_info import FUNCTIONS
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 SUITES = (
     "shortest_paths/tests",
     "tests/test_distance_measures.py",

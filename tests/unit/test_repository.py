@@ -15,7 +15,7 @@ from packaging.version import Version
 
 from service.cli import main
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 LOCKS = [ROOT / "requirements.lock", ROOT / "benchmarks" / "requirements.lock"]
 IMAGE_LOCKS = sorted((ROOT / "deploy" / "locks").glob("*.lock"))

@@ -18,7 +18,7 @@ from service.app import create_app
 from service.settings import Settings, variable
 from service.views.formats import MEDIA_TYPES
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 TEXT = (ROOT / "docs" / "api.md").read_text()
 
 

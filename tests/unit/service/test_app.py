@@ -23,7 +23,7 @@ from service.settings import Settings
 from storage.jobs.store import Progress
 from tests.unit.service.support import Bench, small_graph
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def problem(response, status: int, code: str) -> dict:

@@ -20,7 +20,7 @@ from storage.matrix.reader import open_matrix, verify_matrix
 from storage.matrix.working import WorkingMatrix, find_checkpoint, open_working
 from tests.stores import entries_of, line_graph
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 N = 40
 OLD, NEW = 3, 5
 ENTRIES = entries_of(N, N, "float32", 1)

@@ -22,7 +22,7 @@ from service.settings import Settings
 from storage.jobs.store import JobRecord, RunnerRecord
 from tests.unit.service.support import Bench, small_graph
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 PLAN = {"algorithm": "dijkstra", "device": "cpu"}
 
 

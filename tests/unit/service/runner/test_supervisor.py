@@ -21,7 +21,7 @@ from storage.errors import DatabaseFailed, InvalidRequest
 from storage.jobs.store import JobRecord, RunnerRecord
 from tests.unit.service.support import Bench, small_graph
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 
 
 @pytest.fixture
@@ -219,7 +219,7 @@ def test_an_ended_runner_gives_its_job_back_at_once_with_the_reason(hold: Callab
 #: A process that says who it is, takes the write lock of the database when it is told to, and keeps it.
 HOLDER = """
 import json, signal, sqlite3, sys
-from service import processes
+from service.runner import processes
 print(json.dumps(processes.own()), flush=True)
 sys.stdin.readline()
 held = sqlite3.connect(sys.argv[1], isolation_level=None)

@@ -152,7 +152,7 @@ while not Path(sys.argv[2]).exists():
 Database(where).close()
 """
     command = [sys.executable, "-c", code, str(where), str(begun)]
-    root = Path(__file__).parents[3]
+    root = Path(__file__).parents[4]
     processes = [subprocess.Popen(command, cwd=root, stderr=subprocess.PIPE, text=True) for _ in range(4)]
     time.sleep(1)
     begun.touch()

@@ -89,7 +89,7 @@ def test_every_format_has_a_reader_and_a_description() -> None:
 
 
 def test_the_documentation_names_every_format_and_its_limits() -> None:
-    text = (Path(__file__).resolve().parents[3] / "docs" / "formats.md").read_text()
+    text = (Path(__file__).resolve().parents[4] / "docs" / "formats.md").read_text()
     for name in FORMATS:
         assert f"| `{name}` |" in text
     for field in fields(ReadLimits):

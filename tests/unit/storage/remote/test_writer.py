@@ -19,11 +19,11 @@ from storage.graph.graph_store import GraphStore
 from storage.matrix.reader import open_matrix, verify_matrix
 from storage.matrix.shared import GuestMatrix
 from storage.matrix.working import find_checkpoint, open_working
-from storage.remote import reader
+from storage.remote import objects, reader
 from storage.remote import writer as remote
 from storage.remote.addresses import checkpoint_stat, claim_of, discard_remote
 from storage.remote.objects import Objects
-from storage.remote.writer import RemoteMatrix, fetch_checkpoint, objects
+from storage.remote.writer import RemoteMatrix, fetch_checkpoint
 from tests.s3 import S3Server
 from tests.stores import UNREACHABLE, entries_of, line_graph
 

@@ -23,7 +23,7 @@ from engine.model.dtypes import WORK_TYPES
 from tests import oracle
 from tests.contracts.backend import BackendContract
 
-ROOT = Path(__file__).resolve().parents[4]
+ROOT = Path(__file__).resolve().parents[5]
 
 
 class TestAlone(BackendContract):
@@ -151,7 +151,6 @@ def test_items_fit_the_pack_buffers_and_occupy_everybody(rows: int, columns: int
 SECOND_START = """
 import sys, time
 import numpy as np
-from engine.algorithms.products import PACK_BYTES, SIDE, cut
 from engine.devices.cpu import relax as cpu_relax
 from engine.devices.cpu.backend import CpuBackend
 

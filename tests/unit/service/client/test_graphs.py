@@ -243,6 +243,6 @@ assert not (heavy - {"numpy", "scipy"}) & sys.modules.keys()
 
 def test_importing_the_client_imports_nothing_heavy():
     done = subprocess.run(
-        [sys.executable, "-c", LIGHT], capture_output=True, text=True, check=False, cwd=Path(__file__).parents[3]
+        [sys.executable, "-c", LIGHT], capture_output=True, text=True, check=False, cwd=Path(__file__).parents[4]
     )
     assert done.returncode == 0, done.stderr

@@ -27,7 +27,7 @@ from storage.errors import InvalidRequest
 from storage.readers import FORMATS, read_graph
 from tests.property.test_openapi import here
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 OPTIONS = {name for name in inspect.signature(read_graph).parameters if name not in ("path", "limits")}
 TEXTS = "here,there,score,km\n1,2,0.75,9\n2,3,0.25,8\n"
 

@@ -43,6 +43,8 @@ def describe(app: FastAPI, *, keys: bool) -> None:
 
 def _complete(path: str, method: str, operation: dict[str, Any], *, keys: bool) -> None:
     answers = operation["responses"]
+    # docstrings describe their arguments for developers; the document has descriptions of the parameters instead
+    operation["description"] = operation.get("description", "").partition("\n\nArgs:")[0]
     if path.startswith("/v1/"):
         statuses = (*EVERYWHERE, *(WITH_BODY if "requestBody" in operation else ()))
         problems = {str(status): answer for status, answer in documented(*statuses).items()}

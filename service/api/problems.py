@@ -88,7 +88,13 @@ def problem_of(error: ApspError) -> HTTPProblem:
 
 
 def document(fault: Fault, *, status: int | None = None, instance: str | None = None) -> dict[str, Any]:
-    """The members of the problem document."""
+    """The members of the problem document.
+
+    Args:
+        fault: what went wrong.
+        status: HTTP status; that of the fault's code if None.
+        instance: path of the request.
+    """
     number, title = CODES.get(fault.code, (500, "Unexpected error"))
     number = status or number
     members = {
@@ -105,7 +111,14 @@ def document(fault: Fault, *, status: int | None = None, instance: str | None = 
 def respond(
     request: Request, fault: Fault, *, status: int | None = None, headers: dict[str, str] | None = None
 ) -> Response:
-    """The problem document of ``fault`` as the answer to ``request``."""
+    """The problem document of ``fault`` as the answer to ``request``.
+
+    Args:
+        request: the request to answer.
+        fault: what went wrong; paths of the server are removed from its message.
+        status: HTTP status; that of the fault's code if None.
+        headers: further headers of the answer.
+    """
     # not of request.url, which is put together with the Host header and raises for one that makes no sense
     service = getattr(request.app.state, "service", None)
     if service is not None:

@@ -44,7 +44,13 @@ class ProgressMonitor(Monitor):
         self._started = self._due = 0.0
 
     def begin(self, phase: str, total: int, unit: str) -> None:
-        """End the phase before and start this one."""
+        """End the phase before and start this one.
+
+        Args:
+            phase: name of the phase.
+            total: units of work in it; 0 if unknown.
+            unit: what is counted, such as rows or bytes.
+        """
         self.close()
         self.phase, self.total, self.done, self.unit = phase, total, 0, unit
         self._started = time.perf_counter()

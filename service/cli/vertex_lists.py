@@ -19,6 +19,11 @@ def selected_vertices(text: str, graph: Graph, option: str) -> tuple[int, ...]:
     file, and anything else is a list ``A,"B, c",D``.  So what is both a vertex and a file is the vertex; a vertex
     called ``-`` is written ``"-"``.  A file has one name a line; of a ``.csv`` file it is the first column.
 
+    Args:
+        text: the argument of the option.
+        graph: the graph whose vertices are named.
+        option: name of the option, for messages.
+
     Raises:
         NotFound: a name is no vertex, or ``@FILE`` does not exist.
         InvalidRequest: no name at all, or the file is no text.

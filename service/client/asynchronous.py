@@ -167,7 +167,14 @@ class AsyncClient:
         watcher: flows.Watcher | None = None,
         **options: Unpack[flows.JobOptions],
     ) -> AsyncResult:
-        """Upload a graph, solve it, wait, and return the result."""
+        """Upload a graph, solve it, wait, and return the result.
+
+        Args:
+            graph, format, directed, weight, unweighted, source, target, labels, length_of, centroids_through, name:
+                as in :meth:`Client.submit`.
+            timeout, watcher: as in :meth:`Job.wait`.
+            options: of the job, as in docs/api.md.
+        """
         job = await self._submit(
             graph,
             GraphReading(
@@ -193,7 +200,13 @@ class AsyncClient:
         name: str | None = None,
         **options: Unpack[flows.JobOptions],
     ) -> AsyncJob:
-        """Upload a graph and queue a job."""
+        """Upload a graph and queue a job.
+
+        Args:
+            graph, format, directed, weight, unweighted, source, target, labels, length_of, centroids_through, name:
+                as in :meth:`Client.submit`.
+            options: of the job, as in docs/api.md.
+        """
         return await self._submit(
             graph,
             GraphReading(
@@ -306,7 +319,12 @@ class AsyncResult(ResultView):
     async def to_numpy(
         self, sources: Sequence[Any] | None = None, targets: Sequence[Any] | None = None, *, most: int | str = "1GiB"
     ) -> Any:
-        """Distances as a NumPy array of floats, shape (sources, targets), +inf where there is no path."""
+        """Distances as a NumPy array of floats, shape (sources, targets), +inf where there is no path.
+
+        Args:
+            sources, targets: the rows and columns; None for all.
+            most: the most bytes that the array may have.
+        """
         return await self._run(reading.submatrix(self.job, self._names, self._patience, sources, targets, most=most))
 
     async def to_xarray(self, **options: Any) -> DataArray:
@@ -317,7 +335,13 @@ class AsyncResult(ResultView):
     async def fetch(
         self, folder: str | PathLike[str], *, overwrite: bool = False, meter: fetching.Meter | None = None
     ) -> FilePath:
-        """Fetch the whole store into a folder, each file checked; interrupted, the next call goes on from there."""
+        """Fetch the whole store into a folder, each file checked; interrupted, the next call goes on from there.
+
+        Args:
+            folder: where the store goes; it appears once it is complete.
+            overwrite: whether an existing store may be replaced.
+            meter: called with the bytes fetched so far and the bytes in all.
+        """
         target = FilePath(folder)
         return await self._run(fetching.fetch(self.job, target, self._patience, overwrite=overwrite, meter=meter))
 

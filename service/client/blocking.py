@@ -184,6 +184,12 @@ class Client:
         """Upload a graph, solve it, wait, and return the result; arguments as in :meth:`submit` and :meth:`Job.wait`.
 
         Raises JobFailed if the job fails or is cancelled, and what ``submit`` and ``wait`` raise.
+
+        Args:
+            graph, format, directed, weight, unweighted, source, target, labels, length_of, centroids_through, name:
+                as in :meth:`submit`.
+            timeout, watcher: as in :meth:`Job.wait`.
+            options: of the job, as in docs/api.md.
         """
         how = GraphReading(
             format, directed, weight, unweighted, source, target, name, labels, length_of, centroids_through
@@ -349,6 +355,10 @@ class Result(ResultView):
 
         Rows and columns are in the order given, else in that of :meth:`labels`.  LimitExceeded if it would have more
         bytes than ``most``.
+
+        Args:
+            sources, targets: the rows and columns; None for all.
+            most: the most bytes that the array may have, a number or text such as ``1GiB``.
         """
         asked = reading.submatrix(self.job, self._names, self._patience, sources, targets, most=most)
         return self._run(asked)

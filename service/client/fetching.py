@@ -73,6 +73,13 @@ class FileSink:
 def fetch(job: str, target: Path, patience: Patience, *, overwrite: bool, meter: Meter | None) -> Flow[Path]:
     """Fetch the store of a job; interrupted, it leaves what it has, and the next call goes on from there.
 
+    Args:
+        job: id of the job.
+        target: folder of the store.
+        patience: how long requests are repeated.
+        overwrite: whether an existing store may be replaced.
+        meter: called with the bytes fetched so far and the bytes in all.
+
     Raises:
         Conflict: there is something at ``target``, or another store is on its way there.
         StorageFailed: a file came damaged twice, or the file system refused.

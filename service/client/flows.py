@@ -55,13 +55,26 @@ def job_path(job: str, *rest: str) -> str:
 
 
 def question(method: str, path: str, patience: Patience, **more: Any) -> Flow[Document]:
-    """A request whose answer is a JSON object."""
+    """A request whose answer is a JSON object.
+
+    Args:
+        method: HTTP method.
+        path: path below the address of the service.
+        patience: how long requests are repeated.
+        more: further fields of :class:`Request`.
+    """
     answer = yield from ask(Request(method, path, **more), patience)
     return cast(Document, json.loads(answer.content)) if answer.content else {}
 
 
 def upload(graph: Any, reading: GraphReading, patience: Patience) -> Flow[tuple[Document, Names]]:
-    """Encode a graph and send it; the same content sent again is the same graph, so it may be repeated."""
+    """Encode a graph and send it; the same content sent again is the same graph, so it may be repeated.
+
+    Args:
+        graph: a path or an object, see :meth:`Client.submit`.
+        reading: how the graph is read.
+        patience: how long requests are repeated.
+    """
     context = prepared(graph, reading)
     made: Upload = yield Work(context.__enter__)
     try:
@@ -74,7 +87,15 @@ def upload(graph: Any, reading: GraphReading, patience: Patience) -> Flow[tuple[
 def submit(
     graph_id: str, names: Names, options: Mapping[str, Any], patience: Patience, *, name: str | None = None
 ) -> Flow[Document]:
-    """Queue a job; with a key of its own, so that it is queued once however often it is sent."""
+    """Queue a job; with a key of its own, so that it is queued once however often it is sent.
+
+    Args:
+        graph_id: id of an uploaded graph.
+        names: translates between the caller's vertices and labels on the wire.
+        options: see :class:`JobOptions`.
+        patience: how long requests are repeated.
+        name: name of the job.
+    """
     body = {"graph": graph_id, "name": name, **_wired(options, names)}
     headers = {"Idempotency-Key": secrets.token_hex(16)}
     asked = {key: value for key, value in body.items() if value is not None}
@@ -105,6 +126,12 @@ def wait(job: str, patience: Patience, *, timeout: float | None, watcher: Watche
     """A job when it is over.  StillOpen, a TimeoutError, if that takes longer than ``timeout`` seconds.
 
     Who waits for a job has more patience with a service that is away than who asks a question: ten times as much.
+
+    Args:
+        job: id of the job.
+        patience: how long requests are repeated.
+        timeout: seconds; no limit if None.
+        watcher: called with the job's facts after every answer.
     """
     patience = replace(patience, seconds=_MORE_PATIENCE * patience.seconds)
     until = None if timeout is None else patience.clock() + timeout
@@ -160,7 +187,13 @@ def log(job: str, patience: Patience) -> Flow[str]:
 
 
 def jobs(patience: Patience, *, state: str | None, limit: int) -> Flow[list[Document]]:
-    """Jobs, newest first, at most ``limit``."""
+    """Jobs, newest first, at most ``limit``.
+
+    Args:
+        patience: how long requests are repeated.
+        state: only jobs in this state.
+        limit: the most jobs to list.
+    """
     found: list[Document] = []
     cursor = None
     while len(found) < limit:

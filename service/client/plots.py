@@ -28,7 +28,13 @@ class PlotData:
 
 
 def sample(job: str, patience: Patience, size: int) -> Flow[PlotData]:
-    """Read what is drawn: at most ``size`` rows and columns."""
+    """Read what is drawn: at most ``size`` rows and columns.
+
+    Args:
+        job: id of the job.
+        patience: how long requests are repeated.
+        size: the most rows and columns.
+    """
     if size < 1:
         raise InvalidRequest("a picture needs at least one row", field="size")
     down, across = yield from sides(job, patience)

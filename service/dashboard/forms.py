@@ -75,7 +75,14 @@ async def log_out(request: Request, service: Shared) -> Response:
 
 @router.post("/graphs/{graph_id}/solve")
 async def solve(request: Request, graph_id: str, service: Shared, visitor: Known) -> Response:
-    """Submit a job and go to its page; what cannot be done is said on the graph's page."""
+    """Submit a job and go to its page; what cannot be done is said on the graph's page.
+
+    Args:
+        request: the HTTP request.
+        graph_id: id of the graph.
+        service: what the routes of this process share.
+        visitor: the person who asks, with the rights of the session's key.
+    """
     visitor.need("submit")
     asked = await anyio.to_thread.run_sync(read_options, graph_id, await _filled(request))
     if asked.request is None:
@@ -92,7 +99,13 @@ async def solve(request: Request, graph_id: str, service: Shared, visitor: Known
 
 @router.post("/jobs/{job_id}/cancel")
 def cancel(job_id: str, service: Shared, visitor: Known) -> Response:
-    """Ask a job to stop."""
+    """Ask a job to stop.
+
+    Args:
+        job_id: id of the job.
+        service: what the routes of this process share.
+        visitor: the person who asks, with the rights of the session's key.
+    """
     visitor.need("submit")
     service.job(job_id, visitor.caller)
     service.jobs.cancel(job_id)
@@ -101,7 +114,13 @@ def cancel(job_id: str, service: Shared, visitor: Known) -> Response:
 
 @router.post("/jobs/{job_id}/resume")
 def resume_job(job_id: str, service: Shared, visitor: Known) -> Response:
-    """Queue a stopped job again."""
+    """Queue a stopped job again.
+
+    Args:
+        job_id: id of the job.
+        service: what the routes of this process share.
+        visitor: the person who asks, with the rights of the session's key.
+    """
     visitor.need("submit")
     refuse_if_draining(service)
     record = service.job(job_id, visitor.caller)
@@ -112,7 +131,13 @@ def resume_job(job_id: str, service: Shared, visitor: Known) -> Response:
 
 @router.post("/jobs/{job_id}/delete")
 def delete(job_id: str, service: Shared, visitor: Known) -> Response:
-    """Delete a finished job and its result."""
+    """Delete a finished job and its result.
+
+    Args:
+        job_id: id of the job.
+        service: what the routes of this process share.
+        visitor: the person who asks, with the rights of the session's key.
+    """
     visitor.need("submit")
     service.job(job_id, visitor.caller)
     _delete(service, job_id)

@@ -33,7 +33,14 @@ _HEADERS: Final = {
 
 
 def page(request: Request, template: str, status: int = 200, **context: Any) -> Response:
-    """The answer made of a template; ``visitor`` in the context is whoever looks at it, or None."""
+    """The answer made of a template; ``visitor`` in the context is whoever looks at it, or None.
+
+    Args:
+        request: the HTTP request.
+        template: file name of the template.
+        status: HTTP status.
+        context: variables of the template.
+    """
     text = (
         _environment()
         .get_template(template)

@@ -59,7 +59,13 @@ _PHASES: Final = {
 
 
 def home(service: Service, caller: Caller, before: str | None) -> View:
-    """Jobs by what became of them, the newest first; devices; the disk."""
+    """Jobs by what became of them, the newest first; devices; the disk.
+
+    Args:
+        service: what the routes of this process share.
+        caller: who asks.
+        before: show finished jobs that are older than the job of this id.
+    """
     owner = None if caller.may("admin") else caller.owner
     names = _graph_names(service, owner)
     listed = service.jobs.list_jobs
@@ -88,7 +94,13 @@ def machines(service: Service) -> View:
 
 
 def graph(service: Service, caller: Caller, graph_id: str) -> View:
-    """One graph and the jobs about it."""
+    """One graph and the jobs about it.
+
+    Args:
+        service: what the routes of this process share.
+        caller: who asks.
+        graph_id: id of the graph.
+    """
     record = service.graph(graph_id, caller)
     owner = None if caller.may("admin") else caller.owner
     name = _graph_names(service, owner).get(record.id) or record.name
@@ -101,7 +113,13 @@ def graph(service: Service, caller: Caller, graph_id: str) -> View:
 
 
 def job(service: Service, caller: Caller, job_id: str) -> View:
-    """One job: state, phases, plan, error, the head of its result."""
+    """One job: state, phases, plan, error, the head of its result.
+
+    Args:
+        service: what the routes of this process share.
+        caller: who asks.
+        job_id: id of the job.
+    """
     record = service.job(job_id, caller)
     try:
         found: GraphRecord | None = service.graph(record.graph, caller)
@@ -121,7 +139,14 @@ def job(service: Service, caller: Caller, job_id: str) -> View:
 
 
 def answer(service: Service, caller: Caller, job_id: str, source: str, target: str) -> View:
-    """The distance and the route from one vertex to another, or why there is no answer."""
+    """The distance and the route from one vertex to another, or why there is no answer.
+
+    Args:
+        service: what the routes of this process share.
+        caller: who asks.
+        job_id: id of the job.
+        source, target: vertices as the file names them.
+    """
     try:
         result = service.result(job_id, caller)
         found = result.distance(source, target)
@@ -134,7 +159,13 @@ def answer(service: Service, caller: Caller, job_id: str, source: str, target: s
 
 
 def eccentricities(service: Service, caller: Caller, job_id: str) -> View:
-    """How far the farthest vertex is from each source, or from evenly spaced ones."""
+    """How far the farthest vertex is from each source, or from evenly spaced ones.
+
+    Args:
+        service: what the routes of this process share.
+        caller: who asks.
+        job_id: id of the job.
+    """
     from service.views.sampling import eccentricities
 
     found = eccentricities(service.result(job_id, caller), 1024)
@@ -151,7 +182,13 @@ def eccentricities(service: Service, caller: Caller, job_id: str) -> View:
 
 
 def row(record: JobRecord, names: dict[str, str], position: int | None = None) -> View:
-    """One job in a list."""
+    """One job in a list.
+
+    Args:
+        record: the stored job.
+        names: names of graphs by id.
+        position: jobs before it in the queue.
+    """
     progress, shown = record.progress, record.plan or {}
     error = None
     if record.error is not None:

@@ -82,7 +82,13 @@ class PageRoute(APIRoute):
 
 
 def error_page(request: Request, fault: Fault, status: int | None = None) -> Response:
-    """What is amiss, as a page."""
+    """What is amiss, as a page.
+
+    Args:
+        request: the HTTP request.
+        fault: what went wrong.
+        status: HTTP status; that of the fault's code if None.
+    """
     number, title = CODES.get(fault.code, (500, "Unexpected error"))
     request_id = getattr(request.state, "request_id", None)
     return page(

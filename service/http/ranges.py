@@ -82,7 +82,13 @@ def matches(header: str, etag: str) -> bool:
 
 
 def unchanged(header: str | None, etag: str, modified: str) -> bool:
-    """Whether an If-Range header (None: there is none) still holds, so that its Range counts."""
+    """Whether an If-Range header (None: there is none) still holds, so that its Range counts.
+
+    Args:
+        header: the If-Range header; None if there is none.
+        etag: the file's entity tag.
+        modified: the file's Last-Modified header.
+    """
     return header is None or header.strip() in (etag, modified)
 
 

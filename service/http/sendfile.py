@@ -19,7 +19,13 @@ def media_type(key: str) -> str:
 
 
 def proxy_headers(settings: Settings, job_id: str, key: str) -> dict[str, str]:
-    """Of an answer that leaves a file, ranges and conditions to the reverse proxy (X-Accel-Redirect)."""
+    """Of an answer that leaves a file, ranges and conditions to the reverse proxy (X-Accel-Redirect).
+
+    Args:
+        settings: the service's settings.
+        job_id: id of the job.
+        key: path of the file in the job's store.
+    """
     folder = settings.store(job_id).relative_to(settings.data_dir).as_posix()
     target = f"{settings.accel_prefix.rstrip('/')}/{folder}/{key}"
     return {"X-Accel-Redirect": target, "Cache-Control": CACHE, "Content-Type": media_type(key)}

@@ -45,6 +45,11 @@ def check_headers(request: Request, most: int) -> int | None:
 async def receive(request: Request, path: Path, announced: int | None) -> str:
     """Stream the body to the file; returns its SHA-256 in hexadecimal digits.
 
+    Args:
+        request: the upload; its body has not been read.
+        path: an existing file, which is overwritten.
+        announced: bytes according to Content-Length, if known.
+
     Raises:
         InvalidRequest: the body ended early, has not the announced length, or not the digest of Content-Digest.
         StorageFailed: the disk is full or fails.

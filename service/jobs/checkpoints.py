@@ -66,7 +66,13 @@ def fetch(store: Path, address: str | None) -> None:
 
 
 def plan(graph: Graph, options: Options, store: Path) -> Plan:
-    """The plan of a solve into ``store``, from its checkpoint if there is one."""
+    """The plan of a solve into ``store``, from its checkpoint if there is one.
+
+    Args:
+        graph: the graph to solve.
+        options: options of the solve.
+        store: path of the store.
+    """
     from engine.api import solve as engine
 
     return engine.make_plan(graph, options, out=store, resume=True)
@@ -83,7 +89,18 @@ def solve(
     address: str | None = None,
     claim: int = 0,
 ) -> Outcome:
-    """Solve into ``store``, or to ``address`` for the claim of this number, from its checkpoint if there is one."""
+    """Solve into ``store``, or to ``address`` for the claim of this number, from its checkpoint if there is one.
+
+    Args:
+        graph: the graph to solve.
+        options: options of the solve.
+        store: path of the store, or of the working files if there is an address.
+        plan: the plan to follow.
+        compression: ``none`` or ``zstd``.
+        monitor: receives the progress.
+        address: address of the store in an object store.
+        claim: number of the claim that solves.
+    """
     from engine.api import solve as engine
 
     return engine.solve_to_store(

@@ -47,6 +47,13 @@ def begin(store: Path, claim: int, trash: Path, patience: float) -> bool:
 
     A store that an earlier claim has finished and not put in its place is put there: then the answer is True, and
     nothing is left to be solved.  ``patience`` as in :func:`storage.matrix.handover.take_over`.  StorageFailed.
+
+    Args:
+        store: path of the job's result, ``Settings.store``.
+        claim: number of the claim.
+        trash: folder into which folders are moved before they are removed.
+        patience: seconds to wait for an earlier claim to release its checkpoint, as in
+            :func:`storage.matrix.handover.take_over`.
     """
     from storage.matrix.handover import take_over
 
@@ -68,19 +75,37 @@ def begin(store: Path, claim: int, trash: Path, patience: float) -> bool:
 
 
 def begin_anew(store: Path, claim: int, trash: Path) -> None:
-    """Empty the folder of a claim.  StorageFailed."""
+    """Empty the folder of a claim.  StorageFailed.
+
+    Args:
+        store: path of the job's result, ``Settings.store``.
+        claim: number of the claim.
+        trash: folder into which folders are moved before they are removed.
+    """
     _make(place(store, claim), trash)
 
 
 def publish(store: Path, claim: int, trash: Path) -> None:
-    """Make the finished store of a claim the job's, if none is there.  StorageFailed."""
+    """Make the finished store of a claim the job's, if none is there.  StorageFailed.
+
+    Args:
+        store: path of the job's result, ``Settings.store``.
+        claim: number of the claim.
+        trash: folder into which folders are moved before they are removed.
+    """
     own = place(store, claim)
     _put(own, store)
     throw_away(own.parent, trash)
 
 
 def tidy(store: Path, claim: int, trash: Path) -> None:
-    """Remove what this claim and earlier ones have left, but for the newest checkpoint."""
+    """Remove what this claim and earlier ones have left, but for the newest checkpoint.
+
+    Args:
+        store: path of the job's result, ``Settings.store``.
+        claim: number of the claim.
+        trash: folder into which folders are moved before they are removed.
+    """
     kept = False
     for made in places(store, below=claim + 1):
         if not kept and record_of(made).is_file():

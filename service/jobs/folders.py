@@ -88,6 +88,12 @@ def redo_if_lost(settings: Settings, jobs: JobStore, record: JobRecord) -> JobRe
     """Queue a successful job again whose store is gone; the job as it is now, None if its store is there.
 
     ``record`` was read before this is called: what a later claim has stored since is not taken for lost.
+
+    Args:
+        settings: the service's settings.
+        jobs: the job store.
+        record: the job; it must have been read before the call, so that what a later claim stores is not taken for
+            lost.
     """
     if record.state != SUCCESSFUL or record.removed is not None or has_result(settings, record.id):
         return None

@@ -46,7 +46,13 @@ class _Plain(TextFormatter):
 
 @contextlib.contextmanager
 def job_log(settings: Settings, job_id: str, claim: int = 0) -> Iterator[None]:
-    """What this process logs meanwhile also goes to the job's log, for the claim of this number."""
+    """What this process logs meanwhile also goes to the job's log, for the claim of this number.
+
+    Args:
+        settings: the service's settings.
+        job_id: id of the job.
+        claim: number of the claim; names the log in the object store.
+    """
     path = log_path(settings, job_id)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

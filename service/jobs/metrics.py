@@ -64,7 +64,14 @@ class Metrics(Collector):
         )  # fmt: skip
 
     def observe(self, method: str, route: str, status: int, seconds: float) -> None:
-        """One request was answered; ``route`` is the pattern of its path, empty for none."""
+        """One request was answered; ``route`` is the pattern of its path, empty for none.
+
+        Args:
+            method: HTTP method.
+            route: pattern of the request's path; empty if no route matched.
+            status: HTTP status of the answer.
+            seconds: from the request to the end of its answer.
+        """
         key = (method if method in _METHODS else "other", route or "none", status)
         found = self._known.get(key)
         if found is None:

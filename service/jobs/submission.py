@@ -53,7 +53,13 @@ class Plans:
         self._made: OrderedDict[str, tuple[float, dict[str, Any]]] = OrderedDict()
 
     async def get(self, service: Service, graph_id: str, options: dict[str, Any]) -> dict[str, Any]:
-        """The plan of a job; raises what planning raises."""
+        """The plan of a job; raises what planning raises.
+
+        Args:
+            service: what the routes of this process share.
+            graph_id: id of the graph.
+            options: options of the job.
+        """
         key = await anyio.to_thread.run_sync(_digest, [graph_id, options])  # a million vertices may be named
         found = self._made.get(key)
         if found is not None and time.monotonic() - found[0] < _PLAN_SECONDS:
@@ -73,6 +79,12 @@ def refuse_if_draining(service: Service) -> None:
 
 async def submit(service: Service, body: JobRequest, caller: Caller, key: str | None) -> tuple[JobRecord, bool]:
     """Accept a job; also says whether it is new, rather than submitted before or finished before.
+
+    Args:
+        service: what the routes of this process share.
+        body: the request.
+        caller: who asks.
+        key: the Idempotency-Key, if there is one.
 
     Raises:
         Draining: the service is about to stop.

@@ -29,7 +29,13 @@ _PR_SET_PDEATHSIG: Final = 1
 
 
 def serve_tasks(pipe: Connection, nice: int, memory: int | None) -> None:
-    """Answer tasks that come through the pipe, until it is closed.  Sends None first, to say that it is there."""
+    """Answer tasks that come through the pipe, until it is closed.  Sends None first, to say that it is there.
+
+    Args:
+        pipe: tasks are received and results are sent here.
+        nice: how much the priority of this process is lowered.
+        memory: bytes by which one task may grow this process; three quarters of the free memory if None.
+    """
     _begin(nice)
     pipe.send(None)
     while True:

@@ -72,7 +72,14 @@ class ProcessPool:
     async def run(
         self, task: Callable[..., T], *args: Any, owner: str | None = None, seconds: float | None = None
     ) -> T:
-        """``task(*args)`` in a process beside; its errors are raised here as ``Refused``."""
+        """``task(*args)`` in a process beside; its errors are raised here as ``Refused``.
+
+        Args:
+            task: a function that can be pickled.
+            args: its arguments.
+            owner: who asked; no owner may hold all processes.
+            seconds: time limit; that of the pool if None.
+        """
         call = _Call(task, args, owner, self._seconds if seconds is None else seconds)
         found = await asyncio.wrap_future(self._submit(call))
         if isinstance(found, Fault):

@@ -24,6 +24,11 @@ def warm_up() -> None:
 def read_upload(settings: Settings, path: Path, request: dict[str, Any]) -> dict[str, Any]:
     """Read the uploaded file, save its graph; returns the columns of its record but name and time of creation.
 
+    Args:
+        settings: the service's settings.
+        path: the uploaded file.
+        request: how to read it, as arguments of ``read_graph``.
+
     Raises:
         InvalidGraph and others: as ``storage.readers.read_graph`` does.
         LimitExceeded: the file or the graph is larger than the settings allow.
@@ -52,6 +57,11 @@ def read_upload(settings: Settings, path: Path, request: dict[str, Any]) -> dict
 def plan_job(settings: Settings, graph_id: str, request: dict[str, Any]) -> dict[str, Any]:
     """The plan of a job as JSON types.
 
+    Args:
+        settings: the service's settings.
+        graph_id: id of the graph.
+        request: options of the job, as stored with it.
+
     Raises:
         InvalidRequest: options that make no sense, a source or target that is no vertex.
         NegativeCycle, DoesNotFit: the job cannot be done.
@@ -65,7 +75,13 @@ def plan_job(settings: Settings, graph_id: str, request: dict[str, Any]) -> dict
 
 
 def job_options(graph: Graph, request: dict[str, Any], settings: Settings) -> Options:
-    """The engine's options of a job request: vertices as indices, budgets no larger than the service's own."""
+    """The engine's options of a job request: vertices as indices, budgets no larger than the service's own.
+
+    Args:
+        graph: the graph to solve.
+        request: options of the job, as stored with it.
+        settings: the service's settings.
+    """
     from engine.model.problem import Options
 
     values = {

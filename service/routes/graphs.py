@@ -70,6 +70,16 @@ async def upload_graph(
     """Upload a graph file as the raw body; 201 if its content is new to you, 200 if you had uploaded it before.
 
     The receipt in the answer is that of this upload; ``GET`` shows the one of your first.
+
+    Args:
+        request: the HTTP request.
+        response: the answer, whose status and headers are set here.
+        service: what the routes of this process share.
+        caller: who asks.
+        format, directed, weight, unweighted, source, target, labels, length_of, centroids_through: how the file is
+            read.
+        name: name of the graph.
+        filename: its suffix hints at the format.
     """
     announced = check_headers(request, service.settings.max_upload_bytes)
     reading = {
@@ -106,7 +116,16 @@ def list_graphs(
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
     cursor: Annotated[str | None, Query(max_length=300, description="Where an earlier list ended.")] = None,
 ) -> GraphList:
-    """Your graphs, newest first; ``next`` (and Link) leads to older ones."""
+    """Your graphs, newest first; ``next`` (and Link) leads to older ones.
+
+    Args:
+        request: the HTTP request.
+        response: the answer, whose status and headers are set here.
+        service: what the routes of this process share.
+        caller: who asks.
+        limit: the most records in the list.
+        cursor: where an earlier list ended.
+    """
     after = None if cursor is None else cursors.decode(cursor)
     owner = None if caller.may("admin") else caller.owner
     records = service.keys.list_graphs(limit + 1, owner, after)
@@ -120,11 +139,23 @@ def list_graphs(
 
 @router.get("/{graph_id}", response_model=GraphDocument, responses=documented(404, 410))
 def get_graph(graph_id: str, service: Shared, caller: Known) -> GraphDocument:
-    """One graph."""
+    """One graph.
+
+    Args:
+        graph_id: id of the graph.
+        service: what the routes of this process share.
+        caller: who asks.
+    """
     return GraphDocument.of(service.graph(graph_id, caller))
 
 
 @router.delete("/{graph_id}", status_code=204, response_class=Response, responses=documented(404, 409, 410))
 def delete_graph(graph_id: str, service: Shared, caller: Known) -> None:
-    """Forget a graph; refused while open jobs need it.  Results of finished jobs stay."""
+    """Forget a graph; refused while open jobs need it.  Results of finished jobs stay.
+
+    Args:
+        graph_id: id of the graph.
+        service: what the routes of this process share.
+        caller: who asks.
+    """
     service.remove_graph(graph_id, caller)

@@ -50,7 +50,13 @@ Prefer = Annotated[str, Header(description="wait=N answers when the job is over,
 
 @estimates.post("", response_model=Estimate, responses=documented(404, 410, 413, 422, 503, 507))
 async def estimate(body: JobRequest, service: Shared, caller: Known) -> Estimate:
-    """Plan a job and say what it would take; nothing is queued.  What cannot be done is refused as a job would be."""
+    """Plan a job and say what it would take; nothing is queued.  What cannot be done is refused as a job would be.
+
+    Args:
+        body: the job.
+        service: what the routes of this process share.
+        caller: who asks.
+    """
     found = await anyio.to_thread.run_sync(service.graph, body.graph, caller)
     options = await anyio.to_thread.run_sync(body.options)
     plan = await service.plans.get(service, body.graph, options)
@@ -80,6 +86,14 @@ async def submit_job(
 
     The job is on the disk when the answer is sent.  If the same graph was solved with the same options before, that
     job is the answer (200), unless the request says `fresh`.
+
+    Args:
+        body: the job.
+        response: the answer, whose status and headers are set here.
+        service: what the routes of this process share.
+        caller: who asks.
+        idempotency_key: the same key stands for the same job.
+        prefer: ``wait=N`` asks to wait for the end of the job.
     """
     record, new = await submit(service, body, caller, check_key(idempotency_key))
     record = await _waited(service, record, prefer, response)
@@ -100,7 +114,17 @@ def list_jobs(
     graph: Annotated[str | None, Query(description="Only jobs of this graph.")] = None,
     cursor: Annotated[str | None, Query(description="Where the list before this one ended.")] = None,
 ) -> JobList:
-    """Jobs, newest first; the link `next` leads to older ones."""
+    """Jobs, newest first; the link `next` leads to older ones.
+
+    Args:
+        request: the HTTP request.
+        response: the answer, whose status and headers are set here.
+        service: what the routes of this process share.
+        caller: who asks.
+        limit: the most records in the list.
+        state, graph: only jobs in this state, or of this graph.
+        cursor: where an earlier list ended.
+    """
     owner = None if caller.may("admin") else caller.owner
     before = None if cursor is None else _decoded(cursor)
     records = service.jobs.list_jobs(limit + 1, state=state, graph=graph, owner=owner, before=before)
@@ -127,7 +151,16 @@ async def get_job(
     prefer: Prefer = "",
     if_none_match: Annotated[str, Header()] = "",
 ) -> JobDocument | Response:
-    """State, phase, progress, plan; Retry-After while the job is open; an ETag that changes with the job."""
+    """State, phase, progress, plan; Retry-After while the job is open; an ETag that changes with the job.
+
+    Args:
+        job_id: id of the job.
+        response: the answer, whose status and headers are set here.
+        service: what the routes of this process share.
+        caller: who asks.
+        prefer: ``wait=N`` asks to wait for the end of the job.
+        if_none_match: entity tag of the answer that the client has.
+    """
     record = await anyio.to_thread.run_sync(service.job, job_id, caller)
     record = await _waited(service, record, prefer, response)
     shown = await anyio.to_thread.run_sync(_shown, service, record, response)
@@ -147,7 +180,14 @@ async def get_job(
     },
 )
 def get_log(job_id: str, request: Request, service: Shared, caller: Known) -> Response:
-    """What the runners wrote about the job so far, oldest first; reading takes nothing away, and takes ranges."""
+    """What the runners wrote about the job so far, oldest first; reading takes nothing away, and takes ranges.
+
+    Args:
+        job_id: id of the job.
+        request: the HTTP request.
+        service: what the routes of this process share.
+        caller: who asks.
+    """
     record = service.job(job_id, caller)
     try:  # opened before anything is promised: the job may be deleted meanwhile
         handle = os.open(log_path(service.settings, record.id), os.O_RDONLY | os.O_CLOEXEC)
@@ -183,6 +223,12 @@ async def get_events(
 
     `phase` and `progress` hold the job's numbers, `log` lines of its log, `done` the job at its end.  With
     Last-Event-ID the stream goes on behind that event.
+
+    Args:
+        job_id: id of the job.
+        service: what the routes of this process share.
+        caller: who asks.
+        last_event_id: id of the last event that the client received.
     """
     refuse_if_draining(service)
     record = await anyio.to_thread.run_sync(service.job, job_id, caller)
@@ -217,7 +263,14 @@ class _Events(StreamingResponse):
     responses={200: {"model": JobDocument, "description": "The job is over"}, **documented(404, 410)},
 )
 def cancel_job(job_id: str, response: Response, service: Shared, caller: Known) -> JobDocument:
-    """Ask a job to stop: 202 while it still runs to the next tile or batch, 200 when it is over.  Safe to repeat."""
+    """Ask a job to stop: 202 while it still runs to the next tile or batch, 200 when it is over.  Safe to repeat.
+
+    Args:
+        job_id: id of the job.
+        response: the answer, whose status and headers are set here.
+        service: what the routes of this process share.
+        caller: who asks.
+    """
     service.job(job_id, caller)
     record = service.jobs.cancel(job_id)
     response.status_code = 202 if record.open else 200
@@ -231,7 +284,14 @@ def cancel_job(job_id: str, response: Response, service: Shared, caller: Known) 
     responses=documented(404, 409, 410, 429, 503),
 )
 def resume_job(job_id: str, response: Response, service: Shared, caller: Known) -> JobDocument:
-    """Queue a failed or dismissed job again; it goes on from its checkpoint.  409 if it has none."""
+    """Queue a failed or dismissed job again; it goes on from its checkpoint.  409 if it has none.
+
+    Args:
+        job_id: id of the job.
+        response: the answer, whose status and headers are set here.
+        service: what the routes of this process share.
+        caller: who asks.
+    """
     refuse_if_draining(service)
     record = service.job(job_id, caller)
     refuse_unless_resumable(service.settings, record)
@@ -240,7 +300,13 @@ def resume_job(job_id: str, response: Response, service: Shared, caller: Known) 
 
 @router.delete("/{job_id}", status_code=204, response_class=Response, responses=documented(404, 409, 410))
 def delete_job(job_id: str, service: Shared, caller: Known) -> None:
-    """Delete a finished job and its result; 409 while it is open.  Afterwards its id is answered with 410."""
+    """Delete a finished job and its result; 409 while it is open.  Afterwards its id is answered with 410.
+
+    Args:
+        job_id: id of the job.
+        service: what the routes of this process share.
+        caller: who asks.
+    """
     service.job(job_id, caller)
     service.jobs.delete(job_id)
     service.results.forget(job_id)

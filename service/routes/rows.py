@@ -56,6 +56,15 @@ def get_rows(
     """Whole rows, or the entries of some targets: JSON, CSV, npy, Parquet or Arrow.
 
     A whole row has the targets that were solved, in their order.
+
+    Args:
+        service: what the routes of this process share.
+        opened: the open result of the job in the path.
+        sources: the rows, names separated by commas.
+        targets: the columns; None for all.
+        format: name of the format; chosen by ``accept`` if None.
+        accept: the Accept header.
+        tagged: headers of the answer: its entity tag and how it may be cached.
     """
     kind = choose_format(format, accept)
     rows = split_names(sources, "sources")
@@ -73,7 +82,16 @@ def get_columns(
     accept: Accept = None,
     tagged: Tagged,
 ) -> Response:
-    """The distances from every source to some targets; sources down, targets across, as with rows."""
+    """The distances from every source to some targets; sources down, targets across, as with rows.
+
+    Args:
+        service: what the routes of this process share.
+        opened: the open result of the job in the path.
+        targets: the columns, names separated by commas.
+        format: name of the format; chosen by ``accept`` if None.
+        accept: the Accept header.
+        tagged: headers of the answer: its entity tag and how it may be cached.
+    """
     kind, columns = choose_format(format, accept), split_names(targets, "targets")
     return _answer(service, opened, kind, sources=None, targets=columns, headers=tagged)
 
@@ -87,7 +105,15 @@ def get_submatrix(
     format: Format = None,  # noqa: A002
     accept: Accept = None,
 ) -> Response:
-    """The distances from some sources to some targets; for lists that are too long for an address."""
+    """The distances from some sources to some targets; for lists that are too long for an address.
+
+    Args:
+        service: what the routes of this process share.
+        opened: the open result of the job in the path.
+        body: sources and targets.
+        format: name of the format; chosen by ``accept`` if None.
+        accept: the Accept header.
+    """
     kind = choose_format(format, accept)
     return _answer(service, opened, kind, sources=body.sources, targets=body.targets, headers={})
 

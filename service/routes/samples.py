@@ -28,6 +28,13 @@ def get_sample(
     """Evenly spaced rows and columns of a rectangle of the matrix; all of them where there are no more than `size`.
 
     Of matrices so wide that this would read more than 512 MiB, rows are fewer.
+
+    Args:
+        opened: the open result of the job in the path.
+        row, rows, column, columns: the rectangle, as positions and sizes.
+        size: the most rows and columns of the answer.
+        _: answers 304 where the client has the answer.
+        _permit: limits how many such requests run at a time.
     """
     from service.views.sampling import sample
 
@@ -42,7 +49,14 @@ def get_eccentricities(
     _: Tagged,
     _permit: ReadPermit,
 ) -> Eccentricities:
-    """The largest finite distance from evenly spaced sources; from all of them where there are no more than `size`."""
+    """The largest finite distance from evenly spaced sources; from all of them where there are no more than `size`.
+
+    Args:
+        opened: the open result of the job in the path.
+        size: the most sources of the answer.
+        _: answers 304 where the client has the answer.
+        _permit: limits how many such requests run at a time.
+    """
     from service.views.sampling import eccentricities
 
     return Eccentricities(**eccentricities(opened, size))

@@ -41,7 +41,14 @@ class ProgressEstimator:
         self._mark = now
 
     def begin(self, phase: str, total: int, unit: str, now: float) -> None:
-        """A phase of ``total`` units begins."""
+        """A phase of ``total`` units begins.
+
+        Args:
+            phase: name of the phase.
+            total: units of work in it; 0 if unknown.
+            unit: what is counted.
+            now: seconds of a steady clock.
+        """
         self.phase, self.unit = phase, unit
         self._total, self._done, self._seen = total, 0, 0
         self._mark = now
@@ -127,7 +134,13 @@ class JobMonitor(Monitor):
         self._estimator = ProgressEstimator(plan, time.monotonic())
 
     def begin(self, phase: str, total: int, unit: str) -> None:
-        """Report the new phase at once."""
+        """Report the new phase at once.
+
+        Args:
+            phase: name of the phase.
+            total: units of work in it; 0 if unknown.
+            unit: what is counted.
+        """
         now = time.monotonic()
         log.info("job %s: phase %s, %d %s", self._claimed.id, phase, total, unit)
         self._estimator.begin(phase, total, unit, now)

@@ -25,7 +25,13 @@ IntArray = npt.NDArray[np.int64]
 
 
 def spread(first: int, count: int, most: int) -> IntArray:
-    """At most ``most`` positions of ``count`` behind ``first``: the middles of equal parts, or all of them."""
+    """At most ``most`` positions of ``count`` behind ``first``: the middles of equal parts, or all of them.
+
+    Args:
+        first: the first position.
+        count: number of positions to choose from.
+        most: the most positions to return.
+    """
     kept = min(count, most)
     return first + (2 * np.arange(kept, dtype=np.int64) + 1) * count // (2 * max(1, kept))
 

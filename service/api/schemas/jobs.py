@@ -110,7 +110,13 @@ class JobDocument(JobItem):
 
     @classmethod
     def of(cls, record: JobRecord, *, queue_position: int | None = None, resumable: bool = False) -> JobDocument:
-        """The wire form of a record."""
+        """The wire form of a record.
+
+        Args:
+            record: the stored job.
+            queue_position: jobs before it in the queue; None once it runs.
+            resumable: whether a link to ``resume`` is offered.
+        """
         members = _job_members(record)
         if resumable:
             members["links"]["resume"] = f"/v1/jobs/{record.id}/resume"
@@ -137,7 +143,13 @@ class Estimate(Wire):
 
     @classmethod
     def of(cls, graph: str, plan: dict[str, Any], notes: Sequence[str]) -> Estimate:
-        """The wire form of a plan."""
+        """The wire form of a plan.
+
+        Args:
+            graph: id of the graph.
+            plan: the plan as JSON types.
+            notes: remarks on how the graph was read.
+        """
         names = ("algorithm", "dtype", "device", "shape", "seconds", "memory", "device_memory", "disk")
         return cls(graph=graph, plan=plan, notes=list(notes), **{name: plan[name] for name in names})
 

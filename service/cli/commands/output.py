@@ -59,7 +59,13 @@ def number(value: object) -> str:
 
 
 def table(rows: Sequence[Sequence[str]], *, right: Iterable[int] = (), indent: str = "") -> list[str]:
-    """Rows as aligned lines; columns whose number is in ``right`` are aligned to the right."""
+    """Rows as aligned lines; columns whose number is in ``right`` are aligned to the right.
+
+    Args:
+        rows: cells as text, the same number in each row.
+        right: indices of the columns that are aligned to the right.
+        indent: text before each line.
+    """
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     flush = set(right)
     return [

@@ -15,6 +15,12 @@ from storage.remote.objects import is_address
 def place_of(out: str, work: Path | None, *, overwrite: bool, resume: bool) -> tuple[Path, str | None]:
     """The path to solve into, and the address that the store is sent to; what is refused is refused here.
 
+    Args:
+        out: the argument of ``--out``: a folder or an ``s3://`` address.
+        work: folder to work in, for addresses only.
+        overwrite: whether an existing store may be replaced.
+        resume: whether to continue from a checkpoint.
+
     Raises:
         Conflict: there is a store, or a checkpoint, that may not be replaced.
         InvalidRequest: ``--work`` for a store that goes to a folder.

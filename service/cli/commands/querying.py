@@ -21,6 +21,12 @@ from storage.remote.objects import is_address
 def query(store: str, question: str, vertices: Sequence[str], *, as_json: bool) -> None:
     """Answer one question; vertices are named as in the graph's file.
 
+    Args:
+        store: folder or address of a solved matrix.
+        question: distance, path, row or summary.
+        vertices: names of the vertices that the question takes.
+        as_json: whether to print one JSON object instead of text.
+
     Raises:
         InvalidRequest: no such question, or the wrong number of vertices.
         NotFound: no such store or vertex, or its row was not solved.
@@ -63,7 +69,13 @@ def _summary(result: ResultReader, as_json: bool) -> None:
 
 
 def verify(store: str, sample: str | None, *, as_json: bool) -> None:
-    """Re-read every tile against the manifest, and search sources again; StorageFailed names what differs."""
+    """Re-read every tile against the manifest, and search sources again; StorageFailed names what differs.
+
+    Args:
+        store: folder or address of a solved matrix.
+        sample: number of rows to search again, or ``all``; None searches as many as half a second allows.
+        as_json: whether to print one JSON object instead of text.
+    """
     from engine.api.verify import verify_store
 
     count = _sample(sample)

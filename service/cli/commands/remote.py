@@ -49,7 +49,16 @@ def submit(
     wait: bool,
     as_json: bool,
 ) -> None:
-    """Upload a graph and queue a job; with ``wait``, see it to its end."""
+    """Upload a graph and queue a job; with ``wait``, see it to its end.
+
+    Args:
+        graph: path of the graph file.
+        reading: how the file is read, with the name of graph and job.
+        options: options of the job; those that are None are left out.
+        server: address of the service; APSP_SERVER if None.
+        wait: whether to wait until the job has ended.
+        as_json: whether to print one JSON object instead of text.
+    """
     given = cast(Any, {**reading, **{name: value for name, value in options.items() if value is not None}})
     with _client(server) as client:
         job = client.submit(graph, **given)
@@ -66,20 +75,39 @@ def submit(
 
 
 def status(job: str, *, server: str | None, as_json: bool) -> None:
-    """Print how a job is."""
+    """Print how a job is.
+
+    Args:
+        job: id of the job.
+        server: address of the service; APSP_SERVER if None.
+        as_json: whether to print one JSON object instead of text.
+    """
     with _client(server) as client:
         found = client.job(job)
     emit_json(found.facts) if as_json else emit(_lines(found))
 
 
 def wait(job: str, *, server: str | None, timeout: float | None, as_json: bool) -> None:
-    """Wait for a job, and tell how it ended."""
+    """Wait for a job, and tell how it ended.
+
+    Args:
+        job: id of the job.
+        server: address of the service; APSP_SERVER if None.
+        timeout: seconds to wait at most; no limit if None.
+        as_json: whether to print one JSON object instead of text.
+    """
     with _client(server) as client:
         _see_to_its_end(client, client.job(job), timeout, as_json)
 
 
 def cancel(job: str, *, server: str | None, as_json: bool) -> None:
-    """Ask a job to stop."""
+    """Ask a job to stop.
+
+    Args:
+        job: id of the job.
+        server: address of the service; APSP_SERVER if None.
+        as_json: whether to print one JSON object instead of text.
+    """
     with _client(server) as client:
         found = Job(client, client.run(flows.cancel(job, client.patience)))
     if as_json:
@@ -89,7 +117,14 @@ def cancel(job: str, *, server: str | None, as_json: bool) -> None:
 
 
 def jobs(*, server: str | None, state: str | None, limit: int, as_json: bool) -> None:
-    """List jobs, newest first."""
+    """List jobs, newest first.
+
+    Args:
+        server: address of the service; APSP_SERVER if None.
+        state: list only jobs in this state.
+        limit: the most jobs to list.
+        as_json: whether to print one JSON object instead of text.
+    """
     with _client(server) as client:
         found = client.jobs(state=state, limit=limit)
     if as_json:
@@ -103,7 +138,15 @@ def jobs(*, server: str | None, state: str | None, limit: int, as_json: bool) ->
 
 
 def fetch(job: str, out: Path, *, server: str | None, overwrite: bool, as_json: bool) -> None:
-    """Fetch the store of a job into a folder."""
+    """Fetch the store of a job into a folder.
+
+    Args:
+        job: id of the job.
+        out: folder of the store.
+        server: address of the service; APSP_SERVER if None.
+        overwrite: whether an existing store may be replaced.
+        as_json: whether to print one JSON object instead of text.
+    """
     with _client(server) as client:
         INTERRUPTS.left_behind = "what came is kept; the same command goes on from there"
         with displayed(FetchDisplay(sys.stderr)) as watch:
@@ -116,7 +159,15 @@ def fetch(job: str, out: Path, *, server: str | None, overwrite: bool, as_json: 
 
 
 def query(job: str, question: str, vertices: Sequence[str], *, server: str | None, as_json: bool) -> None:
-    """Answer one question about a job's result, as ``apsp query`` does about a store."""
+    """Answer one question about a job's result, as ``apsp query`` does about a store.
+
+    Args:
+        job: id of the job.
+        question: distance, path, row or summary.
+        vertices: names of the vertices that the question takes.
+        server: address of the service; APSP_SERVER if None.
+        as_json: whether to print one JSON object instead of text.
+    """
     check_question(question, vertices)
     with _client(server) as client:
         patience = client.patience

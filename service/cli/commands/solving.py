@@ -127,7 +127,14 @@ def _inspection(facts: Mapping[str, object]) -> Iterable[tuple[str, str]]:
 
 
 def plan(graph_args: GraphArgs, solve_args: SolveArgs, *, out: Path | None, as_json: bool) -> None:
-    """Print the plan and the rejected candidates; nothing is solved."""
+    """Print the plan and the rejected candidates; nothing is solved.
+
+    Args:
+        graph_args: the graph file.
+        solve_args: the options of the solver.
+        out: where the store would go, to check the free space there.
+        as_json: whether to print one JSON object instead of text.
+    """
     from engine.api.solve import make_plan
 
     check_budgets(solve_args)
@@ -246,7 +253,18 @@ def solve(
     work: Path | None,
     as_json: bool,
 ) -> None:
-    """Read, plan, solve, write and seal; the plan and the progress go to standard error."""
+    """Read, plan, solve, write and seal; the plan and the progress go to standard error.
+
+    Args:
+        graph_args: the graph file.
+        solve_args: the options of the solver.
+        out: folder or address of the store.
+        overwrite: whether an existing store is replaced.
+        resume: whether to continue from a checkpoint.
+        compression: ``none`` or ``zstd``.
+        work: folder to work in if ``out`` is an address.
+        as_json: whether to print one JSON object instead of text.
+    """
     from engine.api.solve import make_plan, solve_to_store
 
     check_budgets(solve_args)

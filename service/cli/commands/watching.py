@@ -49,7 +49,13 @@ class StatusDisplay:
             self._bar.stop()
 
     def show(self, what: str, fraction: float, rest: str) -> None:
-        """Say how far ``what`` is; lines come when that changes, and every few seconds."""
+        """Say how far ``what`` is; lines come when that changes, and every few seconds.
+
+        Args:
+            what: name of the phase.
+            fraction: how much is done, from 0 to 1.
+            rest: further text, such as rate and time left.
+        """
         if self._bar is not None and self._task is not None:
             self._bar.update(self._task, description=what, completed=fraction, rest=rest)
             return

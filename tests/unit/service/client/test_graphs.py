@@ -233,9 +233,9 @@ import sys
 import service.client
 heavy = {"engine", "fastapi", "zarr", "numpy", "scipy", "polars", "pandas", "networkx", "xarray", "matplotlib", "numba"}
 assert not heavy & sys.modules.keys(), heavy & sys.modules.keys()
-from service.client.graphs import Reading, prepared
+from service.client.graphs import GraphReading, prepared
 import scipy.sparse
-with prepared(scipy.sparse.eye_array(3), Reading()):
+with prepared(scipy.sparse.eye_array(3), GraphReading()):
     pass
 assert not (heavy - {"numpy", "scipy"}) & sys.modules.keys()
 """

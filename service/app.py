@@ -30,15 +30,15 @@ from storage.graph.uploads import Uploads
 from storage.jobs.keys import KeyStore
 from storage.jobs.store import JobStore
 
-_ASKED_BY_PAGES: Final = [
+_REQUEST_HEADERS: Final = [
     "Authorization", "Content-Type", "Idempotency-Key", "If-Match", "If-None-Match", "If-Range", "Last-Event-ID",
     "Prefer", "Range", "X-Request-ID",
 ]  # fmt: skip
-_READ_BY_PAGES: Final = [
+_RESPONSE_HEADERS: Final = [
     "Accept-Ranges", "Content-Length", "Content-Range", "ETag", "Last-Modified", "Link", "Location",
     "Preference-Applied", "Retry-After", "X-Request-ID",
 ]  # fmt: skip
-#: processes that check long bodies: two, so that no caller holds both
+#: Processes that check long bodies.  There are two because no caller may occupy all of them.
 _CHECKERS: Final = 2
 ROUTERS: Final = (
     graphs.router,
@@ -55,9 +55,11 @@ ROUTERS: Final = (
 
 
 def create_app(settings: Settings, *, observe: Observe | None = None) -> FastAPI:
-    """The application; the processes beside it start and stop with its lifespan.
+    """Build the application; its helper processes start and stop with its lifespan.
 
-    ``observe`` hears of every request: method, pattern of the path, status, seconds.
+    Args:
+        settings: the service's settings.
+        observe: called after every request with method, pattern of the path, status and seconds.
     """
     prepare(settings)
     store = JobStore(settings.database, timeout=settings.database_timeout)
@@ -95,7 +97,9 @@ def create_app(settings: Settings, *, observe: Observe | None = None) -> FastAPI
         generate_unique_id_function=_operation_id,
         docs_url=None,
         redoc_url=None,
-        telemetry={"logs": False},  # traces and their metrics, where somebody collects them; logs are service.logs' own
+        telemetry={
+            "logs": False
+        },  # FastAPI sends traces and metrics if a collector is configured; service.logs does the logs
     )
     app.state.service = service
     app.add_middleware(BodyLimit, settings=settings)
@@ -111,12 +115,12 @@ def create_app(settings: Settings, *, observe: Observe | None = None) -> FastAPI
 
 
 def _allow_origins(app: FastAPI, settings: Settings) -> None:
-    """Let web pages of the origins in the settings ask, and read what Zarr clients in browsers need."""
+    """Allow cross-origin requests from the origins in the settings, with the headers that Zarr clients need."""
     origins = [origin.strip() for origin in settings.cors_origins.split(",") if origin.strip()]
     if origins:
         app.add_middleware(
             CORSMiddleware, allow_origins=origins, allow_methods=["GET", "HEAD", "POST", "DELETE"],
-            allow_headers=_ASKED_BY_PAGES, expose_headers=_READ_BY_PAGES, max_age=86_400,
+            allow_headers=_REQUEST_HEADERS, expose_headers=_RESPONSE_HEADERS, max_age=86_400,
         )  # fmt: skip
 
 

@@ -34,19 +34,19 @@ if TYPE_CHECKING:
     from service.jobs.results import ResultReader
     from service.jobs.submission import Plans
 
-#: seconds after which a client should ask again about an open job
+#: seconds after which a client should request an open job again
 RETRY_AFTER = 1
-#: so long a result in an object store is taken to be there without a look at the job's record
+#: seconds for which a result in an object store is assumed to exist without reading the job's record
 TRUSTED_SECONDS: Final = 10.0
 
 
-def _nobody() -> None:
-    """There is nobody to wake."""
+def _no_wake() -> None:
+    """Do nothing: this process has no runners."""
 
 
 @dataclass
 class _Opened:
-    """An open result; ``looked`` is when the job's record last said that it is there."""
+    """An open result; ``looked`` is the time at which the job's record last confirmed it."""
 
     result: ResultReader
     owner: str | None
@@ -54,12 +54,12 @@ class _Opened:
 
 
 class Results:
-    """The result stores that were used last, kept open; safe to use from many threads.
+    """A cache of open result stores, the least recently used dropped first; safe to use from many threads.
 
-    Each holds one file descriptor, so ``matrix_cache`` bounds these; one that was put aside is closed when the last
-    request that uses it ends.  A store on a disk that was deleted, by whatever process, is noticed at the next
-    question.  One in an object store may answer from memory when it is gone, so it is at hand only for a while after
-    the job's record was looked at.
+    Each store holds one file descriptor, so ``matrix_cache`` bounds their number.  A store that was dropped is closed
+    when the last request that uses it ends.  A store on a disk that any process has deleted is noticed at the next
+    query.  A store in an object store could still answer from memory after it was deleted, so it is used without
+    a look at the job's record for ``TRUSTED_SECONDS`` only.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -69,7 +69,7 @@ class Results:
         self._lock = threading.Lock()
 
     def peek(self, job_id: str, caller: Caller) -> ResultReader | None:
-        """The opened result if it is at hand, still there and the caller's; takes no wait worth mentioning."""
+        """Return the result if it is open, still exists and belongs to the caller; does not block noticeably."""
         with self._lock:
             found = self._open.get(job_id)
             if found is None or not caller.sees(found.owner) or time.monotonic() - found.looked > self._trusted:
@@ -81,13 +81,13 @@ class Results:
         return None
 
     def get(self, job_id: str, owner: str | None) -> ResultReader:
-        """The opened result of a job of this owner whose record says, just now, that it has one."""
+        """Open the result of a job whose record was just read and says that there is one."""
         from service.jobs.results import ResultReader
 
         with self._lock:
             kept = self._open.get(job_id)
         if kept is not None and kept.result.matrix.current():
-            fresh = kept.result  # with the tiles that it holds
+            fresh = kept.result  # keeps its cached tiles
         else:
             self.forget(job_id)
             fresh = ResultReader(result_place(self._settings, job_id))  # opening takes a while: not under the lock
@@ -110,11 +110,14 @@ class Service:
     """Settings and everything that is opened once per process.
 
     Attributes:
-        plans: those made of late; waiters: requests that wait for a job; events: streams of what happens to jobs.
-        visitors: people on the page.
-        worker: reads uploads; planner: plans jobs; checker: takes long bodies apart; none waits for another.
-        wake: tells the runners of this node that there is a job.
-        draining: the service is about to stop and takes no new jobs.
+        worker, planner, checker: processes that read uploads, plan jobs and check long bodies.
+        results: open result stores.
+        plans: recent plans.
+        waiters: requests that wait for the end of a job.
+        events: event streams of jobs.
+        visitors: sessions of the dashboard.
+        wake: notifies the runners of this node of a new job.
+        draining: whether the service is about to stop and accepts no new jobs.
     """
 
     settings: Settings
@@ -129,18 +132,18 @@ class Service:
     waiters: Waiters
     events: EventStreams
     visitors: Sessions
-    wake: Callable[[], None] = _nobody
+    wake: Callable[[], None] = _no_wake
     draining: bool = False
     uploading: ConcurrencyLimit = field(default_factory=lambda: ConcurrencyLimit("uploads", "max_uploads"))
     watching: ConcurrencyLimit = field(default_factory=lambda: ConcurrencyLimit("event streams", "max_streams"))
 
     def stop_workers(self) -> None:
-        """End the processes beside this one."""
+        """Stop the helper processes."""
         for pool in (self.worker, self.planner, self.checker):
             pool.stop()
 
     def job(self, job_id: str, caller: Caller) -> JobRecord:
-        """The job of this id.  NotFound if there is none, or it is somebody else's."""
+        """The job of this id.  Raises NotFound if there is none or if it belongs to another owner."""
         try:
             record = self.jobs.job(job_id)
         except Gone:
@@ -152,9 +155,11 @@ class Service:
         return record
 
     def graph(self, graph_id: str, caller: Caller) -> GraphRecord:
-        """The graph of this id, as the caller uploaded it; those who see all see it as it came first.
+        """The graph of this id with the name and receipt of the caller's upload; admins see those of the first upload.
 
-        NotFound if there is none, or the caller did not upload it; Gone if it was deleted.
+        Raises:
+            NotFound: there is no such graph, or the caller did not upload it.
+            Gone: it was deleted.
         """
         if caller.owner is None or caller.may("admin"):
             return self.jobs.graph(graph_id)
@@ -164,7 +169,7 @@ class Service:
         return found if found.removed is None else self.jobs.graph(graph_id)
 
     def add_graph(self, record: GraphRecord, caller: Caller) -> tuple[GraphRecord, bool]:
-        """Record an upload; the graph as the caller sees it from now on, and whether it is new to them."""
+        """Record an upload; returns the graph as the caller sees it, and whether it is new to the caller."""
         kept, new = self.jobs.add_graph(record)
         if caller.owner is None:
             return kept, new
@@ -172,7 +177,7 @@ class Service:
         return self.graph(kept.id, caller), new
 
     def remove_graph(self, graph_id: str, caller: Caller) -> None:
-        """Forget that the caller uploaded a graph, and the graph itself once nobody owns it.  Conflict if in use."""
+        """Remove the caller's graph, and delete it if no owner is left.  Raises Conflict if open jobs need it."""
         self.graph(graph_id, caller)
         owner = caller.owner
         if owner is not None and not caller.may("admin"):
@@ -197,9 +202,10 @@ class Service:
         """The result of a job.
 
         Raises:
-            NotFound: there is no such job, or it is somebody else's; Gone: it, or its result, was removed.
-            ResultNotReady: it is still open, or its store is gone and it was queued again.
-            NoResult: it is over without a result.
+            NotFound: there is no such job, or it belongs to another owner.
+            Gone: the job or its result was removed.
+            ResultNotReady: the job is open, or its store was lost and it was queued again.
+            NoResult: the job ended without a result.
         """
         found = self.results.peek(job_id, caller)
         if found is None:
@@ -213,7 +219,7 @@ class Service:
         return found
 
     def _redo(self, record: JobRecord) -> None:
-        """Queue a job again whose store is gone, and say so; nothing if it is there after all."""
+        """Queue a job again if its store is lost and raise ResultNotReady; return if the store exists after all."""
         again = redo_if_lost(self.settings, self.jobs, record)
         if again is None:
             return
@@ -225,7 +231,7 @@ class Service:
 
 
 def require_result(job: JobRecord) -> None:
-    """Raise what :meth:`Service.result` raises unless the job was successful and still has its result."""
+    """Raise ResultNotReady, NoResult or Gone unless the job was successful and still has its result."""
     if job.open:
         message = f"job {job.id} is {job.state} ({job.phase}); its result is not ready"
         raise ResultNotReady(message, state=job.state, retry_after=RETRY_AFTER)
@@ -233,11 +239,11 @@ def require_result(job: JobRecord) -> None:
         reason = f": {job.error['message']}" if job.error else ""
         raise NoResult(f"job {job.id} is {job.state} and has no result{reason}", state=job.state)
     if job.removed is not None:
-        raise Gone(f"the result of job {job.id} was removed when its time was over; submit the job again")
+        raise Gone(f"the result of job {job.id} was removed when it expired; submit the job again")
 
 
 def silent(runner: RunnerRecord, settings: Settings) -> bool:
-    """Whether a runner has missed so many signs of life that it counts as gone."""
+    """Whether a runner has sent no heartbeat for three intervals, so that it counts as gone."""
     return runner.heartbeat <= time.time() - 3 * settings.heartbeat_seconds
 
 
@@ -253,7 +259,7 @@ async def _permit() -> AsyncIterator[None]:
     yield
 
 
-#: two of all requests that read hundreds of megabytes run at a time; the others wait without a thread
+#: At most two requests that read hundreds of megabytes run at a time; the others wait without holding a thread.
 ReadPermit = Annotated[None, Depends(_permit, scope="function", max_concurrency=2)]
 
 
@@ -264,7 +270,7 @@ async def _opened(job_id: str, service: Shared, caller: Known) -> ResultReader:
     return found
 
 
-#: the result of the job in the path, open: on the event loop where it is at hand, else in a thread
+#: the open result of the job in the path; opened in a thread if it is not cached
 if TYPE_CHECKING:
     Opened = Annotated[ResultReader, Depends(_opened)]
 else:

@@ -1,4 +1,4 @@
-"""The OpenAPI document: what FastAPI finds in the routes, and what holds for all of them."""
+"""The OpenAPI document: FastAPI derives it from the routes, and this module adds what holds for all of them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _WAITING: Final = ("429", "503")
 
 
 def describe(app: FastAPI, *, keys: bool) -> None:
-    """Make ``app.openapi`` complete: problems as the form of all errors, what holds everywhere, keys and scopes."""
+    """Complete ``app.openapi``: problem documents for all errors, answers of every operation, keys and scopes."""
     generate = app.openapi
 
     def openapi() -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""How many of a caller's long requests run at the same time."""
+"""Limits on how many long requests of one caller run at the same time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from service.settings import variable
 
 
 class ConcurrencyLimit:
-    """Counts the running requests of one kind for each caller.  Belongs to one event loop."""
+    """Counts the running requests of one kind for each caller; used on one event loop only."""
 
     def __init__(self, what: str, setting: str) -> None:
         self._what, self._setting = what, setting
@@ -19,7 +19,7 @@ class ConcurrencyLimit:
 
     @contextmanager
     def hold(self, owner: str | None, limit: int) -> Iterator[None]:
-        """Count one more while the block runs.  TooManyAtOnce if ``limit`` are running."""
+        """Count one request while the block runs.  Raises TooManyAtOnce if ``limit`` requests are running."""
         running = self._running[owner]
         if running >= limit:
             message = f"{running} {self._what} run at the same time, which is the limit; try again when one has ended"

@@ -1,4 +1,4 @@
-"""One open file as an answer: HEAD, ranges, conditions; sent by the kernel where that can."""
+"""One open file as an answer: HEAD, ranges and conditions; the kernel sends it where possible."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from service.api.problems import HTTPProblem
 from service.http.ranges import ByteRange, Refusal, http_date, matches, parse_ranges, unchanged
 from service.http.sendfile import SENDFILE
 
-#: bytes of a file that are in this process at once, where the kernel cannot send it
+#: bytes of a file in this process at once, if the kernel cannot send it
 _CHUNK: Final = 1 << 20
 
 
 class OpenFile(Response):
-    """The answer about one open file, decided by the request's headers; holds a descriptor of its own until it ends.
+    """The answer for one open file, as the request's headers ask; it holds its own descriptor until it ends.
 
-    The file may be deleted meanwhile, or grow: what was there when it was asked for is sent.  Problem if the ranges
-    make no sense.
+    If the file grows or is deleted meanwhile, its content at the time of the request is sent.  Raises HTTPProblem if
+    the ranges are invalid.
     """
 
     def __init__(self, handle: int, request: Request, *, media_type: str, cache: str) -> None:

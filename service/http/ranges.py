@@ -33,18 +33,19 @@ class ByteRange:
 
 @dataclass(frozen=True)
 class Refusal:
-    """A range that is none (status 400) or lies outside the file (416)."""
+    """A malformed range (status 400), or one outside the file (416)."""
 
     status: int
     fault: Fault
 
 
 def parse_ranges(header: str | None, size: int) -> tuple[ByteRange, ...] | Refusal | None:
-    """The parts of a file of ``size`` bytes that a Range header asks for, in its order.
+    """The parts of a file of ``size`` bytes that a Range header names, in its order.
 
-    None means the whole file: there is no header, its unit is not bytes, or its parts together are larger than the
-    file (a client that asks for the same bytes again and again).  Parts outside the file are left out; if none is
-    left, that is a refusal, and so is what is no range at all: sending gigabytes instead would help nobody.
+    Returns:
+        The parts; those outside the file are left out.  None means the whole file: there is no header, its unit is not
+        bytes, or its parts together are larger than the file (they overlap).  A Refusal if the header is malformed
+        or no part lies inside the file, because sending gigabytes instead would be useless.
     """
     unit, equals, value = (header or "").partition("=")
     if header is None or unit.strip().lower() != "bytes":

@@ -1,4 +1,4 @@
-"""Figures for Prometheus, on a port of their own: requests counted as they end, all else read when somebody asks.
+"""Metrics for Prometheus on their own port: requests are counted as they end, other values are read on each scrape.
 
 No label holds the id of a job, a key or a graph.
 """
@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 _METHODS: Final = {"GET", "HEAD", "POST", "DELETE", "OPTIONS"}
 _REQUEST_BUCKETS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10, 60)
 _JOB_BUCKETS: Final = (0.01, 0.1, 0.5, 1, 5, 10, 60, 600, 3600, 6 * 3600, 24 * 3600, 7 * 24 * 3600)
-#: jobs that ended are looked up this many seconds back, so that none is missed whose end was stored late
+#: seconds by which queries of ended jobs overlap, so that an end that was stored late is not missed
 _OVERLAP: Final = 60.0
 _DIRECTIONS: Final = ("read", "write")
 
@@ -64,7 +64,7 @@ class Metrics(Collector):
         )  # fmt: skip
 
     def observe(self, method: str, route: str, status: int, seconds: float) -> None:
-        """One request was answered; ``route`` is the pattern of its path, empty for none.
+        """Count one answered request.
 
         Args:
             method: HTTP method.
@@ -79,7 +79,7 @@ class Metrics(Collector):
         found.observe(seconds)
 
     def start(self, jobs: JobStore) -> None:
-        """Answer on the port of the settings; trouble is logged: a service without metrics is better than none."""
+        """Serve metrics on the port of the settings; a failure is logged and does not stop the service."""
         self._jobs = jobs
         host, port = self._settings.metrics_host, self._settings.metrics_port
         if port == 0:
@@ -100,11 +100,11 @@ class Metrics(Collector):
             thread.join()
 
     def describe(self) -> list[Metric]:
-        """Nothing: registering must not ask the database."""
+        """Return nothing, because registration must not query the database."""
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """The figures that are read when asked for."""
+        """The metrics that are read on each scrape."""
         yield _gauge("apsp_build_info", "The version of the software.", {(software_version(),): 1}, ("version",))
         free = shutil.disk_usage(self._settings.data_dir).free
         yield _gauge("apsp_store_free_bytes", "Bytes that are free where results are kept.", {(): free})
@@ -117,7 +117,7 @@ class Metrics(Collector):
                     self._count_ended(self._jobs)
                 reachable = 1
             except StorageFailed as error:
-                log.warning("the metrics lack what the database knows: %s", error)
+                log.warning("metrics from the database are missing: %s", error)
         yield _gauge("apsp_database_up", "Whether the job database can be read.", {(): reachable})
         if reachable:
             by_state: dict[tuple[str, ...], float] = {(state,): count for state, count in counts.items()}
@@ -126,7 +126,7 @@ class Metrics(Collector):
             yield self._checkpoints(running)
 
     def _count_ended(self, jobs: JobStore) -> None:
-        """Count the jobs that ended since the last look, each once."""
+        """Count the jobs that have ended since the last scrape, each once."""
         now = time.time()
         for record in jobs.ended_since(self._since - _OVERLAP):
             finished = record.finished or now

@@ -1,4 +1,4 @@
-"""What a runner does while it has nothing to do: import the engine and load its kernels, a little at a time."""
+"""Imports the engine and loads its kernels step by step while a runner is idle."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Final
 log = logging.getLogger(__name__)
 
 _MODULES: Final = ("service.pool.tasks", "storage.graph.graph_store", "engine.api.solve", "engine.devices.cpu.backend")
-#: of the solves that load kernels: options, and whether the weights are whole
+#: solves that load kernels: their options, and whether the weights are integers
 _SOLVES: Final = (
     ({"algorithm": "dijkstra"}, True),
     ({"algorithm": "dijkstra", "dtype": "float32"}, False),
@@ -24,7 +24,7 @@ _SOLVES: Final = (
 
 
 class WarmUp:
-    """The steps that are still to be done; none of them matters, so none may fail."""
+    """The remaining steps; a step that fails is only logged, because none is necessary."""
 
     def __init__(self) -> None:
         self._steps = _steps()

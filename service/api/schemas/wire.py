@@ -8,23 +8,23 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr, model_validator
 from pydantic_core import PydanticCustomError
 
-#: what one list of a request holds at most, what a name in it does, and how many members that there are not are named
+#: limits on the entries of one list of a request, on the characters of a name, and on unknown members
 MOST_LISTED: Final = 1_000_000
 LONGEST_NAME: Final = 10_000
 _MOST_UNKNOWN: Final = 10
 #: a vertex as the file names it
 Label = StrictInt | StrictStr
-#: one that is asked for
+#: a vertex in a request
 Asked = StrictInt | Annotated[StrictStr, Field(max_length=LONGEST_NAME)]
-#: some that are asked for; checking ends at the first that is no name, for there may be a million of them
+#: vertices in a request; validation stops at the first error, because there may be a million entries
 AskedList = Annotated[list[Asked], Field(fail_fast=True, min_length=1, max_length=MOST_LISTED)]
 Size = Annotated[int, Field(ge=1, lt=2**63, strict=True)]
-#: NUL is in no name: not every database keeps it
+#: names contain no NUL, because not every database accepts it
 NAME_PATTERN = r"^[^\x00]*$"
 #: sources, targets
 Shape = Annotated[list[int], Field(min_length=2, max_length=2)]
 State = Literal["accepted", "running", "successful", "failed", "dismissed"]
-#: below a job, once it has a result
+#: paths below a job that exist once it has a result
 RESULT_LINKS = (
     "results", "summary", "histogram", "distance", "distances", "rows", "columns", "submatrix", "path", "paths",
     "nearest", "zarr",
@@ -32,13 +32,13 @@ RESULT_LINKS = (
 
 
 class Wire(BaseModel):
-    """Unknown members are refused, so that a misspelt option is not silently ignored."""
+    """The base of all schemas.  Unknown members are refused, so that a misspelt option is not silently ignored."""
 
     model_config = ConfigDict(extra="forbid")
 
 
 class Question(Wire):
-    """A body that somebody sends; however it was made, a handful of errors is built and no more."""
+    """The body of a request; the number of validation errors is bounded, whatever the client sends."""
 
     @model_validator(mode="before")
     @classmethod

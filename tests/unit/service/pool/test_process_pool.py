@@ -163,9 +163,9 @@ def test_nobody_holds_all_processes():
 def test_it_dies_with_its_parent_whatever_it_does():
     code = """
 import asyncio, os
-from service.pool.process_pool import Worker
+from service.pool.process_pool import ProcessPool
 async def scene():
-    worker = Worker(0)
+    worker = ProcessPool(0)
     print(await worker.run(os.getpid), flush=True)
     await worker.run(sum, range(10**13))
 if __name__ == "__main__":

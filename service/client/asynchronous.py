@@ -1,6 +1,6 @@
-"""The client that does not wait: ``AsyncClient``, ``AsyncJob``, ``AsyncResult``; under asyncio and trio.
+"""The asynchronous client: ``AsyncClient``, ``AsyncJob``, ``AsyncResult``, for asyncio and trio.
 
-The same flows as in ``blocking``, whose docstrings hold here, too; whatever reads files or computes runs in a thread.
+It runs the same flows as ``blocking``, whose docstrings apply here too.  File access and computation run in threads.
 """
 
 from __future__ import annotations
@@ -249,12 +249,12 @@ class AsyncJob(JobView):
         self._run, self._patience = client.run, client.patience
 
     async def refresh(self) -> AsyncJob:
-        """Ask how it is; returns itself."""
+        """Update the facts; returns itself."""
         self.facts = await self._run(flows.status(self.id, self._patience))
         return self
 
     async def wait(self, timeout: float | None = None, watcher: flows.Watcher | None = None) -> AsyncJob:
-        """Wait until it is over; returns itself."""
+        """Wait until it has ended; returns itself."""
         self.facts = await self._run(flows.wait(self.id, self._patience, timeout=timeout, watcher=watcher))
         return self
 
@@ -273,11 +273,11 @@ class AsyncJob(JobView):
         await self._run(flows.delete(self.id, self._patience))
 
     async def log(self) -> str:
-        """What its runners wrote."""
+        """Return its log."""
         return await self._run(flows.log(self.id, self._patience))
 
     async def result(self) -> AsyncResult:
-        """Its result.  JobFailed if it ended without one."""
+        """Return its result.  Raises JobFailed if it ended without one."""
         if self.over:
             flows.successful(dict(self.facts))
         return AsyncResult(self._client, await self._run(flows.summary(self.id, self._patience)), self._names)
@@ -328,14 +328,14 @@ class AsyncResult(ResultView):
         return await self._run(reading.submatrix(self.job, self._names, self._patience, sources, targets, most=most))
 
     async def to_xarray(self, **options: Any) -> DataArray:
-        """The distances as a labelled array that is read through the service as it is used; using it waits."""
+        """The distances as a labelled array whose entries are read through the service when they are used, which blocks."""
         http, job = self._client._http, self.job
         return await anyio.to_thread.run_sync(lambda: opening.open_array(http, job, options))
 
     async def fetch(
         self, folder: str | PathLike[str], *, overwrite: bool = False, meter: fetching.Meter | None = None
     ) -> FilePath:
-        """Fetch the whole store into a folder, each file checked; interrupted, the next call goes on from there.
+        """Fetch the whole store into a folder, and check each file; after an interruption, the next call continues.
 
         Args:
             folder: where the store goes; it appears once it is complete.

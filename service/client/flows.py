@@ -1,4 +1,4 @@
-"""What is asked of the service about graphs and jobs; see ``steps`` for what a flow is."""
+"""Flows about graphs and jobs; ``steps`` defines what a flow is."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ Watcher = Callable[[Document], None]
 
 #: states of a job that is not over
 OPEN: Final = ("accepted", "running")
-#: seconds that the service is asked to hold back an answer about an open job: where somebody watches, and else
+#: seconds for which the service shall delay the answer about an open job: with a watcher, and without
 _WATCHED, _UNWATCHED = 1, 20
-#: times the patience of a question is that of a wait
+#: factor between the patience of a wait and that of a single request
 _MORE_PATIENCE: Final = 10
-#: a connection may be silent for so long beyond that
+#: further seconds for which the connection may be silent
 _SLACK: Final = 30.0
 
 
@@ -68,7 +68,7 @@ def question(method: str, path: str, patience: Patience, **more: Any) -> Flow[Do
 
 
 def upload(graph: Any, reading: GraphReading, patience: Patience) -> Flow[tuple[Document, Names]]:
-    """Encode a graph and send it; the same content sent again is the same graph, so it may be repeated.
+    """Encode a graph and upload it; repeating is safe, because the same content is the same graph.
 
     Args:
         graph: a path or an object, see :meth:`Client.submit`.
@@ -87,7 +87,7 @@ def upload(graph: Any, reading: GraphReading, patience: Patience) -> Flow[tuple[
 def submit(
     graph_id: str, names: Names, options: Mapping[str, Any], patience: Patience, *, name: str | None = None
 ) -> Flow[Document]:
-    """Queue a job; with a key of its own, so that it is queued once however often it is sent.
+    """Queue a job; an idempotency key ensures that it is queued once, however often the request is sent.
 
     Args:
         graph_id: id of an uploaded graph.
@@ -123,9 +123,9 @@ def status(job: str, patience: Patience) -> Flow[Document]:
 
 
 def wait(job: str, patience: Patience, *, timeout: float | None, watcher: Watcher | None) -> Flow[Document]:
-    """A job when it is over.  StillOpen, a TimeoutError, if that takes longer than ``timeout`` seconds.
+    """Wait for the end of a job.  Raises StillOpen, a TimeoutError, after ``timeout`` seconds.
 
-    Who waits for a job has more patience with a service that is away than who asks a question: ten times as much.
+    The patience with an unreachable service is ten times that of a single request.
 
     Args:
         job: id of the job.
@@ -147,8 +147,8 @@ def wait(job: str, patience: Patience, *, timeout: float | None, watcher: Watche
         if found["state"] not in OPEN:
             return found
         if left == 0.0:
-            raise StillOpen(f"job {job} is not over after {timeout:g} s; it goes on")
-        if "preference-applied" not in answer.headers or seconds == 0:  # somebody between does not let it wait
+            raise StillOpen(f"job {job} is not over after {timeout:g} s; the job continues")
+        if "preference-applied" not in answer.headers or seconds == 0:  # a proxy prevents waiting
             pause = retry_after(answer) or 1.0
             yield Pause(pause if left is None else min(pause, left))
 
@@ -159,7 +159,7 @@ def summary(job: str, patience: Patience) -> Flow[Document]:
 
 
 def successful(found: Document) -> Document:
-    """The job, if it is over and has a result.  JobFailed."""
+    """Return the job if it was successful, else raise JobFailed."""
     if found["state"] != "successful":
         raise JobFailed(found)
     return found
@@ -171,7 +171,7 @@ def cancel(job: str, patience: Patience) -> Flow[Document]:
 
 
 def resume(job: str, patience: Patience) -> Flow[Document]:
-    """Queue a stopped job again; not sent twice, since the second time it would be refused."""
+    """Queue a stopped job again; the request is not repeated, because a second one would be refused."""
     return (yield from question("POST", job_path(job, "resume"), patience, repeatable=False))
 
 

@@ -85,7 +85,7 @@ class PatientProtocol(H11Protocol):
         await self._application(scope, receive, send)
 
     async def _sendfile(self, handle: int, offset: int, count: int) -> None:
-        """Send ``count`` bytes of an open file from ``offset`` on; closes the connection if the client does not read them."""
+        """Send ``count`` bytes of an open file from ``offset`` on; closes the connection if it stalls."""
         if self.transport.is_closing() or self.cycle.disconnected:
             return
         self.conn.send_with_data_passthrough(h11.Data(data=_Counted(count)))  # type: ignore[arg-type]

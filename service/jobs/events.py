@@ -140,7 +140,7 @@ class EventStreams:
         return news, shown, at
 
     def _lines(self, record: JobRecord, begin: int, end: int) -> list[tuple[str, int]]:
-        """Pieces of the log from ``begin`` on, each with the offset of its end; complete lines only if the job is open."""
+        """Pieces of the log from ``begin`` on, each with the offset of its end; only whole lines of an open job."""
         found: list[tuple[str, int]] = []
         if begin >= end:
             return found

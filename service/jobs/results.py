@@ -90,9 +90,9 @@ class ResultReader:
         return {**answer, "length": route.length, "vertices": names, "weights": route.weights}
 
     def nearest(self, source: Label, count: int) -> dict[str, Any]:
-        """The ``count`` reachable vertices nearest to a source, itself left out; equal distances are in the order of the columns.
+        """The ``count`` reachable vertices nearest to a source, itself left out.
 
-        Only targets that were solved count.
+        Equal distances are in the order of the columns.  Only targets that were solved count.
         """
         u = self.matrix.vertex(source)
         row = self.matrix.row(u)
@@ -148,7 +148,7 @@ class ResultReader:
         return mask
 
     def numbers(self, entries: Array) -> list[int | float | None]:
-        """Entries, shape (k,), as plain numbers; None where there is no path.  float32 values have the fewest digits that identify them."""
+        """Entries, shape (k,), as plain numbers; None where there is no path.  float32 gets its shortest digits."""
         if entries.dtype == np.float32:
             entries = entries.astype(np.dtypes.StringDType()).astype(np.float64)
         found: list[int | float | None] = entries.tolist()

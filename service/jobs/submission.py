@@ -29,7 +29,7 @@ _CIRCUMSTANCES: Final = frozenset({"memory", "device_memory", "threads", "execut
 
 
 def fingerprint(graph_id: str, options: dict[str, Any]) -> str:
-    """The digest of all that determines a result: the graph (its id is a digest), the options, and the store's format."""
+    """The digest of all that determines a result: the graph (its id is a digest), the options, the store's format."""
     asked = {k: v for k, v in options.items() if v is not None and k not in _CIRCUMSTANCES}
     return _digest({"graph": graph_id, "options": asked, "format": RESULT_FORMAT})
 

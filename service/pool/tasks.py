@@ -1,4 +1,4 @@
-"""What the processes beside the API do for it: turn an upload into a graph, plan a job.  Nothing of it runs there."""
+"""Tasks of the helper processes: read an uploaded graph, plan a job."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def warm_up() -> None:
-    """Import what the tasks need, so that the first request does not wait for it."""
+    """Import the modules that the tasks need, so that the first request does not wait for them."""
     for name in ("engine.api.solve", "service.views.facts", "storage.readers"):
         importlib.import_module(name)
 
@@ -99,7 +99,7 @@ def job_options(graph: Graph, request: dict[str, Any], settings: Settings) -> Op
 
 
 def _indices(graph: Graph, request: dict[str, Any], field: str) -> tuple[int, ...] | None:
-    """The vertices that a request names in ``field``, each once; a name that is none is the request's fault."""
+    """The vertices that a request names in ``field``, each once; an unknown name is an InvalidRequest."""
     from storage.graph.graph import index_of
 
     names = request.get(field)

@@ -76,7 +76,7 @@ def processor_name() -> str:
 
 
 def _gpu_name() -> str | None:
-    """The name of the GPUs of this machine; None if they differ, because only CUDA, which must not be initialized here, tells which is which."""
+    """The name of the GPUs of this machine; None if they differ: only CUDA could tell which is which."""
     found = set()
     try:
         for path in _GPUS.glob("*/information"):

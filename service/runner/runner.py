@@ -243,7 +243,7 @@ class Runner:
             self._let_go(job)
 
     def _put_back(self, job: JobRecord, fault: Fault) -> None:
-        """Queue a job again after a pause, because the disk is full; it has as many attempts as a job with lost runners."""
+        """Queue a job again after a pause, because the disk is full; attempts are limited as for lost runners."""
         most, error = self._settings.max_attempts, fault.to_dict()
         self._until_stored(lambda: self._jobs.lose(job, fault.message, max_attempts=most, error=error))
         first, longest = _DISK_PAUSES

@@ -392,7 +392,7 @@ def run(arguments: list[str] | None = None) -> int:
     from storage.errors import Cancelled
 
     for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:  # closed by whoever started this process: nobody reads it
+        if getattr(sys, name) is None:  # the parent process has closed it
             setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115 - open until the process ends
     INTERRUPTS.install()
     try:
@@ -408,7 +408,7 @@ def run(arguments: list[str] | None = None) -> int:
         code = INTERRUPTS.exit_code
     except SystemExit as error:
         code = error.code if isinstance(error.code, int) else FAILED
-    except Exception as error:  # the last resort: a message, never a traceback
+    except Exception as error:  # any other error becomes a message, never a traceback
         code = report(error)
     code = int(code or 0)
     if code and INTERRUPTS.requested():

@@ -1,4 +1,4 @@
-"""The commands of ``apsp`` that ask a service: their options, and nothing heavy until one runs."""
+"""Options of the commands of ``apsp`` that use a service; heavy imports wait until one runs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _JOB_ID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 def means_job(store: str) -> bool:
-    """Whether ``apsp query STORE`` without ``--server`` means a job of APSP_SERVER: nothing else has that name."""
+    """Whether the argument of ``apsp query`` without ``--server`` is the id of a job of APSP_SERVER."""
     return bool(os.environ.get("APSP_SERVER")) and _JOB_ID.fullmatch(store) is not None and not Path(store).exists()
 
 

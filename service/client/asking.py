@@ -41,8 +41,9 @@ class Patience:
     chance: Callable[[], float] = random.random
 
     def pause(self, attempt: int) -> float:
-        """Seconds to wait after failed attempt number ``attempt``, from 0.  Half of it is random, so that many clients do
-        not repeat their requests at the same time.
+        """Seconds to wait after failed attempt number ``attempt``, from 0.
+
+        Half of it is random, so that many clients do not repeat their requests at the same time.
         """
         full = min(self.most, self.first * 2.0 ** min(attempt, 30))
         return full * (0.5 + self.chance() / 2)

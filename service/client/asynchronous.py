@@ -328,7 +328,7 @@ class AsyncResult(ResultView):
         return await self._run(reading.submatrix(self.job, self._names, self._patience, sources, targets, most=most))
 
     async def to_xarray(self, **options: Any) -> DataArray:
-        """The distances as a labelled array whose entries are read through the service when they are used, which blocks."""
+        """The distances as a labelled array whose entries are read when they are used, which blocks."""
         http, job = self._client._http, self.job
         return await anyio.to_thread.run_sync(lambda: opening.open_array(http, job, options))
 

@@ -1,7 +1,7 @@
-"""A graph as the caller has it, as a file that the service reads with nothing lost: names, direction, lone vertices.
+"""Encodes the caller's graph as a file for upload; names, direction and vertices without edges are preserved.
 
-Files go as they are.  Edge tables and NetworkX graphs become Parquet, sparse matrices ``.npz``, dense ones ``.npy``.
-Only what the caller's graph is made of, and what writes the file, is imported.
+Files are sent unchanged.  Edge tables and NetworkX graphs become Parquet, sparse matrices ``.npz``, dense ones ``.npy``.
+Only the library of the caller's graph and the one that writes the file are imported.
 """
 
 from __future__ import annotations
@@ -61,10 +61,10 @@ class Upload:
 
 @contextmanager
 def prepared(graph: Any, reading: GraphReading) -> Iterator[Upload]:
-    """The upload of a graph of any kind; a file that was made for it is removed at the end.
+    """Context manager: the upload of a graph of any kind; a temporary file is removed at the end.
 
     Raises:
-        InvalidRequest: it is no graph, or its names or weights cannot be kept.
+        InvalidRequest: it is not a graph, or its names or weights cannot be encoded.
         NotFound: there is no such file.
     """
     if isinstance(graph, str | os.PathLike):
@@ -176,7 +176,7 @@ def _networkx(graph: Any, reading: GraphReading, path: Path) -> tuple[Names, dic
 
 
 def _edge_weights(edges: Sequence[tuple[Any, Any, Any]], asked: str, reading: GraphReading) -> list[Any]:
-    """The weights of edges; one that is missing counts 1, unless the attribute was chosen for the caller."""
+    """The weights of edges; a missing weight counts 1, unless the attribute was selected automatically."""
     missing = next((edge for edge in edges if edge[2] is None), None)
     if missing is None:
         return [weight for *_, weight in edges]
@@ -226,7 +226,7 @@ def _attribute(graph: Any, reading: GraphReading) -> str | None:
 
 
 def _number(value: Any) -> float | None:
-    """A number, or text that is one, as float; GraphML files often declare their numbers as text."""
+    """A number, or text that contains one, as float; GraphML files often declare numbers as text."""
     try:
         return None if isinstance(value, bool) else float(value)
     except (TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""A picture of a result: a heat map of some of its rows and columns, and the histogram of all distances."""
+"""Plots a result: a heat map of some rows and columns, and the histogram of all distances."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PlotData:
-    """What is drawn: distances of some rows and columns, floats with +inf, and counts of all distances in bins."""
+    """The data of a plot: distances of some rows and columns, floats with +inf, and counts of all distances in bins."""
 
     distances: Any
     edges: list[float]
@@ -28,7 +28,7 @@ class PlotData:
 
 
 def sample(job: str, patience: Patience, size: int) -> Flow[PlotData]:
-    """Read what is drawn: at most ``size`` rows and columns.
+    """Read the data of a plot: at most ``size`` rows and columns.
 
     Args:
         job: id of the job.
@@ -45,14 +45,14 @@ def sample(job: str, patience: Patience, size: int) -> Flow[PlotData]:
 
 
 def _some(labels: list[Label], size: int) -> list[Label]:
-    """At most ``size`` of the labels, evenly chosen."""
+    """At most ``size`` of the labels, evenly spaced."""
     if len(labels) <= size:
         return labels
     return [labels[k * len(labels) // size] for k in range(size)]
 
 
 def draw(result: ResultView, shown: PlotData) -> Figure:
-    """The figure.  InvalidRequest without matplotlib."""
+    """Draw the figure.  Raises InvalidRequest without matplotlib."""
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
@@ -62,7 +62,7 @@ def draw(result: ResultView, shown: PlotData) -> Figure:
     rows, columns = result.shape
 
     class Picture(Figure):
-        """A figure that notebooks show without further ado, and that is in no list of open ones."""
+        """A figure that notebooks display, and that pyplot does not keep open."""
 
         def _repr_png_(self) -> bytes:
             out = io.BytesIO()

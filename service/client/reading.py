@@ -1,4 +1,4 @@
-"""What is asked about a result: distances, paths, rows, arrays; vertices are those of the caller."""
+"""Flows about a result: distances, paths, rows, arrays; vertices are those of the caller."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _PAIRS: Final = 10_000
 
 
 def number(value: float | None) -> float:
-    """A distance as it came; +inf where there is no path."""
+    """A distance in an answer as a float; +inf where there is no path."""
     return math.inf if value is None else value
 
 
@@ -133,7 +133,7 @@ def submatrix(
 ) -> Flow[Floats]:
     """Distances from sources to targets, None meaning all, as floats with +inf.
 
-    LimitExceeded, naming the bytes, if the array would have more than ``most``.
+    Raises LimitExceeded if the array would have more than ``most`` bytes.
 
     Args:
         job: id of the job.
@@ -176,7 +176,7 @@ def _check_size(shape: tuple[int, int], itemsize: int, most: int) -> None:
 
 
 def _parts(shape: tuple[int, int], cells: int) -> Iterator[tuple[slice, slice]]:
-    """Rectangles of at most ``cells`` entries that make up the whole; whole rows where that can be."""
+    """Rectangles of at most ``cells`` entries that cover the matrix; whole rows where possible."""
     width = max(1, min(shape[1], cells))
     height = max(1, cells // width)
     for top in range(0, shape[0], height):

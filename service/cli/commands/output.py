@@ -12,17 +12,17 @@ from storage.errors import StorageFailed
 
 
 class OutputClosedError(Exception):
-    """Whoever read standard output went away, as ``head`` does; nothing is wrong and nobody is left to tell."""
+    """The reader of standard output has closed it, as ``head`` does; this is not an error."""
 
 
 def emit(lines: str | Iterable[str]) -> None:
-    """Print lines on standard output, all of them flushed.  Raises OutputClosedError when nobody reads them."""
+    """Print lines on standard output, all of them flushed.  Raises OutputClosedError if the reader has closed it."""
     try:
         for line in [lines] if isinstance(lines, str) else lines:
             sys.stdout.write(line + "\n")
         sys.stdout.flush()
     except BrokenPipeError as error:
-        # Python flushes once more at exit, which would fail again, loudly.
+        # Python flushes once more at exit, which would fail again with a message.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise OutputClosedError from error
     except OSError as error:

@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 @contextmanager
 def _client(server: str | None) -> Iterator[Client]:
-    """A client that tells trouble on standard error."""
+    """A client that reports failed attempts on standard error."""
     with Client(server, tell=_Notes()) as client:
         yield client
 
 
 class _Notes:
-    """Says each kind of trouble once."""
+    """Prints each kind of failure once."""
 
     def __init__(self) -> None:
         self._said = ""
@@ -49,7 +49,7 @@ def submit(
     wait: bool,
     as_json: bool,
 ) -> None:
-    """Upload a graph and queue a job; with ``wait``, see it to its end.
+    """Upload a graph and queue a job; with ``wait``, wait for its end.
 
     Args:
         graph: path of the graph file.
@@ -75,7 +75,7 @@ def submit(
 
 
 def status(job: str, *, server: str | None, as_json: bool) -> None:
-    """Print how a job is.
+    """Print the state of a job.
 
     Args:
         job: id of the job.
@@ -88,7 +88,7 @@ def status(job: str, *, server: str | None, as_json: bool) -> None:
 
 
 def wait(job: str, *, server: str | None, timeout: float | None, as_json: bool) -> None:
-    """Wait for a job, and tell how it ended.
+    """Wait for a job, and print how it ended.
 
     Args:
         job: id of the job.
@@ -148,7 +148,7 @@ def fetch(job: str, out: Path, *, server: str | None, overwrite: bool, as_json: 
         as_json: whether to print one JSON object instead of text.
     """
     with _client(server) as client:
-        INTERRUPTS.left_behind = "what came is kept; the same command goes on from there"
+        INTERRUPTS.left_behind = "what was fetched is kept; the same command continues from there"
         with displayed(FetchDisplay(sys.stderr)) as watch:
             client.job(job).result().fetch(out, overwrite=overwrite, meter=watch)
         INTERRUPTS.left_behind = f"{out} is complete"
@@ -190,7 +190,7 @@ def query(job: str, question: str, vertices: Sequence[str], *, server: str | Non
 
 
 def _see_to_its_end(client: Client, job: Job, timeout: float | None, as_json: bool) -> None:
-    INTERRUPTS.left_behind = f"job {job.id} goes on; come back with: apsp wait {job.id} --server {client.url}"
+    INTERRUPTS.left_behind = f"job {job.id} continues; wait for it with: apsp wait {job.id} --server {client.url}"
     with displayed(JobDisplay(sys.stderr)) as watch:
         job.wait(timeout, watch)
     INTERRUPTS.left_behind = f"job {job.id} is over"

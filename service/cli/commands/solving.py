@@ -37,7 +37,7 @@ class GraphArgs:
 
 @dataclass(frozen=True)
 class SolveArgs:
-    """What is asked of the solver, as text; fields are named as on the command line."""
+    """The options of the solver as text; fields are named as on the command line."""
 
     dtype: str = "auto"
     algorithm: str = "auto"
@@ -158,14 +158,14 @@ def plan(graph_args: GraphArgs, solve_args: SolveArgs, *, out: Path | None, as_j
 
 
 def _notes(receipt: Receipt, args: SolveArgs, selected: Plan) -> Iterable[str]:
-    """What was decided for the user, who may have meant something else."""
+    """Notes on decisions that were made for the user."""
     yield from (f"note: {note}" for note in receipt.notes)
     if args.device_memory is not None and selected.device == "cpu":
         yield "note: --device-memory changes nothing here, the plan is for the CPU"
 
 
 def _tell(lines: Iterable[str]) -> None:
-    with contextlib.suppress(OSError):  # that nobody reads it must not end the job
+    with contextlib.suppress(OSError):  # a closed standard error must not end the job
         for line in lines:
             print(line, file=sys.stderr, flush=True)
 
@@ -313,7 +313,7 @@ def solve(
 
 
 def _check_checkpoint(out: Path, *, resume: bool, overwrite: bool) -> None:
-    """Say what a stopped solve has left before a large graph is read."""
+    """Report the checkpoint of a stopped solve before a large graph is read."""
     try:
         found = find_checkpoint(out)
     except StorageFailed:
@@ -328,7 +328,7 @@ def _check_checkpoint(out: Path, *, resume: bool, overwrite: bool) -> None:
 
 @contextlib.contextmanager
 def _keeping(out: Path) -> Iterator[None]:
-    """If what is done here ends early, say what has been kept, and how to go on."""
+    """Context manager that reports what was kept, and how to continue, if the block ends early."""
     try:
         yield
     except BaseException:

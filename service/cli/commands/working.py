@@ -12,7 +12,7 @@ from service.units import parse_size
 def work(  # noqa: PLR0917 - as many as the command has options
     scheduler: str, devices: str, workers: int | None, threads: int | None, memory: str | None, host: str | None
 ) -> None:
-    """Run the workers of this node until told to stop.
+    """Run the workers of this node until they are stopped.
 
     Args:
         scheduler: address of the Dask scheduler.

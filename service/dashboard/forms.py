@@ -1,4 +1,4 @@
-"""What changes something: log in and out, solve, cancel, resume, delete.  Only our own pages may ask."""
+"""Forms that change something: log in and out, solve, cancel, resume, delete.  Only our own pages may send them."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from storage.errors import ApspError
 
 router = APIRouter(include_in_schema=False, route_class=PageRoute)
 
-#: no form of ours has half as many
+#: the most fields of a form, twice as many as any form of the pages has
 _MOST_FIELDS: Final = 64
 
 
 async def _filled(request: Request) -> dict[str, str]:
-    """The fields of a form; the body is bounded as every body is.
+    """The fields of a form; the size of the body is limited as for every request.
 
-    It is taken apart in a thread: a long one would hold up everybody on the event loop.
+    The body is parsed in a thread, because a long one would block the event loop.
     """
     return await anyio.to_thread.run_sync(_fields, await request.body())
 
@@ -56,7 +56,7 @@ async def log_in(request: Request, service: Shared) -> Response:
         reason = "ticket" if ticket else "key"
         return page(request, "login.html", HTTPStatus.FORBIDDEN, wanted=wanted, refused=reason, keys=True)
     response = RedirectResponse(_inside(wanted), 303)
-    # behind a proxy that ends TLS and is not among APSP_PROXIES the browser alone knows that it came by https
+    # behind a proxy that ends TLS and is not in APSP_PROXIES, only the browser's Origin shows https
     secure = "https" in (request.url.scheme, request.headers.get("origin", "").partition(":")[0])
     response.set_cookie(
         COOKIE, token, max_age=int(SESSION_SECONDS), httponly=True, samesite="strict", secure=secure
@@ -75,7 +75,7 @@ async def log_out(request: Request, service: Shared) -> Response:
 
 @router.post("/graphs/{graph_id}/solve")
 async def solve(request: Request, graph_id: str, service: Shared, visitor: Known) -> Response:
-    """Submit a job and go to its page; what cannot be done is said on the graph's page.
+    """Submit a job and redirect to its page; errors are shown on the graph's page.
 
     Args:
         request: the HTTP request.
@@ -151,6 +151,6 @@ def _delete(service: Service, job_id: str) -> None:
 
 
 def _inside(address: str) -> str:
-    """The address if it is a path of this service, else the start."""
+    """The address if it is a path of this service, else the home page."""
     inside = address.startswith("/") and not address.startswith("//") and "\\" not in address
     return address if inside and address.isprintable() else "/"

@@ -1,4 +1,4 @@
-"""The options of a job as a form asks for them: plain words on the page, a request of the API behind."""
+"""The options of a job as fields of a form, and their translation into a request of the API."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from storage.errors import InvalidRequest
 
 @dataclass(frozen=True)
 class Field:
-    """One option: its name in the API, what it is called, what it does, and what can be chosen, if that is a list."""
+    """One option: its name in the API, its label, its help, and its choices if there is a list of them."""
 
     name: str
     label: str
@@ -47,13 +47,13 @@ FIELDS: Final = (
     Field("name", "Name of the job", "To find it again.", hint="the graph's name"),
 )  # fmt: skip
 
-#: characters of an option that is no list
+#: the most characters of an option that is not a list
 _LONGEST: Final = 1000
 
 
 @dataclass(frozen=True)
 class FormOptions:
-    """What was filled in, and the request that it means; ``fault`` says what makes no sense."""
+    """A filled-in form and the request that it means; ``fault`` describes an invalid field."""
 
     filled: dict[str, str]
     request: JobRequest | None
@@ -77,7 +77,7 @@ def read_options(graph_id: str, values: Mapping[str, str]) -> FormOptions:
 
 
 def _value(name: str, text: str) -> Any:
-    if name in ("sources", "targets"):  # however many: the limit on the body bounds them, and none may get lost
+    if name in ("sources", "targets"):  # the limit on the body bounds their number
         return split_names([text], name)
     if len(text) > _LONGEST:
         label = next(field.label for field in FIELDS if field.name == name)

@@ -1,4 +1,4 @@
-"""The pages that show something; ``forms.py`` has those that change something."""
+"""The pages; ``forms.py`` has the requests that change something."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Vertex = Annotated[str | None, Query(max_length=1000)]
 async def get_home(
     request: Request, service: Shared, visitor: Known, before: Annotated[str | None, Query(max_length=60)] = None
 ) -> Response:
-    """What runs, waits and is over; the devices; where a graph is dropped.
+    """The home page: running, waiting and finished jobs, devices, and the upload of a graph.
 
     Args:
         request: the HTTP request.
@@ -43,7 +43,7 @@ async def get_home(
 
 @router.get("/graphs/{graph_id}")
 async def get_graph(request: Request, graph_id: str, service: Shared, visitor: Known) -> Response:
-    """What was understood of a graph, and what solving it would take.
+    """The page of a graph: what the reader understood, and the plan of a job.
 
     Args:
         request: the HTTP request.
@@ -59,7 +59,7 @@ async def get_graph(request: Request, graph_id: str, service: Shared, visitor: K
 async def get_job(
     *, request: Request, job_id: str, service: Shared, visitor: Known, source: Vertex = None, target: Vertex = None
 ) -> Response:
-    """A job: how far it is, its plan, its result; with ``source`` and ``target`` the distance and the route.
+    """The page of a job: progress, plan, result; with ``source`` and ``target`` the distance and the path.
 
     Args:
         request: the HTTP request.
@@ -81,7 +81,7 @@ async def get_job(
 
 @router.get("/jobs/{job_id}/eccentricities")
 def get_eccentricities(request: Request, job_id: str, service: Shared, visitor: Known, _permit: ReadPermit) -> Response:
-    """How far the farthest vertex is: a part of the job's page that takes a while.
+    """The eccentricities: a slow part of the job's page that is loaded separately.
 
     Args:
         request: the HTTP request.
@@ -140,7 +140,7 @@ def get_login(request: Request, service: Shared, next: Annotated[str, Query(max_
 
 @router.get("/static/{name}")
 def get_static(name: str, if_none_match: Annotated[str, Header()] = "") -> Response:
-    """A style, a script, the icon: the same for everybody."""
+    """A static file: style, script or icon."""
     found = _static().get(name)
     if found is None:
         raise HTTPProblem(Fault("not-found", f"there is no file {name[:80]!r}"))

@@ -1,4 +1,4 @@
-"""What pages show, gathered from the service as plain data; templates only lay it out."""
+"""The content of pages as plain data; templates only lay it out."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from storage.jobs.store import (
 
 View = dict[str, Any]
 
-#: jobs that are over, on one page
+#: finished jobs on one page
 PAGE: Final = 20
 _MOST_OPEN: Final = 50
-#: bytes of the end of a log that a page begins with
+#: bytes at the end of a log that a page shows first
 _LOG_TAIL: Final = 16_384
-#: records of earlier versions may lack some
+#: defaults for members that records of earlier versions lack
 _NO_FACTS: Final = {
     "directed": True, "weak_components": None, "strong_components": None, "first_vertex": None,
     "last_vertex": None,
@@ -50,7 +50,7 @@ STATES: Final = {
     ACCEPTED: "waiting", RUNNING: "running", SUCCESSFUL: "done", FAILED: "failed", DISMISSED: "cancelled",
 }  # fmt: skip
 _PHASES: Final = {
-    "queued": "waiting for a runner", "loading": "reading the graph", "create": "making room", "search": "searching",
+    "queued": "waiting for a runner", "loading": "reading the graph", "create": "reserving space", "search": "searching",
     "ingest": "taking the arcs in", "potentials": "making weights non-negative", "prepare": "preparing",
     "partition": "cutting into parts", "sweep": "sweeping", "close": "closing blocks", "load": "loading",
     "store": "storing", "finish": "finishing", "relax": "relaxing", "write": "writing", "verify": "checking",
@@ -59,7 +59,7 @@ _PHASES: Final = {
 
 
 def home(service: Service, caller: Caller, before: str | None) -> View:
-    """Jobs by what became of them, the newest first; devices; the disk.
+    """Jobs by state, the newest first; devices; the disk.
 
     Args:
         service: what the routes of this process share.
@@ -208,7 +208,7 @@ def row(record: JobRecord, names: dict[str, str], position: int | None = None) -
 
 
 def plan(shown: dict[str, Any]) -> View:
-    """A plan, with the candidate that was chosen beside those that were not."""
+    """A plan with its selected and rejected candidates."""
     candidates = [
         {**item, "name": algorithm(item["algorithm"]), "chosen": k == 0 and not item.get("rejected")}
         for k, item in enumerate(shown.get("candidates") or [])
@@ -220,7 +220,7 @@ def plan(shown: dict[str, Any]) -> View:
 
 
 def algorithm(name: str) -> str:
-    """What people call an algorithm."""
+    """The display name of an algorithm."""
     return ALGORITHMS[name].title if name in ALGORITHMS else name
 
 
@@ -245,7 +245,7 @@ def _device(runner: RunnerRecord, lost: bool) -> View:
 
 
 def _phases(record: JobRecord) -> list[View]:
-    """The phases of the plan: predicted seconds, those that were taken, and which one is on."""
+    """The phases of the plan with predicted and measured seconds, and whether each is past, current or ahead."""
     predicted = {phase["name"]: phase["seconds"] for phase in (record.plan or {}).get("phases") or []}
     taken = record.seconds or {}
     names = list(taken) if taken else list(predicted)
@@ -260,9 +260,9 @@ def _phases(record: JobRecord) -> list[View]:
 
 
 def _log(service: Service, record: JobRecord) -> View:
-    """The end of the log, and where it ends: the stream of events goes on behind it.
+    """The end of the log, and its size, from which the stream of events continues.
 
-    Events tell of the file on this node only, so they go on from its beginning behind the log of other nodes.
+    Events cover the file on this node only, so after the log of other nodes they start at its beginning.
     """
     path = log_path(service.settings, record.id)
     try:
@@ -280,7 +280,7 @@ def _sent_log(service: Service, record: JobRecord) -> View:
     """The end of the log of attempts on other nodes."""
     try:
         sent = fetch_log(service.settings, record.id) or b""
-    except StorageFailed as error:  # the rest of the page is of use without it
+    except StorageFailed as error:  # the rest of the page is useful without the log
         return {"text": f"The log cannot be read: {error}\n", "cut": False}
     begin = max(0, len(sent) - _LOG_TAIL)
     text = sent[begin:].decode("utf-8", "replace")
@@ -288,7 +288,7 @@ def _sent_log(service: Service, record: JobRecord) -> View:
 
 
 def _result(record: JobRecord) -> View | None:
-    """The facts of a result that is there."""
+    """The facts of an existing result."""
     if record.state != SUCCESSFUL or record.removed is not None:
         return None
     summary = record.summary or {}
@@ -302,14 +302,14 @@ def _result(record: JobRecord) -> View | None:
 
 
 def _example(record: JobRecord, graph: GraphRecord | None) -> list[Any]:
-    """Two vertices that there are, for examples of code."""
+    """Two existing vertices, for examples of code."""
     pair = (record.summary or {}).get("diameter_pair")
     facts = {} if graph is None else graph.facts
     return pair or [facts.get("first_vertex", "A"), facts.get("last_vertex", "B")]
 
 
 def _route(found: dict[str, Any]) -> View:
-    """A route as stops with the way so far; long ones without their middle."""
+    """A path as stops with the sum of weights up to each; long paths without their middle."""
     so_far: int | float = 0
     stops: list[View] = []
     for k, vertex in enumerate(found["vertices"]):

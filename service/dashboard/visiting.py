@@ -1,4 +1,4 @@
-"""Who looks at a page, and what a page answers instead when something is amiss."""
+"""The visitor of a page, and pages for errors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from storage.errors import ApspError
 
 @dataclass(frozen=True)
 class Visitor:
-    """A person; ``name`` is that of their key, None where keys are not asked for."""
+    """A person; ``name`` is that of their key, None if keys are not required."""
 
     caller: Caller
     name: str | None
@@ -34,13 +34,13 @@ class Visitor:
         return self.caller.may("submit")
 
     def need(self, scope: Scope) -> None:
-        """Refuse what their key does not allow."""
+        """Raise HTTPProblem unless the visitor's key has this scope."""
         if not self.caller.may(scope):
             raise HTTPProblem(Fault("forbidden", f"this needs a key with the scope {scope!r}", {"scope": scope}))
 
 
-class NotLoggedIn(Exception):  # noqa: N818 - what has happened, not what is wrong
-    """Nobody has logged in."""
+class NotLoggedIn(Exception):  # noqa: N818 - it redirects and is not an error
+    """The request has no valid session."""
 
 
 async def _visitor(request: Request, service: Shared) -> Visitor:
@@ -58,7 +58,7 @@ Known = Annotated[Visitor, Depends(_visitor)]
 
 
 class PageRoute(APIRoute):
-    """A route whose errors are pages, and which sends those who have not logged in to do so first."""
+    """A route whose errors are pages, and which redirects requests without a session to the log-in page."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """The handler with its errors caught."""

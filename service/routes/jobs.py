@@ -189,13 +189,13 @@ def get_log(job_id: str, request: Request, service: Shared, caller: Known) -> Re
         caller: who asks.
     """
     record = service.job(job_id, caller)
-    try:  # opened before anything is promised: the job may be deleted meanwhile
+    try:  # opened before the answer starts, because the job may be deleted meanwhile
         handle = os.open(log_path(service.settings, record.id), os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         headers = {"Cache-Control": "no-cache"}
         if (sent := fetch_log(service.settings, record.id)) is not None:
             return Response(sent, media_type="text/plain", headers=headers)
-        # nobody has begun with it
+        # no runner has started it
         return Response("", media_type="text/plain", headers={**headers, "Accept-Ranges": "bytes"})
     try:
         return OpenFile(handle, request, media_type="text/plain", cache="no-cache")
@@ -240,7 +240,7 @@ async def get_events(
 
 
 class _Events(StreamingResponse):
-    """A stream that counts among its caller's while it runs."""
+    """An event stream that counts towards its caller's limit while it runs."""
 
     def __init__(self, service: Service, owner: str | None, stream: AsyncIterator[bytes]) -> None:
         headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
@@ -314,7 +314,7 @@ def delete_job(job_id: str, service: Shared, caller: Known) -> None:
 
 
 async def _waited(service: Service, record: JobRecord, prefer: str, response: Response) -> JobRecord:
-    """The job when it is over, if the client prefers to wait, or as it is when the time is over."""
+    """The job after the wait that the client prefers: at its end, or after the time limit."""
     seconds = asked_to_wait(prefer, service.settings.max_wait_seconds)
     if seconds is None:
         return record

@@ -141,6 +141,6 @@ def _answer(
     if columns is not None:
         opened.check_targets(columns)
     body = ENCODERS[kind](selection)
-    # Header and first entries are made before the answer begins, so that damage is still told by its status.
+    # The header and the first entries are made before the answer starts, so that damage still changes its status.
     begun = itertools.chain(list(itertools.islice(body, 2)), body)
     return StreamingResponse(begun, media_type=MEDIA_TYPES[kind], headers={**headers, "Vary": "Accept"})

@@ -1,4 +1,4 @@
-"""A matrix from far away: a sample of its entries, and of its eccentricities."""
+"""Samples of a matrix: entries and eccentricities."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A matrix looked at from far away: evenly spaced rows and columns, read as strictly as any; and eccentricities.
+"""Samples a matrix: evenly spaced rows and columns, and eccentricities.
 
-Imports NumPy: load it only when asked.
+Imports NumPy, so import it only when needed.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from service.jobs.results import Array, ResultReader
 from storage.errors import InvalidRequest
 from storage.matrix.reader import Matrix
 
-#: bytes of tiles that are read for one answer, where fewer than ``_FEWEST`` rows would not need more
+#: the most bytes of tiles read for one answer, unless ``_FEWEST`` rows need more
 BUDGET: Final = 512 << 20
 _FEWEST: Final = 4
-#: bytes of rows that are held at a time
+#: bytes of rows in memory at a time
 _HELD: Final = 128 << 20
 IntArray = npt.NDArray[np.int64]
 
 
 def spread(first: int, count: int, most: int) -> IntArray:
-    """At most ``most`` positions of ``count`` behind ``first``: the middles of equal parts, or all of them.
+    """At most ``most`` of ``count`` positions from ``first`` on: the middles of equal parts, or all positions.
 
     Args:
         first: the first position.
@@ -108,7 +108,7 @@ def _extent(side: str, first: int, count: int | None, limit: int) -> int:
 
 
 def _rows_within(result: ResultReader, first: int, count: int, most: int) -> int:
-    """How many rows may be read: all bands of tiles under them stay within the budget, or there are a few."""
+    """The number of rows that may be read so that their bands of tiles stay within the budget, at least ``_FEWEST``."""
     grid = result.matrix.grid
     band = grid.counts[1] * grid.tile_bytes(result.matrix.dtype.itemsize)
     height = grid.tile[0]

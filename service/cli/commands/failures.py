@@ -45,7 +45,7 @@ _SAID: Final = {
 
 
 def exit_code(error: BaseException) -> int:
-    """The exit code for ``error``: by the code of a service's problem, else by the nearest base class that has one, else 1."""
+    """The exit code for ``error``: from a service's problem, else from the nearest base class that has one, else 1."""
     said = getattr(error, "code", None) if isinstance(error, errors.ApspError) else None
     if isinstance(said, str):
         return _SAID.get(said, FAILED)

@@ -102,11 +102,7 @@ def solve(
             executor=executor,
             scheduler=scheduler,
         ),
-        out=out,
-        overwrite=overwrite,
-        resume=resume,
-        compression=compression,
-        work=work,
+        solving.StoreArgs(out, overwrite, resume, compression, work),
         as_json=as_json,
     )
 

@@ -128,7 +128,7 @@ async def graph_page(
 
 @router.get("/login")
 def get_login(request: Request, service: Shared, next: Annotated[str, Query(max_length=2000)] = "") -> Response:  # noqa: A002
-    """Where a key is shown.
+    """The log-in page.
 
     Args:
         request: the HTTP request.

@@ -50,7 +50,7 @@ STATES: Final = {
     ACCEPTED: "waiting", RUNNING: "running", SUCCESSFUL: "done", FAILED: "failed", DISMISSED: "cancelled",
 }  # fmt: skip
 _PHASES: Final = {
-    "queued": "waiting for a runner", "loading": "reading the graph", "create": "reserving space", "search": "searching",
+    "queued": "waiting for a runner", "loading": "reading the graph", "create": "making space", "search": "searching",
     "ingest": "taking the arcs in", "potentials": "making weights non-negative", "prepare": "preparing",
     "partition": "cutting into parts", "sweep": "sweeping", "close": "closing blocks", "load": "loading",
     "store": "storing", "finish": "finishing", "relax": "relaxing", "write": "writing", "verify": "checking",

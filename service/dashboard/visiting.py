@@ -82,7 +82,7 @@ class PageRoute(APIRoute):
 
 
 def error_page(request: Request, fault: Fault, status: int | None = None) -> Response:
-    """What is amiss, as a page.
+    """Render an error as a page.
 
     Args:
         request: the HTTP request.

@@ -67,4 +67,4 @@ class Health(Wire):
     """``ok`` or what is wrong, by name."""
 
     status: Literal["ok", "unavailable"]
-    checks: dict[str, str] = Field({})
+    checks: dict[str, str] = Field(default={})

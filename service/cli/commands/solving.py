@@ -53,6 +53,25 @@ class SolveArgs:
     scheduler: str | None = None
 
 
+@dataclass(frozen=True)
+class StoreArgs:
+    """Where the store of a solve goes, and how it is written.
+
+    Attributes:
+        out: folder or address of the store.
+        overwrite: whether an existing store is replaced.
+        resume: whether to continue from a checkpoint.
+        compression: ``none`` or ``zstd``.
+        work: folder to work in if ``out`` is an address.
+    """
+
+    out: str
+    overwrite: bool
+    resume: bool
+    compression: str
+    work: Path | None
+
+
 def load(args: GraphArgs) -> tuple[Graph, Receipt]:
     """Read the graph; raises what ``storage.readers.read_graph`` raises."""
     return read_graph(args.graph, **asdict(args.reading))
@@ -242,33 +261,20 @@ def _table_of(candidates: Iterable[Candidate]) -> list[str]:
     return table([head, *rows], right=(3, 4, 5, 6))
 
 
-def solve(
-    graph_args: GraphArgs,
-    solve_args: SolveArgs,
-    *,
-    out: str,
-    overwrite: bool,
-    resume: bool,
-    compression: str,
-    work: Path | None,
-    as_json: bool,
-) -> None:
+def solve(graph_args: GraphArgs, solve_args: SolveArgs, store_args: StoreArgs, *, as_json: bool) -> None:
     """Read, plan, solve, write and seal; the plan and the progress go to standard error.
 
     Args:
         graph_args: the graph file.
         solve_args: the options of the solver.
-        out: folder or address of the store.
-        overwrite: whether an existing store is replaced.
-        resume: whether to continue from a checkpoint.
-        compression: ``none`` or ``zstd``.
-        work: folder to work in if ``out`` is an address.
+        store_args: where the store goes.
         as_json: whether to print one JSON object instead of text.
     """
     from engine.api.solve import make_plan, solve_to_store
 
+    out, overwrite, resume = store_args.out, store_args.overwrite, store_args.resume
     check_budgets(solve_args)
-    place, address = places.place_of(out, work, overwrite=overwrite, resume=resume)
+    place, address = places.place_of(out, store_args.work, overwrite=overwrite, resume=resume)
     _check_checkpoint(place, resume=resume, overwrite=overwrite)
     started = time.perf_counter()
     graph, receipt = load(graph_args)
@@ -285,7 +291,7 @@ def solve(
             plan=selected,
             overwrite=overwrite,
             resume=resume,
-            compression=compression,
+            compression=store_args.compression,
             monitor=monitor,
             address=address,
         )

@@ -62,25 +62,8 @@ def create_app(settings: Settings, *, observe: Observe | None = None) -> FastAPI
         observe: called after every request with method, pattern of the path, status and seconds.
     """
     prepare(settings)
-    store = JobStore(settings.database, timeout=settings.database_timeout)
-    keys = KeyStore(store.database)
-    identify = Keyring(keys).identify if settings.auth else None
-    visitors = Sessions(keys)
-    nice = settings.runner_nice // 2
-    service = Service(
-        settings=settings,
-        jobs=store,
-        keys=keys,
-        uploads=Uploads(settings.data_dir),
-        worker=ProcessPool(nice, settings.readers, setting="read_seconds", memory=settings.task_memory),
-        planner=ProcessPool(nice, settings.planners, seconds=settings.plan_seconds, memory=settings.task_memory),
-        checker=ProcessPool(nice, _CHECKERS, seconds=settings.plan_seconds, memory=settings.task_memory),
-        results=Results(settings),
-        plans=Plans(),
-        waiters=Waiters(store),
-        events=EventStreams(settings, store, lambda: service.draining),
-        visitors=visitors,
-    )
+    service = _service(settings)
+    identify = Keyring(service.keys).identify if settings.auth else None
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -104,7 +87,9 @@ def create_app(settings: Settings, *, observe: Observe | None = None) -> FastAPI
     app.state.service = service
     app.add_middleware(BodyLimit, settings=settings)
     app.add_middleware(FastPath, service=service, distance=_route("get_distance"), file=_route("get_file"))
-    app.add_middleware(RequestGate, settings=settings, identify=identify, observe=observe, visit=visitors.identify)
+    app.add_middleware(
+        RequestGate, settings=settings, identify=identify, observe=observe, visit=service.visitors.identify
+    )
     _allow_origins(app, settings)
     problems.install(app)
     for router in ROUTERS:
@@ -112,6 +97,28 @@ def create_app(settings: Settings, *, observe: Observe | None = None) -> FastAPI
     app.state.routes = [route for router in ROUTERS for route in router.routes]
     describe(app, keys=settings.auth)
     return app
+
+
+def _service(settings: Settings) -> Service:
+    """Open what the routes share; no process is started."""
+    store = JobStore(settings.database, timeout=settings.database_timeout)
+    keys = KeyStore(store.database)
+    nice = settings.runner_nice // 2
+    service = Service(
+        settings=settings,
+        jobs=store,
+        keys=keys,
+        uploads=Uploads(settings.data_dir),
+        worker=ProcessPool(nice, settings.readers, setting="read_seconds", memory=settings.task_memory),
+        planner=ProcessPool(nice, settings.planners, seconds=settings.plan_seconds, memory=settings.task_memory),
+        checker=ProcessPool(nice, _CHECKERS, seconds=settings.plan_seconds, memory=settings.task_memory),
+        results=Results(settings),
+        plans=Plans(),
+        waiters=Waiters(store),
+        events=EventStreams(settings, store, lambda: service.draining),
+        visitors=Sessions(keys),
+    )
+    return service
 
 
 def _allow_origins(app: FastAPI, settings: Settings) -> None:

@@ -90,6 +90,11 @@ def test_keys_and_scopes_are_in_the_document(tmp_path: Path):
     app.state.service.jobs.close()
 
 
+def test_descriptions_leave_out_what_docstrings_say_to_developers(client: TestClient):
+    operations = [item for path in client.get("/openapi.json").json()["paths"].values() for item in path.values()]
+    assert all(item["description"] and "Args:" not in item["description"] for item in operations)
+
+
 def test_the_page_is_whole_and_loads_nothing(client: TestClient):
     answer = client.get("/docs")
     assert answer.headers["content-type"].startswith("text/html")

@@ -18,6 +18,7 @@ from storage.graph.graph import Graph, Receipt, build_from
 from storage.readers.detect import detect
 from storage.readers.formula import parse_formula
 from storage.readers.limits import ReadLimits
+from storage.readers.lookalikes import refuse_triples
 from storage.readers.parsed import Options, Parsed
 from storage.readers.source import Source
 from storage.readers.spool import regular_file
@@ -179,7 +180,13 @@ def _told(file: Source, options: Options) -> str:
     if file.start.startswith(b"\xd0\xcf\x11\xe0"):
         raise InvalidGraph("this is an old Excel file (.xls), which is not read: save the sheet as CSV")
     name = detect(file)
-    return "matrix" if name == "edges" and is_matrix(file, options) else name
+    if name != "edges":
+        return name
+    if is_matrix(file, options):
+        return "matrix"
+    if not (options.source or options.target):
+        refuse_triples([line.strip() for line in file.head])
+    return name
 
 
 def _check_meaning(name: str, options: Options) -> None:

@@ -84,6 +84,11 @@ def is_number(token: str, decimal_comma: bool = False) -> bool:
     return bool(_NUMBER.fullmatch(token) or _INFINITE.fullmatch(token)) or token.lower() == "nan"
 
 
+def is_missing(token: str) -> bool:
+    """Whether a field is empty or a word for that."""
+    return token.lower() in _MISSING
+
+
 def weight(
     token: str, line: int, *, integer: bool = False, decimal_comma: bool = False, field: str = "weight"
 ) -> int | float:
@@ -101,6 +106,13 @@ def weight(
         raise InvalidGraph(f"the {field} is missing ({shown(token)})", line=line, field=field)
     if integer:
         raise InvalidGraph(f"{field} {shown(token)} is not a whole number", line=line, field=field)
+    if decimal_comma and "." in token:
+        raise InvalidGraph(
+            f"{field} {shown(token)} has a point, and other numbers of the file have a decimal comma: it may mark "
+            "thousands; write all numbers in one way",
+            line=line,
+            field=field,
+        )
     plain = token.replace(",", ".") if decimal_comma else token
     if _FORTRAN.fullmatch(plain):
         plain = plain.lower().replace("d", "e")

@@ -51,7 +51,7 @@ class JobRequest(Question):
     executor: Literal["local", "dask"] = Field(
         "local", description="Who solves: the runner, or the workers of the service's Dask scheduler, if it has one."
     )
-    priority: int = Field(0, ge=-100, le=100, strict=True, description="Higher goes first.")
+    priority: int = Field(0, ge=-100, le=100, strict=True, description="Jobs of higher priority run first.")
     fresh: bool = Field(False, description="Solve again even if there is a result of the same graph and options.")
 
     model_config = ConfigDict(
@@ -79,7 +79,7 @@ class JobItem(Wire):
     state: State
     phase: str
     progress: float = Field(ge=0, le=1, description="Fraction of the whole job.")
-    rate: float | None = Field(description="Units a second, of late.")
+    rate: float | None = Field(description="Recent rate, in units a second.")
     unit: str | None = Field(examples=["updates", "rows"])
     eta_seconds: float | None
     attempt: int
@@ -104,9 +104,9 @@ class JobDocument(JobItem):
     plan: dict[str, Any] = Field(description="What is done, on what, in which type, and every rejected candidate.")
     seconds: dict[str, float] | None
     attempts: list[dict[str, Any]] = Field(description="Attempts that were lost with their runner, and why.")
-    queue_position: int | None = Field(description="How many jobs go first; null once it runs.")
+    queue_position: int | None = Field(description="How many jobs are before it in the queue; null once it runs.")
     bytes: int | None = Field(description="Of the result.")
-    removed: datetime | None = Field(description="When the result was removed because its time was over.")
+    removed: datetime | None = Field(description="When the result expired and was removed.")
 
     @classmethod
     def of(cls, record: JobRecord, *, queue_position: int | None = None, resumable: bool = False) -> JobDocument:
@@ -127,7 +127,7 @@ class JobDocument(JobItem):
 
 
 class Estimate(Wire):
-    """What a job would take here and now."""
+    """What a job would need on this service now."""
 
     graph: str
     algorithm: str
@@ -139,7 +139,7 @@ class Estimate(Wire):
     device_memory: int
     disk: int = Field(description="Bytes of the result.")
     plan: dict[str, Any]
-    notes: list[str] = Field(description="What was chosen or left out when the graph was read, as in its receipt.")
+    notes: list[str] = Field(description="What the reader selected or left out, as in the graph's receipt.")
 
     @classmethod
     def of(cls, graph: str, plan: dict[str, Any], notes: Sequence[str]) -> Estimate:

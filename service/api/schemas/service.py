@@ -19,14 +19,14 @@ class Version(Wire):
 
 
 class DeviceDocument(Wire):
-    """What one runner solves on; ``state`` is ``silent`` if it gave no sign of life of late."""
+    """The device of one runner; ``state`` is ``silent`` if the runner has sent no heartbeat recently."""
 
-    runner: str = Field(description="Its place: node and device.", examples=["gpu-node-1/cuda0"])
+    runner: str = Field(description="The runner's slot: node and device.", examples=["gpu-node-1/cuda0"])
     device: str = Field(examples=["cuda0", "cpu"])
-    name: str | None = Field(description="What the chip is called.", examples=["NVIDIA H100 80GB HBM3"])
+    name: str | None = Field(description="Name of the processor or GPU.", examples=["NVIDIA H100 80GB HBM3"])
     state: Literal["idle", "busy", "sick", "silent"]
     reason: str | None = Field(description="Why it is out of service.")
-    memory_bytes: int | None = Field(description="Memory that there is, where the runner knows it.")
+    memory_bytes: int | None = Field(description="Total memory, if the runner knows it.")
     memory_used_bytes: int | None
     seen: datetime
 
@@ -50,7 +50,7 @@ class Devices(Wire):
 
 
 class Limit(Wire):
-    """One limit and the setting that holds it; null for one that is not set or cannot be."""
+    """One limit and its setting; null if it is not set or has no setting."""
 
     value: int | float | None
     setting: str | None
@@ -64,7 +64,7 @@ class Limits(Wire):
 
 
 class Health(Wire):
-    """``ok`` or what is wrong, by name."""
+    """The result of each health check, by name: ``ok`` or what is wrong."""
 
     status: Literal["ok", "unavailable"]
     checks: dict[str, str] = Field(default={})

@@ -1,4 +1,4 @@
-"""How a file is read can be said through every door, in the same words, and every door says what was chosen."""
+"""Every interface has the same options for reading a file, and reports what the reader selected."""
 
 from __future__ import annotations
 

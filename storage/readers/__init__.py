@@ -124,6 +124,9 @@ def read_graph(
         centroids_through: let paths pass through the zone centroids of a TNTP network.
         limits: what the file may expand to and declare.
 
+    Returns:
+        The clean graph, and the receipt: format, column of the weight, what was dropped or merged, notes.
+
     Raises:
         NotFound: no such file.
         InvalidGraph: the content cannot be understood; names the line or field where there is one.

@@ -70,14 +70,14 @@ class Watch(Monitor):
 class Synchronous(CudaStreamer):
     """Batches in turn: load, relax, store, and nothing beside it (Xing, section 5.1)."""
 
-    def lead(self, turn: int, take: Any, *, first: bool) -> None:
+    def lead(self, k: int, take: Any, *, first: bool) -> None:
         """Close the panel, then go on."""
-        super().lead(turn, take, first=first)
+        super().lead(k, take, first=first)
         cupy.cuda.runtime.deviceSynchronize()
 
-    def relax(self, turn: int, stripe: int, rows: Any) -> None:
+    def relax(self, k: int, stripe: int, rows: Any) -> None:
         """One stripe, then the next."""
-        super().relax(turn, stripe, rows)
+        super().relax(k, stripe, rows)
         self.drain(wait=True)
 
 

@@ -21,7 +21,7 @@ from engine.model.plan import Plan, by_rows
 from engine.model.problem import Options
 from engine.model.rows import Array
 from engine.rows.summary import SummarySink
-from engine.streaming.forms import Form, Way, way_on
+from engine.streaming.forms import CheckpointForm, Way, way_on
 from storage.errors import Conflict
 from storage.matrix.working import Checkpoint, WorkingMatrix, find_checkpoint
 
@@ -176,9 +176,14 @@ def bound_to(checkpoint: Checkpoint | None, options: Options) -> Options:
     if checkpoint is None:
         return options
     algorithm, dtype = str(checkpoint.record["algorithm"]), str(checkpoint.identity["type"])
-    recorded = Form.of_record(checkpoint.record, dtype)
+    recorded = CheckpointForm.of_record(checkpoint.record, dtype)
     for name, asked, found, wanted in (
-        ("algorithm", options.algorithm, algorithm, Form(dtype, "rows" if by_rows(options.algorithm) else "whole")),
+        (
+            "algorithm",
+            options.algorithm,
+            algorithm,
+            CheckpointForm(dtype, "rows" if by_rows(options.algorithm) else "whole"),
+        ),
         ("type", options.dtype, dtype, replace(recorded, dtype=options.dtype)),
     ):
         if asked != "auto" and way_on(recorded, wanted) is Way.REFUSE:
@@ -192,15 +197,18 @@ def bound_to(checkpoint: Checkpoint | None, options: Options) -> Options:
 
 def suits(checkpoint: Checkpoint, plan: Plan) -> bool:
     """Whether ``plan`` can go on from a checkpoint, were it by forgetting it."""
-    recorded = Form.of_record(checkpoint.record, str(checkpoint.identity["type"]))
-    return way_on(recorded, Form.of_plan(plan)) is not Way.REFUSE
+    recorded = CheckpointForm.of_record(checkpoint.record, str(checkpoint.identity["type"]))
+    return way_on(recorded, CheckpointForm.of_plan(plan)) is not Way.REFUSE
 
 
 def take_up_whole(journal: Journal, plan: Plan) -> None:
     """Begin a solve in memory, which writes distances when it is done: over entries that are no part of them, after
     these are forgotten."""
     record = journal.writer.record()
-    if record is not None and way_on(Form.of_record(record, plan.dtype), Form.of_plan(plan)) is Way.FORGET:
+    if (
+        record is not None
+        and way_on(CheckpointForm.of_record(record, plan.dtype), CheckpointForm.of_plan(plan)) is Way.FORGET
+    ):
         journal.forget()
 
 

@@ -56,18 +56,18 @@ class CpuStreamer:
         """Hold a copy."""
         self._resident[stripe] = rows.copy()
 
-    def seed(self, turn: int, stripe: int, rows: Array) -> None:
+    def seed(self, k: int, stripe: int, rows: Array) -> None:
         """Transpose the columns into the panel."""
-        self._collect(turn, self._job.rows(stripe), rows)
+        self._collect(k, self._job.rows(stripe), rows)
 
-    def lead(self, turn: int, take: Callable[[int], Array] | None, *, first: bool) -> None:
+    def lead(self, k: int, take: Callable[[int], Array] | None, *, first: bool) -> None:
         """Gather, relax, close and write back a panel."""
-        job, start, stop = self._job, *self._job.pivot(turn)
+        job, start, stop = self._job, *self._job.pivot(k)
         if self._packed is not None:
-            self._lead_packed(self._packed, turn, take)
+            self._lead_packed(self._packed, k, take)
             return
-        panel = self._panel(turn)
-        for stripe in job.members(turn):
+        panel = self._panel(k)
+        for stripe in job.members(k):
             top, bottom = job.rows(stripe)
             left = job.streaming.left(stripe)
             own = take(stripe) if take else self._resident[stripe]
@@ -76,50 +76,50 @@ class CpuStreamer:
                 job.tier.drop(stripe, own)
         if job.streaming.symmetric:
             if not first:
-                self._collect(turn, job.pivot(turn - 1), self._panel(turn - 1))
+                self._collect(k, job.pivot(k - 1), self._panel(k - 1))
             block = panel[:, start:stop]
             self._backend.transpose(block, block, lower=True)
         if not first:
-            before = slice(*job.pivot(turn - 1))
-            self._multiply(panel, panel[:, before].copy(), self._panel(turn - 1))
-        self._close(turn, panel)
-        for stripe in job.members(turn):
+            before = slice(*job.pivot(k - 1))
+            self._multiply(panel, panel[:, before].copy(), self._panel(k - 1))
+        self._close(k, panel)
+        for stripe in job.members(k):
             top, bottom = job.rows(stripe)
             part, left = panel[top - start : bottom - start], job.streaming.left(stripe)
             target = job.tier.blank(stripe) if take else self._resident[stripe]
             target[:, left:] = part[:, left:]
             if take:
-                job.done(turn, stripe, target)
-            self._advance(turn, stripe)
+                job.done(k, stripe, target)
+            self._advance(k, stripe)
             if not first:
-                self._advance(turn - 1, stripe)
+                self._advance(k - 1, stripe)
 
-    def follow(self, turn: int) -> None:
+    def follow(self, k: int) -> None:
         """All share the panel; undirected, its columns that the panel after the next needs are collected."""
         job = self._job
-        if job.streaming.symmetric and turn + 2 < job.rounds and job.devices[job.leaders[turn + 2]] is self:
-            self._collect(turn + 2, job.pivot(turn), self._panel(turn))
+        if job.streaming.symmetric and k + 2 < job.rounds and job.devices[job.leaders[k + 2]] is self:
+            self._collect(k + 2, job.pivot(k), self._panel(k))
 
-    def reside(self, turn: int, *, out: bool) -> None:
+    def reside(self, k: int, *, out: bool) -> None:
         """Relax the copies."""
         job = self._job
         for stripe, rows in self._resident.items():
-            if stripe // job.streaming.group not in (turn, turn + 1):
-                self._relax(turn, stripe, rows)
+            if stripe // job.streaming.group not in (k, k + 1):
+                self._relax(k, stripe, rows)
             if out:
-                self._give(turn, stripe)
+                self._give(k, stripe)
 
-    def relax(self, turn: int, stripe: int, rows: Array) -> None:
+    def relax(self, k: int, stripe: int, rows: Array) -> None:
         """Relax and give back; of a packed panel a stripe goes back, too, so that none waits for the writing."""
-        self._relax(turn, stripe, rows)
-        self._job.done(turn, stripe, rows)
+        self._relax(k, stripe, rows)
+        self._job.done(k, stripe, rows)
         if self._packed is not None and self._owed:
-            self._give_owed(self._packed, turn)
+            self._give_owed(self._packed, k)
 
-    def leave(self, turn: int) -> None:
+    def leave(self, k: int) -> None:
         """Give back what is left of the panel."""
         while self._packed is not None and self._owed:
-            self._give_owed(self._packed, turn)
+            self._give_owed(self._packed, k)
 
     def drain(self, *, wait: bool) -> None:
         """All is done already."""
@@ -136,88 +136,88 @@ class CpuStreamer:
 
     # ---- pieces -----------------------------------------------------------------------------------------------------
 
-    def _lead_packed(self, panel: PackedPanel, turn: int, take: Callable[[int], Array] | None) -> None:
+    def _lead_packed(self, panel: PackedPanel, k: int, take: Callable[[int], Array] | None) -> None:
         """The same for the one panel that there is, whose stripes the round before has relaxed like all others."""
         job = self._job
         if take is None:
             raise ValueError("a panel that is not closed ahead comes from the tier")
-        panel.begin(turn, job.pivot(turn))
-        for stripe in job.members(turn):
+        panel.begin(k, job.pivot(k))
+        for stripe in job.members(k):
             rows = take(stripe)
             panel.put(job.rows(stripe)[0], rows)
             job.tier.drop(stripe, rows)
-        panel.close(last=job.settles(turn))
+        panel.close(last=job.settles(k))
         panel.pack()
-        self._owed.extend(job.members(turn))
+        self._owed.extend(job.members(k))
 
-    def _give_owed(self, panel: PackedPanel, turn: int) -> None:
+    def _give_owed(self, panel: PackedPanel, k: int) -> None:
         """A stripe of the panel goes back."""
         stripe = self._owed.popleft()
         rows = self._job.tier.blank(stripe)
         panel.take(self._job.rows(stripe)[0], rows)
-        self._job.done(turn, stripe, rows)
-        self._advance(turn, stripe)
+        self._job.done(k, stripe, rows)
+        self._advance(k, stripe)
 
-    def _panel(self, turn: int) -> Array:
-        start, stop = self._job.pivot(turn)
-        return self._job.panels[turn % len(self._job.panels)][: stop - start]
+    def _panel(self, k: int) -> Array:
+        start, stop = self._job.pivot(k)
+        return self._job.panels[k % len(self._job.panels)][: stop - start]
 
-    def _relax(self, turn: int, stripe: int, rows: Array) -> None:
-        job, (start, stop), (top, bottom) = self._job, self._job.pivot(turn), self._job.rows(stripe)
+    def _relax(self, k: int, stripe: int, rows: Array) -> None:
+        job, (start, stop), (top, bottom) = self._job, self._job.pivot(k), self._job.rows(stripe)
         left = job.streaming.left(stripe)
         if self._packed is not None:
             self._packed.relax(rows)
         elif job.streaming.symmetric:
             through = np.empty((bottom - top, stop - start), rows.dtype)
-            self._backend.transpose(through, self._panel(turn)[:, top:bottom])
-            self._multiply(rows[:, left:], through, self._panel(turn)[:, left:])
+            self._backend.transpose(through, self._panel(k)[:, top:bottom])
+            self._multiply(rows[:, left:], through, self._panel(k)[:, left:])
         else:
-            self._multiply(rows, rows[:, start:stop].copy(), self._panel(turn))
+            self._multiply(rows, rows[:, start:stop].copy(), self._panel(k))
         if not job.nonnegative:
-            self._check(turn, rows, top)
-        if job.settles(turn):
+            self._check(k, rows, top)
+        if job.settles(k):
             settle(rows[:, left:])
-        if job.collected(turn, stripe):
-            self._collect(turn + 2, (top, bottom), rows)
-        self._advance(turn, stripe)
+        if job.collected(k, stripe):
+            self._collect(k + 2, (top, bottom), rows)
+        self._advance(k, stripe)
 
-    def _close(self, turn: int, panel: Array) -> None:
+    def _close(self, k: int, panel: Array) -> None:
         """C closed, then P <- C (x) P, over copies so that sums of floats do not depend on who came first."""
-        job, (start, stop) = self._job, self._job.pivot(turn)
+        job, (start, stop) = self._job, self._job.pivot(k)
         block = panel[:, start:stop]
         if not job.nonnegative:
-            self._check(turn, panel, start)
+            self._check(k, panel, start)
         floyd_warshall.recursive(self._backend, block, nonnegative=job.nonnegative, monitor=self._monitor)
         if not job.nonnegative and job.kind.integer and (block + block.T).min() < 0:  # type: ignore[operator]
-            raise below_zero(turn)
+            raise below_zero(k)
         closed = block.copy()
         for some in cut((0, job.n), CLOSED):
             part = panel[:, slice(*some)]
             self._multiply(part, closed, part.copy())
-        if job.settles(turn):
+        if job.settles(k):
             settle(panel)
 
-    def _check(self, turn: int, rows: Array, first: int) -> None:
+    def _check(self, k: int, rows: Array, first: int) -> None:
         """Whole numbers below zero on the diagonal end the solve; floats may get there by rounding."""
         if self._job.kind.integer and diagonal(rows, first).min() < 0:
-            raise below_zero(turn)
+            raise below_zero(k)
         clamp_diagonal(rows[:, first : first + len(rows)])
 
-    def _collect(self, turn: int, span: tuple[int, int], rows: Array) -> None:
+    def _collect(self, k: int, span: tuple[int, int], rows: Array) -> None:
         """Columns of pivot block ``turn`` of the rows ``span``, transposed into its panel."""
-        columns = slice(*self._job.pivot(turn))
-        self._backend.transpose(self._panel(turn)[:, slice(*span)], rows[:, columns])
+        columns = slice(*self._job.pivot(k))
+        self._backend.transpose(self._panel(k)[:, slice(*span)], rows[:, columns])
 
     def _multiply(self, c: Array, a: Array, b: Array) -> None:
         multiply(self._backend, c, a, b, nonnegative=self._job.nonnegative, monitor=self._monitor)
 
-    def _give(self, turn: int, stripe: int) -> None:
+    def _give(self, k: int, stripe: int) -> None:
         rows, left = self._job.tier.blank(stripe), self._job.streaming.left(stripe)
         rows[:, left:] = self._resident[stripe][:, left:]
-        self._job.done(turn, stripe, rows)
+        self._job.done(k, stripe, rows)
 
-    def _advance(self, turn: int, stripe: int) -> None:
-        start, stop = self._job.pivot(turn)
+    def _advance(self, k: int, stripe: int) -> None:
+        start, stop = self._job.pivot(k)
         self._job.advance((stop - start) * stripe_entries(self._job.streaming, stripe, self._job.n))
 
 

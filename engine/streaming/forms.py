@@ -38,7 +38,7 @@ class Way(Enum):
 
 
 @dataclass(frozen=True)
-class Form:
+class CheckpointForm:
     """What tiles hold.
 
     Attributes:
@@ -57,7 +57,7 @@ class Form:
     potentials: str | None = None
 
     @classmethod
-    def of_record(cls, record: Mapping[str, Any], dtype: str) -> Form:
+    def of_record(cls, record: Mapping[str, Any], dtype: str) -> CheckpointForm:
         """The form that a record speaks of."""
         if record.get("kind") != "rounds":
             return cls(dtype, "rows")
@@ -65,7 +65,7 @@ class Form:
         return cls(dtype, "rounds", cut, bool(record.get("symmetric")), record.get("potentials", UNKNOWN))
 
     @classmethod
-    def of_plan(cls, plan: Plan, potentials: str | None = None) -> Form:
+    def of_plan(cls, plan: Plan, potentials: str | None = None) -> CheckpointForm:
         """The form that a solve which follows ``plan`` writes."""
         if by_rows(plan.algorithm):
             return cls(plan.dtype, "rows")
@@ -75,7 +75,7 @@ class Form:
         return cls(plan.dtype, "rounds", cut, plan.streaming.symmetric, potentials)
 
 
-def way_on(recorded: Form, wanted: Form) -> Way:
+def way_on(recorded: CheckpointForm, wanted: CheckpointForm) -> Way:
     """How a solve that writes tiles of form ``wanted`` goes on from tiles of form ``recorded``."""
     if recorded.dtype != wanted.dtype or (recorded.kind == "rows") != (wanted.kind == "rows"):
         return Way.REFUSE

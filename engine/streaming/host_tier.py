@@ -50,17 +50,17 @@ class KeptHostTier(HostTier):
         self._failure: BaseException | None = None
         self._took = 0.0
 
-    def wants(self, turn: int) -> bool:
+    def wants(self, k: int) -> bool:
         """When it is time for another copy: then resident stripes come along."""
         if self._is_time() and self._asked is None:
-            self._asked = turn
-        return self._asked == turn
+            self._asked = k
+        return self._asked == k
 
-    def commit(self, turn: int) -> None:
+    def commit(self, k: int) -> None:
         """Begin a copy if it is time.  Raises what the one before failed with, StorageFailed mostly."""
         if self._failure is not None:
             raise self._failure
-        ready = self._streaming.resident == 0 or (self._asked is not None and turn >= self._asked)
+        ready = self._streaming.resident == 0 or (self._asked is not None and k >= self._asked)
         if ready and self._is_time():
             self._asked = None
             self._copying = threading.Thread(target=self._copy_all, name="apsp-keep", daemon=True)

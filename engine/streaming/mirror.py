@@ -67,7 +67,7 @@ class Mirror:
     def _gather(self, lacking: list[int], group: dict[int, Array]) -> None:
         """Fill what is left of the diagonal of some stripes of a group."""
         start = self._span(next(iter(group)))[0]
-        self._each(lambda i: self._turn(i, start, lacking, group), range(-(-start // self._writer.tile[0])))
+        self._each(lambda i: self._transpose_band(i, start, lacking, group), range(-(-start // self._writer.tile[0])))
         for s in lacking:
             begin, stop = self._span(s)
             for t in group:
@@ -77,7 +77,7 @@ class Mirror:
             block = group[s][:, begin:stop]
             np.copyto(block, block.T.copy(), where=np.tri(len(block), k=-1, dtype=np.bool_))
 
-    def _turn(self, i: int, start: int, lacking: list[int], group: dict[int, Array]) -> None:
+    def _transpose_band(self, i: int, start: int, lacking: list[int], group: dict[int, Array]) -> None:
         """Read a row of tiles above row ``start`` where it meets the columns of a group, and transpose it into that."""
         band, width = self._writer.tile
         top, bottom = i * band, min((i + 1) * band, start)

@@ -31,11 +31,11 @@ class PackedPanel:
         self._backend, self._packing, self._monitor, self._nonnegative = backend, backend, monitor, nonnegative
         self._n, self._wide = n, backend.piece(dtype)
         self._memory = backend.packed(width, n, dtype)
-        self._turn, self._span = 0, (0, 0)
+        self._k, self._span = 0, (0, 0)
 
-    def begin(self, turn: int, span: Span) -> None:
+    def begin(self, k: int, span: Span) -> None:
         """The rows ``span`` come next, the pivot block of round ``turn``."""
-        self._turn, self._span = turn, span
+        self._k, self._span = k, span
 
     def put(self, first: int, rows: Array) -> None:
         """Some rows, the first of which is ``first``."""
@@ -58,7 +58,7 @@ class PackedPanel:
             self._check(closed)
         floyd_warshall.recursive(self._backend, closed, nonnegative=self._nonnegative, monitor=self._monitor)
         if signed and whole and (closed + closed.T).min() < 0:  # type: ignore[operator]
-            raise below_zero(self._turn)
+            raise below_zero(self._k)
         self._exchange(closed, into=True)
         for _, block in self._blocks():
             multiply(self._backend, block, closed, block.copy(), nonnegative=self._nonnegative, monitor=self._monitor)
@@ -105,5 +105,5 @@ class PackedPanel:
     def _check(self, square: Array) -> None:
         """Whole numbers below zero on the diagonal end the solve; floats may get there by rounding."""
         if work_type(square.dtype).integer and diagonal(square, 0).min() < 0:
-            raise below_zero(self._turn)
+            raise below_zero(self._k)
         clamp_diagonal(square)

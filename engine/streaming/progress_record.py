@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from engine.model.tiling import Streaming
 from engine.streaming.checkpoint import Journal
-from engine.streaming.forms import Form, Way, way_on
+from engine.streaming.forms import CheckpointForm, Way, way_on
 
 Levels = npt.NDArray[np.int64]
 
@@ -67,10 +67,10 @@ def take_up(
     if record is None or n == 0:
         return fresh
     dtype = journal.writer.dtype.name
-    recorded = Form.of_record(record, dtype)
+    recorded = CheckpointForm.of_record(record, dtype)
     if joined:
         streaming = replace(streaming, symmetric=recorded.half, resident=0, ahead=True)
-    wanted = Form(dtype, "rounds", (streaming.height, streaming.width), streaming.symmetric, potentials)
+    wanted = CheckpointForm(dtype, "rounds", (streaming.height, streaming.width), streaming.symmetric, potentials)
     way = way_on(recorded, wanted)
     if way is Way.REFUSE:
         raise ValueError(f"a record of {recorded} was let through to a solve that wants {wanted}")

@@ -102,27 +102,27 @@ class StoreTier:
             self._check()
             return self._rows(stripe, self._free.popleft())
 
-    def give(self, turn: int, stripe: int, rows: Array) -> None:
+    def give(self, k: int, stripe: int, rows: Array) -> None:
         """Write the rows back in the background.  StorageFailed if an earlier write failed."""
         with self._state:
             self._check()
             self._writing.add(stripe)
             self._busy += 1
-        self._writers.submit(self._put, turn, stripe, rows)
+        self._writers.submit(self._put, k, stripe, rows)
 
     def drop(self, stripe: int, rows: Array) -> None:  # noqa: ARG002
         """The buffer is free again."""
         self._release(rows)
 
-    def skip(self, turn: int, stripe: int) -> bool:
+    def skip(self, k: int, stripe: int) -> bool:
         """Whether the stripe was given for this round or a later one, in this process or before."""
-        return bool(self._levels[stripe] >= turn)
+        return bool(self._levels[stripe] >= k)
 
-    def wants(self, turn: int) -> bool:  # noqa: ARG002
+    def wants(self, k: int) -> bool:  # noqa: ARG002
         """Never: no stripe of the store stays on a device."""
         return False
 
-    def commit(self, turn: int) -> None:  # noqa: ARG002
+    def commit(self, k: int) -> None:  # noqa: ARG002
         """Raise what went wrong in the background; committing follows its own clock."""
         with self._state:
             self._check()
@@ -216,16 +216,16 @@ class StoreTier:
         for task in tasks:
             task.add_done_callback(done)
 
-    def _put(self, turn: int, stripe: int, rows: Array) -> None:
+    def _put(self, k: int, stripe: int, rows: Array) -> None:
         """Write one stripe; each writer thread has its own."""
         try:
             first = self._streaming.rows(stripe, self.n)[0]
-            if turn == self._last:
+            if k == self._last:
                 self._finish_rows(stripe, first, rows)
             for i, j, block in tiles_of(self._writer, first, rows, self._streaming.left(stripe)):
                 self._writer.write(i * self._writer.tile[0], j * self._writer.tile[1], block)
             with self._state:
-                self._levels[stripe] = max(self._levels[stripe], turn)
+                self._levels[stripe] = max(self._levels[stripe], k)
         except BaseException as error:
             self._fail(error)
         finally:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from engine.distributed.dask_cluster import Ticket
-from engine.distributed.messages import Hello
+from engine.distributed.messages import WorkerInfo
 
 #: How much of what is known of a worker's rate stays with each task more.
 KEPT: Final = 0.9
@@ -39,18 +39,18 @@ class Stripe:
 
 
 @dataclass
-class Worker:
+class AssignedWorker:
     """What the driver knows of a worker.
 
     Attributes:
         rate: updates a second; lately: updates and seconds of its last tasks.
-        room: stripes that it can keep.
+        capacity: stripes that it can keep.
         tickets, saving: what it has to do.
     """
 
-    hello: Hello
+    info: WorkerInfo
     rate: float
-    room: int
+    capacity: int
     tickets: list[Ticket] = field(default_factory=list)
     saving: Ticket | None = None
     lately: tuple[float, float] = (0.0, 0.0)
@@ -63,7 +63,7 @@ class Worker:
             self.rate = done / spent
 
 
-def share_out(stripes: Sequence[Stripe], workers: Mapping[str, Worker]) -> None:
+def share_out(stripes: Sequence[Stripe], workers: Mapping[str, AssignedWorker]) -> None:
     """Give every stripe that nobody holds an owner: each worker as many as it can do, beside those that it has."""
     if not workers:
         return
@@ -80,7 +80,7 @@ def share_out(stripes: Sequence[Stripe], workers: Mapping[str, Worker]) -> None:
         stripe.owner = name
 
 
-def level_out(stripes: Sequence[Stripe], workers: Mapping[str, Worker]) -> Iterator[tuple[int, str]]:
+def level_out(stripes: Sequence[Stripe], workers: Mapping[str, AssignedWorker]) -> Iterator[tuple[int, str]]:
     """After a commit: stripes that may move to workers that came late, and to which; to read one is all it costs."""
     total = sum(w.rate for w in workers.values())
     spare = [i for i, s in enumerate(stripes) if not s.finished]

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from engine.distributed import sessions
-from engine.distributed.messages import Failure, Hello, code_digest
+from engine.distributed.messages import TaskFailure, WorkerInfo, code_digest
 from storage.errors import InvalidRequest, SolveFailed
 
 log = logging.getLogger("apsp.engine")
@@ -35,14 +35,14 @@ class Ticket:
     """A task that was handed to a worker; ``note`` is the driver's own."""
 
     worker: str
-    note: Any
+    purpose: Any
     future: Any = None
     dropped: bool = False
     ended: bool = False
 
 
 @dataclass(frozen=True)
-class Done:
+class TaskEnded:
     """A task has ended: its result, or the error that the program did not foresee."""
 
     ticket: Ticket
@@ -51,21 +51,21 @@ class Done:
 
 
 @dataclass(frozen=True)
-class Came:
+class WorkerJoined:
     """A worker of the same program is there."""
 
     worker: str
-    hello: Hello
+    info: WorkerInfo
 
 
 @dataclass(frozen=True)
-class Went:
+class WorkerLeft:
     """A worker is gone; its tasks will never end."""
 
     worker: str
 
 
-Event = Done | Came | Went
+Event = TaskEnded | WorkerJoined | WorkerLeft
 
 
 class Cluster:
@@ -120,7 +120,7 @@ class Cluster:
 
     def submit(
         self,
-        note: Any,
+        purpose: Any,
         worker: str,
         call: Callable[..., Any],
         *given: Any,
@@ -129,7 +129,7 @@ class Cluster:
         urgent: bool = False,
     ) -> Ticket:
         """Have a worker call a function; ``device`` is what it takes up a share of meanwhile, None for nothing."""
-        ticket = Ticket(worker, note)
+        ticket = Ticket(worker, purpose)
         self._count += 1
         ticket.future = self._client.submit(
             call,
@@ -163,9 +163,9 @@ class Cluster:
         with contextlib.suppress(queue.Empty):
             event = self._news.get(timeout=wait)
             while True:
-                if isinstance(event, Done) and event.ticket.note is _HELLO:
+                if isinstance(event, TaskEnded) and event.ticket.purpose is _WORKER_INFO:
                     event = self._greeting(event)
-                if event is not None and not (isinstance(event, Done) and event.ticket.dropped):
+                if event is not None and not (isinstance(event, TaskEnded) and event.ticket.dropped):
                     yield event
                 event = self._news.get_nowait()
 
@@ -204,7 +204,7 @@ class Cluster:
             return
         ticket.future = None
         self._open.pop(ticket, None)
-        self._news.put(Done(ticket, result, error))
+        self._news.put(TaskEnded(ticket, result, error))
 
     def _look(self) -> None:
         """See who is there, if something has happened or it is time."""
@@ -222,36 +222,36 @@ class Cluster:
             raise self._lost() from error
         for worker in [w for w in self._known if w not in workers]:
             if self._known.pop(worker) == "in":
-                self._news.put(Went(worker))
+                self._news.put(WorkerLeft(worker))
             self._greeted.pop(worker, None)
             for ticket in [t for t in self._open if t.worker == worker]:
                 self.drop(ticket)
         for ticket in [t for t in self._open if t.ended]:  # and its worker is there: to be done again
             self._open.pop(ticket, None)
-            self._news.put(Done(ticket, Failure("Lost", "the task was cancelled"), None))
+            self._news.put(TaskEnded(ticket, TaskFailure("Lost", "the task was cancelled"), None))
         for worker in workers:
             if worker not in self._known:
                 self._known[worker] = "asked"
-                self._greeted[worker] = self.submit(_HELLO, worker, sessions.hello, device=None)
+                self._greeted[worker] = self.submit(_WORKER_INFO, worker, sessions.worker_info, device=None)
 
-    def _greeting(self, done: Done) -> Event | None:
+    def _greeting(self, done: TaskEnded) -> Event | None:
         """A worker has said who it is: at the door, one of another version is refused."""
-        worker, hello = done.ticket.worker, done.result
+        worker, info = done.ticket.worker, done.result
         self._greeted.pop(worker, None)
         if worker not in self._known:
             return None
         why = ""
-        if done.error is not None or isinstance(hello, Failure):
-            why = f"it cannot run apsp ({done.error or hello})"
-        elif hello.code != code_digest():
-            why = f"it runs another version of apsp ({hello.code}, here {code_digest()})"
+        if done.error is not None or isinstance(info, TaskFailure):
+            why = f"it cannot run apsp ({done.error or info})"
+        elif info.code != code_digest():
+            why = f"it runs another version of apsp ({info.code}, here {code_digest()})"
         if why:
             self._known[worker] = "refused"
             self._refused[worker] = why
             log.warning("worker %s is refused: %s", worker, why)
             return None
         self._known[worker] = "in"
-        return Came(worker, hello)
+        return WorkerJoined(worker, info)
 
     def settled(self) -> bool:
         """Whether all workers that are there have said who they are."""
@@ -261,7 +261,7 @@ class Cluster:
         return SolveFailed(f"the Dask scheduler at {self.address} is lost")
 
 
-_HELLO: Final = object()
+_WORKER_INFO: Final = object()
 
 
 def resource(device: str) -> str:

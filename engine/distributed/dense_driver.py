@@ -15,16 +15,16 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from engine.distributed.assignment import Stripe, Worker, level_out, share_out
-from engine.distributed.dask_cluster import Came, Cluster, Done, Ticket, Went
-from engine.distributed.driver import PAUSE, Drive, result_of
-from engine.distributed.messages import Failure, Hello, Job, Order, Report, Stored
+from engine.distributed.assignment import AssignedWorker, Stripe, level_out, share_out
+from engine.distributed.dask_cluster import Cluster, TaskEnded, Ticket, WorkerJoined, WorkerLeft
+from engine.distributed.driver import PAUSE, Driver, result_of
+from engine.distributed.messages import DistributedJob, StoredStripe, TaskFailure, TaskRequest, TaskResult, WorkerInfo
 from engine.model.progress import Monitor
 from engine.model.tiling import stripe_entries
 from engine.planning.cost_distributed import room
@@ -44,7 +44,7 @@ LAST: Final = 12.0
 PIECE: Final = 2**28
 
 
-class Rounds(Drive):
+class DenseDriver(Driver):
     """One run.
 
     Args:
@@ -57,8 +57,8 @@ class Rounds(Drive):
     def __init__(  # noqa: PLR0917 - what a run has at hand
         self,
         cluster: Cluster,
-        workers: Mapping[str, Hello],
-        job: Job,
+        workers: Mapping[str, WorkerInfo],
+        job: DistributedJob,
         journal: Journal,
         summary: Summary,
         monitor: Monitor,
@@ -74,14 +74,23 @@ class Rounds(Drive):
         # panels in the store, those that their worker has closed, the one that is being closed, and whose they are
         self._closed, self._led, self._leading, self._leader = floor, floor, -1, ""
         self._panels: dict[int, str] = {}
-        self._workers: dict[str, Worker] = {}
+        self._workers: dict[str, AssignedWorker] = {}
         self._saved = time.monotonic()
         self._serial, self._finishing = 0, False
         self._unsaved: list[int] = []
         self._committing, self._began, self._took = False, 0.0, self._bytes() / SAVED
         self._left = self._least = sum((self._last - s.level) * self._updates(i) for i, s in enumerate(self._stripes))
-        for name, hello in workers.items():
-            self._came(name, hello)
+        self._after: dict[str, Callable[[str, TaskRequest, TaskResult], None]] = {
+            "relax": self._progress,
+            "lead": self._after_lead,
+            "publish": self._after_publish,
+            "fetch": self._ignore,
+            "save": self._after_save,
+            "finish": self._after_finish,
+            "forget": self._ignore,
+        }
+        for name, info in workers.items():
+            self._came(name, info)
 
     def run(self) -> None:
         """Go through the rounds until all rows are in the store.
@@ -95,12 +104,12 @@ class Rounds(Drive):
         self._monitor.begin("relax", self._left, "updates")
         try:
             while any(stripe.level < self._last for stripe in self._stripes):
-                self._turn()
+                self._step()
             self._monitor.begin("finish", self._n, "rows")
             self._finishing = True
             self._monitor.step(sum(self._height(i) for i, s in enumerate(self._stripes) if s.finished))
             while not all(stripe.finished for stripe in self._stripes):
-                self._turn()
+                self._step()
         except Cancelled:
             self._stop()
             raise
@@ -118,14 +127,14 @@ class Rounds(Drive):
 
     # ---- who works ---------------------------------------------------------------------------------------------------
 
-    def _join(self, name: str, hello: Hello) -> None:
-        rate = hello.relax_rate.get(self._job.plan.dtype, 1e10)
-        self._workers[name] = Worker(
-            hello, rate, room(self._streaming, self._n, self._writer.dtype.itemsize, hello.memory, self._pace)
+    def _join(self, name: str, info: WorkerInfo) -> None:
+        rate = info.relax_rate.get(self._job.plan.dtype, 1e10)
+        self._workers[name] = AssignedWorker(
+            info, rate, room(self._streaming, self._n, self._writer.dtype.itemsize, info.memory, self._pace)
         )
         share_out(self._stripes, self._workers)
 
-    def _leave(self, name: str) -> None:
+    def _worker_left(self, name: str) -> None:
         """A worker is gone with all that it held."""
         if self._workers.pop(name, None) is None:
             return
@@ -144,33 +153,33 @@ class Rounds(Drive):
         """A stripe is another worker's from now on, and its old one need not keep it."""
         stripe = self._stripes[number]
         if stripe.held:
-            self._order(stripe.owner, "forget", Order(stripes=(number,)), urgent=True)
+            self._submit_for_device(stripe.owner, "forget", TaskRequest(stripes=(number,)), urgent=True)
         stripe.owner, stripe.held = name, False
 
     # ---- what there is to do -----------------------------------------------------------------------------------------
 
     def _feed(self, name: str) -> None:
-        worker, turn = self._workers[name], self._led + 1
-        if turn <= self._last and self._stripes[turn].owner == name and self._may_lead(name, turn):
-            self._hand(name, "lead", [turn], turn)  # before all that waits: everybody waits for panels in the end
+        worker, k = self._workers[name], self._led + 1
+        if k <= self._last and self._stripes[k].owner == name and self._may_lead(name, k):
+            self._hand(name, "lead", [k], k)  # before all that waits: everybody waits for panels in the end
         most = self._pace.ahead
-        while sum(t.note.verb != "lead" for t in worker.tickets) < most and (task := self._next(name)) is not None:
+        while sum(t.purpose.action != "lead" for t in worker.tickets) < most and (task := self._next(name)) is not None:
             self._hand(name, *task)
         if worker.saving is None and self._unsaved:
             self._save_some(name)
 
     def _next(self, name: str) -> tuple[str, list[int], int] | None:
         """What a worker should do next: verb, stripes, round."""
-        turn = self._led + 1
+        k = self._led + 1
         mine = [
             (i, s)
             for i, s in enumerate(self._stripes)
-            if s.owner == name and s.ticket is None and not s.finished and i != turn
+            if s.owner == name and s.ticket is None and not s.finished and i != k
         ]
         behind = [(i, s) for i, s in mine if s.level < self._closed]
         if behind:
             level = min(s.level for _, s in behind)
-            now = sorted((i for i, s in behind if s.level == level), key=lambda i: (i - turn) % len(self._stripes))
+            now = sorted((i for i, s in behind if s.level == level), key=lambda i: (i - k) % len(self._stripes))
             return "relax", self._some(name, now, len(mine)), level + 1
         done = [i for i, s in mine if s.level == self._last and s.saving is None]
         if done and self._closed == self._last and not self._committing:  # what waits to be saved must still be there
@@ -178,16 +187,16 @@ class Rounds(Drive):
             return "finish", done[: max(1, PIECE // height)], self._last
         return None
 
-    def _may_lead(self, name: str, turn: int) -> bool:
+    def _may_lead(self, name: str, k: int) -> bool:
         """A panel is closed ahead of time, but not so far that the others are not of use yet.
 
         One is closed at a time, once the one before is there: closed by the same worker, or in the store.
         """
         if self._leading >= 0 or (self._led > self._closed and self._leader != name):
             return False
-        floor = min((s.level for i, s in enumerate(self._stripes) if i != turn and s.held), default=self._last)
+        floor = min((s.level for i, s in enumerate(self._stripes) if i != k and s.held), default=self._last)
         # nor so far ahead of the store that its worker, which keeps few, would lose one that is not there yet
-        return self._stripes[turn].ticket is None and turn <= min(floor, self._closed) + self._pace.early
+        return self._stripes[k].ticket is None and k <= min(floor, self._closed) + self._pace.early
 
     def _some(self, name: str, stripes: list[int], all_: int) -> list[int]:
         """As many as take a while, and leave some for the next task."""
@@ -198,40 +207,40 @@ class Rounds(Drive):
     def _streamed(self, name: str) -> set[int]:
         """Stripes of a worker that it has no room to keep."""
         own = [i for i, s in enumerate(self._stripes) if s.owner == name and not s.finished]
-        return set(own[self._workers[name].room :])
+        return set(own[self._workers[name].capacity :])
 
-    def _hand(self, name: str, verb: str, stripes: list[int], level: int) -> None:
+    def _hand(self, name: str, action: str, stripes: list[int], level: int) -> None:
         absent = [i for i in stripes if not self._stripes[i].held]
         low = min([self._stripes[i].stored for i in absent] + [self._stripes[i].level for i in stripes])
-        order = Order(
+        request = TaskRequest(
             tuple(stripes),
             level,
-            {turn: self._panels[turn] for turn in range(low + 1, level + 1) if turn in self._panels},
+            {k: self._panels[k] for k in range(low + 1, level + 1) if k in self._panels},
             {i: self._whereabouts(i) for i in absent},
             # what is being saved stays until it is, and is left the next time
             frozenset(i for i in self._streamed(name) & set(stripes) if self._stripes[i].saving is None)
-            if verb != "finish"
+            if action != "finish"
             else frozenset(),
         )
-        ticket = self._order(name, verb, order, urgent=verb == "lead")
+        ticket = self._submit_for_device(name, action, request, urgent=action == "lead")
         self._workers[name].tickets.append(ticket)
         for i in stripes:
             self._stripes[i].ticket = ticket
-        if verb == "lead":
+        if action == "lead":
             self._leading, self._leader = level, name
 
-    def _order(self, name: str, verb: str, order: Order, *, urgent: bool) -> Ticket:
-        return self._send(name, verb, order, device=self._job.device, share=self._pace.share, urgent=urgent)
+    def _submit_for_device(self, name: str, action: str, request: TaskRequest, *, urgent: bool) -> Ticket:
+        return self._submit(name, action, request, device=self._job.device, share=self._pace.share, urgent=urgent)
 
-    def _whereabouts(self, number: int) -> Stored:
+    def _whereabouts(self, number: int) -> StoredStripe:
         stripe, band = self._stripes[number], self._writer.tile[0]
         first, last = self._streaming.rows(number, self._n)
-        return Stored(stripe.stored, self._writer.marks(first // band, -(-last // band)), stripe.upper)
+        return StoredStripe(stripe.stored, self._writer.marks(first // band, -(-last // band)), stripe.upper)
 
     # ---- what has come -----------------------------------------------------------------------------------------------
 
-    def _done(self, done: Done) -> None:
-        name, note = done.ticket.worker, done.ticket.note
+    def _done(self, done: TaskEnded) -> None:
+        name, purpose = done.ticket.worker, done.ticket.purpose
         worker = self._workers.get(name)
         if worker is None:
             return
@@ -239,92 +248,88 @@ class Rounds(Drive):
             worker.tickets.remove(done.ticket)
         if worker.saving is done.ticket:
             worker.saving = None
-        for i in note.order.stripes:
+        for i in purpose.request.stripes:
             stripe = self._stripes[i]
             stripe.ticket = None if stripe.ticket is done.ticket else stripe.ticket
             stripe.saving = None if stripe.saving is done.ticket else stripe.saving
-        report = result_of(done)
-        if report is None:  # cancelled by somebody else: what the worker holds is not known
-            for i in note.order.stripes:
+        result = result_of(done)
+        if result is None:  # cancelled by somebody else: what the worker holds is not known
+            for i in purpose.request.stripes:
                 self._stripes[i].held &= self._stripes[i].owner != name
-            report = Report()
+            result = TaskResult()
         self._losses = 0
-        getattr(self, f"_after_{note.verb}")(name, note.order, report)
+        self._after[purpose.action](name, purpose.request, result)
 
-    def _after_relax(self, name: str, order: Order, report: Report) -> None:
-        self._progress(name, order, report)
-
-    def _after_lead(self, name: str, order: Order, report: Report) -> None:
-        self._progress(name, order, report)
+    def _after_lead(self, name: str, request: TaskRequest, result: TaskResult) -> None:
+        self._progress(name, request, result)
         self._leading = -1
-        if order.level not in report.levels or order.level != self._led + 1:  # not closed, or after one that was lost
+        if (
+            request.level not in result.levels or request.level != self._led + 1
+        ):  # not closed, or after one that was lost
             self._led = self._closed
             return
-        self._led = order.level
+        self._led = request.level
         self._serial += 1
-        panels = {order.level: f"panel-{order.level}-{self._serial}"}
-        self._send(name, "publish", Order(level=order.level, panels=panels), device=None, urgent=True)
+        panels = {request.level: f"panel-{request.level}-{self._serial}"}
+        self._submit(name, "publish", TaskRequest(level=request.level, panels=panels), device=None, urgent=True)
 
-    def _after_publish(self, name: str, order: Order, report: Report) -> None:
-        if report.panel is None:  # the worker is not what it was
+    def _after_publish(self, name: str, request: TaskRequest, result: TaskResult) -> None:
+        if result.panel is None:  # the worker is not what it was
             self._led = self._closed
             return
-        turn = order.level
-        self._panels[turn] = report.panel
+        k = request.level
+        self._panels[k] = result.panel
         while self._closed + 1 in self._panels:  # one may have come before the one that it follows
             self._closed += 1
         self._led = max(self._led, self._closed)
         for other in self._workers:
-            if other != name and any(s.owner == other and s.level < turn for s in self._stripes):
-                self._send(other, "fetch", Order(level=turn, panels={turn: report.panel}), device=None, urgent=True)
+            if other != name and any(s.owner == other and s.level < k for s in self._stripes):
+                self._submit(other, "fetch", TaskRequest(level=k, panels={k: result.panel}), device=None, urgent=True)
 
-    def _after_fetch(self, name: str, order: Order, report: Report) -> None:
-        """It was only meant to save time."""
+    def _ignore(self, name: str, request: TaskRequest, result: TaskResult) -> None:
+        """Do nothing: a fetched panel only saves time, and a forgotten stripe has another owner."""
 
-    def _after_forget(self, name: str, order: Order, report: Report) -> None:
-        """What was forgotten is somebody else's by now."""
-
-    def _after_save(self, name: str, order: Order, report: Report) -> None:  # noqa: ARG002
-        for i, files in report.files.items():
+    def _after_save(self, name: str, request: TaskRequest, result: TaskResult) -> None:  # noqa: ARG002
+        for i, files in result.files.items():
             # what was left or finished meanwhile is newer: late files stay in the room, and go with it
-            if not self._stripes[i].finished and report.levels[i] >= self._stripes[i].stored:
-                self._adopt(i, report.levels[i], files)
-        self._missed(report)
+            if not self._stripes[i].finished and result.levels[i] >= self._stripes[i].stored:
+                self._adopt(i, result.levels[i], files)
+        self._missed(result)
 
-    def _after_finish(self, name: str, order: Order, report: Report) -> None:
-        self._progress(name, order, report)
-        if report.files and self._job.reduced:
+    def _after_finish(self, name: str, request: TaskRequest, result: TaskResult) -> None:
+        self._progress(name, request, result)
+        if result.files and self._job.reduced:
             self._journal.forget()  # rows whose potentials are taken off are no state of the rounds
-        for i, files in report.files.items():
-            self._writer.adopt(self._room, files)
+        for i, files in result.files.items():
+            self._writer.adopt(self._exchange_dir, files)
             self._stripes[i].finished, self._stripes[i].held = True, False
             self._monitor.advance(self._height(i) if self._finishing else 0)
-        for part in report.parts:
+        for part in result.parts:
             self._summary.join(part)
 
-    def _progress(self, name: str, order: Order, report: Report) -> None:
+    def _progress(self, name: str, request: TaskRequest, result: TaskResult) -> None:
         worker = self._workers[name]
-        for i, level in report.levels.items():
+        for i, level in result.levels.items():
             stripe = self._stripes[i]
             self._left -= max(0, level - stripe.level) * self._updates(i)
             stripe.level, stripe.held = max(level, stripe.level), True
-        self._missed(report)
-        if order.level >= 0 and not report.parts:
-            for i, files in report.files.items():
-                self._adopt(i, report.levels[i], files)
+        self._missed(result)
+        if request.level >= 0 and not result.parts:
+            for i, files in result.files.items():
+                self._adopt(i, result.levels[i], files)
                 self._stripes[i].held = False
         self._tell()
-        if report.updates:
-            worker.learn(report.updates, report.seconds, self._pace.task)
+        if result.updates:
+            worker.learn(result.updates, result.seconds, self._pace.task)
 
     def _tell(self) -> None:
         """Updates beyond all that was told before: those that are done again for a lost worker were told once."""
         self._monitor.advance(max(0, self._least - self._left))
         self._least = min(self._least, self._left)
 
-    def _missed(self, report: Report) -> None:
+    def _missed(self, result: TaskResult) -> None:
         """Stripes that a worker does not have after all are as they are in the store."""
-        for i in report.missing:
+        for i in result.missing:
             if self._stripes[i].finished:
                 continue
             self._stripes[i].held = False
@@ -346,7 +351,7 @@ class Rounds(Drive):
     def _crowded(self) -> bool:
         """Whether the panels, which lie in the store until a commit, take more than half of the space left."""
         taken = len(self._panels) * self._streaming.width * self._n * self._writer.dtype.itemsize
-        return taken > self._bytes() // 4 and taken > shutil.disk_usage(self._room).free
+        return taken > self._bytes() // 4 and taken > shutil.disk_usage(self._exchange_dir).free
 
     def _begin_commit(self) -> None:
         self._committing, self._began = True, time.monotonic()
@@ -359,13 +364,13 @@ class Rounds(Drive):
         self._unsaved = [i for i in self._unsaved if i not in some and self._stripes[i].held]
         some = [i for i in some if self._stripes[i].held and not self._stripes[i].finished]
         if some:
-            ticket = self._send(name, "save", Order(stripes=tuple(some)), device=None)
+            ticket = self._submit(name, "save", TaskRequest(stripes=tuple(some)), device=None)
             self._workers[name].saving = ticket
             for i in some:
                 self._stripes[i].saving = ticket
 
     def _adopt(self, number: int, level: int, files: tuple[TileFile, ...]) -> None:
-        self._writer.adopt(self._room, files)
+        self._writer.adopt(self._exchange_dir, files)
         stripe = self._stripes[number]
         stripe.stored, stripe.upper = max(level, stripe.stored), False
 
@@ -382,8 +387,8 @@ class Rounds(Drive):
             self._journal.commit(progress_of(levels, self._streaming))
         # one beyond a gap, that came before the one that it follows, is still to be counted as closed
         floor = min(self._closed, *(s.stored for s in self._stripes if not s.finished), self._last)
-        for turn in [t for t in self._panels if t <= floor]:
-            remove_panel(self._room / self._panels.pop(turn))
+        for k in [t for t in self._panels if t <= floor]:
+            remove_panel(self._exchange_dir / self._panels.pop(k))
         for number, other in level_out(self._stripes, self._workers):
             self._move(number, other)
 
@@ -401,13 +406,13 @@ class Rounds(Drive):
                 if self._workers[name].saving is None and self._unsaved:
                     self._save_some(name)
             for event in self._cluster.events(PAUSE):
-                if isinstance(event, Came):
+                if isinstance(event, WorkerJoined):
                     continue
-                if isinstance(event, Done) and isinstance(event.result, Failure):
+                if isinstance(event, TaskEnded) and isinstance(event.result, TaskFailure):
                     self._workers[event.ticket.worker].tickets.clear()
                     continue
-                if isinstance(event, Went):
-                    self._leave(event.worker)
+                if isinstance(event, WorkerLeft):
+                    self._worker_left(event.worker)
                 else:
                     self._done(event)
             if not self._unsaved and all(s.saving is None for s in self._stripes):

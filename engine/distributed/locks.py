@@ -7,10 +7,10 @@ import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
-from engine.distributed.messages import Stopped
+from engine.distributed.messages import DriverStopped
 
 
-class Turns:
+class StripeLocks:
     """A stripe is one task's at a time: one that the driver has given up may still run when the next one comes."""
 
     def __init__(self) -> None:
@@ -25,7 +25,7 @@ class Turns:
         with self._change:
             self._change.wait_for(lambda: self._over or not own & self._taken)
             if self._over:
-                raise Stopped("the driver has stopped")
+                raise DriverStopped("the driver has stopped")
             self._taken |= own
             self._running += 1
         try:

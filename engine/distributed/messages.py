@@ -16,7 +16,7 @@ from storage.matrix.exchange import Marks, TileFile
 
 
 @dataclass(frozen=True)
-class Job:
+class DistributedJob:
     """One solve, as every worker sees it.
 
     Attributes:
@@ -35,7 +35,7 @@ class Job:
     run: str
     code: str
     store: str
-    room: str
+    exchange_dir: str
     plan: Plan
     sides: tuple[bytes | None, bytes | None]
     compression: str
@@ -67,7 +67,7 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoredStripe:
     """Where a worker finds a stripe in the store.
 
     Attributes:
@@ -82,7 +82,7 @@ class Stored:
 
 
 @dataclass(frozen=True)
-class Order:
+class TaskRequest:
     """What one task is to do.
 
     Attributes:
@@ -90,20 +90,20 @@ class Order:
         level: the round to bring them to.
         panels: names of files of closed panels, by round: those that may be needed.
         stored: where to find stripes that the driver believes not to be with this worker.
-        leave: stripes that are written and not held any longer.
+        release: stripes that are written and not held any longer.
         rows: of the result, the first and the one after the last, of a solve by rows.
     """
 
     stripes: tuple[int, ...] = ()
     level: int = -1
     panels: Mapping[int, str] = field(default_factory=dict)
-    stored: Mapping[int, Stored] = field(default_factory=dict)
-    leave: frozenset[int] = frozenset()
+    stored: Mapping[int, StoredStripe] = field(default_factory=dict)
+    release: frozenset[int] = frozenset()
     rows: tuple[int, int] = (0, 0)
 
 
 @dataclass(frozen=True)
-class Report:
+class TaskResult:
     """What came of it.
 
     Attributes:
@@ -125,7 +125,7 @@ class Report:
 
 
 @dataclass(frozen=True)
-class Hello:
+class WorkerInfo:
     """What a worker says of itself.
 
     Attributes:
@@ -149,14 +149,14 @@ class Hello:
 
 
 @dataclass(frozen=True)
-class Failure:
+class TaskFailure:
     """A task that could not be done: the class of the error and its message, as errors do not all travel."""
 
     error: str
     message: str
 
 
-class Stopped(Exception):  # noqa: N818
+class DriverStopped(Exception):  # noqa: N818
     """The driver wants running tasks to end; stripes are between two rounds, which is as good as before."""
 
 

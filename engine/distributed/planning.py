@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from engine.distributed.dask_cluster import REACH, Came, Cluster, Went
-from engine.distributed.messages import Hello
+from engine.distributed.dask_cluster import REACH, Cluster, WorkerJoined, WorkerLeft
+from engine.distributed.messages import WorkerInfo
 from engine.execution.survey import survey
 from engine.graph.analysis import describe, statistics
 from engine.graph.ordering import hops_of
@@ -44,7 +44,7 @@ def make_plan(graph: Graph, options: Options, *, out: Path | None = None, resume
 
 
 def plan_for(
-    graph: Graph, options: Options, workers: Mapping[str, Hello], *, out: Path | None, resume: bool = False
+    graph: Graph, options: Options, workers: Mapping[str, WorkerInfo], *, out: Path | None, resume: bool = False
 ) -> Plan:
     """The plan for these workers."""
     options = replace(bound_to(resumable(out, resume=resume), options), device="auto")
@@ -77,7 +77,7 @@ def address_of(options: Options) -> str:
     return options.scheduler
 
 
-def gather(cluster: Cluster, device: str, enough: int = 0) -> dict[str, Hello]:
+def gather(cluster: Cluster, device: str, enough: int = 0) -> dict[str, WorkerInfo]:
     """The workers that can solve together: of this program, and all with the same kind of device.
 
     Newcomers are waited for until none has come for a while, or ``enough`` are there, if that is known; more may join.
@@ -85,22 +85,22 @@ def gather(cluster: Cluster, device: str, enough: int = 0) -> dict[str, Hello]:
     Raises:
         InvalidRequest: none is there, or none that suits; the reason is named.
     """
-    found: dict[str, Hello] = {}
+    found: dict[str, WorkerInfo] = {}
     began = heard = time.monotonic()
     while time.monotonic() - began < REACH:
         for event in cluster.events(0.05):
-            if isinstance(event, Came):
-                found[event.worker] = event.hello
+            if isinstance(event, WorkerJoined):
+                found[event.worker] = event.info
                 heard = time.monotonic()
-            elif isinstance(event, Went):
+            elif isinstance(event, WorkerLeft):
                 found.pop(event.worker, None)
         if cluster.settled() and time.monotonic() - heard > QUIET:
             break
-        if enough and sum(hello.device == device for hello in found.values()) >= enough:
+        if enough and sum(info.device == device for info in found.values()) >= enough:
             break
-    kinds = {hello.device for hello in found.values()}
+    kinds = {info.device for info in found.values()}
     wanted = device if device != "auto" else "cuda" if "cuda" in kinds else "cpu"
-    suiting = {name: hello for name, hello in found.items() if hello.device == wanted}
+    suiting = {name: info for name, info in found.items() if info.device == wanted}
     if suiting:
         return suiting
     if found:
@@ -111,16 +111,16 @@ def gather(cluster: Cluster, device: str, enough: int = 0) -> dict[str, Hello]:
     )
 
 
-def summed_up(workers: Mapping[str, Hello]) -> Workers:
+def summed_up(workers: Mapping[str, WorkerInfo]) -> Workers:
     """What the workers are together."""
     all_ = list(workers.values())
-    kinds = set.intersection(*(set(hello.relax_rate) for hello in all_))
+    kinds = set.intersection(*(set(info.relax_rate) for info in all_))
     return Workers(
         count=len(all_),
         device=all_[0].device,
-        name=", ".join(sorted({hello.name for hello in all_})),
-        threads=min(hello.threads for hello in all_),
-        memory=min(hello.memory for hello in all_),
-        relax_rate={kind: sum(hello.relax_rate[kind] for hello in all_) for kind in sorted(kinds)},
-        host_memory=min(hello.host_memory for hello in all_),
+        name=", ".join(sorted({info.name for info in all_})),
+        threads=min(info.threads for info in all_),
+        memory=min(info.memory for info in all_),
+        relax_rate={kind: sum(info.relax_rate[kind] for info in all_) for kind in sorted(kinds)},
+        host_memory=min(info.host_memory for info in all_),
     )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from engine.algorithms import dijkstra, partitioned
-from engine.distributed.messages import Job, Order, Report, Stopped
+from engine.distributed.messages import DistributedJob, DriverStopped, TaskRequest, TaskResult
 from engine.graph.potentials import reduced_weights
 from engine.graph.selection import Narrow, Rectangle
 from engine.model.backend import Arcs, Array
@@ -32,14 +32,14 @@ if TYPE_CHECKING:
 LOOK = 0.2
 
 
-class Searcher:
+class RowsWorker:
     """One worker's part in one job.  What is made of the graph before the first row serves all later ones."""
 
-    def __init__(self, job: Job, threads: int) -> None:
+    def __init__(self, job: DistributedJob, threads: int) -> None:
         self.job, self._threads = job, threads
-        self.kind, self._room = WORK_TYPES[job.plan.dtype], Path(job.room)
+        self.kind, self._exchange_dir = WORK_TYPES[job.plan.dtype], Path(job.exchange_dir)
         grid = TileGrid(job.shape, job.tile)
-        self.matrix = GuestMatrix(Path(job.store), self._room, grid, job.plan.dtype, job.compression)
+        self.matrix = GuestMatrix(Path(job.store), self._exchange_dir, grid, job.plan.dtype, job.compression)
         self._lock = threading.Lock()
         self._graph: Graph | None = None
         self._backend: CpuBackend | None = None
@@ -49,30 +49,36 @@ class Searcher:
         sources, targets = (None if side is None else np.frombuffer(side, np.int64) for side in job.sides)
         self._sources, self._targets = sources, targets
 
-    def search(self, order: Order) -> Report:
+    def run(self, action: str, request: TaskRequest) -> TaskResult:
+        """Run the task named ``action``, ``search`` or ``observe``, for ``request``."""
+        return {"search": self.search, "observe": self.observe}[action](request)
+
+    def search(self, request: TaskRequest) -> TaskResult:
         """The rows from ``order.rows[0]`` on, written and summed up."""
         with self._lock:
-            began, (first, last) = time.monotonic(), order.rows
-            monitor = _Look(self._room)
+            began, (first, last) = time.monotonic(), request.rows
+            monitor = _StopMonitor(self._exchange_dir)
             graph, arcs = self._prepare(monitor)
             rows = np.arange(first, last) if self._sources is None else self._sources[first:last]
             rectangle = Rectangle(graph.n, rows, self._targets, self.job.plan.cutoff)
-            sink = _RoomSink(self.matrix, first)
+            sink = _ExchangeSink(self.matrix, first)
             search = self._on_device if self.job.device == "cuda" else self._on_cpu
             part = search(graph, arcs, rectangle, sink, monitor).part(first)
-            return Report(seconds=time.monotonic() - began, files={first: tuple(sink.files)}, parts=(part,))
+            return TaskResult(seconds=time.monotonic() - began, files={first: tuple(sink.files)}, parts=(part,))
 
-    def observe(self, order: Order) -> Report:
+    def observe(self, request: TaskRequest) -> TaskResult:
         """Sum up rows that are in the store already."""
         with self._lock:
-            began, (first, last) = time.monotonic(), order.rows
-            graph = self._prepare(_Look(self._room))[0]
+            began, (first, last) = time.monotonic(), request.rows
+            graph = self._prepare(_StopMonitor(self._exchange_dir))[0]
             rows = np.arange(first, last) if self._sources is None else self._sources[first:last]
-            found = self._collector(graph, Rectangle(graph.n, rows, self._targets, None), _RoomSink(self.matrix, first))
+            found = self._collector(
+                graph, Rectangle(graph.n, rows, self._targets, None), _ExchangeSink(self.matrix, first)
+            )
             block = np.empty((last - first, self.job.shape[1]), self.kind.dtype)
             self.matrix.read_rows(first, block)
             found.observe(0, block)
-            return Report(seconds=time.monotonic() - began, parts=(found.part(first),))
+            return TaskResult(seconds=time.monotonic() - began, parts=(found.part(first),))
 
     def close(self) -> None:
         """Give everything back."""
@@ -86,7 +92,7 @@ class Searcher:
         if self._graph is None or self._arcs is None:
             graph, h = self.matrix.graph(), None
             if self.job.reduced:
-                h = np.load(self._room.parent / "potentials.npy")
+                h = np.load(self._exchange_dir.parent / "potentials.npy")
                 graph = replace(graph, weights=reduced_weights(graph, h))
             in_parts = self.job.plan.algorithm == "partitioned"
             if self.job.device == "cuda":
@@ -138,7 +144,7 @@ class Searcher:
         return found
 
 
-class _RoomSink:
+class _ExchangeSink:
     """Takes rows, the first of which is row ``first`` of the matrix, into the room."""
 
     def __init__(self, matrix: GuestMatrix, first: int) -> None:
@@ -154,16 +160,16 @@ class _RoomSink:
             self.files.append(self._matrix.write_tile(i, j, part))
 
 
-class _Look(Monitor):
+class _StopMonitor(Monitor):
     """Ends a search when the driver wants that, or is gone with its folder."""
 
-    def __init__(self, room: Path) -> None:
-        self._room, self._looked = room, 0.0
+    def __init__(self, exchange_dir: Path) -> None:
+        self._exchange_dir, self._looked = exchange_dir, 0.0
 
     def step(self, amount: int) -> None:  # noqa: ARG002
         """Raises Stopped."""
         now = time.monotonic()
         if now - self._looked >= LOOK:
             self._looked = now
-            if not self._room.is_dir() or (self._room.parent / "stop").exists():
-                raise Stopped("the driver has stopped")
+            if not self._exchange_dir.is_dir() or (self._exchange_dir.parent / "stop").exists():
+                raise DriverStopped("the driver has stopped")

@@ -14,7 +14,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
-from engine.distributed.messages import Failure, Hello, Job, Order, Report, Stopped, code_digest
+from engine.distributed.messages import (
+    DistributedJob,
+    DriverStopped,
+    TaskFailure,
+    TaskRequest,
+    TaskResult,
+    WorkerInfo,
+    code_digest,
+)
 from engine.execution.survey import RELAX_RATE, find_cuda
 from engine.model.system import available_memory, resident_bytes, usable_processors
 from storage.errors import ApspError, SolveFailed
@@ -31,29 +39,33 @@ OFFERED: Final = 0.8
 log = logging.getLogger("apsp.engine")
 
 
-class Desk(Protocol):
+class WorkerSession(Protocol):
     """A worker's part in one job: every verb takes an order and gives a report."""
 
+    def run(self, action: str, request: TaskRequest) -> TaskResult:
+        """Run the task named ``action`` for ``request``."""
+        ...
+
     def close(self) -> None:
-        """Give everything back."""
+        """Release all resources."""
         ...
 
 
 @dataclass
-class _Kept:
+class _OpenSession:
     """A desk, the room of its job, how many tasks are at it, and when the last one came or went."""
 
-    room: str
-    desk: Desk
+    exchange_dir: str
+    session: WorkerSession
     busy: int = 0
     used: float = 0.0
 
 
 _lock = threading.Lock()
-_desks: dict[str, _Kept] = {}
+_sessions: dict[str, _OpenSession] = {}
 
 
-def hello() -> Hello:
+def worker_info() -> WorkerInfo:
     """Who this worker is."""
     device = os.environ.get(DEVICE, "cpu")
     threads = int(os.environ.get(THREADS, "0")) or usable_processors()
@@ -66,78 +78,80 @@ def hello() -> Hello:
             raise SolveFailed(f"this worker was started for a GPU, but {why}")
         name, memory, rates = found.name, found.memory, found.relax_rate
     host, process = socket.gethostname(), os.getpid()
-    return Hello(code_digest(), device, name, host, process, threads, memory, rates, host_memory)
+    return WorkerInfo(code_digest(), device, name, host, process, threads, memory, rates, host_memory)
 
 
-def work(job: Job, verb: str, order: Order) -> Report | Failure:
+def run_task(job: DistributedJob, action: str, request: TaskRequest) -> TaskResult | TaskFailure:
     """Have this worker's part in ``job`` do something; what goes wrong comes back as a :class:`Failure`."""
     if code_digest() != job.code:
-        return Failure("SolveFailed", f"worker {os.getpid()} on {socket.gethostname()} runs another version of apsp")
+        return TaskFailure(
+            "SolveFailed", f"worker {os.getpid()} on {socket.gethostname()} runs another version of apsp"
+        )
     try:
-        with _at_desk(job) as desk:
-            report: Report = getattr(desk, verb)(order)
-    except Stopped as stopped:
-        return Failure("Stopped", str(stopped))
+        with _session_of(job) as session:
+            result: TaskResult = session.run(action, request)
+    except DriverStopped as stopped:
+        return TaskFailure("Stopped", str(stopped))
     except MemoryError as error:
-        return Failure("SolveFailed", f"worker {os.getpid()} on {socket.gethostname()} ran out of memory: {error}")
+        return TaskFailure("SolveFailed", f"worker {os.getpid()} on {socket.gethostname()} ran out of memory: {error}")
     except ApspError as error:
-        return Failure(type(error).__name__, str(error))
-    return report
+        return TaskFailure(type(error).__name__, str(error))
+    return result
 
 
-def leave(run: str) -> None:
+def end_run(run: str) -> None:
     """The job is over."""
     with _lock:
-        found = _desks.pop(run, None)
+        found = _sessions.pop(run, None)
     if found is not None:
-        found.desk.close()
+        found.session.close()
 
 
 @contextmanager
-def _at_desk(job: Job) -> Iterator[Desk]:
+def _session_of(job: DistributedJob) -> Iterator[WorkerSession]:
     """This worker's part in ``job``, begun if need be."""
     with _lock:
-        if job.run not in _desks:
-            _clear(time.monotonic())
+        if job.run not in _sessions:
+            _close_idle(time.monotonic())
             threads = int(os.environ.get(THREADS, "0")) or usable_processors()
-            _desks[job.run] = _Kept(job.room, made(job, threads))
-            timer = threading.Timer(IDLE, _look)
+            _sessions[job.run] = _OpenSession(job.exchange_dir, make_session(job, threads))
+            timer = threading.Timer(IDLE, _close_idle_later)
             timer.daemon = True
             timer.start()
-        kept = _desks[job.run]
-        kept.busy += 1
+        opened = _sessions[job.run]
+        opened.busy += 1
     try:
-        yield kept.desk
+        yield opened.session
     finally:
         with _lock:
-            kept.busy -= 1
-            kept.used = time.monotonic()
+            opened.busy -= 1
+            opened.used = time.monotonic()
 
 
-def _clear(now: float) -> None:
+def _close_idle(now: float) -> None:
     """Give up desks whose driver is gone, with its room or without a word.  The lock is held."""
-    for run, kept in list(_desks.items()):
-        if not kept.busy and (not Path(kept.room).is_dir() or now - kept.used > IDLE):
-            del _desks[run]
-            kept.desk.close()
+    for run, opened in list(_sessions.items()):
+        if not opened.busy and (not Path(opened.exchange_dir).is_dir() or now - opened.used > IDLE):
+            del _sessions[run]
+            opened.session.close()
 
 
-def _look() -> None:
+def _close_idle_later() -> None:
     """Every now and then, as long as there are desks."""
     with _lock:
-        _clear(time.monotonic())
-        if _desks:
-            timer = threading.Timer(IDLE / 4, _look)
+        _close_idle(time.monotonic())
+        if _sessions:
+            timer = threading.Timer(IDLE / 4, _close_idle_later)
             timer.daemon = True
             timer.start()
 
 
-def made(job: Job, threads: int) -> Desk:
+def make_session(job: DistributedJob, threads: int) -> WorkerSession:
     """A fresh part in ``job``."""
     if job.plan.streaming is not None:
-        from engine.distributed.dense_worker import Bench
+        from engine.distributed.dense_worker import DenseWorker
 
-        return Bench(job, threads)
-    from engine.distributed.rows_worker import Searcher
+        return DenseWorker(job, threads)
+    from engine.distributed.rows_worker import RowsWorker
 
-    return Searcher(job, threads)
+    return RowsWorker(job, threads)

@@ -10,7 +10,7 @@ from typing import Protocol, cast
 
 import numpy as np
 
-from engine.distributed.messages import Job
+from engine.distributed.messages import DistributedJob
 from engine.model.backend import Array, Backend
 from engine.model.dtypes import WORK_TYPES
 from engine.model.stripe_device import Job as Run
@@ -18,7 +18,7 @@ from engine.model.tier import Tier
 from engine.streaming.cpu_device import CpuStreamer
 
 
-class Holder(Protocol):
+class WorkerDevice(Protocol):
     """The verbs.
 
     Those from ``use`` to ``mark`` are called from one thread at a time, the others from any, but nothing happens to a
@@ -37,22 +37,22 @@ class Holder(Protocol):
         """Copy rows of a stripe, from its row ``first`` on, into ``out``; also while the stripe is being relaxed."""
         ...
 
-    def use(self, turn: int, panel: Array) -> None:
+    def use(self, k: int, panel: Array) -> None:
         """Have panel ``turn`` at hand, until another one is."""
         ...
 
-    def relax_by(self, turn: int, stripe: int, *, urgent: bool = False) -> None:
+    def relax_by(self, k: int, stripe: int, *, urgent: bool = False) -> None:
         """Relax a stripe by the panel in use, that of round ``turn``; may return before it is done.
 
         ``urgent``: before what was asked for earlier.
         """
         ...
 
-    def become(self, turn: int, panel: Array) -> None:
+    def become(self, k: int, panel: Array) -> None:
         """Stripe ``turn`` becomes panel ``turn``."""
         ...
 
-    def close_panel(self, turn: int, out: Array) -> None:
+    def close_panel(self, k: int, out: Array) -> None:
         """Close stripe ``turn``, as round ``turn`` - 1 left it, into panel ``turn``; a copy goes to ``out``.
 
         Urgent, and may return before it is done.
@@ -66,7 +66,7 @@ class Holder(Protocol):
         """
         ...
 
-    def room(self, height: int) -> Array:
+    def buffer(self, height: int) -> Array:
         """An array of ``height`` rows for a panel or a stripe, as fast as there is to copy from and to."""
         ...
 
@@ -75,7 +75,7 @@ class Holder(Protocol):
         ...
 
 
-def run_of(job: Job, check: Callable[[], None]) -> Run:
+def streaming_run(job: DistributedJob, check: Callable[[], None]) -> Run:
     """The solve as streamers see it: one device, which closes every panel."""
     streaming = job.streaming
     tier = cast(Tier, _Here(job.n, WORK_TYPES[job.plan.dtype].dtype))
@@ -83,7 +83,7 @@ def run_of(job: Job, check: Callable[[], None]) -> Run:
     return Run(streaming, tier, job.nonnegative, leaders, [], _told, _counted, check)
 
 
-def _told(turn: int, stripe: int, rows: Array) -> None:
+def _told(k: int, stripe: int, rows: Array) -> None:
     """The bench knows what it asked for."""
 
 
@@ -108,11 +108,11 @@ class _Here:
     def drop(self, stripe: int, rows: Array) -> None: ...
 
 
-class CpuHolder:
+class CpuWorkerDevice:
     """Stripes in host memory, relaxed by a backend through :class:`engine.streaming.cpu_device.CpuStreamer`."""
 
-    def __init__(self, job: Job, backend: Backend, check: Callable[[], None]) -> None:
-        self._backend, self._run = backend, run_of(job, check)
+    def __init__(self, job: DistributedJob, backend: Backend, check: Callable[[], None]) -> None:
+        self._backend, self._run = backend, streaming_run(job, check)
         self._stripes = cast(_Here, self._run.tier).stripes
         self._streamer = CpuStreamer(backend)
         self._run.devices = [self._streamer]
@@ -131,34 +131,34 @@ class CpuHolder:
         """Copy; entries that change meanwhile are old or new."""
         out[:] = self._stripes[stripe][first : first + len(out)]
 
-    def use(self, turn: int, panel: Array) -> None:
+    def use(self, k: int, panel: Array) -> None:
         """Pack the panel."""
-        if self._used != turn:
+        if self._used != k:
             self._used = -1
-            place = self._run.panels[turn % len(self._run.panels)]
+            place = self._run.panels[k % len(self._run.panels)]
             place[: len(panel)] = panel
-            self._streamer.follow(turn)
-            self._used = turn
+            self._streamer.follow(k)
+            self._used = k
 
-    def relax_by(self, turn: int, stripe: int, *, urgent: bool = False) -> None:  # noqa: ARG002
+    def relax_by(self, k: int, stripe: int, *, urgent: bool = False) -> None:  # noqa: ARG002
         """One product."""
-        self._streamer.relax(turn, stripe, self._stripes[stripe])
+        self._streamer.relax(k, stripe, self._stripes[stripe])
 
-    def become(self, turn: int, panel: Array) -> None:
+    def become(self, k: int, panel: Array) -> None:
         """Copy."""
-        self._stripes[turn][:] = panel
+        self._stripes[k][:] = panel
 
-    def close_panel(self, turn: int, out: Array) -> None:
+    def close_panel(self, k: int, out: Array) -> None:
         """Close in the panel's place, from where it goes back into the stripe."""
         self._used = -1  # the panel in use may have lain in that place
-        self._streamer.lead(turn, self._stripes.__getitem__, first=True)
-        out[:] = self._stripes[turn]
+        self._streamer.lead(k, self._stripes.__getitem__, first=True)
+        out[:] = self._stripes[k]
 
     def mark(self, *, urgent: bool) -> Callable[[], None]:  # noqa: ARG002
         """All is done already."""
         return _nothing
 
-    def room(self, height: int) -> Array:
+    def buffer(self, height: int) -> Array:
         """Plain memory."""
         return np.empty((height, self._run.n), self._run.kind.dtype)
 

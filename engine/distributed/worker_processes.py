@@ -76,7 +76,7 @@ class _Slot:
 
 
 @dataclass
-class Workers:
+class WorkerProcesses:
     """The workers of a node.
 
     Raises:
@@ -102,8 +102,8 @@ class Workers:
         visible = [x for x in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if x.strip()]
         for gpu in gpus:
             number = int(gpu.removeprefix("cuda"))
-            chosen = visible[number] if number < len(visible) else str(number)
-            more = {"CUDA_VISIBLE_DEVICES": chosen}
+            identifier = visible[number] if number < len(visible) else str(number)
+            more = {"CUDA_VISIBLE_DEVICES": identifier}
             self.slots.append(_Slot(gpu, _environment("cuda", threads, memory, more)))
         for number in range(count):
             self.slots.append(_Slot(f"cpu{number}", _environment("cpu", threads, memory, {"CUDA_VISIBLE_DEVICES": ""})))

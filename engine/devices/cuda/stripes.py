@@ -1,6 +1,6 @@
 """One of many workers, on a GPU: its stripes stay on the device; panels come from, and go to, locked host memory.
 
-The verbs of :class:`engine.distributed.stripe_device.Holder`.  A stripe here is as high as a pivot block is wide.
+The verbs of :class:`engine.distributed.stripe_device.WorkerDevice`.  A stripe here is as high as a pivot block is wide.
 Nothing here waits for the products: panels come in, and rounds overlap, in the order that events say.
 """
 
@@ -144,7 +144,7 @@ class CudaHolder(CudaStreamer):
 
         return wait
 
-    def room(self, height: int) -> Array:
+    def buffer(self, height: int) -> Array:
         """Page-locked memory."""
         with self.guard():
             return self._pieces.take(height)

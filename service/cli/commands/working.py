@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from engine.distributed.worker_processes import Workers, WorkersArgs
+from engine.distributed.worker_processes import WorkerProcesses, WorkersArgs
 from service.runner.supervisor import devices as devices_of
 from service.units import parse_size
 
@@ -14,7 +14,7 @@ def work(  # noqa: PLR0917 - as many as the command has options
 ) -> None:
     """Run the workers of this node until told to stop."""
     size = None if memory is None else parse_size(memory, field="--memory")
-    found = Workers(WorkersArgs(scheduler, devices_of(devices), workers, threads, size, host))
+    found = WorkerProcesses(WorkersArgs(scheduler, devices_of(devices), workers, threads, size, host))
     names = ", ".join(slot.name for slot in found.slots)
     print(f"apsp works for {scheduler} with {names}", file=sys.stderr, flush=True)
     found.run()

@@ -1,4 +1,4 @@
-"""A solve in streamed rounds: from the plan to tiers and devices, and on to rows and their summary."""
+"""A solve in streamed rounds: from the plan to tiers and devices, then to rows and their summary."""
 
 from __future__ import annotations
 
@@ -35,12 +35,22 @@ log = logging.getLogger("apsp.engine")
 
 
 def run(graph: Graph, plan: Plan, journal: Journal, monitor: Monitor) -> SummarySink:
-    """Follow ``plan``, which streams, into the working store of ``journal``; goes on from its record.
+    """Carry out ``plan``, which streams, into the working store of ``journal``; resume from its record.
+
+    Args:
+        graph: the graph.
+        plan: a plan with a ``streaming`` layout.
+        journal: the working store and its records.
+        monitor: gets progress and is asked whether to stop.
+
+    Returns:
+        The sink that has gathered the facts of all rows.
 
     Raises:
-        Cancelled: the monitor asked to stop; what was done is committed if it was much.
-        NegativeCycle: the graph has one, and the plan was made without looking.
+        Cancelled: the monitor asked to stop; the work done is committed if it is worth keeping.
+        NegativeCycle: the graph has a negative cycle, and the plan was made without looking for one.
         StorageFailed, SolveFailed, DoesNotFit: the store or a device failed; the last commit stays.
+        ValueError: the plan does not stream.
     """
     if plan.streaming is None:
         raise ValueError("the plan does not stream")
@@ -76,10 +86,10 @@ def _in_store(  # noqa: PLR0917
             buffers=np.split(memory, count),
         )
         with tier:
-            _go_on(tier, streaming, devices, monitor, journal, nonnegative=is_nonnegative(graph))
+            _run_in_store(tier, streaming, devices, monitor, journal, nonnegative=is_nonnegative(graph))
 
 
-def _go_on(
+def _run_in_store(
     tier: StoreTier,
     streaming: Streaming,
     devices: Sequence[Streamer],
@@ -113,7 +123,7 @@ def _in_memory(  # noqa: PLR0917
         _load(matrix, relaxed.graph, plan, streaming, levels, journal, monitor)
         ready()
         _rounds(plan, matrix, streaming, devices, journal, monitor, levels, nonnegative=nonnegative)
-        if potentials is not None:  # rows whose potentials are taken off are no state of the rounds
+        if potentials is not None:  # no round can resume from rows without potentials
             journal.forget()
         whole = partial(mirror_rows, matrix) if streaming.symmetric else None
         write_rows(matrix, None, collector, monitor, plan.threads, potentials=potentials, before=whole)
@@ -130,7 +140,7 @@ def _rounds(  # noqa: PLR0917
     *,
     nonnegative: bool,
 ) -> None:
-    """Go through the rounds, copied to the store now and then."""
+    """Run the rounds over a matrix in host memory, which is copied to the store at intervals."""
     with KeptHostTier(matrix, streaming, journal, threads=plan.threads, idle=plan.device != "cpu") as tier:
         tier.level[:] = levels
         try:
@@ -144,7 +154,9 @@ def _rounds(  # noqa: PLR0917
 
 @contextlib.contextmanager
 def _memory(shape: tuple[int, int], plan: Plan, monitor: Monitor) -> Iterator[tuple[Array, Callable[[], None]]]:
-    """Host memory, locked for the devices where there are any: once the function beside it has returned."""
+    """Yield host memory, page-locked if there are devices; it may be used for copies once the function yielded with it
+    has returned.
+    """
     dtype = WORK_TYPES[plan.dtype].dtype
     if plan.device == "cpu":
         yield np.empty(shape, dtype), lambda: None
@@ -172,7 +184,7 @@ def _load(  # noqa: PLR0917
     journal: Journal,
     monitor: Monitor,
 ) -> None:
-    """Fill the matrix with what the store has, and with weights where it has nothing."""
+    """Fill the matrix with the stripes that the store has, and with weights for all others."""
     monitor.begin("ingest", graph.n, "rows")
 
     def load(stripe: int) -> int:
@@ -195,7 +207,7 @@ def _devices(plan: Plan) -> Iterator[Sequence[Streamer]]:
     if plan.device == "cuda":
         from engine.devices.cuda.streaming import CudaStreamer, found_devices
 
-        # what was predicted is the limit: it is at most what was asked for
+        # the plan's prediction is the limit: it is at most what was asked for
         yield [CudaStreamer(device, memory=plan.device_memory) for device in range(found_devices())]
         return
     from engine.devices.cpu.backend import CpuBackend

@@ -1,4 +1,4 @@
-"""Streaming on the processors: a backend's relax and close, stripe by stripe, over panels in host memory."""
+"""Streaming on the processors: a backend relaxes and closes stripe by stripe, over panels in host memory."""
 
 from __future__ import annotations
 
@@ -20,12 +20,13 @@ from engine.streaming.packed_panel import PackedPanel
 
 
 class CpuStreamer:
-    """The verbs of :class:`engine.model.stripe_device.Streamer` over a backend; each is done when it returns.
+    """A :class:`engine.model.stripe_device.Streamer` over a backend; every method has finished its work when it
+    returns.
 
-    Several of them share their panels.  Stripes can be resident here, too, as copies; that only serves tests.
+    Several streamers can share their panels.  Stripes can also be resident here, as copies; only tests use that.
 
-    Nothing is gained here by closing a panel a round ahead: the processors would do that, too.  So where the layout
-    closes each in its own round, there is one panel, and it is packed for the stripes where it lies.
+    Closing a panel a round ahead gains nothing here, as the same processors would do it.  Where the layout closes each
+    panel in its own round there is therefore one panel, which is packed in place for relaxing stripes.
     """
 
     name = "cpu"
@@ -35,10 +36,16 @@ class CpuStreamer:
         self._job: Job
         self._resident: dict[int, Array] = {}
         self._packed: PackedPanel | None = None
-        self._owed: deque[int] = deque()  # stripes of the packed panel that are to go back
+        self._owed: deque[int] = deque()  # stripes of the packed panel that the tier has yet to get
 
     def open(self, job: Job, index: int, resident: Sequence[int]) -> None:  # noqa: ARG002
-        """Take memory for the panels, once for all."""
+        """Allocate the panels.
+
+        Args:
+            job: the run.
+            index: the number of this device; not used.
+            resident: rounds whose stripes stay here; not used.
+        """
         self._job, self._monitor, self._packed = job, _Checks(job), None
         width, dtype = min(job.streaming.width, job.n), job.kind.dtype
         if not job.streaming.ahead:
@@ -49,19 +56,34 @@ class CpuStreamer:
         self._owed.clear()
 
     def guard(self) -> AbstractContextManager[object]:
-        """Nothing to make current."""
+        """Return a context that does nothing."""
         return nullcontext()
 
     def keep(self, stripe: int, rows: Array) -> None:
-        """Hold a copy."""
+        """Keep a copy of a resident stripe."""
         self._resident[stripe] = rows.copy()
 
     def seed(self, k: int, stripe: int, rows: Array) -> None:
-        """Transpose the columns into the panel."""
+        """Transpose the columns of pivot block ``k`` into panel ``k``.
+
+        Args:
+            k: the round of the panel.
+            stripe: a stripe above the pivot block.
+            rows: its rows, shape (rows of the stripe, n).
+        """
         self._collect(k, self._job.rows(stripe), rows)
 
     def lead(self, k: int, take: Callable[[int], Array] | None, *, first: bool) -> None:
-        """Gather, relax, close and write back a panel."""
+        """Gather panel ``k`` from its stripes, relax it by panel ``k`` - 1, close it, and write it back.
+
+        Args:
+            k: the round.
+            take: returns the rows of a stripe from the tier; None where the stripes are resident.
+            first: whether relaxing by panel ``k`` - 1 is left out.
+
+        Raises:
+            BelowZero: a vertex is at less than zero from itself (whole numbers only).
+        """
         job, start, stop = self._job, *self._job.pivot(k)
         if self._packed is not None:
             self._lead_packed(self._packed, k, take)
@@ -95,13 +117,15 @@ class CpuStreamer:
                 self._advance(k - 1, stripe)
 
     def follow(self, k: int) -> None:
-        """All share the panel; undirected, its columns that the panel after the next needs are collected."""
+        """Collect the columns of panel ``k`` that panel ``k`` + 2 needs, if the layout is symmetric; the panel itself
+        is shared.
+        """
         job = self._job
         if job.streaming.symmetric and k + 2 < job.rounds and job.devices[job.leaders[k + 2]] is self:
             self._collect(k + 2, job.pivot(k), self._panel(k))
 
     def reside(self, k: int, *, out: bool) -> None:
-        """Relax the copies."""
+        """Relax the resident copies, and give them to the tier if ``out``."""
         job = self._job
         for stripe, rows in self._resident.items():
             if stripe // job.streaming.group not in (k, k + 1):
@@ -110,34 +134,45 @@ class CpuStreamer:
                 self._give(k, stripe)
 
     def relax(self, k: int, stripe: int, rows: Array) -> None:
-        """Relax and give back; of a packed panel a stripe goes back, too, so that none waits for the writing."""
+        """Relax a stripe by panel ``k`` in place and give it back; with a packed panel, also give back one stripe of
+        that panel.
+
+        Giving back the panel's stripes one by one spreads their writing over the round.
+
+        Args:
+            k: the round.
+            stripe: the stripe.
+            rows: its rows, shape (rows of the stripe, n).
+        """
         self._relax(k, stripe, rows)
         self._job.done(k, stripe, rows)
         if self._packed is not None and self._owed:
             self._give_owed(self._packed, k)
 
     def leave(self, k: int) -> None:
-        """Give back what is left of the panel."""
+        """Give back the remaining stripes of the packed panel."""
         while self._packed is not None and self._owed:
             self._give_owed(self._packed, k)
 
     def drain(self, *, wait: bool) -> None:
-        """All is done already."""
+        """Do nothing: no work is queued."""
 
     def hand_over(self) -> None:
-        """Write the copies."""
+        """Write the resident copies to the tier."""
         for stripe in self._resident:
             self._give(self._job.rounds - 1, stripe)
 
     def release(self) -> None:
-        """Forget the copies; the backend is the caller's."""
+        """Drop the copies; the caller shuts the backend down."""
         self._resident.clear()
         self._packed = None
 
     # ---- pieces -----------------------------------------------------------------------------------------------------
 
     def _lead_packed(self, panel: PackedPanel, k: int, take: Callable[[int], Array] | None) -> None:
-        """The same for the one panel that there is, whose stripes the round before has relaxed like all others."""
+        """Close the only panel, in its own round: like all other stripes, its stripes are already relaxed by panel
+        ``k`` - 1.
+        """
         job = self._job
         if take is None:
             raise ValueError("a panel that is not closed ahead comes from the tier")
@@ -151,7 +186,7 @@ class CpuStreamer:
         self._owed.extend(job.members(k))
 
     def _give_owed(self, panel: PackedPanel, k: int) -> None:
-        """A stripe of the panel goes back."""
+        """Give one stripe of the packed panel back to the tier."""
         stripe = self._owed.popleft()
         rows = self._job.tier.blank(stripe)
         panel.take(self._job.rows(stripe)[0], rows)
@@ -182,7 +217,9 @@ class CpuStreamer:
         self._advance(k, stripe)
 
     def _close(self, k: int, panel: Array) -> None:
-        """C closed, then P <- C (x) P, over copies so that sums of floats do not depend on who came first."""
+        """Close the pivot block C, then P <- C (x) P over copies, so that sums of floats do not depend on the order of
+        threads.
+        """
         job, (start, stop) = self._job, self._job.pivot(k)
         block = panel[:, start:stop]
         if not job.nonnegative:
@@ -198,13 +235,15 @@ class CpuStreamer:
             settle(panel)
 
     def _check(self, k: int, rows: Array, first: int) -> None:
-        """Whole numbers below zero on the diagonal end the solve; floats may get there by rounding."""
+        """Raise BelowZero for whole numbers below zero on the diagonal; set floats there, which rounding may cause, to
+        zero.
+        """
         if self._job.kind.integer and diagonal(rows, first).min() < 0:
             raise below_zero(k)
         clamp_diagonal(rows[:, first : first + len(rows)])
 
     def _collect(self, k: int, span: tuple[int, int], rows: Array) -> None:
-        """Columns of pivot block ``turn`` of the rows ``span``, transposed into its panel."""
+        """Transpose the columns of pivot block ``k`` of the rows ``span`` into panel ``k``."""
         columns = slice(*self._job.pivot(k))
         self._backend.transpose(self._panel(k)[:, slice(*span)], rows[:, columns])
 
@@ -222,7 +261,9 @@ class CpuStreamer:
 
 
 class _Checks(Monitor):
-    """Counts nothing, as stripes are counted, but stops a long product when the run is to stop."""
+    """A monitor that stops a long product when the run is to stop; it counts nothing, as the streamer counts
+    stripes.
+    """
 
     def __init__(self, job: Job) -> None:
         self._job = job

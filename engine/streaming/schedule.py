@@ -1,10 +1,12 @@
-"""The rounds of a streamed solve: which device closes which panel, and who relaxes what, in which order.
+"""The rounds of a streamed solve: which device closes which panel, which device relaxes which stripe, and in which
+order.
 
-One thread a device.  In round k a device brings panel k to itself; the leader of panel k + 1 closes that one ahead of
-time; resident stripes are relaxed where they are; all others are handed to whichever device is free.  Those that panel
-k + 2 will be made of go first, so that they are in place again when it is their turn.
+Each device has a thread.  In round k, a device loads panel k; the leader of panel k + 1 closes that panel a round
+ahead; resident stripes are relaxed where they are; each other stripe is taken by the next device that is free.  The
+stripes of panel k + 2 are relaxed first, so that they are back in the tier when that panel is closed.
 
-Where the layout closes no panel ahead (one CPU), panel k is closed first in round k, and those of panel k + 1 go first.
+Where the layout closes no panel ahead (one CPU), round k begins by closing panel k, and the stripes of panel k + 1 are
+relaxed first.
 """
 
 from __future__ import annotations
@@ -24,14 +26,14 @@ from engine.model.stripe_device import Job, Streamer
 from engine.model.tier import Tier
 from engine.model.tiling import Streaming, stripe_entries
 
-#: Seconds between two questions to the monitor while no device has anything to tell.
+#: Seconds between two calls of the monitor while no device reports progress.
 _PAUSE: Final = 0.1
-#: Seconds between two looks at what has arrived on a device that waits for another one.
+#: Seconds between two checks for arrived stripes on a device that waits for another device.
 _POLL: Final = 0.001
 
 
 class _Stopped(Exception):  # noqa: N818
-    """The run is to end: another device failed, or the job was cancelled."""
+    """The run is to end, because another device failed or the job was cancelled."""
 
 
 def run(
@@ -46,12 +48,12 @@ def run(
     """Close the matrix of ``tier``.
 
     Args:
-        streaming: how it is cut.
-        tier: where it lies; from ``first_round`` on, all its stripes are those of round ``first_round`` - 1 or later.
-        devices: who works; any number, of any speed.
-        monitor: told of updates (phase ``relax``), asked whether to stop, from the calling thread.
-        nonnegative: promises that no entry is below zero; without it, that there should be no negative cycle.
-        first_round: where to go on (resume).
+        streaming: how the matrix is cut.
+        tier: holds the matrix; all its stripes have reached round ``first_round`` - 1 at least.
+        devices: the devices that compute; any number, of any speed.
+        monitor: gets updates (phase ``relax``) and is asked whether to stop, from the calling thread.
+        nonnegative: promises that no entry is below zero; if False, there must be no negative cycle.
+        first_round: the round to begin with; above 0 when resuming.
 
     Raises:
         Cancelled: the monitor asked to stop; the tier has been given whole stripes only.
@@ -64,6 +66,8 @@ def run(
 
 
 class _Run:
+    """One run: the state that the device threads and the calling thread share."""
+
     def __init__(
         self,
         streaming: Streaming,
@@ -84,7 +88,7 @@ class _Run:
         self._stop, self._errors, self._news = False, list[BaseException](), 0
         self._working = len(devices)  # threads that have not ended
         self._position = [first] * len(devices)
-        self._closed = first - 1  # the latest panel that is closed, or queued to be
+        self._closed = first - 1  # the latest panel that is closed or queued to be closed
         self._owner = _owners(streaming, self._rounds, len(devices))
         leaders = [self._owner.get(k, k % len(devices)) for k in range(self._rounds)]
         self._job = Job(streaming, tier, nonnegative, leaders, devices, self._done, self._advance, self._check)
@@ -94,14 +98,14 @@ class _Run:
         self._wanted: dict[int, bool] = {}
         self._orders: dict[int, deque[int]] = {}
         self._ahead: dict[tuple[int, int], Future[Array]] = {}
-        self._late: set[tuple[int, int]] = set()  # taken before it was their turn to be asked for ahead
+        self._late: set[tuple[int, int]] = set()  # taken by a device before they were asked for ahead
         self._asked = self._sequence()
         self._next = next(self._asked, None)
 
     # ---- the calling thread -----------------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Start a thread a device, pass on what they tell, end them."""
+        """Start a thread for each device, report its progress to the monitor, and join the threads."""
         entries = sum(stripe_entries(self._streaming, s, self._tier.n) for s in range(self._stripes))
         start = self._first * self._streaming.width
         self._monitor.begin("relax", entries * max(0, self._tier.n - start), "updates")
@@ -131,7 +135,7 @@ class _Run:
             raise self._errors.pop()
 
     def _part(self) -> None:
-        """Leave no cycle behind: whoever drops the tier gets its memory back at once, not with some collection."""
+        """Break reference cycles, so that the tier's memory is freed as soon as its last user drops it."""
         self._job.devices = self._devices = ()
         del self._job, self._asked
 
@@ -158,7 +162,7 @@ class _Run:
                 try:
                     self._work(index, device)
                 except _Stopped:
-                    device.drain(wait=True)  # what is on its way may as well arrive
+                    device.drain(wait=True)  # stripes in flight may still arrive
         except BaseException as error:
             self._fail(error)
         finally:
@@ -177,7 +181,7 @@ class _Run:
             if self._closed < k and not self._early:
                 self._lead(index, k)
             self._await(device, lambda: self._closed >= k)  # noqa: B023
-            if self._streaming.symmetric:  # the panel that is collected now lies where the last one was
+            if self._streaming.symmetric:  # the columns collected now go to the buffer of the last panel
                 self._await(device, lambda: min(self._position) >= k)  # noqa: B023
             device.follow(k)
             if self._early and k + 1 < self._rounds and self._job.leaders[k + 1] == index:
@@ -193,7 +197,7 @@ class _Run:
         device.hand_over()
 
     def _bring(self, device: Streamer, k: int) -> None:
-        """The stripes of round ``turn`` come to stay."""
+        """Load the stripes of round ``k``, which stay on the device."""
         for stripe in self._job.members(k):
             self._check()
             rows = self._tier.take(stripe).result()
@@ -201,7 +205,9 @@ class _Run:
             self._tier.drop(stripe, rows)
 
     def _seed(self) -> None:
-        """Undirected resume: columns of the first two panels come from the stripes above, in one pass over them."""
+        """When resuming a symmetric layout: collect the columns of the first two panels from the stripes above, in one
+        pass over them.
+        """
         if not self._streaming.symmetric:
             return
         needed = [r for r in (self._first, self._first + 1) if r < self._rounds]
@@ -213,7 +219,7 @@ class _Run:
             self._tier.drop(stripe, rows)
 
     def _lead(self, index: int, k: int) -> None:
-        """Close panel ``turn`` once nobody uses the place where it will lie."""
+        """Close panel ``k`` once no device uses the buffer that it goes to."""
         device, first = self._devices[index], k == self._first or not self._early
         self._await(device, lambda: min(self._position) >= k - self._early)
         take = None if k in self._owner else partial(self._rows, k - self._early, device=device)
@@ -223,7 +229,9 @@ class _Run:
             self._change.notify_all()
 
     def _await(self, device: Streamer, ready: Callable[[], bool]) -> None:
-        """Wait for another device; meanwhile what arrives on this one is told, as others may wait for that."""
+        """Wait until ``ready``; meanwhile report stripes that have arrived on this device, as other devices may wait
+        for them.
+        """
         while not self._stop and not ready():
             device.drain(wait=False)
             with self._change:
@@ -231,17 +239,19 @@ class _Run:
                     self._change.wait(_POLL)
         self._check()
 
-    # ---- who gets what ----------------------------------------------------------------------------------------------
+    # ---- the order of stripes ----------------------------------------------------------------------------------------
 
     def _order(self, k: int) -> list[int]:
-        """The stripes of a round that are streamed, those of the panel that is closed next first."""
+        """Return the streamed stripes of round ``k``, those of the panel that is closed next first."""
         count, group, early = self._rounds, self._streaming.group, self._early
         others = [(k + 1 + early + i) % count for i in range(count)]
         streamed = [r for r in others if r not in (k, k + early) and r not in self._owner]
         return [s for r in streamed for s in range(r * group, min(self._stripes, (r + 1) * group))]
 
     def _pop(self, k: int) -> int | None:
-        """The next stripe for whoever asks; one that an earlier run relaxed is passed over."""
+        """Return the next stripe to relax in round ``k``, None at its end; stripes that an earlier run relaxed are
+        passed over.
+        """
         with self._change:
             order = self._orders.setdefault(k, deque(self._order(k)))
             while order:
@@ -257,7 +267,7 @@ class _Run:
         self._news += (stop - start) * stripe_entries(self._streaming, stripe, self._tier.n)
 
     def _rows(self, k: int, stripe: int, device: Streamer) -> Array:
-        """The stripe as round ``turn`` finds it; waits until the round before has given it back."""
+        """Return the rows of a stripe before round ``k``; wait until it has been given back by the round before."""
         self._await(device, lambda: bool(self._level[stripe] >= k - 1))
         with self._change:
             found = self._ahead.pop((k, stripe), None)
@@ -268,7 +278,7 @@ class _Run:
         return found.result()
 
     def _sequence(self) -> Iterator[tuple[int, int]]:
-        """All (round, stripe) in about the order in which they will be asked for."""
+        """Yield all (round, stripe) in about the order in which the devices will ask for them."""
         for k in range(self._first, self._rounds):
             closed = k + self._early
             if closed < self._rounds and closed not in self._owner:
@@ -276,7 +286,7 @@ class _Run:
             yield from ((k, s) for s in self._order(k))
 
     def _ask_ahead(self) -> None:
-        """Have the tier begin with stripes that will be wanted soon, as many as it has room for."""
+        """Have the tier begin to read the next stripes, up to its window."""
         while self._next is not None and len(self._ahead) < self._tier.window:
             k, stripe = self._next
             if self._level[stripe] < k - 1:
@@ -290,16 +300,16 @@ class _Run:
     # ---- what was done ----------------------------------------------------------------------------------------------
 
     def _start(self, stripe: int) -> int:
-        """The last round of which the stripe is already, and which it will not go through again."""
+        """Return the last round that the stripe has already reached and will not repeat."""
         level, k = self._first - 1, stripe // self._streaming.group
-        if self._streaming.symmetric:  # columns of every stripe are to be collected once more
+        if self._streaming.symmetric:  # columns of every stripe are collected again
             return level
         while level + 1 < self._rounds and self._tier.skip(level + 1, stripe):
             level += 1
         return min(level, k - 1) if k in (self._first, self._first + 1) else level
 
     def _done(self, k: int, stripe: int, rows: Array) -> None:
-        """A stripe is in place after round ``turn``: it goes back, and perhaps completes a round."""
+        """Give a stripe back after round ``k``, and commit if that completes a round."""
         self._tier.give(k, stripe, rows)
         with self._change:
             for passed in range(int(self._level[stripe]) + 1, k + 1):
@@ -331,6 +341,6 @@ class _Run:
 
 
 def _owners(streaming: Streaming, rounds: int, devices: int) -> dict[int, int]:
-    """Which device holds the resident stripes of which round, dealt out in turn."""
+    """Return the device that holds the resident stripes of each round, assigned in rotation."""
     most = min(rounds, streaming.resident // streaming.group * devices)
     return {k: k % devices for k in range(most)}

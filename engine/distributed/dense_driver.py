@@ -1,13 +1,15 @@
-"""The driver of a solve in rounds over many workers: who closes which panel, who relaxes what, who takes over.
+"""The driver of a solve in rounds over many workers: it decides which worker closes which panel and relaxes which
+stripe.
 
-Nothing waits for a whole round.  A stripe may be relaxed by panel k as soon as that is closed; panel k + 1 may be
-closed as soon as its stripe has been relaxed by panel k, which its worker does first.  Neighbouring stripes lie with
-one worker, which closes one panel after the other while those before are on their way to the others.  Stripes stay
-with their workers; panels go through the store, and stay there until all that the store has is past them.  So a stripe
-that is lost with its worker is taken from the store, or made from the arcs, by another one, and goes through the panels
-since: as none waits for it but the panels that it will be itself, the others go on.
+No task waits for a whole round.  A stripe may be relaxed by panel k as soon as that panel is closed; panel k + 1 may be
+closed as soon as its stripe has been relaxed by panel k, which its worker does first.  Neighbouring stripes are held by
+one worker, which closes one panel after the other while the earlier ones are on their way to the other workers.
+Stripes stay with their workers; panels go through the store, and are kept there until all stripes in the store have
+passed them.  A stripe that is lost with its worker is therefore read from the store, or made from the arcs, by another
+worker, and relaxed by the panels since then; meanwhile the other workers continue until they need the panel of that
+stripe.
 
-Every entry is at all times the length of some walk and only falls, so tasks may be run twice, over old entries and new
+Every entry is at all times the length of some walk and only falls, so a task may run twice, over old entries and new
 ones (see ``engine.model.tier``).
 """
 
@@ -21,7 +23,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from engine.distributed.assignment import AssignedWorker, Stripe, level_out, share_out
+from engine.distributed.assignment import AssignedWorker, Stripe, assign_stripes, rebalance
 from engine.distributed.dask_cluster import Cluster, TaskEnded, Ticket, WorkerJoined, WorkerLeft
 from engine.distributed.driver import PAUSE, Driver, result_of
 from engine.distributed.messages import DistributedJob, StoredStripe, TaskFailure, TaskRequest, TaskResult, WorkerInfo
@@ -34,24 +36,28 @@ from engine.streaming.progress_record import progress_of
 from storage.errors import Cancelled
 from storage.matrix.exchange import TileFile, remove_panel
 
-#: Share of the time that commits may take: they are so much further apart.
+#: Share of the time that commits may take; the interval between them is stretched to keep it.
 COST: Final = 0.05
-#: Bytes a second at which a commit is predicted to be written, and seconds that the last one may take when the solve
-#: has been asked to stop.
+#: Bytes a second at which the first commit is predicted to be written, and the limit in seconds for the last commit
+#: after the solve has been asked to stop.
 SAVED: Final = 4e8
 LAST: Final = 12.0
-#: Bytes of stripes that one task writes, if they are small.
+#: Bytes of stripes that one task writes; at least one stripe.
 PIECE: Final = 2**28
 
 
 class DenseDriver(Driver):
-    """One run.
+    """One solve in rounds.
 
     Args:
-        cluster, workers: who works; more may come, and some may go.
-        job, journal, summary, monitor: what is solved, who commits, who is told of finished rows and of progress.
-        levels: of which round each stripe is in the store, -1 for none.
-        upper: only what lies on or right of the diagonal of the store counts.
+        cluster: the connection to the workers; workers may join and leave.
+        workers: the workers that are there.
+        job: the solve.
+        journal: writes the records.
+        summary: gathers the facts of finished rows.
+        monitor: gets progress and is asked whether to stop.
+        levels: the last round that each stripe has reached in the store, shape (stripes,); -1 for none.
+        upper: whether only what lies on or right of the diagonal of the store counts.
     """
 
     def __init__(  # noqa: PLR0917 - what a run has at hand
@@ -71,7 +77,7 @@ class DenseDriver(Driver):
         self._streaming, self._n, self._last = job.streaming, job.n, job.streaming.rounds(job.n) - 1
         floor = int(levels.min())
         self._stripes = [Stripe(level, level, upper and level >= 0) for level in levels.tolist()]
-        # panels in the store, those that their worker has closed, the one that is being closed, and whose they are
+        # the last panel in the store, the last that a worker has closed, the one being closed, and its worker
         self._closed, self._led, self._leading, self._leader = floor, floor, -1, ""
         self._panels: dict[int, str] = {}
         self._workers: dict[str, AssignedWorker] = {}
@@ -90,15 +96,15 @@ class DenseDriver(Driver):
             "forget": self._ignore,
         }
         for name, info in workers.items():
-            self._came(name, info)
+            self._admit(name, info)
 
     def run(self) -> None:
-        """Go through the rounds until all rows are in the store.
+        """Run the rounds until all rows are in the store.
 
         Raises:
-            Cancelled: the monitor asked to stop; what was done is committed if it was much.
+            Cancelled: the monitor asked to stop; the work done is committed if it is worth keeping.
             BelowZero: the graph has a negative cycle.
-            SolveFailed: the scheduler is lost, or all workers; the last commit stays.
+            SolveFailed: the scheduler or all workers are lost; the last commit stays.
             StorageFailed: a worker or the driver could not read or write.
         """
         self._monitor.begin("relax", self._left, "updates")
@@ -125,20 +131,20 @@ class DenseDriver(Driver):
     def _present(self) -> int:
         return len(self._workers)
 
-    # ---- who works ---------------------------------------------------------------------------------------------------
+    # ---- workers -----------------------------------------------------------------------------------------------------
 
     def _join(self, name: str, info: WorkerInfo) -> None:
         rate = info.relax_rate.get(self._job.plan.dtype, 1e10)
         self._workers[name] = AssignedWorker(
             info, rate, room(self._streaming, self._n, self._writer.dtype.itemsize, info.memory, self._pace)
         )
-        share_out(self._stripes, self._workers)
+        assign_stripes(self._stripes, self._workers)
 
     def _worker_left(self, name: str) -> None:
-        """A worker is gone with all that it held."""
+        """Take back all stripes of a worker that has left; they are as they are in the store."""
         if self._workers.pop(name, None) is None:
             return
-        self._lost(name)
+        self._count_loss(name)
         for number, stripe in enumerate(self._stripes):
             if stripe.owner == name:
                 stripe.owner, stripe.held, stripe.ticket, stripe.saving = "", False, None, None
@@ -147,21 +153,21 @@ class DenseDriver(Driver):
                     stripe.level = stripe.stored
         if self._leader == name:  # the stripe may have another owner by now
             self._leading, self._led = -1, self._closed
-        share_out(self._stripes, self._workers)
+        assign_stripes(self._stripes, self._workers)
 
     def _move(self, number: int, name: str) -> None:
-        """A stripe is another worker's from now on, and its old one need not keep it."""
+        """Give a stripe another owner; the old one drops it."""
         stripe = self._stripes[number]
         if stripe.held:
             self._submit_for_device(stripe.owner, "forget", TaskRequest(stripes=(number,)), urgent=True)
         stripe.owner, stripe.held = name, False
 
-    # ---- what there is to do -----------------------------------------------------------------------------------------
+    # ---- tasks to submit ---------------------------------------------------------------------------------------------
 
     def _feed(self, name: str) -> None:
         worker, k = self._workers[name], self._led + 1
         if k <= self._last and self._stripes[k].owner == name and self._may_lead(name, k):
-            self._hand(name, "lead", [k], k)  # before all that waits: everybody waits for panels in the end
+            self._hand(name, "lead", [k], k)  # before all waiting tasks: in the end all workers wait for panels
         most = self._pace.ahead
         while sum(t.purpose.action != "lead" for t in worker.tickets) < most and (task := self._next(name)) is not None:
             self._hand(name, *task)
@@ -169,7 +175,7 @@ class DenseDriver(Driver):
             self._save_some(name)
 
     def _next(self, name: str) -> tuple[str, list[int], int] | None:
-        """What a worker should do next: verb, stripes, round."""
+        """Return the next task of a worker: action, stripes, round; None for none."""
         k = self._led + 1
         mine = [
             (i, s)
@@ -182,30 +188,35 @@ class DenseDriver(Driver):
             now = sorted((i for i, s in behind if s.level == level), key=lambda i: (i - k) % len(self._stripes))
             return "relax", self._some(name, now, len(mine)), level + 1
         done = [i for i, s in mine if s.level == self._last and s.saving is None]
-        if done and self._closed == self._last and not self._committing:  # what waits to be saved must still be there
+        if (
+            done and self._closed == self._last and not self._committing
+        ):  # stripes that wait to be saved must still be held
             height = self._streaming.height * self._n * self._writer.dtype.itemsize
             return "finish", done[: max(1, PIECE // height)], self._last
         return None
 
     def _may_lead(self, name: str, k: int) -> bool:
-        """A panel is closed ahead of time, but not so far that the others are not of use yet.
+        """Whether panel ``k`` may be closed now: ahead of time, but not so far ahead that the panel would lie unused.
 
-        One is closed at a time, once the one before is there: closed by the same worker, or in the store.
+        One panel is closed at a time, and only after the one before it: that one is closed by the same worker, or is in
+        the store.
         """
         if self._leading >= 0 or (self._led > self._closed and self._leader != name):
             return False
         floor = min((s.level for i, s in enumerate(self._stripes) if i != k and s.held), default=self._last)
-        # nor so far ahead of the store that its worker, which keeps few, would lose one that is not there yet
+        # the worker keeps few panels: it must not drop one that is not in the store yet
         return self._stripes[k].ticket is None and k <= min(floor, self._closed) + self._pace.early
 
     def _some(self, name: str, stripes: list[int], all_: int) -> list[int]:
-        """As many as take a while, and leave some for the next task."""
+        """Return stripes for one task: enough to fill its intended time, but not all if a later task could take
+        some.
+        """
         seconds = self._updates(stripes[0]) / self._workers[name].rate
         most = max(-(-all_ // self._pace.ahead), int(self._pace.task / max(seconds, 1e-9)) + 1)
         return stripes[: 1 if self._streamed(name) & set(stripes) else most]
 
     def _streamed(self, name: str) -> set[int]:
-        """Stripes of a worker that it has no room to keep."""
+        """Return the stripes of a worker that exceed its capacity."""
         own = [i for i, s in enumerate(self._stripes) if s.owner == name and not s.finished]
         return set(own[self._workers[name].capacity :])
 
@@ -217,7 +228,7 @@ class DenseDriver(Driver):
             level,
             {k: self._panels[k] for k in range(low + 1, level + 1) if k in self._panels},
             {i: self._whereabouts(i) for i in absent},
-            # what is being saved stays until it is, and is left the next time
+            # a stripe that is being saved is released by a later task
             frozenset(i for i in self._streamed(name) & set(stripes) if self._stripes[i].saving is None)
             if action != "finish"
             else frozenset(),
@@ -237,7 +248,7 @@ class DenseDriver(Driver):
         first, last = self._streaming.rows(number, self._n)
         return StoredStripe(stripe.stored, self._writer.marks(first // band, -(-last // band)), stripe.upper)
 
-    # ---- what has come -----------------------------------------------------------------------------------------------
+    # ---- tasks ended -------------------------------------------------------------------------------------------------
 
     def _done(self, done: TaskEnded) -> None:
         name, purpose = done.ticket.worker, done.ticket.purpose
@@ -253,7 +264,7 @@ class DenseDriver(Driver):
             stripe.ticket = None if stripe.ticket is done.ticket else stripe.ticket
             stripe.saving = None if stripe.saving is done.ticket else stripe.saving
         result = result_of(done)
-        if result is None:  # cancelled by somebody else: what the worker holds is not known
+        if result is None:  # cancelled by another client: what the worker holds is not known
             for i in purpose.request.stripes:
                 self._stripes[i].held &= self._stripes[i].owner != name
             result = TaskResult()
@@ -274,12 +285,12 @@ class DenseDriver(Driver):
         self._submit(name, "publish", TaskRequest(level=request.level, panels=panels), device=None, urgent=True)
 
     def _after_publish(self, name: str, request: TaskRequest, result: TaskResult) -> None:
-        if result.panel is None:  # the worker is not what it was
+        if result.panel is None:  # the worker was restarted and lost the panel
             self._led = self._closed
             return
         k = request.level
         self._panels[k] = result.panel
-        while self._closed + 1 in self._panels:  # one may have come before the one that it follows
+        while self._closed + 1 in self._panels:  # panels may arrive out of order
             self._closed += 1
         self._led = max(self._led, self._closed)
         for other in self._workers:
@@ -291,7 +302,7 @@ class DenseDriver(Driver):
 
     def _after_save(self, name: str, request: TaskRequest, result: TaskResult) -> None:  # noqa: ARG002
         for i, files in result.files.items():
-            # what was left or finished meanwhile is newer: late files stay in the room, and go with it
+            # a stripe released or finished meanwhile is newer: late files are deleted with the exchange folder
             if not self._stripes[i].finished and result.levels[i] >= self._stripes[i].stored:
                 self._adopt(i, result.levels[i], files)
         self._missed(result)
@@ -299,7 +310,7 @@ class DenseDriver(Driver):
     def _after_finish(self, name: str, request: TaskRequest, result: TaskResult) -> None:
         self._progress(name, request, result)
         if result.files and self._job.reduced:
-            self._journal.forget()  # rows whose potentials are taken off are no state of the rounds
+            self._journal.forget()  # no round can resume from rows without potentials
         for i, files in result.files.items():
             self._writer.adopt(self._exchange_dir, files)
             self._stripes[i].finished, self._stripes[i].held = True, False
@@ -323,12 +334,12 @@ class DenseDriver(Driver):
             worker.learn(result.updates, result.seconds, self._pace.task)
 
     def _tell(self) -> None:
-        """Updates beyond all that was told before: those that are done again for a lost worker were told once."""
+        """Report updates beyond those already reported: updates that are repeated for a lost worker count once."""
         self._monitor.advance(max(0, self._least - self._left))
         self._least = min(self._least, self._left)
 
     def _missed(self, result: TaskResult) -> None:
-        """Stripes that a worker does not have after all are as they are in the store."""
+        """Reset stripes that a worker turned out not to hold to their state in the store."""
         for i in result.missing:
             if self._stripes[i].finished:
                 continue
@@ -349,7 +360,9 @@ class DenseDriver(Driver):
             self._begin_commit()
 
     def _crowded(self) -> bool:
-        """Whether the panels, which lie in the store until a commit, take more than half of the space left."""
+        """Whether panels, which stay in the store until a commit, take more than a quarter of the matrix's bytes and
+        more than the free space.
+        """
         taken = len(self._panels) * self._streaming.width * self._n * self._writer.dtype.itemsize
         return taken > self._bytes() // 4 and taken > shutil.disk_usage(self._exchange_dir).free
 
@@ -375,25 +388,25 @@ class DenseDriver(Driver):
         stripe.stored, stripe.upper = max(level, stripe.stored), False
 
     def _commit(self) -> None:
-        """All that could be saved is in its place: say so."""
+        """Write a record of all that has been saved, remove passed panels, and rebalance."""
         self._committing = False
         self._took, self._saved = time.monotonic() - self._began, time.monotonic()
-        if any(s.upper for s in self._stripes):  # the record could not say which; the one before is as good
+        if any(s.upper for s in self._stripes):  # the record cannot tell which stripes are whole, so the last one stays
             return
         if self._job.reduced and any(s.finished for s in self._stripes):
             return
         levels = np.array([s.stored for s in self._stripes])
         if (levels >= 0).any():
             self._journal.commit(progress_of(levels, self._streaming))
-        # one beyond a gap, that came before the one that it follows, is still to be counted as closed
+        # a panel beyond a gap, which arrived out of order, still has to be counted as closed
         floor = min(self._closed, *(s.stored for s in self._stripes if not s.finished), self._last)
         for k in [t for t in self._panels if t <= floor]:
             remove_panel(self._exchange_dir / self._panels.pop(k))
-        for number, other in level_out(self._stripes, self._workers):
+        for number, other in rebalance(self._stripes, self._workers):
             self._move(number, other)
 
     def _stop(self) -> None:
-        """The solve was cancelled: have tasks end, and commit once more if that is soon done."""
+        """End the running tasks after a cancellation, and commit once more if the time limit allows."""
         self._halt()
         reduced = self._job.reduced and any(s.finished for s in self._stripes)
         if not self._journal.worth() or reduced or self._took > LAST:
@@ -425,7 +438,7 @@ class DenseDriver(Driver):
         return last - first
 
     def _updates(self, stripe: int) -> int:
-        """Of one round, the last of which may be narrower."""
+        """Updates of a stripe in one round; the last round may be narrower."""
         return stripe_entries(self._streaming, stripe, self._n) * min(self._streaming.width, self._n)
 
     def _bytes(self) -> int:

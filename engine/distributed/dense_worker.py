@@ -1,8 +1,9 @@
-"""A worker's side of a solve in rounds: the stripes that it holds, the panels that it has seen, and what it is told.
+"""A worker's side of a solve in rounds: the stripes that it holds, the panels in its cache, and its tasks.
 
-Every task brings stripes to a round, from wherever they are: held here, in the store, or only in the arcs.  It may be
-run twice, here or elsewhere, over old and new entries, and comes to the same; nothing that it writes counts before the
-driver has taken it.  Tasks may overlap, but not at a stripe: on a GPU the products of one follow upon those of another.
+Every task brings stripes to a round, from wherever they are: held here, in the store, or only in the arcs.  A task may
+run twice, here or elsewhere, over old and new entries, with the same result; nothing that it writes counts before the
+driver has adopted it.  Tasks may overlap, but not on one stripe: on a GPU the products of one task follow those of
+another.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ import numpy.typing as npt
 from engine.distributed.locks import StripeLocks
 from engine.distributed.messages import DistributedJob, DriverStopped, StoredStripe, TaskRequest, TaskResult
 from engine.distributed.panels import PanelCache
-from engine.distributed.stripe_device import CpuWorkerDevice, WorkerDevice, streaming_run
+from engine.distributed.stripe_device import WorkerDevice, make_device
 from engine.graph.potentials import reduced_weights
 from engine.model.backend import Array
 from engine.model.dtypes import WORK_TYPES
@@ -37,16 +38,21 @@ from storage.matrix.exchange import TileFile, read_panel, write_panel
 from storage.matrix.grid import TileGrid
 from storage.matrix.shared import GuestMatrix
 
-#: Threads that read and write, at least and at most: a disk wants several requests at a time.
+#: Least and most threads that read and write: a disk is fastest with several requests in flight.
 IO_THREADS: Final = (4, 8)
-#: Seconds that tasks have to end when all is given back.
+#: Limit in seconds for running tasks to end when the session is closed.
 PATIENCE: Final = 20.0
-#: Seconds between two looks at whether to stop.
+#: Seconds between two checks whether to stop.
 LOOK: Final = 0.2
 
 
 class DenseWorker:
-    """One worker's part in one job."""
+    """One worker's part in one job.
+
+    Args:
+        job: the solve.
+        threads: processors to use.
+    """
 
     def __init__(self, job: DistributedJob, threads: int) -> None:
         self.job, self._threads = job, threads
@@ -54,7 +60,7 @@ class DenseWorker:
         self._exchange_dir = Path(job.exchange_dir)
         self._grid = TileGrid(job.shape, job.tile)
         self.matrix = self._guest()
-        # who asks the holder for products; who reads what all need
+        # for calls of the device's methods from `use` to `mark`; for reading what all tasks share
         self._lock, self._reading = threading.Lock(), threading.Lock()
         self._hands = min(max(IO_THREADS[0], threads // 2), IO_THREADS[1])
         self._pool = ThreadPoolExecutor(self._hands, "apsp-guest")
@@ -62,8 +68,8 @@ class DenseWorker:
         self._potentials: npt.NDArray[np.float64] | None = None
         self._device: WorkerDevice | None = None
         self._levels: dict[int, int] = {}
-        self._lives: Counter[int] = Counter()  # how often a stripe was forgotten
-        self._panels = PanelCache(job.pace.early + 1)  # the one in use, and those to come
+        self._lives: Counter[int] = Counter()  # how often a stripe was dropped
+        self._panels = PanelCache(job.pace.early + 1)  # the panel in use and those closed early
         self._making, self._locks = threading.Lock(), StripeLocks()
         self._looked, self._stopped = 0.0, False
         self._tasks: dict[str, Callable[[TaskRequest], TaskResult]] = {
@@ -83,13 +89,13 @@ class DenseWorker:
     # ---- tasks ------------------------------------------------------------------------------------------------------
 
     def relax(self, request: TaskRequest) -> TaskResult:
-        """Bring stripes to round ``order.level``; those to leave are written and forgotten."""
-        with self._locks.at(request.stripes):
+        """Bring stripes to round ``request.level``; write and drop those in ``request.release``."""
+        with self._locks.hold(request.stripes):
             began = time.monotonic()
             missing = self._bring(request)
             here = [s for s in request.stripes if s not in missing]
             updates = self._catch_up(here, request)
-            seconds = self._locks.took(began)
+            seconds = self._locks.own_seconds(began)
             files = {s: self._save(s) for s in here if s in request.release}
             levels = {s: self._levels[s] for s in here}
             for s in files:
@@ -97,30 +103,32 @@ class DenseWorker:
             return TaskResult(levels, tuple(missing), updates, seconds, files)
 
     def lead(self, request: TaskRequest) -> TaskResult:
-        """Close panel ``order.level`` out of the stripe of that number, which may be a round or more behind."""
-        with self._locks.at(request.stripes):
+        """Close panel ``request.level`` from the stripe of that number, which may lag by one round or more."""
+        with self._locks.hold(request.stripes):
             began, k = time.monotonic(), request.level
             missing = self._bring(request)
             if missing:
                 return TaskResult(missing=tuple(missing))
             needed = range(self._levels[k] + 1, k)
             if any(j not in request.panels and j not in self._panels for j in needed):
-                if k in request.stored:  # the driver will not know that it is here
+                if k in request.stored:  # the driver does not know that it is held here
                     self._forget(k)
-                return TaskResult()  # closed here and not in the store yet, but before this desk was made
+                return TaskResult()  # a panel was closed by this worker's last session and never reached the store
             updates = self._catch_up([k], replace(request, level=k - 1), urgent=True)
-            if k not in self._panels:  # to close one again does no harm
+            if k not in self._panels:  # closing a panel twice does no harm
                 self._close(k)
                 updates += self._updates(k, k)
-            level, seconds = self._levels[k], self._locks.took(began)
+            level, seconds = self._levels[k], self._locks.own_seconds(began)
             files = {k: self._save(k)} if k in request.release else {}
             if files:
                 self._forget(k)
             return TaskResult({k: level}, (), updates, seconds, files)
 
     def publish(self, request: TaskRequest) -> TaskResult:
-        """Write a panel that was closed here for the others to read; none if it is not here."""
-        with self._locks.at():
+        """Write a panel that was closed here to the exchange folder for the other workers; write none if it is not
+        here.
+        """
+        with self._locks.hold():
             panel = self._panels.get(request.level)
             if panel is None:
                 return TaskResult()
@@ -129,27 +137,27 @@ class DenseWorker:
             return TaskResult(panel=name)
 
     def fetch(self, request: TaskRequest) -> TaskResult:
-        """Read a panel before it is needed."""
-        # a commit may have passed it meanwhile; what still needs it will say so itself
-        with self._locks.at(), suppress(StorageFailed):
+        """Read a panel into the cache before it is needed."""
+        # a commit may have removed it meanwhile; a task that still needs it will raise the error
+        with self._locks.hold(), suppress(StorageFailed):
             self._panel(request.level, request)
         return TaskResult()
 
     def save(self, request: TaskRequest) -> TaskResult:
-        """Write stripes as they are, while they change; what is written is at least of the round reported."""
+        """Write stripes while they may change; what is written has reached at least the reported round."""
         levels, files = {}, {}
-        with self._locks.at():
+        with self._locks.hold():
             for s in request.stripes:
-                with suppress(KeyError):  # the task that computes may forget it, even meanwhile
+                with suppress(KeyError):  # a computing task may drop it at any time
                     life, level = self._lives[s], self._levels[s]
                     found = self._save(s)
-                    if self._lives[s] == life:  # else it may be an older copy by now
+                    if self._lives[s] == life:  # else the copy may be older than the level
                         files[s], levels[s] = found, level
         return TaskResult(levels, tuple(s for s in request.stripes if s not in levels), files=files)
 
     def finish(self, request: TaskRequest) -> TaskResult:
-        """Write finished rows and tell their facts; the stripes are not held any longer."""
-        with self._locks.at(request.stripes):
+        """Write finished rows, return their facts, and drop the stripes."""
+        with self._locks.hold(request.stripes):
             began = time.monotonic()
             missing = self._bring(request)
             here = [s for s in request.stripes if s not in missing]
@@ -163,14 +171,14 @@ class DenseWorker:
             return TaskResult(levels, tuple(missing), updates, time.monotonic() - began, files, parts=tuple(parts))
 
     def forget(self, request: TaskRequest) -> TaskResult:
-        """Stripes that others have now are not held any longer."""
-        with self._locks.at(request.stripes):
+        """Drop stripes that other workers own now."""
+        with self._locks.hold(request.stripes):
             for s in request.stripes:
                 self._forget(s)
             return TaskResult()
 
     def close(self) -> None:
-        """Give everything back."""
+        """End all tasks and release all memory and threads."""
         self._stopped = True
         self._locks.end(PATIENCE)
         with self._lock:
@@ -184,12 +192,16 @@ class DenseWorker:
     # ---- stripes ----------------------------------------------------------------------------------------------------
 
     def check(self) -> None:
-        """Stopped if the driver wants that, or is gone with its folder."""
+        """Check, at most every ``LOOK`` seconds, whether to stop.
+
+        Raises:
+            DriverStopped: the driver has asked tasks to stop, or is gone with its folder.
+        """
         now = time.monotonic()
         if now - self._looked >= LOOK:
             self._looked = now
             self._stopped |= not self._exchange_dir.is_dir() or (self._exchange_dir.parent / "stop").exists()
-        if self._stopped:  # known to all tasks once one has looked
+        if self._stopped:  # one check stops all tasks
             raise DriverStopped("the driver has stopped")
 
     def _get_device(self) -> WorkerDevice:
@@ -199,7 +211,7 @@ class DenseWorker:
             return self._device
 
     def _bring(self, request: TaskRequest) -> list[int]:
-        """Have the stripes here; those that are not, and of which nothing was said."""
+        """Load the stripes that are not held; return those of which the request does not say where they are stored."""
         self.check()
         missing = []
         for s in request.stripes:
@@ -209,7 +221,7 @@ class DenseWorker:
             if stored is None:
                 missing.append(s)
                 continue
-            self._forget(s)  # an older copy, of when the stripe was here before
+            self._forget(s)  # an older copy from an earlier time as owner
             self._get_device().hold(s, self._read(s, stored))
             self._levels[s] = stored.level
         return missing
@@ -240,9 +252,9 @@ class DenseWorker:
         return GuestMatrix(Path(job.store), self._exchange_dir, self._grid, job.plan.dtype, job.compression)
 
     def _put_together(self, first: int, last: int, rows: Array) -> None:
-        """Fill what lies left of the diagonal, transposed from the stripes above."""
+        """Fill the columns left of the diagonal, transposed from the stripes above."""
         band, width = self._grid.tile
-        others = self._guest()  # tiles that another task may be told of, or write, meanwhile
+        others = self._guest()  # its own table of tiles, as another task may change the shared one
 
         def transpose_tile(i: int, j: int) -> None:
             down, across = self._grid.slices(i, j)
@@ -258,7 +270,7 @@ class DenseWorker:
         np.copyto(block, block.T.copy(), where=np.tri(len(block), k=-1, dtype=np.bool_))
 
     def _catch_up(self, stripes: Sequence[int], request: TaskRequest, *, urgent: bool = False) -> int:
-        """Take stripes through the rounds that they lack up to ``order.level``, each panel in turn; the updates."""
+        """Relax stripes by each panel that they lack up to ``request.level``; return the number of updates."""
         behind = [s for s in stripes if self._levels[s] < request.level]
         if not behind:
             return 0
@@ -283,7 +295,7 @@ class DenseWorker:
         return updates
 
     def _close(self, k: int) -> None:
-        """Make a panel of the stripe of that number."""
+        """Close panel ``k`` from stripe ``k``."""
         first, last = self._streaming.rows(k, self.job.n)
         device = self._get_device()
         panel = device.buffer(last - first)
@@ -306,7 +318,7 @@ class DenseWorker:
     # ---- panels -----------------------------------------------------------------------------------------------------
 
     def _panel(self, k: int, request: TaskRequest) -> Array:
-        """A closed panel, read if it is not here."""
+        """Return closed panel ``k``, from the cache or the exchange folder."""
 
         def read() -> Array:
             first, last = self._streaming.rows(k, self.job.n)
@@ -316,10 +328,10 @@ class DenseWorker:
 
         return self._panels.find(k, read)
 
-    # ---- rows to the store ------------------------------------------------------------------------------------------
+    # ---- writing rows -----------------------------------------------------------------------------------------------
 
     def _save(self, stripe: int) -> tuple[TileFile, ...]:
-        """Write a stripe into the room, band by band out of copies, as it may change meanwhile."""
+        """Write a stripe into the exchange folder, band by band from copies, as it may change meanwhile."""
         first, last = self._streaming.rows(stripe, self.job.n)
         band = self._grid.tile[0]
 
@@ -336,7 +348,7 @@ class DenseWorker:
         ]
 
     def _finish(self, stripe: int) -> tuple[Part, tuple[TileFile, ...]]:
-        """Potentials off, facts gathered, rows written."""
+        """Take off the potentials, gather the facts, and write the rows of a stripe."""
         first, last = self._streaming.rows(stripe, self.job.n)
         band, vertices = self._grid.tile[0], np.arange(first, last)
         summary = Summary(vertices, self.job.n, integral=self.job.integral, binary=True)
@@ -354,7 +366,7 @@ class DenseWorker:
         files = tuple(tile for tiles in self._pool.map(write, range(first, last, band)) for tile in tiles)
         return summary.part(first), files
 
-    # ---- what all need ----------------------------------------------------------------------------------------------
+    # ---- shared data ------------------------------------------------------------------------------------------------
 
     @property
     def graph(self) -> Graph:
@@ -368,7 +380,9 @@ class DenseWorker:
             return self._graph
 
     def _heights(self) -> npt.NDArray[np.float64]:
-        """The potentials of a job that has them; also where all stripes came from the store and none from the arcs."""
+        """Return the potentials of a reduced job; they are also needed where all stripes came from the store and none
+        from the arcs.
+        """
         if self._potentials is None:
             self._potentials = np.load(self._exchange_dir.parent / "potentials.npy")
         return self._potentials
@@ -383,7 +397,14 @@ class DenseWorker:
 
 
 def observe(summary: Summary, row: int, rows: Array, own: npt.NDArray[np.int64]) -> None:
-    """Tell ``summary`` of whole rows from its row ``row`` on; ``own`` is the column of each row's own vertex."""
+    """Add the facts of whole rows to ``summary``.
+
+    Args:
+        summary: gathers the facts.
+        row: the row of ``summary`` that ``rows[0]`` is.
+        rows: distances, shape (rows, n).
+        own: vertex index of each row of ``summary``, shape (its rows,).
+    """
     from engine.devices.cpu.row_facts import count_rows, row_facts
 
     mine = own[row : row + len(rows)]
@@ -392,14 +413,3 @@ def observe(summary: Summary, row: int, rows: Array, own: npt.NDArray[np.int64])
         return count_rows(rows, mine, width, counts)
 
     summary.add(row, RowFacts(*row_facts(rows, mine)), count)
-
-
-def make_device(job: DistributedJob, threads: int, check: Callable[[], None]) -> WorkerDevice:
-    """What this worker computes with."""
-    if job.device == "cuda":
-        from engine.devices.cuda.stripes import CudaHolder
-
-        return CudaHolder(streaming_run(job, check), places=job.pace.places, threads=threads)
-    from engine.devices.cpu.backend import CpuBackend
-
-    return CpuWorkerDevice(job, CpuBackend(threads), check)

@@ -1,4 +1,4 @@
-"""What the drivers of all solves over workers share: who is there, what they are sent, and what ends it all."""
+"""What the drivers of all solves over workers share: membership, submitting tasks, and failures."""
 
 from __future__ import annotations
 
@@ -19,77 +19,84 @@ from storage.errors import ApspError, SolveFailed, StorageFailed
 
 log = logging.getLogger("apsp.engine")
 
-#: Workers that may be lost before one task more is done, for each worker that there was.
+#: Losses that the solve survives without a finished task in between, for each worker present.
 LOSSES: Final = 4
-#: Seconds that a solve waits for a worker while it has none.
+#: Seconds that a solve without workers waits for one.
 PATIENCE: Final = 120.0
-#: Seconds between two questions to the monitor.
+#: Seconds between two calls of the monitor.
 PAUSE: Final = 0.1
 
 
 @dataclass(frozen=True)
 class TaskPurpose:
-    """What a ticket is for."""
+    """The driver's note of what a ticket is for: the action and its request."""
 
     action: str
     request: TaskRequest
 
 
 class Driver(abc.ABC):
-    """One run over the workers of ``cluster``, told of those that come and go."""
+    """One run over the workers of a cluster, which may join and leave.
+
+    Args:
+        cluster: the connection to the workers.
+        job: the solve.
+        journal: writes the records.
+        monitor: gets progress and is asked whether to stop.
+    """
 
     def __init__(self, cluster: Cluster, job: DistributedJob, journal: Journal, monitor: Monitor) -> None:
         self._cluster, self._job, self._journal, self._monitor = cluster, job, journal, monitor
         self._writer, self._exchange_dir = journal.writer, Path(job.exchange_dir)
-        self._lonely = time.monotonic()
+        self._last_present = time.monotonic()
         self._losses = 0
 
     @abc.abstractmethod
     def _hand_out(self) -> None:
-        """Give workers what there is to do."""
+        """Submit the tasks that can be done now."""
 
     @abc.abstractmethod
     def _join(self, name: str, info: WorkerInfo) -> None:
-        """A worker that suits is there."""
+        """Take in a worker with the device of this solve."""
 
     @abc.abstractmethod
     def _worker_left(self, name: str) -> None:
-        """A worker is gone."""
+        """Take back what a worker had that has left."""
 
     @abc.abstractmethod
     def _done(self, done: TaskEnded) -> None:
-        """A task has ended."""
+        """Handle the end of a task."""
 
     @property
     @abc.abstractmethod
     def _present(self) -> int:
-        """Workers that there are."""
+        """The number of workers."""
 
     def _step(self) -> None:
-        """Hand out what can be done, and take what has come."""
+        """Submit tasks, handle events, and ask the monitor whether to stop."""
         self._hand_out()
         for event in self._cluster.events(PAUSE):
             if isinstance(event, WorkerJoined):
-                self._came(event.worker, event.info)
+                self._admit(event.worker, event.info)
             elif isinstance(event, WorkerLeft):
                 self._worker_left(event.worker)
             else:
                 self._done(event)
         self._monitor.step(0)
         if self._present:
-            self._lonely = time.monotonic()
-        elif time.monotonic() - self._lonely > PATIENCE:
+            self._last_present = time.monotonic()
+        elif time.monotonic() - self._last_present > PATIENCE:
             refused = [f"; {worker} is refused: {why}" for worker, why in self._cluster.refused.items()]
             raise SolveFailed(f"no worker has been left for {PATIENCE:.0f} s{''.join(refused[:1])}")
 
-    def _came(self, name: str, info: WorkerInfo) -> None:
+    def _admit(self, name: str, info: WorkerInfo) -> None:
         if info.device == self._job.device:
             self._join(name, info)
         else:
             log.warning("worker %s has %s, and this solve is for %s: left out", name, info.device, self._job.device)
 
-    def _lost(self, name: str) -> None:
-        """Count a worker that is gone.  SolveFailed if nothing but that happens."""
+    def _count_loss(self, name: str) -> None:
+        """Count a lost worker; raise SolveFailed after too many losses without a finished task."""
         self._losses += 1
         log.warning("worker %s is lost; what it had is done again elsewhere", name)
         if self._losses > LOSSES * max(1, self._present):
@@ -109,17 +116,21 @@ class Driver(abc.ABC):
         return self._cluster.submit(purpose, name, sessions.run_task, *given, device=device, share=share, urgent=urgent)
 
     def _halt(self) -> None:
-        """Have running tasks end."""
+        """Ask running tasks to stop."""
         (self._exchange_dir.parent / "stop").touch()
 
     def _end(self) -> None:
-        """Nothing more is wanted of the workers."""
+        """Stop running tasks and close the workers' sessions."""
         self._halt()
         self._cluster.everywhere(sessions.end_run, self._job.run)
 
 
 def result_of(done: TaskEnded) -> TaskResult | None:
-    """What a task has brought; None if it was cancelled.  Raises what went wrong."""
+    """Return the result of a task; None if it was cancelled.
+
+    Raises:
+        BelowZero, StorageFailed, SolveFailed: the error of the task.
+    """
     if done.error is not None:
         raise SolveFailed(f"a task on worker {done.ticket.worker} failed: {done.error!r}") from done.error
     if not isinstance(done.result, TaskFailure):

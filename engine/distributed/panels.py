@@ -1,4 +1,4 @@
-"""The panels that a worker has in host memory: those that it has closed or read, the last few of them."""
+"""The last few panels that a worker has closed or read, in host memory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,11 @@ from storage.errors import StorageFailed
 
 
 class PanelCache:
-    """By round; called from any thread.  A panel is read once, and who needs it meanwhile waits."""
+    """Panels by round, for any thread.  A panel is read once; other threads that need it wait for that read.
+
+    Args:
+        keep: the number of panels to keep.
+    """
 
     def __init__(self, keep: int) -> None:
         self._keep, self._lock = keep, threading.Lock()
@@ -23,14 +27,14 @@ class PanelCache:
             return k in self._found
 
     def put(self, k: int, panel: Array) -> None:
-        """One that was closed here."""
+        """Add a panel that was closed here."""
         place: Future[Array] = Future()
         place.set_result(panel)
         with self._lock:
             self._put(k, place)
 
     def get(self, k: int) -> Array | None:
-        """One that is here; None if it is not, or could not be read."""
+        """Return a cached panel; None if it is not here or could not be read."""
         with self._lock:
             place = self._found.get(k)
         if place is None:
@@ -40,11 +44,11 @@ class PanelCache:
         return None
 
     def find(self, k: int, read: Callable[[], Array]) -> Array:
-        """One that is here, or is read now.  Raises what ``read`` does."""
+        """Return the cached panel, or load it by ``read``, once for all threads.  Raises what ``read`` raises."""
         while (panel := self.get(k)) is None:
             mine: Future[Array] = Future()
             with self._lock:
-                if k in self._found:  # another one was quicker
+                if k in self._found:  # another thread has begun to read it
                     continue
                 self._put(k, mine)
             try:
@@ -56,7 +60,7 @@ class PanelCache:
         return panel
 
     def clear(self) -> None:
-        """Forget all."""
+        """Drop all panels."""
         with self._lock:
             self._found.clear()
 

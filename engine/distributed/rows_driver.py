@@ -1,7 +1,7 @@
-"""The driver of a solve by rows over many workers: batches of sources, each whole and for itself.
+"""The driver of a solve by rows over many workers: each task searches one batch of sources.
 
-A batch is as large as a worker does in some seconds; towards the end batches become smaller, so that all are done at
-about the same time.  A batch that is lost with its worker is searched again by another.
+A batch is as large as a worker can search in a few seconds.  Towards the end batches become smaller, so that all
+workers end at about the same time.  A batch that is lost with its worker is searched again by another worker.
 """
 
 from __future__ import annotations
@@ -18,26 +18,36 @@ from engine.rows.summary import Summary
 from engine.streaming.checkpoint import Journal
 from storage.errors import Cancelled
 
-#: Seconds that a batch should take.
+#: Intended seconds of a batch.
 TASK: Final = 2.0
-#: Batches that a worker has at a time.
+#: Batches that a worker is given at a time.
 AHEAD: Final = 2
-#: Batches into which what is left is cut for each worker, at least.
+#: The remaining rows are cut into at least this many batches for each worker.
 SHARES: Final = 3
-#: Most bytes of the rows of a batch.
+#: Most bytes of rows in a batch.
 MOST: Final = 2**30
 
 
 @dataclass
 class _Worker:
-    """``rate`` is in rows a second."""
+    """The driver's state of a worker; ``rate`` is in rows a second."""
 
     rate: float
     tickets: list[Ticket] = field(default_factory=list)
 
 
 class RowsDriver(Driver):
-    """One run.  ``done`` rows are in the store already, and are only summed up."""
+    """One solve by rows.
+
+    Args:
+        cluster: the connection to the workers; workers may join and leave.
+        workers: the workers that are there.
+        job: the solve.
+        journal: writes the records.
+        summary: gathers the facts of finished rows.
+        monitor: gets progress and is asked whether to stop.
+        done: rows that are in the store already and are only summed up.
+    """
 
     def __init__(  # noqa: PLR0917 - what a run has at hand
         self,
@@ -60,14 +70,14 @@ class RowsDriver(Driver):
         self._finished: dict[int, int] = {}
         self._prefix = self._kept = done
         for name, info in workers.items():
-            self._came(name, info)
+            self._admit(name, info)
 
     def run(self) -> None:
         """Search until all rows are in the store.
 
         Raises:
-            Cancelled: the monitor asked to stop; the rows that are done from the first one on are committed.
-            SolveFailed, StorageFailed: as in :meth:`engine.distributed.dense_driver.Rounds.run`.
+            Cancelled: the monitor asked to stop; the finished rows from row 0 on are committed.
+            SolveFailed, StorageFailed: as in :meth:`engine.distributed.dense_driver.DenseDriver.run`.
         """
         self._monitor.begin("search", self._rows, "rows")
         try:
@@ -90,7 +100,7 @@ class RowsDriver(Driver):
     def _worker_left(self, name: str) -> None:
         worker = self._workers.pop(name, None)
         if worker is not None:
-            self._lost(name)
+            self._count_loss(name)
             self._todo += [(t.purpose.action, *t.purpose.request.rows) for t in worker.tickets]
 
     def _hand_out(self) -> None:
@@ -104,7 +114,7 @@ class RowsDriver(Driver):
                     worker.tickets.append(self._submit(name, action, request, device=self._job.device))
 
     def _next(self, worker: _Worker) -> tuple[str, int, int]:
-        """A batch for a worker, cut off what is first of the rest."""
+        """Cut the next batch for a worker off the remaining rows."""
         action, first, last = self._todo.pop()
         left = last - first + sum(stop - start for _, start, stop in self._todo)
         size = min(TASK * worker.rate, left / (SHARES * max(1, len(self._workers))))
@@ -134,7 +144,7 @@ class RowsDriver(Driver):
             while self._prefix in self._finished:
                 self._prefix = self._finished.pop(self._prefix)
         self._monitor.advance(last - first)
-        # at most fourfold: the first batch pays for preparing
+        # at most fourfold: the first batch includes preparing the graph
         worker.rate = min(4 * worker.rate, (last - first) / max(result.seconds, 1e-3))
 
     def _commit(self) -> None:

@@ -1,4 +1,4 @@
-"""A worker's side of a solve by rows: some sources at a time, searched as by one process, tiles to the room."""
+"""A worker's side of a solve by rows: it searches some sources at a time and writes tiles to the exchange folder."""
 
 from __future__ import annotations
 
@@ -28,12 +28,17 @@ if TYPE_CHECKING:
     from engine.devices.cpu.backend import CpuBackend
     from engine.devices.cpu.sweep import Sweeper
 
-#: Seconds between two looks at whether to stop.
+#: Seconds between two checks whether to stop.
 LOOK = 0.2
 
 
 class RowsWorker:
-    """One worker's part in one job.  What is made of the graph before the first row serves all later ones."""
+    """One worker's part in one job; what it prepares from the graph serves all its tasks.
+
+    Args:
+        job: the solve.
+        threads: processors to use.
+    """
 
     def __init__(self, job: DistributedJob, threads: int) -> None:
         self.job, self._threads = job, threads
@@ -54,7 +59,7 @@ class RowsWorker:
         return {"search": self.search, "observe": self.observe}[action](request)
 
     def search(self, request: TaskRequest) -> TaskResult:
-        """The rows from ``order.rows[0]`` on, written and summed up."""
+        """Search the rows ``request.rows`` of the result, write them, and return their facts."""
         with self._lock:
             began, (first, last) = time.monotonic(), request.rows
             monitor = _StopMonitor(self._exchange_dir)
@@ -67,7 +72,7 @@ class RowsWorker:
             return TaskResult(seconds=time.monotonic() - began, files={first: tuple(sink.files)}, parts=(part,))
 
     def observe(self, request: TaskRequest) -> TaskResult:
-        """Sum up rows that are in the store already."""
+        """Return the facts of rows that are in the store already."""
         with self._lock:
             began, (first, last) = time.monotonic(), request.rows
             graph = self._prepare(_StopMonitor(self._exchange_dir))[0]
@@ -81,7 +86,7 @@ class RowsWorker:
             return TaskResult(seconds=time.monotonic() - began, parts=(found.part(first),))
 
     def close(self) -> None:
-        """Give everything back."""
+        """Release all memory and threads."""
         with self._lock:
             for each in (self._sweeper, self._backend):
                 if each is not None:
@@ -103,7 +108,7 @@ class RowsWorker:
                 self._backend = CpuBackend(self._threads)
                 if in_parts:
                     self._sweeper = partitioned.sweeper_of(self._backend, graph, self.kind.dtype, monitor)
-            # last: a task may be stopped before, and the next one is to begin anew
+            # last, so that after a task that was stopped here the next one prepares everything again
             self._graph, self._arcs = graph, Arcs(graph.indptr, graph.heads, graph.weights, h)
         return self._graph, self._arcs
 
@@ -145,14 +150,20 @@ class RowsWorker:
 
 
 class _ExchangeSink:
-    """Takes rows, the first of which is row ``first`` of the matrix, into the room."""
+    """A sink that writes tiles to the exchange folder; its first row is row ``first`` of the matrix."""
 
     def __init__(self, matrix: GuestMatrix, first: int) -> None:
         self.tile, self.files = matrix.tile, list[TileFile]()
         self._matrix, self._first = matrix, first
 
     def write(self, row: int, column: int, block: Array) -> None:
-        """Write whole tiles; called from several threads."""
+        """Write whole tiles; called from several threads.
+
+        Args:
+            row: the first row of the block, counted from ``first``.
+            column: the first column of the block.
+            block: array of shape (rows, columns).
+        """
         top = self._first + row
         for i, j in self._matrix.grid.covered(top, column, *block.shape):
             down, across = self._matrix.grid.slices(i, j)
@@ -161,13 +172,13 @@ class _ExchangeSink:
 
 
 class _StopMonitor(Monitor):
-    """Ends a search when the driver wants that, or is gone with its folder."""
+    """A monitor that ends a search if the driver has asked tasks to stop, or is gone with its folder."""
 
     def __init__(self, exchange_dir: Path) -> None:
         self._exchange_dir, self._looked = exchange_dir, 0.0
 
     def step(self, amount: int) -> None:  # noqa: ARG002
-        """Raises Stopped."""
+        """Raise DriverStopped if the search is to end."""
         now = time.monotonic()
         if now - self._looked >= LOOK:
             self._looked = now

@@ -29,13 +29,23 @@ from storage.graph.graph import Graph
 
 
 def run(graph: Graph, plan: Plan, options: Options, journal: Journal, monitor: Monitor) -> Summary:
-    """Follow ``plan`` over workers into the working store of ``journal``; goes on from its record.
+    """Carry out ``plan`` over workers into the working store of ``journal``; resume from its record.
+
+    Args:
+        graph: the graph.
+        plan: the plan.
+        options: the options, which name the scheduler.
+        journal: the working store and its records.
+        monitor: gets progress and is asked whether to stop.
+
+    Returns:
+        The summary of all rows.
 
     Raises:
-        Cancelled: the monitor asked to stop; what was done is committed if it was much.
-        InvalidRequest: there is no scheduler, or no worker that suits.
-        NegativeCycle: the graph has one, and the plan was made without looking.
-        SolveFailed: the scheduler is lost, or all workers; the last commit stays.
+        Cancelled: the monitor asked to stop; the work done is committed if it is worth keeping.
+        InvalidRequest: there is no scheduler, or no suitable worker.
+        NegativeCycle: the graph has a negative cycle, and the plan was made without looking for one.
+        SolveFailed: the scheduler or all workers are lost; the last commit stays.
         StorageFailed: a worker or this process could not read or write.
     """
     rectangle = Rectangle.of(options, graph.n)
@@ -73,7 +83,7 @@ def _in_rounds(  # noqa: PLR0917 - what a run has at hand
 def _job(graph: Graph, plan: Plan, rectangle: Rectangle, journal: Journal, monitor: Monitor) -> DistributedJob:
     writer, nonnegative = journal.writer, is_nonnegative(graph)
     exchange_dir = writer.room()
-    # searches know no negative arcs, whatever the type
+    # searches need nonnegative arcs, whatever the type
     searched = plan.algorithm == "johnson" and not nonnegative
     reduced = searched or holds_reduced(graph, WORK_TYPES[plan.dtype], plan.max_hops)
     if reduced:
@@ -99,5 +109,5 @@ def _job(graph: Graph, plan: Plan, rectangle: Rectangle, journal: Journal, monit
 
 
 def store_of(exchange_dir: Path) -> Path:
-    """The folder of the store in the making that a room belongs to."""
+    """Return the folder of the store in the making that an exchange folder belongs to."""
     return exchange_dir.parent.parent / "store"

@@ -1,4 +1,4 @@
-"""What workers are asked to run.  Nothing here knows Dask; these functions travel by their names."""
+"""What workers are asked to run.  Nothing here imports Dask; these functions travel by name."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ from engine.execution.survey import RELAX_RATE, find_cuda
 from engine.model.system import available_memory, resident_bytes, usable_processors
 from storage.errors import ApspError, SolveFailed
 
-#: How ``apsp worker`` tells its workers what they have.
+#: Environment variables by which ``apsp worker`` passes device, threads and memory to its workers.
 DEVICE: Final = "APSP_WORKER_DEVICE"
 THREADS: Final = "APSP_WORKER_THREADS"
 MEMORY: Final = "APSP_WORKER_MEMORY"
-#: Seconds without a task after which a worker gives up what it holds: its driver is gone, or has no use for it.
+#: A session without a task for this many seconds is closed: its driver is gone, or does not need it.
 IDLE: Final = 600.0
-#: Share of the memory there is that a worker offers if it was not told.
+#: Share of the free memory that a worker offers by default.
 OFFERED: Final = 0.8
 
 log = logging.getLogger("apsp.engine")
 
 
 class WorkerSession(Protocol):
-    """A worker's part in one job: every verb takes an order and gives a report."""
+    """A worker's part in one job."""
 
     def run(self, action: str, request: TaskRequest) -> TaskResult:
         """Run the task named ``action`` for ``request``."""
@@ -53,7 +53,9 @@ class WorkerSession(Protocol):
 
 @dataclass
 class _OpenSession:
-    """A desk, the room of its job, how many tasks are at it, and when the last one came or went."""
+    """A session, the exchange folder of its job, the number of its running tasks, and when the last one began or
+    ended.
+    """
 
     exchange_dir: str
     session: WorkerSession
@@ -66,7 +68,7 @@ _sessions: dict[str, _OpenSession] = {}
 
 
 def worker_info() -> WorkerInfo:
-    """Who this worker is."""
+    """Return what this worker says about itself."""
     device = os.environ.get(DEVICE, "cpu")
     threads = int(os.environ.get(THREADS, "0")) or usable_processors()
     told = int(os.environ.get(MEMORY, "0"))
@@ -82,7 +84,13 @@ def worker_info() -> WorkerInfo:
 
 
 def run_task(job: DistributedJob, action: str, request: TaskRequest) -> TaskResult | TaskFailure:
-    """Have this worker's part in ``job`` do something; what goes wrong comes back as a :class:`Failure`."""
+    """Run a task of ``job`` on this worker; errors are returned as a :class:`TaskFailure`.
+
+    Args:
+        job: the solve.
+        action: the name of the task.
+        request: what the task is to do.
+    """
     if code_digest() != job.code:
         return TaskFailure(
             "SolveFailed", f"worker {os.getpid()} on {socket.gethostname()} runs another version of apsp"
@@ -100,7 +108,7 @@ def run_task(job: DistributedJob, action: str, request: TaskRequest) -> TaskResu
 
 
 def end_run(run: str) -> None:
-    """The job is over."""
+    """Close the session of a job that is over."""
     with _lock:
         found = _sessions.pop(run, None)
     if found is not None:
@@ -109,7 +117,7 @@ def end_run(run: str) -> None:
 
 @contextmanager
 def _session_of(job: DistributedJob) -> Iterator[WorkerSession]:
-    """This worker's part in ``job``, begun if need be."""
+    """Yield this worker's session of ``job``; make it if there is none."""
     with _lock:
         if job.run not in _sessions:
             _close_idle(time.monotonic())
@@ -129,7 +137,9 @@ def _session_of(job: DistributedJob) -> Iterator[WorkerSession]:
 
 
 def _close_idle(now: float) -> None:
-    """Give up desks whose driver is gone, with its room or without a word.  The lock is held."""
+    """Close sessions whose driver is gone: its folder does not exist, or no task came for ``IDLE`` seconds.  The caller
+    holds the lock.
+    """
     for run, opened in list(_sessions.items()):
         if not opened.busy and (not Path(opened.exchange_dir).is_dir() or now - opened.used > IDLE):
             del _sessions[run]
@@ -137,7 +147,7 @@ def _close_idle(now: float) -> None:
 
 
 def _close_idle_later() -> None:
-    """Every now and then, as long as there are desks."""
+    """Timer: close idle sessions; set the timer again while any session remains."""
     with _lock:
         _close_idle(time.monotonic())
         if _sessions:
@@ -147,7 +157,7 @@ def _close_idle_later() -> None:
 
 
 def make_session(job: DistributedJob, threads: int) -> WorkerSession:
-    """A fresh part in ``job``."""
+    """Return a new session of ``job``."""
     if job.plan.streaming is not None:
         from engine.distributed.dense_worker import DenseWorker
 

@@ -154,8 +154,8 @@ def _rounds(  # noqa: PLR0917
 
 @contextlib.contextmanager
 def _memory(shape: tuple[int, int], plan: Plan, monitor: Monitor) -> Iterator[tuple[Array, Callable[[], None]]]:
-    """Yield host memory, page-locked if there are devices; it may be used for copies once the function yielded with it
-    has returned.
+    """Yield host memory and a function; where there are devices, the memory is page-locked once that function has
+    returned.
     """
     dtype = WORK_TYPES[plan.dtype].dtype
     if plan.device == "cpu":

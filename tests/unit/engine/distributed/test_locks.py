@@ -19,7 +19,7 @@ def test_no_two_tasks_are_at_a_stripe() -> None:
 
     def task(number: int) -> None:
         own = {number % 5, number * 7 % 5}
-        with locks.at(own):
+        with locks.hold(own):
             with lock:
                 for stripe in own:
                     there[stripe] += 1
@@ -38,13 +38,13 @@ def test_the_end_waits_for_those_that_run_and_lets_no_other_begin() -> None:
     locks, begun, go, ended = StripeLocks(), threading.Event(), threading.Event(), []
 
     def task() -> None:
-        with locks.at([1]):
+        with locks.hold([1]):
             begun.set()
             go.wait()
             ended.append("task")
 
     def waiting() -> None:
-        with pytest.raises(DriverStopped), locks.at([1]):
+        with pytest.raises(DriverStopped), locks.hold([1]):
             pass
         ended.append("waiting")
 
@@ -59,13 +59,13 @@ def test_the_end_waits_for_those_that_run_and_lets_no_other_begin() -> None:
         end.result()
         first.result()
     assert ended == ["waiting", "task"]
-    with pytest.raises(DriverStopped), locks.at():
+    with pytest.raises(DriverStopped), locks.hold():
         pass
 
 
 def test_the_end_does_not_wait_for_ever() -> None:
     locks = StripeLocks()
-    with locks.at([1]):
+    with locks.hold([1]):
         began = time.monotonic()
         locks.end(0.05)
         assert 0.04 < time.monotonic() - began < 5
@@ -74,7 +74,7 @@ def test_the_end_does_not_wait_for_ever() -> None:
 def test_tasks_that_overlap_count_their_own_share_of_the_time() -> None:
     locks, began = StripeLocks(), time.monotonic()
     time.sleep(0.02)
-    one, two = locks.took(began), locks.took(began)
+    one, two = locks.own_seconds(began), locks.own_seconds(began)
     assert one >= 0.02
     assert two < one
     assert one + two <= time.monotonic() - began

@@ -3,18 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from typing import Final
 
 from engine.model.problem import Statistics
 from engine.model.tiling import Streaming
-
-#: Algorithms that work on the whole matrix until the end; all others finish one row after the other.
-DENSE: Final = frozenset({"recursive-floyd-warshall", "blocked-floyd-warshall", "repeated-squaring"})
-
-
-def by_rows(algorithm: str) -> bool:
-    """Whether an algorithm finishes rows one after the other, so that those done need not be done again."""
-    return algorithm not in DENSE
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,8 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from engine.model.plan import Plan, by_rows
+from engine.model.algorithms import by_rows
+from engine.model.plan import Plan
 from storage.matrix.format import crc32c
 
 #: Stands for the potentials of a record that names none.  Versions that wrote such records did not keep the rule, so

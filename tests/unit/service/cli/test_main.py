@@ -333,12 +333,11 @@ def test_help_imports_nothing_heavy():
 
 
 def test_the_choices_of_the_command_line_are_those_of_the_engine():
-    from engine.api.solve import ALGORITHMS
+    from engine.model.algorithms import ALGORITHMS
     from engine.model.dtypes import WORK_TYPES
-    from engine.planning.planner import DEVICE_ESTIMATES
 
     def choices(annotation):
         return set(annotation.__origin__.__args__) - {"auto"}
 
-    assert choices(main.Algorithm) == set(ALGORITHMS) | set(DEVICE_ESTIMATES)
+    assert choices(main.Algorithm) == set(ALGORITHMS)
     assert choices(main.Dtype) == set(WORK_TYPES)

@@ -24,11 +24,11 @@ import numpy.typing as npt
 from engine.distributed.locks import StripeLocks
 from engine.distributed.messages import DistributedJob, DriverStopped, StoredStripe, TaskRequest, TaskResult
 from engine.distributed.panels import PanelCache
+from engine.distributed.row_facts import observe
 from engine.distributed.stripe_device import WorkerDevice, make_device
 from engine.graph.potentials import reduced_weights
 from engine.model.backend import Array
 from engine.model.dtypes import WORK_TYPES
-from engine.model.rows import RowFacts
 from engine.model.tiling import stripe_entries
 from engine.rows.dense import fill_weights
 from engine.rows.summary import Part, Summary
@@ -394,22 +394,3 @@ class DenseWorker:
     def _all(self, tasks: Iterable[Future[None]]) -> None:
         for task in list(tasks):
             task.result()
-
-
-def observe(summary: Summary, row: int, rows: Array, own: npt.NDArray[np.int64]) -> None:
-    """Add the facts of whole rows to ``summary``.
-
-    Args:
-        summary: gathers the facts.
-        row: the row of ``summary`` that ``rows[0]`` is.
-        rows: distances, shape (rows, n).
-        own: vertex index of each row of ``summary``, shape (its rows,).
-    """
-    from engine.devices.cpu.row_facts import count_rows, row_facts
-
-    mine = own[row : row + len(rows)]
-
-    def count(width: float, counts: npt.NDArray[np.int64]) -> int:
-        return count_rows(rows, mine, width, counts)
-
-    summary.add(row, RowFacts(*row_facts(rows, mine)), count)

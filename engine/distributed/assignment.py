@@ -10,6 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+import numpy as np
+import numpy.typing as npt
+
 from engine.distributed.dask_cluster import Ticket
 from engine.distributed.messages import WorkerInfo
 
@@ -74,6 +77,16 @@ class AssignedWorker:
         self.recent = done, spent
         if spent > least:
             self.rate = done / spent
+
+
+def stripes_at(levels: npt.NDArray[np.int64], *, upper: bool = False) -> list[Stripe]:
+    """Return stripes that no worker holds, at the rounds that they have reached in the store.
+
+    Args:
+        levels: the last round that each stripe has reached in the store, shape (stripes,); -1 for none.
+        upper: whether only what lies on or right of the diagonal of the store counts.
+    """
+    return [Stripe(level, level, upper and level >= 0) for level in levels.tolist()]
 
 
 def assign_stripes(stripes: Sequence[Stripe], workers: Mapping[str, AssignedWorker]) -> None:

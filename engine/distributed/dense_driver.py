@@ -21,7 +21,6 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from engine.distributed.assignment import AssignedWorker, Stripe, assign_stripes, rebalance
 from engine.distributed.dask_cluster import Cluster, TaskEnded, Ticket, WorkerJoined, WorkerLeft
@@ -56,11 +55,10 @@ class DenseDriver(Driver):
         journal: writes the records.
         summary: gathers the facts of finished rows.
         monitor: gets progress and is asked whether to stop.
-        levels: the last round that each stripe has reached in the store, shape (stripes,); -1 for none.
-        upper: whether only what lies on or right of the diagonal of the store counts.
+        stripes: all stripes, as they are in the store.
     """
 
-    def __init__(  # noqa: PLR0917 - what a run has at hand
+    def __init__(  # noqa: PLR0917
         self,
         cluster: Cluster,
         workers: Mapping[str, WorkerInfo],
@@ -68,15 +66,12 @@ class DenseDriver(Driver):
         journal: Journal,
         summary: Summary,
         monitor: Monitor,
-        levels: npt.NDArray[np.int64],
-        *,
-        upper: bool = False,
+        stripes: list[Stripe],
     ) -> None:
         super().__init__(cluster, job, journal, monitor)
         self._summary, self._pace = summary, job.pace
         self._streaming, self._n, self._last = job.streaming, job.n, job.streaming.rounds(job.n) - 1
-        floor = int(levels.min())
-        self._stripes = [Stripe(level, level, upper and level >= 0) for level in levels.tolist()]
+        self._stripes, floor = stripes, min(stripe.level for stripe in stripes)
         # the last panel in the store, the last that a worker has closed, the one being closed, and its worker
         self._closed, self._led, self._leading, self._leader = floor, floor, -1, ""
         self._panels: dict[int, str] = {}

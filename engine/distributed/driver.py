@@ -87,20 +87,25 @@ class Driver(abc.ABC):
             self._last_present = time.monotonic()
         elif time.monotonic() - self._last_present > PATIENCE:
             refused = [f"; {worker} is refused: {why}" for worker, why in self._cluster.refused.items()]
-            raise SolveFailed(f"no worker has been left for {PATIENCE:.0f} s{''.join(refused[:1])}")
+            raise SolveFailed(f"the solve has had no worker for {PATIENCE:.0f} s{''.join(refused[:1])}")
 
     def _admit(self, name: str, info: WorkerInfo) -> None:
         if info.device == self._job.device:
             self._join(name, info)
         else:
-            log.warning("worker %s has %s, and this solve is for %s: left out", name, info.device, self._job.device)
+            log.warning(
+                "worker %s computes on %s and this solve on %s: the worker is not used",
+                name,
+                info.device,
+                self._job.device,
+            )
 
     def _count_loss(self, name: str) -> None:
         """Count a lost worker; raise SolveFailed after too many losses without a finished task."""
         self._losses += 1
-        log.warning("worker %s is lost; what it had is done again elsewhere", name)
+        log.warning("worker %s is lost; other workers repeat its tasks", name)
         if self._losses > LOSSES * max(1, self._present):
-            raise SolveFailed(f"{self._losses} workers were lost one after the other, and nothing was done meanwhile")
+            raise SolveFailed(f"{self._losses} workers were lost in a row, and no task was finished in between")
 
     def _submit(
         self,

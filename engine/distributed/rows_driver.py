@@ -49,7 +49,7 @@ class RowsDriver(Driver):
         done: rows that are in the store already and are only summed up.
     """
 
-    def __init__(  # noqa: PLR0917 - what a run has at hand
+    def __init__(  # noqa: PLR0917
         self,
         cluster: Cluster,
         workers: Mapping[str, WorkerInfo],

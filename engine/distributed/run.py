@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from engine.distributed.assignment import stripes_at
 from engine.distributed.dask_cluster import Cluster
 from engine.distributed.dense_driver import DenseDriver
 from engine.distributed.messages import DistributedJob, WorkerInfo, code_digest
@@ -65,7 +66,7 @@ def run(graph: Graph, plan: Plan, options: Options, journal: Journal, monitor: M
     return summary
 
 
-def _in_rounds(  # noqa: PLR0917 - what a run has at hand
+def _in_rounds(  # noqa: PLR0917
     cluster: Cluster,
     workers: Mapping[str, WorkerInfo],
     job: DistributedJob,
@@ -77,7 +78,7 @@ def _in_rounds(  # noqa: PLR0917 - what a run has at hand
     potentials = fingerprint(np.load(Path(job.exchange_dir).parent / "potentials.npy")) if job.reduced else None
     levels = take_up(journal, job.streaming, job.n, potentials=potentials, joined=True)
     if job.n:
-        DenseDriver(cluster, workers, job, journal, summary, monitor, levels, upper=upper).run()
+        DenseDriver(cluster, workers, job, journal, summary, monitor, stripes_at(levels, upper=upper)).run()
 
 
 def _job(graph: Graph, plan: Plan, rectangle: Rectangle, journal: Journal, monitor: Monitor) -> DistributedJob:

@@ -93,11 +93,16 @@ class WorkerProcesses:
             raise InvalidRequest("apsp worker needs Dask: pip install 'apsp[dask]'", field="scheduler")
         found = self.args.devices
         if not found:
-            raise InvalidRequest("devices none leaves nothing to work with", field="devices")
+            raise InvalidRequest(
+                "devices is none, so there is no device to work with; name cpu or GPUs", field="devices"
+            )
         gpus = [name for name in found if name != "cpu"]
         count = (self.args.workers or 1) if "cpu" in found else 0
         if self.args.workers is not None and "cpu" not in found:
-            raise InvalidRequest("the number of workers is that of the GPUs", field="workers")
+            raise InvalidRequest(
+                "workers counts those on the processors, but devices names only GPUs",
+                field="workers",
+            )
         total = len(gpus) + count
         threads = self.args.threads or max(1, usable_processors() // total)
         memory = self.args.memory or int(_OFFERED * available_memory() / total)

@@ -76,7 +76,8 @@ def run(
     with device_search(arcs, kind, form, rows, outlet=Outlet(sink, plan.threads), memory=memory) as search:
         done = _batches(search, summary, monitor)
     if done < len(rows):
-        _on_processors(graph, arcs, plan, rows, done, sink, summary, monitor)
+        rest = rows[done:]
+        _on_processors(graph, arcs, plan, rest, _Below(sink, summary, rest, done), monitor)
     return summary
 
 
@@ -109,18 +110,17 @@ def _batches(search: DeviceSearch, summary: Summary, monitor: Monitor) -> int:
     return done
 
 
-def _on_processors(  # noqa: PLR0917 - what a run has at hand
-    graph: Graph, arcs: Arcs, plan: Plan, rows: Indices, done: int, sink: Sink, summary: Summary, monitor: Monitor
+def _on_processors(  # noqa: PLR0917
+    graph: Graph, arcs: Arcs, plan: Plan, rest: Indices, sink: _Below, monitor: Monitor
 ) -> None:
-    """Search the rows from ``done`` on by one search for each source on the processors."""
+    """Search the sources ``rest`` one by one on the processors."""
     from engine.devices.cpu.backend import CpuBackend
 
-    rest, kind = rows[done:], WORK_TYPES[plan.dtype]
+    kind, unit = WORK_TYPES[plan.dtype], plan.algorithm == "bfs"
     backend = CpuBackend(plan.threads)
     try:
         batch = batch_rows(graph.n, len(rest), kind.itemsize, threads=plan.threads)
-        below, unit = _Below(sink, summary, rest, done), plan.algorithm == "bfs"
-        dijkstra.run(backend, graph, rest, kind.dtype, below, monitor, batch, arcs=arcs, unit=unit)
+        dijkstra.run(backend, graph, rest, kind.dtype, sink, monitor, batch, arcs=arcs, unit=unit)
     finally:
         backend.shutdown()
 

@@ -86,25 +86,8 @@ def _in_store(  # noqa: PLR0917
             buffers=np.split(memory, count),
         )
         with tier:
-            _run_in_store(tier, streaming, devices, monitor, journal, nonnegative=is_nonnegative(graph))
-
-
-def _run_in_store(
-    tier: StoreTier,
-    streaming: Streaming,
-    devices: Sequence[Streamer],
-    monitor: Monitor,
-    journal: Journal,
-    *,
-    nonnegative: bool,
-) -> None:
-    try:
-        first = tier.first_round
-        schedule.run(streaming, tier, devices, monitor, nonnegative=nonnegative, first_round=first)
-    except Cancelled:
-        if journal.worth():
-            tier.save()
-        raise
+            nonnegative, first = is_nonnegative(graph), tier.first_round
+            _rounds(tier, streaming, devices, journal, monitor, nonnegative=nonnegative, first=first)
 
 
 def _in_memory(  # noqa: PLR0917
@@ -122,34 +105,34 @@ def _in_memory(  # noqa: PLR0917
     with _memory(plan.shape, plan, monitor) as (matrix, ready):
         _load(matrix, relaxed.graph, plan, streaming, levels, journal, monitor)
         ready()
-        _rounds(plan, matrix, streaming, devices, journal, monitor, levels, nonnegative=nonnegative)
+        idle = plan.device != "cpu"
+        with KeptHostTier(matrix, streaming, journal, threads=plan.threads, idle=idle) as tier:
+            tier.level[:] = levels
+            first = int(tier.level.min()) + 1
+            _rounds(tier, streaming, devices, journal, monitor, nonnegative=nonnegative, first=first)
         if potentials is not None:  # no round can resume from rows without potentials
             journal.forget()
         whole = partial(mirror_rows, matrix) if streaming.symmetric else None
         write_rows(matrix, None, collector, monitor, plan.threads, potentials=potentials, before=whole)
 
 
-def _rounds(  # noqa: PLR0917
-    plan: Plan,
-    matrix: Array,
+def _rounds(
+    tier: StoreTier | KeptHostTier,
     streaming: Streaming,
     devices: Sequence[Streamer],
     journal: Journal,
     monitor: Monitor,
-    levels: npt.NDArray[np.int64],
     *,
     nonnegative: bool,
+    first: int,
 ) -> None:
-    """Run the rounds over a matrix in host memory, which is copied to the store at intervals."""
-    with KeptHostTier(matrix, streaming, journal, threads=plan.threads, idle=plan.device != "cpu") as tier:
-        tier.level[:] = levels
-        try:
-            first = int(tier.level.min()) + 1
-            schedule.run(streaming, tier, devices, monitor, nonnegative=nonnegative, first_round=first)
-        except Cancelled:
-            if journal.worth():
-                tier.save()
-            raise
+    """Run the rounds from round ``first`` on; if the solve is cancelled, commit work that is worth keeping."""
+    try:
+        schedule.run(streaming, tier, devices, monitor, nonnegative=nonnegative, first_round=first)
+    except Cancelled:
+        if journal.worth():
+            tier.save()
+        raise
 
 
 @contextlib.contextmanager

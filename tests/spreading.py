@@ -24,7 +24,7 @@ def worker_info(memory: int = 2**30, device: str = "cpu") -> WorkerInfo:
 
 
 class Worker:
-    """A desk of its own, and the tasks that wait for it."""
+    """A session of its own, and the tasks that wait for it."""
 
     def __init__(self) -> None:
         self.session: sessions.WorkerSession | None = None

@@ -183,9 +183,8 @@ class DenseDriver(Driver):
             now = sorted((i for i, s in behind if s.level == level), key=lambda i: (i - k) % len(self._stripes))
             return "relax", self._some(name, now, len(mine)), level + 1
         done = [i for i, s in mine if s.level == self._last and s.saving is None]
-        if (
-            done and self._closed == self._last and not self._committing
-        ):  # stripes that wait to be saved must still be held
+        # stripes that wait to be saved must still be held
+        if done and self._closed == self._last and not self._committing:
             height = self._streaming.height * self._n * self._writer.dtype.itemsize
             return "finish", done[: max(1, PIECE // height)], self._last
         return None
@@ -269,9 +268,8 @@ class DenseDriver(Driver):
     def _after_lead(self, name: str, request: TaskRequest, result: TaskResult) -> None:
         self._progress(name, request, result)
         self._leading = -1
-        if (
-            request.level not in result.levels or request.level != self._led + 1
-        ):  # not closed, or after one that was lost
+        # the panel was not closed, or the one before it was lost
+        if request.level not in result.levels or request.level != self._led + 1:
             self._led = self._closed
             return
         self._led = request.level
@@ -280,7 +278,7 @@ class DenseDriver(Driver):
         self._submit(name, "publish", TaskRequest(level=request.level, panels=panels), device=None, urgent=True)
 
     def _after_publish(self, name: str, request: TaskRequest, result: TaskResult) -> None:
-        if result.panel is None:  # the worker was restarted and lost the panel
+        if result.panel is None:  # the worker has a new session without the panel
             self._led = self._closed
             return
         k = request.level

@@ -93,12 +93,8 @@ class Driver(abc.ABC):
         if info.device == self._job.device:
             self._join(name, info)
         else:
-            log.warning(
-                "worker %s computes on %s and this solve on %s: the worker is not used",
-                name,
-                info.device,
-                self._job.device,
-            )
+            own = self._job.device
+            log.warning("worker %s is not used: it computes on %s, and this solve on %s", name, info.device, own)
 
     def _count_loss(self, name: str) -> None:
         """Count a lost worker; raise SolveFailed after too many losses without a finished task."""

@@ -1,4 +1,4 @@
-"""What workers are asked to run: at the door, at the desk, and when nobody comes any more."""
+"""What workers are asked to run: tasks, errors as values, and sessions that are closed when they idle."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def session(monkeypatch: pytest.MonkeyPatch) -> WorkerSession:
 @pytest.fixture
 def job(tmp_path: Path) -> DistributedJob:
     plan = make_plan(build_graph([0], [1], [1], n=2, directed=True)[0], Options())
-    exchange_dir = tmp_path / "room"
+    exchange_dir = tmp_path / "exchange"
     exchange_dir.mkdir()
     return DistributedJob(
         "run",

@@ -101,7 +101,9 @@ class Driver(abc.ABC):
         self._losses += 1
         log.warning("worker %s is lost; other workers repeat its tasks", name)
         if self._losses > LOSSES * max(1, self._present):
-            raise SolveFailed(f"{self._losses} workers were lost in a row, and no task was finished in between")
+            raise SolveFailed(
+                f"{self._losses} workers were lost one after the other, and no task was finished in between"
+            )
 
     def _submit(
         self,

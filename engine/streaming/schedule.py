@@ -80,7 +80,7 @@ class _Run:
     ) -> None:
         n, self._streaming, self._tier, self._devices, self._monitor = tier.n, streaming, tier, devices, monitor
         if not streaming.ahead and len(devices) > 1:
-            raise ValueError(f"{len(devices)} devices need a layout whose panels are closed ahead")
+            raise ValueError("several devices need a layout whose panels are closed ahead")
         self._early = int(streaming.ahead)  # rounds before its own in which a panel is closed
         self._first, self._rounds, self._stripes = first, streaming.rounds(n), streaming.stripes(n)
         self._change = threading.Condition()

@@ -71,9 +71,9 @@ def worker_info() -> WorkerInfo:
     """Return what this worker says about itself."""
     device = os.environ.get(DEVICE, "cpu")
     threads = int(os.environ.get(THREADS, "0")) or usable_processors()
-    told = int(os.environ.get(MEMORY, "0"))
+    offered = int(os.environ.get(MEMORY, "0"))
     name, rates = platform.machine(), {kind: rate * threads for kind, rate in RELAX_RATE.items()}
-    memory = host_memory = told or int(OFFERED * (available_memory() + resident_bytes()))
+    memory = host_memory = offered or int(OFFERED * (available_memory() + resident_bytes()))
     if device == "cuda":
         found, why = find_cuda(None)
         if found is None:

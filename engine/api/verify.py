@@ -48,6 +48,10 @@ def verify_store(
         path: a folder, or an address in an object store.
         sample: how many sources, spread evenly over the rows; None for as many as take some half second, which is none
             for a graph so large that one takes longer.
+        monitor: is told of rows searched, and asked whether to stop.
+
+    Returns:
+        How many sources there are, and how many of them were searched again and agree.
 
     Raises:
         NotFound: there is nothing at ``path``.

@@ -83,7 +83,7 @@ def _in_rounds(  # noqa: PLR0917
 
 def _job(graph: Graph, plan: Plan, rectangle: Rectangle, journal: Journal, monitor: Monitor) -> DistributedJob:
     writer, nonnegative = journal.writer, is_nonnegative(graph)
-    exchange_dir = writer.room()
+    exchange_dir = writer.make_exchange_dir()
     # searches need nonnegative arcs, whatever the type
     searched = plan.algorithm == "johnson" and not nonnegative
     reduced = searched or holds_reduced(graph, WORK_TYPES[plan.dtype], plan.max_hops)

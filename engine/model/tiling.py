@@ -153,17 +153,6 @@ def device_bytes(streaming: Streaming, n: int, itemsize: int) -> int:
     return panels + closing + streaming.slots * slot + resident + SLACK
 
 
-def host_bytes(streaming: Streaming, n: int, itemsize: int, *, window: int = 0, devices: int = 1) -> int:
-    """Bytes of host memory: the whole matrix, or, in the store tier, panels and the stripes on their way.
-
-    ``window`` is as in :class:`engine.model.tier.Tier`; panels count where the devices keep none themselves (CPU).
-    """
-    stripe = streaming.height * n * itemsize
-    if streaming.tier == "host":
-        return n * n * itemsize
-    return (window + devices * (streaming.slots + 2)) * stripe
-
-
 def panel_bytes(streaming: Streaming, n: int, itemsize: int) -> int:
     """Bytes of host memory that the panels take where a CPU streams, and what closing one takes."""
     if streaming.symmetric:  # counted generously: the last pass, which mirrors, has tiles of its own

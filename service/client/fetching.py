@@ -13,7 +13,7 @@ from service.client.steps import Flow, Request, Together, Work
 from storage.errors import StorageFailed
 
 if TYPE_CHECKING:
-    from storage.matrix.download import Incoming, Piece
+    from storage.matrix.download import Download, Piece
 
 #: told the bytes that are there and the bytes of all
 Meter = Callable[[int, int], None]
@@ -78,44 +78,44 @@ def fetch(job: str, target: Path, patience: Patience, *, overwrite: bool, meter:
         StorageFailed: a file came damaged twice, or the file system refused.
         ServiceError, NoAnswer: as always.
     """
-    from storage.matrix.download import Incoming
+    from storage.matrix.download import Download
 
     answer = yield from ask(Request("GET", job_path(job, "zarr", "zarr.json"), headers=_PLAIN), patience)
-    incoming: Incoming = yield Work(lambda: Incoming(target, answer.content, overwrite=overwrite))
-    tally = _Tally(incoming, meter)
+    download: Download = yield Work(lambda: Download(target, answer.content, overwrite=overwrite))
+    tally = _Tally(download, meter)
     try:
-        yield Together((_piece(job, incoming, piece, patience, tally) for piece in incoming.sides()), _WIDTH)
-        tiles: Iterator[Any] = yield Work(incoming.tiles)
+        yield Together((_piece(job, download, piece, patience, tally) for piece in download.sides()), _WIDTH)
+        tiles: Iterator[Any] = yield Work(download.tiles)
         lacking = (piece for piece, there in tiles if not (there and tally.add(piece.size)))
-        yield Together((_piece(job, incoming, piece, patience, tally) for piece in lacking), _WIDTH)
-        yield Work(incoming.publish)
+        yield Together((_piece(job, download, piece, patience, tally) for piece in lacking), _WIDTH)
+        yield Work(download.publish)
     finally:
-        incoming.__exit__()
+        download.__exit__()
     return target
 
 
 class _Tally:
     """Bytes that are there, told to the meter as they grow."""
 
-    def __init__(self, incoming: Incoming, meter: Meter | None) -> None:
-        self._incoming, self._meter = incoming, meter
+    def __init__(self, download: Download, meter: Meter | None) -> None:
+        self._download, self._meter = download, meter
         self._lock, self._done = threading.Lock(), 0
 
     def add(self, size: int) -> bool:
         """Count; always True.  Before the manifest is there, nobody knows how many bytes there are in all."""
         with self._lock:
             self._done += size
-            if self._meter is not None and self._incoming.total is not None:
-                self._meter(self._done, self._incoming.total)
+            if self._meter is not None and self._download.total is not None:
+                self._meter(self._done, self._download.total)
         return True
 
 
-def _piece(job: str, incoming: Incoming, piece: Piece, patience: Patience, tally: _Tally) -> Flow[None]:
+def _piece(job: str, download: Download, piece: Piece, patience: Patience, tally: _Tally) -> Flow[None]:
     path = job_path(job, "zarr", *piece.name.split("/"))
     for _ in range(2):
-        sink = yield Work(lambda: FileSink(incoming.draft(piece), piece.size))
+        sink = yield Work(lambda: FileSink(download.draft(piece), piece.size))
         yield from ask(Request("GET", path, headers=_PLAIN, sink=sink), patience)
-        if (yield Work(lambda: incoming.accept(piece))):
+        if (yield Work(lambda: download.accept(piece))):
             tally.add(piece.size)
             return
     raise StorageFailed(

@@ -297,7 +297,7 @@ def _chosen(
     ``cells`` are those of a column as text, all of them or the first ones.
     """
     from storage.readers.formula import parse_formula
-    from storage.readers.parsed import Options
+    from storage.readers.parsed import ReadOptions
     from storage.readers.tables.choose import choose_by_name, direction_of
 
     for field, name in (("source", reading.source), ("target", reading.target), ("weight", reading.weight)):
@@ -306,7 +306,7 @@ def _chosen(
     if len(names) < 2:
         raise InvalidRequest(f"an edge needs two columns, the table has {len(names)}", field="graph")
     formula = None if reading.length_of is None else parse_formula(reading.length_of)
-    options = Options(
+    options = ReadOptions(
         weight=reading.weight,
         unweighted=reading.unweighted,
         source=reading.source,

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from storage.errors import Conflict, InvalidRequest, NotFound
-from storage.matrix.writer import check_target
+from storage.matrix.frame import check_target
 from storage.remote.addresses import check_address, checkpoint_stat
 from storage.remote.objects import is_address
 

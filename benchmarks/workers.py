@@ -67,12 +67,12 @@ def _gpus() -> list[str]:
 @contextlib.contextmanager
 def running(device: str, count: int, threads: int) -> Iterator[list[subprocess.Popen[bytes]]]:
     """A scheduler and workers, as ``apsp worker`` starts them."""
-    from engine.distributed.worker_processes import Workers, WorkersArgs
+    from engine.distributed.worker_processes import WorkerProcesses, WorkersArgs
 
     words = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", str(PORT)]
     scheduler = subprocess.Popen([*words, "--no-dashboard"], stderr=subprocess.DEVNULL)
     devices = [f"cuda{i}" for i in range(count)] if device == "cuda" else ["cpu"]
-    node = Workers(WorkersArgs(ADDRESS, devices, count if device == "cpu" else None, threads))
+    node = WorkerProcesses(WorkersArgs(ADDRESS, devices, count if device == "cpu" else None, threads))
     with tempfile.TemporaryDirectory() as folder:
         workers = [node._start(slot, folder) for slot in node.slots]
         try:

@@ -12,35 +12,35 @@ from contextlib import suppress
 from typing import Any
 
 from engine.distributed import sessions
-from engine.distributed.dask_cluster import Came, Done, Event, Ticket, Went
-from engine.distributed.messages import Failure, Hello, Job, Order, Stopped, code_digest
+from engine.distributed.dask_cluster import Event, TaskEnded, Ticket, WorkerJoined, WorkerLeft
+from engine.distributed.messages import DistributedJob, DriverStopped, TaskFailure, TaskRequest, WorkerInfo, code_digest
 from storage.errors import ApspError, SolveFailed
 
 RATES = {"uint16": 1e9, "int32": 1e9, "float32": 1e9, "float64": 1e9}
 
 
-def hello(memory: int = 2**30, device: str = "cpu") -> Hello:
-    return Hello(code_digest(), device, "toy", "here", 1, 1, memory, RATES)
+def worker_info(memory: int = 2**30, device: str = "cpu") -> WorkerInfo:
+    return WorkerInfo(code_digest(), device, "toy", "here", 1, 1, memory, RATES)
 
 
 class Worker:
-    """A desk of its own, and the tasks that wait for it."""
+    """A session of its own, and the tasks that wait for it."""
 
     def __init__(self) -> None:
-        self.desk: sessions.Desk | None = None
+        self.session: sessions.WorkerSession | None = None
         self.waiting: list[tuple[Ticket, tuple[Any, ...]]] = []
         self.lock = threading.Lock()
 
-    def do(self, job: Job, verb: str, order: Order) -> object:
+    def do(self, job: DistributedJob, action: str, request: TaskRequest) -> object:
         with self.lock:
-            if self.desk is None:
-                self.desk = sessions.made(job, 1)
+            if self.session is None:
+                self.session = sessions.make_session(job, 1)
         try:
-            return getattr(self.desk, verb)(order)
-        except Stopped as stopped:
-            return Failure("Stopped", str(stopped))
+            return self.session.run(action, request)
+        except DriverStopped as stopped:
+            return TaskFailure("Stopped", str(stopped))
         except ApspError as error:
-            return Failure(type(error).__name__, str(error))
+            return TaskFailure(type(error).__name__, str(error))
 
 
 class ToyCluster:
@@ -72,23 +72,23 @@ class ToyCluster:
 
     def __exit__(self, *_: object) -> None:
         for worker in self.workers.values():
-            if worker.desk is not None:
-                worker.desk.close()
+            if worker.session is not None:
+                worker.session.close()
 
     def add(self) -> None:
         self.number += 1
         self.workers[f"worker{self.number}"] = Worker()
-        self.news.append(Came(f"worker{self.number}", hello(self.memory, self.device)))
+        self.news.append(WorkerJoined(f"worker{self.number}", worker_info(self.memory, self.device)))
 
     def kill(self, name: str, *, zombie: bool = False) -> None:
         """A worker is gone; as a zombie it goes on with what it had been given."""
         worker = self.workers.pop(name)
         self.zombies += [(worker, given) for _, given in worker.waiting] if zombie else []
-        self.news.append(Went(name))
+        self.news.append(WorkerLeft(name))
 
     def submit(
         self,
-        note: Any,
+        purpose: Any,
         worker: str,
         call: Any,
         *given: Any,
@@ -96,8 +96,8 @@ class ToyCluster:
         share: float = 1.0,
         urgent: bool = False,
     ) -> Ticket:
-        ticket = Ticket(worker, note)
-        if call is sessions.work and worker in self.workers:
+        ticket = Ticket(worker, purpose)
+        if call is sessions.run_task and worker in self.workers:
             self.hand(worker, ticket, given)
         return ticket
 
@@ -122,7 +122,7 @@ class ToyCluster:
             worker = self.random.choice(busy)
             ticket, given = worker.waiting.pop(0 if self.ordered else self.random.randrange(len(worker.waiting)))
             self.done.append(given[1])
-            yield Done(ticket, worker.do(*given), None)
+            yield TaskEnded(ticket, worker.do(*given), None)
 
 
 class BusyCluster(ToyCluster):
@@ -136,7 +136,7 @@ class BusyCluster(ToyCluster):
     def __init__(self, count: int, *, seed: int = 0, twice: float = 0.2, device: str = "cpu") -> None:
         self.pools: dict[str, ThreadPoolExecutor] = {}
         self.everyone: dict[str, Worker] = {}
-        self.ended: queue.SimpleQueue[Done] = queue.SimpleQueue()
+        self.ended: queue.SimpleQueue[TaskEnded] = queue.SimpleQueue()
         self.twice, self.running, self.most = twice, 0, 0
         super().__init__(count, seed=seed, device=device)
 
@@ -169,7 +169,7 @@ class BusyCluster(ToyCluster):
             error = found
         self.running -= 1
         if last:
-            self.ended.put(Done(ticket, result, error))
+            self.ended.put(TaskEnded(ticket, result, error))
 
     def events(self, wait: float) -> Iterator[Event]:
         self.mischief(self)

@@ -1,6 +1,7 @@
-"""Whose the stripes are: shared out by what workers can do, neighbours to one of them.
+"""Which worker owns which stripe: shares follow the workers' rates, and neighbouring stripes go to the same worker.
 
-A worker with neighbouring stripes closes their panels one after the other, and waits for no other worker's in between.
+A worker with neighbouring stripes closes their panels one after the other and waits for no panel of another worker in
+between.
 """
 
 from __future__ import annotations
@@ -9,23 +10,29 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from engine.distributed.dask_cluster import Ticket
-from engine.distributed.messages import Hello
+import numpy as np
+import numpy.typing as npt
 
-#: How much of what is known of a worker's rate stays with each task more.
+from engine.distributed.dask_cluster import Ticket
+from engine.distributed.messages import WorkerInfo
+
+#: Weight of the earlier tasks in a worker's rate; a new task has weight 1.
 KEPT: Final = 0.9
 
 
 @dataclass
 class Stripe:
-    """What the driver knows of a stripe.
+    """The driver's state of a stripe.
 
     Attributes:
-        level: the round that it is of, where it is; stored: in the store.
-        upper: only its part on or right of the diagonal is right in the store.
-        owner: who has it, or will; held: whether it is there already.
-        ticket, saving: what is being done to it.
-        finished: whether its rows are in the store for good.
+        level: the last round that it has reached, wherever it is.
+        stored: the last round that its tiles in the store have reached.
+        upper: whether only its part on or right of the diagonal is right in the store.
+        owner: the worker that holds it or will hold it; empty for none.
+        held: whether the owner holds it already.
+        ticket: the task that computes on it; None for none.
+        saving: the task that saves it; None for none.
+        finished: whether its final rows are in the store.
     """
 
     level: int
@@ -39,32 +46,53 @@ class Stripe:
 
 
 @dataclass
-class Worker:
-    """What the driver knows of a worker.
+class AssignedWorker:
+    """The driver's state of a worker.
 
     Attributes:
-        rate: updates a second; lately: updates and seconds of its last tasks.
-        room: stripes that it can keep.
-        tickets, saving: what it has to do.
+        info: what the worker has said about itself.
+        rate: updates a second.
+        capacity: the number of stripes that it can keep.
+        tickets: its tasks that have not ended.
+        saving: its task that saves stripes; None for none.
+        recent: updates and seconds of its last tasks, older ones weighted less.
     """
 
-    hello: Hello
+    info: WorkerInfo
     rate: float
-    room: int
+    capacity: int
     tickets: list[Ticket] = field(default_factory=list)
     saving: Ticket | None = None
-    lately: tuple[float, float] = (0.0, 0.0)
+    recent: tuple[float, float] = (0.0, 0.0)
 
     def learn(self, updates: int, seconds: float, least: float) -> None:
-        """A task took so long; of less than ``least`` seconds in all nothing is concluded."""
-        done, spent = (KEPT * old + new for old, new in zip(self.lately, (updates, seconds), strict=True))
-        self.lately = done, spent
+        """Update the rate by a task that has ended.
+
+        Args:
+            updates: updates that the task made.
+            seconds: seconds that it took.
+            least: the rate is left as it is until the recent tasks took more than this many seconds in all.
+        """
+        done, spent = (KEPT * old + new for old, new in zip(self.recent, (updates, seconds), strict=True))
+        self.recent = done, spent
         if spent > least:
             self.rate = done / spent
 
 
-def share_out(stripes: Sequence[Stripe], workers: Mapping[str, Worker]) -> None:
-    """Give every stripe that nobody holds an owner: each worker as many as it can do, beside those that it has."""
+def stripes_at(levels: npt.NDArray[np.int64], *, upper: bool = False) -> list[Stripe]:
+    """Return stripes that no worker holds, at the rounds that they have reached in the store.
+
+    Args:
+        levels: the last round that each stripe has reached in the store, shape (stripes,); -1 for none.
+        upper: whether only what lies on or right of the diagonal of the store counts.
+    """
+    return [Stripe(level, level, upper and level >= 0) for level in levels.tolist()]
+
+
+def assign_stripes(stripes: Sequence[Stripe], workers: Mapping[str, AssignedWorker]) -> None:
+    """Give every stripe that no worker holds an owner, so that all workers need about the same time for what they then
+    own.
+    """
     if not workers:
         return
     free = [s for s in stripes if not (s.finished or s.held or s.ticket is not None)]
@@ -80,8 +108,11 @@ def share_out(stripes: Sequence[Stripe], workers: Mapping[str, Worker]) -> None:
         stripe.owner = name
 
 
-def level_out(stripes: Sequence[Stripe], workers: Mapping[str, Worker]) -> Iterator[tuple[int, str]]:
-    """After a commit: stripes that may move to workers that came late, and to which; to read one is all it costs."""
+def rebalance(stripes: Sequence[Stripe], workers: Mapping[str, AssignedWorker]) -> Iterator[tuple[int, str]]:
+    """Yield stripes, and the worker that each should move to, for workers that own less than their share.
+
+    It is called after a commit, when moving a stripe costs no more than reading it from the store.
+    """
     total = sum(w.rate for w in workers.values())
     spare = [i for i, s in enumerate(stripes) if not s.finished]
     fair = {name: len(spare) * w.rate / total for name, w in workers.items()}

@@ -1,7 +1,7 @@
-"""The workers of a Dask scheduler, as the drivers see them: the only module that knows Dask.
+"""The workers of a Dask scheduler, as the drivers see them: the only module that imports Dask.
 
-Tasks are pinned to a worker by the driver, which alone decides what is done again and where; Dask carries control
-messages, and tells who came and who went.
+The driver pins each task to a worker, and it alone decides which task runs again and where.  Dask carries control
+messages and reports which workers join and leave.
 """
 
 from __future__ import annotations
@@ -17,33 +17,33 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from engine.distributed import sessions
-from engine.distributed.messages import Failure, Hello, code_digest
+from engine.distributed.messages import TaskFailure, WorkerInfo, code_digest
 from storage.errors import InvalidRequest, SolveFailed
 
 log = logging.getLogger("apsp.engine")
 
-#: Seconds after which a connection that answers nothing is given up; Dask refuses less than some ten.
+#: Seconds after which a silent connection is given up; Dask refuses values below about ten.
 SILENCE: Final = "15s"
-#: Seconds to reach the scheduler, and for the first worker to say hello.
+#: Limit in seconds to reach the scheduler, and for the first worker to say who it is.
 REACH: Final = 30.0
-#: Seconds between two looks at who is there, events apart.
+#: Seconds between two requests for the list of workers, if no event asks for one earlier.
 LOOK: Final = 2.0
 
 
 @dataclass(eq=False)
 class Ticket:
-    """A task that was handed to a worker; ``note`` is the driver's own."""
+    """A task that was submitted to ``worker``; ``purpose`` is the driver's own note of what it is for."""
 
     worker: str
-    note: Any
+    purpose: Any
     future: Any = None
     dropped: bool = False
     ended: bool = False
 
 
 @dataclass(frozen=True)
-class Done:
-    """A task has ended: its result, or the error that the program did not foresee."""
+class TaskEnded:
+    """A task has ended with a result, or with an error that the program did not foresee."""
 
     ticket: Ticket
     result: Any
@@ -51,28 +51,28 @@ class Done:
 
 
 @dataclass(frozen=True)
-class Came:
-    """A worker of the same program is there."""
+class WorkerJoined:
+    """A worker that runs the same program has joined."""
 
     worker: str
-    hello: Hello
+    info: WorkerInfo
 
 
 @dataclass(frozen=True)
-class Went:
-    """A worker is gone; its tasks will never end."""
+class WorkerLeft:
+    """A worker has left; its tasks will never end."""
 
     worker: str
 
 
-Event = Done | Came | Went
+Event = TaskEnded | WorkerJoined | WorkerLeft
 
 
 class Cluster:
     """A connection to a scheduler; a context manager.
 
     Raises:
-        InvalidRequest: Dask is not installed, or there is no scheduler at that address.
+        InvalidRequest: Dask is not installed, or no scheduler answers at that address.
     """
 
     def __init__(self, address: str) -> None:
@@ -84,15 +84,15 @@ class Cluster:
                 f"executor dask needs Dask: pip install 'apsp[dask]' ({error})", field="executor"
             ) from None
         self.address = address
-        self._news: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
+        self._events: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
         self._known: dict[str, str] = {}
-        self._greeted: dict[str, Ticket] = {}
+        self._asked: dict[str, Ticket] = {}
         self._refused: dict[str, str] = {}
         self._stack = contextlib.ExitStack()
         self._open: dict[Ticket, None] = {}
         self._looked = 0.0
         self._count = 0
-        self._fresh = threading.Event()
+        self._membership_changed = threading.Event()
         timeouts = {"distributed.comm.timeouts.tcp": SILENCE, "distributed.comm.timeouts.connect": SILENCE}
         self._stack.enter_context(dask.config.set(timeouts))
         try:
@@ -103,7 +103,7 @@ class Cluster:
         except (OSError, ValueError, TimeoutError) as error:
             self._stack.close()
             raise InvalidRequest(f"no Dask scheduler answers at {address} ({error})", field="scheduler") from None
-        self._client.subscribe_topic("all", self._told)
+        self._client.subscribe_topic("all", self._on_scheduler_event)
 
     def __enter__(self) -> Cluster:
         return self
@@ -115,12 +115,12 @@ class Cluster:
 
     @property
     def refused(self) -> dict[str, str]:
-        """Workers that may not take part, and why."""
+        """Workers that may not take part, each with the reason."""
         return dict(self._refused)
 
     def submit(
         self,
-        note: Any,
+        purpose: Any,
         worker: str,
         call: Callable[..., Any],
         *given: Any,
@@ -128,8 +128,21 @@ class Cluster:
         share: float = 1.0,
         urgent: bool = False,
     ) -> Ticket:
-        """Have a worker call a function; ``device`` is what it takes up a share of meanwhile, None for nothing."""
-        ticket = Ticket(worker, note)
+        """Submit a function call to a worker.
+
+        Args:
+            purpose: the driver's own note, kept in the ticket.
+            worker: the address of the worker.
+            call: the function; it travels by name.
+            given: its arguments.
+            device: ``cpu`` or ``cuda``, the resource that the call takes a share of while it runs; None for none.
+            share: that share, at most 1.
+            urgent: whether the call comes before all calls that are not urgent.
+
+        Returns:
+            The ticket that the event of the task's end will carry.
+        """
+        ticket = Ticket(worker, purpose)
         self._count += 1
         ticket.future = self._client.submit(
             call,
@@ -142,11 +155,11 @@ class Cluster:
             retries=0,
         )
         self._open[ticket] = None
-        ticket.future.add_done_callback(lambda future: self._ended(ticket, future))
+        ticket.future.add_done_callback(lambda future: self._on_future_done(ticket, future))
         return ticket
 
     def drop(self, ticket: Ticket) -> None:
-        """Whatever comes of a task is of no use any more."""
+        """Cancel a task; its result is ignored."""
         ticket.dropped = True
         self._open.pop(ticket, None)
         if ticket.future is not None:
@@ -154,23 +167,23 @@ class Cluster:
                 ticket.future.cancel(force=True)
 
     def events(self, wait: float) -> Iterator[Event]:
-        """What has happened, after ``wait`` seconds at most.
+        """Yield what has happened; wait at most ``wait`` seconds for the first event.
 
         Raises:
-            SolveFailed: the scheduler is lost.
+            SolveFailed: the connection to the scheduler is lost.
         """
         self._look()
         with contextlib.suppress(queue.Empty):
-            event = self._news.get(timeout=wait)
+            event = self._events.get(timeout=wait)
             while True:
-                if isinstance(event, Done) and event.ticket.note is _HELLO:
-                    event = self._greeting(event)
-                if event is not None and not (isinstance(event, Done) and event.ticket.dropped):
+                if isinstance(event, TaskEnded) and event.ticket.purpose is _WORKER_INFO:
+                    event = self._admit(event)
+                if event is not None and not (isinstance(event, TaskEnded) and event.ticket.dropped):
                     yield event
-                event = self._news.get_nowait()
+                event = self._events.get_nowait()
 
     def everywhere(self, call: Callable[..., Any], *given: Any) -> None:
-        """Have all workers call a function when they come to it; nobody waits, and what goes wrong does not matter."""
+        """Submit a function call to all workers; results and errors are ignored."""
         for worker in [w for w, state in self._known.items() if state == "in"]:
             with contextlib.suppress(Exception):
                 ticket = self.submit(None, worker, call, *given, device=None)
@@ -178,16 +191,16 @@ class Cluster:
                 self._open.pop(ticket, None)
                 ticket.dropped = True
 
-    # ---- what Dask tells ---------------------------------------------------------------------------------------------
+    # ---- reports from Dask -------------------------------------------------------------------------------------------
 
-    def _told(self, event: Any) -> None:
-        """An event of the scheduler; called by the client's own thread."""
+    def _on_scheduler_event(self, event: Any) -> None:
+        """Note that workers have joined or left; called by the client's own thread."""
         message = event[1]
         if isinstance(message, dict) and message.get("action") in ("add-worker", "remove-worker"):
-            self._fresh.set()
+            self._membership_changed.set()
 
-    def _ended(self, ticket: Ticket, future: Any) -> None:
-        """A future is done; called by a thread of the client."""
+    def _on_future_done(self, ticket: Ticket, future: Any) -> None:
+        """Queue the event of a task's end; called by a thread of the client."""
         if ticket.dropped:
             return
         result = error = None
@@ -198,22 +211,22 @@ class Cluster:
                 error = future.exception(timeout=REACH)
             else:
                 raise asyncio.CancelledError
-        except BaseException:  # its worker, or the scheduler, is gone, which is found out by looking
+        except BaseException:  # its worker or the scheduler is gone; _look finds out which
             ticket.ended = True
-            self._fresh.set()
+            self._membership_changed.set()
             return
         ticket.future = None
         self._open.pop(ticket, None)
-        self._news.put(Done(ticket, result, error))
+        self._events.put(TaskEnded(ticket, result, error))
 
     def _look(self) -> None:
-        """See who is there, if something has happened or it is time."""
+        """Compare the scheduler's workers with the known ones, if something has changed or enough time has passed."""
         if self._client.status != "running":
             raise self._lost()
         now = time.monotonic()
-        if not self._fresh.is_set() and now - self._looked < LOOK:
+        if not self._membership_changed.is_set() and now - self._looked < LOOK:
             return
-        self._fresh.clear()
+        self._membership_changed.clear()
         self._looked = now
         client: Any = self._client
         try:
@@ -222,48 +235,48 @@ class Cluster:
             raise self._lost() from error
         for worker in [w for w in self._known if w not in workers]:
             if self._known.pop(worker) == "in":
-                self._news.put(Went(worker))
-            self._greeted.pop(worker, None)
+                self._events.put(WorkerLeft(worker))
+            self._asked.pop(worker, None)
             for ticket in [t for t in self._open if t.worker == worker]:
                 self.drop(ticket)
-        for ticket in [t for t in self._open if t.ended]:  # and its worker is there: to be done again
+        for ticket in [t for t in self._open if t.ended]:  # the worker is still there, so the task is done again
             self._open.pop(ticket, None)
-            self._news.put(Done(ticket, Failure("Lost", "the task was cancelled"), None))
+            self._events.put(TaskEnded(ticket, TaskFailure("Lost", "the task was cancelled"), None))
         for worker in workers:
             if worker not in self._known:
                 self._known[worker] = "asked"
-                self._greeted[worker] = self.submit(_HELLO, worker, sessions.hello, device=None)
+                self._asked[worker] = self.submit(_WORKER_INFO, worker, sessions.worker_info, device=None)
 
-    def _greeting(self, done: Done) -> Event | None:
-        """A worker has said who it is: at the door, one of another version is refused."""
-        worker, hello = done.ticket.worker, done.result
-        self._greeted.pop(worker, None)
+    def _admit(self, done: TaskEnded) -> Event | None:
+        """Return the event of a worker that has said who it is; refuse one that runs another version."""
+        worker, info = done.ticket.worker, done.result
+        self._asked.pop(worker, None)
         if worker not in self._known:
             return None
         why = ""
-        if done.error is not None or isinstance(hello, Failure):
-            why = f"it cannot run apsp ({done.error or hello})"
-        elif hello.code != code_digest():
-            why = f"it runs another version of apsp ({hello.code}, here {code_digest()})"
+        if done.error is not None or isinstance(info, TaskFailure):
+            why = f"it cannot run apsp ({done.error or info})"
+        elif info.code != code_digest():
+            why = f"it runs another version of apsp ({info.code}, here {code_digest()})"
         if why:
             self._known[worker] = "refused"
             self._refused[worker] = why
             log.warning("worker %s is refused: %s", worker, why)
             return None
         self._known[worker] = "in"
-        return Came(worker, hello)
+        return WorkerJoined(worker, info)
 
     def settled(self) -> bool:
-        """Whether all workers that are there have said who they are."""
-        return bool(self._known) and not self._greeted
+        """Whether there are workers and all of them have said who they are."""
+        return bool(self._known) and not self._asked
 
     def _lost(self) -> SolveFailed:
         return SolveFailed(f"the Dask scheduler at {self.address} is lost")
 
 
-_HELLO: Final = object()
+_WORKER_INFO: Final = object()
 
 
 def resource(device: str) -> str:
-    """What a worker has one of, in Dask's words."""
+    """Return the Dask resource that a worker on ``device`` has one of."""
     return {"cuda": "GPU", "cpu": "CPU"}[device]

@@ -1,4 +1,4 @@
-"""What the drivers of all solves over workers share: who is there, what they are sent, and what ends it all."""
+"""What the drivers of all solves over workers share: membership, submitting tasks, and failures."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Final
 
 from engine.distributed import sessions
-from engine.distributed.dask_cluster import Came, Cluster, Done, Ticket, Went
-from engine.distributed.messages import Failure, Hello, Job, Order, Report
+from engine.distributed.dask_cluster import Cluster, TaskEnded, Ticket, WorkerJoined, WorkerLeft
+from engine.distributed.messages import DistributedJob, TaskFailure, TaskRequest, TaskResult, WorkerInfo
 from engine.model.progress import Monitor
 from engine.model.stripe_device import BelowZero
 from engine.streaming.checkpoint import Journal
@@ -19,105 +19,126 @@ from storage.errors import ApspError, SolveFailed, StorageFailed
 
 log = logging.getLogger("apsp.engine")
 
-#: Workers that may be lost before one task more is done, for each worker that there was.
+#: Losses that the solve survives without a finished task in between, for each worker present.
 LOSSES: Final = 4
-#: Seconds that a solve waits for a worker while it has none.
+#: Seconds that a solve without workers waits for one.
 PATIENCE: Final = 120.0
-#: Seconds between two questions to the monitor.
+#: Seconds between two calls of the monitor.
 PAUSE: Final = 0.1
 
 
 @dataclass(frozen=True)
-class Note:
-    """What a ticket is for."""
+class TaskPurpose:
+    """The driver's note of what a ticket is for: the action and its request."""
 
-    verb: str
-    order: Order
+    action: str
+    request: TaskRequest
 
 
-class Drive(abc.ABC):
-    """One run over the workers of ``cluster``, told of those that come and go."""
+class Driver(abc.ABC):
+    """One run over the workers of a cluster, which may join and leave.
 
-    def __init__(self, cluster: Cluster, job: Job, journal: Journal, monitor: Monitor) -> None:
+    Args:
+        cluster: the connection to the workers.
+        job: the solve.
+        journal: writes the records.
+        monitor: gets progress and is asked whether to stop.
+    """
+
+    def __init__(self, cluster: Cluster, job: DistributedJob, journal: Journal, monitor: Monitor) -> None:
         self._cluster, self._job, self._journal, self._monitor = cluster, job, journal, monitor
-        self._writer, self._room = journal.writer, Path(job.room)
-        self._lonely = time.monotonic()
+        self._writer, self._exchange_dir = journal.writer, Path(job.exchange_dir)
+        self._last_present = time.monotonic()
         self._losses = 0
 
     @abc.abstractmethod
     def _hand_out(self) -> None:
-        """Give workers what there is to do."""
+        """Submit the tasks that can be done now."""
 
     @abc.abstractmethod
-    def _join(self, name: str, hello: Hello) -> None:
-        """A worker that suits is there."""
+    def _join(self, name: str, info: WorkerInfo) -> None:
+        """Take in a worker with the device of this solve."""
 
     @abc.abstractmethod
-    def _leave(self, name: str) -> None:
-        """A worker is gone."""
+    def _worker_left(self, name: str) -> None:
+        """Take back what a worker had that has left."""
 
     @abc.abstractmethod
-    def _done(self, done: Done) -> None:
-        """A task has ended."""
+    def _done(self, done: TaskEnded) -> None:
+        """Handle the end of a task."""
 
     @property
     @abc.abstractmethod
     def _present(self) -> int:
-        """Workers that there are."""
+        """The number of workers."""
 
-    def _turn(self) -> None:
-        """Hand out what can be done, and take what has come."""
+    def _step(self) -> None:
+        """Submit tasks, handle events, and ask the monitor whether to stop."""
         self._hand_out()
         for event in self._cluster.events(PAUSE):
-            if isinstance(event, Came):
-                self._came(event.worker, event.hello)
-            elif isinstance(event, Went):
-                self._leave(event.worker)
+            if isinstance(event, WorkerJoined):
+                self._admit(event.worker, event.info)
+            elif isinstance(event, WorkerLeft):
+                self._worker_left(event.worker)
             else:
                 self._done(event)
         self._monitor.step(0)
         if self._present:
-            self._lonely = time.monotonic()
-        elif time.monotonic() - self._lonely > PATIENCE:
+            self._last_present = time.monotonic()
+        elif time.monotonic() - self._last_present > PATIENCE:
             refused = [f"; {worker} is refused: {why}" for worker, why in self._cluster.refused.items()]
-            raise SolveFailed(f"no worker has been left for {PATIENCE:.0f} s{''.join(refused[:1])}")
+            raise SolveFailed(f"the solve has had no worker for {PATIENCE:.0f} s{''.join(refused[:1])}")
 
-    def _came(self, name: str, hello: Hello) -> None:
-        if hello.device == self._job.device:
-            self._join(name, hello)
+    def _admit(self, name: str, info: WorkerInfo) -> None:
+        if info.device == self._job.device:
+            self._join(name, info)
         else:
-            log.warning("worker %s has %s, and this solve is for %s: left out", name, hello.device, self._job.device)
+            own = self._job.device
+            log.warning("worker %s is not used: it computes on %s, and this solve on %s", name, info.device, own)
 
-    def _lost(self, name: str) -> None:
-        """Count a worker that is gone.  SolveFailed if nothing but that happens."""
+    def _count_loss(self, name: str) -> None:
+        """Count a lost worker; raise SolveFailed after too many losses without a finished task."""
         self._losses += 1
-        log.warning("worker %s is lost; what it had is done again elsewhere", name)
+        log.warning("worker %s is lost; other workers repeat its tasks", name)
         if self._losses > LOSSES * max(1, self._present):
-            raise SolveFailed(f"{self._losses} workers were lost one after the other, and nothing was done meanwhile")
+            raise SolveFailed(
+                f"{self._losses} workers were lost one after the other, and no task was finished in between"
+            )
 
-    def _send(
-        self, name: str, verb: str, order: Order, *, device: str | None, share: float = 1.0, urgent: bool = False
+    def _submit(
+        self,
+        name: str,
+        action: str,
+        request: TaskRequest,
+        *,
+        device: str | None,
+        share: float = 1.0,
+        urgent: bool = False,
     ) -> Ticket:
-        note, given = Note(verb, order), (self._job, verb, order)
-        return self._cluster.submit(note, name, sessions.work, *given, device=device, share=share, urgent=urgent)
+        purpose, given = TaskPurpose(action, request), (self._job, action, request)
+        return self._cluster.submit(purpose, name, sessions.run_task, *given, device=device, share=share, urgent=urgent)
 
     def _halt(self) -> None:
-        """Have running tasks end."""
-        (self._room.parent / "stop").touch()
+        """Ask running tasks to stop."""
+        (self._exchange_dir.parent / "stop").touch()
 
     def _end(self) -> None:
-        """Nothing more is wanted of the workers."""
+        """Stop running tasks and close the workers' sessions."""
         self._halt()
-        self._cluster.everywhere(sessions.leave, self._job.run)
+        self._cluster.everywhere(sessions.end_run, self._job.run)
 
 
-def result_of(done: Done) -> Report | None:
-    """What a task has brought; None if it was cancelled.  Raises what went wrong."""
+def result_of(done: TaskEnded) -> TaskResult | None:
+    """Return the result of a task; None if it was cancelled.
+
+    Raises:
+        BelowZero, StorageFailed, SolveFailed: the error of the task.
+    """
     if done.error is not None:
         raise SolveFailed(f"a task on worker {done.ticket.worker} failed: {done.error!r}") from done.error
-    if not isinstance(done.result, Failure):
-        report: Report = done.result
-        return report
+    if not isinstance(done.result, TaskFailure):
+        result: TaskResult = done.result
+        return result
     if done.result.error in ("Lost", "Stopped"):
         return None
     kinds: dict[str, type[ApspError]] = {"StorageFailed": StorageFailed, "BelowZero": BelowZero}

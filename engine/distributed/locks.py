@@ -1,4 +1,4 @@
-"""Tasks of one worker that overlap: which stripes each is at, and what time each took."""
+"""Locks for the overlapping tasks of one worker: which stripes each task holds, and how much time each task took."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
-from engine.distributed.messages import Stopped
+from engine.distributed.messages import DriverStopped
 
 
-class Turns:
-    """A stripe is one task's at a time: one that the driver has given up may still run when the next one comes."""
+class StripeLocks:
+    """Lets one task at a time hold a stripe: a task that the driver has given up may still run when the next one
+    starts.
+    """
 
     def __init__(self) -> None:
         self._change = threading.Condition()
@@ -19,13 +21,17 @@ class Turns:
         self._running, self._over, self._ended = 0, False, 0.0
 
     @contextmanager
-    def at(self, stripes: Collection[int] = ()) -> Iterator[None]:
-        """Be at these stripes, all at once, when no other task is.  Stopped if there are to be no more tasks."""
+    def hold(self, stripes: Collection[int] = ()) -> Iterator[None]:
+        """Hold these stripes, all at once, as soon as no other task holds any of them.
+
+        Raises:
+            DriverStopped: no more tasks may begin.
+        """
         own = set(stripes)
         with self._change:
             self._change.wait_for(lambda: self._over or not own & self._taken)
             if self._over:
-                raise Stopped("the driver has stopped")
+                raise DriverStopped("the driver has stopped")
             self._taken |= own
             self._running += 1
         try:
@@ -36,15 +42,17 @@ class Turns:
                 self._running -= 1
                 self._change.notify_all()
 
-    def took(self, began: float) -> float:
-        """Seconds since then in which no other task has ended: of tasks that overlap, each counts its own share."""
+    def own_seconds(self, began: float) -> float:
+        """Return the seconds since ``began`` in which no other task has ended: overlapping tasks each count their own
+        share.
+        """
         with self._change:
             now = time.monotonic()
             seconds, self._ended = now - max(began, self._ended), now
             return seconds
 
     def end(self, patience: float) -> None:
-        """Let no more tasks begin, and wait for those that run."""
+        """Let no more tasks begin, and wait at most ``patience`` seconds for those that run."""
         with self._change:
             self._over = True
             self._change.notify_all()

@@ -1,4 +1,4 @@
-"""What driver and workers tell each other: small, frozen, picklable.  Numbers of the matrix never go this way."""
+"""The messages between driver and workers: small, frozen and picklable.  Entries of the matrix never travel in them."""
 
 from __future__ import annotations
 
@@ -16,26 +16,29 @@ from storage.matrix.exchange import Marks, TileFile
 
 
 @dataclass(frozen=True)
-class Job:
+class DistributedJob:
     """One solve, as every worker sees it.
 
     Attributes:
-        run: its name; no two are alike.
-        code: of the program that the driver runs; a worker of another one refuses.
-        store, room: folders of the store in the making and for new files; the same paths on all nodes.
-        plan: what is followed.
-        sides: vertex indices of rows and columns of the result as bytes of int64; None for all vertices.
+        run: its unique name.
+        code: digest of the driver's program; a worker with another digest refuses.
+        store: folder of the store in the making; the same path on all nodes.
+        exchange_dir: folder for new files; the same path on all nodes.
+        plan: the plan of the solve.
+        sides: vertex indices of rows and of columns of the result, each as bytes of int64; None for all vertices.
         compression: of tiles.
-        nonnegative: no entry is below zero, potentials taken off.
-        reduced: ``potentials.npy`` beside the room makes the weights so; integral: weights are whole numbers.
-        tile: rows and columns of a tile; shape: of the matrix.
-        device: what computes, ``cpu`` or ``cuda``.
+        nonnegative: whether no entry is below zero, after any reduction by potentials.
+        reduced: whether the weights are reduced by the potentials in ``potentials.npy`` beside the exchange folder.
+        integral: whether all weights are whole numbers.
+        tile: rows and columns of a tile.
+        shape: rows and columns of the matrix.
+        device: the device that computes, ``cpu`` or ``cuda``.
     """
 
     run: str
     code: str
     store: str
-    room: str
+    exchange_dir: str
     plan: Plan
     sides: tuple[bytes | None, bytes | None]
     compression: str
@@ -48,12 +51,14 @@ class Job:
 
     @property
     def n(self) -> int:
-        """Vertices, of a solve in rounds."""
+        """Vertices of a solve in rounds."""
         return self.shape[1]
 
     @property
     def streaming(self) -> Streaming:
-        """How the matrix is cut: a stripe is as high as a pivot block is wide."""
+        """How the matrix is cut; a stripe is as high as a pivot block is wide.  Raises ValueError if the plan has no
+        rounds.
+        """
         if self.plan.streaming is None:
             raise ValueError("the plan has no rounds")
         return self.plan.streaming
@@ -67,13 +72,13 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Stored:
-    """Where a worker finds a stripe in the store.
+class StoredStripe:
+    """The state of a stripe in the store.
 
     Attributes:
-        level: the round that it is of at least; -1 where there is nothing and it is made from the arcs.
-        marks: of its tiles.
-        upper: only what lies on or right of the diagonal counts; the rest is to be put together from the other stripes.
+        level: the last round that it has reached at least; -1 if it is not stored and is made from the arcs.
+        marks: sizes and checksums of its tiles.
+        upper: whether only entries on or right of the diagonal count; the others are transposed from the stripes above.
     """
 
     level: int
@@ -82,36 +87,37 @@ class Stored:
 
 
 @dataclass(frozen=True)
-class Order:
+class TaskRequest:
     """What one task is to do.
 
     Attributes:
-        stripes: which, in this order.
+        stripes: the stripes, in this order.
         level: the round to bring them to.
-        panels: names of files of closed panels, by round: those that may be needed.
-        stored: where to find stripes that the driver believes not to be with this worker.
-        leave: stripes that are written and not held any longer.
-        rows: of the result, the first and the one after the last, of a solve by rows.
+        panels: names of the files of closed panels that may be needed, by round.
+        stored: the state in the store of stripes that the driver believes this worker not to hold.
+        release: stripes to write and drop.
+        rows: for a solve by rows, the first row of the result and the one after the last.
     """
 
     stripes: tuple[int, ...] = ()
     level: int = -1
     panels: Mapping[int, str] = field(default_factory=dict)
-    stored: Mapping[int, Stored] = field(default_factory=dict)
-    leave: frozenset[int] = frozenset()
+    stored: Mapping[int, StoredStripe] = field(default_factory=dict)
+    release: frozenset[int] = frozenset()
     rows: tuple[int, int] = (0, 0)
 
 
 @dataclass(frozen=True)
-class Report:
-    """What came of it.
+class TaskResult:
+    """The result of a task.
 
     Attributes:
-        levels: the round that each stripe is of now, here.
-        missing: stripes that are not here, and of which nothing was said where to find them.
-        updates: products made; seconds: that took.
+        levels: the last round that each stripe has reached here.
+        missing: stripes that are not held and of which the request did not say where they are stored.
+        updates: updates made.
+        seconds: seconds that they took.
         files: tiles written, by stripe.
-        panel: name of the panel's file, where one was written.
+        panel: name of the panel's file, if one was written.
         parts: facts of finished rows.
     """
 
@@ -125,16 +131,19 @@ class Report:
 
 
 @dataclass(frozen=True)
-class Hello:
-    """What a worker says of itself.
+class WorkerInfo:
+    """What a worker says about itself.
 
     Attributes:
-        code: of its program.
-        device: ``cpu`` or ``cuda``; name: of the processor or GPU.
-        host, process: where it runs.
-        threads: processors it uses; memory: bytes for stripes and panels, the GPU's where it has one.
-        host_memory: bytes of host memory, where it has a GPU for panels on their way.
-        relax_rate: updates a second in the types that were measured.
+        code: digest of its program.
+        device: ``cpu`` or ``cuda``.
+        name: of the processor or GPU.
+        host: the name of its node.
+        process: its process id.
+        threads: processors that it uses.
+        memory: bytes for stripes and panels, of the GPU where it has one.
+        relax_rate: updates a second in each measured type.
+        host_memory: bytes of host memory, which a worker with a GPU uses for panels in transit.
     """
 
     code: str
@@ -149,20 +158,20 @@ class Hello:
 
 
 @dataclass(frozen=True)
-class Failure:
-    """A task that could not be done: the class of the error and its message, as errors do not all travel."""
+class TaskFailure:
+    """A task has failed: the class of the error and its message, as not every exception can be pickled."""
 
     error: str
     message: str
 
 
-class Stopped(Exception):  # noqa: N818
-    """The driver wants running tasks to end; stripes are between two rounds, which is as good as before."""
+class DriverStopped(Exception):  # noqa: N818
+    """The driver has asked tasks to stop; stripes are between two rounds, which is a consistent state."""
 
 
 @cache
 def code_digest() -> str:
-    """What tells two versions of the program apart: a digest of all that solves and stores."""
+    """Return a digest of all modules that solve and store, which tells two versions of the program apart."""
     digest = hashlib.sha256()
     root = Path(__file__).resolve().parents[2]
     for package in ("engine", "storage"):

@@ -1,4 +1,4 @@
-"""The panels that a worker has in host memory: those that it has closed or read, the last few of them."""
+"""The last few panels that a worker has closed or read, in host memory."""
 
 from __future__ import annotations
 
@@ -11,62 +11,66 @@ from engine.model.backend import Array
 from storage.errors import StorageFailed
 
 
-class Panels:
-    """By round; called from any thread.  A panel is read once, and who needs it meanwhile waits."""
+class PanelCache:
+    """Panels by round, for any thread.  A panel is read once; other threads that need it wait for that read.
+
+    Args:
+        keep: the number of panels to keep.
+    """
 
     def __init__(self, keep: int) -> None:
         self._keep, self._lock = keep, threading.Lock()
         self._found: dict[int, Future[Array]] = {}
 
-    def __contains__(self, turn: int) -> bool:
+    def __contains__(self, k: int) -> bool:
         with self._lock:
-            return turn in self._found
+            return k in self._found
 
-    def put(self, turn: int, panel: Array) -> None:
-        """One that was closed here."""
+    def put(self, k: int, panel: Array) -> None:
+        """Add a panel that was closed here."""
         place: Future[Array] = Future()
         place.set_result(panel)
         with self._lock:
-            self._put(turn, place)
+            self._put(k, place)
 
-    def get(self, turn: int) -> Array | None:
-        """One that is here; None if it is not, or could not be read."""
+    def get(self, k: int) -> Array | None:
+        """Return a cached panel; None if it is not here or could not be read."""
         with self._lock:
-            place = self._found.get(turn)
+            place = self._found.get(k)
         if place is None:
             return None
         with suppress(StorageFailed):
             return place.result()
         return None
 
-    def find(self, turn: int, read: Callable[[], Array]) -> Array:
-        """One that is here, or is read now.  Raises what ``read`` does."""
-        while (panel := self.get(turn)) is None:
+    def find(self, k: int, read: Callable[[], Array]) -> Array:
+        """Return the cached panel, or load it by ``read``, once for all threads.  Raises what ``read`` raises."""
+        while (panel := self.get(k)) is None:
             mine: Future[Array] = Future()
             with self._lock:
-                if turn in self._found:  # another one was quicker
+                if k in self._found:  # another thread has begun to read it
                     continue
-                self._put(turn, mine)
+                self._put(k, mine)
             try:
                 mine.set_result(read())
             except BaseException as error:
-                self._forget(turn, mine)
+                self._forget(k, mine)
                 mine.set_exception(error)
                 raise
         return panel
 
     def clear(self) -> None:
-        """Forget all."""
+        """Drop all panels."""
         with self._lock:
             self._found.clear()
 
-    def _forget(self, turn: int, place: Future[Array]) -> None:
+    def _forget(self, k: int, place: Future[Array]) -> None:
         with self._lock:
-            if self._found.get(turn) is place:
-                del self._found[turn]
+            if self._found.get(k) is place:
+                del self._found[k]
 
-    def _put(self, turn: int, place: Future[Array]) -> None:
-        self._found[turn] = place
+    def _put(self, k: int, place: Future[Array]) -> None:
+        self._found[k] = place
         for old in sorted(self._found)[: -self._keep]:
-            if old != turn:
+            if old != k:
                 del self._found[old]

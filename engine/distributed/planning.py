@@ -1,4 +1,4 @@
-"""Planning over workers: who is there, what they can do, and what would be chosen."""
+"""Planning over workers: which workers there are, what they can do, and the plan for them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from engine.distributed.dask_cluster import REACH, Came, Cluster, Went
-from engine.distributed.messages import Hello
+from engine.distributed.dask_cluster import REACH, Cluster, WorkerJoined, WorkerLeft
+from engine.distributed.messages import WorkerInfo
 from engine.execution.survey import survey
 from engine.graph.analysis import describe, statistics
 from engine.graph.ordering import hops_of
@@ -27,16 +27,22 @@ from storage.matrix.reader import matrix_bytes
 
 __all__ = ["gather", "make_plan"]
 
-#: Seconds without a newcomer after which those that are there are taken to be all.
+#: After this many seconds without a new worker the present ones are taken to be all.
 QUIET: Final = 0.5
 
 
 def make_plan(graph: Graph, options: Options, *, out: Path | None = None, resume: bool = False) -> Plan:
-    """As :func:`engine.api.solve.make_plan`, for ``options.executor`` dask; options were checked there.
+    """Make a plan as :func:`engine.api.solve.make_plan` does, for ``options.executor`` dask.
+
+    Args:
+        graph: the graph.
+        options: the options, checked by the caller.
+        out: path of the store; None if no store is written.
+        resume: whether to resume from the checkpoint at ``out``.
 
     Raises:
-        InvalidRequest: no scheduler, no worker, or none that suits.
-        Others: as there.
+        InvalidRequest: there is no scheduler, no worker, or no suitable worker.
+        Others: as :func:`engine.api.solve.make_plan`.
     """
     with Cluster(address_of(options)) as cluster:
         workers = gather(cluster, options.device)
@@ -44,9 +50,17 @@ def make_plan(graph: Graph, options: Options, *, out: Path | None = None, resume
 
 
 def plan_for(
-    graph: Graph, options: Options, workers: Mapping[str, Hello], *, out: Path | None, resume: bool = False
+    graph: Graph, options: Options, workers: Mapping[str, WorkerInfo], *, out: Path | None, resume: bool = False
 ) -> Plan:
-    """The plan for these workers."""
+    """Return the plan for given workers.
+
+    Args:
+        graph: the graph.
+        options: the options.
+        workers: the workers by address, all with the same kind of device.
+        out: path of the store; None if no store is written.
+        resume: whether to resume from the checkpoint at ``out``.
+    """
     options = replace(bound_to(resumable(out, resume=resume), options), device="auto")
     rows, targets = (None if side is None else len(side) for side in (options.sources, options.targets))
     problem = describe(graph, rows=rows, targets=targets, max_hops=options.max_hops, cutoff=options.cutoff)
@@ -71,36 +85,47 @@ def plan_for(
 
 
 def address_of(options: Options) -> str:
-    """Where the scheduler is.  InvalidRequest if nothing was said."""
+    """Return the address of the scheduler.
+
+    Raises:
+        InvalidRequest: the options name none.
+    """
     if not options.scheduler:
         raise InvalidRequest("executor dask needs the address of a Dask scheduler (--scheduler)", field="scheduler")
     return options.scheduler
 
 
-def gather(cluster: Cluster, device: str, enough: int = 0) -> dict[str, Hello]:
-    """The workers that can solve together: of this program, and all with the same kind of device.
+def gather(cluster: Cluster, device: str, enough: int = 0) -> dict[str, WorkerInfo]:
+    """Return the workers that can solve together: they run this program and have the same kind of device.
 
-    Newcomers are waited for until none has come for a while, or ``enough`` are there, if that is known; more may join.
+    The function waits until no worker has joined for ``QUIET`` seconds or until ``enough`` are there; more may join
+    later.
+
+    Args:
+        cluster: the connection to the workers.
+        device: ``cpu``, ``cuda``, or ``auto`` for GPUs where there are any.
+        enough: the number of workers that ends the waiting; 0 if it is not known.
 
     Raises:
-        InvalidRequest: none is there, or none that suits; the reason is named.
+        InvalidRequest: no worker has a suitable device.
+        SolveFailed: there is no worker, or all were refused; the message names the reason.
     """
-    found: dict[str, Hello] = {}
+    found: dict[str, WorkerInfo] = {}
     began = heard = time.monotonic()
     while time.monotonic() - began < REACH:
         for event in cluster.events(0.05):
-            if isinstance(event, Came):
-                found[event.worker] = event.hello
+            if isinstance(event, WorkerJoined):
+                found[event.worker] = event.info
                 heard = time.monotonic()
-            elif isinstance(event, Went):
+            elif isinstance(event, WorkerLeft):
                 found.pop(event.worker, None)
         if cluster.settled() and time.monotonic() - heard > QUIET:
             break
-        if enough and sum(hello.device == device for hello in found.values()) >= enough:
+        if enough and sum(info.device == device for info in found.values()) >= enough:
             break
-    kinds = {hello.device for hello in found.values()}
+    kinds = {info.device for info in found.values()}
     wanted = device if device != "auto" else "cuda" if "cuda" in kinds else "cpu"
-    suiting = {name: hello for name, hello in found.items() if hello.device == wanted}
+    suiting = {name: info for name, info in found.items() if info.device == wanted}
     if suiting:
         return suiting
     if found:
@@ -111,16 +136,16 @@ def gather(cluster: Cluster, device: str, enough: int = 0) -> dict[str, Hello]:
     )
 
 
-def summed_up(workers: Mapping[str, Hello]) -> Workers:
-    """What the workers are together."""
+def summed_up(workers: Mapping[str, WorkerInfo]) -> Workers:
+    """Return the sums and minima over all workers that the planner needs."""
     all_ = list(workers.values())
-    kinds = set.intersection(*(set(hello.relax_rate) for hello in all_))
+    kinds = set.intersection(*(set(info.relax_rate) for info in all_))
     return Workers(
         count=len(all_),
         device=all_[0].device,
-        name=", ".join(sorted({hello.name for hello in all_})),
-        threads=min(hello.threads for hello in all_),
-        memory=min(hello.memory for hello in all_),
-        relax_rate={kind: sum(hello.relax_rate[kind] for hello in all_) for kind in sorted(kinds)},
-        host_memory=min(hello.host_memory for hello in all_),
+        name=", ".join(sorted({info.name for info in all_})),
+        threads=min(info.threads for info in all_),
+        memory=min(info.memory for info in all_),
+        relax_rate={kind: sum(info.relax_rate[kind] for info in all_) for kind in sorted(kinds)},
+        host_memory=min(info.host_memory for info in all_),
     )

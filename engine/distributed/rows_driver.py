@@ -1,7 +1,7 @@
-"""The driver of a solve by rows over many workers: batches of sources, each whole and for itself.
+"""The driver of a solve by rows over many workers: each task searches one batch of sources.
 
-A batch is as large as a worker does in some seconds; towards the end batches become smaller, so that all are done at
-about the same time.  A batch that is lost with its worker is searched again by another.
+A batch is as large as a worker can search in a few seconds.  Towards the end batches become smaller, so that all
+workers end at about the same time.  A batch that is lost with its worker is searched again by another worker.
 """
 
 from __future__ import annotations
@@ -10,40 +10,50 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from engine.distributed.dask_cluster import Cluster, Done, Ticket
-from engine.distributed.driver import Drive, result_of
-from engine.distributed.messages import Hello, Job, Order
+from engine.distributed.dask_cluster import Cluster, TaskEnded, Ticket
+from engine.distributed.driver import Driver, result_of
+from engine.distributed.messages import DistributedJob, TaskRequest, WorkerInfo
 from engine.model.progress import Monitor
 from engine.rows.summary import Summary
 from engine.streaming.checkpoint import Journal
 from storage.errors import Cancelled
 
-#: Seconds that a batch should take.
+#: Intended seconds of a batch.
 TASK: Final = 2.0
-#: Batches that a worker has at a time.
+#: Batches that a worker is given at a time.
 AHEAD: Final = 2
-#: Batches into which what is left is cut for each worker, at least.
+#: The remaining rows are cut into at least this many batches for each worker.
 SHARES: Final = 3
-#: Most bytes of the rows of a batch.
+#: Most bytes of rows in a batch.
 MOST: Final = 2**30
 
 
 @dataclass
 class _Worker:
-    """``rate`` is in rows a second."""
+    """The driver's state of a worker; ``rate`` is in rows a second."""
 
     rate: float
     tickets: list[Ticket] = field(default_factory=list)
 
 
-class Batches(Drive):
-    """One run.  ``done`` rows are in the store already, and are only summed up."""
+class RowsDriver(Driver):
+    """One solve by rows.
 
-    def __init__(  # noqa: PLR0917 - what a run has at hand
+    Args:
+        cluster: the connection to the workers; workers may join and leave.
+        workers: the workers that are there.
+        job: the solve.
+        journal: writes the records.
+        summary: gathers the facts of finished rows.
+        monitor: gets progress and is asked whether to stop.
+        done: rows that are in the store already and are only summed up.
+    """
+
+    def __init__(  # noqa: PLR0917
         self,
         cluster: Cluster,
-        workers: Mapping[str, Hello],
-        job: Job,
+        workers: Mapping[str, WorkerInfo],
+        job: DistributedJob,
         journal: Journal,
         summary: Summary,
         monitor: Monitor,
@@ -59,20 +69,20 @@ class Batches(Drive):
             self._todo.append(("observe", 0, done))
         self._finished: dict[int, int] = {}
         self._prefix = self._kept = done
-        for name, hello in workers.items():
-            self._came(name, hello)
+        for name, info in workers.items():
+            self._admit(name, info)
 
     def run(self) -> None:
         """Search until all rows are in the store.
 
         Raises:
-            Cancelled: the monitor asked to stop; the rows that are done from the first one on are committed.
-            SolveFailed, StorageFailed: as in :meth:`engine.distributed.dense_driver.Rounds.run`.
+            Cancelled: the monitor asked to stop; the finished rows from row 0 on are committed.
+            SolveFailed, StorageFailed: as in :meth:`engine.distributed.dense_driver.DenseDriver.run`.
         """
         self._monitor.begin("search", self._rows, "rows")
         try:
             while self._todo or any(worker.tickets for worker in self._workers.values()):
-                self._turn()
+                self._step()
         except Cancelled:
             if self._journal.worth() and self._prefix:
                 self._commit()
@@ -84,58 +94,58 @@ class Batches(Drive):
     def _present(self) -> int:
         return len(self._workers)
 
-    def _join(self, name: str, hello: Hello) -> None:  # noqa: ARG002
+    def _join(self, name: str, info: WorkerInfo) -> None:  # noqa: ARG002
         self._workers[name] = _Worker(self._rate)
 
-    def _leave(self, name: str) -> None:
+    def _worker_left(self, name: str) -> None:
         worker = self._workers.pop(name, None)
         if worker is not None:
-            self._lost(name)
-            self._todo += [(t.note.verb, *t.note.order.rows) for t in worker.tickets]
+            self._count_loss(name)
+            self._todo += [(t.purpose.action, *t.purpose.request.rows) for t in worker.tickets]
 
     def _hand_out(self) -> None:
         if self._kept < self._prefix < self._rows and self._journal.due():
             self._commit()
-        for turn in range(AHEAD):
+        for queued in range(AHEAD):
             for name, worker in self._workers.items():
-                if len(worker.tickets) <= turn and self._todo:
-                    verb, first, last = self._next(worker)
-                    order = Order(rows=(first, last))
-                    worker.tickets.append(self._send(name, verb, order, device=self._job.device))
+                if len(worker.tickets) <= queued and self._todo:
+                    action, first, last = self._next(worker)
+                    request = TaskRequest(rows=(first, last))
+                    worker.tickets.append(self._submit(name, action, request, device=self._job.device))
 
     def _next(self, worker: _Worker) -> tuple[str, int, int]:
-        """A batch for a worker, cut off what is first of the rest."""
-        verb, first, last = self._todo.pop()
+        """Cut the next batch for a worker off the remaining rows."""
+        action, first, last = self._todo.pop()
         left = last - first + sum(stop - start for _, start, stop in self._todo)
         size = min(TASK * worker.rate, left / (SHARES * max(1, len(self._workers))))
         size = min(size, MOST / (self._job.shape[1] * self._writer.dtype.itemsize))
         stop = min(last, first + max(1, int(size / self._band)) * self._band)
         if stop < last:
-            self._todo.append((verb, stop, last))
-        return verb, first, stop
+            self._todo.append((action, stop, last))
+        return action, first, stop
 
-    def _done(self, done: Done) -> None:
-        worker, note = self._workers.get(done.ticket.worker), done.ticket.note
+    def _done(self, done: TaskEnded) -> None:
+        worker, purpose = self._workers.get(done.ticket.worker), done.ticket.purpose
         if worker is None or done.ticket not in worker.tickets:
             return
         worker.tickets.remove(done.ticket)
-        report = result_of(done)
-        first, last = note.order.rows
-        if report is None:
-            self._todo.append((note.verb, first, last))
+        result = result_of(done)
+        first, last = purpose.request.rows
+        if result is None:
+            self._todo.append((purpose.action, first, last))
             return
         self._losses = 0
-        for files in report.files.values():
-            self._writer.adopt(self._room, files)
-        for part in report.parts:
+        for files in result.files.values():
+            self._writer.adopt(self._exchange_dir, files)
+        for part in result.parts:
             self._summary.join(part)
-        if note.verb == "search":
+        if purpose.action == "search":
             self._finished[first] = last
             while self._prefix in self._finished:
                 self._prefix = self._finished.pop(self._prefix)
         self._monitor.advance(last - first)
-        # at most fourfold: the first batch pays for preparing
-        worker.rate = min(4 * worker.rate, (last - first) / max(report.seconds, 1e-3))
+        # at most fourfold: the first batch includes preparing the graph
+        worker.rate = min(4 * worker.rate, (last - first) / max(result.seconds, 1e-3))
 
     def _commit(self) -> None:
         self._journal.commit({"kind": "rows", "rows": self._prefix})

@@ -1,4 +1,4 @@
-"""A worker's side of a solve by rows: some sources at a time, searched as by one process, tiles to the room."""
+"""A worker's side of a solve by rows: it searches some sources at a time and writes tiles to the exchange folder."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from engine.algorithms import dijkstra, partitioned
-from engine.distributed.messages import Job, Order, Report, Stopped
+from engine.distributed.messages import DistributedJob, DriverStopped, TaskRequest, TaskResult
 from engine.graph.potentials import reduced_weights
 from engine.graph.selection import Narrow, Rectangle
 from engine.model.backend import Arcs, Array
@@ -28,18 +28,23 @@ if TYPE_CHECKING:
     from engine.devices.cpu.backend import CpuBackend
     from engine.devices.cpu.sweep import Sweeper
 
-#: Seconds between two looks at whether to stop.
+#: Seconds between two checks whether to stop.
 LOOK = 0.2
 
 
-class Searcher:
-    """One worker's part in one job.  What is made of the graph before the first row serves all later ones."""
+class RowsWorker:
+    """One worker's part in one job; what it prepares from the graph serves all its tasks.
 
-    def __init__(self, job: Job, threads: int) -> None:
+    Args:
+        job: the solve.
+        threads: processors to use.
+    """
+
+    def __init__(self, job: DistributedJob, threads: int) -> None:
         self.job, self._threads = job, threads
-        self.kind, self._room = WORK_TYPES[job.plan.dtype], Path(job.room)
+        self.kind, self._exchange_dir = WORK_TYPES[job.plan.dtype], Path(job.exchange_dir)
         grid = TileGrid(job.shape, job.tile)
-        self.matrix = GuestMatrix(Path(job.store), self._room, grid, job.plan.dtype, job.compression)
+        self.matrix = GuestMatrix(Path(job.store), self._exchange_dir, grid, job.plan.dtype, job.compression)
         self._lock = threading.Lock()
         self._graph: Graph | None = None
         self._backend: CpuBackend | None = None
@@ -49,33 +54,39 @@ class Searcher:
         sources, targets = (None if side is None else np.frombuffer(side, np.int64) for side in job.sides)
         self._sources, self._targets = sources, targets
 
-    def search(self, order: Order) -> Report:
-        """The rows from ``order.rows[0]`` on, written and summed up."""
+    def run(self, action: str, request: TaskRequest) -> TaskResult:
+        """Run the task named ``action``, ``search`` or ``observe``, for ``request``."""
+        return {"search": self.search, "observe": self.observe}[action](request)
+
+    def search(self, request: TaskRequest) -> TaskResult:
+        """Search the rows ``request.rows`` of the result, write them, and return their facts."""
         with self._lock:
-            began, (first, last) = time.monotonic(), order.rows
-            monitor = _Look(self._room)
+            began, (first, last) = time.monotonic(), request.rows
+            monitor = _StopMonitor(self._exchange_dir)
             graph, arcs = self._prepare(monitor)
             rows = np.arange(first, last) if self._sources is None else self._sources[first:last]
             rectangle = Rectangle(graph.n, rows, self._targets, self.job.plan.cutoff)
-            sink = _RoomSink(self.matrix, first)
+            sink = _ExchangeSink(self.matrix, first)
             search = self._on_device if self.job.device == "cuda" else self._on_cpu
             part = search(graph, arcs, rectangle, sink, monitor).part(first)
-            return Report(seconds=time.monotonic() - began, files={first: tuple(sink.files)}, parts=(part,))
+            return TaskResult(seconds=time.monotonic() - began, files={first: tuple(sink.files)}, parts=(part,))
 
-    def observe(self, order: Order) -> Report:
-        """Sum up rows that are in the store already."""
+    def observe(self, request: TaskRequest) -> TaskResult:
+        """Return the facts of rows that are in the store already."""
         with self._lock:
-            began, (first, last) = time.monotonic(), order.rows
-            graph = self._prepare(_Look(self._room))[0]
+            began, (first, last) = time.monotonic(), request.rows
+            graph = self._prepare(_StopMonitor(self._exchange_dir))[0]
             rows = np.arange(first, last) if self._sources is None else self._sources[first:last]
-            found = self._collector(graph, Rectangle(graph.n, rows, self._targets, None), _RoomSink(self.matrix, first))
+            found = self._collector(
+                graph, Rectangle(graph.n, rows, self._targets, None), _ExchangeSink(self.matrix, first)
+            )
             block = np.empty((last - first, self.job.shape[1]), self.kind.dtype)
             self.matrix.read_rows(first, block)
             found.observe(0, block)
-            return Report(seconds=time.monotonic() - began, parts=(found.part(first),))
+            return TaskResult(seconds=time.monotonic() - began, parts=(found.part(first),))
 
     def close(self) -> None:
-        """Give everything back."""
+        """Release all memory and threads."""
         with self._lock:
             for each in (self._sweeper, self._backend):
                 if each is not None:
@@ -86,7 +97,7 @@ class Searcher:
         if self._graph is None or self._arcs is None:
             graph, h = self.matrix.graph(), None
             if self.job.reduced:
-                h = np.load(self._room.parent / "potentials.npy")
+                h = np.load(self._exchange_dir.parent / "potentials.npy")
                 graph = replace(graph, weights=reduced_weights(graph, h))
             in_parts = self.job.plan.algorithm == "partitioned"
             if self.job.device == "cuda":
@@ -97,7 +108,7 @@ class Searcher:
                 self._backend = CpuBackend(self._threads)
                 if in_parts:
                     self._sweeper = partitioned.sweeper_of(self._backend, graph, self.kind.dtype, monitor)
-            # last: a task may be stopped before, and the next one is to begin anew
+            # last, so that after a task that was stopped here the next one prepares everything again
             self._graph, self._arcs = graph, Arcs(graph.indptr, graph.heads, graph.weights, h)
         return self._graph, self._arcs
 
@@ -138,15 +149,21 @@ class Searcher:
         return found
 
 
-class _RoomSink:
-    """Takes rows, the first of which is row ``first`` of the matrix, into the room."""
+class _ExchangeSink:
+    """A sink that writes tiles to the exchange folder; its first row is row ``first`` of the matrix."""
 
     def __init__(self, matrix: GuestMatrix, first: int) -> None:
         self.tile, self.files = matrix.tile, list[TileFile]()
         self._matrix, self._first = matrix, first
 
     def write(self, row: int, column: int, block: Array) -> None:
-        """Write whole tiles; called from several threads."""
+        """Write whole tiles; called from several threads.
+
+        Args:
+            row: the first row of the block, counted from ``first``.
+            column: the first column of the block.
+            block: array of shape (rows, columns).
+        """
         top = self._first + row
         for i, j in self._matrix.grid.covered(top, column, *block.shape):
             down, across = self._matrix.grid.slices(i, j)
@@ -154,16 +171,16 @@ class _RoomSink:
             self.files.append(self._matrix.write_tile(i, j, part))
 
 
-class _Look(Monitor):
-    """Ends a search when the driver wants that, or is gone with its folder."""
+class _StopMonitor(Monitor):
+    """A monitor that ends a search if the driver has asked tasks to stop, or is gone with its folder."""
 
-    def __init__(self, room: Path) -> None:
-        self._room, self._looked = room, 0.0
+    def __init__(self, exchange_dir: Path) -> None:
+        self._exchange_dir, self._looked = exchange_dir, 0.0
 
     def step(self, amount: int) -> None:  # noqa: ARG002
-        """Raises Stopped."""
+        """Raise DriverStopped if the search is to end."""
         now = time.monotonic()
         if now - self._looked >= LOOK:
             self._looked = now
-            if not self._room.is_dir() or (self._room.parent / "stop").exists():
-                raise Stopped("the driver has stopped")
+            if not self._exchange_dir.is_dir() or (self._exchange_dir.parent / "stop").exists():
+                raise DriverStopped("the driver has stopped")

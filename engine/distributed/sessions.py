@@ -1,4 +1,4 @@
-"""What workers are asked to run.  Nothing here knows Dask; these functions travel by their names."""
+"""What workers are asked to run.  Nothing here imports Dask; these functions travel by name."""
 
 from __future__ import annotations
 
@@ -14,130 +14,154 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
-from engine.distributed.messages import Failure, Hello, Job, Order, Report, Stopped, code_digest
+from engine.distributed.messages import (
+    DistributedJob,
+    DriverStopped,
+    TaskFailure,
+    TaskRequest,
+    TaskResult,
+    WorkerInfo,
+    code_digest,
+)
 from engine.execution.survey import RELAX_RATE, find_cuda
 from engine.model.system import available_memory, resident_bytes, usable_processors
 from storage.errors import ApspError, SolveFailed
 
-#: How ``apsp worker`` tells its workers what they have.
+#: Environment variables by which ``apsp worker`` passes device, threads and memory to its workers.
 DEVICE: Final = "APSP_WORKER_DEVICE"
 THREADS: Final = "APSP_WORKER_THREADS"
 MEMORY: Final = "APSP_WORKER_MEMORY"
-#: Seconds without a task after which a worker gives up what it holds: its driver is gone, or has no use for it.
+#: A session without a task for this many seconds is closed: its driver is gone, or does not need it.
 IDLE: Final = 600.0
-#: Share of the memory there is that a worker offers if it was not told.
+#: Share of the free memory that a worker offers by default.
 OFFERED: Final = 0.8
 
 log = logging.getLogger("apsp.engine")
 
 
-class Desk(Protocol):
-    """A worker's part in one job: every verb takes an order and gives a report."""
+class WorkerSession(Protocol):
+    """A worker's part in one job."""
+
+    def run(self, action: str, request: TaskRequest) -> TaskResult:
+        """Run the task named ``action`` for ``request``."""
+        ...
 
     def close(self) -> None:
-        """Give everything back."""
+        """Release all resources."""
         ...
 
 
 @dataclass
-class _Kept:
-    """A desk, the room of its job, how many tasks are at it, and when the last one came or went."""
+class _OpenSession:
+    """A session, the exchange folder of its job, the number of its running tasks, and when the last one began or
+    ended.
+    """
 
-    room: str
-    desk: Desk
+    exchange_dir: str
+    session: WorkerSession
     busy: int = 0
     used: float = 0.0
 
 
 _lock = threading.Lock()
-_desks: dict[str, _Kept] = {}
+_sessions: dict[str, _OpenSession] = {}
 
 
-def hello() -> Hello:
-    """Who this worker is."""
+def worker_info() -> WorkerInfo:
+    """Return what this worker says about itself."""
     device = os.environ.get(DEVICE, "cpu")
     threads = int(os.environ.get(THREADS, "0")) or usable_processors()
-    told = int(os.environ.get(MEMORY, "0"))
+    offered = int(os.environ.get(MEMORY, "0"))
     name, rates = platform.machine(), {kind: rate * threads for kind, rate in RELAX_RATE.items()}
-    memory = host_memory = told or int(OFFERED * (available_memory() + resident_bytes()))
+    memory = host_memory = offered or int(OFFERED * (available_memory() + resident_bytes()))
     if device == "cuda":
         found, why = find_cuda(None)
         if found is None:
             raise SolveFailed(f"this worker was started for a GPU, but {why}")
         name, memory, rates = found.name, found.memory, found.relax_rate
     host, process = socket.gethostname(), os.getpid()
-    return Hello(code_digest(), device, name, host, process, threads, memory, rates, host_memory)
+    return WorkerInfo(code_digest(), device, name, host, process, threads, memory, rates, host_memory)
 
 
-def work(job: Job, verb: str, order: Order) -> Report | Failure:
-    """Have this worker's part in ``job`` do something; what goes wrong comes back as a :class:`Failure`."""
+def run_task(job: DistributedJob, action: str, request: TaskRequest) -> TaskResult | TaskFailure:
+    """Run a task of ``job`` on this worker; errors are returned as a :class:`TaskFailure`.
+
+    Args:
+        job: the solve.
+        action: the name of the task.
+        request: what the task is to do.
+    """
     if code_digest() != job.code:
-        return Failure("SolveFailed", f"worker {os.getpid()} on {socket.gethostname()} runs another version of apsp")
+        return TaskFailure(
+            "SolveFailed", f"worker {os.getpid()} on {socket.gethostname()} runs another version of apsp"
+        )
     try:
-        with _at_desk(job) as desk:
-            report: Report = getattr(desk, verb)(order)
-    except Stopped as stopped:
-        return Failure("Stopped", str(stopped))
+        with _session_of(job) as session:
+            result: TaskResult = session.run(action, request)
+    except DriverStopped as stopped:
+        return TaskFailure("Stopped", str(stopped))
     except MemoryError as error:
-        return Failure("SolveFailed", f"worker {os.getpid()} on {socket.gethostname()} ran out of memory: {error}")
+        return TaskFailure("SolveFailed", f"worker {os.getpid()} on {socket.gethostname()} ran out of memory: {error}")
     except ApspError as error:
-        return Failure(type(error).__name__, str(error))
-    return report
+        return TaskFailure(type(error).__name__, str(error))
+    return result
 
 
-def leave(run: str) -> None:
-    """The job is over."""
+def end_run(run: str) -> None:
+    """Close the session of a job that is over."""
     with _lock:
-        found = _desks.pop(run, None)
+        found = _sessions.pop(run, None)
     if found is not None:
-        found.desk.close()
+        found.session.close()
 
 
 @contextmanager
-def _at_desk(job: Job) -> Iterator[Desk]:
-    """This worker's part in ``job``, begun if need be."""
+def _session_of(job: DistributedJob) -> Iterator[WorkerSession]:
+    """Yield this worker's session of ``job``; make it if there is none."""
     with _lock:
-        if job.run not in _desks:
-            _clear(time.monotonic())
+        if job.run not in _sessions:
+            _close_idle(time.monotonic())
             threads = int(os.environ.get(THREADS, "0")) or usable_processors()
-            _desks[job.run] = _Kept(job.room, made(job, threads))
-            timer = threading.Timer(IDLE, _look)
+            _sessions[job.run] = _OpenSession(job.exchange_dir, make_session(job, threads))
+            timer = threading.Timer(IDLE, _close_idle_later)
             timer.daemon = True
             timer.start()
-        kept = _desks[job.run]
-        kept.busy += 1
+        opened = _sessions[job.run]
+        opened.busy += 1
     try:
-        yield kept.desk
+        yield opened.session
     finally:
         with _lock:
-            kept.busy -= 1
-            kept.used = time.monotonic()
+            opened.busy -= 1
+            opened.used = time.monotonic()
 
 
-def _clear(now: float) -> None:
-    """Give up desks whose driver is gone, with its room or without a word.  The lock is held."""
-    for run, kept in list(_desks.items()):
-        if not kept.busy and (not Path(kept.room).is_dir() or now - kept.used > IDLE):
-            del _desks[run]
-            kept.desk.close()
+def _close_idle(now: float) -> None:
+    """Close sessions whose driver is gone: its folder does not exist, or no task came for ``IDLE`` seconds.  The caller
+    holds the lock.
+    """
+    for run, opened in list(_sessions.items()):
+        if not opened.busy and (not Path(opened.exchange_dir).is_dir() or now - opened.used > IDLE):
+            del _sessions[run]
+            opened.session.close()
 
 
-def _look() -> None:
-    """Every now and then, as long as there are desks."""
+def _close_idle_later() -> None:
+    """Timer: close idle sessions; set the timer again while any session remains."""
     with _lock:
-        _clear(time.monotonic())
-        if _desks:
-            timer = threading.Timer(IDLE / 4, _look)
+        _close_idle(time.monotonic())
+        if _sessions:
+            timer = threading.Timer(IDLE / 4, _close_idle_later)
             timer.daemon = True
             timer.start()
 
 
-def made(job: Job, threads: int) -> Desk:
-    """A fresh part in ``job``."""
+def make_session(job: DistributedJob, threads: int) -> WorkerSession:
+    """Return a new session of ``job``."""
     if job.plan.streaming is not None:
-        from engine.distributed.dense_worker import Bench
+        from engine.distributed.dense_worker import DenseWorker
 
-        return Bench(job, threads)
-    from engine.distributed.rows_worker import Searcher
+        return DenseWorker(job, threads)
+    from engine.distributed.rows_worker import RowsWorker
 
-    return Searcher(job, threads)
+    return RowsWorker(job, threads)

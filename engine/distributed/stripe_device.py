@@ -1,6 +1,6 @@
-"""What a worker computes with: stripes that it holds, one panel at a time to relax them by, and its own to close.
+"""What a worker computes with: the stripes that it holds, the panel in use, and its own panels to close.
 
-A stripe here is as high as a pivot block is wide, so stripe k is what panel k is made of.
+A stripe here is as high as a pivot block is wide, so panel k is made of stripe k.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Protocol, cast
 
 import numpy as np
 
-from engine.distributed.messages import Job
+from engine.distributed.messages import DistributedJob
 from engine.model.backend import Array, Backend
 from engine.model.dtypes import WORK_TYPES
 from engine.model.stripe_device import Job as Run
@@ -18,85 +18,96 @@ from engine.model.tier import Tier
 from engine.streaming.cpu_device import CpuStreamer
 
 
-class Holder(Protocol):
-    """The verbs.
+class WorkerDevice(Protocol):
+    """A device of a worker.
 
-    Those from ``use`` to ``mark`` are called from one thread at a time, the others from any, but nothing happens to a
-    stripe twice at a time, ``copy`` apart.
+    The methods from ``use`` to ``mark`` are called from one thread at a time, the others from any thread.  No two calls
+    work on one stripe at a time, except ``copy``.
     """
 
     def hold(self, stripe: int, rows: Array) -> None:
-        """Take a stripe, shape (its rows, n), in an array from ``room``, which is the holder's now."""
+        """Hold a stripe, shape (its rows, n); the array comes from ``buffer`` and belongs to the device from now on."""
         ...
 
     def forget(self, stripe: int) -> None:
-        """Forget a stripe."""
+        """Drop a stripe."""
         ...
 
     def copy(self, stripe: int, first: int, out: Array) -> None:
-        """Copy rows of a stripe, from its row ``first`` on, into ``out``; also while the stripe is being relaxed."""
-        ...
+        """Copy rows of a stripe, also while the stripe is being relaxed.
 
-    def use(self, turn: int, panel: Array) -> None:
-        """Have panel ``turn`` at hand, until another one is."""
-        ...
-
-    def relax_by(self, turn: int, stripe: int, *, urgent: bool = False) -> None:
-        """Relax a stripe by the panel in use, that of round ``turn``; may return before it is done.
-
-        ``urgent``: before what was asked for earlier.
+        Args:
+            stripe: the stripe.
+            first: its first row to copy, counted within the stripe.
+            out: array of shape (rows, n) that gets the rows.
         """
         ...
 
-    def become(self, turn: int, panel: Array) -> None:
-        """Stripe ``turn`` becomes panel ``turn``."""
+    def use(self, k: int, panel: Array) -> None:
+        """Load panel ``k`` for the next calls of ``relax_by``."""
         ...
 
-    def close_panel(self, turn: int, out: Array) -> None:
-        """Close stripe ``turn``, as round ``turn`` - 1 left it, into panel ``turn``; a copy goes to ``out``.
+    def relax_by(self, k: int, stripe: int, *, urgent: bool = False) -> None:
+        """Relax a stripe by the panel in use; may return before it is done.
 
-        Urgent, and may return before it is done.
+        Args:
+            k: the round of the panel in use.
+            stripe: the stripe.
+            urgent: whether this product comes before earlier ones that are not urgent.
+        """
+        ...
+
+    def become(self, k: int, panel: Array) -> None:
+        """Overwrite stripe ``k`` with the closed panel ``k``."""
+        ...
+
+    def close_panel(self, k: int, out: Array) -> None:
+        """Close panel ``k`` from stripe ``k``, which has reached round ``k`` - 1, and copy it to ``out``.
+
+        The call is urgent and may return before it is done.
         """
         ...
 
     def mark(self, *, urgent: bool) -> Callable[[], None]:
-        """What waits, in any thread, until all that was asked for so far is done: of the urgent, or of the rest.
+        """Return a function that waits, in any thread, for all earlier calls: the urgent ones, or the others.
 
-        It raises what went wrong: BelowZero, SolveFailed.
+        The function raises BelowZero or SolveFailed if one of these calls failed.
         """
         ...
 
-    def room(self, height: int) -> Array:
-        """An array of ``height`` rows for a panel or a stripe, as fast as there is to copy from and to."""
+    def buffer(self, height: int) -> Array:
+        """Return host memory of shape (``height``, n) for a panel or a stripe, of the kind that the device copies
+        fastest.
+        """
         ...
 
     def release(self) -> None:
-        """Give all memory back."""
+        """Release all memory."""
         ...
 
 
-def run_of(job: Job, check: Callable[[], None]) -> Run:
-    """The solve as streamers see it: one device, which closes every panel."""
+def streaming_run(job: DistributedJob, check: Callable[[], None]) -> Run:
+    """Return the solve as streamers see it: one device, which closes every panel."""
     streaming = job.streaming
     tier = cast(Tier, _Here(job.n, WORK_TYPES[job.plan.dtype].dtype))
     leaders = [0] * streaming.rounds(job.n)
     return Run(streaming, tier, job.nonnegative, leaders, [], _told, _counted, check)
 
 
-def _told(turn: int, stripe: int, rows: Array) -> None:
-    """The bench knows what it asked for."""
+def _told(k: int, stripe: int, rows: Array) -> None:
+    """Do nothing: the worker knows which stripes it has relaxed."""
 
 
 def _nothing() -> None:
-    """There is nothing to wait for."""
+    """Do nothing: all calls have ended."""
 
 
 def _counted(amount: int) -> None:
-    """The bench counts itself."""
+    """Do nothing: the worker counts its updates itself."""
 
 
 class _Here:
-    """The tier of stripes that lie where they are worked on: as much of one as streamers ask for."""
+    """The tier of stripes that stay where they are relaxed: the part of a tier that streamers use."""
 
     def __init__(self, n: int, dtype: np.dtype[np.generic]) -> None:
         self.n, self.dtype = n, dtype
@@ -108,11 +119,11 @@ class _Here:
     def drop(self, stripe: int, rows: Array) -> None: ...
 
 
-class CpuHolder:
+class CpuWorkerDevice:
     """Stripes in host memory, relaxed by a backend through :class:`engine.streaming.cpu_device.CpuStreamer`."""
 
-    def __init__(self, job: Job, backend: Backend, check: Callable[[], None]) -> None:
-        self._backend, self._run = backend, run_of(job, check)
+    def __init__(self, job: DistributedJob, backend: Backend, check: Callable[[], None]) -> None:
+        self._backend, self._run = backend, streaming_run(job, check)
         self._stripes = cast(_Here, self._run.tier).stripes
         self._streamer = CpuStreamer(backend)
         self._run.devices = [self._streamer]
@@ -124,46 +135,75 @@ class CpuHolder:
         self._stripes[stripe] = rows
 
     def forget(self, stripe: int) -> None:
-        """Forget the array."""
+        """Drop the array."""
         self._stripes.pop(stripe, None)
 
     def copy(self, stripe: int, first: int, out: Array) -> None:
-        """Copy; entries that change meanwhile are old or new."""
+        """Copy rows of a stripe; each entry that changes meanwhile is the old one or the new one.
+
+        Args:
+            stripe: the stripe.
+            first: its first row to copy, counted within the stripe.
+            out: array of shape (rows, n) that gets the rows.
+        """
         out[:] = self._stripes[stripe][first : first + len(out)]
 
-    def use(self, turn: int, panel: Array) -> None:
-        """Pack the panel."""
-        if self._used != turn:
+    def use(self, k: int, panel: Array) -> None:
+        """Copy panel ``k`` into its buffer and pack it."""
+        if self._used != k:
             self._used = -1
-            place = self._run.panels[turn % len(self._run.panels)]
+            place = self._run.panels[k % len(self._run.panels)]
             place[: len(panel)] = panel
-            self._streamer.follow(turn)
-            self._used = turn
+            self._streamer.follow(k)
+            self._used = k
 
-    def relax_by(self, turn: int, stripe: int, *, urgent: bool = False) -> None:  # noqa: ARG002
-        """One product."""
-        self._streamer.relax(turn, stripe, self._stripes[stripe])
+    def relax_by(self, k: int, stripe: int, *, urgent: bool = False) -> None:  # noqa: ARG002
+        """Relax a stripe by the panel in use, at once.
 
-    def become(self, turn: int, panel: Array) -> None:
-        """Copy."""
-        self._stripes[turn][:] = panel
+        Args:
+            k: the round of the panel in use.
+            stripe: the stripe.
+            urgent: not used.
+        """
+        self._streamer.relax(k, stripe, self._stripes[stripe])
 
-    def close_panel(self, turn: int, out: Array) -> None:
-        """Close in the panel's place, from where it goes back into the stripe."""
-        self._used = -1  # the panel in use may have lain in that place
-        self._streamer.lead(turn, self._stripes.__getitem__, first=True)
-        out[:] = self._stripes[turn]
+    def become(self, k: int, panel: Array) -> None:
+        """Copy the closed panel ``k`` into stripe ``k``."""
+        self._stripes[k][:] = panel
+
+    def close_panel(self, k: int, out: Array) -> None:
+        """Close panel ``k`` in its buffer, then copy it to stripe ``k`` and to ``out``."""
+        self._used = -1  # the panel in use may be in that buffer
+        self._streamer.lead(k, self._stripes.__getitem__, first=True)
+        out[:] = self._stripes[k]
 
     def mark(self, *, urgent: bool) -> Callable[[], None]:  # noqa: ARG002
-        """All is done already."""
+        """Return a function that does nothing: all calls have ended."""
         return _nothing
 
-    def room(self, height: int) -> Array:
-        """Plain memory."""
+    def buffer(self, height: int) -> Array:
+        """Return ordinary memory."""
         return np.empty((height, self._run.n), self._run.kind.dtype)
 
     def release(self) -> None:
-        """The backend goes with the stripes."""
+        """Drop the stripes and shut the backend down."""
         self._stripes.clear()
         self._streamer.release()
         self._backend.shutdown()
+
+
+def make_device(job: DistributedJob, threads: int, check: Callable[[], None]) -> WorkerDevice:
+    """Return the device that this worker computes with.
+
+    Args:
+        job: the solve.
+        threads: processors to use.
+        check: raises if the solve is to stop.
+    """
+    if job.device == "cuda":
+        from engine.devices.cuda.stripes import CudaHolder
+
+        return CudaHolder(streaming_run(job, check), places=job.pace.places, threads=threads)
+    from engine.devices.cpu.backend import CpuBackend
+
+    return CpuWorkerDevice(job, CpuBackend(threads), check)

@@ -1,6 +1,8 @@
-"""Starts the Dask workers of one node, one a GPU or so many for its processors, and keeps them alive.
+"""Starts the Dask workers of one node, one for each GPU or a given number on the processors, and restarts those that
+end.
 
-Dask's own nanny is not used: one whose worker is just restarting may be dropped for good, and it does not know GPUs.
+Dask's own nanny is not used: it may drop a worker that is just restarting and never start it again, and it does not
+know GPUs.
 """
 
 from __future__ import annotations
@@ -29,20 +31,20 @@ log = logging.getLogger("apsp.engine")
 _PAUSE: Final = 0.2
 _FIRST_WAIT: Final = 0.5
 _LONGEST_WAIT: Final = 15.0
-#: a worker that lived this long did not die of its start
+#: A worker that has run for this many seconds has started well, so its next restart waits the least.
 _HEALTHY: Final = 30.0
-#: seconds that workers get to end
+#: Seconds that workers get to end after SIGTERM.
 _GRACE: Final = 10.0
-#: threads of a worker: one for what computes, on a GPU three and one that closes panels; the rest read and write
+#: Threads of a worker: one that computes, on a GPU three and one that closes panels; the rest read and write.
 _THREADS: Final = {"CPU": 2, "GPU": 6}
-#: share of the node's memory that its workers offer together
+#: Share of the node's free memory that its workers offer together.
 _OFFERED: Final = 0.8
-#: What Dask is told unless the environment says otherwise: a connection that answers nothing for so long is dead.
+#: Settings of Dask unless the environment has others: after this long a silent connection counts as dead.
 _SETTINGS: Final = {
     "DASK_DISTRIBUTED__COMM__TIMEOUTS__TCP": "15s",
     "DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": "15s",
     "DASK_LOGGING__DISTRIBUTED": "warning",
-    # Dask looks at the stacks of its threads a hundred times a second otherwise
+    # otherwise Dask samples the stacks of its threads a hundred times a second
     "DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED": "False",
 }
 _PR_SET_PDEATHSIG: Final = 1
@@ -50,7 +52,7 @@ _PR_SET_PDEATHSIG: Final = 1
 
 @dataclass(frozen=True)
 class WorkersArgs:
-    """What ``apsp worker`` is asked for; fields are named as on the command line, sizes in bytes.
+    """The arguments of ``apsp worker``; fields are named as on the command line, sizes are in bytes.
 
     ``devices`` are ``cpu``, ``cuda0``, ``cuda1`` and so on.
     """
@@ -76,11 +78,11 @@ class _Slot:
 
 
 @dataclass
-class Workers:
-    """The workers of a node.
+class WorkerProcesses:
+    """The worker processes of a node.
 
     Raises:
-        InvalidRequest: Dask is not installed, or what was asked for makes no sense.
+        InvalidRequest: Dask is not installed, or the arguments contradict each other.
     """
 
     args: WorkersArgs
@@ -91,25 +93,30 @@ class Workers:
             raise InvalidRequest("apsp worker needs Dask: pip install 'apsp[dask]'", field="scheduler")
         found = self.args.devices
         if not found:
-            raise InvalidRequest("devices none leaves nothing to work with", field="devices")
+            raise InvalidRequest(
+                "devices is none, so there is no device to work with; name cpu or GPUs", field="devices"
+            )
         gpus = [name for name in found if name != "cpu"]
         count = (self.args.workers or 1) if "cpu" in found else 0
         if self.args.workers is not None and "cpu" not in found:
-            raise InvalidRequest("the number of workers is that of the GPUs", field="workers")
+            raise InvalidRequest(
+                "workers counts those on the processors, but devices names only GPUs",
+                field="workers",
+            )
         total = len(gpus) + count
         threads = self.args.threads or max(1, usable_processors() // total)
         memory = self.args.memory or int(_OFFERED * available_memory() / total)
         visible = [x for x in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if x.strip()]
         for gpu in gpus:
             number = int(gpu.removeprefix("cuda"))
-            chosen = visible[number] if number < len(visible) else str(number)
-            more = {"CUDA_VISIBLE_DEVICES": chosen}
+            identifier = visible[number] if number < len(visible) else str(number)
+            more = {"CUDA_VISIBLE_DEVICES": identifier}
             self.slots.append(_Slot(gpu, _environment("cuda", threads, memory, more)))
         for number in range(count):
             self.slots.append(_Slot(f"cpu{number}", _environment("cpu", threads, memory, {"CUDA_VISIBLE_DEVICES": ""})))
 
     def run(self) -> None:
-        """Keep all alive until SIGTERM or SIGINT; then end them."""
+        """Keep all workers running until SIGTERM or SIGINT; then end them."""
         stopping = False
 
         def stop(_number: int, _frame: FrameType | None) -> None:
@@ -131,7 +138,7 @@ class Workers:
     def _look(self, slot: _Slot, folder: str) -> None:
         now = time.monotonic()
         if slot.process is not None and (code := slot.process.poll()) is not None:
-            # status 0, too: a worker ends that way when its scheduler is lost
+            # status 0 counts, too: a worker ends with it when its scheduler is lost
             slot.wait = _FIRST_WAIT if now - slot.born > _HEALTHY else min(2 * slot.wait, _LONGEST_WAIT)
             slot.process, slot.due = None, now + slot.wait
             log.warning("worker %s ended with status %d; it is started again in %.1f s", slot.name, code, slot.wait)
@@ -176,6 +183,6 @@ def _environment(device: str, threads: int, memory: int, more: dict[str, str]) -
 
 
 def _with_parent() -> None:
-    """In the new process: it ends with the one that started it, however that ends."""
+    """Run in the new process (preexec_fn): have the kernel send it SIGTERM when its parent dies (PR_SET_PDEATHSIG)."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)

@@ -1,1 +1,1 @@
-"""How a plan is run in this process, and what is measured of the machine beforehand."""
+"""How a plan is carried out in this process, and what is measured of the machine beforehand."""

@@ -1,4 +1,4 @@
-"""Solving in a GPU's memory: arcs go there, facts and rows come back, and the host never holds the matrix."""
+"""Solving in a GPU's memory: the host sends the arcs and receives facts and rows; it never holds the matrix."""
 
 from __future__ import annotations
 
@@ -27,12 +27,23 @@ def run(
     *,
     memory: int | None = None,
 ) -> Summary:
-    """Follow ``plan``, whose device is ``cuda``; ``memory`` limits the bytes of device memory.
+    """Carry out ``plan``, whose device is ``cuda``.
+
+    Args:
+        graph: the graph.
+        plan: the plan.
+        sources: vertex indices of the rows, shape (rows,); None for all vertices.
+        sink: takes the rows.
+        monitor: gets progress and is asked whether to stop.
+        memory: limit of device memory in bytes; None for all that is free.
+
+    Returns:
+        The summary of all rows.
 
     Raises:
         Cancelled: the monitor asked to stop; what the sink holds is then incomplete.
-        NegativeCycle: the graph has one, and the plan was made without looking.
-        DoesNotFit: less device memory was free than when the plan was made.
+        NegativeCycle: the graph has a negative cycle, and the plan was made without looking for one.
+        DoesNotFit: less device memory is free than when the plan was made.
         SolveFailed: the device failed.
     """
     rows = np.arange(graph.n) if sources is None else sources
@@ -64,6 +75,6 @@ def run(
 
 
 def _explain(graph: Graph) -> None:
-    """Some vertex came to lie at less than zero from itself: name the cycle."""
+    """Raise NegativeCycle, which names the cycle, after the GPU has found a vertex at less than zero from itself."""
     find_potentials(graph)
     raise SolveFailed("the GPU found a vertex at less than zero from itself, and the graph has no negative cycle")

@@ -1,9 +1,9 @@
 """Rates of this machine that hold from one solve to the next, measured and kept in the user's cache.
 
-What streaming takes hangs on the disk, on the bus and on host memory, which no table foresees.  Measuring them takes a
-second or two, so it is done for long jobs only.  Whatever else the machine does meanwhile makes a rate look worse and
-never better, so one measurement is not trusted for long: rates are measured ``TIMES`` times, at least ``APART`` seconds
-apart, and the best of each holds for a month.  A file that cannot be read, understood or written is as good as none.
+The seconds that streaming takes depend on the disk, the bus and host memory, and no table predicts these.  Measuring
+them takes a second or two, so only long jobs do it.  Other work on the machine makes a rate look worse and never
+better, so one measurement is not trusted for long: rates are measured ``TIMES`` times, at least ``APART`` seconds
+apart, and the best of each is used for a month.  A cache file that cannot be read, parsed or written is ignored.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ from storage.graph.graph import build_graph
 from storage.matrix.frame import MatrixSpec
 from storage.matrix.working import WorkingMatrix, open_working
 
-#: Predicted seconds of a solve from which on rates are measured.
+#: Rates are measured for solves of at least this many predicted seconds.
 WORTHWHILE: Final = 10.0
-#: Such a solve streams, or a way of streaming comes within this factor of it.
+#: Rates are measured if a streamed candidate is predicted to take less than this many times the plan's seconds.
 CONTENDER: Final = 4.0
-#: Days for which rates are kept, from the first measurement on.
+#: Days for which rates are kept, counted from the first measurement.
 DAYS: Final = 30
-#: How often they are measured in that time, and the least number of seconds in between.
+#: Measurements in that time, and the least number of seconds between two of them.
 TIMES: Final = 3
 APART: Final = 3600.0
-#: Vertices of the store that is written for trial, float32: 1 GiB; and seconds that each pass may take.
+#: Vertices of the trial store, float32: 1 GiB; and the limit in seconds of each pass over it.
 SIDE: Final = 16384
 LIMIT: Final = 2.0
 
@@ -53,11 +53,14 @@ log = logging.getLogger("apsp.engine")
 
 
 def with_rates(machine: Machine, kind: WorkType, plan: Plan, out: Path | None) -> Machine:
-    """``machine`` with measured rates of disk and GPUs, if ``plan`` is long and what they decide is in question.
+    """Return ``machine`` with measured rates of disk and GPUs, if ``plan`` is long and these rates decide between
+    candidates.
 
     Args:
-        machine: as surveyed; kind: the working type; plan: what its present rates predict.
-        out: where the store would go.
+        machine: the machine as surveyed.
+        kind: the working type.
+        plan: the plan that the present rates predict.
+        out: the path of the store; None if no store is written.
     """
     near = [
         c for c in plan.candidates if c.feasible and c.streaming is not None and c.seconds < CONTENDER * plan.seconds
@@ -77,7 +80,11 @@ def with_rates(machine: Machine, kind: WorkType, plan: Plan, out: Path | None) -
 
 
 def disk_rates(folder: Path, threads: int) -> Values:
-    """Rates of a working store in ``folder``, as fields of :class:`Machine`.  StorageFailed if it cannot be written."""
+    """Measure the rates of a working store in ``folder``, as fields of :class:`Machine`.
+
+    Raises:
+        StorageFailed: the folder cannot be written.
+    """
     with tempfile.TemporaryDirectory(prefix=".apsp-trial-", dir=folder) as trial:
         empty = np.zeros(0, np.int64)
         graph, _ = build_graph(empty, empty, empty, n=SIDE, directed=True)
@@ -87,7 +94,7 @@ def disk_rates(folder: Path, threads: int) -> Values:
 
 
 class _Limit(Monitor):
-    """Stops after so many seconds; counts rows."""
+    """A monitor that counts rows and stops after ``LIMIT`` seconds."""
 
     def __init__(self) -> None:
         self.until, self.rows = time.perf_counter() + LIMIT, 0
@@ -100,10 +107,12 @@ class _Limit(Monitor):
 
 
 def _write_rate(writer: WorkingMatrix, threads: int) -> tuple[float, int]:
-    """Bytes a second of finished rows, looked at for the summary and made durable; and the rows that are there."""
+    """Return the bytes a second at which finished rows are summed up, written and made durable, and the number of rows
+    written.
+    """
     rows = np.broadcast_to(np.arange(SIDE, dtype=np.float32), (SIDE, SIDE))
     sink = SummarySink(writer, np.arange(SIDE), SIDE, integral=False)
-    sink.write(0, 0, np.ascontiguousarray(rows[: writer.tile[0]]))  # compiles the summary, or loads it
+    sink.write(0, 0, np.ascontiguousarray(rows[: writer.tile[0]]))  # compiles the summary, or loads it from the cache
     began, limit = time.perf_counter(), _Limit()
     with suppress(Cancelled):
         write_rows(rows, None, sink, limit, threads)
@@ -112,7 +121,9 @@ def _write_rate(writer: WorkingMatrix, threads: int) -> tuple[float, int]:
 
 
 def _stream_rates(writer: WorkingMatrix, count: int) -> Values:
-    """Bytes a second that are read and, at the same time, written again, and the processors' share in that."""
+    """Return the bytes a second that are read and, at the same time, rewritten, and the processor seconds that takes a
+    byte.
+    """
     band = writer.tile[0]
     began, work = time.perf_counter(), time.process_time()
 
@@ -141,7 +152,9 @@ def _with_disk(machine: Machine, values: Values) -> Machine:
 
 
 def _device_rates(cuda: Device, kind: WorkType, threads: int) -> Values:
-    """Rates of the GPUs, as fields of :class:`Device`; that of products in ``kind`` as ``relax_rate``."""
+    """Measure the rates of the GPUs, as fields of :class:`Device`; the rate of products in ``kind`` is
+    ``relax_rate``.
+    """
     from engine.devices.cuda.rates import LEAST_MEMORY, measured
 
     if cuda.memory < LEAST_MEMORY:
@@ -165,15 +178,17 @@ def _with_bus(cuda: Device, kind: WorkType, values: Values) -> Device:
 
 
 def cache_file() -> Path:
-    """Where rates are kept: below XDG_CACHE_HOME, or below ``~/.cache``."""
+    """Return the path of the cache file: below XDG_CACHE_HOME, or below ``~/.cache``."""
     home = os.environ.get("XDG_CACHE_HOME")
     return (Path(home) if home else Path.home() / ".cache") / "apsp" / "rates.json"
 
 
 def _known(key: str, measure: Callable[[], Values]) -> Values:
-    """The best of what was measured on this node under ``key`` in the last month, and of what ``measure`` finds.
+    """Return the best rates measured on this node under ``key`` in the last month, those that ``measure`` finds
+    included.
 
-    It is asked only where that is due; {} if it fails and nothing is known.
+    ``measure`` is called only if another measurement is due.  If it fails, the earlier rates are returned, {} if there
+    are none.
     """
     key, now = f"{platform.node()}: {key}", time.time()
     entries = _read()
@@ -185,7 +200,7 @@ def _known(key: str, measure: Callable[[], Values]) -> Values:
     before: Values = {} if kept is None else kept["values"]
     try:
         values = _best(before, measure())
-    except Exception as error:  # a driver may fail in many ways, and the tables serve as well
+    except Exception as error:  # a driver may fail in many ways, and the tables are good enough
         log.warning("rates were not measured (%s: %s)", type(error).__name__, error)
         return dict(before)
     when, times = (now, 1) if kept is None else (kept["when"], kept["times"] + 1)
@@ -194,13 +209,15 @@ def _known(key: str, measure: Callable[[], Values]) -> Values:
 
 
 def _best(before: Values, now: Values) -> Values:
-    """The better of two measurements, value by value: seconds and work are better if they are less."""
+    """Return the better of two measurements for each value: seconds and work are better if they are less, rates if they
+    are more.
+    """
     less = [name for name in now if name.endswith(("_seconds", "_work"))]
     return {name: (min if name in less else max)(value, before.get(name, value)) for name, value in now.items()}
 
 
 def _read() -> dict[str, Any]:
-    """All entries that make sense."""
+    """Return all valid entries of the cache file."""
     try:
         found = json.loads(cache_file().read_text(encoding="utf-8"))
         return {

@@ -1,6 +1,6 @@
-"""Batched searches on a GPU: while a batch is searched, the rows of the one before leave for the sink.
+"""Batched searches on a GPU: while a batch is searched, the rows of the batch before are copied to the sink.
 
-A batch that takes too many relaxations is given up, and its sources and all later ones are searched on the processors.
+A batch that takes too many relaxations is given up; the processors search its sources and all later ones.
 """
 
 from __future__ import annotations
@@ -43,13 +43,25 @@ def run(
     summary: Summary | None = None,
     arcs: Arcs | None = None,
 ) -> Summary:
-    """Follow ``plan``; ``memory`` limits the bytes of device memory; ``summary`` is told instead of a new one, and
-    ``arcs`` are searched, which are the graph's or reduced ones, if the caller has them.
+    """Carry out ``plan``, whose device is ``cuda``.
+
+    Args:
+        graph: the graph.
+        plan: the plan.
+        sources: vertex indices of the rows, shape (rows,); None for all vertices.
+        sink: takes the rows.
+        monitor: gets progress and is asked whether to stop.
+        memory: limit of device memory in bytes; None for all that is free.
+        summary: gathers the facts of the rows; None for a new one.
+        arcs: the arcs to search, those of the graph or reduced ones; None to make them from the graph.
+
+    Returns:
+        The summary of all rows.
 
     Raises:
         Cancelled: the monitor asked to stop; what the sink holds is then incomplete.
-        NegativeCycle: the graph has one, and the plan was made without looking.
-        DoesNotFit: less device memory was free than when the plan was made.
+        NegativeCycle: the graph has a negative cycle, and the plan was made without looking for one.
+        DoesNotFit: less device memory is free than when the plan was made.
         SolveFailed: the device failed.
     """
     from engine.devices.cuda.outgoing import Outlet
@@ -64,7 +76,8 @@ def run(
     with device_search(arcs, kind, form, rows, outlet=Outlet(sink, plan.threads), memory=memory) as search:
         done = _batches(search, summary, monitor)
     if done < len(rows):
-        _on_processors(graph, arcs, plan, rows, done, sink, summary, monitor)
+        rest = rows[done:]
+        _on_processors(graph, arcs, plan, rest, _Below(sink, summary, rest, done), monitor)
     return summary
 
 
@@ -78,7 +91,7 @@ def _arcs(graph: Graph, plan: Plan, monitor: Monitor) -> Arcs:
 
 
 def _batches(search: DeviceSearch, summary: Summary, monitor: Monitor) -> int:
-    """Search until all is done, or a batch is given up; returns how many rows are done and written."""
+    """Search until all rows are done or a batch is given up; return the number of rows that are done and written."""
     leaving, done = None, 0
     for rows in search.batches:
         search.begin(rows)
@@ -97,31 +110,36 @@ def _batches(search: DeviceSearch, summary: Summary, monitor: Monitor) -> int:
     return done
 
 
-def _on_processors(  # noqa: PLR0917 - what a run has at hand
-    graph: Graph, arcs: Arcs, plan: Plan, rows: Indices, done: int, sink: Sink, summary: Summary, monitor: Monitor
+def _on_processors(  # noqa: PLR0917
+    graph: Graph, arcs: Arcs, plan: Plan, rest: Indices, sink: _Below, monitor: Monitor
 ) -> None:
-    """One search a source for the rows from ``done`` on."""
+    """Search the sources ``rest`` one by one on the processors."""
     from engine.devices.cpu.backend import CpuBackend
 
-    rest, kind = rows[done:], WORK_TYPES[plan.dtype]
+    kind, unit = WORK_TYPES[plan.dtype], plan.algorithm == "bfs"
     backend = CpuBackend(plan.threads)
     try:
         batch = batch_rows(graph.n, len(rest), kind.itemsize, threads=plan.threads)
-        below, unit = _Below(sink, summary, rest, done), plan.algorithm == "bfs"
-        dijkstra.run(backend, graph, rest, kind.dtype, below, monitor, batch, arcs=arcs, unit=unit)
+        dijkstra.run(backend, graph, rest, kind.dtype, sink, monitor, batch, arcs=arcs, unit=unit)
     finally:
         backend.shutdown()
 
 
 class _Below:
-    """A sink for the rows of ``sources``, which lie ``first`` rows further down in another sink."""
+    """A sink for the rows of ``sources``, which begin at row ``first`` of another sink."""
 
     def __init__(self, sink: Sink, summary: Summary, sources: Indices, first: int) -> None:
         self.tile = sink.tile
         self._sink, self._summary, self._sources, self._first = sink, summary, sources, first
 
     def write(self, row: int, column: int, block: Array) -> None:
-        """Gather the facts of whole rows, then pass them on."""
+        """Gather the facts of whole rows, then write them to the other sink.
+
+        Args:
+            row: the first row of the block, counted from ``first``.
+            column: the first column.
+            block: distances, shape (rows, n).
+        """
         from engine.devices.cpu.row_facts import count_rows, row_facts
 
         sources = self._sources[row : row + block.shape[0]]

@@ -1,4 +1,4 @@
-"""A solve in streamed rounds: from the plan to tiers and devices, and on to rows and their summary."""
+"""A solve in streamed rounds: from the plan to tiers and devices, then to rows and their summary."""
 
 from __future__ import annotations
 
@@ -35,12 +35,22 @@ log = logging.getLogger("apsp.engine")
 
 
 def run(graph: Graph, plan: Plan, journal: Journal, monitor: Monitor) -> SummarySink:
-    """Follow ``plan``, which streams, into the working store of ``journal``; goes on from its record.
+    """Carry out ``plan``, which streams, into the working store of ``journal``; resume from its record.
+
+    Args:
+        graph: the graph.
+        plan: a plan with a ``streaming`` layout.
+        journal: the working store and its records.
+        monitor: gets progress and is asked whether to stop.
+
+    Returns:
+        The sink that has gathered the facts of all rows.
 
     Raises:
-        Cancelled: the monitor asked to stop; what was done is committed if it was much.
-        NegativeCycle: the graph has one, and the plan was made without looking.
+        Cancelled: the monitor asked to stop; the work done is committed if it is worth keeping.
+        NegativeCycle: the graph has a negative cycle, and the plan was made without looking for one.
         StorageFailed, SolveFailed, DoesNotFit: the store or a device failed; the last commit stays.
+        ValueError: the plan does not stream.
     """
     if plan.streaming is None:
         raise ValueError("the plan does not stream")
@@ -76,25 +86,8 @@ def _in_store(  # noqa: PLR0917
             buffers=np.split(memory, count),
         )
         with tier:
-            _go_on(tier, streaming, devices, monitor, journal, nonnegative=is_nonnegative(graph))
-
-
-def _go_on(
-    tier: StoreTier,
-    streaming: Streaming,
-    devices: Sequence[Streamer],
-    monitor: Monitor,
-    journal: Journal,
-    *,
-    nonnegative: bool,
-) -> None:
-    try:
-        first = tier.first_round
-        schedule.run(streaming, tier, devices, monitor, nonnegative=nonnegative, first_round=first)
-    except Cancelled:
-        if journal.worth():
-            tier.save()
-        raise
+            nonnegative, first = is_nonnegative(graph), tier.first_round
+            _rounds(tier, streaming, devices, journal, monitor, nonnegative=nonnegative, first=first)
 
 
 def _in_memory(  # noqa: PLR0917
@@ -112,39 +105,41 @@ def _in_memory(  # noqa: PLR0917
     with _memory(plan.shape, plan, monitor) as (matrix, ready):
         _load(matrix, relaxed.graph, plan, streaming, levels, journal, monitor)
         ready()
-        _rounds(plan, matrix, streaming, devices, journal, monitor, levels, nonnegative=nonnegative)
-        if potentials is not None:  # rows whose potentials are taken off are no state of the rounds
+        idle = plan.device != "cpu"
+        with KeptHostTier(matrix, streaming, journal, threads=plan.threads, idle=idle) as tier:
+            tier.level[:] = levels
+            first = int(tier.level.min()) + 1
+            _rounds(tier, streaming, devices, journal, monitor, nonnegative=nonnegative, first=first)
+        if potentials is not None:  # no round can resume from rows without potentials
             journal.forget()
         whole = partial(mirror_rows, matrix) if streaming.symmetric else None
         write_rows(matrix, None, collector, monitor, plan.threads, potentials=potentials, before=whole)
 
 
-def _rounds(  # noqa: PLR0917
-    plan: Plan,
-    matrix: Array,
+def _rounds(
+    tier: StoreTier | KeptHostTier,
     streaming: Streaming,
     devices: Sequence[Streamer],
     journal: Journal,
     monitor: Monitor,
-    levels: npt.NDArray[np.int64],
     *,
     nonnegative: bool,
+    first: int,
 ) -> None:
-    """Go through the rounds, copied to the store now and then."""
-    with KeptHostTier(matrix, streaming, journal, threads=plan.threads, idle=plan.device != "cpu") as tier:
-        tier.level[:] = levels
-        try:
-            first = int(tier.level.min()) + 1
-            schedule.run(streaming, tier, devices, monitor, nonnegative=nonnegative, first_round=first)
-        except Cancelled:
-            if journal.worth():
-                tier.save()
-            raise
+    """Run the rounds from round ``first`` on; if the solve is cancelled, commit work that is worth keeping."""
+    try:
+        schedule.run(streaming, tier, devices, monitor, nonnegative=nonnegative, first_round=first)
+    except Cancelled:
+        if journal.worth():
+            tier.save()
+        raise
 
 
 @contextlib.contextmanager
 def _memory(shape: tuple[int, int], plan: Plan, monitor: Monitor) -> Iterator[tuple[Array, Callable[[], None]]]:
-    """Host memory, locked for the devices where there are any: once the function beside it has returned."""
+    """Yield host memory and a function; where there are devices, the memory is page-locked once that function has
+    returned.
+    """
     dtype = WORK_TYPES[plan.dtype].dtype
     if plan.device == "cpu":
         yield np.empty(shape, dtype), lambda: None
@@ -172,7 +167,7 @@ def _load(  # noqa: PLR0917
     journal: Journal,
     monitor: Monitor,
 ) -> None:
-    """Fill the matrix with what the store has, and with weights where it has nothing."""
+    """Fill the matrix with the stripes that the store has, and with weights for all others."""
     monitor.begin("ingest", graph.n, "rows")
 
     def load(stripe: int) -> int:
@@ -195,7 +190,7 @@ def _devices(plan: Plan) -> Iterator[Sequence[Streamer]]:
     if plan.device == "cuda":
         from engine.devices.cuda.streaming import CudaStreamer, found_devices
 
-        # what was predicted is the limit: it is at most what was asked for
+        # the plan's prediction is the limit: it is at most what was asked for
         yield [CudaStreamer(device, memory=plan.device_memory) for device in range(found_devices())]
         return
     from engine.devices.cpu.backend import CpuBackend

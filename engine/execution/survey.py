@@ -1,4 +1,4 @@
-"""What this machine has to give: processors, memory, disk, and the rates that predictions rest on."""
+"""What this machine offers: processors, memory, disk, and the rates on which predictions rest."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ RELAX_RATE = {"uint16": 6.0e10, "int32": 3.4e10, "float32": 2.2e10, "float64": 1
 #: Arcs a second that one thread scans in searches, heap work included.
 SEARCH_RATE = 6.0e7
 
-#: Memory that kernels and their compiler take once they are loaded.
+#: Bytes that kernels and their compiler take once they are loaded.
 KERNELS = 104 * 2**20
 
-#: Bytes a second that reach the store, summary and checksums included.
+#: Bytes a second written to the store, summary and checksums included.
 WRITE_RATE = 8.0e8
 
 
@@ -31,14 +31,14 @@ def survey(
     device: str = "cpu",
     device_memory: int | None = None,
 ) -> Machine:
-    """Look at the machine as this process may use it.
+    """Return the machine as this process may use it.
 
     Args:
-        out: where the store will go (its nearest existing parent is asked for free space); None for no disk.
-        memory: the user's budget in bytes for the whole process; less than what is free, or it changes nothing.
+        out: path of the store, whose nearest existing parent tells the free space; None for no disk.
+        memory: the user's budget for the whole process in bytes; it counts only if it is less than what is free.
         threads: processors to use; None for all that the process may run on.
-        device: ``cpu`` looks for no GPU.
-        device_memory: the user's budget in bytes of the GPU's memory.
+        device: with ``cpu`` no GPU is looked for.
+        device_memory: the user's budget of the GPU's memory in bytes.
 
     Raises:
         InvalidRequest: more threads than processors.
@@ -50,7 +50,7 @@ def survey(
     cuda, no_cuda = (None, "no GPU was looked for") if device == "cpu" else find_cuda(device_memory)
     held = resident_bytes()
     free = available_memory() + held
-    # every estimate counts the kernels: those that this process has loaded already are not to be counted twice
+    # every estimate counts the kernels, so those that this process has loaded must not count twice
     resident = max(0, held - KERNELS) if "engine.devices.cpu.relax" in sys.modules else held
     return Machine(
         threads=count,
@@ -66,7 +66,9 @@ def survey(
 
 
 def find_cuda(budget: int | None) -> tuple[Device | None, str]:
-    """The GPU that may be used, or why there is none; what the driver or a broken installation throws is told."""
+    """Return the usable GPU, or None and the reason; errors of the driver or of a broken installation become the
+    reason.
+    """
     try:
         from engine.devices.cuda.context import find_device
 

@@ -1,8 +1,8 @@
 """Rates measured on this machine and on this graph, so that predictions rest on more than a table.
 
-Nothing is kept from one plan to the next: what the machine gives changes with what else it does, and the measurements
-take a small part of the work that they predict.  Processor time is measured, shared out over the threads: another
-process that happens to run meanwhile must not make one algorithm look slower than another.
+Nothing is kept from one plan to the next: the rates depend on what else the machine does, and the measurements take a
+small part of the work that they predict.  The trials measure processor time, divided by the threads, so that another
+process cannot make one algorithm look slower than another.
 """
 
 from __future__ import annotations
@@ -28,27 +28,27 @@ from engine.planning.cost import search_workspace
 from engine.planning.cost_dijkstra import FEW, SIDE_BY_SIDE
 from storage.graph.graph import Graph
 
-#: Below so many seconds of predicted work nothing is measured: any choice is quick.
+#: Below this many seconds of predicted work nothing is measured: any choice is fast enough.
 WORTHWHILE: Final = 0.05
-#: Edge of the product that is timed, 2^30 updates: some hundredths of a second.
+#: Side of the square product that is timed, 2^30 updates: some hundredths of a second.
 EDGE: Final = 1024
-#: Products are timed only if the table's prediction is within this factor of the searches.
+#: Products are timed only if the table predicts less than this many times the seconds of the searches.
 CONTENDER: Final = 10
-#: Seconds that trial searches may take, roughly.
+#: Seconds that trial searches may take, approximately.
 TRIAL: Final = 0.1
-#: Seconds of predicted searches on a GPU from which a trial there, which takes up to a quarter of a second, pays.
+#: A trial on a GPU, which takes up to a quarter of a second, pays from this many seconds of predicted searches on.
 DEVICE_WORTHWHILE: Final = 1.0
-#: A trial is given up at a quarter of the limit of a solve, but not below this one.
+#: A trial is given up at a quarter of the limit of a solve, but never below this limit.
 LEAST_LIMIT: Final = 255
-#: Share of the sources that tells enough about all of them: the more are asked for, the nearer their neighbours are.
+#: Share of the sources that is a sufficient sample: the more sources there are, the closer they lie to each other.
 TOLD: Final = 0.005
-#: Sources for each one of the last trial from which on there is one more, from another place.
+#: If there are at least this many times the sources of the last trial, a further trial starts at another place.
 AGAIN: Final = 40
-#: Sources of a later trial for each one of the trial before; searches work on many side by side.
+#: Most times the sources of the trial before in the next one; searches work on many sources side by side.
 STEP: Final = 64
-#: Bytes that measuring takes beside what searches hold: rows, tiles in flight, what the allocator keeps of them.
-ROOM: Final = 256 * 2**20
-#: Share of the sources, and predicted seconds, either of which a trial that fills the vectors may come to.
+#: Bytes that measuring takes in addition to the searches' workspace: rows, tiles in flight, what the allocator keeps.
+HEADROOM: Final = 256 * 2**20
+#: A trial that fills the vectors may take this share of the sources, or else this many predicted seconds.
 SHARE: Final = 0.05
 LONG_TRIAL: Final = 0.3
 
@@ -64,15 +64,23 @@ def calibrate(
     rectangle: Rectangle | None = None,
     out: Path | None = None,
 ) -> Machine:
-    """``machine`` with the rates measured that matter for choosing; ``plan`` is what its present rates predict.
+    """Return ``machine`` with measured rates where they decide between the candidates of ``plan``.
 
-    What products on a GPU take is predicted from a table: it hardly varies.  What searches take there depends on the
-    graph: a few are tried where they may be the best choice.  ``device`` is the one asked for; with ``cuda`` there is
-    no choice that the processors' rates could change.  ``rectangle`` is what is asked of the matrix, ``out`` where the
-    store would go; what ``engine.execution.rates`` measures there is kept.  Nothing is measured where ``plan`` leaves
-    no memory for it: measuring must not be why a plan that fits does not fit any more.
+    Products on a GPU are predicted from a table, as their rate hardly varies.  The rate of searches on a GPU depends on
+    the graph, so a few are tried where searches may be the best choice.  Nothing is measured where ``plan`` leaves no
+    memory for it: a measurement must not be the reason that a plan no longer fits.
+
+    Args:
+        graph: the graph.
+        problem: its description.
+        kind: the working type.
+        machine: the machine as surveyed.
+        plan: the plan that the present rates predict.
+        device: the device asked for; with ``cuda`` the rates of the processors decide nothing.
+        rectangle: the sources and targets asked for; None for all.
+        out: path of the store, whose disk is measured and the rates kept (``engine.execution.rates``); None for none.
     """
-    space = ROOM + search_workspace(problem.n, problem.arcs, machine.threads)
+    space = HEADROOM + search_workspace(problem.n, problem.arcs, machine.threads)
     if plan.seconds < WORTHWHILE or plan.memory + space > machine.memory:
         return machine
     machine = with_rates(machine, kind, plan, out)
@@ -81,7 +89,7 @@ def calibrate(
         return machine
     search = hops = None
     searched = rectangle or Rectangle(graph.n, None, None, None)
-    if any(c.turned for c in plan.candidates):  # a graph turned round takes about as long, and is not made for this
+    if any(c.turned for c in plan.candidates):  # the transposed graph takes about as long, and is not made for this
         searched = Rectangle(graph.n, searched.targets, searched.sources, searched.cutoff)
     if problem.max_hops is None:
         search = search_seconds(graph, kind, machine.threads, unit=problem.unit, rectangle=searched)
@@ -89,14 +97,16 @@ def calibrate(
             hops = search_seconds(graph, kind, machine.threads, unit=True, rectangle=searched, bits=True)
     own = [c for c in plan.candidates if c.feasible and c.device == "cpu"]
     products = [c.seconds for c in own if any(p.name == "relax" for p in c.phases)]
-    asked = any(p.name == "relax" for p in plan.phases)  # by its name: whatever searches would take
+    asked = any(p.name == "relax" for p in plan.phases)  # the user named it, so its rate counts whatever searches take
     if products and (asked or search is None or min(products) < CONTENDER * search * len(searched.rows)):
         machine = replace(machine, relax_rate={kind.name: relax_rate(kind, machine.threads)})
     return replace(machine, search_seconds=search, hop_search_seconds=hops)
 
 
 def _tried_on_device(graph: Graph, problem: Problem, kind: WorkType, machine: Machine, plan: Plan) -> Machine:
-    """``machine`` with the seconds a source of batched searches on its GPU; infinite where they were given up."""
+    """Return ``machine`` with the measured seconds a source of batched searches on its GPU; infinite if they were given
+    up.
+    """
     searches = [c for c in plan.candidates if c.feasible and c.device == "cuda" and c.algorithm in SEARCHES]
     best = min((p.seconds for c in searches for p in c.phases if p.name == "search"), default=0.0)
     if best < DEVICE_WORTHWHILE or best > CONTENDER * plan.seconds:
@@ -113,7 +123,7 @@ def _tried_on_device(graph: Graph, problem: Problem, kind: WorkType, machine: Ma
 
 
 def relax_rate(kind: WorkType, threads: int) -> float:
-    """Updates a second of min-plus products in ``kind`` on ``threads`` threads."""
+    """Measure the updates a second of min-plus products in ``kind`` on ``threads`` threads."""
     from engine.devices.cpu.backend import CpuBackend
 
     backend = CpuBackend(threads)
@@ -132,12 +142,18 @@ def relax_rate(kind: WorkType, threads: int) -> float:
 def search_seconds(
     graph: Graph, kind: WorkType, threads: int, *, unit: bool, rectangle: Rectangle | None = None, bits: bool = False
 ) -> float:
-    """Seconds a source that searches for ``rectangle`` take on ``graph``, all threads together.
+    """Measure the seconds a source, all threads together, of searches for ``rectangle`` on ``graph``.
 
-    With ``bits`` the searches are those of one bit a source, for arcs that all weigh 1.
-
-    The weights' size stands in for the weights, so that graphs with negative arcs can be tried before they have
+    Weights are replaced by their absolute values, so that graphs with negative arcs can be tried before they have
     potentials.
+
+    Args:
+        graph: the graph.
+        kind: the working type.
+        threads: threads that search.
+        unit: whether all arcs count as 1.
+        rectangle: sources, targets and cutoff; None for all vertices.
+        bits: whether to time the breadth-first search with one bit a source, for arcs that all weigh 1.
     """
     from engine.devices.cpu.backend import CpuBackend
 
@@ -145,7 +161,7 @@ def search_seconds(
     wanted = rectangle or Rectangle(graph.n, None, None, None)
     targets, most = wanted.targets, len(wanted.rows)
     columns = graph.n if targets is None else len(targets)
-    order = np.roll(wanted.rows, most // 3)  # in the order of the rows, as the solve itself will ask
+    order = np.roll(wanted.rows, most // 3)  # in the order of the rows, as in the solve
     if bits:
         from engine.devices.cpu.bfs_bits import BreadthFirst
 
@@ -154,21 +170,23 @@ def search_seconds(
         backend = CpuBackend(threads)
     abreast = cost_bfs.ABREAST if bits else SIDE_BY_SIDE // kind.itemsize
 
-    room: npt.NDArray[np.generic] = np.empty((0, columns), kind.dtype)
+    scratch: npt.NDArray[np.generic] = np.empty((0, columns), kind.dtype)
 
     def search(count: int, first: int = 0) -> float:
-        """Processor seconds.  Rows go where others have been, as in a solve: fresh memory is dear on some machines."""
-        nonlocal room
-        if len(room) < count:
-            room = np.full((count, columns), 1, kind.dtype)
+        """Return the processor seconds of ``count`` searches.  Rows reuse memory, as in a solve: fresh memory is slow
+        on some machines.
+        """
+        nonlocal scratch
+        if len(scratch) < count:
+            scratch = np.full((count, columns), 1, kind.dtype)
         began = time.process_time()
         some = order[first : first + count]
-        backend.search(arcs, some, room[:count], unit=unit, targets=targets, cutoff=wanted.cutoff)
+        backend.search(arcs, some, scratch[:count], unit=unit, targets=targets, cutoff=wanted.cutoff)
         return time.process_time() - began
 
     try:
-        search(1)  # compiles and prepares, for one by one
-        search(cost_bfs.FEW if bits else FEW)  # and for side by side
+        search(1)  # compiles and prepares searches of one source
+        search(cost_bfs.FEW if bits else FEW)  # and searches of several sources side by side
         count, full = threads, min(most, threads * abreast)
         while True:
             count = min(count, most)
@@ -177,7 +195,7 @@ def search_seconds(
                 count = full
                 continue
             if count == most or (took > TRIAL / 4 and count > TOLD * most) or count * columns * kind.itemsize > 2**26:
-                far = AGAIN * count <= most  # neighbours somewhere else may lie nearer or farther apart
+                far = AGAIN * count <= most  # sources at another place may lie closer together or farther apart
                 return (took + search(count, most // 2) / threads) / (2 * count) if far else took / count
             count *= max(2, min(STEP, int(TRIAL / 2 / max(took, 1e-6))))
     finally:

@@ -1,1 +1,3 @@
-"""Matrices larger than a device's or the host's memory: blocked Floyd-Warshall, streamed in stripes of whole rows."""
+"""Blocked Floyd-Warshall on matrices larger than the memory of a device or of the host, streamed in stripes of whole
+rows.
+"""

@@ -1,8 +1,8 @@
-"""Checkpoints: when a solve commits, what its record says, and how a search goes on from one.
+"""Checkpoints: when a solve commits, what its record says, and how a later solve resumes from it.
 
-A record says how far the matrix in the working store has come: how many of its first rows are done (searches), or up to
-which round each stripe is (``engine.streaming``).  Everything that it speaks of is durable before it is written, and it
-is lowered before a tile is overwritten by less (``engine.streaming.forms``).
+A record says how far the matrix in the working store has come: how many of its first rows are done (searches), or which
+round each stripe has reached (``engine.streaming``).  All tiles that a record counts are durable before it is written,
+and the record is lowered before one of these tiles is overwritten by a less advanced one (``engine.streaming.forms``).
 """
 
 from __future__ import annotations
@@ -22,28 +22,37 @@ from engine.model.plan import Plan
 from engine.model.problem import Options
 from engine.model.rows import Array
 from engine.rows.summary import SummarySink
-from engine.streaming.forms import Form, Way, way_on
+from engine.streaming.forms import CheckpointForm, Way, way_on
 from storage.errors import Conflict
 from storage.matrix.working import Checkpoint, WorkingMatrix, find_checkpoint
 
 #: Seconds from one commit to the next.
 INTERVAL: Final = 25.0
-#: A solve that is stopped keeps what it has done if it has worked for so many seconds, or has committed before.
+#: A stopped solve keeps its work if it has run for this many seconds, or has committed before.
 WORTH: Final = 5.0
-#: Bytes of rows that are read back at a time.
+#: Bytes of rows that ``Continued`` reads back at a time.
 _PIECE: Final = 2**25
 
 
 class Journal:
-    """Writes the records of one solve: the plan, the seconds of its phases, and what the algorithm has to say.
+    """Writes the records of one solve: the plan, the seconds of its phases, and the progress that the algorithm
+    reports.
 
-    Thread-safe.  ``seconds`` answers the seconds that each phase has taken so far.
+    All methods are thread-safe.
+
+    Args:
+        writer: the working store.
+        plan: the plan of the solve.
+        seconds: returns the seconds that each phase of this process has taken so far.
 
     Attributes:
-        potentials: by which the lengths of rounds are reduced (``engine.streaming.forms.fingerprint``); None for true
-        lengths. commits: how many there were.
-        spent, work: seconds in them, most of them waiting for the disk in the background, and seconds of a processor,
-            copies of host memory included.
+        interval: seconds from one commit to the next.
+        before: seconds of each phase in earlier processes, from the record.
+        potentials: the fingerprint of the potentials by which the lengths of rounds are reduced
+            (``engine.streaming.forms.fingerprint``); None for true lengths.
+        commits: the number of commits so far.
+        spent: seconds spent in commits, most of them waiting for the disk in the background.
+        work: processor seconds spent in commits, copies of host memory included.
     """
 
     def __init__(self, writer: WorkingMatrix, plan: Plan, seconds: Callable[[], Mapping[str, float]]) -> None:
@@ -58,15 +67,19 @@ class Journal:
         self.spent = self.work = 0.0
 
     def due(self) -> bool:
-        """Whether it is time to commit again."""
+        """Whether the interval has passed since the last commit."""
         return time.monotonic() - self._last >= self.interval
 
     def worth(self) -> bool:
-        """Whether a stopped solve should be kept."""
+        """Whether the work of a stopped solve should be kept."""
         return self.writer.record() is not None or time.monotonic() - self._began >= WORTH
 
     def commit(self, progress: Mapping[str, object]) -> None:
-        """Make durable what was written, and say how far that is.  StorageFailed."""
+        """Make all written tiles durable, then write a record of ``progress``.
+
+        Raises:
+            StorageFailed: the store cannot be written.
+        """
         began, work = time.monotonic(), time.thread_time()
         with self._lock:
             self.writer.commit(self._record(progress))
@@ -76,13 +89,14 @@ class Journal:
             self.work += time.thread_time() - work
 
     def lower(self, progress: Mapping[str, object]) -> None:
-        """Have the record say no more than ``progress`` before the next tile is written; until then it stays."""
+        """Replace the record by one of ``progress``, which counts less, before the next tile is written."""
         if self.writer.record() is not None:
             self.writer.lower(self._record(progress))
 
     def forget(self) -> None:
-        """Have the record say that nothing is done before the next tile is written: what follows cannot be gone on
-        from."""
+        """Replace the record by one that counts no round, before the next tile is written: no solve can resume from
+        that tile.
+        """
         record = self.writer.record()
         if record is not None and record.get("kind") == "rounds":
             stripes = sum(count for _, count in record["levels"])
@@ -93,13 +107,13 @@ class Journal:
         return {"algorithm": self._plan["algorithm"], **known, **progress, "plan": self._plan, "seconds": self.total()}
 
     def total(self) -> dict[str, float]:
-        """Seconds of each phase, those of the processes before included."""
+        """Return the seconds of each phase, those of earlier processes included."""
         now = self._seconds()
         return {name: self.before.get(name, 0.0) + now.get(name, 0.0) for name in {**self.before, **now}}
 
 
 class RowCommits:
-    """A sink that passes whole rows on to the working store and commits them now and then; rows come in any order."""
+    """A sink that writes whole rows to the working store and commits them at intervals; rows may come in any order."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
@@ -110,7 +124,17 @@ class RowCommits:
         self._ahead: dict[int, int] = {}
 
     def write(self, row: int, column: int, block: Array) -> None:
-        """Write, and commit if it is time."""
+        """Write whole rows, and commit if the interval has passed.
+
+        Args:
+            row: the first row of the block, a multiple of the tile's height.
+            column: the first column; must be 0.
+            block: array of shape (rows, columns of the matrix).
+
+        Raises:
+            ValueError: the block does not hold whole rows.
+            StorageFailed: the store cannot be written.
+        """
         self._journal.writer.write(row, column, block)
         if column != 0 or block.shape[1] != self._columns:
             raise ValueError("whole rows are expected")
@@ -123,13 +147,22 @@ class RowCommits:
             self.commit()
 
     def commit(self) -> None:
-        """Commit the rows that are done from the first one on."""
+        """Commit the longest run of finished rows that starts at row 0."""
         with self._lock:
             self._journal.commit({"kind": "rows", "rows": self.done})
 
 
 class Continued:
-    """The sink of a search that goes on after row ``done``: gathers the facts of all rows, those done before too."""
+    """The sink of a search that resumes at row ``sink.done``: it gathers the facts of all rows, the earlier ones
+    included.
+
+    Args:
+        sink: writes the rows.
+        rows: vertex indices of all sources of the matrix, shape (rows,).
+        n: vertices of the graph.
+        integral: whether all distances are whole numbers.
+        targets: vertex indices of the columns; None for all vertices.
+    """
 
     def __init__(
         self,
@@ -145,11 +178,21 @@ class Continued:
         self.tile = sink.tile
 
     def write(self, row: int, column: int, block: Array) -> None:
-        """``row`` counts from the first row that was not done."""
+        """Write rows and gather their facts.
+
+        Args:
+            row: the first row of the block, counted from the first row that was not done before.
+            column: the first column.
+            block: array of shape (rows, columns).
+        """
         self._all.write(row + self._done, column, block)
 
     def read_back(self, writer: WorkingMatrix) -> None:
-        """Gather the facts of the rows that were done before.  StorageFailed if one of them is damaged."""
+        """Gather the facts of the rows that an earlier process wrote.
+
+        Raises:
+            StorageFailed: one of these rows is damaged.
+        """
         band, (_, columns) = self.tile[0], writer.shape
         most = max(1, _PIECE // max(1, band * columns * writer.dtype.itemsize)) * band
         buffer = np.empty((min(most, self._done), columns), writer.dtype)
@@ -159,27 +202,32 @@ class Continued:
             self._all.observe(first, rows)
 
     def summary(self, labels: Array) -> dict[str, object]:
-        """The summary of all rows."""
+        """Return the summary of all rows; ``labels`` are those of the vertices."""
         return self._all.summary(labels)
 
 
 def resumable(path: Path | None, *, resume: bool) -> Checkpoint | None:
-    """The checkpoint that a solve into ``path`` would go on from."""
+    """Return the checkpoint from which a solve into ``path`` would resume; None if there is none."""
     return find_checkpoint(path) if resume and path is not None else None
 
 
 def bound_to(checkpoint: Checkpoint | None, options: Options) -> Options:
-    """``options`` with the algorithm that can go on from ``checkpoint``, and its type.
+    """Return ``options`` with an algorithm that can resume from ``checkpoint``, and with its type.
 
     Raises:
-        Conflict: another kind of algorithm, or another type, was asked for.
+        Conflict: ``options`` ask for another kind of algorithm, or for another type.
     """
     if checkpoint is None:
         return options
     algorithm, dtype = str(checkpoint.record["algorithm"]), str(checkpoint.identity["type"])
-    recorded = Form.of_record(checkpoint.record, dtype)
+    recorded = CheckpointForm.of_record(checkpoint.record, dtype)
     for name, asked, found, wanted in (
-        ("algorithm", options.algorithm, algorithm, Form(dtype, "rows" if by_rows(options.algorithm) else "whole")),
+        (
+            "algorithm",
+            options.algorithm,
+            algorithm,
+            CheckpointForm(dtype, "rows" if by_rows(options.algorithm) else "whole"),
+        ),
         ("type", options.dtype, dtype, replace(recorded, dtype=options.dtype)),
     ):
         if asked != "auto" and way_on(recorded, wanted) is Way.REFUSE:
@@ -192,20 +240,30 @@ def bound_to(checkpoint: Checkpoint | None, options: Options) -> Options:
 
 
 def suits(checkpoint: Checkpoint, plan: Plan) -> bool:
-    """Whether ``plan`` can go on from a checkpoint, were it by forgetting it."""
-    recorded = Form.of_record(checkpoint.record, str(checkpoint.identity["type"]))
-    return way_on(recorded, Form.of_plan(plan)) is not Way.REFUSE
+    """Whether a solve by ``plan`` may write over ``checkpoint``, even if it cannot use what is recorded."""
+    recorded = CheckpointForm.of_record(checkpoint.record, str(checkpoint.identity["type"]))
+    return way_on(recorded, CheckpointForm.of_plan(plan)) is not Way.REFUSE
 
 
 def take_up_whole(journal: Journal, plan: Plan) -> None:
-    """Begin a solve in memory, which writes distances when it is done: over entries that are no part of them, after
-    these are forgotten."""
+    """Begin an in-memory solve, which writes distances at its end: first forget a record whose lengths are reduced by
+    potentials.
+    """
     record = journal.writer.record()
-    if record is not None and way_on(Form.of_record(record, plan.dtype), Form.of_plan(plan)) is Way.FORGET:
+    if (
+        record is not None
+        and way_on(CheckpointForm.of_record(record, plan.dtype), CheckpointForm.of_plan(plan)) is Way.FORGET
+    ):
         journal.forget()
 
 
 def rest(options: Options, n: int, done: int) -> Options:
-    """``options`` for the rows after the first ``done``."""
+    """Return ``options`` for the rows after the first ``done``.
+
+    Args:
+        options: the options of the whole solve.
+        n: vertices of the graph.
+        done: rows that are finished.
+    """
     sources = range(n) if options.sources is None else options.sources
     return replace(options, sources=tuple(sources[done:]))

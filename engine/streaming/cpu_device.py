@@ -1,4 +1,4 @@
-"""Streaming on the processors: a backend's relax and close, stripe by stripe, over panels in host memory."""
+"""Streaming on the processors: a backend relaxes and closes stripe by stripe, over panels in host memory."""
 
 from __future__ import annotations
 
@@ -20,12 +20,13 @@ from engine.streaming.packed_panel import PackedPanel
 
 
 class CpuStreamer:
-    """The verbs of :class:`engine.model.stripe_device.Streamer` over a backend; each is done when it returns.
+    """A :class:`engine.model.stripe_device.Streamer` over a backend; every method has finished its work when it
+    returns.
 
-    Several of them share their panels.  Stripes can be resident here, too, as copies; that only serves tests.
+    Several streamers can share their panels.  Stripes can also be resident here, as copies; only tests use that.
 
-    Nothing is gained here by closing a panel a round ahead: the processors would do that, too.  So where the layout
-    closes each in its own round, there is one panel, and it is packed for the stripes where it lies.
+    Closing a panel a round ahead gains nothing here, as the same processors would do it.  Where the layout closes each
+    panel in its own round there is therefore one panel, which is packed in place for relaxing stripes.
     """
 
     name = "cpu"
@@ -35,10 +36,16 @@ class CpuStreamer:
         self._job: Job
         self._resident: dict[int, Array] = {}
         self._packed: PackedPanel | None = None
-        self._owed: deque[int] = deque()  # stripes of the packed panel that are to go back
+        self._owed: deque[int] = deque()  # stripes of the packed panel that the tier has yet to get
 
     def open(self, job: Job, index: int, resident: Sequence[int]) -> None:  # noqa: ARG002
-        """Take memory for the panels, once for all."""
+        """Allocate the panels.
+
+        Args:
+            job: the run.
+            index: the number of this device; not used.
+            resident: rounds whose stripes stay here; not used.
+        """
         self._job, self._monitor, self._packed = job, _Checks(job), None
         width, dtype = min(job.streaming.width, job.n), job.kind.dtype
         if not job.streaming.ahead:
@@ -49,25 +56,40 @@ class CpuStreamer:
         self._owed.clear()
 
     def guard(self) -> AbstractContextManager[object]:
-        """Nothing to make current."""
+        """Return a context that does nothing."""
         return nullcontext()
 
     def keep(self, stripe: int, rows: Array) -> None:
-        """Hold a copy."""
+        """Keep a copy of a resident stripe."""
         self._resident[stripe] = rows.copy()
 
-    def seed(self, turn: int, stripe: int, rows: Array) -> None:
-        """Transpose the columns into the panel."""
-        self._collect(turn, self._job.rows(stripe), rows)
+    def seed(self, k: int, stripe: int, rows: Array) -> None:
+        """Transpose the columns of pivot block ``k`` into panel ``k``.
 
-    def lead(self, turn: int, take: Callable[[int], Array] | None, *, first: bool) -> None:
-        """Gather, relax, close and write back a panel."""
-        job, start, stop = self._job, *self._job.pivot(turn)
+        Args:
+            k: the round of the panel.
+            stripe: a stripe above the pivot block.
+            rows: its rows, shape (rows of the stripe, n).
+        """
+        self._collect(k, self._job.rows(stripe), rows)
+
+    def lead(self, k: int, take: Callable[[int], Array] | None, *, first: bool) -> None:
+        """Gather panel ``k`` from its stripes, relax it by panel ``k`` - 1, close it, and write it back.
+
+        Args:
+            k: the round.
+            take: returns the rows of a stripe from the tier; None where the stripes are resident.
+            first: whether relaxing by panel ``k`` - 1 is left out.
+
+        Raises:
+            BelowZero: a vertex is at less than zero from itself (whole numbers only).
+        """
+        job, start, stop = self._job, *self._job.pivot(k)
         if self._packed is not None:
-            self._lead_packed(self._packed, turn, take)
+            self._lead_packed(self._packed, k, take)
             return
-        panel = self._panel(turn)
-        for stripe in job.members(turn):
+        panel = self._panel(k)
+        for stripe in job.members(k):
             top, bottom = job.rows(stripe)
             left = job.streaming.left(stripe)
             own = take(stripe) if take else self._resident[stripe]
@@ -76,153 +98,172 @@ class CpuStreamer:
                 job.tier.drop(stripe, own)
         if job.streaming.symmetric:
             if not first:
-                self._collect(turn, job.pivot(turn - 1), self._panel(turn - 1))
+                self._collect(k, job.pivot(k - 1), self._panel(k - 1))
             block = panel[:, start:stop]
             self._backend.transpose(block, block, lower=True)
         if not first:
-            before = slice(*job.pivot(turn - 1))
-            self._multiply(panel, panel[:, before].copy(), self._panel(turn - 1))
-        self._close(turn, panel)
-        for stripe in job.members(turn):
+            before = slice(*job.pivot(k - 1))
+            self._multiply(panel, panel[:, before].copy(), self._panel(k - 1))
+        self._close(k, panel)
+        for stripe in job.members(k):
             top, bottom = job.rows(stripe)
             part, left = panel[top - start : bottom - start], job.streaming.left(stripe)
             target = job.tier.blank(stripe) if take else self._resident[stripe]
             target[:, left:] = part[:, left:]
             if take:
-                job.done(turn, stripe, target)
-            self._advance(turn, stripe)
+                job.done(k, stripe, target)
+            self._advance(k, stripe)
             if not first:
-                self._advance(turn - 1, stripe)
+                self._advance(k - 1, stripe)
 
-    def follow(self, turn: int) -> None:
-        """All share the panel; undirected, its columns that the panel after the next needs are collected."""
+    def follow(self, k: int) -> None:
+        """Collect the columns of panel ``k`` that panel ``k`` + 2 needs, if the layout is symmetric; the panel itself
+        is shared.
+        """
         job = self._job
-        if job.streaming.symmetric and turn + 2 < job.rounds and job.devices[job.leaders[turn + 2]] is self:
-            self._collect(turn + 2, job.pivot(turn), self._panel(turn))
+        if job.streaming.symmetric and k + 2 < job.rounds and job.devices[job.leaders[k + 2]] is self:
+            self._collect(k + 2, job.pivot(k), self._panel(k))
 
-    def reside(self, turn: int, *, out: bool) -> None:
-        """Relax the copies."""
+    def reside(self, k: int, *, out: bool) -> None:
+        """Relax the resident copies, and give them to the tier if ``out``."""
         job = self._job
         for stripe, rows in self._resident.items():
-            if stripe // job.streaming.group not in (turn, turn + 1):
-                self._relax(turn, stripe, rows)
+            if stripe // job.streaming.group not in (k, k + 1):
+                self._relax(k, stripe, rows)
             if out:
-                self._give(turn, stripe)
+                self._give(k, stripe)
 
-    def relax(self, turn: int, stripe: int, rows: Array) -> None:
-        """Relax and give back; of a packed panel a stripe goes back, too, so that none waits for the writing."""
-        self._relax(turn, stripe, rows)
-        self._job.done(turn, stripe, rows)
+    def relax(self, k: int, stripe: int, rows: Array) -> None:
+        """Relax a stripe by panel ``k`` in place and give it back; with a packed panel, also give back one stripe of
+        that panel.
+
+        Giving back the panel's stripes one by one spreads their writing over the round.
+
+        Args:
+            k: the round.
+            stripe: the stripe.
+            rows: its rows, shape (rows of the stripe, n).
+        """
+        self._relax(k, stripe, rows)
+        self._job.done(k, stripe, rows)
         if self._packed is not None and self._owed:
-            self._give_owed(self._packed, turn)
+            self._give_owed(self._packed, k)
 
-    def leave(self, turn: int) -> None:
-        """Give back what is left of the panel."""
+    def leave(self, k: int) -> None:
+        """Give back the remaining stripes of the packed panel."""
         while self._packed is not None and self._owed:
-            self._give_owed(self._packed, turn)
+            self._give_owed(self._packed, k)
 
     def drain(self, *, wait: bool) -> None:
-        """All is done already."""
+        """Do nothing: no work is queued."""
 
     def hand_over(self) -> None:
-        """Write the copies."""
+        """Write the resident copies to the tier."""
         for stripe in self._resident:
             self._give(self._job.rounds - 1, stripe)
 
     def release(self) -> None:
-        """Forget the copies; the backend is the caller's."""
+        """Drop the copies; the caller shuts the backend down."""
         self._resident.clear()
         self._packed = None
 
     # ---- pieces -----------------------------------------------------------------------------------------------------
 
-    def _lead_packed(self, panel: PackedPanel, turn: int, take: Callable[[int], Array] | None) -> None:
-        """The same for the one panel that there is, whose stripes the round before has relaxed like all others."""
+    def _lead_packed(self, panel: PackedPanel, k: int, take: Callable[[int], Array] | None) -> None:
+        """Close the only panel, in its own round: like all other stripes, its stripes are already relaxed by panel
+        ``k`` - 1.
+        """
         job = self._job
         if take is None:
             raise ValueError("a panel that is not closed ahead comes from the tier")
-        panel.begin(turn, job.pivot(turn))
-        for stripe in job.members(turn):
+        panel.begin(k, job.pivot(k))
+        for stripe in job.members(k):
             rows = take(stripe)
             panel.put(job.rows(stripe)[0], rows)
             job.tier.drop(stripe, rows)
-        panel.close(last=job.settles(turn))
+        panel.close(last=job.settles(k))
         panel.pack()
-        self._owed.extend(job.members(turn))
+        self._owed.extend(job.members(k))
 
-    def _give_owed(self, panel: PackedPanel, turn: int) -> None:
-        """A stripe of the panel goes back."""
+    def _give_owed(self, panel: PackedPanel, k: int) -> None:
+        """Give one stripe of the packed panel back to the tier."""
         stripe = self._owed.popleft()
         rows = self._job.tier.blank(stripe)
         panel.take(self._job.rows(stripe)[0], rows)
-        self._job.done(turn, stripe, rows)
-        self._advance(turn, stripe)
+        self._job.done(k, stripe, rows)
+        self._advance(k, stripe)
 
-    def _panel(self, turn: int) -> Array:
-        start, stop = self._job.pivot(turn)
-        return self._job.panels[turn % len(self._job.panels)][: stop - start]
+    def _panel(self, k: int) -> Array:
+        start, stop = self._job.pivot(k)
+        return self._job.panels[k % len(self._job.panels)][: stop - start]
 
-    def _relax(self, turn: int, stripe: int, rows: Array) -> None:
-        job, (start, stop), (top, bottom) = self._job, self._job.pivot(turn), self._job.rows(stripe)
+    def _relax(self, k: int, stripe: int, rows: Array) -> None:
+        job, (start, stop), (top, bottom) = self._job, self._job.pivot(k), self._job.rows(stripe)
         left = job.streaming.left(stripe)
         if self._packed is not None:
             self._packed.relax(rows)
         elif job.streaming.symmetric:
             through = np.empty((bottom - top, stop - start), rows.dtype)
-            self._backend.transpose(through, self._panel(turn)[:, top:bottom])
-            self._multiply(rows[:, left:], through, self._panel(turn)[:, left:])
+            self._backend.transpose(through, self._panel(k)[:, top:bottom])
+            self._multiply(rows[:, left:], through, self._panel(k)[:, left:])
         else:
-            self._multiply(rows, rows[:, start:stop].copy(), self._panel(turn))
+            self._multiply(rows, rows[:, start:stop].copy(), self._panel(k))
         if not job.nonnegative:
-            self._check(turn, rows, top)
-        if job.settles(turn):
+            self._check(k, rows, top)
+        if job.settles(k):
             settle(rows[:, left:])
-        if job.collected(turn, stripe):
-            self._collect(turn + 2, (top, bottom), rows)
-        self._advance(turn, stripe)
+        if job.collected(k, stripe):
+            self._collect(k + 2, (top, bottom), rows)
+        self._advance(k, stripe)
 
-    def _close(self, turn: int, panel: Array) -> None:
-        """C closed, then P <- C (x) P, over copies so that sums of floats do not depend on who came first."""
-        job, (start, stop) = self._job, self._job.pivot(turn)
+    def _close(self, k: int, panel: Array) -> None:
+        """Close the pivot block C, then P <- C (x) P over copies, so that sums of floats do not depend on the order of
+        threads.
+        """
+        job, (start, stop) = self._job, self._job.pivot(k)
         block = panel[:, start:stop]
         if not job.nonnegative:
-            self._check(turn, panel, start)
+            self._check(k, panel, start)
         floyd_warshall.recursive(self._backend, block, nonnegative=job.nonnegative, monitor=self._monitor)
         if not job.nonnegative and job.kind.integer and (block + block.T).min() < 0:  # type: ignore[operator]
-            raise below_zero(turn)
+            raise below_zero(k)
         closed = block.copy()
         for some in cut((0, job.n), CLOSED):
             part = panel[:, slice(*some)]
             self._multiply(part, closed, part.copy())
-        if job.settles(turn):
+        if job.settles(k):
             settle(panel)
 
-    def _check(self, turn: int, rows: Array, first: int) -> None:
-        """Whole numbers below zero on the diagonal end the solve; floats may get there by rounding."""
+    def _check(self, k: int, rows: Array, first: int) -> None:
+        """Raise BelowZero for whole numbers below zero on the diagonal; set floats there, which rounding may cause, to
+        zero.
+        """
         if self._job.kind.integer and diagonal(rows, first).min() < 0:
-            raise below_zero(turn)
+            raise below_zero(k)
         clamp_diagonal(rows[:, first : first + len(rows)])
 
-    def _collect(self, turn: int, span: tuple[int, int], rows: Array) -> None:
-        """Columns of pivot block ``turn`` of the rows ``span``, transposed into its panel."""
-        columns = slice(*self._job.pivot(turn))
-        self._backend.transpose(self._panel(turn)[:, slice(*span)], rows[:, columns])
+    def _collect(self, k: int, span: tuple[int, int], rows: Array) -> None:
+        """Transpose the columns of pivot block ``k`` of the rows ``span`` into panel ``k``."""
+        columns = slice(*self._job.pivot(k))
+        self._backend.transpose(self._panel(k)[:, slice(*span)], rows[:, columns])
 
     def _multiply(self, c: Array, a: Array, b: Array) -> None:
         multiply(self._backend, c, a, b, nonnegative=self._job.nonnegative, monitor=self._monitor)
 
-    def _give(self, turn: int, stripe: int) -> None:
+    def _give(self, k: int, stripe: int) -> None:
         rows, left = self._job.tier.blank(stripe), self._job.streaming.left(stripe)
         rows[:, left:] = self._resident[stripe][:, left:]
-        self._job.done(turn, stripe, rows)
+        self._job.done(k, stripe, rows)
 
-    def _advance(self, turn: int, stripe: int) -> None:
-        start, stop = self._job.pivot(turn)
+    def _advance(self, k: int, stripe: int) -> None:
+        start, stop = self._job.pivot(k)
         self._job.advance((stop - start) * stripe_entries(self._job.streaming, stripe, self._job.n))
 
 
 class _Checks(Monitor):
-    """Counts nothing, as stripes are counted, but stops a long product when the run is to stop."""
+    """A monitor that stops a long product when the run is to stop; it counts nothing, as the streamer counts
+    stripes.
+    """
 
     def __init__(self, job: Job) -> None:
         self._job = job

@@ -1,8 +1,8 @@
-"""What the tiles of a checkpoint hold, what a solve wants to find there, and what it may do with the one for the other.
+"""What the tiles of a checkpoint hold, what a solve needs them to hold, and how the solve may use them.
 
-The law of every checkpoint, whatever writes it: *what the record says of a tile is never more than what the tile holds,
-at every instant.*  A tile is overwritten by less than the record says of it only where a solve cannot use what is
-recorded; then the record is lowered first, durably (``engine.streaming.checkpoint.Journal.lower``).
+Every checkpoint keeps this rule: *at every instant, a record counts no more of a tile than the tile holds.*  A solve
+overwrites a tile by less than its record counts only if it cannot use what is recorded, and then it first lowers the
+record, durably (``engine.streaming.checkpoint.Journal.lower``).
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from engine.model.algorithms import by_rows
 from engine.model.plan import Plan
 from storage.matrix.format import crc32c
 
-#: The potentials of a record that does not say by which potentials its lengths are reduced.  Programs that wrote such
-#: records did not keep the law, so the tiles may hold less than the record says.
+#: Stands for the potentials of a record that names none.  Versions that wrote such records did not keep the rule, so
+#: the tiles may hold less than the record says.
 UNKNOWN: Final = "unknown"
 
 
 class Way(Enum):
-    """How a solve goes on from a checkpoint.
+    """How a solve resumes from a checkpoint.
 
-    CONTINUE: everything that is recorded counts.  LOWER: a part of it counts, which the record is lowered to before a
+    CONTINUE: all that is recorded counts.  LOWER: a part of it counts, and the record is lowered to that part before a
     tile is written.  FORGET: nothing counts, and the record says so before a tile is written.  REFUSE: the tiles are of
     another kind, and the solve does not begin.
     """
@@ -39,16 +39,17 @@ class Way(Enum):
 
 
 @dataclass(frozen=True)
-class Form:
-    """What tiles hold.
+class CheckpointForm:
+    """The form of the tiles of a checkpoint.
 
     Attributes:
         dtype: name of the working type.
-        kind: ``rows``, finished one after the other; ``rounds``, entries on their way through the rounds; ``whole``,
-            distances that a solve in memory writes when it is done.
-        cut: height of a stripe and width of a pivot block, of rounds.
-        half: only entries on or right of the diagonal count, of rounds.
-        potentials: by which the lengths are reduced (:func:`fingerprint`); None for true lengths.
+        kind: ``rows``, finished one after the other; ``rounds``, entries that rounds still lower; ``whole``, final
+            distances that an in-memory solve writes at its end.
+        cut: for ``rounds``, height of a stripe and width of a pivot block, in rows and columns.
+        half: for ``rounds``, whether only entries on or right of the diagonal count.
+        potentials: fingerprint of the potentials by which the lengths are reduced (:func:`fingerprint`); None for true
+            lengths.
     """
 
     dtype: str
@@ -58,16 +59,16 @@ class Form:
     potentials: str | None = None
 
     @classmethod
-    def of_record(cls, record: Mapping[str, Any], dtype: str) -> Form:
-        """The form that a record speaks of."""
+    def of_record(cls, record: Mapping[str, Any], dtype: str) -> CheckpointForm:
+        """Return the form that ``record`` describes; ``dtype`` is the store's."""
         if record.get("kind") != "rounds":
             return cls(dtype, "rows")
         cut = int(record["height"]), int(record["width"])
         return cls(dtype, "rounds", cut, bool(record.get("symmetric")), record.get("potentials", UNKNOWN))
 
     @classmethod
-    def of_plan(cls, plan: Plan, potentials: str | None = None) -> Form:
-        """The form that a solve which follows ``plan`` writes."""
+    def of_plan(cls, plan: Plan, potentials: str | None = None) -> CheckpointForm:
+        """Return the form that a solve by ``plan`` writes; ``potentials`` is the fingerprint of its potentials."""
         if by_rows(plan.algorithm):
             return cls(plan.dtype, "rows")
         if plan.streaming is None:
@@ -76,15 +77,15 @@ class Form:
         return cls(plan.dtype, "rounds", cut, plan.streaming.symmetric, potentials)
 
 
-def way_on(recorded: Form, wanted: Form) -> Way:
-    """How a solve that writes tiles of form ``wanted`` goes on from tiles of form ``recorded``."""
+def way_on(recorded: CheckpointForm, wanted: CheckpointForm) -> Way:
+    """Return how a solve that writes tiles of form ``wanted`` resumes from tiles of form ``recorded``."""
     if recorded.dtype != wanted.dtype or (recorded.kind == "rows") != (wanted.kind == "rows"):
         return Way.REFUSE
     if wanted.kind == "rows":
         return Way.CONTINUE
     if recorded.potentials != wanted.potentials:
         return Way.FORGET
-    if wanted.kind == "whole":  # a distance is at least as far as any round
+    if wanted.kind == "whole":  # a final distance is at least as advanced as the entry after any round
         return Way.CONTINUE
     if recorded.half and not wanted.half:
         return Way.FORGET
@@ -92,7 +93,9 @@ def way_on(recorded: Form, wanted: Form) -> Way:
 
 
 def fingerprint(potentials: npt.NDArray[Any] | None) -> str | None:
-    """What tells potentials apart: lengths reduced by others do not go with each other.  None for none."""
+    """Return a checksum that tells potentials apart, as lengths reduced by different potentials do not mix; None for
+    none.
+    """
     if potentials is None:
         return None
     values = np.ascontiguousarray(potentials, np.float64)

@@ -1,7 +1,7 @@
-"""The matrix in host memory, copied to the working store now and then, so that a solve can be gone on with.
+"""The matrix in host memory, copied to the working store at intervals, so that another process can resume the solve.
 
-The copy is taken while stripes change (a fuzzy checkpoint): what it holds of a stripe is at least what the stripe was
-when its copying began, which is all that resuming asks for (see ``engine.model.tier``).
+The copy is made while stripes change (a fuzzy checkpoint): what it holds of a stripe is at least as advanced as the
+stripe was when its copying began, and resuming asks for no more (see ``engine.model.tier``).
 """
 
 from __future__ import annotations
@@ -21,20 +21,25 @@ from engine.streaming.checkpoint import Journal
 from engine.streaming.progress_record import progress_of
 from engine.streaming.store_tier import tiles_of
 
-#: Share of the processors' time that copies may take, and of what the process gets of it beside others; of solves on
-#: GPUs, in which the processors have little else to do.
+#: Share of the processors' time (threads times seconds), and of the processor time that this process gets, which copies
+#: may take in a solve on the processors; and the former share in a solve on GPUs, which leave the processors idle.
 COST: Final = 0.02
 IDLE_COST: Final = 0.5
-#: Threads that copy then.
+#: Threads that copy in a solve on GPUs.
 HELPERS: Final = 4
-#: Seconds that a copy may take when the solve has been asked to stop.
+#: Seconds that the last copy may take after the solve has been asked to stop.
 LAST: Final = 12.0
 
 
 class KeptHostTier(HostTier):
-    """A :class:`HostTier` with a thread that copies all stripes to the store, again and again; a context manager.
+    """A :class:`HostTier` with a thread that copies all stripes to the store at intervals; a context manager.
 
-    ``idle``: the processors have little else to do.
+    Args:
+        matrix: the matrix, shape (n, n).
+        streaming: how the matrix is cut.
+        journal: its working store gets the copies, and it writes the records.
+        threads: threads of the solve.
+        idle: whether the processors have little else to do, as in a solve on GPUs.
     """
 
     def __init__(
@@ -50,29 +55,36 @@ class KeptHostTier(HostTier):
         self._failure: BaseException | None = None
         self._took = 0.0
 
-    def wants(self, turn: int) -> bool:
-        """When it is time for another copy: then resident stripes come along."""
+    def wants(self, k: int) -> bool:
+        """Whether resident stripes shall be given after round ``k``: so it is when the next copy is due."""
         if self._is_time() and self._asked is None:
-            self._asked = turn
-        return self._asked == turn
+            self._asked = k
+        return self._asked == k
 
-    def commit(self, turn: int) -> None:
-        """Begin a copy if it is time.  Raises what the one before failed with, StorageFailed mostly."""
+    def commit(self, k: int) -> None:
+        """Begin a copy if one is due.
+
+        Raises:
+            StorageFailed: the last copy failed.
+        """
         if self._failure is not None:
             raise self._failure
-        ready = self._streaming.resident == 0 or (self._asked is not None and turn >= self._asked)
+        ready = self._streaming.resident == 0 or (self._asked is not None and k >= self._asked)
         if ready and self._is_time():
             self._asked = None
             self._copying = threading.Thread(target=self._copy_all, name="apsp-keep", daemon=True)
             self._copying.start()
 
     def finish(self, streaming: Streaming) -> None:
-        """Nothing: rows are mirrored as they are written, while others are on their way to the disk."""
+        """Do nothing: rows are mirrored as they are written, while earlier ones are on their way to the disk."""
 
     def save(self) -> None:
-        """Copy once more, if that is soon done, or keep the copy before; stripes rest now.  StorageFailed.
+        """Copy once more if the time limit allows, else keep the last copy; no stripe may change meanwhile.
 
-        Where no stripe has a round behind it, what is in the store already is worth more, and stays.
+        If no stripe has finished a round, the store may already hold more, so it is left as it is.
+
+        Raises:
+            StorageFailed: this copy or the last one failed.
         """
         self._stop()
         if self._took <= LAST and (self.level >= 0).any():
@@ -118,7 +130,7 @@ class KeptHostTier(HostTier):
                 self._earned = time.process_time() + sum(spent) / COST
 
     def _copy_stripe(self, stripe: int, levels: npt.NDArray[np.int64], spent: list[float], until: float | None) -> bool:
-        """Copy one stripe, noting of which round it is at least; False if there is no time left."""
+        """Copy one stripe and note the round that it had reached before; return False if time ran out."""
         began, height = time.thread_time(), self._journal.writer.tile[0]
         levels[stripe] = self.level[stripe]
         first, last = self._streaming.rows(stripe, self.n)
@@ -130,7 +142,9 @@ class KeptHostTier(HostTier):
         return True
 
     def _copy(self, first: int, last: int, left: int) -> None:
-        """One band; the writer copies each tile before it looks at it, so that checksum and bytes agree."""
+        """Copy one band of rows; the writer copies each tile before it computes the checksum, so that checksum and
+        bytes agree.
+        """
         writer = self._journal.writer
         for i, j, block in tiles_of(writer, first, self.matrix[first:last], left):
             writer.write(i * writer.tile[0], j * writer.tile[1], block)

@@ -1,4 +1,4 @@
-"""The last pass over a store: rows put together from both sides of the diagonal, where only one was kept."""
+"""The last pass over a symmetric store: it completes rows of which only the part right of the diagonal was kept."""
 
 from __future__ import annotations
 
@@ -14,10 +14,17 @@ from storage.matrix.working import WorkingMatrix
 
 
 class Mirror:
-    """Whole rows of a working store, a few stripes at a time, in given buffers of one stripe each.
+    """Reads whole rows of a working store, a few stripes at a time.
 
-    A symmetric layout has kept what lies on or right of a stripe's first row; the rest is in the columns of the stripes
-    above.  The more buffers, the fewer times these are read: as often as groups share a column of tiles.
+    A symmetric layout keeps the columns from a stripe's first row on; the others are found, transposed, in the stripes
+    above.  The stripes above are read once for each group that shares a column of tiles, so more buffers mean fewer
+    reads.
+
+    Args:
+        writer: the working store.
+        streaming: how the matrix is cut.
+        buffers: arrays of shape (rows of a stripe, n), one for each stripe of a group.
+        pool: threads that read and write.
     """
 
     def __init__(
@@ -27,14 +34,16 @@ class Mirror:
         self._n = writer.shape[1]
 
     def groups(self, stripes: list[int]) -> Iterator[list[int]]:
-        """Runs of neighbouring stripes, as long as there are buffers for them."""
+        """Cut ``stripes`` into runs of neighbours, at most one stripe for each buffer."""
         cuts = [k for k, (a, b) in enumerate(pairwise(stripes), 1) if b != a + 1]
         for start, stop in pairwise([0, *cuts, len(stripes)]):
             for k in range(start, stop, len(self._buffers)):
                 yield stripes[k : min(stop, k + len(self._buffers))]
 
     def whole(self, group: list[int], *, done: Callable[[int], bool]) -> Iterator[tuple[int, Array]]:
-        """Each stripe of a group with all its columns; ``done`` ones are whole in the store already."""
+        """Yield each stripe of ``group`` with all its columns; stripes for which ``done`` is true are whole in the
+        store already.
+        """
         buffers = zip(group, self._buffers, strict=False)
         rows = {s: buffer[: self._span(s)[1] - self._span(s)[0]] for s, buffer in buffers}
         lacking = [s for s in group if self._streaming.symmetric and not done(s)]
@@ -44,7 +53,11 @@ class Mirror:
         yield from rows.items()
 
     def write(self, stripe: int, rows: Array) -> None:
-        """Write the tiles that hold anything left of the diagonal.  StorageFailed."""
+        """Write the tiles of a stripe that hold anything left of the diagonal.
+
+        Raises:
+            StorageFailed: the store cannot be written.
+        """
         first, last = self._span(stripe)
         band, width = self._writer.tile
         end = min(self._n, -(-last // width) * width)
@@ -65,9 +78,9 @@ class Mirror:
         self._writer.read_rows(self._span(stripe)[0], rows, column=0 if whole else self._streaming.left(stripe))
 
     def _gather(self, lacking: list[int], group: dict[int, Array]) -> None:
-        """Fill what is left of the diagonal of some stripes of a group."""
+        """Fill the columns left of the diagonal of the stripes ``lacking`` of a group."""
         start = self._span(next(iter(group)))[0]
-        self._each(lambda i: self._turn(i, start, lacking, group), range(-(-start // self._writer.tile[0])))
+        self._each(lambda i: self._transpose_band(i, start, lacking, group), range(-(-start // self._writer.tile[0])))
         for s in lacking:
             begin, stop = self._span(s)
             for t in group:
@@ -77,8 +90,10 @@ class Mirror:
             block = group[s][:, begin:stop]
             np.copyto(block, block.T.copy(), where=np.tri(len(block), k=-1, dtype=np.bool_))
 
-    def _turn(self, i: int, start: int, lacking: list[int], group: dict[int, Array]) -> None:
-        """Read a row of tiles above row ``start`` where it meets the columns of a group, and transpose it into that."""
+    def _transpose_band(self, i: int, start: int, lacking: list[int], group: dict[int, Array]) -> None:
+        """Read row ``i`` of tiles, above matrix row ``start``, where it meets the columns of a group, and transpose it
+        into the group.
+        """
         band, width = self._writer.tile
         top, bottom = i * band, min((i + 1) * band, start)
         low, high = self._span(lacking[0])[0], self._span(lacking[-1])[1]

@@ -1,4 +1,4 @@
-"""A row panel that is closed and then packed where it lies, so that it takes the memory of one panel and no more."""
+"""A row panel that is closed and then packed in place, so that it takes the memory of one panel only."""
 
 from __future__ import annotations
 
@@ -17,10 +17,22 @@ from engine.model.tiling import Span
 
 
 class PackedPanel:
-    """The rows of one pivot block at a time, from ``begin`` to the next ``begin``: put in, closed, packed, taken out.
+    """The rows of one pivot block: ``begin``, ``put``, ``close``, ``pack``, then ``relax`` and ``take``, until the next
+    ``begin``.
 
-    Columns lie in blocks, one after the other, as wide as the backend packs them: each is packed in its own place,
-    through a copy of it alone.
+    Columns are stored in blocks, one after the other, each as wide as the backend packs: a block is packed in its own
+    place, and only one block is copied at a time.
+
+    Args:
+        backend: multiplies and packs.
+        width: most rows of the panel.
+        n: columns of the panel.
+        dtype: the working type.
+        monitor: asked during products whether to stop.
+        nonnegative: promises that no entry is below zero.
+
+    Raises:
+        TypeError: the backend does not pack.
     """
 
     def __init__(
@@ -31,20 +43,21 @@ class PackedPanel:
         self._backend, self._packing, self._monitor, self._nonnegative = backend, backend, monitor, nonnegative
         self._n, self._wide = n, backend.piece(dtype)
         self._memory = backend.packed(width, n, dtype)
-        self._turn, self._span = 0, (0, 0)
+        self._k, self._span = 0, (0, 0)
 
-    def begin(self, turn: int, span: Span) -> None:
-        """The rows ``span`` come next, the pivot block of round ``turn``."""
-        self._turn, self._span = turn, span
+    def begin(self, k: int, span: Span) -> None:
+        """Begin the panel of round ``k``, whose rows are ``span``."""
+        self._k, self._span = k, span
 
     def put(self, first: int, rows: Array) -> None:
-        """Some rows, the first of which is ``first``."""
+        """Copy rows of the matrix, the first of which is row ``first``, into the panel."""
         top = first - self._span[0]
         for (left, right), block in self._blocks():
             block[top : top + len(rows)] = rows[:, left:right]
 
     def close(self, *, last: bool) -> None:
-        """C closed, then P <- C (x) P; ``last``: whole numbers that are no distance become unreachable.
+        """Close the pivot block C, then P <- C (x) P; if ``last``, set whole numbers that are no distance to
+        unreachable.
 
         Raises:
             BelowZero: a vertex is at less than zero from itself (whole numbers only).
@@ -58,7 +71,7 @@ class PackedPanel:
             self._check(closed)
         floyd_warshall.recursive(self._backend, closed, nonnegative=self._nonnegative, monitor=self._monitor)
         if signed and whole and (closed + closed.T).min() < 0:  # type: ignore[operator]
-            raise below_zero(self._turn)
+            raise below_zero(self._k)
         self._exchange(closed, into=True)
         for _, block in self._blocks():
             multiply(self._backend, block, closed, block.copy(), nonnegative=self._nonnegative, monitor=self._monitor)
@@ -66,17 +79,17 @@ class PackedPanel:
                 settle(block)
 
     def pack(self) -> None:
-        """From now on rows can be relaxed by the panel."""
+        """Pack all columns; from now on ``relax`` and ``take`` may be called."""
         for (left, _), block in self._blocks():
             self._packing.pack(self._memory[left * len(block) :], block.copy())
 
     def take(self, first: int, rows: Array) -> None:
-        """The rows from ``first`` on, once they are packed, into ``rows``."""
+        """Copy rows of the packed panel, from matrix row ``first`` on, into ``rows``."""
         start, stop = self._span
         self._packing.unpack(rows, self._memory, stop - start, first - start)
 
     def relax(self, rows: Array) -> None:
-        """X <- min(X, A (x) P), A being the pivot columns of ``rows``."""
+        """Compute X <- min(X, A (x) P) for the rows X, shape (rows, n); A is the pivot columns of X."""
         through = rows[:, slice(*self._span)].copy()
         most = PIECE * self._backend.threads // (through.size * rows.itemsize)
         for left, right in cut((0, self._n), max(1, most // SIDE) * SIDE):
@@ -85,13 +98,13 @@ class PackedPanel:
             self._monitor.step(0)
 
     def _blocks(self) -> Iterator[tuple[Span, Array]]:
-        """Columns, and where they lie."""
+        """Yield the columns of each block and its part of the memory, shape (rows of the panel, columns)."""
         depth = self._span[1] - self._span[0]
         for left, right in cut((0, self._n), self._wide):
             yield (left, right), self._memory[left * depth : right * depth].reshape(depth, right - left)
 
     def _exchange(self, square: Array, *, into: bool) -> None:
-        """Copy the pivot block to ``square``, or back ``into`` the panel."""
+        """Copy the pivot block out of the panel to ``square``, or from ``square`` ``into`` the panel."""
         start, stop = self._span
         for (left, right), block in self._blocks():
             low, high = max(start, left), min(stop, right)
@@ -103,7 +116,9 @@ class PackedPanel:
                     outside[:] = inside
 
     def _check(self, square: Array) -> None:
-        """Whole numbers below zero on the diagonal end the solve; floats may get there by rounding."""
+        """Raise BelowZero for whole numbers below zero on the diagonal; set floats there, which rounding may cause, to
+        zero.
+        """
         if work_type(square.dtype).integer and diagonal(square, 0).min() < 0:
-            raise below_zero(self._turn)
+            raise below_zero(self._k)
         clamp_diagonal(square)

@@ -1,4 +1,4 @@
-"""How far each stripe is, in a record and out of it again, whatever layout goes on from there."""
+"""The round that each stripe has reached: how a record says it, and how a solve with any layout reads it."""
 
 from __future__ import annotations
 
@@ -12,15 +12,17 @@ import numpy.typing as npt
 
 from engine.model.tiling import Streaming
 from engine.streaming.checkpoint import Journal
-from engine.streaming.forms import Form, Way, way_on
+from engine.streaming.forms import CheckpointForm, Way, way_on
 
 Levels = npt.NDArray[np.int64]
 
 
 def progress_of(levels: Levels, streaming: Streaming) -> dict[str, object]:
-    """What a record says: the round that each stripe has reached at least, -1 for none, as pairs (round, stripes).
+    """Return the record of ``levels``: the round that each stripe has reached at least, -1 for none, as pairs (round,
+    stripes).
 
-    In the half form, a stripe of one round more than there are is whole: what lies left of the diagonal is there, too.
+    In the half form, a level one above the last round means that the stripe is whole: its columns left of the diagonal
+    are stored, too.
     """
     runs = [[int(level), len(list(run))] for level, run in groupby(levels.tolist())]
     cut = {"height": streaming.height, "width": streaming.width, "symmetric": streaming.symmetric}
@@ -28,9 +30,14 @@ def progress_of(levels: Levels, streaming: Streaming) -> dict[str, object]:
 
 
 def levels_of(record: Mapping[str, Any], streaming: Streaming, n: int) -> Levels:
-    """The round that each stripe of ``streaming`` has reached at least by a record of rounds; -1 for none.
+    """Return the round that each stripe of ``streaming`` has reached at least by a record of rounds; -1 for none.
 
-    With another layout than the record's, only the rounds that all stripes have behind them count.
+    If the record's layout is another one, only the rounds that all its stripes have finished count.
+
+    Args:
+        record: a record whose kind is ``rounds``.
+        streaming: how the matrix is cut now.
+        n: side of the matrix.
     """
     found = np.repeat([run[0] for run in record["levels"]], [run[1] for run in record["levels"]]).astype(np.int64)
     height, width = int(record["height"]), int(record["width"])
@@ -50,27 +57,32 @@ def take_up(
     mirrored: bool = False,
     joined: bool = False,
 ) -> Levels:
-    """The round that each stripe has reached at least in the store, -1 where it is made from the arcs.
+    """Return the round that each stripe has reached at least in the store; -1 for a stripe that is made from the arcs.
 
     Where that is less than the record says, the record is lowered before the first tile is written.  Every solve in
-    rounds begins here.
+    rounds begins with this call.
 
     Args:
-        journal: whose record is taken up; later records name ``potentials``.
-        streaming, n: how the matrix is cut, and its side.
-        potentials: by which the lengths are reduced; None for true ones.
-        mirrored: the caller knows what a stripe is that a half form calls whole, which is told by one round more.
-        joined: the caller puts whole rows together from the half form, all of the same round.
+        journal: holds the record; its later records name ``potentials``.
+        streaming: how the matrix is cut.
+        n: side of the matrix.
+        potentials: fingerprint of the potentials by which the lengths are reduced; None for true lengths.
+        mirrored: whether the caller understands the level above the last round, which marks a whole stripe of the half
+            form.
+        joined: whether the caller completes whole rows from the half form, all of the same round.
+
+    Raises:
+        ValueError: the record is of another kind or type, which earlier checks should have refused.
     """
     journal.potentials = potentials
     record, fresh = journal.writer.record(), np.full(streaming.stripes(n), -1, np.int64)
     if record is None or n == 0:
         return fresh
     dtype = journal.writer.dtype.name
-    recorded = Form.of_record(record, dtype)
+    recorded = CheckpointForm.of_record(record, dtype)
     if joined:
         streaming = replace(streaming, symmetric=recorded.half, resident=0, ahead=True)
-    wanted = Form(dtype, "rounds", (streaming.height, streaming.width), streaming.symmetric, potentials)
+    wanted = CheckpointForm(dtype, "rounds", (streaming.height, streaming.width), streaming.symmetric, potentials)
     way = way_on(recorded, wanted)
     if way is Way.REFUSE:
         raise ValueError(f"a record of {recorded} was let through to a solve that wants {wanted}")

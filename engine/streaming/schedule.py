@@ -1,10 +1,12 @@
-"""The rounds of a streamed solve: which device closes which panel, and who relaxes what, in which order.
+"""The rounds of a streamed solve: which device closes which panel, which device relaxes which stripe, and in which
+order.
 
-One thread a device.  In round k a device brings panel k to itself; the leader of panel k + 1 closes that one ahead of
-time; resident stripes are relaxed where they are; all others are handed to whichever device is free.  Those that panel
-k + 2 will be made of go first, so that they are in place again when it is their turn.
+Each device has a thread.  In round k, a device loads panel k; the leader of panel k + 1 closes that panel a round
+ahead; resident stripes are relaxed where they are; each other stripe is taken by the next device that is free.  The
+stripes of panel k + 2 are relaxed first, so that they are back in the tier when that panel is closed.
 
-Where the layout closes no panel ahead (one CPU), panel k is closed first in round k, and those of panel k + 1 go first.
+Where the layout closes no panel ahead (one CPU), round k begins by closing panel k, and the stripes of panel k + 1 are
+relaxed first.
 """
 
 from __future__ import annotations
@@ -24,14 +26,14 @@ from engine.model.stripe_device import Job, Streamer
 from engine.model.tier import Tier
 from engine.model.tiling import Streaming, stripe_entries
 
-#: Seconds between two questions to the monitor while no device has anything to tell.
+#: Seconds between two calls of the monitor while no device reports progress.
 _PAUSE: Final = 0.1
-#: Seconds between two looks at what has arrived on a device that waits for another one.
+#: Seconds between two checks for arrived stripes on a device that waits for another device.
 _POLL: Final = 0.001
 
 
 class _Stopped(Exception):  # noqa: N818
-    """The run is to end: another device failed, or the job was cancelled."""
+    """The run is to end, because another device failed or the job was cancelled."""
 
 
 def run(
@@ -46,12 +48,12 @@ def run(
     """Close the matrix of ``tier``.
 
     Args:
-        streaming: how it is cut.
-        tier: where it lies; from ``first_round`` on, all its stripes are those of round ``first_round`` - 1 or later.
-        devices: who works; any number, of any speed.
-        monitor: told of updates (phase ``relax``), asked whether to stop, from the calling thread.
-        nonnegative: promises that no entry is below zero; without it, that there should be no negative cycle.
-        first_round: where to go on (resume).
+        streaming: how the matrix is cut.
+        tier: holds the matrix; all its stripes have reached round ``first_round`` - 1 at least.
+        devices: the devices that compute; any number, of any speed.
+        monitor: gets updates (phase ``relax``) and is asked whether to stop, from the calling thread.
+        nonnegative: promises that no entry is below zero; if False, there must be no negative cycle.
+        first_round: the round to begin with; above 0 when resuming.
 
     Raises:
         Cancelled: the monitor asked to stop; the tier has been given whole stripes only.
@@ -64,6 +66,8 @@ def run(
 
 
 class _Run:
+    """One run: the state that the device threads and the calling thread share."""
+
     def __init__(
         self,
         streaming: Streaming,
@@ -76,7 +80,7 @@ class _Run:
     ) -> None:
         n, self._streaming, self._tier, self._devices, self._monitor = tier.n, streaming, tier, devices, monitor
         if not streaming.ahead and len(devices) > 1:
-            raise ValueError("several devices share panels that are closed ahead")
+            raise ValueError("several devices need a layout whose panels are closed ahead")
         self._early = int(streaming.ahead)  # rounds before its own in which a panel is closed
         self._first, self._rounds, self._stripes = first, streaming.rounds(n), streaming.stripes(n)
         self._change = threading.Condition()
@@ -84,30 +88,30 @@ class _Run:
         self._stop, self._errors, self._news = False, list[BaseException](), 0
         self._working = len(devices)  # threads that have not ended
         self._position = [first] * len(devices)
-        self._closed = first - 1  # the latest panel that is closed, or queued to be
+        self._closed = first - 1  # the latest panel that is closed or queued to be closed
         self._owner = _owners(streaming, self._rounds, len(devices))
-        leaders = [self._owner.get(turn, turn % len(devices)) for turn in range(self._rounds)]
+        leaders = [self._owner.get(k, k % len(devices)) for k in range(self._rounds)]
         self._job = Job(streaming, tier, nonnegative, leaders, devices, self._done, self._advance, self._check)
         self._level = np.array([self._start(stripe) for stripe in range(self._stripes)])
-        self._behind = [int((self._level < turn).sum()) for turn in range(self._rounds)]
+        self._behind = [int((self._level < k).sum()) for k in range(self._rounds)]
         self._floor = first - 1
         self._wanted: dict[int, bool] = {}
         self._orders: dict[int, deque[int]] = {}
         self._ahead: dict[tuple[int, int], Future[Array]] = {}
-        self._late: set[tuple[int, int]] = set()  # taken before it was their turn to be asked for ahead
+        self._late: set[tuple[int, int]] = set()  # taken by a device before they were asked for ahead
         self._asked = self._sequence()
         self._next = next(self._asked, None)
 
     # ---- the calling thread -----------------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Start a thread a device, pass on what they tell, end them."""
+        """Start a thread for each device, report its progress to the monitor, and join the threads."""
         entries = sum(stripe_entries(self._streaming, s, self._tier.n) for s in range(self._stripes))
         start = self._first * self._streaming.width
         self._monitor.begin("relax", entries * max(0, self._tier.n - start), "updates")
         try:
             for index, device in enumerate(self._devices):
-                device.open(self._job, index, [turn for turn, own in self._owner.items() if own == index])
+                device.open(self._job, index, [k for k, own in self._owner.items() if own == index])
             threads = [
                 threading.Thread(target=self._thread, args=(i,), name=f"apsp-stream-{d.name}-{i}", daemon=True)
                 for i, d in enumerate(self._devices)
@@ -131,7 +135,7 @@ class _Run:
             raise self._errors.pop()
 
     def _part(self) -> None:
-        """Leave no cycle behind: whoever drops the tier gets its memory back at once, not with some collection."""
+        """Break reference cycles, so that the tier's memory is freed as soon as its last user drops it."""
         self._job.devices = self._devices = ()
         del self._job, self._asked
 
@@ -158,7 +162,7 @@ class _Run:
                 try:
                     self._work(index, device)
                 except _Stopped:
-                    device.drain(wait=True)  # what is on its way may as well arrive
+                    device.drain(wait=True)  # stripes in flight may still arrive
         except BaseException as error:
             self._fail(error)
         finally:
@@ -167,63 +171,67 @@ class _Run:
                 self._change.notify_all()
 
     def _work(self, index: int, device: Streamer) -> None:
-        for turn, owner in self._owner.items():
+        for k, owner in self._owner.items():
             if owner == index:
-                self._bring(device, turn)
+                self._bring(device, k)
         if self._first < self._rounds and self._job.leaders[self._first] == index:
             self._seed()
             self._lead(index, self._first)
-        for turn in range(self._first, self._rounds):
-            if self._closed < turn and not self._early:
-                self._lead(index, turn)
-            self._await(device, lambda: self._closed >= turn)  # noqa: B023
-            if self._streaming.symmetric:  # the panel that is collected now lies where the last one was
-                self._await(device, lambda: min(self._position) >= turn)  # noqa: B023
-            device.follow(turn)
-            if self._early and turn + 1 < self._rounds and self._job.leaders[turn + 1] == index:
-                self._lead(index, turn + 1)
-            device.reside(turn, out=self._wants(turn))
-            while (stripe := self._pop(turn)) is not None:
-                device.relax(turn, stripe, self._rows(turn, stripe, device))
-            device.leave(turn)
+        for k in range(self._first, self._rounds):
+            if self._closed < k and not self._early:
+                self._lead(index, k)
+            self._await(device, lambda: self._closed >= k)  # noqa: B023
+            if self._streaming.symmetric:  # the columns collected now go to the buffer of the last panel
+                self._await(device, lambda: min(self._position) >= k)  # noqa: B023
+            device.follow(k)
+            if self._early and k + 1 < self._rounds and self._job.leaders[k + 1] == index:
+                self._lead(index, k + 1)
+            device.reside(k, out=self._wants(k))
+            while (stripe := self._pop(k)) is not None:
+                device.relax(k, stripe, self._rows(k, stripe, device))
+            device.leave(k)
             with self._change:
-                self._position[index] = turn + 1
+                self._position[index] = k + 1
                 self._change.notify_all()
         device.drain(wait=True)
         device.hand_over()
 
-    def _bring(self, device: Streamer, turn: int) -> None:
-        """The stripes of round ``turn`` come to stay."""
-        for stripe in self._job.members(turn):
+    def _bring(self, device: Streamer, k: int) -> None:
+        """Load the stripes of round ``k``, which stay on the device."""
+        for stripe in self._job.members(k):
             self._check()
             rows = self._tier.take(stripe).result()
             device.keep(stripe, rows)
             self._tier.drop(stripe, rows)
 
     def _seed(self) -> None:
-        """Undirected resume: columns of the first two panels come from the stripes above, in one pass over them."""
+        """When resuming a symmetric layout: collect the columns of the first two panels from the stripes above, in one
+        pass over them.
+        """
         if not self._streaming.symmetric:
             return
-        turns = [t for t in (self._first, self._first + 1) if t < self._rounds]
+        needed = [r for r in (self._first, self._first + 1) if r < self._rounds]
         for stripe in range(self._job.members(self._first).start):
             self._check()
             rows = self._tier.take(stripe).result()
-            for turn in turns:
-                self._devices[self._job.leaders[turn]].seed(turn, stripe, rows)
+            for k in needed:
+                self._devices[self._job.leaders[k]].seed(k, stripe, rows)
             self._tier.drop(stripe, rows)
 
-    def _lead(self, index: int, turn: int) -> None:
-        """Close panel ``turn`` once nobody uses the place where it will lie."""
-        device, first = self._devices[index], turn == self._first or not self._early
-        self._await(device, lambda: min(self._position) >= turn - self._early)
-        take = None if turn in self._owner else partial(self._rows, turn - self._early, device=device)
-        device.lead(turn, take, first=first)
+    def _lead(self, index: int, k: int) -> None:
+        """Close panel ``k`` once no device uses the buffer that it goes to."""
+        device, first = self._devices[index], k == self._first or not self._early
+        self._await(device, lambda: min(self._position) >= k - self._early)
+        take = None if k in self._owner else partial(self._rows, k - self._early, device=device)
+        device.lead(k, take, first=first)
         with self._change:
-            self._closed = turn
+            self._closed = k
             self._change.notify_all()
 
     def _await(self, device: Streamer, ready: Callable[[], bool]) -> None:
-        """Wait for another device; meanwhile what arrives on this one is told, as others may wait for that."""
+        """Wait until ``ready``; meanwhile report stripes that have arrived on this device, as other devices may wait
+        for them.
+        """
         while not self._stop and not ready():
             device.drain(wait=False)
             with self._change:
@@ -231,80 +239,82 @@ class _Run:
                     self._change.wait(_POLL)
         self._check()
 
-    # ---- who gets what ----------------------------------------------------------------------------------------------
+    # ---- the order of stripes ----------------------------------------------------------------------------------------
 
-    def _order(self, turn: int) -> list[int]:
-        """The stripes of a round that are streamed, those of the panel that is closed next first."""
+    def _order(self, k: int) -> list[int]:
+        """Return the streamed stripes of round ``k``, those of the panel that is closed next first."""
         count, group, early = self._rounds, self._streaming.group, self._early
-        turns = [(turn + 1 + early + i) % count for i in range(count)]
-        mine = [t for t in turns if t not in (turn, turn + early) and t not in self._owner]
-        return [s for t in mine for s in range(t * group, min(self._stripes, (t + 1) * group))]
+        others = [(k + 1 + early + i) % count for i in range(count)]
+        streamed = [r for r in others if r not in (k, k + early) and r not in self._owner]
+        return [s for r in streamed for s in range(r * group, min(self._stripes, (r + 1) * group))]
 
-    def _pop(self, turn: int) -> int | None:
-        """The next stripe for whoever asks; one that an earlier run relaxed is passed over."""
+    def _pop(self, k: int) -> int | None:
+        """Return the next stripe to relax in round ``k``, None at its end; stripes that an earlier run relaxed are
+        passed over.
+        """
         with self._change:
-            order = self._orders.setdefault(turn, deque(self._order(turn)))
+            order = self._orders.setdefault(k, deque(self._order(k)))
             while order:
                 stripe = order.popleft()
-                if self._level[stripe] < turn:
+                if self._level[stripe] < k:
                     return stripe
-                self._skip(turn, stripe)
+                self._skip(k, stripe)
         self._check()
         return None
 
-    def _skip(self, turn: int, stripe: int) -> None:
-        start, stop = self._job.pivot(turn)
+    def _skip(self, k: int, stripe: int) -> None:
+        start, stop = self._job.pivot(k)
         self._news += (stop - start) * stripe_entries(self._streaming, stripe, self._tier.n)
 
-    def _rows(self, turn: int, stripe: int, device: Streamer) -> Array:
-        """The stripe as round ``turn`` finds it; waits until the round before has given it back."""
-        self._await(device, lambda: bool(self._level[stripe] >= turn - 1))
+    def _rows(self, k: int, stripe: int, device: Streamer) -> Array:
+        """Return the rows of a stripe before round ``k``; wait until it has been given back by the round before."""
+        self._await(device, lambda: bool(self._level[stripe] >= k - 1))
         with self._change:
-            found = self._ahead.pop((turn, stripe), None)
+            found = self._ahead.pop((k, stripe), None)
             if found is None:
                 found = self._tier.take(stripe)
-                self._late.add((turn, stripe))
+                self._late.add((k, stripe))
             self._ask_ahead()
         return found.result()
 
     def _sequence(self) -> Iterator[tuple[int, int]]:
-        """All (round, stripe) in about the order in which they will be asked for."""
-        for turn in range(self._first, self._rounds):
-            closed = turn + self._early
+        """Yield all (round, stripe) in about the order in which the devices will ask for them."""
+        for k in range(self._first, self._rounds):
+            closed = k + self._early
             if closed < self._rounds and closed not in self._owner:
-                yield from ((turn, s) for s in self._job.members(closed))
-            yield from ((turn, s) for s in self._order(turn))
+                yield from ((k, s) for s in self._job.members(closed))
+            yield from ((k, s) for s in self._order(k))
 
     def _ask_ahead(self) -> None:
-        """Have the tier begin with stripes that will be wanted soon, as many as it has room for."""
+        """Have the tier begin to read the next stripes, up to its window."""
         while self._next is not None and len(self._ahead) < self._tier.window:
-            turn, stripe = self._next
-            if self._level[stripe] < turn - 1:
+            k, stripe = self._next
+            if self._level[stripe] < k - 1:
                 return
-            panel = stripe // self._streaming.group == turn + self._early
-            passed = not panel and self._level[stripe] >= turn
-            if (turn, stripe) not in self._late and not passed:
-                self._ahead[turn, stripe] = self._tier.take(stripe)
+            panel = stripe // self._streaming.group == k + self._early
+            passed = not panel and self._level[stripe] >= k
+            if (k, stripe) not in self._late and not passed:
+                self._ahead[k, stripe] = self._tier.take(stripe)
             self._next = next(self._asked, None)
 
     # ---- what was done ----------------------------------------------------------------------------------------------
 
     def _start(self, stripe: int) -> int:
-        """The last round of which the stripe is already, and which it will not go through again."""
-        level, turn = self._first - 1, stripe // self._streaming.group
-        if self._streaming.symmetric:  # columns of every stripe are to be collected once more
+        """Return the last round that the stripe has already reached and will not repeat."""
+        level, k = self._first - 1, stripe // self._streaming.group
+        if self._streaming.symmetric:  # columns of every stripe are collected again
             return level
         while level + 1 < self._rounds and self._tier.skip(level + 1, stripe):
             level += 1
-        return min(level, turn - 1) if turn in (self._first, self._first + 1) else level
+        return min(level, k - 1) if k in (self._first, self._first + 1) else level
 
-    def _done(self, turn: int, stripe: int, rows: Array) -> None:
-        """A stripe is in place after round ``turn``: it goes back, and perhaps completes a round."""
-        self._tier.give(turn, stripe, rows)
+    def _done(self, k: int, stripe: int, rows: Array) -> None:
+        """Give a stripe back after round ``k``, and commit if that completes a round."""
+        self._tier.give(k, stripe, rows)
         with self._change:
-            for passed in range(int(self._level[stripe]) + 1, turn + 1):
+            for passed in range(int(self._level[stripe]) + 1, k + 1):
                 self._behind[passed] -= 1
-            self._level[stripe] = max(turn, self._level[stripe])
+            self._level[stripe] = max(k, self._level[stripe])
             self._change.notify_all()
         with self._committing:
             floor = self._floor
@@ -314,11 +324,11 @@ class _Run:
                 self._floor = floor
                 self._tier.commit(floor)
 
-    def _wants(self, turn: int) -> bool:
+    def _wants(self, k: int) -> bool:
         with self._change:
-            if turn not in self._wanted:
-                self._wanted = {turn: self._tier.wants(turn), **self._wanted}
-            return self._wanted[turn]
+            if k not in self._wanted:
+                self._wanted = {k: self._tier.wants(k), **self._wanted}
+            return self._wanted[k]
 
     def _advance(self, amount: int) -> None:
         with self._change:
@@ -331,6 +341,6 @@ class _Run:
 
 
 def _owners(streaming: Streaming, rounds: int, devices: int) -> dict[int, int]:
-    """Which device holds the resident stripes of which round, dealt out in turn."""
+    """Return the device that holds the resident stripes of each round, assigned in rotation."""
     most = min(rounds, streaming.resident // streaming.group * devices)
-    return {turn: turn % devices for turn in range(most)}
+    return {k: k % devices for k in range(most)}

@@ -1,10 +1,10 @@
-"""The matrix in the working store: stripes come and go through a few buffers, and what is done is committed.
+"""The matrix in the working store: stripes pass through a few buffers, and finished rounds are committed.
 
-Nobody waits for the disk but who needs the very stripe: reading ahead, writing back and committing are done by threads
-of their own.  A stripe that was never written is made from the graph's arcs, so that the first round reads nothing.  In
-the last round rows are looked at on their way to the store, for the summary.
+Threads of their own read ahead, write back and commit, so a device waits for the disk only if it needs the very stripe
+that is being read.  A stripe that was never written is made from the graph's arcs, so the first round reads nothing.
+In the last round, rows are passed to ``observe`` before they are written.
 
-Resuming is exact (see ``engine.model.tier``): the record says of which round each stripe is at least.
+Resuming is exact (see ``engine.model.tier``): the record holds a lower bound of the round of each stripe.
 """
 
 from __future__ import annotations
@@ -25,28 +25,29 @@ from engine.streaming.mirror import Mirror
 from engine.streaming.progress_record import progress_of, take_up
 from storage.matrix.working import WorkingMatrix
 
-#: Threads that read, and as many that write: a disk wants several requests at a time.
+#: Threads that read, and as many that write: a disk is fastest with several requests in flight.
 IO_THREADS: Final = 4
-#: Stripes that are read before they are needed.
+#: Stripes that are read ahead.
 WINDOW: Final = 2
 
-#: Fills rows (first row, array) with the weights that the rounds start from.
+#: Fills an array with rows of the weight matrix, from the given first row on.
 Weights = Callable[[int, Array], None]
-#: Takes finished rows (first row, array) for the summary.
+#: Takes finished rows for the summary: the first row and an array.
 Observe = Callable[[int, Array], None]
 
 
 class StoreTier:
-    """The verbs of :class:`engine.model.tier.Tier` over a working store; also a context manager, which waits for
-    writes in flight and ends the threads.
+    """A :class:`engine.model.tier.Tier` over a working store; a context manager, which waits for writes in flight and
+    ends the threads.
 
     Args:
-        journal: whose working store holds the matrix, and who writes the records.
+        journal: holds the working store and writes the records.
         streaming: how the matrix is cut.
-        weights: makes rows of the weight matrix; called from several threads.
-        observe: told each finished row once; called from several threads, for different rows.
+        weights: fills rows of the weight matrix; called from several threads.
+        observe: called once with each finished row, from several threads for different rows.
         monitor: asked between stripes of the last pass whether to stop.
-        buffers: arrays of shape (rows of a stripe, n), for all stripes that are in host memory at a time.
+        buffers: arrays of shape (rows of a stripe, n), for all stripes in host memory at a time.
+        threads: threads that read, and as many that write.
     """
 
     window = WINDOW
@@ -83,11 +84,14 @@ class StoreTier:
 
     @property
     def first_round(self) -> int:
-        """The first round that is not done for all stripes."""
+        """The first round that some stripe has not finished."""
         return int(min(self._last, self._levels.min())) + 1 if len(self._levels) else 0
 
     def take(self, stripe: int) -> Future[Array]:
-        """The rows of a stripe, once they are read (or made) into a buffer.  StorageFailed comes with the future."""
+        """Return a future of the rows of a stripe, read or made into a buffer.
+
+        The future raises StorageFailed if they cannot be read.
+        """
         found: Future[Array] = Future()
         with self._state:
             self._check()
@@ -96,39 +100,50 @@ class StoreTier:
         return found
 
     def blank(self, stripe: int) -> Array:
-        """A buffer for the rows of a stripe; waits until one is free."""
+        """Return a buffer for the rows of a stripe; wait until one is free."""
         with self._state:
             self._state.wait_for(lambda: self._failure is not None or self._free)
             self._check()
             return self._rows(stripe, self._free.popleft())
 
-    def give(self, turn: int, stripe: int, rows: Array) -> None:
-        """Write the rows back in the background.  StorageFailed if an earlier write failed."""
+    def give(self, k: int, stripe: int, rows: Array) -> None:
+        """Write the rows back in the background.
+
+        Args:
+            k: the round that the stripe has reached.
+            stripe: the stripe.
+            rows: its rows, shape (rows of the stripe, n), in a buffer of this tier, which is free after the write.
+
+        Raises:
+            StorageFailed: an earlier write failed.
+        """
         with self._state:
             self._check()
             self._writing.add(stripe)
             self._busy += 1
-        self._writers.submit(self._put, turn, stripe, rows)
+        self._writers.submit(self._put, k, stripe, rows)
 
     def drop(self, stripe: int, rows: Array) -> None:  # noqa: ARG002
-        """The buffer is free again."""
+        """Free the buffer of ``rows``."""
         self._release(rows)
 
-    def skip(self, turn: int, stripe: int) -> bool:
-        """Whether the stripe was given for this round or a later one, in this process or before."""
-        return bool(self._levels[stripe] >= turn)
+    def skip(self, k: int, stripe: int) -> bool:
+        """Whether the stripe has reached round ``k``, in this process or an earlier one."""
+        return bool(self._levels[stripe] >= k)
 
-    def wants(self, turn: int) -> bool:  # noqa: ARG002
-        """Never: no stripe of the store stays on a device."""
+    def wants(self, k: int) -> bool:  # noqa: ARG002
+        """Return False: no stripe of the store stays on a device."""
         return False
 
-    def commit(self, turn: int) -> None:  # noqa: ARG002
-        """Raise what went wrong in the background; committing follows its own clock."""
+    def commit(self, k: int) -> None:  # noqa: ARG002
+        """Raise the first error of a background thread; a thread commits at intervals of its own."""
         with self._state:
             self._check()
 
     def finish(self, streaming: Streaming) -> None:
-        """Wait for the last stripes; mirror them where half was kept; look at rows that an earlier process finished."""
+        """Wait for the last writes; complete the rows of a symmetric layout; observe rows that an earlier process
+        finished.
+        """
         self._wait()
         stripes = [s for s in range(streaming.stripes(self.n)) if not self._seen[s]]
         if not stripes:
@@ -148,7 +163,11 @@ class StoreTier:
                 self._check()
 
     def save(self) -> None:
-        """Commit what is done now.  StorageFailed."""
+        """Commit the present state.
+
+        Raises:
+            StorageFailed: the store cannot be written.
+        """
         self._wait()
         self._commit()
 
@@ -174,7 +193,7 @@ class StoreTier:
         return buffer[: self._height(stripe)]
 
     def _serve(self) -> None:
-        """Begin to read stripes that were asked for, in order, as long as there are buffers."""
+        """Begin to read the requested stripes in order, as long as there are free buffers."""
         while True:
             with self._state:
                 ready = next((a for a in self._asked if a[0] not in self._writing), None)
@@ -216,16 +235,16 @@ class StoreTier:
         for task in tasks:
             task.add_done_callback(done)
 
-    def _put(self, turn: int, stripe: int, rows: Array) -> None:
-        """Write one stripe; each writer thread has its own."""
+    def _put(self, k: int, stripe: int, rows: Array) -> None:
+        """Write one stripe, in one writer thread."""
         try:
             first = self._streaming.rows(stripe, self.n)[0]
-            if turn == self._last:
+            if k == self._last:
                 self._finish_rows(stripe, first, rows)
             for i, j, block in tiles_of(self._writer, first, rows, self._streaming.left(stripe)):
                 self._writer.write(i * self._writer.tile[0], j * self._writer.tile[1], block)
             with self._state:
-                self._levels[stripe] = max(self._levels[stripe], turn)
+                self._levels[stripe] = max(self._levels[stripe], k)
         except BaseException as error:
             self._fail(error)
         finally:
@@ -235,7 +254,6 @@ class StoreTier:
             self._release(rows)
 
     def _finish_rows(self, stripe: int, first: int, rows: Array) -> None:
-
         if self._streaming.symmetric:
             return
         if self._seen[stripe]:
@@ -255,7 +273,7 @@ class StoreTier:
             self._check()
 
     def _fail(self, error: BaseException) -> None:
-        """Tell whoever waits, and whoever asks next."""
+        """Record an error, and pass it to all pending and later callers."""
         with self._state:
             self._failure = self._failure or error
             asked = list(self._asked)
@@ -266,7 +284,7 @@ class StoreTier:
                 found.set_exception(error)
 
     def _check(self) -> None:
-        """Raise what went wrong in the background.  The lock is held."""
+        """Raise the first error of a background thread.  The caller holds the lock."""
         if self._failure is not None:
             raise self._failure
 
@@ -287,7 +305,14 @@ class StoreTier:
 
 
 def tiles_of(writer: WorkingMatrix, first: int, rows: Array, left: int = 0) -> Iterator[tuple[int, int, Array]]:
-    """The tiles (i, j) of whole rows from ``first`` on, from that of column ``left`` on, and their part of ``rows``."""
+    """Yield the tiles (i, j) of whole rows, each with its part of ``rows``.
+
+    Args:
+        writer: the store.
+        first: the matrix row of ``rows[0]``.
+        rows: array of shape (rows, columns of the matrix).
+        left: the first column of interest; tiles wholly left of it are left out.
+    """
     begin = left // writer.tile[1] * writer.tile[1]
     for i, j in writer.grid.covered(first, begin, len(rows), rows.shape[1] - begin):
         down, across = writer.grid.slices(i, j)

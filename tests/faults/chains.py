@@ -222,7 +222,7 @@ def use_toy_cluster(sample: Sample, step: Step) -> None:
     chance = random.Random(step.at)
     small = 8 * step.width * sample.n * np.dtype(sample.dtype).itemsize
     cluster = ToyCluster(2, seed=int(step.at * 1000), memory=chance.choice((small, 2**30)))
-    found = {event.worker: event.hello for event in cluster.news}  # type: ignore[union-attr]
+    found = {event.worker: event.info for event in cluster.news}  # type: ignore[union-attr]
     cluster.news.clear()
 
     def mischief(_: ToyCluster) -> None:

@@ -226,37 +226,37 @@ class Process:
             level = int(self.host.level[stripe])
         else:
             level = int(self.levels[stripe])
-        turn = min(self.last, level + self.chance.randint(1, 2))
-        if turn <= level:
+        k = min(self.last, level + self.chance.randint(1, 2))
+        if k <= level:
             return "nothing"
-        better = self.world.rows(self.mark, (turn + 1) * self.streaming.width, first, last)
-        getattr(self, f"relax_{self.tier}")(stripe, turn, better)
-        return f"stripe {stripe} to round {turn}"
+        better = self.world.rows(self.mark, (k + 1) * self.streaming.width, first, last)
+        getattr(self, f"relax_{self.tier}")(stripe, k, better)
+        return f"stripe {stripe} to round {k}"
 
-    def relax_store(self, stripe: int, turn: int, better: np.ndarray) -> None:
+    def relax_store(self, stripe: int, k: int, better: np.ndarray) -> None:
         rows = self.store.take(stripe).result()
         self.improve(stripe, rows, better)
-        self.store.give(turn, stripe, rows)
-        self.given[stripe] = turn
+        self.store.give(k, stripe, rows)
+        self.given[stripe] = k
 
-    def relax_host(self, stripe: int, turn: int, better: np.ndarray) -> None:
+    def relax_host(self, stripe: int, k: int, better: np.ndarray) -> None:
         rows = self.host.blank(stripe)
         self.improve(stripe, rows, better)
-        self.host.give(turn, stripe, rows)
+        self.host.give(k, stripe, rows)
 
     def improve(self, stripe: int, rows: np.ndarray, better: np.ndarray) -> None:
         left = self.streaming.left(stripe)
         rows[:, left:] = np.minimum(rows[:, left:], better[:, left:])
         rows[:, :left] = GARBAGE  # what a GPU leaves of another stripe
 
-    def relax_dask(self, stripe: int, turn: int, better: np.ndarray) -> None:
+    def relax_dask(self, stripe: int, k: int, better: np.ndarray) -> None:
         first, last = self.streaming.rows(stripe, N)
         files = [
             self.guest.write_tile(i, 0, better[i * 64 - first : i * 64 - first + 64])
             for i in range(first // 64, -(-last // 64))
         ]
         self.writer.adopt(self.room, files)
-        self.levels[stripe], self.uppers[stripe] = turn, False
+        self.levels[stripe], self.uppers[stripe] = k, False
 
     def commit(self) -> str:
         """Or copy, as far as the disk goes."""

@@ -62,23 +62,23 @@ class Bounded(HostTier):
         found.set_result(rows)
         return found
 
-    def give(self, turn: int, stripe: int, rows: Array) -> None:
+    def give(self, k: int, stripe: int, rows: Array) -> None:
         first, last = self._streaming.rows(stripe, self.n)
         left = self._streaming.left(stripe)
         self.matrix[first:last, left:] = rows[:, left:]
-        super().give(turn, stripe, rows)
+        super().give(k, stripe, rows)
         self.drop(stripe, rows)
 
     def drop(self, stripe: int, rows: Array) -> None:
         self.out -= 1
         rows[:] = 0
 
-    def wants(self, turn: int) -> bool:
-        return turn % 2 == 1
+    def wants(self, k: int) -> bool:
+        return k % 2 == 1
 
-    def commit(self, turn: int) -> None:
-        assert (self.level >= turn).all()
-        self.commits.append(turn)
+    def commit(self, k: int) -> None:
+        assert (self.level >= k).all()
+        self.commits.append(k)
 
 
 def answer(d: Array, *, nonnegative: bool = True) -> Array:
@@ -164,10 +164,10 @@ def test_repeated_without_a_race() -> None:
     n = 3000
     d = weights(RNG(8), n, "int32", share=0.002)
     want = answer(d)
-    for turn in range(6):
+    for attempt in range(6):
         for symmetric in (False,):
             found = d.copy()
-            stream(found, Streaming("host", 128, 128 * (1 + turn % 3), 3, 0, symmetric), count=1 + turn % 3)
+            stream(found, Streaming("host", 128, 128 * (1 + attempt % 3), 3, 0, symmetric), count=1 + attempt % 3)
             np.testing.assert_array_equal(found, want)
 
 
@@ -203,8 +203,8 @@ def test_cancelled_and_resumed(symmetric: bool, most: float) -> None:
 
 def test_a_tier_that_fails_ends_the_solve() -> None:
     class Failing(HostTier):
-        def give(self, turn: int, stripe: int, rows: Array) -> None:
-            if turn == 2:
+        def give(self, k: int, stripe: int, rows: Array) -> None:
+            if k == 2:
                 raise StorageFailed("the disk is full")
 
     d = weights(RNG(6), 1000, "int32", share=0.01)

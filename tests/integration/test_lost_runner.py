@@ -41,9 +41,9 @@ def run(streaming, tier, devices, monitor, **more):
     if tier.n == {n}:  # the others warm up
         print("first round", more["first_round"], "of", streaming.rounds(tier.n), flush=True)
     return follow(streaming, tier, devices, monitor, **more)
-def give_and_die(tier, turn, stripe, rows):
-    give(tier, turn, stripe, rows)
-    if turn >= {deadly}:
+def give_and_die(tier, k, stripe, rows):
+    give(tier, k, stripe, rows)
+    if k >= {deadly}:
         time.sleep(0.5)
         tier._commit()
         os.kill(os.getpid(), signal.SIGKILL)

@@ -1,6 +1,6 @@
 """The GPU of one of many workers: its stripes stay on the device; panels are copied from and to locked host memory.
 
-The verbs of :class:`engine.distributed.stripe_device.Holder`.  A stripe here is as high as a pivot block is wide.
+The verbs of :class:`engine.distributed.stripe_device.WorkerDevice`.  A stripe here is as high as a pivot block is wide.
 No call waits for the products: events order the copies of panels and the overlapping rounds.
 """
 
@@ -162,7 +162,7 @@ class CudaHolder(CudaStreamer):
 
         return wait
 
-    def room(self, height: int) -> Array:
+    def buffer(self, height: int) -> Array:
         """Return page-locked memory of ``height`` rows."""
         with self.guard():
             return self._pieces.take(height)

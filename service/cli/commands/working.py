@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from engine.distributed.worker_processes import Workers, WorkersArgs
+from engine.distributed.worker_processes import WorkerProcesses, WorkersArgs
 from service.runner.supervisor import devices as devices_of
 from service.units import parse_size
 
@@ -23,7 +23,7 @@ def work(  # noqa: PLR0917 - as many as the command has options
         host: address of this node for scheduler and driver.
     """
     size = None if memory is None else parse_size(memory, field="--memory")
-    found = Workers(WorkersArgs(scheduler, devices_of(devices), workers, threads, size, host))
+    found = WorkerProcesses(WorkersArgs(scheduler, devices_of(devices), workers, threads, size, host))
     names = ", ".join(slot.name for slot in found.slots)
     print(f"apsp works for {scheduler} with {names}", file=sys.stderr, flush=True)
     found.run()

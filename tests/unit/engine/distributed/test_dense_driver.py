@@ -12,8 +12,8 @@ import pytest
 from engine.api.solve import make_plan, solve_to_store
 from engine.distributed import dense_driver, messages, run
 from engine.distributed import driver as drive
-from engine.distributed.dense_worker import Bench
-from engine.distributed.messages import Order, Report, Stored
+from engine.distributed.dense_worker import DenseWorker
+from engine.distributed.messages import StoredStripe, TaskRequest, TaskResult
 from engine.model import pace
 from engine.model.plan import Plan
 from engine.model.problem import Options
@@ -48,7 +48,7 @@ def plan_for(graph: Graph, *, width: int = 64, tier: str = "host", dtype: str = 
 
 
 def solve(cluster: ToyCluster, graph: Graph, path: Path, monkeypatch: pytest.MonkeyPatch, **more: object) -> None:
-    found = {e.worker: e.hello for e in cluster.news}  # type: ignore[union-attr]
+    found = {e.worker: e.info for e in cluster.news}  # type: ignore[union-attr]
     cluster.news.clear()
     monkeypatch.setattr(run, "Cluster", lambda address: cluster)
     monkeypatch.setattr(run, "gather", lambda *_: found)
@@ -330,8 +330,8 @@ def test_workers_end_what_one_process_has_all_but_sealed(tmp_path: Path, monkeyp
     found = find_checkpoint(path)
     assert found is not None
     assert min(level for level, _ in found.record["levels"]) == streaming.rounds(N)
-    turns = iter(range(1000))
-    cluster.mischief = lambda _: next(turns) and None
+    steps = iter(range(1000))
+    cluster.mischief = lambda _: next(steps) and None
     solve(cluster, graph, path, monkeypatch, resume=True)
     same(path, expected(graph, tmp_path))
 
@@ -407,7 +407,7 @@ def test_a_stripe_that_moves_does_not_stay_with_its_old_worker(
         if c.done.count("relax") == 8 and len(c.workers) < 4:
             c.add()
         if not any(given[1] == "forget" for w in c.workers.values() for _, given in w.waiting):
-            held = [s for w in c.workers.values() if isinstance(w.desk, Bench) for s in w.desk._levels]
+            held = [s for w in c.workers.values() if isinstance(w.session, DenseWorker) for s in w.session._levels]
             assert len(held) == len(set(held))
 
     cluster.mischief = mischief
@@ -421,16 +421,16 @@ class Caught(Exception):
     """There is a driver."""
 
 
-def driver(folder: Path, monkeypatch: pytest.MonkeyPatch) -> dense_driver.Rounds:
+def driver(folder: Path, monkeypatch: pytest.MonkeyPatch) -> dense_driver.DenseDriver:
     """One that has not begun."""
-    found: list[dense_driver.Rounds] = []
+    found: list[dense_driver.DenseDriver] = []
 
-    def run_(self: dense_driver.Rounds) -> None:
+    def run_(self: dense_driver.DenseDriver) -> None:
         found.append(self)
         raise Caught
 
     with monkeypatch.context() as patch:
-        patch.setattr(dense_driver.Rounds, "run", run_)
+        patch.setattr(dense_driver.DenseDriver, "run", run_)
         with pytest.raises(Caught):
             solve(ToyCluster(2), sample(), folder / "d.zarr", patch)
     return found[0]
@@ -442,14 +442,14 @@ def test_a_panel_that_came_before_the_one_that_it_follows_stays(
     """Panel 2 is in the store, 1 is on its way, and a commit has all stripes beyond both."""
     run_ = driver(tmp_path, monkeypatch)
     monkeypatch.setattr(run_, "_journal", SimpleNamespace(commit=lambda _: None))
-    monkeypatch.setattr(run_, "_send", lambda *_, **__: None)
+    monkeypatch.setattr(run_, "_submit", lambda *_, **__: None)
     for stripe in run_._stripes:
         stripe.level = stripe.stored = 3
     run_._closed, run_._led, run_._leader = 0, 2, "worker1"
-    run_._after_publish("worker1", Order(level=2), Report(panel="two"))
+    run_._after_publish("worker1", TaskRequest(level=2), TaskResult(panel="two"))
     run_._commit()
     assert (run_._closed, run_._panels) == (0, {2: "two"})
-    run_._after_publish("worker1", Order(level=1), Report(panel="one"))
+    run_._after_publish("worker1", TaskRequest(level=1), TaskResult(panel="one"))
     assert run_._closed == 2
 
 
@@ -463,9 +463,9 @@ def test_a_solve_that_is_lost_again_and_again_comes_to_its_end(
     monkeypatch.setattr(dense_driver, "COST", 1e9)
     n, chance = 640, np.random.default_rng(seed)
     graph, path = sample(n, seed=seed), tmp_path / "d.zarr"
-    for turn in range(8):
+    for attempt in range(8):
         cluster = ToyCluster(2, seed=int(chance.integers(1000)), memory=2 * memory)
-        end = int(chance.integers(20, 60)) if turn < 7 else 10**9
+        end = int(chance.integers(20, 60)) if attempt < 7 else 10**9
 
         def mischief(c: ToyCluster, end: int = end) -> None:
             c.lost = len(c.done) >= end
@@ -476,9 +476,9 @@ def test_a_solve_that_is_lost_again_and_again_comes_to_its_end(
 
         cluster.mischief = mischief
         try:
-            solve(cluster, graph, path, monkeypatch, resume=turn > 0)
+            solve(cluster, graph, path, monkeypatch, resume=attempt > 0)
         except SolveFailed:
-            assert turn < 7
+            assert attempt < 7
         else:
             break
     same(path, expected(graph, tmp_path))
@@ -490,20 +490,20 @@ def test_a_late_save_takes_nothing_back(tmp_path: Path, monkeypatch: pytest.Monk
     left.level = left.stored = 3
     finished.level, finished.finished = 4, True
     monkeypatch.setattr(rounds_, "_adopt", lambda *_: pytest.fail("older tiles were taken"))
-    rounds_._after_save("worker1", Order((0, 1)), Report({0: 2}, missing=(1,), files={0: ()}))
+    rounds_._after_save("worker1", TaskRequest((0, 1)), TaskResult({0: 2}, missing=(1,), files={0: ()}))
     assert (left.stored, finished.level) == (3, 4)
 
 
 def test_a_stripe_forgotten_while_it_is_saved_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    bench = Bench(driver(tmp_path, monkeypatch)._job, 1)
-    bench._levels[0] = 1
+    worker = DenseWorker(driver(tmp_path, monkeypatch)._job, 1)
+    worker._levels[0] = 1
 
     def gone(stripe: int) -> tuple[TileFile, ...]:
         raise KeyError(stripe)
 
-    monkeypatch.setattr(bench, "_save", gone)
-    assert bench.save(Order((0, 1))) == Report(missing=(0, 1))
-    bench.close()
+    monkeypatch.setattr(worker, "_save", gone)
+    assert worker.save(TaskRequest((0, 1))) == TaskResult(missing=(0, 1))
+    worker.close()
 
 
 def test_a_panel_is_closed_anew_when_its_worker_dies_after_its_stripe_has_moved(
@@ -514,45 +514,45 @@ def test_a_panel_is_closed_anew_when_its_worker_dies_after_its_stripe_has_moved(
     rounds_._feed("worker1")
     assert rounds_._leading == 0
     rounds_._stripes[0].owner = "worker2"
-    rounds_._leave("worker1")
+    rounds_._worker_left("worker1")
     assert rounds_._leading == -1
 
 
 def test_an_older_copy_gives_way_to_the_stripe_in_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    bench = Bench(driver(tmp_path, monkeypatch)._job, 1)
-    bench._levels[0] = 1
-    monkeypatch.setattr(bench, "check", lambda: None)
-    monkeypatch.setattr(bench, "_read", lambda *_: np.zeros((64, N), np.int32))
+    worker = DenseWorker(driver(tmp_path, monkeypatch)._job, 1)
+    worker._levels[0] = 1
+    monkeypatch.setattr(worker, "check", lambda: None)
+    monkeypatch.setattr(worker, "_read", lambda *_: np.zeros((64, N), np.int32))
     marks = Marks(0, np.zeros((1, 1), np.int64), np.zeros((1, 1), np.int64))
-    assert bench._bring(Order((0,), stored={0: Stored(3, marks)})) == []
-    assert bench._levels == {0: 3}
-    bench.close()
+    assert worker._bring(TaskRequest((0,), stored={0: StoredStripe(3, marks)})) == []
+    assert worker._levels == {0: 3}
+    worker.close()
 
 
 def test_what_another_task_believes_of_a_tile_is_not_held_against_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A half is put together from tiles of stripes that others bring, and write, meanwhile."""
-    bench = Bench(driver(tmp_path, monkeypatch)._job, 1)
+    worker = DenseWorker(driver(tmp_path, monkeypatch)._job, 1)
     right = np.arange(N * N, dtype=np.int32).reshape(N, N)
 
     class Others:
         def read_tile(self, i: int, j: int, out: np.ndarray) -> None:
-            out[:] = right[bench._grid.slices(i, j)]
+            out[:] = right[worker._grid.slices(i, j)]
 
-    monkeypatch.setattr(bench, "matrix", None)
-    monkeypatch.setattr(bench, "_guest", Others)
+    monkeypatch.setattr(worker, "matrix", None)
+    monkeypatch.setattr(worker, "_guest", Others)
     rows = right[64:128].copy()
-    bench._put_together(64, 128, rows)
+    worker._put_together(64, 128, rows)
     whole = np.triu(right) + np.triu(right, 1).T
     np.testing.assert_array_equal(rows, whole[64:128])
-    bench.close()
+    worker.close()
 
 
 def test_a_panel_that_a_commit_has_removed_is_not_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    bench = Bench(driver(tmp_path, monkeypatch)._job, 1)
-    assert bench.fetch(Order(level=1, panels={1: "panel-1-1"})) == Report()
-    bench.close()
+    worker = DenseWorker(driver(tmp_path, monkeypatch)._job, 1)
+    assert worker.fetch(TaskRequest(level=1, panels={1: "panel-1-1"})) == TaskResult()
+    worker.close()
 
 
 def test_workers_that_only_die_end_the_solve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

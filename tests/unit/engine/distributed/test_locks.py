@@ -8,18 +8,18 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from engine.distributed.assignment import Worker
-from engine.distributed.locks import Turns
-from engine.distributed.messages import Stopped
-from tests.spreading import hello
+from engine.distributed.assignment import AssignedWorker
+from engine.distributed.locks import StripeLocks
+from engine.distributed.messages import DriverStopped
+from tests.spreading import worker_info
 
 
 def test_no_two_tasks_are_at_a_stripe() -> None:
-    turns, there, worst, lock = Turns(), [0] * 5, [0], threading.Lock()
+    locks, there, worst, lock = StripeLocks(), [0] * 5, [0], threading.Lock()
 
     def task(number: int) -> None:
         own = {number % 5, number * 7 % 5}
-        with turns.at(own):
+        with locks.hold(own):
             with lock:
                 for stripe in own:
                     there[stripe] += 1
@@ -35,16 +35,16 @@ def test_no_two_tasks_are_at_a_stripe() -> None:
 
 
 def test_the_end_waits_for_those_that_run_and_lets_no_other_begin() -> None:
-    turns, begun, go, ended = Turns(), threading.Event(), threading.Event(), []
+    locks, begun, go, ended = StripeLocks(), threading.Event(), threading.Event(), []
 
     def task() -> None:
-        with turns.at([1]):
+        with locks.hold([1]):
             begun.set()
             go.wait()
             ended.append("task")
 
     def waiting() -> None:
-        with pytest.raises(Stopped), turns.at([1]):
+        with pytest.raises(DriverStopped), locks.hold([1]):
             pass
         ended.append("waiting")
 
@@ -52,36 +52,36 @@ def test_the_end_waits_for_those_that_run_and_lets_no_other_begin() -> None:
         first = pool.submit(task)
         begun.wait()
         second = pool.submit(waiting)
-        end = pool.submit(turns.end, 60.0)
+        end = pool.submit(locks.end, 60.0)
         second.result()
         assert not end.done()
         go.set()
         end.result()
         first.result()
     assert ended == ["waiting", "task"]
-    with pytest.raises(Stopped), turns.at():
+    with pytest.raises(DriverStopped), locks.hold():
         pass
 
 
 def test_the_end_does_not_wait_for_ever() -> None:
-    turns = Turns()
-    with turns.at([1]):
+    locks = StripeLocks()
+    with locks.hold([1]):
         began = time.monotonic()
-        turns.end(0.05)
+        locks.end(0.05)
         assert 0.04 < time.monotonic() - began < 5
 
 
 def test_tasks_that_overlap_count_their_own_share_of_the_time() -> None:
-    turns, began = Turns(), time.monotonic()
+    locks, began = StripeLocks(), time.monotonic()
     time.sleep(0.02)
-    one, two = turns.took(began), turns.took(began)
+    one, two = locks.own_seconds(began), locks.own_seconds(began)
     assert one >= 0.02
     assert two < one
     assert one + two <= time.monotonic() - began
 
 
 def test_a_rate_is_that_of_several_tasks_whichever_ended_first() -> None:
-    worker = Worker(hello(), 1.0, 3)
+    worker = AssignedWorker(worker_info(), 1.0, 3)
     worker.learn(50, 0.01, 0.05)
     assert worker.rate == 1.0, "too little to know"
     for _ in range(40):

@@ -102,7 +102,7 @@ def solve(
     device: str = "cpu",
     **more: object,
 ) -> None:
-    found = {e.worker: e.hello for e in cluster.news}  # type: ignore[union-attr]
+    found = {e.worker: e.info for e in cluster.news}  # type: ignore[union-attr]
     cluster.news.clear()
     monkeypatch.setattr(run, "Cluster", lambda address: cluster)
     monkeypatch.setattr(run, "gather", lambda *_: found)

@@ -86,7 +86,9 @@ def test_what_is_given_up_is_searched_by_the_processors(gives_up_at: int) -> Non
     assert done == gives_up_at
     plan = Plan("bellman-ford", "int32", "cuda", 2, (200, 200), 0, 0, 0.0, "", "")
     arcs = Arcs(GRAPH.indptr, GRAPH.heads, GRAPH.weights)
-    search_cuda._on_processors(GRAPH, arcs, plan, np.arange(200), done, search.sink, summary, Monitor())
+    rest = np.arange(200)[done:]
+    below = search_cuda._Below(search.sink, summary, rest, done)
+    search_cuda._on_processors(GRAPH, arcs, plan, rest, below, Monitor())
     np.testing.assert_array_equal(search.sink.array, search.answer)
     assert summary.summary(GRAPH.labels)["reached"] == 200 * 199
 

@@ -67,17 +67,17 @@ def test_a_stopped_search_goes_on_after_its_finished_rows(tmp_path, eager, algor
     options = Options(algorithm=algorithm, sources=sources)
     solve_to_store(graph, options, tmp_path / "once.zarr")
     path, total = tmp_path / "d.zarr", 0
-    for turn in range(20):
+    for attempt in range(20):
         monitor = StopAfter(200)
         try:
-            outcome = solve_to_store(graph, options, path, resume=turn > 0, monitor=monitor)
+            outcome = solve_to_store(graph, options, path, resume=attempt > 0, monitor=monitor)
         except Cancelled:
             total += monitor.searched
             assert find_checkpoint(path).record["rows"] == total
             continue
         total += monitor.searched
         break
-    assert turn >= 2
+    assert attempt >= 2
     assert total == (500 if some else graph.n)
     assert set(outcome.seconds) >= {"create", "search", "seal"}
     same_matrix(tmp_path / "once.zarr", path)

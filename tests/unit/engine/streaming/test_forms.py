@@ -18,7 +18,7 @@ from engine.model.problem import Options
 from engine.model.progress import Monitor
 from engine.model.tiling import Streaming
 from engine.streaming import checkpoint, host_tier, progress_record, schedule
-from engine.streaming.forms import UNKNOWN, Form, Way, fingerprint, way_on
+from engine.streaming.forms import UNKNOWN, CheckpointForm, Way, fingerprint, way_on
 from storage.errors import Cancelled, Conflict
 from storage.graph.graph import Graph, build_graph
 from storage.matrix.frame import MatrixSpec
@@ -26,9 +26,9 @@ from storage.matrix.reader import open_matrix, verify_matrix
 from storage.matrix.working import find_checkpoint, open_working
 from tests.stepping import keep_in_step
 
-ROWS = Form("float64", "rows")
-WHOLE = Form("float64", "whole")
-TRUE = Form("float64", "rounds", (64, 128))
+ROWS = CheckpointForm("float64", "rows")
+WHOLE = CheckpointForm("float64", "whole")
+TRUE = CheckpointForm("float64", "rounds", (64, 128))
 HALF = replace(TRUE, half=True)
 WIDER = replace(TRUE, cut=(64, 192))
 HALF_WIDER = replace(WIDER, half=True)
@@ -86,16 +86,16 @@ def test_the_way_on_is_that_of_the_table(recorded, wanted):
 
 def test_forms_are_read_from_records_and_plans():
     record = {"kind": "rounds", "height": 64, "width": 128, "symmetric": True, "potentials": None}
-    assert Form.of_record(record, "float64") == HALF
+    assert CheckpointForm.of_record(record, "float64") == HALF
     del record["potentials"]
-    assert Form.of_record(record, "float64") == replace(OLD, half=True)
-    assert Form.of_record({"kind": "rows", "rows": 64}, "float64") == ROWS
+    assert CheckpointForm.of_record(record, "float64") == replace(OLD, half=True)
+    assert CheckpointForm.of_record({"kind": "rows", "rows": 64}, "float64") == ROWS
     streaming = Streaming("host", 64, 128, symmetric=True)
     for algorithm, streamed, form in [
         ("dijkstra", None, ROWS), ("partitioned", None, ROWS), ("blocked-floyd-warshall", None, WHOLE),
         ("repeated-squaring", None, WHOLE), ("blocked-floyd-warshall", streaming, HALF),
     ]:  # fmt: skip
-        assert Form.of_plan(SimpleNamespace(algorithm=algorithm, dtype="float64", streaming=streamed)) == form
+        assert CheckpointForm.of_plan(SimpleNamespace(algorithm=algorithm, dtype="float64", streaming=streamed)) == form
 
 
 def test_potentials_are_told_apart_by_what_they_are():

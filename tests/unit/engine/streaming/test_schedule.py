@@ -79,8 +79,8 @@ class Strict(HostTier):
         found.set_result(rows)
         return found
 
-    def give(self, turn, stripe, rows):
-        if self.fail_at == (turn, stripe):
+    def give(self, k, stripe, rows):
+        if self.fail_at == (k, stripe):
             raise StorageFailed("the disk is full")
         first, last = self._streaming.rows(stripe, self.n)
         left = self._streaming.left(stripe)
@@ -89,7 +89,7 @@ class Strict(HostTier):
         fallen = (rows[:, left:] <= self.matrix[first:last, left:]) | (rows[:, left:] > farthest)
         assert fallen.all(), "an entry rose"
         self.matrix[first:last, left:] = rows[:, left:]
-        super().give(turn, stripe, rows)
+        super().give(k, stripe, rows)
         self.drop(stripe, rows)
 
     def drop(self, stripe, rows):
@@ -97,10 +97,10 @@ class Strict(HostTier):
             self.out[stripe] -= 1
         rows[:] = 0
 
-    def commit(self, turn):
-        assert (self.level >= turn).all()
-        assert not self.commits or turn > self.commits[-1]
-        self.commits.append(turn)
+    def commit(self, k):
+        assert (self.level >= k).all()
+        assert not self.commits or k > self.commits[-1]
+        self.commits.append(k)
 
 
 def solve(backends, matrix, streaming, *, devices=1, nonnegative=True, monitor=None, first_round=0, tier=None):
@@ -204,7 +204,7 @@ def test_entries_of_different_rounds_may_be_mixed(backends):
         streaming, states = Streaming("host", 64, 64, symmetric=symmetric, ahead=ahead), []
 
         class Keeping(HostTier):
-            def commit(self, turn, states=states):
+            def commit(self, k, states=states):
                 states.append(self.matrix.copy())
 
         final = start.copy()
@@ -262,10 +262,10 @@ def test_a_slow_device_gets_less(backends):
             super().__init__(backend)
             self.index, self.pause = index, pause
 
-        def relax(self, turn, stripe, rows):
+        def relax(self, k, stripe, rows):
             counts[self.index] += 1
             time.sleep(self.pause)
-            super().relax(turn, stripe, rows)
+            super().relax(k, stripe, rows)
 
     n = 800
     weights = oracle.random_weights(n, seed=4, density=3 / n)

@@ -175,15 +175,15 @@ def test_stopped_again_and_again_it_ends_all_the_same(tmp_path, eager, tier, dir
     """Each turn comes further by a round at least: undirected, a round that was begun is begun again."""
     graph, path, work = sample(400, directed=directed), tmp_path / "d.zarr", 0
     plan = plan_for(graph, tier, 64, 64)  # seven rounds, each of less than a fifth of all updates
-    for turn in range(20):
+    for attempt in range(20):
         monitor = StopAt(graph.n**3 // 5)
         try:
-            solve_to_store(graph, Options(), path, plan=plan, resume=turn > 0, monitor=monitor)
+            solve_to_store(graph, Options(), path, plan=plan, resume=attempt > 0, monitor=monitor)
         except Cancelled:
             work += graph.n**3 // 5 - monitor.left
             continue
         break
-    assert 1 <= turn < 19
+    assert 1 <= attempt < 19
     assert work < 3 * graph.n**3
     same(expected(graph, tmp_path), path)
 
@@ -196,7 +196,7 @@ def test_copies_by_several_threads_are_gone_on_with(tmp_path, eager, monkeypatch
     plan = plan_for(graph, "host")
     with pytest.raises(Cancelled):
         solve_to_store(graph, Options(), path, plan=plan, monitor=StopAt(graph.n**3 // (3 if directed else 6)))
-    assert max(turn for turn, _ in find_checkpoint(path).record["levels"]) > 0
+    assert max(level for level, _ in find_checkpoint(path).record["levels"]) > 0
     solve_to_store(graph, Options(), path, plan=plan, resume=True)
     same(expected(graph, tmp_path), path)
 
@@ -303,11 +303,11 @@ def test_copies_wait_until_the_process_has_computed_enough(tmp_path, monkeypatch
         journal = SimpleNamespace(writer=writer, interval=0.0, commit=begun.append, work=0.0)
         matrix = np.zeros((n, n), np.int32)
         with host_tier.KeptHostTier(matrix, Streaming("host", 64, 64), journal, threads=10**9, idle=idle) as tier:
-            for turn in range(4):
-                computed[0] = 10.0 * (turn == 3)
-                tier.commit(turn)
+            for k in range(4):
+                computed[0] = 10.0 * (k == 3)
+                tier.commit(k)
                 tier._copying.join()
-                assert len(begun) == (turn + 1 if idle else 1 + (turn == 3))
+                assert len(begun) == (k + 1 if idle else 1 + (k == 3))
         assert journal.work >= len(begun)
 
 

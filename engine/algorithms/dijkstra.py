@@ -33,7 +33,7 @@ ALONE: Final = 2**18
 PIECE: Final = 2**18
 
 
-class Batches:
+class RowBatches:
     """Cuts ``rows`` rows into batches of about ``BATCH_SECONDS``: whole tiles, at most ``most`` rows.
 
     ``busy`` rows keep all threads busy; so many may take up to ``BUSY_SECONDS``.  ``first`` is how many to begin with.
@@ -117,7 +117,7 @@ def run(  # noqa: PLR0917 - the signature that all searching algorithms share
     """
     arcs = arcs or Arcs(graph.indptr, graph.heads, graph.weights)
     first = FIRST_ENTRIES // max(1, graph.n)
-    batches = Batches(len(sources), sink.tile[0], batch_rows, backend.threads * ABREAST, first)
+    batches = RowBatches(len(sources), sink.tile[0], batch_rows, backend.threads * ABREAST, first)
     columns = graph.n if targets is None else len(targets)
     buffers = [np.empty((batches.most, columns), dtype) for _ in range(2 if batches.most < len(sources) else 1)]
     monitor.begin("search", len(sources), "rows")

@@ -128,7 +128,7 @@ def run_on_device(  # noqa: PLR0917 - as resident.run
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedParts:
     """Steps 1 and 2 of a graph in the parts that suit a GPU, for rows that are swept some at a time."""
 
     parts: Parts
@@ -137,7 +137,7 @@ class Prepared:
     nonnegative: bool
 
 
-def prepare(graph: Graph, kind: WorkType, threads: int, monitor: Monitor) -> Prepared:
+def prepare(graph: Graph, kind: WorkType, threads: int, monitor: Monitor) -> PreparedParts:
     """Steps 1 and 2 on the processors; floats of both signs are to be reduced before.  Cancelled."""
     from engine.devices.cpu.backend import CpuBackend
 
@@ -148,11 +148,11 @@ def prepare(graph: Graph, kind: WorkType, threads: int, monitor: Monitor) -> Pre
         lengths = find_lengths(backend, graph, parts, kind, nonnegative=nonnegative, monitor=monitor)
     finally:
         backend.shutdown()
-    return Prepared(parts, lengths, kind, nonnegative)
+    return PreparedParts(parts, lengths, kind, nonnegative)
 
 
 def rows_on_device(  # noqa: PLR0917 - as run_on_device
-    ready: Prepared,
+    ready: PreparedParts,
     potentials: Array | None,
     sources: npt.NDArray[np.int64],
     sink: Sink,

@@ -59,7 +59,7 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Failure:
+class BulkFailure:
     """Why one graph has no result: ``kind`` and ``details`` as in ``storage.errors``."""
 
     kind: str
@@ -68,13 +68,13 @@ class Failure:
 
 
 @dataclass(frozen=True)
-class Result:
+class BulkResult:
     """What became of graph ``index``: a plan and a summary, or a failure."""
 
     index: int
     plan: Plan | None = None
     summary: Mapping[str, object] | None = None
-    failure: Failure | None = None
+    failure: BulkFailure | None = None
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ def _planned(problems: Mapping[int, Problem], options: Options, stores: bool, ou
 def run(
     entries: Mapping[int, Entry], plan: BulkPlan, options: Options, stores: Stores | None = None,
     monitor: Monitor | None = None,
-) -> Iterator[Result]:  # fmt: skip
+) -> Iterator[BulkResult]:  # fmt: skip
     """Follow ``plan``; results come as graphs are done, in no order, one for each entry.
 
     Raises:
@@ -154,9 +154,9 @@ def run(
 
 def _results(
     entries: Mapping[int, Entry], plan: BulkPlan, options: Options, stores: Stores, monitor: Monitor
-) -> Iterator[Result]:
+) -> Iterator[BulkResult]:
     for index, error in plan.refused.items():
-        yield Result(index, failure=failure_of(error))
+        yield BulkResult(index, failure=failure_of(error))
     shared = [group for group in plan.groups if group.way != "alone"]
     if shared:
         seconds, launch = sum(group.seconds for group in shared), max(group.launch for group in shared)
@@ -201,11 +201,11 @@ def _begin() -> None:
         threading.Thread(target=lambda: (wait_for([parent.sentinel]), os._exit(1)), daemon=True).start()
 
 
-def _gathered(pool: Executor, work: Iterator[Work | Result], ahead: int) -> Iterator[Result]:
+def _gathered(pool: Executor, work: Iterator[Work | BulkResult], ahead: int) -> Iterator[BulkResult]:
     """Results as they come; no more than ``ahead`` graphs are with the workers at once."""
-    pending: dict[Future[Solved | Failure], int] = {}
+    pending: dict[Future[Solved | BulkFailure], int] = {}
     for item in work:
-        if isinstance(item, Result):
+        if isinstance(item, BulkResult):
             yield item
             continue
         index, function, arguments = item
@@ -216,16 +216,18 @@ def _gathered(pool: Executor, work: Iterator[Work | Result], ahead: int) -> Iter
         yield from _done(pending)
 
 
-def _submitted(pool: Executor, function: Callable[..., Solved], arguments: tuple[Any, ...]) -> Future[Solved | Failure]:
+def _submitted(
+    pool: Executor, function: Callable[..., Solved], arguments: tuple[Any, ...]
+) -> Future[Solved | BulkFailure]:
     try:
         return pool.submit(_guarded, function, arguments)
     except BrokenProcessPool as error:
-        failed: Future[Solved | Failure] = Future()
+        failed: Future[Solved | BulkFailure] = Future()
         failed.set_exception(error)
         return failed
 
 
-def _done(pending: dict[Future[Solved | Failure], int]) -> Iterator[Result]:
+def _done(pending: dict[Future[Solved | BulkFailure], int]) -> Iterator[BulkResult]:
     finished, _ = wait(pending, return_when=FIRST_COMPLETED)
     for future in finished:
         index = pending.pop(future)
@@ -233,14 +235,14 @@ def _done(pending: dict[Future[Solved | Failure], int]) -> Iterator[Result]:
             found = future.result()
         except BrokenProcessPool:
             message = "a process that solved graphs died, probably for want of memory; set lower --threads"
-            found = Failure(SolveFailed.kind, message, {})
-        if isinstance(found, Failure):
-            yield Result(index, failure=found)
+            found = BulkFailure(SolveFailed.kind, message, {})
+        if isinstance(found, BulkFailure):
+            yield BulkResult(index, failure=found)
         else:
-            yield Result(index, *found)
+            yield BulkResult(index, *found)
 
 
-def _guarded(function: Callable[..., Solved], arguments: tuple[Any, ...]) -> Solved | Failure:
+def _guarded(function: Callable[..., Solved], arguments: tuple[Any, ...]) -> Solved | BulkFailure:
     """Errors cross the border between processes as failures: exceptions with own constructors do not survive it."""
     try:
         return function(*arguments)
@@ -248,15 +250,15 @@ def _guarded(function: Callable[..., Solved], arguments: tuple[Any, ...]) -> Sol
         return failure_of(error)
 
 
-def failure_of(error: Exception) -> Failure:
+def failure_of(error: Exception) -> BulkFailure:
     """An error as the failure of one graph."""
     if isinstance(error, ApspError):
-        return Failure(error.kind, str(error), error.details())
+        return BulkFailure(error.kind, str(error), error.details())
     if isinstance(error, MemoryError):
-        return Failure("does-not-fit", f"out of memory{f': {error}' if str(error) else ''}", {})
+        return BulkFailure("does-not-fit", f"out of memory{f': {error}' if str(error) else ''}", {})
     if isinstance(error, OSError):
-        return Failure("storage-failed", str(error), {})
-    return Failure("internal", f"a fault in apsp, please report it: {type(error).__name__}: {error}", {})
+        return BulkFailure("storage-failed", str(error), {})
+    return BulkFailure("internal", f"a fault in apsp, please report it: {type(error).__name__}: {error}", {})
 
 
 # ---- the three ways -------------------------------------------------------------------------------------------------
@@ -264,7 +266,7 @@ def failure_of(error: Exception) -> Failure:
 
 def _beside(
     group: Group, entries: Mapping[int, Entry], plan: BulkPlan, options: Options, stores: Stores
-) -> Iterator[Work | Result]:
+) -> Iterator[Work | BulkResult]:
     for index in group.members:
         yield _on_cpu(index, entries, plan, options, stores)
 
@@ -287,7 +289,7 @@ def _solve_one(entry: Entry, plan: Plan, options: Options, stores: Stores) -> So
 
 def _stacked(
     group: Group, entries: Mapping[int, Entry], plan: BulkPlan, options: Options, stores: Stores
-) -> Iterator[Work | Result]:
+) -> Iterator[Work | BulkResult]:
     """Launch after launch; the workers take one stack apart while the next is filled and closed."""
     from engine.devices.cuda.bulk import device_stacks
 
@@ -301,7 +303,7 @@ def _stacked(
                     if options.device == "auto":
                         yield _on_cpu(index, entries, plan, options, stores)
                     else:
-                        yield Result(index, failure=failure_of(error))
+                        yield BulkResult(index, failure=failure_of(error))
                 continue
             for index, matrix, h in zip(members, matrices, potentials, strict=True):
                 chosen = _device_plan(plan.plans[index], group, len(members))
@@ -374,17 +376,17 @@ class _OnlyCancels(Monitor):
         return self._other.cancelled()
 
 
-def _alone(index: int, entry: Entry, options: Options, stores: Stores, monitor: Monitor) -> Result:
+def _alone(index: int, entry: Entry, options: Options, stores: Stores, monitor: Monitor) -> BulkResult:
     graph, target, quiet = entry.graph, entry.target, _OnlyCancels(monitor)
     try:
         plan = make_plan(graph, options, out=target)
         if target is None:
-            return Result(index, plan, solve(graph, plan, options, NullSink(graph.n), quiet).summary)
+            return BulkResult(index, plan, solve(graph, plan, options, NullSink(graph.n), quiet).summary)
         outcome = solve_to_store(
             graph, options, target, plan=plan, overwrite=stores.overwrite, compression=stores.compression, monitor=quiet
         )
-        return Result(index, plan, outcome.summary)
+        return BulkResult(index, plan, outcome.summary)
     except (ApspError, MemoryError, OSError) as error:
         if isinstance(error, ApspError) and error.kind == "cancelled":
             raise
-        return Result(index, failure=failure_of(error))
+        return BulkResult(index, failure=failure_of(error))

@@ -30,7 +30,7 @@ from engine.model.dtypes import WORK_TYPES
 from engine.model.rows import RowFacts
 from engine.model.tiling import stripe_entries
 from engine.rows.dense import fill_weights
-from engine.rows.summary import Part, Summary
+from engine.rows.summary import PartialSummary, Summary
 from storage.errors import StorageFailed
 from storage.graph.graph import Graph
 from storage.matrix.exchange import TileFile, read_panel, write_panel
@@ -322,7 +322,7 @@ class Bench:
             self.matrix.write_tile(i, j, rows[:, across]) for i, j, _down, across in self._tiles(row, row + len(rows))
         ]
 
-    def _finish(self, stripe: int) -> tuple[Part, tuple[TileFile, ...]]:
+    def _finish(self, stripe: int) -> tuple[PartialSummary, tuple[TileFile, ...]]:
         """Potentials off, facts gathered, rows written."""
         first, last = self._streaming.rows(stripe, self.job.n)
         band, vertices = self._grid.tile[0], np.arange(first, last)

@@ -20,9 +20,9 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 
 from engine.graph.ordering import hops_across
+from engine.model.device_layout import SHALLOW
 from engine.model.plan import Plan
 from engine.model.problem import Machine, PartsFacts, Problem
-from engine.model.search_form import SHALLOW
 
 if TYPE_CHECKING:
     from storage.graph.graph import Graph

@@ -14,9 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.graph.analysis import distance_bound
-from engine.model.dtypes import REACH, WorkType
+from engine.model.dtypes import REACH, WorkType, needs_potentials
 from engine.model.progress import Monitor
-from engine.model.signs import needs_potentials
 from storage.errors import InvalidRequest, NegativeCycle
 from storage.graph.graph import Graph
 

@@ -11,8 +11,8 @@ from typing import Final
 
 # Importing these modules registers their functions.
 from engine.interop import networkx_facts, networkx_pairs, networkx_sources
-from engine.interop.networkx_backend import CALLS, Backend
+from engine.interop.networkx_backend import CALLS, NetworkXBackend
 
 __all__ = ["BACKEND", "CALLS", "networkx_facts", "networkx_pairs", "networkx_sources"]
 
-BACKEND: Final = Backend()
+BACKEND: Final = NetworkXBackend()

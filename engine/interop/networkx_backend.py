@@ -148,7 +148,7 @@ def exceptions() -> Iterator[None]:
         raise NotImplementedError(str(error)) from error
 
 
-class Backend:
+class NetworkXBackend:
     """What NetworkX calls; its methods carry NetworkX's names and signatures."""
 
     @staticmethod
@@ -164,7 +164,7 @@ class Backend:
     @staticmethod
     def can_run(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool | str:
         """Whether a call can be answered here, or why not."""
-        asked = signature(getattr(Backend, name)).bind(*args, **kwargs).arguments
+        asked = signature(getattr(NetworkXBackend, name)).bind(*args, **kwargs).arguments
         graph = asked["G"]
         if len(getattr(graph, "original", graph)) == 0:
             return "the graph has no vertices"
@@ -186,7 +186,7 @@ def answers(function: Callable[..., Any]) -> Callable[..., Any]:
         CALLS[function.__name__] += 1
         return found
 
-    setattr(Backend, function.__name__, staticmethod(call))
+    setattr(NetworkXBackend, function.__name__, staticmethod(call))
     return call
 
 

@@ -6,6 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from engine.model.dtypes import WorkType
+from engine.model.problem import PartsFacts
+
 #: Largest n that one launch of the single kernel solves fastest (measured; docs/kernels.md).
 SINGLE: Final = 3584
 #: Most k of one launch of relax: bounds the packed copies of its operands.
@@ -17,7 +20,7 @@ SLACK: Final = 64 * 2**20
 
 
 @dataclass(frozen=True)
-class Form:
+class SearchForm:
     """How to search: the kernel's form (``sweep``, ``lists`` or ``hops``) and when a block of sources is given up.
 
     ``limit`` counts sweeps or steps; in lists, looks at vertices for each vertex.
@@ -177,3 +180,45 @@ class SearchLayout:
         while first < self.rows:
             yield range(first, min(first + size, self.rows))
             first, size = first + size, min(batch, 2 * size)
+
+
+# ---- how searches use the device ----
+
+#: Hops from a vertex of highest degree up to which the whole device sweeps.
+SHALLOW: Final = 40
+#: The same for breadth-first searches, whose steps are counted in 8 bits.
+STEPS: Final = 120
+#: Vertices, those that only gather included, up to which a thread block keeps lists: it marks them in shared memory,
+#: three bits each, of which the smallest chip (7.5) gives a block 64 KiB.
+LISTED: Final = 170_000
+#: Weights up to which labels of an int32 matrix are held in 16 bits at first.
+NARROW: Final = 4096
+#: Times over the arcs that a block of sources may take before it is given up: a sweep counts as one; lists count
+#: vertices looked at.
+SWEEPS: Final = 24
+LOOKS: Final = 1024
+
+
+def form_of(*, unit: bool, hops: int, n: int, arcs: int) -> SearchForm:
+    """How to search a graph whose hub lies ``hops`` arcs from the vertex farthest from it."""
+    if unit and hops <= STEPS:
+        return SearchForm("hops", 255)
+    if hops <= SHALLOW or n + arcs // 32 > LISTED:
+        return SearchForm("sweep", SWEEPS * (hops + 8))
+    return SearchForm("lists", LOOKS)
+
+
+def narrow_first(kind: WorkType, heaviest: float) -> bool:
+    """Whether labels of 16 bits are tried for a matrix of type ``kind``."""
+    return kind.name == "int32" and heaviest <= NARROW
+
+
+# ---- sweeps ----
+
+#: Rows that a thread sweeps at once: few, and a packed border is soon used up; many, and they leave the cache.
+SWEEP_ROWS: Final = 24
+
+
+def sweep_layout(facts: PartsFacts, n: int, rows: int, itemsize: int) -> SweepLayout:
+    """What sweeping ``rows`` rows of ``n`` vertices over such parts keeps on a GPU."""
+    return SweepLayout(n, rows, itemsize, facts.entries, n + 16 * facts.count, facts.border)

@@ -21,7 +21,7 @@ class BelowZero(SolveFailed):
 
 
 @dataclass
-class Job:
+class StripeJob:
     """One run, as its devices see it.
 
     Attributes:
@@ -95,7 +95,7 @@ class Streamer(Protocol):
         """For messages and thread names."""
         ...
 
-    def open(self, job: Job, index: int, resident: Sequence[int]) -> None:
+    def open(self, job: StripeJob, index: int, resident: Sequence[int]) -> None:
         """Take the memory; ``resident`` are the rounds whose stripes will stay here.
 
         Raises:

@@ -17,10 +17,9 @@ from dataclasses import asdict, dataclass, replace
 from typing import Final
 
 from engine.model.device_layout import SINGLE, SLACK
-from engine.model.dtypes import WORK_TYPES, WorkType
+from engine.model.dtypes import WORK_TYPES, WorkType, relaxes_reduced
 from engine.model.plan import Plan
 from engine.model.problem import Machine, Options, Problem
-from engine.model.signs import relaxes_reduced
 from engine.planning.planner import choose, gib
 from storage.errors import ApspError, InvalidRequest
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from engine.model.parts_layout import SWEEP_ROWS, sweep_layout
+from engine.model.device_layout import SWEEP_ROWS, sweep_layout
 from engine.model.plan import Candidate, Phase
 from engine.model.problem import PartsFacts
 from engine.planning.cost import BAND_ROWS, DEVICE_LAUNCH, OVERHEAD, Setting, batch_rows, device_write, write_phase

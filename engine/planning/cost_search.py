@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from engine.model.device_layout import Form, SearchLayout
+from engine.model.device_layout import SearchForm, SearchLayout, form_of, narrow_first
 from engine.model.plan import Candidate, Phase
-from engine.model.search_form import form_of, narrow_first
 from engine.planning import cost_dijkstra
 from engine.planning.cost import BAND_ROWS, DEVICE_INGEST_RATE, DEVICE_LAUNCH, OVERHEAD, Setting, device_write
 from engine.planning.cost_johnson import PASSES
@@ -43,13 +42,13 @@ def estimate_johnson(setting: Setting) -> Candidate:
     return _candidate(setting, "johnson", form, before=(before,), reduced=True)
 
 
-def _form(setting: Setting, *, unit: bool) -> Form:
+def _form(setting: Setting, *, unit: bool) -> SearchForm:
     problem = setting.problem
     return form_of(unit=unit, hops=problem.hops, n=problem.n, arcs=problem.arcs)
 
 
 def _candidate(
-    setting: Setting, name: str, form: Form, *, before: tuple[Phase, ...] = (), reduced: bool = False
+    setting: Setting, name: str, form: SearchForm, *, before: tuple[Phase, ...] = (), reduced: bool = False
 ) -> Candidate:
     problem, machine, kind = setting.problem, setting.machine, setting.kind
     if machine.cuda is None:
@@ -79,7 +78,7 @@ def _candidate(
     )
 
 
-def _search_seconds(setting: Setting, form: Form, *, reduced: bool) -> float:
+def _search_seconds(setting: Setting, form: SearchForm, *, reduced: bool) -> float:
     """Seconds a source, where none was tried on the graph."""
     problem, device = setting.problem, setting.machine.cuda
     assert device is not None

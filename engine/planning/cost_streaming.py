@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from engine.model.blocks import PACK_BYTES
+from engine.model.dtypes import relaxes_reduced
 from engine.model.plan import Candidate, Phase
 from engine.model.problem import Problem
-from engine.model.signs import relaxes_reduced
 from engine.model.tiling import GRAIN, Streaming, entries, panel_bytes, updates
 from engine.planning.cost import INGEST_RATE, OVERHEAD, Setting, write_phase
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Final
 
 from engine.model.device_layout import base_bytes, rounds_bytes
+from engine.model.dtypes import relaxes_reduced
 from engine.model.plan import Candidate, Phase
 from engine.model.problem import Device
-from engine.model.signs import relaxes_reduced
 from engine.model.tiling import (
     GRAIN,
     HEIGHTS,

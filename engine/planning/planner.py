@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from engine.model import search_form
+from engine.model import device_layout
 from engine.model.dtypes import REACH, WORK_TYPES, WorkType
 from engine.model.plan import Candidate, Plan, by_rows
 from engine.model.problem import Machine, Options, Problem
@@ -227,7 +227,7 @@ def _unsuitable(name: str, problem: Problem) -> str | None:
         return "no arc is negative, so there is nothing to reweight"
     if name == "bfs" and not problem.unit:
         return "the arcs do not all weigh 1"
-    if name == "bfs" and problem.hops > search_form.STEPS:
+    if name == "bfs" and problem.hops > device_layout.STEPS:
         return f"some vertex lies {problem.hops} arcs away, and steps are counted up to 255"
     if name == "partitioned" and problem.parts is None:
         return problem.no_parts

@@ -34,7 +34,7 @@ def comparable(reach: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
 
 
 @dataclass(frozen=True)
-class Part:
+class PartialSummary:
     """What a summary has found in neighbouring rows from ``row`` on, for another one that takes it in.
 
     ``histogram`` is width, count below zero and counts; all else is as the summary holds it.
@@ -105,14 +105,14 @@ class Summary:
                     self._histogram = _Histogram(largest, integral=self._integral, binary=self._binary)
                 self._histogram.add(count, largest)
 
-    def part(self, row: int) -> Part:
+    def part(self, row: int) -> PartialSummary:
         """All that was found, for a summary in which the first row here is row ``row``."""
         found = self._histogram
         bins = None if found is None else (found.width, found.below, found.counts)
         found_rows = (self._reach, self._eccentricity, self._farthest)
-        return Part(row, self._reached, self._sum, *found_rows, self._single, bins)
+        return PartialSummary(row, self._reached, self._sum, *found_rows, self._single, bins)
 
-    def join(self, part: Part) -> None:
+    def join(self, part: PartialSummary) -> None:
         """Take in what another summary has found in other rows."""
         rows = slice(part.row, part.row + len(part.eccentricity))
         self._reach[rows] = part.reach

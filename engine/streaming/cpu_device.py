@@ -14,7 +14,7 @@ from engine.model.backend import Array, Backend
 from engine.model.blocks import cut
 from engine.model.dtypes import settle
 from engine.model.progress import Monitor
-from engine.model.stripe_device import Job, below_zero, diagonal
+from engine.model.stripe_device import StripeJob, below_zero, diagonal
 from engine.model.tiling import CLOSED, stripe_entries
 from engine.streaming.packed_panel import PackedPanel
 
@@ -32,12 +32,12 @@ class CpuStreamer:
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
-        self._job: Job
+        self._job: StripeJob
         self._resident: dict[int, Array] = {}
         self._packed: PackedPanel | None = None
         self._owed: deque[int] = deque()  # stripes of the packed panel that are to go back
 
-    def open(self, job: Job, index: int, resident: Sequence[int]) -> None:  # noqa: ARG002
+    def open(self, job: StripeJob, index: int, resident: Sequence[int]) -> None:  # noqa: ARG002
         """Take memory for the panels, once for all."""
         self._job, self._monitor, self._packed = job, _Checks(job), None
         width, dtype = min(job.streaming.width, job.n), job.kind.dtype
@@ -224,7 +224,7 @@ class CpuStreamer:
 class _Checks(Monitor):
     """Counts nothing, as stripes are counted, but stops a long product when the run is to stop."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: StripeJob) -> None:
         self._job = job
 
     def step(self, amount: int) -> None:  # noqa: ARG002

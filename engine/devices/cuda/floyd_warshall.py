@@ -20,6 +20,7 @@ from engine.model import device_layout
 from engine.model.device_layout import SINGLE, pivot_width
 from engine.model.dtypes import work_type
 from engine.model.progress import Monitor
+from engine.model.stripe_device import BelowZero
 
 #: From which n to which repeated squaring in one launch beats it: Floyd-Warshall has n / 32 rounds, squaring log2(n).
 SQUARES: Final = (65, 256)
@@ -38,10 +39,6 @@ def padded(modules: Modules, n: int, dtype: object) -> Any:
     whole[n:, :] = nothing
     whole[:n, n:] = nothing
     return whole
-
-
-class BelowZero(Exception):  # noqa: N818
-    """A diagonal entry of whole numbers fell below zero: there is a negative cycle, and what is left is in vain."""
 
 
 class Solver:
@@ -131,7 +128,7 @@ class Solver:
     def _check_flag(self) -> None:
         """Floats are left alone: rounding can carry a cycle of length zero below it."""
         if self.ahead.dtype.kind == "i" and self.ahead.sent_flag():
-            raise BelowZero
+            raise BelowZero("a vertex came to lie at less than zero from itself, so there is a negative cycle")
 
     def recursive(self, d: Any, *, base: int = 1024, symmetric: bool = False, monitor: Monitor | None = None) -> None:
         """Closure by halves (R-Kleene): close, four panels, close again; the same relax in cache-oblivious order.

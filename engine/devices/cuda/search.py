@@ -21,10 +21,9 @@ from engine.devices.cuda.outgoing import Outgoing, Outlet
 from engine.devices.cuda.row_facts import Answers
 from engine.devices.cuda.search_kernels import Searcher
 from engine.model.backend import Arcs
-from engine.model.device_layout import LIST_ROW, Form, SearchLayout
+from engine.model.device_layout import LIST_ROW, SearchForm, SearchLayout, narrow_first
 from engine.model.dtypes import WORK_TYPES, WorkType
 from engine.model.rows import RowFacts
-from engine.model.search_form import narrow_first
 
 Integers = npt.NDArray[np.int64]
 
@@ -38,7 +37,7 @@ _TRIAL_SEARCHERS: Final = 132
 def device_search(
     arcs: Arcs,
     kind: WorkType,
-    form: Form,
+    form: SearchForm,
     sources: Integers,
     *,
     outlet: Outlet | None = None,
@@ -84,7 +83,7 @@ class DeviceSearch:
         found: Modules,
         arcs: Arcs,
         kind: WorkType,
-        form: Form,
+        form: SearchForm,
         sources: Integers,
         batches: list[range],
         outgoing: Outgoing | None,
@@ -186,7 +185,9 @@ class DeviceSearch:
             kernel((len(self._rows),), (_THREADS,), arguments)
 
 
-def trial_seconds(arcs: Arcs, kind: WorkType, form: Form, sources: Integers, *, memory: int | None) -> float | None:
+def trial_seconds(
+    arcs: Arcs, kind: WorkType, form: SearchForm, sources: Integers, *, memory: int | None
+) -> float | None:
     """Seconds a source on this very graph, from a few blocks of them; None where the search was given up."""
     lanes = {"sweep": 512, "lists": 128, "hops": 4096 * kind.itemsize}[form.name] // kind.itemsize
     blocks = {"sweep": _TRIAL_BLOCKS, "lists": _TRIAL_SEARCHERS, "hops": 1}[form.name]

@@ -23,7 +23,7 @@ from engine.model.dtypes import settle
 from engine.model.problem import Device, Options
 from engine.model.progress import Monitor
 from engine.planning.bulk import plan_bulk
-from service.cli.main import main
+from service.cli import main
 from storage.errors import Cancelled, SolveFailed
 from storage.graph.graph import Graph
 from storage.matrix.reader import open_matrix, verify_matrix

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.cli.main import main
+from service.cli import main
 from storage.graph.graph import build_graph
 from tests.wrong import sealed
 

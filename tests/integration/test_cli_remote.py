@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from service.cli.main import main
+from service.cli import main
 from storage.matrix.reader import verify_matrix
 from tests.integration.keyed_service import KeyedService
 

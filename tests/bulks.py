@@ -44,8 +44,8 @@ def cycle() -> Graph:
 def solved(
     graphs: list[Graph],
     folder: Path,
-    options: Options = Options(device="cpu"),
-    **kwargs: Any,  # noqa: B008
+    options: Options = Options(device="cpu"),  # noqa: B008
+    **kwargs: Any,
 ) -> list[BulkResult]:
     folder.mkdir(exist_ok=True)
     entries = {i: Entry(graph, folder / f"{i}.zarr") for i, graph in enumerate(graphs)}

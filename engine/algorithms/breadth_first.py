@@ -21,7 +21,7 @@ def solve(  # noqa: PLR0917 - the signature that all searching algorithms share
     monitor: Monitor,
     batch_rows: int,
     *,
-    turned: bool = False,
+    from_targets: bool = False,
 ) -> None:
     """As :func:`engine.algorithms.dijkstra.solve`, for arcs that all weigh 1; with as many threads as ``backend`` has.
 
@@ -32,6 +32,8 @@ def solve(  # noqa: PLR0917 - the signature that all searching algorithms share
 
     searcher = BreadthFirst(backend.threads)
     try:
-        dijkstra.solve(searcher, graph, rectangle, dtype, sink, monitor, batch_rows, unit=True, turned=turned)
+        dijkstra.solve(
+            searcher, graph, rectangle, dtype, sink, monitor, batch_rows, unit=True, from_targets=from_targets
+        )
     finally:
         searcher.shutdown()

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.graph.selection import Rectangle
-from engine.graph.transpose import turn
+from engine.graph.transpose import reverse
 from engine.model.backend import Arcs, Array, Backend
 from engine.model.progress import Monitor
 from engine.model.rows import ArraySink, Sink
@@ -69,7 +69,7 @@ def solve(  # noqa: PLR0917 - the signature that all searching algorithms share
     *,
     arcs: Arcs | None = None,
     unit: bool = False,
-    turned: bool = False,
+    from_targets: bool = False,
 ) -> None:
     """The distances of ``rectangle`` into ``sink``; ``turned`` has them searched from the targets.
 
@@ -77,7 +77,7 @@ def solve(  # noqa: PLR0917 - the signature that all searching algorithms share
     """
     arcs = arcs or Arcs(graph.indptr, graph.heads, graph.weights)
     rows, targets = rectangle.rows, rectangle.targets
-    if not turned or targets is None:
+    if not from_targets or targets is None:
         run(
             *(backend, graph, rows, dtype, sink, monitor, batch_rows),
             arcs=arcs, unit=unit, targets=targets, cutoff=rectangle.cutoff,
@@ -86,7 +86,7 @@ def solve(  # noqa: PLR0917 - the signature that all searching algorithms share
     found = ArraySink((len(targets), len(rows)), dtype)
     run(
         *(backend, graph, targets, dtype, found, monitor, batch_rows),
-        arcs=turn(arcs) if graph.directed else arcs, unit=unit, targets=rectangle.sources, cutoff=rectangle.cutoff,
+        arcs=reverse(arcs) if graph.directed else arcs, unit=unit, targets=rectangle.sources, cutoff=rectangle.cutoff,
     )  # fmt: skip
     write_rows(found.array.T, rows, sink, monitor, backend.threads, picked=True)
 
@@ -124,11 +124,11 @@ def run(  # noqa: PLR0917 - the signature that all searching algorithms share
     leaving = [Leaving(sink, backend.threads) for _ in buffers]
     with ThreadPoolExecutor(max(1, backend.threads // 2), "apsp-write") as pool:
         for i, rows in enumerate(batches):
-            turn = i % len(buffers)
-            leaving[turn].finish()
-            block = buffers[turn][: len(rows)]
+            slot = i % len(buffers)
+            leaving[slot].finish()
+            block = buffers[slot][: len(rows)]
             backend.search(arcs, sources[rows.start : rows.stop], block, unit=unit, targets=targets, cutoff=cutoff)
-            leaving[turn].begin(pool, rows.start, block, last=rows.stop == len(sources))
+            leaving[slot].begin(pool, rows.start, block, last=rows.stop == len(sources))
             monitor.step(len(rows))
         for one in leaving:
             one.finish()

@@ -22,7 +22,7 @@ def solve(  # noqa: PLR0917 - the signature that all searching algorithms share
     monitor: Monitor,
     batch_rows: int,
     *,
-    turned: bool = False,
+    from_targets: bool = False,
 ) -> None:
     """As :func:`engine.algorithms.dijkstra.solve`, for arcs of any sign.
 
@@ -34,4 +34,4 @@ def solve(  # noqa: PLR0917 - the signature that all searching algorithms share
     h = find_potentials(graph)
     arcs = Arcs(graph.indptr, graph.heads, reduced_weights(graph, h), h) if h.any() else None
     monitor.step(graph.arcs)
-    dijkstra.solve(backend, graph, rectangle, dtype, sink, monitor, batch_rows, arcs=arcs, turned=turned)
+    dijkstra.solve(backend, graph, rectangle, dtype, sink, monitor, batch_rows, arcs=arcs, from_targets=from_targets)

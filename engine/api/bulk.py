@@ -272,8 +272,8 @@ def _beside(
 
 
 def _on_cpu(index: int, entries: Mapping[int, Entry], plan: BulkPlan, options: Options, stores: Stores) -> Work:
-    chosen = replace(plan.plans[index], device_reason="one thread, for other graphs are solved beside it")
-    return index, _solve_one, (entries[index], chosen, replace(options, device="cpu", threads=1), stores)
+    own = replace(plan.plans[index], device_reason="one thread, for other graphs are solved beside it")
+    return index, _solve_one, (entries[index], own, replace(options, device="cpu", threads=1), stores)
 
 
 def _solve_one(entry: Entry, plan: Plan, options: Options, stores: Stores) -> Solved:
@@ -306,8 +306,8 @@ def _stacked(
                         yield BulkResult(index, failure=failure_of(error))
                 continue
             for index, matrix, h in zip(members, matrices, potentials, strict=True):
-                chosen = _device_plan(plan.plans[index], group, len(members))
-                yield index, _finish_one, (entries[index], chosen, matrix, h, stores)
+                own = _device_plan(plan.plans[index], group, len(members))
+                yield index, _finish_one, (entries[index], own, matrix, h, stores)
 
 
 def _device_plan(plan: Plan, group: Group, graphs: int) -> Plan:

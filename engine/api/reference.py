@@ -36,9 +36,9 @@ class Reference:
         graph = self._graph
         # positions, not weights, are turned round: SciPy would drop nothing, but int64 weights must stay exact
         arcs = csr_array((np.arange(graph.arcs), graph.heads, graph.indptr), shape=(graph.n, graph.n))
-        turned = arcs.T.tocsr()
-        turned.data = graph.weights[turned.data]
-        return turned
+        into = arcs.T.tocsr()
+        into.data = graph.weights[into.data]
+        return into
 
     def start(self, source: int) -> Floats:
         """The lengths of walks without arcs: 0 for ``source``, else infinite; shape (n,)."""

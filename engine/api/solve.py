@@ -193,10 +193,10 @@ def _survey(problem: Problem, options: Options, out: Path | None, store: int) ->
         return machine
     if options.device == "auto" and options.algorithm in ("auto", *ESTIMATES):
         try:
-            quick = choose(problem, machine, options, store=store).seconds < DEVICE_START
+            is_short = choose(problem, machine, options, store=store).seconds < DEVICE_START
         except DoesNotFit:
-            quick = False
-        if quick:
+            is_short = False
+        if is_short:
             return replace(machine, no_cuda="it is done sooner than a GPU is started")
     return survey(
         out=out,
@@ -362,18 +362,22 @@ def _dijkstra(task: Task) -> None:
     dtype = WORK_TYPES[task.plan.dtype].dtype
     dijkstra.solve(
         *(task.backend, task.graph, task.rectangle, dtype, task.sink, task.monitor, task.plan.batch),
-        unit=task.unit, turned=task.plan.turned,
+        unit=task.unit, from_targets=task.plan.from_targets,
     )  # fmt: skip
 
 
 def _johnson(task: Task) -> None:
-    dtype, turned, batch = WORK_TYPES[task.plan.dtype].dtype, task.plan.turned, task.plan.batch
-    johnson.solve(task.backend, task.graph, task.rectangle, dtype, task.sink, task.monitor, batch, turned=turned)
+    dtype, from_targets, batch = WORK_TYPES[task.plan.dtype].dtype, task.plan.from_targets, task.plan.batch
+    johnson.solve(
+        task.backend, task.graph, task.rectangle, dtype, task.sink, task.monitor, batch, from_targets=from_targets
+    )
 
 
 def _bfs(task: Task) -> None:
-    dtype, turned, batch = WORK_TYPES[task.plan.dtype].dtype, task.plan.turned, task.plan.batch
-    breadth_first.solve(task.backend, task.graph, task.rectangle, dtype, task.sink, task.monitor, batch, turned=turned)
+    dtype, from_targets, batch = WORK_TYPES[task.plan.dtype].dtype, task.plan.from_targets, task.plan.batch
+    breadth_first.solve(
+        task.backend, task.graph, task.rectangle, dtype, task.sink, task.monitor, batch, from_targets=from_targets
+    )
 
 
 def _partitioned(task: Task) -> None:

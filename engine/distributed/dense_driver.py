@@ -27,7 +27,7 @@ from engine.distributed.driver import PAUSE, Drive, result_of
 from engine.distributed.messages import Failure, Hello, Job, Order, Report, Stored
 from engine.model.progress import Monitor
 from engine.model.tiling import stripe_entries
-from engine.planning.cost_distributed import room
+from engine.planning.cost_distributed import capacity
 from engine.rows.summary import Summary
 from engine.streaming.checkpoint import Journal
 from engine.streaming.progress_record import progress_of
@@ -121,7 +121,7 @@ class Rounds(Drive):
     def _join(self, name: str, hello: Hello) -> None:
         rate = hello.relax_rate.get(self._job.plan.dtype, 1e10)
         self._workers[name] = Worker(
-            hello, rate, room(self._streaming, self._n, self._writer.dtype.itemsize, hello.memory, self._pace)
+            hello, rate, capacity(self._streaming, self._n, self._writer.dtype.itemsize, hello.memory, self._pace)
         )
         share_out(self._stripes, self._workers)
 

@@ -81,7 +81,9 @@ def calibrate(
         return machine
     search = hops = None
     searched = rectangle or Rectangle(graph.n, None, None, None)
-    if any(c.turned for c in plan.candidates):  # a graph turned round takes about as long, and is not made for this
+    if any(
+        c.from_targets for c in plan.candidates
+    ):  # a graph turned round takes about as long, and is not made for this
         searched = Rectangle(graph.n, searched.targets, searched.sources, searched.cutoff)
     if problem.max_hops is None:
         search = search_seconds(graph, kind, machine.threads, unit=problem.unit, rectangle=searched)

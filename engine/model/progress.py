@@ -1,4 +1,4 @@
-"""How a running solve talks to whoever started it: phases, progress, cancellation."""
+"""What a running solve reports to its caller: phases and progress; and how the caller cancels it."""
 
 from __future__ import annotations
 
@@ -6,23 +6,33 @@ from storage.errors import Cancelled
 
 
 class Monitor:
-    """Receives progress and answers whether to stop.  This base class ignores everything and never stops.
+    """Receives progress and decides whether to stop.  This base class ignores all reports and never stops.
 
-    Implementations are called from the solving thread only, between tiles or batches, often: they must be cheap.
+    The solving thread alone calls an implementation, often, between tiles or batches; so the methods must be cheap.
     """
 
     def begin(self, phase: str, total: int, unit: str) -> None:
-        """A phase starts: ``total`` units of work (``unit`` is ``updates``, ``rows``, ``bytes`` or ``arcs``)."""
+        """Report that a phase begins.
+
+        Args:
+            phase: name of the phase, such as ``relax``.
+            total: units of work in the phase.
+            unit: ``updates``, ``rows``, ``bytes`` or ``arcs``.
+        """
 
     def advance(self, amount: int) -> None:
-        """``amount`` more units of the present phase are done."""
+        """Report that ``amount`` more units of the current phase are done."""
 
     def cancelled(self) -> bool:
-        """Whether the solve should stop at the next tile or batch boundary."""
+        """Return whether the solve should stop at the next tile or batch boundary."""
         return False
 
     def step(self, amount: int) -> None:
-        """Report ``amount`` units done, then raise :class:`Cancelled` if a stop was asked for."""
+        """Report that ``amount`` more units are done, and stop if that is wanted.
+
+        Raises:
+            Cancelled: the caller wants the solve to stop.
+        """
         self.advance(amount)
         if self.cancelled():
             raise Cancelled("the job was cancelled")

@@ -124,16 +124,16 @@ def plan_bulk(problems: Mapping[int, Problem], machine: Machine, options: Option
     alone |= {i for i, error in refused.items() if error.kind == "does-not-fit"}
     refused = {i: error for i, error in refused.items() if i not in alone}
     stacks = _stacks({i: problems[i] for i in plans}, plans, machine, options)
-    chosen, beside = [], {i for i in plans if i not in alone}
+    selected, beside = [], {i for i in plans if i not in alone}
     for stack in stacks:
         on_cpu = sum(plans[i].seconds for i in stack.members) / machine.threads
         if options.device == "cuda" or stack.seconds < on_cpu:
-            chosen.append(_explained(stack, on_cpu, options))
+            selected.append(_explained(stack, on_cpu, options))
             beside -= set(stack.members)
             alone -= set(stack.members)
     if options.device == "cuda":
         alone, beside = alone | beside, set()
-    groups = [*chosen, *_beside(beside, plans, problems, machine), *_alone(alone, plans, problems, options)]
+    groups = [*selected, *_beside(beside, plans, problems, machine), *_alone(alone, plans, problems, options)]
     if stores:
         workers = min(machine.threads, max(1, len(problems)))
         groups = [replace(g, seconds=g.seconds + STORE * len(g.members) / workers) for g in groups]

@@ -168,16 +168,16 @@ def search_candidate(
     problem, threads, size = setting.problem, setting.machine.threads, setting.kind.itemsize
     own = setting.machine.resident + OVERHEAD + search_workspace(problem.n, problem.arcs, threads, workspace)
     searches, columns, held = problem.rows, problem.columns, 0
-    room = {"threads": threads, "memory": setting.machine.memory}
-    aside = batch_rows(searches, columns, size, **room) * searches * size
+    limits = {"threads": threads, "memory": setting.machine.memory}
+    aside = batch_rows(searches, columns, size, **limits) * searches * size
     # the arcs turned round, the rectangle, and the bands of it that are being transposed
     rectangle = problem.arcs * 24 + (searches + 4 * threads * BAND_ROWS) * columns * size
-    turned = columns < searches and own + rectangle + 2 * aside < setting.machine.memory
-    if turned:
+    from_targets = columns < searches and own + rectangle + 2 * aside < setting.machine.memory
+    if from_targets:
         searches, columns, held = columns, searches, rectangle
     work = searches * (seconds if tried is None else tried)
     search, write = Phase("search", work, updates=searches * problem.arcs), write_phase(setting)
-    batch = batch_rows(columns, searches, size, **room)
+    batch = batch_rows(columns, searches, size, **limits)
     return Candidate(
         algorithm=name,
         memory=own + held + 2 * batch * columns * size,
@@ -185,6 +185,6 @@ def search_candidate(
         # batches are written while the next ones are searched, on the same processors
         seconds=sum(p.seconds for p in before) + search.seconds + write.seconds,
         phases=(*before, search, write),
-        turned=turned,
+        from_targets=from_targets,
         batch=batch,
     )

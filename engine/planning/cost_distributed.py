@@ -80,7 +80,7 @@ def lacking(candidate: Candidate, setting: Setting) -> tuple[int, int] | None:
     return (needed, there) if needed > there else None
 
 
-def room(streaming: Streaming, n: int, itemsize: int, memory: int, pace: Pace) -> int:
+def capacity(streaming: Streaming, n: int, itemsize: int, memory: int, pace: Pace) -> int:
     """Stripes that a worker can keep, beside those that are only worked on."""
     return max(0, memory // max(1, min(streaming.height, n) * n * itemsize) - pace.workspace)
 
@@ -90,7 +90,7 @@ def _pace(setting: Setting, workers: Workers, streaming: Streaming) -> Pace:
     if workers.device == "cpu":
         return PROCESSORS
     n, share = setting.problem.n, -(-streaming.rounds(setting.problem.n) // workers.count)
-    fits = room(streaming, n, setting.kind.itemsize, workers.memory, RESIDENT) >= share
+    fits = capacity(streaming, n, setting.kind.itemsize, workers.memory, RESIDENT) >= share
     return RESIDENT if fits else PASSING
 
 
@@ -135,7 +135,7 @@ def times(setting: Setting, workers: Workers, streaming: Streaming) -> Times:
     # from one panel to the next, where both are one worker's
     own = closing + stripe + 2 * CONTROL + (WAITS * width * width if device else 0.0)
     pace = _pace(setting, workers, streaming)
-    streamed = max(0, share - room(streaming, n, size, workers.memory, pace))
+    streamed = max(0, share - capacity(streaming, n, size, workers.memory, pace))
     moved = 2 * streamed * workers.count * panel * count
     return Times(
         # where tasks overlap a panel is closed while others are relaxed, and its own stripe is not relaxed by it
@@ -192,5 +192,5 @@ def _shared_out(one: Candidate, workers: Workers) -> Candidate:
         replace(phase, seconds=phase.seconds / workers.count) if phase.name in shared else phase for phase in one.phases
     )
     return replace(
-        one, phases=phases, seconds=sum(phase.seconds for phase in phases), workers=workers.count, turned=False
+        one, phases=phases, seconds=sum(phase.seconds for phase in phases), workers=workers.count, from_targets=False
     )

@@ -102,7 +102,7 @@ def choose(problem: Problem, machine: Machine, options: Options, *, store: int |
         phases=best.phases,
         candidates=(best, *(_lost(c, best, options) for c in others)),
         cutoff=problem.cutoff,
-        turned=best.turned,
+        from_targets=best.from_targets,
         batch=best.batch,
         workers=best.workers,
     )
@@ -341,7 +341,7 @@ def _reason(best: Candidate, others: list[Candidate], options: Options) -> str:
     cost = f"about {best.seconds:.3g} s and {gib(best.memory)} of memory"
     if best.device_memory:
         cost += f", {gib(best.device_memory)} of the GPU's"
-    if best.turned:
+    if best.from_targets:
         cost += ", searching from the targets, which are fewer"
     if options.algorithm != "auto":
         return f"{best.algorithm} was asked for: {cost}"

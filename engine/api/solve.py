@@ -21,8 +21,9 @@ from engine.graph.partition import ENTRY_BYTES, with_bridges, with_parts, with_t
 from engine.graph.potentials import Potentials, find_potentials, for_products
 from engine.graph.selection import Narrow, Rectangle, check_cutoff, check_vertices
 from engine.graph.terminals import open_rectangle
+from engine.model.algorithms import ALGORITHMS, by_rows
 from engine.model.dtypes import WORK_TYPES
-from engine.model.plan import Plan, by_rows
+from engine.model.plan import Plan
 from engine.model.problem import Machine, Options, Problem
 from engine.model.progress import Monitor
 from engine.model.rows import Sink
@@ -39,10 +40,6 @@ from storage.matrix.working import open_working
 
 if TYPE_CHECKING:
     from engine.model.backend import Backend
-
-
-#: Algorithms that search what is asked for and no more; rows of the others are cut on their way to the sink.
-SEARCHES: Final = frozenset({"dijkstra", "johnson", "bfs"})
 
 
 @dataclass(frozen=True)
@@ -244,11 +241,11 @@ def _on_cpu(graph: Graph, plan: Plan, rectangle: Rectangle, collector: SummarySi
     from engine.devices.cpu.backend import CpuBackend
 
     # searches end where the rectangle does; all others send whole rows
-    whole = plan.algorithm not in SEARCHES and rectangle.narrow
+    whole = not ALGORITHMS[plan.algorithm].searches and rectangle.narrow
     inner: Sink = Narrow(collector, rectangle) if whole else collector
     backend = CpuBackend(plan.threads)
     try:
-        ALGORITHMS[plan.algorithm](Task(graph, plan, rectangle, inner, backend, monitor))
+        RUN[plan.algorithm](Task(graph, plan, rectangle, inner, backend, monitor))
     finally:
         backend.shutdown()
 
@@ -414,7 +411,8 @@ def _squaring(task: Task) -> None:
     write_rows(result, task.sources, task.sink, task.monitor, threads, picked=True, potentials=potentials)
 
 
-ALGORITHMS: Final[dict[str, Callable[[Task], None]]] = {
+#: How each algorithm runs on processors.
+RUN: Final[dict[str, Callable[[Task], None]]] = {
     "dijkstra": _dijkstra,
     "johnson": _johnson,
     "bfs": _bfs,

@@ -3,18 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from typing import Any, Final
+from typing import Any
 
 from engine.model.problem import Statistics
 from engine.model.tiling import Streaming
-
-#: Algorithms that work on the whole matrix until the end; all others finish row after row.
-DENSE: Final = frozenset({"recursive-floyd-warshall", "blocked-floyd-warshall", "repeated-squaring"})
-
-
-def by_rows(algorithm: str) -> bool:
-    """Return whether an algorithm finishes row after row, so that a resumed solve keeps the finished rows."""
-    return algorithm not in DENSE
 
 
 @dataclass(frozen=True)

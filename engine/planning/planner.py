@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from engine.model import device_layout
+from engine.model.algorithms import by_rows, unsuitable
 from engine.model.dtypes import REACH, WORK_TYPES, WorkType
-from engine.model.plan import Candidate, Plan, by_rows
+from engine.model.plan import Candidate, Plan
 from engine.model.problem import Machine, Options, Problem
 from engine.planning import (
     cost_bfs,
@@ -78,8 +78,8 @@ def choose(problem: Problem, machine: Machine, options: Options, *, store: int |
     kind, dtype_reason = choose_type(problem, options.dtype)
     size = problem.rows * problem.columns * kind.itemsize if store is None else store
     setting = Setting(problem, machine, kind, size)
-    if options.algorithm != "auto" and (unsuitable := _unsuitable(options.algorithm, problem)):
-        raise InvalidRequest(f"algorithm {options.algorithm} cannot be used: {unsuitable}", field="algorithm")
+    if options.algorithm != "auto" and (why := unsuitable(options.algorithm, problem)):
+        raise InvalidRequest(f"algorithm {options.algorithm} cannot be used: {why}", field="algorithm")
     candidates = _candidates(setting, options)
     best = min((c for c in _pool(candidates, setting, options) if c.feasible), key=_cost, default=None)
     if best is None:
@@ -115,7 +115,7 @@ def _pool(candidates: list[Candidate], setting: Setting, options: Options) -> li
     return [
         c
         for c in candidates
-        if _unsuitable(c.algorithm, setting.problem) is None
+        if unsuitable(c.algorithm, setting.problem) is None
         and (options.device != "cuda" or c.device == "cuda")
         and options.algorithm in ("auto", c.algorithm)
     ]
@@ -223,26 +223,9 @@ def _misfit(kind: WorkType, problem: Problem, *, exact: bool = False) -> str | N
     return None
 
 
-def _unsuitable(name: str, problem: Problem) -> str | None:
-    """Return why an algorithm cannot solve this problem at all, or None."""
-    if problem.max_hops is not None and name != "repeated-squaring":
-        return f"only repeated-squaring limits paths to {problem.max_hops} hops"
-    if name in ("dijkstra", "bellman-ford", "bfs") and problem.negative:
-        return f"some arcs are negative (the least is {problem.min_weight:g})"
-    if name == "johnson" and not problem.negative:
-        return "no arc is negative, so there is nothing to reweight"
-    if name == "bfs" and not problem.unit:
-        return "the arcs do not all weigh 1"
-    if name == "bfs" and problem.hops > device_layout.STEPS:
-        return f"some vertex lies {problem.hops} arcs away, and steps are counted up to 255"
-    if name == "partitioned" and problem.parts is None:
-        return problem.no_parts
-    return None
-
-
 def _judge(candidate: Candidate, setting: Setting, options: Options) -> Candidate:
     """Return the candidate, rejected if it does not suit, does not fit, or runs on the wrong device."""
-    wrong, device = _unsuitable(candidate.algorithm, setting.problem), setting.machine.cuda
+    wrong, device = unsuitable(candidate.algorithm, setting.problem), setting.machine.cuda
     if wrong is None and options.device == "cuda" and candidate.device == "cpu":
         wrong = "runs on the CPU, and device cuda was asked for"
     if wrong is None and device is not None and candidate.device_memory > device.memory:

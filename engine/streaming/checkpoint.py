@@ -17,7 +17,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from engine.model.plan import Plan, by_rows
+from engine.model.algorithms import by_rows
+from engine.model.plan import Plan
 from engine.model.problem import Options
 from engine.model.rows import Array
 from engine.rows.summary import SummarySink

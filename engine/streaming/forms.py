@@ -15,7 +15,8 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from engine.model.plan import Plan, by_rows
+from engine.model.algorithms import by_rows
+from engine.model.plan import Plan
 from storage.matrix.format import crc32c
 
 #: The potentials of a record that does not say by which potentials its lengths are reduced.  Programs that wrote such

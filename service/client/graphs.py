@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +25,9 @@ _KINDS = (
     "the path of a file, a NetworkX graph, a SciPy sparse matrix, a pandas or polars edge table, a square NumPy "
     "array, or arrays (sources, targets) or (sources, targets, weights)"
 )
+
+#: Rows of a table looked at to tell what its columns mean.
+_SAMPLE = 1000
 
 
 @dataclass(frozen=True)
@@ -201,7 +204,7 @@ def _harmless(weights: Sequence[Any], length_of: str | None) -> Any:
 def _attribute(graph: Any, reading: Reading) -> str | None:
     """The attribute of edges that is the weight, or that lengths are made of; None: arcs are counted."""
     from storage.readers.formula import parse_formula
-    from storage.readers.lengths import is_similarity, named_length, similarity_refused
+    from storage.readers.lengths import length_among
 
     asked = reading.weight if reading.length_of is None else parse_formula(reading.length_of).column
     if asked is not None:
@@ -217,12 +220,8 @@ def _attribute(graph: Any, reading: Reading) -> str | None:
     if "weight" in first:
         return "weight"
     known = [name for name in numbers if isinstance(name, str)]
-    found = named_length(known)
-    if found is not None:
-        return known[found]
-    for name in filter(is_similarity, known):
-        raise similarity_refused(name, [numbers[name]])
-    return None
+    found = length_among(known, [numbers[name] for name in known])
+    return None if found is None else known[found]
 
 
 def _number(value: Any) -> float | None:
@@ -249,7 +248,12 @@ def _pandas(table: Any, reading: Reading, path: Path) -> tuple[Names, dict[str, 
     import numpy as np
 
     names = [str(name) for name in table.columns]
-    kept, query = _chosen(names, [_is_numeric(kind) for kind in table.dtypes], reading)
+
+    def cells(position: int, rows: int | None) -> list[str]:
+        column = table.iloc[:rows, position]
+        return _texts(column.astype(object).where(column.notna(), None).tolist())
+
+    kept, query = _chosen(names, [_is_numeric(kind) for kind in table.dtypes], reading, cells)
     columns = []
     for position in kept:
         column = table.iloc[:, position]
@@ -267,18 +271,34 @@ def _polars(table: Any, reading: Reading, path: Path) -> tuple[Names, dict[str, 
 
     schema = table.collect_schema()
     names = schema.names()
-    kept, query = _chosen(names, [kind.is_numeric() for kind in schema.dtypes()], reading)
+    first = table.lazy().head(_SAMPLE).collect()
+
+    def cells(position: int, rows: int | None) -> list[str]:
+        found = first if rows is not None else table.lazy().select(pl.nth(position)).collect()
+        return _texts(found.to_series(position if rows is not None else 0).to_list())
+
+    kept, query = _chosen(names, [kind.is_numeric() for kind in schema.dtypes()], reading, cells)
     called = (*_ends(names[kept[-1]]), names[kept[-1]])
     chosen = [pl.nth(position).alias(name) for position, name in zip(kept, called, strict=False)]
     table.lazy().select(chosen).sink_parquet(path)
     return Names(), query
 
 
-def _chosen(names: Sequence[str], numeric: Sequence[bool], reading: Reading) -> tuple[list[int], dict[str, Any]]:
-    """Positions of source, target and, if there is one, weight, by the rules for edge lists; and what to ask for."""
+def _texts(cells: Sequence[Any]) -> list[str]:
+    """Cells of a column as a text file would have them; what is missing is empty."""
+    return ["" if cell is None else str(cell) for cell in cells]
+
+
+def _chosen(
+    names: Sequence[str], numeric: Sequence[bool], reading: Reading, cells: Callable[[int, int | None], list[str]]
+) -> tuple[list[int], dict[str, Any]]:
+    """Positions of source, target and, if there is one, weight, by the rules for edge lists; and what to ask for.
+
+    ``cells`` are those of a column as text, all of them or the first ones.
+    """
+    from storage.readers.choose import choose_by_name, direction_of
     from storage.readers.formula import parse_formula
     from storage.readers.parsed import Options
-    from storage.readers.tables.sniff import choose_by_name
 
     for field, name in (("source", reading.source), ("target", reading.target), ("weight", reading.weight)):
         if name is not None and name not in names:
@@ -293,13 +313,17 @@ def _chosen(names: Sequence[str], numeric: Sequence[bool], reading: Reading) -> 
         target=reading.target,
         length_of=formula,
     )
-    chosen = choose_by_name(list(names), list(numeric), options)
+    sample = list(zip(*(cells(position, _SAMPLE) for position in range(len(names))), strict=True))
+    chosen = choose_by_name(list(names), list(numeric), options, sample)
     ends = [chosen.source, chosen.target]
+    said: dict[str, Any] = {}
+    if chosen.kind is not None and reading.directed is None:
+        said["directed"] = direction_of(names[chosen.kind], cells(chosen.kind, None))
     if chosen.weight is None:
-        return ends, {"format": "parquet"}
+        return ends, {"format": "parquet", **said}
     weight = names[chosen.weight]
     text = None if formula is None else formula.text.replace(f"${formula.column}", f'"{weight}"')
-    return [*ends, chosen.weight], _columns(weight, text)
+    return [*ends, chosen.weight], {**_columns(weight, text), **said}
 
 
 def _table(path: Path, tails: Any, heads: Any, weights: Any = None, *, name: str = "weight") -> Names:

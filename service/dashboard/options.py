@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
+from engine.model.algorithms import ALGORITHMS
 from service.api.fault import Fault, fault_of
 from service.api.schemas import JobRequest
 from service.cli.names import split_names
@@ -26,14 +27,6 @@ class Field:
     hint: str = ""
 
 
-#: what algorithms are called
-ALGORITHMS: Final = {
-    "dijkstra": "Dijkstra", "johnson": "Johnson", "partitioned": "Partitioned",
-    "recursive-floyd-warshall": "Floyd–Warshall, recursive", "blocked-floyd-warshall": "Floyd–Warshall, blocked",
-    "repeated-squaring": "Repeated squaring", "bellman-ford": "Bellman–Ford, in batches",
-    "bfs": "Breadth-first search",
-}  # fmt: skip
-
 FIELDS: Final = (
     Field("sources", "From", "Rows of the matrix. Vertices as the file names them, with commas.", hint="every vertex"),
     Field("targets", "To", "Columns of the matrix. Vertices as the file names them, with commas.", hint="every vertex"),
@@ -47,7 +40,7 @@ FIELDS: Final = (
         ("auto", "whatever is faster"), ("cpu", "the processors"), ("cuda", "a GPU"),
     )),
     Field("algorithm", "Algorithm", "The plan below says which one is fastest, and why.", (
-        ("auto", "the fastest"), *((name, word) for name, word in ALGORITHMS.items()),
+        ("auto", "the fastest"), *((name, one.title) for name, one in ALGORITHMS.items()),
     )),
     Field("memory", "Memory at most", "Of the host, such as 4GiB.", hint="what is free"),
     Field("priority", "Priority", "From -100 to 100; higher goes first.", hint="0"),

@@ -5,10 +5,10 @@ from __future__ import annotations
 import shutil
 from typing import Any, Final
 
+from engine.model.algorithms import ALGORITHMS
 from service.api.problems import CODES
 from service.auth.callers import Caller
 from service.dashboard.charts import counted, histogram
-from service.dashboard.options import ALGORITHMS
 from service.jobs.checkpoints import resumable
 from service.jobs.joblog import fetch_log, log_path
 from service.state import Service, silent
@@ -184,7 +184,7 @@ def plan(shown: dict[str, Any]) -> View:
 
 def algorithm(name: str) -> str:
     """What people call an algorithm."""
-    return ALGORITHMS.get(name, name)
+    return ALGORITHMS[name].title if name in ALGORITHMS else name
 
 
 def _graph_names(service: Service, owner: str | None) -> dict[str, str]:

@@ -11,7 +11,7 @@ from storage.graph.cleaning import AnyArray
 from storage.readers import fields
 from storage.readers.formula import Formula
 from storage.readers.left_out import LeftOut
-from storage.readers.lengths import is_similarity, named_length, similarity_refused
+from storage.readers.lengths import length_among
 from storage.readers.parsed import Options
 
 #: The attribute that GEXF and Pajek know themselves, and for which they define a default.
@@ -129,12 +129,8 @@ class EdgeWeights:
 def _usual(attributes: Mapping[str, tuple[str, int]]) -> str | None:
     """The attribute that means a length; a similarity is refused where there is none."""
     names = [name for name in attributes if name.lower() == "weight" or _number(attributes[name]) is not None]
-    found = named_length(names)
-    if found is not None:
-        return names[found]
-    for name in filter(is_similarity, names):
-        raise similarity_refused(name, [_number(attributes[name]) or 0.0])
-    return None
+    found = length_among(names, [_number(attributes[name]) or 0.0 for name in names])
+    return None if found is None else names[found]
 
 
 def _number(attribute: tuple[str, int]) -> float | None:

@@ -6,9 +6,9 @@ import re
 from itertools import islice
 
 from storage.errors import InvalidGraph
+from storage.readers.ends import looks_like_names
 from storage.readers.fields import is_number, is_whole, shown, split
 from storage.readers.source import Source
-from storage.readers.tables.sniff import names_ends
 from storage.readers.tables.table import is_comment
 
 _BINARY = {b"\x93NUMPY": "npy", b"PK\x03\x04": "npz", b"PK\x05\x06": "npz", b"PAR1": "parquet"}
@@ -155,7 +155,12 @@ def _by_relation(lines: list[str], suffix: str) -> str | None:
     separator = "\t" if any("\t" in line for line in body) else None
     rows = [split(line, separator, False, 1) for line in body]
     rows = [row for row in rows if len(row) != 1]
-    if not rows or min(map(len, rows)) < 3 or names_ends(rows[0]) or any("," in line or ";" in line for line in body):
+    if (
+        not rows
+        or min(map(len, rows)) < 3
+        or looks_like_names(rows[0], rows[1:])
+        or any("," in line or ";" in line for line in body)
+    ):
         return None
     first, second, third = ({row[i] for row in rows} for i in range(3))
     if any(map(is_number, second)) or second & (first | third):

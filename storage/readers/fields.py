@@ -84,6 +84,11 @@ def is_number(token: str, decimal_comma: bool = False) -> bool:
     return bool(_NUMBER.fullmatch(token) or _INFINITE.fullmatch(token)) or token.lower() == "nan"
 
 
+def is_missing(token: str) -> bool:
+    """Whether a field is empty or a word for that."""
+    return token.lower() in _MISSING
+
+
 def weight(
     token: str, line: int, *, integer: bool = False, decimal_comma: bool = False, field: str = "weight"
 ) -> int | float:

@@ -1,28 +1,71 @@
 """Which of the named columns or attributes of edges is a length: one rule for tables, GML, GraphML and NetworkX.
 
-Columns that say how alike two vertices are (the larger, the closer) are no lengths, and are never taken for one unless
-the caller says so.
+Only the name decides.  Columns that say how alike two vertices are (the larger, the closer), or how sure a value is,
+are no lengths, and are never taken for one unless the caller says so.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Final
 
 from storage.errors import InvalidRequest
 
-#: Names without case, blanks and signs; earlier ones win.
+#: Whole names without case, blanks and signs; earlier ones win.
 WEIGHT_NAMES: Final = (
     "weight", "w", "wt", "length", "len", "distance", "dist", "cost", "value", "km", "metres", "meters", "time",
-    "traveltime", "duration",
+    "traveltime", "duration", "weights", "lengths", "distances", "costs", "impedance", "kilometres", "kilometers",
+    "metre", "meter", "m", "miles", "mile", "mi", "feet", "ft", "minutes", "mins", "seconds", "secs", "sec", "hours",
+    "hrs", "milliseconds", "ms", "latency", "rtt",
 )  # fmt: skip
-_BEGINNINGS: Final = ("weight", "length", "distance", "cost")
+#: Words that mean a length where a name ends in one: ``Total_Length``, ``travelTime``.
+_LENGTHS: Final = (
+    "weight", "length", "leng", "len", "distance", "dist", "cost", "duration", "impedance", "weights", "lengths",
+    "distances", "costs",
+)  # fmt: skip
+_UNITS: Final = (
+    "km", "kms", "m", "mi", "ft", "feet", "mile", "miles", "meter", "meters", "metre", "metres", "kilometer",
+    "kilometers", "kilometre", "kilometres", "minute", "minutes", "mins", "min", "second", "seconds", "secs", "sec",
+    "hour", "hours", "hrs", "hr", "h", "s", "ms", "milliseconds", "mm", "cm", "nm", "angstrom", "usd", "eur", "kg",
+)  # fmt: skip
+_TYPES: Final = ("float", "double", "int", "integer", "long", "real", "numeric", "number", "decimal", "in", "of")
+#: Words before ``time`` or a unit that leave it a length; others (departure, end, created) make it a point in time.
+_KINDS: Final = (
+    "travel", "traveling", "travelling", "transfer", "transit", "transport", "free", "flow", "freeflow", "ff",
+    "min", "minimum", "max", "maximum", "mean", "avg", "average", "median", "total", "sum", "drive", "driving", "walk",
+    "walking", "bike", "cycle", "cycling", "run", "running", "ride", "riding", "trip", "journey", "flight",
+    "car", "bus", "train", "road", "street", "route", "path", "link", "edge", "arc", "segment", "seg", "track", "shape",
+    "congested", "crossing", "elapsed", "wait", "waiting", "network", "estimated", "est", "base",
+)  # fmt: skip
+#: What vehicles on a road may weigh and measure at most, in OpenStreetMap.
+_LIMITS: Final = frozenset({"maxweight", "maxlength"})
+#: Words that make something else of a length: ``inverse_distance``, ``name_length``, ``log_weight``.
+_OTHERS: Final = frozenset(
+    {
+        "inverse", "inv", "inverted", "reciprocal", "recip", "log", "log2", "log10", "exp", "neg", "negative", "rank",
+        "name", "label", "word", "string", "text", "title", "vehicle", "truck", "axle", "node", "vertex", "body",
+        "queue",
+        "no", "non", "number", "count", "num", "n", "is", "has",
+    }
+)  # fmt: skip
 _SIMILAR: Final = (
     "score", "similarity", "confidence", "correlation", "probability", "affinity", "likelihood", "coexpression",
     "closeness", "agreement", "relevance", "rating", "trust", "cosine", "jaccard", "pearson", "spearman",
 )  # fmt: skip
-_SIMILAR_WORDS: Final = frozenset({"sim", "corr", "prob", "conf", "rho", "identity"})
+_SIMILAR_WORDS: Final = frozenset(
+    {"sim", "corr", "cor", "correl", "prob", "conf", "rho", "tau", "identity", "similarities", "correlations"}
+)
+_SIMILAR_NAMES: Final = frozenset({"r", "r2", "rsquared"})
+_SURE: Final = frozenset({"pval", "pvals", "pvalue", "pvalues", "qval", "qvalue", "padj", "adjp", "fdr"})
+#: One word that is several: ``totallength``, ``distkm``.
+_GLUED: Final = re.compile(
+    rf"(?:{'|'.join(_KINDS)})?(?:{'|'.join(_LENGTHS)})(?:{'|'.join(_UNITS)})?|(?:{'|'.join(_KINDS)})?time"
+    rf"(?:{'|'.join(_UNITS)})?"
+)
+#: A time from here on, in seconds since 1970 or in parts of them, is a date: 1973.
+FIRST_DATE: Final = 1e8
 
 
 def plain(name: str) -> str:
@@ -30,19 +73,63 @@ def plain(name: str) -> str:
     return re.sub(r"[^a-z0-9]", "", name.lower())
 
 
+def words_of(name: str) -> list[str]:
+    """The words of a name: ``min_transferTime`` is min, transfer, time."""
+    return [word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+", name)]
+
+
 def named_length(names: Sequence[str]) -> int | None:
     """The position of the name that means a length, None where none does."""
+    return next(iter(named_lengths(names)), None)
+
+
+def named_lengths(names: Sequence[str]) -> list[int]:
+    """Positions of the names that mean a length, the best first."""
     short = [plain(name) for name in names]
-    known = [short.index(name) for name in WEIGHT_NAMES if name in short]
-    known += [i for i, name in enumerate(short) if name.startswith(_BEGINNINGS)]
-    return next((i for i in known if not is_similarity(names[i])), None)
+    known = [i for word in WEIGHT_NAMES for i, name in enumerate(short) if name == word]
+    known += [i for i, name in enumerate(names) if i not in known and _ends_in_length(name)]
+    return [i for i in known if not is_similarity(names[i])]
+
+
+def _ends_in_length(name: str) -> bool:
+    """Whether a name says a length in more than one word; units and types may follow: ``dist:float``, ``time (s)``."""
+    words = words_of(name)
+    if not words or not _OTHERS.isdisjoint(words) or plain(name) in _LIMITS:
+        return False
+    while len(words) > 1 and (words[-1] in (*_UNITS, *_TYPES) or words[-1].isdigit()):
+        last = words.pop()
+        if last in _UNITS and all(word in _KINDS for word in words):
+            return True
+    if words[-1] == "time":
+        return all(word in _KINDS for word in words[:-1])
+    of_kind = words[0] in (*_LENGTHS, "time") and all(word in (*_KINDS, *_UNITS) for word in words[1:])
+    return words[-1] in _LENGTHS or of_kind or (len(words) == 1 and _GLUED.fullmatch(words[0]) is not None)
+
+
+def is_time(name: str) -> bool:
+    """Whether a name that means a length says time, so that its values may be dates."""
+    return "time" in plain(name)
 
 
 def is_similarity(name: str) -> bool:
-    """Whether a name says that larger values mean closer vertices."""
+    """Whether a name says that larger values mean closer vertices, or how sure something is (p-values)."""
     short = plain(name)
-    words = re.split(r"[^a-z0-9]", name.lower())
-    return short.startswith(_SIMILAR) or short.endswith(_SIMILAR) or not _SIMILAR_WORDS.isdisjoint(words)
+    if short.startswith(_SIMILAR) or short.endswith(_SIMILAR) or short in _SIMILAR_NAMES or _is_sure(name):
+        return True
+    return not _SIMILAR_WORDS.isdisjoint([*words_of(name), *re.split(r"[^a-z0-9]", name.lower())])
+
+
+def is_measure(name: str) -> bool:
+    """Whether a column of this name is understood: as a length, or as a similarity."""
+    return is_similarity(name) or named_length([name]) is not None
+
+
+def _is_sure(name: str) -> bool:
+    """Whether a name says a p-value or the like."""
+    words = words_of(name)
+    pairs = pairwise(words)
+    apart = any(first in ("p", "q") and second in ("val", "value", "values", "adj") for first, second in pairs)
+    return apart or words in (["p"], ["q"]) or not _SURE.isdisjoint(words)
 
 
 def similarity_refused(name: str, values: Sequence[float]) -> InvalidRequest:
@@ -51,8 +138,47 @@ def similarity_refused(name: str, values: Sequence[float]) -> InvalidRequest:
     top = next((top for top in (1, 100, 1000) if largest <= top), None)
     shown = name if re.fullmatch(r"[^\W\d][\w.]*", name) else f'"{name}"'
     turned = f"1 / {shown}" if top is None else f"{top} - {shown}"
+    what = "p-value" if _is_sure(name) else "similarity (the larger, the closer)"
     return InvalidRequest(
-        f"{name!r} reads like a similarity (the larger, the closer), which is no length: say --weight {name!r} to take "
+        f"{name!r} reads like a {what}, which is no length: say --weight {name!r} to take "
         f"it as it is, --length-of {turned!r} to make a length of it, or --unweighted to count arcs",
+        field="weight",
+    )
+
+
+def length_among(names: Sequence[str], values: Sequence[float]) -> int | None:
+    """The position of the length among attributes of an edge, None where none is named like one.
+
+    Raises InvalidRequest where the only candidate is a similarity, or a time that is a date.
+    """
+    named = named_lengths(names)
+    dates = [i for i in named if is_time(names[i]) and values[i] >= FIRST_DATE]
+    found = next((i for i in named if i not in dates), None)
+    if found is not None:
+        return found
+    for i in (i for i, name in enumerate(names) if is_similarity(name)):
+        raise similarity_refused(names[i], [values[i]])
+    if dates:
+        raise unnamed_refused([names[dates[0]]], " (its values are dates)")
+    return None
+
+
+def unnamed_refused(names: Sequence[str], why: str = "") -> InvalidRequest:
+    """The error for edges with the numbers ``names``, none of which is named like a length; ``why`` says more."""
+    listed = ", ".join(repr(name[:60]) for name in names[:8]) + (f" and {len(names) - 8} more" if names[8:] else "")
+    one = f"column {listed} holds numbers, but is not"
+    which = one if len(names) == 1 else f"columns {listed} hold numbers, but none is"
+    return InvalidRequest(
+        f"{which} named like a length{why}: say --weight {names[0]!r} to take it for the length"
+        f"{'' if len(names) == 1 else ' (or another of them)'}, or --unweighted to count arcs",
+        field="weight",
+    )
+
+
+def dates_refused(column: int) -> InvalidRequest:
+    """The error for edges without names of columns, where the numbers in place of lengths read like dates."""
+    return InvalidRequest(
+        f"column {column} holds whole numbers from {FIRST_DATE:,.0f} on, which read like times in seconds since 1970: "
+        f"say --weight {column} to take it for the length, or --unweighted to count arcs",
         field="weight",
     )

@@ -149,7 +149,7 @@ def test_how_a_file_is_read_is_sent_and_notes_come_back(live, tmp_path):
     out, err = apsp(live, "submit", tmp_path / "scores.csv", *words, "--wait")
     assert "note: not read: column x" in err
     assert apsp(live, "query", out.splitlines()[0], "distance", 3, 1)[0] == "950\n"
-    assert "--length-of '1000 - score'" in apsp(live, "submit", tmp_path / "scores.csv", code=2)[1]
+    assert "--length-of '1000 - score'" in apsp(live, "submit", tmp_path / "scores.csv", *words[:4], code=2)[1]
 
 
 def test_a_job_that_fails_and_one_that_takes_too_long(live, idle, tmp_path):

@@ -16,7 +16,7 @@ from storage.graph.cleaning import ArcList
 from storage.readers import fields
 from storage.readers.attributes import EdgeWeights
 from storage.readers.left_out import LeftOut
-from storage.readers.lengths import WEIGHT_NAMES, plain
+from storage.readers.lengths import named_length
 from storage.readers.names import VertexNames
 from storage.readers.parsed import Options, Parsed
 from storage.readers.source import Source
@@ -172,7 +172,7 @@ class _Gml:
     def _matters(self, name: str) -> bool:
         """Whether the graph depends on this key; others, which are passed over, may repeat and be lists."""
         column = self._options.column
-        usual = plain(name) in WEIGHT_NAMES if column is None else name == column
+        usual = named_length([name]) is not None if column is None else name == column
         return name in ("id", "source", "target", self._options.labels) or (usual and not self._options.unweighted)
 
     def _node(self, tokens: Iterator[Token], line: int) -> None:

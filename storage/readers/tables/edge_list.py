@@ -14,16 +14,19 @@ import numpy as np
 from storage.errors import InvalidGraph
 from storage.graph.cleaning import AnyArray, ArcList, is_label
 from storage.readers import fields
+from storage.readers.choose import kinds_of
 from storage.readers.fields import TextVertex
 from storage.readers.limits import check_plausible
+from storage.readers.named import NO_DIRECTION
 from storage.readers.parsed import Options, Parsed
+from storage.readers.remarks import Remarks
 from storage.readers.source import FIRST_LINE, Source
-from storage.readers.tables.sniff import COMMENTS, KINDS, Sniffed, no_banner, sniff
+from storage.readers.tables.sniff import COMMENTS, Sniffed, no_banner, sniff
 from storage.readers.tables.table import ArcTable, is_comment
 
 #: SNAP writes the counts into a comment.
 _SNAP = re.compile(r"#\s*+Nodes:\s*+([0-9]{1,18})\s++Edges:\s*+([0-9]{1,18})", re.IGNORECASE)
-#: An 'n m' line that looks like an arc itself is believed only above this many rows.
+#: An 'n m' line that looks like an arc itself is believed from this many rows on, and asked about below.
 _FEW = 32
 
 
@@ -50,13 +53,15 @@ def read(source: Source, options: Options) -> Parsed:
         # Names may come after numbers: then all labels are names.
         parsed = _read(source, options, replace(sniffed, layout=replace(sniffed.layout, text=True)))
         parsed.notes.append(f"the vertices are names because of {found}")
+    if options.directed is None and sniffed.kind is None and sniffed.remarks.directed is None:
+        parsed.notes.append(NO_DIRECTION)
     if options.length_of is not None:
         parsed.length_of = options.length_of.text
     return parsed
 
 
 def _read(source: Source, options: Options, sniffed: Sniffed) -> Parsed:
-    directed = True if sniffed.kind is None or options.directed is not None else _directed(source, sniffed)
+    directed, notes = _direction(source, options, sniffed)
     table = ArcTable(sniffed.layout, options.limits)
     for block in source.body(sniffed.skip):
         table.feed(block)
@@ -64,33 +69,50 @@ def _read(source: Source, options: Options, sniffed: Sniffed) -> Parsed:
     if entries == 0:
         raise InvalidGraph("there is no edge in the file: only comments, empty lines or a header")
     arcs = table.columns.take()
-    notes = list(sniffed.notes)
-    if sniffed.kind is not None and options.directed is None:
-        notes.insert(0, f"column 'Type': all edges are {'directed' if directed else 'undirected'}")
+    notes += sniffed.notes
     if table.labels is not None:
         names = table.labels.finish(arcs)
         if sniffed.counts is not None:
             _check_counts(sniffed.counts, len(names), entries)
-        elif sniffed.skip == 0 and sniffed.layout.weight is None:
-            _refuse_count(str(names[arcs.tails[0]]), str(names[arcs.heads[0]]), entries - 1)
+        elif not sniffed.header and sniffed.layout.width == 2:
+            _refuse_count(str(names[arcs.tails[0]]), str(names[arcs.heads[0]]), entries - 1, sniffed.first)
+        _check_kinds(arcs, sniffed.remarks)
         return Parsed(arcs, names, directed, entries, weight_column=sniffed.weight_name, notes=notes)
-    if sniffed.skip == 0 and _is_size_line(arcs):
+    if not sniffed.header and _is_size_line(arcs):
         lines = enumerate(map(str.strip, source.head), 1)
         raise next(no_banner(text, at) for at, text in lines if text and not is_comment(text, COMMENTS))
     labels = None
     counts = _declared(source.head, sniffed)
     if counts is not None:
         labels = _declared_labels(counts, arcs, notes, options)
-    elif sniffed.layout.weight is None and (counts := _first_row(arcs)) is not None:
+    elif not sniffed.header and sniffed.layout.width == 2 and (counts := _first_row(arcs, sniffed.first)):
         labels = _declared_labels(counts, arcs, notes, options)
         entries -= 1
+    _check_kinds(arcs, sniffed.remarks)
     base = 0 if labels is None or not len(labels) else int(labels[0])
     return Parsed(arcs, labels, directed, entries, base=base, weight_column=sniffed.weight_name, notes=notes)
 
 
+def _direction(source: Source, options: Options, sniffed: Sniffed) -> tuple[bool, list[str]]:
+    """Whether the edges are directed, and what the receipt says of that: the caller, the file, or nobody decides."""
+    stated, notes = sniffed.remarks.directed, sniffed.remarks.notes(options)
+    if options.directed is not None:
+        return options.directed, notes
+    if sniffed.kind is None:
+        return stated is not False, notes
+    directed = _directed(source, sniffed)
+    kind = "directed" if directed else "undirected"
+    if stated is not None and stated != directed:
+        raise InvalidGraph(
+            f"{notes[0]}, column {sniffed.kind_name!r} that they are {kind}; say which with --directed or --undirected",
+            field="directed",
+        )
+    return directed, [f"column {sniffed.kind_name!r}: all edges are {kind}"]
+
+
 def _directed(source: Source, sniffed: Sniffed) -> bool:
     """What the column ``Type`` says of all edges."""
-    layout = sniffed.layout
+    layout, known = sniffed.layout, kinds_of(sniffed.kind_name)
     found: bool | None = None
     for block in source.body(sniffed.skip):
         for line, raw in enumerate(block.data.split(b"\n")[:-1], block.line):
@@ -99,16 +121,33 @@ def _directed(source: Source, sniffed: Sniffed) -> bool:
             if not text.strip() or is_comment(text.lstrip(), layout.comments) or len(row) != layout.width:
                 continue
             kind = row[sniffed.kind or 0].lower()
-            if kind not in KINDS:
-                raise InvalidGraph(f"Type {fields.shown(kind)} is not read", line=line, field="Type")
-            if found not in (None, KINDS[kind]):
+            if kind not in known:
+                raise InvalidGraph(
+                    f"{sniffed.kind_name} {fields.shown(kind)} says no direction; say --directed or --undirected",
+                    line=line,
+                    field=sniffed.kind_name,
+                )
+            if found not in (None, known[kind]):
                 raise InvalidGraph(
                     "edges both directed and undirected; say which with --directed or --undirected",
                     line=line,
-                    field="Type",
+                    field=sniffed.kind_name,
                 )
-            found = KINDS[kind]
+            found = known[kind]
     return found is not False
+
+
+def _check_kinds(arcs: ArcList, remarks: Remarks) -> None:
+    """Refuse vertices of two kinds that are numbered separately: one number would be one vertex."""
+    if not remarks.bipartite or not np.isin(arcs.heads, arcs.tails).any():
+        return
+    raise InvalidGraph(
+        "the edges join vertices of two kinds (bip), and both columns number theirs, so that one number means two "
+        "vertices: write a letter before the numbers of the second column; if both columns do mean the same vertices, "
+        "remove this line",
+        line=remarks.line,
+        field="vertex",
+    )
 
 
 def _check_counts(counts: tuple[int, int, int], vertices: int, rows: int) -> None:
@@ -122,12 +161,13 @@ def _check_counts(counts: tuple[int, int, int], vertices: int, rows: int) -> Non
         )
 
 
-def _refuse_count(first: str, second: str, rest: int) -> None:
+def _refuse_count(first: str, second: str, rest: int, line: int) -> None:
     """Refuse a first row ``n m`` before m rows of names: as an arc it would add two vertices."""
-    if rest >= _FEW and is_label(first) and second == str(rest):
+    if rest > 0 and is_label(first) and second == str(rest):
         raise InvalidGraph(
             f"'{first} {second}' counts the {rest} rows below, whose vertices are names: leave it out, or, if it is an "
             "arc, name the columns in a first row 'source target'",
+            line=line,
             field="header",
         )
 
@@ -173,15 +213,25 @@ def _declared_labels(counts: _Declared, arcs: ArcList, notes: list[str], options
     return None
 
 
-def _first_row(arcs: ArcList) -> _Declared | None:
-    """Take the first row for a count ``n m`` if it is exactly that: m rows follow, all vertices lie within n."""
+def _first_row(arcs: ArcList, line: int) -> _Declared | None:
+    """Take the first row for a count ``n m`` if it is exactly that: m rows follow, all vertices lie within n.
+
+    InvalidGraph where so few rows follow that it may as well be an arc.
+    """
     n, m = int(arcs.tails[0]), int(arcs.heads[0])
     rest = len(arcs.tails) - 1
-    if m != rest or rest < _FEW or n < 1:
+    if m != rest or n < 1 or rest < 1:
         return None
     low = min(int(arcs.tails[1:].min()), int(arcs.heads[1:].min()))
     high = max(int(arcs.tails[1:].max()), int(arcs.heads[1:].max()))
     if low < 0 or high >= n + (low > 0):
         return None
+    if rest < _FEW:
+        raise InvalidGraph(
+            f"'{n} {m}' may count vertices and the {m} rows below, or be an arc: write '# Nodes: {n} Edges: {m}' in "
+            "its place if it counts, or name the columns in a first row 'source target' above it if it is an arc",
+            line=line,
+            field="header",
+        )
     arcs.tails, arcs.heads = arcs.tails[1:], arcs.heads[1:]
-    return _Declared(n, m, 1, exact=True)
+    return _Declared(n, m, line, exact=True)

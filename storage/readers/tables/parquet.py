@@ -9,17 +9,20 @@ import numpy as np
 
 from storage.errors import InvalidGraph, InvalidRequest
 from storage.graph.cleaning import AnyArray
+from storage.readers.choose import choose_by_name, direction_of
 from storage.readers.columns import ArcColumns, TextLabels
 from storage.readers.formula import Formula
 from storage.readers.limits import HARMLESS_BYTES
+from storage.readers.named import NO_DIRECTION
 from storage.readers.parsed import Options, Parsed
 from storage.readers.source import Source
-from storage.readers.tables.sniff import choose_by_name
 
 if TYPE_CHECKING:
     import polars as pl
 
 _ROWS = 1 << 18
+#: Rows looked at to tell what columns mean.
+_SAMPLE = 1000
 
 
 def read(source: Source, options: Options) -> Parsed:
@@ -48,7 +51,7 @@ def _read(path: Path, options: Options) -> Parsed:
     numeric = [schema[name].is_numeric() for name in names]
     if len(names) < 2:
         raise InvalidGraph(f"an edge needs two columns, the file has {len(names)}", field="schema")
-    chosen = choose_by_name(names, numeric, options)
+    chosen = choose_by_name(names, numeric, options, _sample(table.head(_SAMPLE).collect()))
     source, target, weight = chosen.source, chosen.target, chosen.weight
     for name in (names[source], names[target]):
         kind = schema[name]
@@ -63,15 +66,41 @@ def _read(path: Path, options: Options) -> Parsed:
         frame = table.select(wanted).slice(top, _ROWS).collect()
         columns.append(*_arcs(frame, top, text, labels, options.length_of))
     arcs = columns.take()
+    directed, told = _direction(table, names, chosen.kind, options)
     return Parsed(
         arcs,
         labels.finish(arcs) if text else None,
-        True,
+        directed,
         rows,
         weight_column=None if weight is None else names[weight],
         length_of=None if options.length_of is None else options.length_of.text,
-        notes=list(chosen.notes),
+        notes=[*chosen.notes, *told],
     )
+
+
+def _sample(frame: pl.DataFrame) -> list[list[str]]:
+    """Rows as text, as ``choose_by_name`` takes them; what is neither number nor text is ``x``, nothing is empty."""
+    import polars as pl
+
+    columns = []
+    for column in frame:
+        text = column.dtype.is_numeric() or column.dtype in (pl.String(), pl.Boolean())
+        cells = column.cast(pl.String()).to_list() if text else ["x"] * len(column)
+        columns.append(["" if cell is None else cell for cell in cells])
+    return [list(row) for row in zip(*columns, strict=True)]
+
+
+def _direction(table: pl.LazyFrame, names: list[str], kind: int | None, options: Options) -> tuple[bool, list[str]]:
+    """Whether the edges are directed, and what the receipt says of that."""
+    import polars as pl
+
+    if options.directed is not None:
+        return options.directed, []
+    if kind is None:
+        return True, [NO_DIRECTION]
+    values = table.select(names[kind]).unique().collect().to_series().cast(pl.String())
+    directed = direction_of(names[kind], ["" if value is None else value for value in values])
+    return directed, [f"column {names[kind]!r}: all edges are {'directed' if directed else 'undirected'}"]
 
 
 def _arcs(

@@ -16,7 +16,7 @@ from scipy import sparse
 
 from service.client.graphs import Reading, prepared
 from service.client.names import Names
-from storage.errors import InvalidRequest, NotFound
+from storage.errors import InvalidGraph, InvalidRequest, NotFound
 from storage.readers import read_graph
 
 Arcs = dict[tuple[Any, Any], float]
@@ -147,6 +147,23 @@ def test_columns_of_a_table_can_be_named(library):
     assert understood(table, source="two", target="one", unweighted=True)[1] == {(4, 3): 1.0, (5, 4): 1.0}
     with pytest.raises(InvalidRequest, match="no column 'tol'; there are kind, one"):
         understood(table, weight="tol")
+
+
+@pytest.mark.parametrize("library", [pd, pl])
+def test_tables_follow_the_rules_of_edge_lists(library):
+    ends = {"u": [1, 2], "v": [2, 3]}
+    for columns, said in (
+        ({**ends, "key": [0, 0]}, "'key' holds numbers, but is not named like a length"),
+        ({**ends, "time": [1289241912, 1289241942]}, "the values of 'time' are dates"),
+        ({"id": [1, 2], "x": [2, 3], "y": [1.5, 2]}, "'id' does not read like a column of vertices"),
+    ):
+        with pytest.raises(InvalidRequest, match=said):
+            understood(library.DataFrame(columns))
+    both = {**ends, "km": [1.5, 2], "Type": ["Undirected", "Undirected"]}
+    assert understood(library.DataFrame(both))[1] == {(1, 2): 1.5, (2, 1): 1.5, (2, 3): 2.0, (3, 2): 2.0}
+    assert understood(library.DataFrame(both), directed=True)[1] == {(1, 2): 1.5, (2, 3): 2.0}
+    with pytest.raises(InvalidGraph, match="both directed and undirected"):
+        understood(library.DataFrame({**ends, "km": [1.5, 2], "directed": [True, False]}))
 
 
 def test_nullable_whole_numbers_of_pandas():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import csv
 import inspect
 import io
 import json
@@ -25,6 +26,7 @@ from service.routes.graphs import upload_graph
 from service.state import Service
 from storage.errors import InvalidRequest
 from storage.readers import FORMATS, read_graph
+from storage.readers.named import NO_DIRECTION
 from tests.property.test_openapi import here
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -127,13 +129,14 @@ def scores(tmp_path: Path) -> Path:
 
 SAID = ["--from", "there", "--to", "here", "--length-of", "1 - score"]
 NOTE = "not read: column lanes"
+NOTES = [NOTE, NO_DIRECTION]
 
 
 def test_inspect(scores: Path) -> None:
     facts = json.loads(run("inspect", scores, *SAID, "--json")[0])
     assert (facts["weights"]["column"], facts["weights"]["length_of"]) == ("score", "1 - score")
     assert (facts["weights"]["smallest"], facts["weights"]["largest"]) == (0.25, 0.75)
-    assert facts["notes"] == [NOTE]
+    assert facts["notes"] == NOTES
     text = run("inspect", scores, *SAID)[0]
     assert NOTE in text
     assert "1 - score" in text
@@ -143,31 +146,31 @@ def test_inspect(scores: Path) -> None:
 
 def test_plan(scores: Path) -> None:
     out, err = run("plan", scores, *SAID, "--json")
-    assert json.loads(out)["notes"] == [NOTE]
+    assert json.loads(out)["notes"] == NOTES
     assert f"note: {NOTE}" in err
 
 
 def test_solve_and_solve_many(scores: Path, tmp_path: Path) -> None:
     out, err = run("solve", scores, *SAID, "--out", tmp_path / "m.zarr", "--json")
-    assert json.loads(out)["graph"]["notes"] == [NOTE]
+    assert json.loads(out)["graph"]["notes"] == NOTES
     assert f"note: {NOTE}" in err
     assert json.loads(run("query", tmp_path / "m.zarr", "distance", "3", "1", "--json")[0])["distance"] == 1
     _, err = run("solve-many", scores, *SAID, "--summary", tmp_path / "all.csv")
     assert f"{scores}: {NOTE}" in err
-    head, row = (tmp_path / "all.csv").read_text().splitlines()
-    assert dict(zip(head.split(","), row.split(","), strict=True))["notes"] == NOTE
+    head, row = csv.reader((tmp_path / "all.csv").read_text().splitlines())
+    assert dict(zip(head, row, strict=True))["notes"] == "; ".join(NOTES)
 
 
 def test_upload_estimate_and_pages(client: TestClient, service: Service) -> None:
     body = TEXTS.replace("km", "lanes").encode()
-    refused = client.post("/v1/graphs", content=body)
+    refused = client.post("/v1/graphs", params={"source": "here", "target": "there"}, content=body)
     assert refused.status_code == 422
     assert "similarity" in refused.json()["detail"]
     query = {"source": "there", "target": "here", "length_of": "1 - score"}
     found = client.post("/v1/graphs", params=query, content=body).json()
     assert found["receipt"]["length_of"] == "1 - score"
-    assert found["receipt"]["notes"] == [NOTE]
-    assert client.post("/v1/estimates", json={"graph": found["id"]}).json()["notes"] == [NOTE]
+    assert found["receipt"]["notes"] == NOTES
+    assert client.post("/v1/estimates", json={"graph": found["id"]}).json()["notes"] == NOTES
     job = client.post("/v1/jobs", json={"graph": found["id"]}).json()
     for page in (f"/graphs/{found['id']}", f"/jobs/{job['id']}"):
         text = client.get(page).text

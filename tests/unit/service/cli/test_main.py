@@ -20,6 +20,7 @@ from service.cli.commands.output import emit, jsonable, number, table
 from service.cli.progress import LineProgress, amount_text, progress_on
 from service.units import format_bytes, format_count, format_seconds, parse_size
 from storage import errors
+from storage.readers.named import NO_DIRECTION
 
 
 @pytest.mark.parametrize(
@@ -300,11 +301,14 @@ def test_what_was_decided_for_the_user_is_told_beside_the_plan(tmp_path, capsys,
     assert json.loads(out)["plan"]["device"] == "cpu"
     assert "--device-memory changes nothing" in err
     assert main.run(["plan", str(graph)]) == 0
+    assumed = f"note: {NO_DIRECTION}\n"
+    assert capsys.readouterr().err == assumed
+    assert main.run(["plan", str(graph), "--directed"]) == 0
     assert capsys.readouterr().err == ""
     graph.write_text("1 2 road\n")
     assert main.run(["plan", str(graph)]) == 0
     notes = "note: no column of weights was found, so every arc weighs 1\nnote: not read: column 3\n"
-    assert capsys.readouterr().err == notes
+    assert capsys.readouterr().err == notes + assumed
 
 
 def test_a_plan_that_does_not_fit_shows_every_candidate(tmp_path, capsys, keep_signals):
@@ -323,7 +327,7 @@ def test_a_plan_that_does_not_fit_shows_every_candidate(tmp_path, capsys, keep_s
 
 def test_help_imports_nothing_heavy():
     code = (
-        "import sys; from service.cli import main; code = main.run(['solve', '--help']); "
+        "import sys; from service.cli.main import main; code = main.run(['solve', '--help']); "
         "heavy = {'numpy', 'numba', 'polars', 'zarr', 'scipy', 'fastapi', 'rich'} & set(sys.modules); "
         "sys.exit(code or f'{heavy}' if heavy else 0)"
     )
@@ -333,12 +337,11 @@ def test_help_imports_nothing_heavy():
 
 
 def test_the_choices_of_the_command_line_are_those_of_the_engine():
-    from engine.api.solve import ALGORITHMS
+    from engine.model.algorithms import ALGORITHMS
     from engine.model.dtypes import WORK_TYPES
-    from engine.planning.planner import DEVICE_ESTIMATES
 
     def choices(annotation):
         return set(annotation.__origin__.__args__) - {"auto"}
 
-    assert choices(main.Algorithm) == set(ALGORITHMS) | set(DEVICE_ESTIMATES)
+    assert choices(main.Algorithm) == set(ALGORITHMS)
     assert choices(main.Dtype) == set(WORK_TYPES)

@@ -11,6 +11,7 @@ import pytest
 from storage.errors import InvalidGraph, InvalidRequest
 from storage.graph.graph import Graph, Receipt
 from storage.readers import FORMATS, read_graph
+from storage.readers.named import NO_DIRECTION
 
 
 def read(tmp_path: Path, text: str, name: str = "graph.txt", **options: object) -> tuple[Graph, Receipt]:
@@ -128,7 +129,7 @@ def test_string_is_refused_and_read_as_one_says(tmp_path: Path) -> None:
 def test_a_length_beside_a_similarity_is_read_and_the_rest_is_named(tmp_path: Path) -> None:
     graph, receipt = read(tmp_path, "u,v,score,dist\n1,2,0.9,4\n2,3,0.1,5\n")
     assert arcs(graph) == {(1, 2): 4, (2, 3): 5}
-    assert receipt.notes == ("not read: column score",)
+    assert receipt.notes == ("not read: column score", NO_DIRECTION)
 
 
 def test_a_word_that_only_begins_like_one_is_none(tmp_path: Path) -> None:
@@ -154,13 +155,13 @@ def test_negative_lengths_of_a_formula_are_negative_arcs(tmp_path: Path) -> None
 
 def test_parquet_follows_the_same_rules(tmp_path: Path) -> None:
     path = tmp_path / "edges.parquet"
-    pl.DataFrame({"a": [1, 2], "b": [2, 3], "score": [0.5, 0.0], "other": [1, 1]}).write_parquet(path)
+    pl.DataFrame({"u": [1, 2], "v": [2, 3], "score": [0.5, 0.0], "other": [1, 1]}).write_parquet(path)
     with pytest.raises(InvalidRequest, match="similarity"):
         read_graph(path)
-    graph, receipt = read_graph(path, length_of="1 - score", source="b", target="a")
+    graph, receipt = read_graph(path, length_of="1 - score", source="v", target="u")
     assert arcs(graph) == {(2, 1): 0.5, (3, 2): 1.0}
     assert (receipt.weight_column, receipt.length_of) == ("score", "1 - score")
-    assert receipt.notes == ("not read: column other",)
+    assert receipt.notes == ("not read: column other", NO_DIRECTION)
     with pytest.raises(InvalidGraph, match="row 2: 1 / score is inf"):
         read_graph(path, length_of="1 / score")
 

@@ -15,6 +15,7 @@ import scipy.sparse
 from storage.errors import ApspError, InvalidGraph, InvalidRequest, LimitExceeded, NegativeCycle
 from storage.graph.graph import Graph, Receipt
 from storage.readers import FORMATS, ReadLimits, read_graph
+from storage.readers.named import NO_DIRECTION
 
 
 def read(tmp_path: Path, content: str | bytes, name: str = "g.txt", **options: object) -> tuple[Graph, Receipt]:
@@ -555,10 +556,10 @@ def test_parquet(tmp_path: Path) -> None:
 
 
 def test_parquet_by_position_and_with_names(tmp_path: Path) -> None:
-    content = parquet(pl.DataFrame({"x": ["b", "a"], "y": ["a", "ü"], "z": [1, 2], "q": [3.5, 4.5]}))
+    content = parquet(pl.DataFrame({"one": ["b", "a"], "other": ["a", "ü"], "len": [1, 2], "cost": [3.5, 4.5]}))
     graph, receipt = read(tmp_path, content)
-    assert (arcs_of(graph), receipt.weight_column) == ([("a", "ü", 2), ("b", "a", 1)], "z")
-    assert read(tmp_path, content, weight="q")[0].weights.tolist() == [4.5, 3.5]
+    assert (arcs_of(graph), receipt.weight_column) == ([("a", "ü", 2), ("b", "a", 1)], "len")
+    assert read(tmp_path, content, weight="cost")[0].weights.tolist() == [4.5, 3.5]
     assert read(tmp_path, content, weight="4")[0].weights.tolist() == [4.5, 3.5]
 
 
@@ -638,8 +639,8 @@ def test_a_damaged_parquet_file_is_refused(tmp_path: Path) -> None:
             "EDGE_WEIGHT_SECTION\n0 3\n3 0\nDISPLAY_DATA_SECTION\n1 0 0\n2 1 1\nFIXED_EDGES_SECTION\n1 2\n-1\nEOF\n",
             ["not read: sections 'DISPLAY_DATA_SECTION', 'FIXED_EDGES_SECTION'"],
         ),
-        ("source,target,name,weight\n1,2,x,3\n", ["not read: column name"]),
-        ("1 2 3 4 x\n2 3 4 5 y\n", ["not read: columns 4, 5"]),
+        ("source,target,name,weight\n1,2,x,3\n", ["not read: column name", NO_DIRECTION]),
+        ("1 2 3 4 x\n2 3 4 5 y\n", ["not read: columns 4, 5", NO_DIRECTION]),
         (
             "1 1 0 0\n0 1 1 1 [0]\n1 1 1 2 [3]\n2 1 0\n0 1 0 0\n1 1 3 1\n2 1 0 0\n",
             ["not read: what follows the lags (durations and resources)"],
@@ -653,7 +654,7 @@ def test_what_is_left_out_is_named_in_the_receipt(content: str, notes: list[str]
 
 def test_columns_and_members_that_are_left_out_of_binary_files_are_named(tmp_path: Path) -> None:
     frame = pl.DataFrame({"source": [1, 2], "target": [2, 3], "name": ["a", "b"], "weight": [1, 2]})
-    assert read(tmp_path, parquet(frame))[1].notes == ("not read: column name",)
+    assert read(tmp_path, parquet(frame))[1].notes == ("not read: column name", NO_DIRECTION)
     out = io.BytesIO()
     matrix = scipy.sparse.coo_array(([1.5], ([0], [1])), shape=(2, 2))
     np.savez(out, format=b"coo", shape=matrix.shape, data=matrix.data, row=[0], col=[1], names=["a", "b"])

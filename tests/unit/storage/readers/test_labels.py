@@ -56,7 +56,7 @@ def test_no_two_spellings_become_one_vertex(tmp_path: Path, text: str, labels: l
 def test_the_receipt_says_why_numbers_are_names(tmp_path: Path) -> None:
     path = tmp_path / "g.csv"
     path.write_text("1,2,5\n2,007,3\n")
-    (note,) = read_graph(path)[1].notes
+    (note,) = read_graph(path, directed=True)[1].notes
     assert note == "the vertices are names because of line 2: vertex '007' is written with a leading zero"
 
 

@@ -18,6 +18,7 @@ import scipy.sparse
 from storage.errors import InvalidGraph, InvalidRequest
 from storage.graph.graph import Graph
 from storage.readers import read_graph
+from storage.readers.named import NO_DIRECTION
 
 Arcs = dict[tuple[object, object], float]
 
@@ -226,38 +227,42 @@ TABLES: dict[str, tuple[bytes, Arcs, tuple[str, ...]]] = {
     "polars": (
         pl.DataFrame({"source": ["Ada", "Bob"], "target": ["Bob", "Eve"], "weight": [3.0, 0.5]}).write_csv().encode(),
         NAMED,
-        (),
+        (NO_DIRECTION,),
     ),
     "pandas with its index": (
         b",source,target,weight\n0,Ada,Bob,3.0\n1,Bob,Eve,0.5\n",
         NAMED,
-        ("not read: column 1",),
+        ("not read: column 1", NO_DIRECTION),
     ),
-    "R": (b'"","from","to","weight"\n"1","Ada","Bob",3\n"2","Bob","Eve",0.5\n', NAMED, ("not read: column 1",)),
-    "R without row names": (b'"from","to","weight"\n"Ada","Bob",3\n"Bob","Eve",0.5\n', NAMED, ()),
-    "R's write.table": (b'"from" "to" "weight"\n"Ada" "Bob" 3\n"Bob" "Eve" 0.5\n', NAMED, ()),
+    "R": (
+        b'"","from","to","weight"\n"1","Ada","Bob",3\n"2","Bob","Eve",0.5\n',
+        NAMED,
+        ("not read: column 1", NO_DIRECTION),
+    ),
+    "R without row names": (b'"from","to","weight"\n"Ada","Bob",3\n"Bob","Eve",0.5\n', NAMED, (NO_DIRECTION,)),
+    "R's write.table": (b'"from" "to" "weight"\n"Ada" "Bob" 3\n"Bob" "Eve" 0.5\n', NAMED, (NO_DIRECTION,)),
     "Excel in Germany": (
         b"\xef\xbb\xbfSource;Target;Weight\r\nAda;Bob;3\r\nBob;Eve;0,5\r\n",
         NAMED,
-        (),
+        (NO_DIRECTION,),
     ),
     "Excel's Unicode text": (
         "\ufeffSource\tTarget\tWeight\r\nAda\tBob\t3\r\nBob\tEve\t0.5\r\n".encode("utf-16-le"),
         NAMED,
-        (),
+        (NO_DIRECTION,),
     ),
     "SNAP": (
         b"# Directed graph (each unordered pair of nodes is saved once): x.txt\n# Nodes: 3 Edges: 2\n"
         b"# FromNodeId\tToNodeId\n1\t2\n2\t3\n",
         {(1, 2): 1, (2, 3): 1},
-        ("line 2 declares 3 vertices: 1 .. 3",),
+        ("line 1 says that the edges are directed", "line 2 declares 3 vertices: 1 .. 3"),
     ),
-    "igraph's NCOL": (b"Ada Bob 3\nBob Eve 0.5\n", NAMED, ()),
-    "igraph's edge list": (b"0 1\n1 2\n", {(0, 1): 1, (1, 2): 1}, ()),
+    "igraph's NCOL": (b"Ada Bob 3\nBob Eve 0.5\n", NAMED, (NO_DIRECTION,)),
+    "igraph's edge list": (b"0 1\n1 2\n", {(0, 1): 1, (1, 2): 1}, (NO_DIRECTION,)),
     "KONECT": (
         b"% asym weighted\n% 2 3 3\n1 2 3\n2 3 0.5\n",
         {(1, 2): 3, (2, 3): 0.5},
-        (),
+        ("line 1 says that the edges are directed",),
     ),
 }
 
@@ -305,7 +310,7 @@ def test_a_table_of_momepy_is_measured_in_lengths(tmp_path: Path) -> None:
     ).write_parquet(path)
     graph, receipt = read_graph(path, weight="mm_len")
     assert arcs_of(graph) == {(0, 1): 12.5, (1, 2): 3}
-    assert receipt.notes == ("not read: column geometry",)
+    assert receipt.notes == ("not read: column geometry", NO_DIRECTION)
 
 
 STRING = b"protein1 protein2 combined_score\n9606.ENSP1 9606.ENSP2 490\n9606.ENSP2 9606.ENSP3 198\n"

@@ -10,6 +10,7 @@ import pytest
 from storage.errors import InvalidGraph, InvalidRequest
 from storage.graph.graph import Graph, Receipt
 from storage.readers import read_graph
+from storage.readers.named import NO_DIRECTION
 
 Arcs = list[tuple[object, object, float]]
 
@@ -51,7 +52,7 @@ HALF: Arcs = [(1, 2, 5.5), (2, 3, 6)]
         ("u v w\n1 2 5\n2 3 6\n", TWO),
         ("FromNodeId\tToNodeId\tLength_M\n1\t2\t5\n2\t3\t6\n", TWO),
         ("id,from_osmid,to_osmid,name,length\n9,1,2,x,5\n8,2,3,y,6\n", TWO),
-        ("alpha,beta,gamma\n1,2,5\n2,3,6\n", TWO),
+        ("alpha,beta,km\n1,2,5\n2,3,6\n", TWO),
         ("1 2 5 road\n2 3 6 path\n", TWO),
         ("1 2 road 5\n2 3 path 6\n", [(1, 2, 1), (2, 3, 1)]),
         ("1,2,5,\n2,3,6,\n", TWO),
@@ -77,7 +78,7 @@ def test_names_may_come_after_numbers(tmp_path: Path) -> None:
     graph, receipt = read(tmp_path, text)
     assert graph.n == 1502
     assert graph.labels.tolist() == sorted([str(i) for i in range(1501)] + ["x17"])
-    assert receipt.notes == ("the vertices are names because of line 1501: vertex 'x17' is not a number",)
+    assert receipt.notes[:1] == ("the vertices are names because of line 1501: vertex 'x17' is not a number",)
 
 
 @pytest.mark.parametrize(
@@ -175,8 +176,12 @@ def test_a_text_column_is_no_weight(tmp_path: Path) -> None:
 def test_a_column_that_is_no_weight_is_mentioned(tmp_path: Path) -> None:
     graph, receipt = read(tmp_path, "1 2 road\n2 3 path\n")
     assert not graph.weighted
-    assert receipt.notes == ("no column of weights was found, so every arc weighs 1", "not read: column 3")
-    assert read(tmp_path, "1 2\n2 3\n")[1].notes == ()
+    assert receipt.notes == (
+        "no column of weights was found, so every arc weighs 1",
+        "not read: column 3",
+        NO_DIRECTION,
+    )
+    assert read(tmp_path, "1 2\n2 3\n")[1].notes == (NO_DIRECTION,)
 
 
 @pytest.mark.parametrize("text", ["1.5 2.5\n3.5 4.5\n", "1e5 2 3\n2 3 4\n"])
@@ -217,9 +222,13 @@ def test_a_first_line_of_counts_before_pairs(tmp_path: Path) -> None:
     assert read(tmp_path, f"50 39\n{pairs}")[0].n == 42
 
 
-def test_few_pairs_are_arcs_whatever_they_look_like(tmp_path: Path) -> None:
-    graph, _ = read(tmp_path, "3 2\n2 1\n1 3\n")
+def test_few_pairs_below_what_may_count_them_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidGraph, match="line 1: '3 2' may count vertices and the 2 rows below, or be an arc"):
+        read(tmp_path, "3 2\n2 1\n1 3\n")
+    graph, _ = read(tmp_path, "source target\n3 2\n2 1\n1 3\n")
     assert arcs_of(graph) == [(1, 3, 1), (2, 1, 1), (3, 2, 1)]
+    graph, _ = read(tmp_path, "# Nodes: 3 Edges: 2\n2 1\n1 3\n")
+    assert arcs_of(graph) == [(1, 3, 1), (2, 1, 1)]
 
 
 def test_counts_in_a_snap_comment(tmp_path: Path) -> None:

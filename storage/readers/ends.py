@@ -1,0 +1,142 @@
+"""Which of the named columns of a table hold the vertices of an edge, and which certainly do not."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from storage.errors import InvalidRequest
+from storage.readers.fields import is_number
+from storage.readers.lengths import is_measure, plain
+
+#: Names of the two ends, without blanks, underscores and endings such as "id"; earlier ones win.
+_PAIRS: Final = (
+    ("source", "target"), ("src", "dst"), ("src", "tgt"), ("from", "to"), ("origin", "destination"), ("orig", "dest"),
+    ("tail", "head"), ("u", "v"), ("init", "term"), ("sender", "receiver"), ("start", "end"), ("i", "j"),
+)  # fmt: skip
+_SOURCES: Final = tuple(dict.fromkeys(source for source, _ in _PAIRS))
+_TARGETS: Final = tuple(dict.fromkeys(target for _, target in _PAIRS))
+_ENDINGS: Final = re.compile(r"(node|vertex|osm|stop|station)?(id|nodeid|index)?$")
+_BEGINNINGS: Final = re.compile(r"(?:link|edge|arc|node|vertex|id)(?=[a-z])")
+#: What is counted by 1 and 2, or a and b, where both are ends: ``stop_a`` and ``stop_b``.
+_COUNTED: Final = re.compile(
+    r"([a-z]*(?:id|node|vertex|vert|point|stop|station|city|town|place|airport|country|protein|gene|interactor|residue|atom|"
+    r"person|user|author|actor|entity|item|bus))(?:id)?([0-9]++|[a-z])(?:id)?"
+)
+#: Names of what is no vertex: numbers and names of the edge itself, and what it is.
+_NUMBERS: Final = frozenset({"id", "fid", "gid", "oid", "uid", "eid", "objectid", "ogcfid", "osmid", "edgeid", "arcid",
+                             "linkid", "index", "idx", "nr", "no", "num", "number", "row", "rowid", "rownumber", "key",
+                             "unnamed0", "label", "name", "type", "kind", "timeset", "timestamp", "date", "time",
+                             "interval", "weight", "value"})  # fmt: skip
+_GEOMETRY: Final = frozenset({"wkt", "wkb", "ewkt", "ewkb", "geom", "geometry", "thegeom", "wkbgeometry", "wktgeometry",
+                              "shape", "geojson", "coordinates", "coords", "polyline"})  # fmt: skip
+_COORDINATE: Final = re.compile(
+    r"(?:from|to|start|end|origin|destination|dest|source|target|src|dst|node|stop|point)?"
+    r"(?:[xyz]|lon|lat|lng|long|latitude|longitude|easting|northing|[xyz]?coord|point[xyz])(?:from|to|start|end|[0-9]|[ab])?"
+)
+#: Words of headers that name neither ends nor lengths.
+_ROLES: Final = frozenset({"subject", "predicate", "object", "relation", "relationship", "interaction", "edgetype",
+                           "linktype", "edge", "property"})  # fmt: skip
+
+
+def names_ends(names: Sequence[str], *, letters: bool = False) -> bool:
+    """Whether a row names a source and a target; single letters may well be vertices and count only if asked to."""
+    known = {_end(name) for name in names if letters or len(name) > 1}
+    ends = not known.isdisjoint(_SOURCES) and not known.isdisjoint(_TARGETS)
+    return ends or _counted([name for name in names if len(name) > 1]) is not None
+
+
+def looks_like_names(names: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
+    """Whether a row above ``rows`` holds the names of columns, be it of columns that are not understood.
+
+    ``node1, node2`` may well be vertices: they name columns where no such word stands below, and no number beside.
+    """
+    known = {_end(name) for name in names if len(name) > 1}
+    if not known.isdisjoint(_SOURCES) and not known.isdisjoint(_TARGETS):
+        return True
+    stems = {match[1] for name in names if (match := _COUNTED.fullmatch(plain(name)))}
+    if stems and any((match := _COUNTED.fullmatch(plain(cell))) and match[1] in stems for row in rows for cell in row):
+        return False
+    if any(map(is_number, names)) or not rows:
+        return False
+    long = [name for name in names if len(name) > 1]
+    columns = sum(_is_column(name) for name in long)
+    return _counted(long) is not None or (columns >= 2 and 2 * columns >= len(names))
+
+
+def _is_column(name: str) -> bool:
+    short = plain(name)
+    return short in (*_NUMBERS, *_GEOMETRY, *_ROLES) or _end(name) in (*_SOURCES, *_TARGETS) or is_measure(name)
+
+
+def _end(name: str) -> str:
+    """A column name without case, blanks, beginnings and endings: ``from_osmid`` and ``linkFrom`` are ``from``."""
+    word = plain(name)
+    word = _ENDINGS.sub("", word) or word
+    rest = _BEGINNINGS.sub("", word, count=1) if _BEGINNINGS.match(word) else word
+    return rest if rest in _SOURCES or rest in _TARGETS else word
+
+
+def find_ends(names: Sequence[str], source: int | None, target: int | None) -> tuple[int | None, int | None]:
+    """Positions of the columns named source and target; those that the caller chose stay.  None where no name says it.
+
+    Raises InvalidRequest for ``head, tail``: the order of the columns says the opposite of what the names say.
+    """
+    short = [_end(name) for name in names]
+    if source is None and target is None:
+        pair = next(((a, b) for a, b in _PAIRS if a in short and b in short), None)
+        if pair is not None:
+            found = short.index(pair[0]), short.index(pair[1])
+            if pair == ("tail", "head") and found[1] < found[0]:
+                raise asked(names, "head before tail may mean an arc from the head, as in tables of facts")
+            return found
+        if counted := _counted(names):
+            return counted
+    left = _first(short, _SOURCES, target) if source is None else source
+    right = _first(short, _TARGETS, left) if target is None else target
+    if source is None and target is None and (left is None or right is None):
+        if "v" in short and "w" in short and "u" not in short:
+            return short.index("v"), short.index("w")
+        return None, None  # one name alone says nothing
+    return left, right
+
+
+def _first(short: Sequence[str], known: Sequence[str], other: int | None) -> int | None:
+    return next((i for word in known for i, name in enumerate(short) if name == word and i != other), None)
+
+
+def turned(first: str, second: str) -> bool:
+    """Whether the first of two columns is named like a target, or the second like a source."""
+    return _end(first) in _TARGETS or _end(second) in _SOURCES
+
+
+def _counted(names: Sequence[str]) -> tuple[int, int] | None:
+    """The first two columns such as ``node1`` and ``node2`` of which there is no third."""
+    stems: dict[str, dict[str, int]] = {}
+    for i, name in enumerate(names):
+        if match := _COUNTED.fullmatch(plain(name)):
+            stems.setdefault(match[1], {}).setdefault(match[2], i)
+    for found in stems.values():
+        for first, second in (("1", "2"), ("a", "b")):
+            if found.keys() == {first, second}:
+                return found[first], found[second]
+    return None
+
+
+def is_no_vertex(name: str) -> bool:
+    """Whether a column of this name holds no vertices where its place alone would make it an end."""
+    short = plain(name)
+    known = short in _NUMBERS or short in _GEOMETRY or short in _ROLES or _COORDINATE.fullmatch(short) is not None
+    return known or is_measure(name)
+
+
+def asked(names: Sequence[str], why: str) -> InvalidRequest:
+    """The error for a header that leaves open which columns are the vertices."""
+    listed = ", ".join(name[:60] or "(no name)" for name in names[:8]) + (
+        f" and {len(names) - 8} more" if names[8:] else ""
+    )
+    return InvalidRequest(
+        f"which columns hold the vertices? The header has {listed}, and {why}: say --from COLUMN and --to COLUMN",
+        field="source",
+    )

@@ -1,0 +1,138 @@
+"""What the comments above the first row of an edge list say: direction, names of the columns, kinds of vertices."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from storage.errors import InvalidGraph, InvalidRequest
+from storage.readers import fields
+from storage.readers.ends import looks_like_names, names_ends
+from storage.readers.fields import BLANKS, is_number, shown
+from storage.readers.parsed import Options
+from storage.readers.tables.table import is_comment
+
+__all__ = ["Remarks", "read_remarks"]
+
+#: "# Undirected graph (each unordered pair of nodes is saved once): x.txt" of SNAP, "# directed: no", "# undirected"
+_STATED: Final = re.compile(
+    r"[#%]+\s*+(?:(?:graph|network|edge)\s*+type\s*+[:=]\s*+|type\s*+[:=]\s*+)?(?P<not>un)?directed\b"
+    r"(?:\s*+[:=]\s*+(?P<value>true|false|yes|no|[01])\b)?(?P<rest>[^\n]*+)",
+    re.IGNORECASE,
+)
+_AFTER: Final = re.compile(
+    r"\s*+(?:(?:weighted|unweighted|simple|signed|temporal)\s++)?(?:multi-?)?(?:graph|network|edges|edge list)?\s*+"
+    r"(?:$|[(:;.,=-].*+)",
+    re.IGNORECASE,
+)
+_MENTIONED: Final = re.compile(r"\bundirected\b", re.IGNORECASE)
+#: KONECT: what the edges are, and what their third column is.
+_KONECT: Final = re.compile(r"%\s*+(sym|asym|bip)\s*+([a-z]*+)\s*+")
+#: Kinds of KONECT whose third column is no length: counts of edges, signs, and the like.
+_COUNTS: Final = frozenset({"positive", "signed", "multisigned", "multiweighted", "dynamic"})
+_WORD: Final = re.compile(r"[^\W\d][^#%]{0,40}+")
+
+
+@dataclass(frozen=True)
+class Remarks:
+    """What comments say.
+
+    Attributes:
+        directed: whether edges are directed; None where nothing says so.
+        line: where that stands.
+        names: of the columns, after ``#``; None without.
+        bipartite: the rows join vertices of two kinds, each with numbers of its own.
+        counted: the word of KONECT for a third column that is no length.
+        unweighted: KONECT says that there are no weights.
+    """
+
+    directed: bool | None = None
+    line: int = 0
+    names: list[str] | None = None
+    bipartite: bool = False
+    counted: str | None = None
+    unweighted: bool = False
+
+    def notes(self, options: Options) -> list[str]:
+        """What the receipt says of the direction that the file states."""
+        if self.directed is None:
+            return []
+        kind = "directed" if self.directed else "undirected"
+        if options.directed is None or options.directed == self.directed:
+            return [f"line {self.line} says that the edges are {kind}"]
+        return [f"line {self.line} says that the edges are {kind}; they are read the other way, as asked"]
+
+    def refused(self, column: int) -> InvalidRequest:
+        """The error for a third column that KONECT says to be no length."""
+        return InvalidRequest(
+            f"line {self.line} says {self.counted!r}, so column {column} holds counts or signs of edges, no lengths: "
+            f"say --weight {column} to take it for the length, or --unweighted to count arcs",
+            field="weight",
+        )
+
+
+def read_remarks(head: list[str], first: int, separator: str | None, width: int, options: Options) -> Remarks:
+    """Read the comments before line ``first`` of ``head``, the first row, which has ``width`` fields.
+
+    Raises InvalidRequest where a comment speaks of undirected edges in words that are not understood, and where KONECT
+    says that the third column is no length, unless the caller has decided.
+    """
+    comments = [(i, text.strip()) for i, text in enumerate(head[: first - 1], 1) if is_comment(text.strip(), "#%")]
+    directed, line = _direction(comments, options)
+    konect = _KONECT.fullmatch(comments[0][1]) if comments else None
+    if konect is None:
+        return Remarks(directed, line, _names(comments, separator, width))
+    kind, weights = konect[1], konect[2]
+    decided = options.column is not None or options.unweighted
+    return Remarks(
+        directed=kind == "asym",
+        line=comments[0][0],
+        bipartite=kind == "bip",
+        counted=weights if weights in _COUNTS and width > 2 and not decided else None,
+        unweighted=weights == "unweighted" and options.column is None,
+    )
+
+
+def _direction(comments: list[tuple[int, str]], options: Options) -> tuple[bool | None, int]:
+    """What the comments state, and on which line."""
+    stated = [(line, found) for line, text in comments if (found := _stated(text)) is not None]
+    kinds = {kind for _, kind in stated}
+    if len(kinds) == 1 and (kinds == {False} or not any(_MENTIONED.search(text) for _, text in comments)):
+        return stated[0][1], stated[0][0]
+    vague = next(((line, text) for line, text in comments if _MENTIONED.search(text)), None)
+    if vague is not None and options.directed is None:
+        raise InvalidRequest(
+            f"line {vague[0]}: {shown(vague[1])} speaks of undirected edges, but not plainly of these: "
+            "say --undirected or --directed",
+            field="directed",
+        )
+    return None, 0
+
+
+def _stated(text: str) -> bool | None:
+    """Whether a comment states that the edges are directed; None if it does not say."""
+    found = _STATED.fullmatch(text)
+    if found is None or not _AFTER.fullmatch(found["rest"]):
+        return None
+    value = (found["value"] or "yes").lower() in ("true", "yes", "1")
+    return value if found["not"] is None else not value
+
+
+def _names(comments: list[tuple[int, str]], separator: str | None, width: int) -> list[str] | None:
+    """The names of the columns: as many as a row has fields; words of blanks must read like names of columns."""
+    for place, (line, text) in enumerate(reversed(comments)):
+        if not text.startswith("#"):
+            continue
+        words = text.lstrip("# \t")
+        try:
+            sign = separator or ("\t" if words.count("\t") == width - 1 else None)
+            row = [field.strip('"' + BLANKS) for field in fields.split(words, sign, sign is not None, line)]
+        except InvalidGraph:
+            continue
+        if len(row) != width or any(is_number(field) for field in row):
+            continue
+        plain = sign is not None and place == 0 and all(_WORD.fullmatch(field) for field in row)
+        if names_ends(row, letters=True) or (place == 0 and looks_like_names(row, [[]])) or plain:
+            return row
+    return None

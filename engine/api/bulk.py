@@ -1,4 +1,4 @@
-"""Solving many graphs at once: plan them together, solve small ones side by side or in stacks, lose none to another.
+"""Solves many graphs at once: they are planned together, small ones side by side or in stacks, and fail one by one.
 
 Every graph gives the same matrix as when it is solved alone: integers bit for bit, floats within rounding.
 """
@@ -43,16 +43,21 @@ from storage.matrix.reader import create_matrix
 if TYPE_CHECKING:
     from engine.devices.cuda.bulk import DeviceStacks
 
-#: Predicted seconds from which processes, which take a second or two to start, are worth it: threads share one
-#: interpreter, and most of the time of a small store passes in it.
+#: From this number of predicted seconds on, processes are used, which take a second or two to start.  Threads share one
+#: interpreter, in which most of the time of a small store is spent.
 PROCESSES: Final = 8.0
-#: Graphs handed to the workers ahead, for each worker.
+#: Graphs that are submitted ahead for each worker.
 AHEAD: Final = 4
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One graph of a bulk and where its store goes; None for no store, only the summary."""
+    """One graph of a bulk.
+
+    Attributes:
+        graph: the graph.
+        target: path of its store; None for a summary without a store.
+    """
 
     graph: Graph
     target: Path | None = None
@@ -60,7 +65,13 @@ class Entry:
 
 @dataclass(frozen=True)
 class BulkFailure:
-    """Why one graph has no result: ``kind`` and ``details`` as in ``storage.errors``."""
+    """Why one graph has no result.
+
+    Attributes:
+        kind: as in ``storage.errors``.
+        message: the error in words.
+        details: as in ``storage.errors``.
+    """
 
     kind: str
     message: str
@@ -69,7 +80,14 @@ class BulkFailure:
 
 @dataclass(frozen=True)
 class BulkResult:
-    """What became of graph ``index``: a plan and a summary, or a failure."""
+    """The result of one graph: a plan and a summary, or a failure.
+
+    Attributes:
+        index: the graph's place in the bulk.
+        plan: the plan that was followed.
+        summary: facts about the matrix.
+        failure: why there is no result.
+    """
 
     index: int
     plan: Plan | None = None
@@ -79,34 +97,46 @@ class BulkResult:
 
 @dataclass(frozen=True)
 class Stores:
-    """How stores are written: as in ``engine.api.solve.solve_to_store``."""
+    """Options of the stores, as in ``engine.api.solve.solve_to_store``.
+
+    Attributes:
+        compression: of the tiles, ``none`` or ``zstd``.
+        overwrite: replace existing stores.
+    """
 
     compression: str = "none"
     overwrite: bool = False
 
 
 class NullSink:
-    """Takes rows and keeps none."""
+    """A sink that discards the rows of a matrix of ``n`` columns."""
 
     def __init__(self, n: int) -> None:
         self.tile = (64, max(1, n))
 
     def write(self, row: int, column: int, block: Array) -> None:
-        """Forget the block."""
+        """Discard a block.
+
+        Args:
+            row: row of the block's first entry.
+            column: column of the block's first entry.
+            block: shape (rows, columns).
+        """
 
 
 def make_bulk_plan(graphs: Mapping[int, Graph], options: Options, *, stores: bool, out: Path | None = None) -> BulkPlan:
-    """Group the graphs; a graph for which no plan can be made, or with a negative cycle, is refused by itself.
+    """Group the graphs; graphs without a possible plan, or with a negative cycle, are refused one by one.
 
-    A GPU is looked for if it was asked for, or if the CPU would take longer than a GPU takes to start.
+    A GPU is searched for if the options demand one, or if the CPU would take longer than a GPU takes to start.
 
     Args:
-        graphs: by their place in the bulk.
-        options: those of every graph.
-        stores: whether each graph gets a store; out: the folder of the stores.
+        graphs: the graphs, by their place in the bulk.
+        options: the options of every graph.
+        stores: whether each graph gets a store.
+        out: the folder of the stores.
 
     Raises:
-        InvalidRequest: options that suit no graph.
+        InvalidRequest: the options suit no graph.
     """
     refused: dict[int, ApspError] = {}
     problems: dict[int, Problem] = {}
@@ -140,10 +170,17 @@ def run(
     entries: Mapping[int, Entry], plan: BulkPlan, options: Options, stores: Stores | None = None,
     monitor: Monitor | None = None,
 ) -> Iterator[BulkResult]:  # fmt: skip
-    """Follow ``plan``; results come as graphs are done, in no order, one for each entry.
+    """Execute a plan and yield one result for each graph, in the order in which they finish.
+
+    Args:
+        entries: the graphs, by their place in the bulk.
+        plan: from :func:`make_bulk_plan`.
+        options: the options of every graph.
+        stores: options of the stores; None for the defaults.
+        monitor: receives the progress, in graphs.
 
     Raises:
-        Cancelled: the monitor asked to stop; graphs under way are finished first, nothing of the others is left.
+        Cancelled: the monitor asked to stop; running graphs are finished first, the others leave nothing.
     """
     monitor, stores = monitor or Monitor(), stores or Stores()
     monitor.begin("solve", len(entries), "graphs")
@@ -173,14 +210,14 @@ def _results(
 
 # ---- workers --------------------------------------------------------------------------------------------------------
 
-#: A graph's place and the work on it: a function of this module, so that processes find it, and its arguments.
+#: A graph's place in the bulk, a function of this module (so that processes can import it), and its arguments.
 Work = tuple[int, Callable[..., "Solved"], tuple[Any, ...]]
 Solved = tuple[Plan, dict[str, object]]
 
 
 @contextmanager
 def workers(count: int, seconds: float) -> Iterator[Executor]:
-    """``count`` threads, or processes where the predicted ``seconds`` are worth their start."""
+    """Provide ``count`` threads, or processes where the predicted ``seconds`` are worth their start."""
     pool: Executor
     if count > 1 and seconds > PROCESSES:
         context = multiprocessing.get_context("spawn")
@@ -194,7 +231,7 @@ def workers(count: int, seconds: float) -> Iterator[Executor]:
 
 
 def _begin() -> None:
-    """In a new process: interrupts are the parent's affair, and its end is ours."""
+    """Prepare a new process: it ignores interrupts, which the parent handles, and ends when the parent ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
     if parent is not None:
@@ -202,7 +239,7 @@ def _begin() -> None:
 
 
 def _gathered(pool: Executor, work: Iterator[Work | BulkResult], ahead: int) -> Iterator[BulkResult]:
-    """Results as they come; no more than ``ahead`` graphs are with the workers at once."""
+    """Yield results as graphs finish; at most ``ahead`` graphs are submitted at a time."""
     pending: dict[Future[Solved | BulkFailure], int] = {}
     for item in work:
         if isinstance(item, BulkResult):
@@ -243,7 +280,7 @@ def _done(pending: dict[Future[Solved | BulkFailure], int]) -> Iterator[BulkResu
 
 
 def _guarded(function: Callable[..., Solved], arguments: tuple[Any, ...]) -> Solved | BulkFailure:
-    """Errors cross the border between processes as failures: exceptions with own constructors do not survive it."""
+    """Return errors as failures, because exceptions with constructors of their own cannot be pickled."""
     try:
         return function(*arguments)
     except Exception as error:
@@ -251,7 +288,7 @@ def _guarded(function: Callable[..., Solved], arguments: tuple[Any, ...]) -> Sol
 
 
 def failure_of(error: Exception) -> BulkFailure:
-    """An error as the failure of one graph."""
+    """Return an error as the failure of one graph."""
     if isinstance(error, ApspError):
         return BulkFailure(error.kind, str(error), error.details())
     if isinstance(error, MemoryError):
@@ -277,7 +314,7 @@ def _on_cpu(index: int, entries: Mapping[int, Entry], plan: BulkPlan, options: O
 
 
 def _solve_one(entry: Entry, plan: Plan, options: Options, stores: Stores) -> Solved:
-    """One graph by one thread."""
+    """Solve one graph with one thread."""
     graph, target = entry.graph, entry.target
     if target is None:
         return plan, solve(graph, plan, options, NullSink(graph.n)).summary
@@ -290,7 +327,7 @@ def _solve_one(entry: Entry, plan: Plan, options: Options, stores: Stores) -> So
 def _stacked(
     group: Group, entries: Mapping[int, Entry], plan: BulkPlan, options: Options, stores: Stores
 ) -> Iterator[Work | BulkResult]:
-    """Launch after launch; the workers take one stack apart while the next is filled and closed."""
+    """Close stack after stack; workers write the matrices of one stack while the next is filled and closed."""
     from engine.devices.cuda.bulk import device_stacks
 
     with device_stacks(memory=options.device_memory) as device:
@@ -311,7 +348,7 @@ def _stacked(
 
 
 def _device_plan(plan: Plan, group: Group, graphs: int) -> Plan:
-    """The plan of one graph of a stack, as its store tells it."""
+    """Return the plan of one graph of a stack, for its store."""
     return replace(
         plan,
         algorithm="blocked-floyd-warshall",
@@ -326,7 +363,7 @@ def _device_plan(plan: Plan, group: Group, graphs: int) -> Plan:
 
 
 def _closed(device: DeviceStacks, group: Group, graphs: Sequence[Graph]) -> tuple[list[Array], list[Potentials | None]]:
-    """The distance matrices of graphs, closed in one launch, and the potentials that are still to be taken out."""
+    """Return matrices closed in one launch, with the potentials to convert reduced lengths back to distances."""
     kind, potentials = WORK_TYPES[group.dtype], []
     stack = np.full((len(graphs), group.side, group.side), kind.sentinel(), kind.dtype)
     for matrix, graph in zip(stack, graphs, strict=True):
@@ -336,14 +373,16 @@ def _closed(device: DeviceStacks, group: Group, graphs: Sequence[Graph]) -> tupl
     device.close(stack, nonnegative=group.nonnegative)
     matrices = [matrix[: graph.n, : graph.n] for matrix, graph in zip(stack, graphs, strict=True)]
     for matrix, graph in zip(matrices, graphs, strict=True):
-        if not graph.directed and not kind.integer:  # blocks work side by side: last bits may differ
+        if (
+            not graph.directed and not kind.integer
+        ):  # thread blocks run concurrently, so the last bits of the halves may differ
             below = np.tril_indices(graph.n, -1)
             matrix[below] = matrix.T[below]
     return matrices, potentials
 
 
 def _finish_one(entry: Entry, plan: Plan, matrix: Array, potentials: Potentials | None, stores: Stores) -> Solved:
-    """Summary and store of a matrix that the device has closed."""
+    """Write summary and store of a matrix that the device has closed."""
     graph, kind = entry.graph, WORK_TYPES[plan.dtype]
     if entry.target is None:
         rows = SummarySink(NullSink(graph.n), np.arange(graph.n), graph.n, integral=graph.integral)
@@ -366,7 +405,7 @@ def _finish_one(entry: Entry, plan: Plan, matrix: Array, potentials: Potentials 
 
 
 class _OnlyCancels(Monitor):
-    """Asks another monitor whether to stop, and tells it nothing."""
+    """Asks another monitor whether to stop, and reports no progress to it."""
 
     def __init__(self, other: Monitor) -> None:
         self._other = other

@@ -1,8 +1,8 @@
-"""Shortest paths of at most so many arcs, one at a time, within a budget of memory.
+"""Finds shortest paths with a limit on their arcs, one at a time, within a memory budget.
 
-Layer k of Bellman and Ford holds the lengths of walks of at most k arcs.  A path is told backwards, from the last
-layer to the first, so all of them are needed once, but not at once: where they do not fit, some are kept and those
-between are made again, part by part (checkpoints, as in reverse differentiation).
+Layer k of Bellman and Ford holds the lengths of walks of at most k arcs.  A path is traced from the last layer back to
+the first, so every layer is needed once, but not all at the same time.  If they do not fit, some layers are kept and
+those between are computed again, part by part (checkpoints, as in reverse differentiation).
 """
 
 from __future__ import annotations
@@ -16,17 +16,30 @@ from storage.errors import DoesNotFit
 
 
 class Layers:
-    """Paths over the layers of one graph; ``memory`` is the budget in bytes for layers that are kept."""
+    """Paths over the layers of one graph.
+
+    Args:
+        reference: searches of the graph.
+        n: vertices.
+        memory: bytes for layers that are kept.
+    """
 
     def __init__(self, reference: Reference, n: int, memory: int) -> None:
         self._reference, self._n = reference, n
         self._capacity = max(2, memory // (8 * max(1, n)))
 
     def path(self, source: int, target: int, hops: int, enough: Callable[[float, int], bool]) -> list[int] | None:
-        """The vertices of a shortest path of at most ``hops`` arcs, from source to target; None where there is none.
+        """Find a shortest path of at most ``hops`` arcs.
 
-        ``enough`` is given the length of a path to the target and its arcs at most, and ends the search if it answers
-        so; else it goes on until nothing changes or all arcs are used.
+        Args:
+            source: vertex index.
+            target: vertex index.
+            hops: most arcs.
+            enough: called with the length of a path to the target and a bound on its arcs; the search ends if it
+                returns True, or when no label changes, or when all arcs are used.
+
+        Returns:
+            The vertices from source to target; None where there is no path.
 
         Raises:
             DoesNotFit: the path has so many arcs that even a few kept layers pass the budget.
@@ -102,12 +115,12 @@ class Layers:
 
 
 def _reach(capacity: int) -> int:
-    """The most steps that :meth:`Layers._back` manages with so many layers kept."""
+    """Return the most steps that :meth:`Layers._back` can trace with ``capacity`` kept layers."""
     return max(capacity - 1, capacity // 2 * _reach(capacity - capacity // 2)) if capacity > 1 else 0
 
 
 def _simple(path: list[int]) -> list[int]:
-    """``path`` without the cycles that rounding alone has made worth their arcs."""
+    """Return ``path`` without cycles; only rounding can have made them seem short."""
     found: list[int] = []
     places: dict[int, int] = {}
     for vertex in path:

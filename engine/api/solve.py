@@ -53,7 +53,16 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Task:
-    """Everything that one algorithm's run needs."""
+    """The inputs of one algorithm's run.
+
+    Attributes:
+        graph: the graph.
+        plan: the plan.
+        rectangle: rows and columns of the result.
+        sink: receives the rows.
+        backend: makes searches and products.
+        monitor: receives the progress.
+    """
 
     graph: Graph
     plan: Plan
@@ -64,7 +73,7 @@ class Task:
 
     @property
     def sources(self) -> npt.NDArray[np.int64] | None:
-        """Vertex indices of the rows of the result; None for all vertices."""
+        """The vertex indices of the rows of the result; None for all vertices."""
         return self.rectangle.sources
 
     @property
@@ -74,12 +83,12 @@ class Task:
 
     @property
     def rows(self) -> npt.NDArray[np.int64]:
-        """Vertex index of each row of the result."""
+        """The vertex index of each row of the result."""
         return self.rectangle.rows
 
 
 class PhaseClock(Monitor):
-    """Passes everything on to another monitor and adds up the wall seconds of each phase."""
+    """Passes all reports on to another monitor and adds up the wall seconds of each phase."""
 
     def __init__(self, inner: Monitor) -> None:
         self._inner = inner
@@ -88,28 +97,34 @@ class PhaseClock(Monitor):
         self.seconds: dict[str, float] = {}
 
     def begin(self, phase: str, total: int, unit: str) -> None:
-        """Stop the clock of the phase before and start this one's."""
+        """Stop the clock of the previous phase and start that of the next one.
+
+        Args:
+            phase: name of the phase.
+            total: units of work in the phase.
+            unit: name of the unit.
+        """
         self.stop()
         self._phase = phase
         self._inner.begin(phase, total, unit)
 
     def advance(self, amount: int) -> None:
-        """Pass on."""
+        """Pass the progress on."""
         self._inner.advance(amount)
 
     def cancelled(self) -> bool:
-        """Ask the monitor inside."""
+        """Return whether the inner monitor asks to stop."""
         return self._inner.cancelled()
 
     def so_far(self) -> dict[str, float]:
-        """Seconds of each phase, the present one's until now included."""
+        """Return the seconds of each phase, including those of the current phase until now."""
         seconds, phase = dict(self.seconds), self._phase
         if phase is not None:
             seconds[phase] = seconds.get(phase, 0.0) + time.perf_counter() - self._since
         return seconds
 
     def stop(self) -> None:
-        """Book the time since the last call on the present phase."""
+        """Add the time since the phase began to its seconds, and end the phase."""
         now = time.perf_counter()
         if self._phase is not None:
             self.seconds[self._phase] = self.seconds.get(self._phase, 0.0) + now - self._since
@@ -117,14 +132,18 @@ class PhaseClock(Monitor):
 
 
 def make_plan(graph: Graph, options: Options, *, out: Path | None = None, resume: bool = False) -> Plan:
-    """Everything that can be said and refused before work is done; ``out`` is where the store would go.
+    """Plan a solve, and refuse it before any work is done if it cannot succeed.
 
-    With ``resume`` the plan goes on from the checkpoint there, if there is one.
+    Args:
+        graph: the graph.
+        options: the user's options.
+        out: path of the store; None where the result stays in memory.
+        resume: continue from the checkpoint at ``out``, if there is one.
 
     Raises:
         Conflict: the options contradict that checkpoint.
-        InvalidRequest: options that contradict the graph, or distances that no type holds.
-        NegativeCycle: the graph has one; it is named.
+        InvalidRequest: the options contradict the graph, or no type holds the distances.
+        NegativeCycle: the graph has a negative cycle, which the error names.
         DoesNotFit: memory or disk is too small.
     """
     check_vertices("sources", options.sources, graph.labels)
@@ -175,7 +194,11 @@ def make_plan(graph: Graph, options: Options, *, out: Path | None = None, resume
 
 
 def over_workers(options: Options) -> bool:
-    """Whether workers of a Dask scheduler are to solve, not this process.  InvalidRequest."""
+    """Return whether workers of a Dask scheduler solve, not this process.
+
+    Raises:
+        InvalidRequest: the executor is unknown, or contradicts the scheduler.
+    """
     if options.executor not in ("local", "dask"):
         raise InvalidRequest(f"executor {options.executor!r} is unknown; use local, dask", field="executor")
     if options.executor == "local" and options.scheduler is not None:
@@ -211,10 +234,17 @@ def _store_bytes(graph: Graph, tiles: int) -> int:
 
 
 def solve(graph: Graph, plan: Plan, options: Options, sink: Sink, monitor: Monitor | None = None) -> Outcome:
-    """Run ``plan`` into ``sink``; the sink is neither sealed nor closed.
+    """Execute a plan; the sink is neither sealed nor closed.
+
+    Args:
+        graph: the graph.
+        plan: from :func:`make_plan`.
+        options: the options of the plan.
+        sink: receives the rows.
+        monitor: receives the progress.
 
     Raises:
-        Cancelled: the monitor asked to stop; what the sink holds is then incomplete.
+        Cancelled: the monitor asked to stop; the rows in the sink are then incomplete.
     """
     clock = PhaseClock(monitor or Monitor())
     asked = Rectangle.of(options, graph.n)
@@ -345,7 +375,7 @@ def _follow(graph: Graph, plan: Plan, options: Options, journal: Journal, monito
 
 
 def store_attributes(graph: Graph, plan: Plan) -> dict[str, object]:
-    """What a store says about how it was solved."""
+    """Return the attributes in which a store records how it was solved."""
     return {
         "unit": "weight" if graph.weighted else "hops",
         "algorithm": plan.algorithm,

@@ -222,7 +222,7 @@ def _nearest(graph: Graph, indices: Any, predecessors: bool, limit: float) -> An
 def _limited(
     graph: Graph, rows: npt.NDArray[np.int64], predecessors: bool, algorithm: str, limit: float
 ) -> tuple[Floats, Indices | None]:
-    """Return distances from ``rows`` (ascending), shape (rows, n), and predecessors if wanted, none beyond ``limit``."""
+    """Return distances from ``rows`` (ascending), shape (rows, n), and predecessors if wanted, up to ``limit``."""
     distances, before = distance_rows(graph, rows, trees=predecessors, algorithm=algorithm)
     if limit < np.inf:
         beyond = distances > limit

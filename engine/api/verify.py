@@ -56,6 +56,9 @@ def verify_store(
             none where one takes longer.
         monitor: receives the progress, in rows.
 
+    Returns:
+        The number of sources, and the number of them that were searched again and agree.
+
     Raises:
         NotFound: there is nothing at ``path``.
         StorageFailed: naming the first tile or file that is damaged, or the first entry that differs from the graph's.

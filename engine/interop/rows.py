@@ -15,7 +15,7 @@ from engine.api.solve import make_plan, solve
 from engine.graph.potentials import find_potentials, reduced_weights
 from engine.model.dtypes import WORK_TYPES
 from engine.model.problem import Options
-from engine.model.rows import Sink
+from engine.model.rows import FloatSink, Sink
 from storage.graph.graph import Graph, build_graph
 
 Floats = npt.NDArray[np.float64]
@@ -54,7 +54,7 @@ def distance_rows(
             graph = replace(graph, weights=reduced_weights(graph, potentials))
     distances = np.empty((len(rows), graph.n))
     if distances.size:
-        _solve(graph, rows, algorithm, lambda kind: _FloatSink(distances, kind))
+        _solve(graph, rows, algorithm, lambda kind: FloatSink(distances, kind))
     before = _trees(graph, distances, rows) if trees else None
     if potentials is not None:
         distances += potentials - potentials[rows, None]
@@ -193,24 +193,3 @@ def _solve(graph: Graph, rows: npt.NDArray[np.int64], algorithm: str, sink: Call
     )
     plan = make_plan(graph, options)
     solve(graph, plan, options, sink(WORK_TYPES[plan.dtype].unreachable))
-
-
-class _FloatSink:
-    """A sink that is a float64 array in memory; unreachable entries become +inf."""
-
-    def __init__(self, out: Floats, unreachable: float) -> None:
-        self._out, self._unreachable = out, unreachable
-        self.tile = (64, max(1, out.shape[1]))
-
-    def write(self, row: int, column: int, block: npt.NDArray[np.generic]) -> None:
-        """Convert a block to float64 and copy it to its place.
-
-        Args:
-            row: row of the block's first entry.
-            column: column of the block's first entry.
-            block: shape (rows, columns).
-        """
-        place = self._out[row : row + block.shape[0], column : column + block.shape[1]]
-        place[...] = block
-        if block.dtype.kind in "iu":
-            place[block == self._unreachable] = np.inf

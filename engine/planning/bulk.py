@@ -110,14 +110,19 @@ def plan_bulk(problems: Mapping[int, Problem], machine: Machine, options: Option
     Args:
         problems: the facts about each graph, by its place in the bulk.
         machine: the machine; ``cuda`` is None where no GPU is to be used.
-        options: the options of every graph; ``sources`` must be None.
+        options: the options of every graph; without sources, targets, cutoff and workers.
         stores: whether each graph gets a store.
 
     Raises:
         InvalidRequest: the options suit no graph, for example because the machine lacks the device.
     """
-    if options.sources is not None:
-        raise InvalidRequest("sources cannot be chosen for many graphs at once", field="sources")
+    for name in ("sources", "targets", "cutoff"):
+        if getattr(options, name) is not None:
+            raise InvalidRequest(f"{name} cannot be chosen for many graphs at once", field=name)
+    if options.executor != "local":
+        raise InvalidRequest("many graphs at once are solved by this process: executor local", field="executor")
+    if options.device not in ("auto", "cpu", "cuda"):
+        raise InvalidRequest(f"device {options.device!r} is unknown; use auto, cpu, cuda", field="device")
     if options.device == "cuda" and machine.cuda is None:
         raise InvalidRequest(f"device cuda was asked for, but {machine.no_cuda}", field="device")
     share = _share(machine)

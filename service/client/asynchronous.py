@@ -111,7 +111,11 @@ async def _chunks(file: FilePath) -> AsyncIterator[bytes]:
 
 
 class AsyncClient:
-    """A service, as seen by one caller; arguments as for :class:`Client`."""
+    """A service, as seen by one caller, with the methods of :class:`Client` to be awaited, under asyncio and trio.
+
+    Args:
+        url, key, patience, tell: as for :class:`Client`.
+    """
 
     def __init__(
         self,

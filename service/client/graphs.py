@@ -296,9 +296,9 @@ def _chosen(
 
     ``cells`` are those of a column as text, all of them or the first ones.
     """
-    from storage.readers.choose import choose_by_name, direction_of
     from storage.readers.formula import parse_formula
     from storage.readers.parsed import Options
+    from storage.readers.tables.choose import choose_by_name, direction_of
 
     for field, name in (("source", reading.source), ("target", reading.target), ("weight", reading.weight)):
         if name is not None and name not in names:

@@ -131,6 +131,9 @@ def build_graph(
         directed: False mirrors every entry.
         mirrored: the entries of an undirected graph hold both arcs of each edge already.
 
+    Returns:
+        The graph, and counts of what was dropped or merged.
+
     Raises:
         InvalidGraph: NaN, -inf, whole weights beyond 2**53, index out of range, labels that do not ascend.
         NegativeCycle: a self loop of negative weight.

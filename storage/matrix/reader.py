@@ -42,7 +42,13 @@ def matrix_bytes(shape: tuple[int, int], itemsize: int) -> int:
 
 
 def open_matrix(path: str | Path) -> Matrix:
-    """Open a sealed store for reading; ``path`` may be an address in an object store (``s3://``).
+    """Open a sealed store for reading.
+
+    Args:
+        path: a folder, or an address in an object store (``s3://BUCKET/PREFIX``).
+
+    Returns:
+        The matrix, to be closed or used as a context: rows, entries, labels and the graph.
 
     Raises:
         NotFound: there is nothing at ``path``.

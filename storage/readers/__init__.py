@@ -18,6 +18,7 @@ from storage.graph.graph import Graph, Receipt, build_from
 from storage.readers.detect import detect
 from storage.readers.formula import parse_formula
 from storage.readers.limits import ReadLimits
+from storage.readers.lookalikes import refuse_triples
 from storage.readers.parsed import Options, Parsed
 from storage.readers.source import Source
 from storage.readers.spool import regular_file
@@ -123,6 +124,9 @@ def read_graph(
         centroids_through: let paths pass through the zone centroids of a TNTP network.
         limits: what the file may expand to and declare.
 
+    Returns:
+        The clean graph, and the receipt: format, column of the weight, what was dropped or merged, notes.
+
     Raises:
         NotFound: no such file.
         InvalidGraph: the content cannot be understood; names the line or field where there is one.
@@ -179,7 +183,13 @@ def _told(file: Source, options: Options) -> str:
     if file.start.startswith(b"\xd0\xcf\x11\xe0"):
         raise InvalidGraph("this is an old Excel file (.xls), which is not read: save the sheet as CSV")
     name = detect(file)
-    return "matrix" if name == "edges" and is_matrix(file, options) else name
+    if name != "edges":
+        return name
+    if is_matrix(file, options):
+        return "matrix"
+    if not (options.source or options.target):
+        refuse_triples([line.strip() for line in file.head])
+    return name
 
 
 def _check_meaning(name: str, options: Options) -> None:

@@ -6,9 +6,11 @@ import re
 from itertools import islice
 
 from storage.errors import InvalidGraph
-from storage.readers.ends import looks_like_names
 from storage.readers.fields import is_number, is_whole, shown, split
+from storage.readers.instances.metis import may_be_metis
+from storage.readers.lookalikes import refuse_lookalikes
 from storage.readers.source import Source
+from storage.readers.tables.ends import looks_like_names
 from storage.readers.tables.table import is_comment
 
 _BINARY = {b"\x93NUMPY": "npy", b"PK\x03\x04": "npz", b"PK\x05\x06": "npz", b"PAR1": "parquet"}
@@ -17,13 +19,18 @@ _TSPLIB = re.compile(r"(NAME|TYPE|COMMENT|DIMENSION|EDGE_WEIGHT_TYPE|EDGE_WEIGHT
 _GML = re.compile(r"(?m)^graph$|\bgraph\s*+\[")
 #: Formats that would otherwise pass for odd edge lists, by their first line.
 _STRANGERS = {
-    r"(strict\s++)?(di)?graph\b[^\[{]*+\{": "Graphviz DOT",
+    r"(Weighted)?(AdjacencyGraph|EdgeArray)$": "a graph of PBBS or Ligra",
+    r"<.* sparse (array|matrix) ": "a sparse matrix as SciPy prints it (save it with scipy.io.mmwrite)",
+    r"\\(documentclass|begin|tikz)": "LaTeX",
     r">>(graph6|digraph6|sparse6)<<": "graph6 or sparse6",
     r"LEDA\.GRAPH\b": "a LEDA graph",
     r"DL\s++N\s*+=": "UCINET DL",
     r"nodedef\s*+>": "GDF",
     r"\"?SUID\"?\s*+[,\t]": "a table of Cytoscape, which names no sources and targets (export a network instead)",
 }
+_DOT = re.compile(r"(strict\s++)?(di)?graph\b\s*+(\"[^\"]*+\"|[\w.-]++)?\s*+\{", re.IGNORECASE)
+#: What may stand before it; met at the start only, so that an end is looked for once.
+_C_COMMENTS = re.compile(r"(?:\s++|/\*(?:[^*]|\*(?!/))*+\*/|(?://|#)[^\n]*+)*+")
 #: What may stand before the root of an XML document.
 _PROLOG = re.compile(r"\s*+(<\?[^>]*+>|<!--(?:[^-]|-(?!->))*+-->|<!DOCTYPE[^>\[]*+(?:\[[^\]]*+\])?[^>]*+>)")
 _ROOT = re.compile(r"\s*+<(?:[\w.-]++:)?([\w.-]++)")
@@ -43,13 +50,11 @@ def detect(source: Source) -> str:
     lines = [line.strip() for line in source.head]
     first = next((line for line in lines if line), "")
     _refuse_strangers(first, lines)
-    return (
-        _by_marks(first, lines)
-        or _by_braces(lines)
-        or _by_shape(lines, source.suffix)
-        or _by_relation(lines, source.suffix)
-        or "edges"
-    )
+    found = _by_marks(first, lines) or _by_braces(lines)
+    if found is not None:
+        return found
+    refuse_lookalikes(lines)
+    return _by_shape(lines, source) or _by_relation(lines, source.suffix) or "edges"
 
 
 def _refuse_strangers(first: str, lines: list[str]) -> None:
@@ -57,8 +62,12 @@ def _refuse_strangers(first: str, lines: list[str]) -> None:
         raise InvalidGraph("this is an HTML page, not a graph: the download went wrong", line=1)
     if first.startswith("version https://git-lfs.github.com/"):
         raise InvalidGraph("this is a Git LFS pointer; fetch the file itself (git lfs pull)", line=1)
-    # Graphviz files may begin with a comment of C.
-    word = next((line for line in lines if line and not line.startswith(("/*", "//"))), "")
+    # Graphviz files may begin with comments of C, and of the preprocessor.
+    text = "\n".join(lines[:_LINES])
+    text = text[_C_COMMENTS.match(text).end() :]  # type: ignore[union-attr]
+    if _DOT.match(text):
+        raise InvalidGraph("this looks like Graphviz DOT, which is not read; see docs/formats.md", line=1)
+    word = text.partition("\n")[0]
     for pattern, name in _STRANGERS.items():
         if re.match(pattern, word, re.IGNORECASE):
             raise InvalidGraph(f"this looks like {name}, which is not read; see docs/formats.md", line=1)
@@ -149,12 +158,13 @@ def _by_braces(lines: list[str]) -> str | None:
 
 def _by_relation(lines: list[str], suffix: str) -> str | None:
     """SIF: rows whose second field is a relation.  InvalidGraph if it may as well be an edge list."""
-    if suffix == ".sif":
-        return "sif"
     body = [line for line in lines if line and line[0] not in "#%"][:_LINES]
     separator = "\t" if any("\t" in line for line in body) else None
-    rows = [split(line, separator, False, 1) for line in body]
+    rows = [_fields(line, separator) for line in body]
     rows = [row for row in rows if len(row) != 1]
+    if suffix == ".sif":
+        _refuse_lengths(rows, 3)
+        return "sif"
     if (
         not rows
         or min(map(len, rows)) < 3
@@ -166,6 +176,7 @@ def _by_relation(lines: list[str], suffix: str) -> str | None:
     if any(map(is_number, second)) or second & (first | third):
         return None
     known = second <= _RELATIONS
+    _refuse_lengths(rows, 4)
     if any(map(is_number, third)) and not any(map(is_number, first)):
         # Two names and a number: a weighted list, but for a second column of relations.
         return _two_ways(rows[0]) if known and len(rows) > 1 else None
@@ -173,6 +184,29 @@ def _by_relation(lines: list[str], suffix: str) -> str | None:
         return "sif"
     few, kinds = 2 * len(second) <= len(rows), 2 * len(third) <= len(rows)
     return None if kinds and not few else _two_ways(rows[0])
+
+
+def _fields(line: str, separator: str | None) -> list[str]:
+    try:
+        return split(line, separator, True, 1)
+    except InvalidGraph:
+        return split(line, separator, False, 1)
+
+
+def _refuse_lengths(rows: list[list[str]], width: int) -> None:
+    """Rows of names that end in a number: a length, and what stands before it may be names with blanks."""
+    rows = rows[1:] if len(rows) > 1 and not is_number(rows[0][-1]) else rows
+    if not rows or min(map(len, rows)) < width or not all(is_number(row[-1]) and not is_number(row[0]) for row in rows):
+        return
+    # Below a relation all targets may be numbers.
+    lists = all(is_number(word) for row in rows for word in row[2:])
+    if not lists or {row[1] for row in rows} & {row[0] for row in rows}:
+        row = rows[0]
+        raise InvalidGraph(
+            f"{shown(' '.join(row))} ends in a number, a length or a vertex: if names hold blanks, separate the fields "
+            "by tabs or commas, with a first row 'source target weight'; else say --format edges, or --format sif",
+            field="format",
+        )
 
 
 def _two_ways(row: list[str]) -> str:
@@ -183,7 +217,7 @@ def _two_ways(row: list[str]) -> str:
     )
 
 
-def _by_shape(lines: list[str], suffix: str) -> str | None:
+def _by_shape(lines: list[str], source: Source) -> str | None:
     """Formats of bare numbers, told by how many stand on each line."""
     rows = [line.split() for line in islice((x for x in lines if x and x[0] not in "#%"), _LINES)]
     if len(rows) > 1 and any(re.fullmatch(r"\[-?[0-9]++\]", word) for row in rows[1:4] for word in row):
@@ -193,17 +227,6 @@ def _by_shape(lines: list[str], suffix: str) -> str | None:
     counts = len(rows) > 1 and len(rows[0]) == len(rows[1]) == 1 and is_whole(rows[1][0])
     if counts and (len(rows) == 2 or len(rows[2]) in (2, 3)):
         return "algs4"
-    return "metis" if _like_metis(rows, lines, suffix) else None
-
-
-def _like_metis(rows: list[list[str]], lines: list[str], suffix: str) -> bool:
-    """A header of two to four counts, then lists whose lengths vary; regular graphs go by their name."""
-    named = suffix in (".graph", ".metis")
     if not 2 <= len(rows[0]) <= 4 or any(line.startswith("#") for line in lines):
-        return False
-    if named:
-        return True
-    n = int(rows[0][0])
-    lengths = {len(row) for row in rows[1:]}
-    inside = all(is_whole(word) and 1 <= int(word) <= n for row in rows[1:] for word in row)
-    return len(lengths) > 2 and inside and len(rows[0]) == 2
+        return None
+    return "metis" if source.suffix in (".graph", ".metis") or may_be_metis(source) else None

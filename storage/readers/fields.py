@@ -106,6 +106,13 @@ def weight(
         raise InvalidGraph(f"the {field} is missing ({shown(token)})", line=line, field=field)
     if integer:
         raise InvalidGraph(f"{field} {shown(token)} is not a whole number", line=line, field=field)
+    if decimal_comma and "." in token:
+        raise InvalidGraph(
+            f"{field} {shown(token)} has a point, and other numbers of the file have a decimal comma: it may mark "
+            "thousands; write all numbers in one way",
+            line=line,
+            field=field,
+        )
     plain = token.replace(",", ".") if decimal_comma else token
     if _FORTRAN.fullmatch(plain):
         plain = plain.lower().replace("d", "e")

@@ -6,6 +6,7 @@ from array import array
 from collections.abc import Mapping
 
 import numpy as np
+import numpy.typing as npt
 
 from storage.errors import InvalidGraph
 from storage.graph.cleaning import AnyArray, ArcList
@@ -104,15 +105,8 @@ class NamedGraph:
         arcs, entries = ArcList(tails, heads, weights), len(tails)
         kinds = np.frombuffer(self._one_way, np.uint8)
         one_way = np.where(kinds == _AS_ALL, directed, kinds == 1)
-        if entries and one_way.all() != one_way.any():
-            directed = True
-            if self._options.directed is None:
-                arcs = _both_ways(arcs, ~one_way)
-                notes.append(
-                    f"undirected edges among directed ones, each of which became two arcs: {np.sum(~one_way):,}"
-                )
-        elif entries:
-            directed = bool(one_way[0])
+        arcs, directed, mixed = with_directions(arcs, one_way, directed, self._options)
+        notes += mixed
         formula = None if self._weights is None else self._weights.formula
         parsed = Parsed(
             *(arcs, labels, directed, entries), mirrored=mirrored, weight_column=name, length_of=formula, notes=notes
@@ -124,6 +118,24 @@ class NamedGraph:
             code = self._declared.index(0)
             name = next(name for name, at in self._codes.items() if at == code)
             raise InvalidGraph(f"there is no node {fields.shown(name)}", line=self._mentioned[code], field="vertex")
+
+
+def with_directions(
+    arcs: ArcList, one_way: npt.NDArray[np.bool_], directed: bool, options: Options
+) -> tuple[ArcList, bool, list[str]]:
+    """The arcs of edges that each say whether they are directed, whether the graph is, and notes.
+
+    Among directed edges an undirected one becomes two arcs, unless the caller says what all are.  ``directed`` is for
+    graphs without edges.
+    """
+    if not len(one_way):
+        return arcs, directed, []
+    if one_way.all() == one_way.any():
+        return arcs, bool(one_way[0]), []
+    if options.directed is not None:
+        return arcs, True, []
+    note = f"undirected edges among directed ones, each of which became two arcs: {np.sum(~one_way):,}"
+    return _both_ways(arcs, ~one_way), True, [note]
 
 
 def _both_ways(arcs: ArcList, twice: AnyArray) -> ArcList:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import codecs
 import contextlib
 import gzip
+import re
 import zlib
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
@@ -32,6 +33,8 @@ FIRST_LINE = 1 << 20
 #: Compressed bytes fed to zstd at a time; four of them may hold 128 KiB, so this bounds what a bomb can unfold at once.
 _ZSTD_STEP = 1 << 10
 _ZSTD_WINDOW = 1 << 27
+#: The first line of a CSV file that tells Excel what separates.
+_SEPARATOR = re.compile(rb"\A\"?sep=([;,|\t])\"?[ ;,|\t]*+(?=\n)", re.IGNORECASE)
 _MAGIC = {"gzip": b"\x1f\x8b", "zstd": b"\x28\xb5\x2f\xfd"}
 _SUFFIX = {".gz": "gzip", ".zst": "zstd", ".zstd": "zstd"}
 _MARKS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
@@ -138,6 +141,19 @@ class Source:
         """
         return self._beginning[0]
 
+    @cached_property
+    def separator(self) -> str | None:
+        """What the first line ``sep=;`` of spreadsheets says, None without one; no other member shows that line."""
+        with contextlib.closing(_one_line_end(_decode(self._sized(HEAD)))) as pieces:
+            found = _SEPARATOR.match(next(pieces, b""))
+        return found[1].decode() if found else None
+
+    def _text_pieces(self, size: int) -> Generator[bytes, None, None]:
+        """The text with one line end, and an empty line in place of ``sep=;``."""
+        with contextlib.closing(_one_line_end(_decode(self._sized(size)))) as pieces:
+            yield _SEPARATOR.sub(b"", next(pieces, b""), 1)
+            yield from pieces
+
     @property
     def head_is_cut(self) -> bool:
         """Whether ``head`` holds but the beginning of a first line of more than ``FIRST_LINE`` bytes."""
@@ -146,7 +162,7 @@ class Source:
     @cached_property
     def _beginning(self) -> tuple[list[str], bool]:
         held, length, more = [b""], 0, False
-        with contextlib.closing(_one_line_end(_decode(self._sized(HEAD)))) as pieces:
+        with contextlib.closing(self._text_pieces(HEAD)) as pieces:
             for piece in pieces:
                 held.append(piece)
                 length += len(piece)
@@ -169,7 +185,7 @@ class Source:
         """
         line = 1
         held: list[bytes] = []  # a line whose end has not come yet; joined once, so that long lines take linear time
-        for piece, last in _flag_last(_one_line_end(_decode(self._sized(size or BLOCK)))):
+        for piece, last in _flag_last(self._text_pieces(size or BLOCK)):
             if b"\0" in piece:
                 raise _nul(line + piece.count(b"\n", 0, piece.index(b"\0")))
             cut = len(piece) if last else piece.rfind(b"\n") + 1

@@ -286,7 +286,7 @@ def test_on_every_screen(site: Site, visit: Visit, solved: str, device: str, sch
 def test_code_can_be_copied(visit: Visit, solved: str):
     page = visit(permissions=["clipboard-read", "clipboard-write"])
     page.goto(f"/jobs/{solved}")
-    for name, words in (("python", "from service.client import Client"), ("curl", "curl"), ("xarray", "open_zarr")):
+    for name, words in (("python", "apsp.Client("), ("curl", "curl"), ("xarray", "open_zarr")):
         page.locator(f"[data-copy=code-{name}]").click()
         expect(page.locator(f"[data-copy=code-{name}]")).to_have_text("Copied")
         copied = page.evaluate("navigator.clipboard.readText()")

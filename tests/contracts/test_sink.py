@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from engine.model.rows import ArraySink
+from engine.model.rows import ArraySink, FloatSink
 from storage.matrix.reader import create_matrix, open_matrix
 from tests.contracts.sink import COLUMNS, ROWS, SinkContract
 from tests.stores import UNREACHABLE, line_graph
@@ -16,6 +16,15 @@ class TestArraySink(SinkContract):
 
     def finish(self, sink):
         return sink.array
+
+
+class TestFloatSink(SinkContract):
+    def make(self, tmp_path, dtype):
+        self.dtype, self.out = dtype, np.zeros((ROWS, COLUMNS))
+        return FloatSink(self.out, UNREACHABLE[dtype])
+
+    def finish(self, sink):
+        return np.where(np.isinf(self.out), UNREACHABLE[self.dtype], self.out).astype(self.dtype)
 
 
 class TestMatrixWriter(SinkContract):

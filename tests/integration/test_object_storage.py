@@ -134,6 +134,24 @@ def start(settings: Settings, deadly: int) -> subprocess.Popen[str]:
     )  # fmt: skip
 
 
+def test_a_program_in_python(tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch):
+    import apsp
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    graph, _ = apsp.build_graph([0, 1, 2], [1, 2, 0], [3, 4, 5], directed=True)
+    right = [[0, 3, 7], [9, 0, 4], [5, 8, 0]]
+    for options in ({}, {"overwrite": True, "work": tmp_path}):
+        apsp.solve_to_store(graph, url, **options)
+        assert apsp.verify(url, "all").searched == 3
+        with apsp.open(url) as matrix:
+            np.testing.assert_array_equal(matrix.rows(range(3)), right)
+    with pytest.raises(apsp.errors.Conflict, match="exists already"):
+        apsp.solve_to_store(graph, url)
+    with pytest.raises(apsp.errors.NotFound):
+        apsp.open(f"{url}-else")
+    assert [path for path in tmp_path.rglob("*") if path.is_file() and "locks" not in path.parts] == []
+
+
 def test_the_command_line(tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     roads = tmp_path / "roads.csv"

@@ -88,6 +88,18 @@ def test_the_image_holds_the_versions_that_the_tests_run_with():
     assert len(IMAGE_LOCKS) == 3
 
 
+def test_every_package_is_in_the_image_and_checked():
+    tools = PROJECT["tool"]
+    packages = {name.rstrip("*") for name in tools["setuptools"]["packages"]["find"]["include"]}
+    assert packages == {path.parent.name for path in ROOT.glob("*/__init__.py")} - {"tests", "benchmarks"}
+    dockerfile = (ROOT / "deploy" / "Dockerfile").read_text(encoding="utf-8")
+    assert {name for name in packages if f"\nCOPY {name}/ {name}/\n" in dockerfile} == packages
+    kept = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
+    assert {f"!{name}" for name in packages} <= {*kept}
+    assert {*tools["mypy"]["packages"]} == {*tools["importlinter"]["root_packages"]} == packages
+    assert [name for name in packages if not (ROOT / name / "py.typed").is_file()] == []
+
+
 def test_the_script_needs_only_the_standard_library():
     tree = ast.parse((ROOT / "dev").read_text(encoding="utf-8"))
     nodes = list(ast.walk(tree))

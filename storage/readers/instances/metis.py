@@ -19,6 +19,9 @@ from storage.readers.parsed import Options, Parsed
 from storage.readers.source import Block, Source
 from storage.readers.tables.table import strip_comments
 
+#: Lists looked at to tell the format.
+_LISTS = 200
+
 
 @dataclass(frozen=True)
 class Header:
@@ -55,6 +58,56 @@ def read(source: Source, options: Options) -> Parsed:
     labels = np.arange(1, header.n + 1, dtype=np.int64)
     notes = ["not read: sizes and weights of vertices"] if header.before else []
     return Parsed(columns.take(), labels, directed=False, entries=entries, base=1, mirrored=True, notes=notes)
+
+
+def may_be_metis(source: Source) -> bool:
+    """Whether rows of whole numbers are adjacency lists below a header, whatever the name of the file.
+
+    Raises InvalidGraph where they may as well be an edge list.
+    """
+    rows = [line.split() for line in source.head if line.strip() and not line.lstrip().startswith("%")][: _LISTS + 1]
+    try:
+        header = _header(source.head)
+    except InvalidGraph:
+        return False
+    lists, n = rows[1:], header.n
+    own = [len(row) - header.before for row in lists]
+    if not lists or not all(map(fields.is_whole, (word for row in lists for word in row))):
+        return False
+    if any(size < 0 or size % header.step for size in own):
+        return False
+    if not all(1 <= int(word) <= n for row in lists for word in row[header.before :: header.step]):
+        return False
+    if len(set(own)) > 1:
+        return len(set(own)) > 2 or len(rows[0]) > 2
+    return _all_alike(source, header, own[0] // header.step, len(lists[0]) == len(rows[0]))
+
+
+def _all_alike(source: Source, header: Header, degree: int, like_header: bool) -> bool:
+    """Whether lists of equal length, perhaps as long as the header, fit its counts; errors as ``may_be_metis``."""
+    filled = total = 0
+    for block in source.body(header.line):
+        lengths = count_words(strip_comments(block.data, "%"))
+        filled += int(np.count_nonzero(lengths))
+        total += len(lengths)
+    if degree == 0 or filled * degree != 2 * header.m or not filled <= header.n <= total:
+        return False
+    if not like_header:
+        return True
+    try:
+        arcs = read(source, Options(limits=source.limits)).arcs
+    except InvalidGraph:
+        return False
+    tails, heads = arcs.tails.astype(np.int64), arcs.heads.astype(np.int64)
+    there, back = (np.sort(u * (header.n + 1) + v) for u, v in ((tails, heads), (heads, tails)))
+    if not np.array_equal(there, back):
+        return False
+    raise InvalidGraph(
+        "rows of as many numbers each may be adjacency lists below a header, or an edge list: "
+        "say --format metis or --format edges",
+        line=header.line,
+        field="format",
+    )
 
 
 def _header(head: list[str]) -> Header:

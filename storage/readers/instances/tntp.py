@@ -70,7 +70,7 @@ def read(source: Source, options: Options) -> Parsed:
     left = [column for i, column in enumerate(header.names) if i > 1 and i != weight]
     if left:
         notes.append(f"not read: {listed('column', left)}")
-    first = None if options.centroids_through else header.counts.get(_FIRST, (1, 0))[0]
+    first = None if options.centroids_through else _first_through(header, arcs, labels)
     formula = None if options.length_of is None else options.length_of.text
     return Parsed(
         *(arcs, labels),
@@ -128,6 +128,19 @@ def _weight(header: _Header, options: Options) -> int | None:
     if column < 2 or column + header.shift >= header.width:
         raise InvalidRequest(f"column {wanted!r} holds no weights", field="weight")
     return column
+
+
+def _first_through(header: _Header, arcs: ArcList, labels: IntArray | None) -> int:
+    """The first vertex that paths may pass through; refused where there is none."""
+    first, line = header.counts.get(_FIRST, (1, 0))
+    last = max(int(arcs.tails.max()), int(arcs.heads.max())) if labels is None else len(labels)
+    if first > last + 1:
+        raise InvalidGraph(
+            f"{_FIRST} is {first}, but the vertices end at {last}; --centroids-through ignores it",
+            line=line,
+            field=_FIRST,
+        )
+    return first
 
 
 def _labels(header: _Header, arcs: ArcList, options: Options) -> tuple[IntArray | None, list[str]]:

@@ -17,6 +17,7 @@ from storage.readers import fields
 from storage.readers.attributes import EdgeWeights
 from storage.readers.left_out import LeftOut
 from storage.readers.lengths import named_length
+from storage.readers.named import with_directions
 from storage.readers.names import VertexNames
 from storage.readers.parsed import Options, Parsed
 from storage.readers.source import Source
@@ -106,6 +107,13 @@ def _skip_list(tokens: Iterator[Token], key: str, line: int) -> None:
     raise InvalidGraph(f"the list of {fields.shown(key)} does not end", line=line, field=key)
 
 
+def _one_way(value: str, line: int) -> bool:
+    """What ``directed`` says."""
+    if value not in ("0", "1"):
+        raise InvalidGraph(f"'directed' {fields.shown(value)} is neither 0 nor 1", line=line, field="directed")
+    return value == "1"
+
+
 class _Gml:
     """What has been read of the graph."""
 
@@ -117,6 +125,7 @@ class _Gml:
         self._tails: list[int] = []
         self._heads: list[int] = []
         self._lines: list[int] = []
+        self._own: list[bool | None] = []
         self._weights = EdgeWeights(options)
         self._of_nodes = LeftOut("attributes of vertices")
         self._of_edges = LeftOut("lists of edges")
@@ -141,10 +150,9 @@ class _Gml:
         raise InvalidGraph("the list of 'graph' does not end", line=line, field="graph")
 
     def _direct(self, value: str, line: int) -> None:
-        if value not in ("0", "1") or self._directed is not None:
-            what = f"{fields.shown(value)} is neither 0 nor 1" if self._directed is None else "stands twice"
-            raise InvalidGraph(f"'directed' {what}", line=line, field="directed")
-        self._directed = value == "1"
+        if self._directed is not None:
+            raise InvalidGraph("'directed' stands twice", line=line, field="directed")
+        self._directed = _one_way(value, line)
 
     def _open(self, tokens: Iterator[Token], key: str, line: int) -> None:
         token, at = _value(tokens, key, line)
@@ -173,7 +181,9 @@ class _Gml:
         """Whether the graph depends on this key; others, which are passed over, may repeat and be lists."""
         column = self._options.column
         usual = named_length([name]) is not None if column is None else name == column
-        return name in ("id", "source", "target", self._options.labels) or (usual and not self._options.unweighted)
+        return name in ("id", "source", "target", "directed", self._options.labels) or (
+            usual and not self._options.unweighted
+        )
 
     def _node(self, tokens: Iterator[Token], line: int) -> None:
         pairs = self._pairs(tokens, "node", line, self._of_nodes)
@@ -195,6 +205,7 @@ class _Gml:
         self._tails.append(fields.label(*pairs["source"]))
         self._heads.append(fields.label(*pairs["target"]))
         self._lines.append(line)
+        self._own.append(_one_way(*pairs.pop("directed")) if "directed" in pairs else None)
         self._options.limits.check_arcs(len(self._tails), line)
         self._weights.add({key: value for key, value in pairs.items() if key not in ("source", "target")}, line)
 
@@ -208,12 +219,14 @@ class _Gml:
         tails = np.searchsorted(labels, np.array(self._tails, np.int64))
         heads = np.searchsorted(labels, np.array(self._heads, np.int64))
         name, weights = self._weights.finish()
+        one_way = np.array([self._directed is True if own is None else own for own in self._own], np.bool_)
         arcs = ArcList(tails, heads, weights)
-        notes = self._weights.notes()
+        arcs, directed, notes = with_directions(arcs, one_way, self._directed is True, self._options)
+        notes += self._weights.notes()
         for left_out in (self._of_edges, self._of_nodes, self._of_graph):
             notes += left_out.notes()
         found = Parsed(
-            *(arcs, labels, self._directed is True, len(tails)),
+            *(arcs, labels, directed, len(self._tails)),
             weight_column=name,
             length_of=self._weights.formula,
             notes=notes,

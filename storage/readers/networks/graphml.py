@@ -1,7 +1,7 @@
 """GraphML (Brandes et al., 2002) as a stream of XML events; entities, external ones above all, are refused.
 
-Vertices are the ``id`` of each node, numbers if all are.  Edges are directed as ``edgedefault`` says; an edge that
-says otherwise is refused, since a graph is one or the other.
+Vertices are the ``id`` of each node, numbers if all are.  An edge is directed as it says itself, else as
+``edgedefault`` says; if some are and some are not, each undirected edge becomes two arcs.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from storage.graph.cleaning import ArcList
 from storage.readers import fields
 from storage.readers.attributes import EdgeWeights
 from storage.readers.left_out import LeftOut
+from storage.readers.named import with_directions
 from storage.readers.names import VertexNames, order_names
 from storage.readers.networks.xml import XmlEvents, parse_xml
 from storage.readers.parsed import Options, Parsed
@@ -47,6 +48,7 @@ class _Events(XmlEvents):
         self._defaults: dict[str, tuple[str, int]] = {}
         self._codes: dict[str, int] = {}
         self._edges: list[tuple[str, str, int]] = []
+        self._one_way: list[bool] = []
         self._weights = EdgeWeights(options)
         self._names = VertexNames(options)
         self._node: tuple[str, int] | None = None
@@ -139,12 +141,9 @@ class _Events(XmlEvents):
 
     def _edge(self, attrs: xmlreader.AttributesImpl) -> None:
         own = attrs.get("directed")
-        if own is not None and (own == "true") != self._directed and self._options.directed is None:
-            raise InvalidGraph(
-                "edges both directed and undirected; say which with --directed or --undirected",
-                line=self._line,
-                field="directed",
-            )
+        if own not in (None, "true", "false", "1", "0"):
+            raise InvalidGraph(f"directed={fields.shown(own)} is unknown", line=self._line, field="directed")
+        self._one_way.append(bool(self._directed) if own is None else own in ("true", "1"))
         self._edges.append((self._need(attrs, "source", "edge"), self._need(attrs, "target", "edge"), self._line))
         self._options.limits.check_arcs(len(self._edges), self._line)
         self._attributes = {}
@@ -162,9 +161,11 @@ class _Events(XmlEvents):
         heads = place[np.array([self._codes[target] for _, target, _ in self._edges], np.int64)]
         name, weights = self._weights.finish()
         notes = self._weights.notes() + self._left_out.notes()
-        arcs = ArcList(tails, heads, weights)
+        one_way = np.array(self._one_way, np.bool_)
+        arcs, directed, mixed = with_directions(ArcList(tails, heads, weights), one_way, self._directed, self._options)
+        notes += mixed
         found = Parsed(
-            *(arcs, labels, self._directed, len(tails)),
+            *(arcs, labels, directed, len(self._edges)),
             weight_column=name,
             length_of=self._weights.formula,
             notes=notes,

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from storage.errors import InvalidGraph
+from storage.errors import InvalidGraph, InvalidRequest
 from storage.readers.fields import is_whole, shown
 from storage.readers.left_out import LeftOut
+from storage.readers.lengths import plain
 from storage.readers.named import NamedGraph
 from storage.readers.networks.json_walk import Number, Walker
 from storage.readers.parsed import Options, Parsed
@@ -22,6 +23,8 @@ _KNOWN = (
     "read are 'nodes' with 'links' or 'edges' (node-link), 'nodes' with 'adjacency', and 'elements' (Cytoscape), "
     "as networkx.node_link_data, adjacency_data and cytoscape_data write them"
 )
+#: Members of an edge that say whether it is directed.
+_DIRECTIONS = ("directed", "undirected")
 #: Members that say which program wrote the file.
 _PROGRAM = frozenset({"format_version", "generated_by", "target_cytoscapejs_version"})
 
@@ -48,6 +51,8 @@ class _Json:
         self._directed: bool | None = None
         self._names: list[str] = []
         self._kinds: dict[str, set[type]] = {"node": set(), "edge": set()}
+        self._options = options
+        self._own: set[bool | None] = set()
         self._left_out = LeftOut("members of the file")
         self._of_graph = LeftOut("attributes of the graph")
         self._of_elements = LeftOut("members of elements")
@@ -138,7 +143,13 @@ class _Json:
             if key not in edge:
                 raise InvalidGraph(f"an edge without {key!r}", line=line, field=key)
         ends = [self._name(edge[key], "edge", line) for key in ("source", "target")]
-        self._graph.edge(ends[0], ends[1], line, _attributes(edge, line, ("source", "target", "key")))
+        own = _one_way(edge, line)
+        self._own.add(own)
+        if self._directed is False and own and self._options.directed is None:
+            message = "an edge with 'directed': true in a graph with 'directed': false; say --directed or --undirected"
+            raise InvalidGraph(message, line=line, field="directed")
+        members = _attributes(edge, line, ("source", "target", "key", *_DIRECTIONS))
+        self._graph.edge(ends[0], ends[1], line, _with_inner(members, edge, line), directed=own)
 
     def _adjacency(self) -> None:
         """A list of neighbours for each node, in the order of ``nodes``."""
@@ -174,6 +185,16 @@ class _Json:
             )
         return str(value)
 
+    def _check_weight(self, name: str | None) -> None:
+        """Refuse ``value`` as a length unless it was asked for: the files of D3 count with it what vertices share."""
+        if name is not None and plain(name) == "value" and self._options.column is None:
+            raise InvalidRequest(
+                f"{name!r} in JSON mostly counts what two vertices share (the larger, the closer), which is no length: "
+                f"say --weight {name} to take it as it is, --length-of '1 / {name}' to make a length of it, or "
+                "--unweighted to count arcs",
+                field="weight",
+            )
+
     def finish(self) -> Parsed:
         """The arcs.  Refuses what is none of the three forms, or more than one."""
         forms = [key for key in ("links", "edges", "adjacency", "elements") if key in self._seen]
@@ -188,13 +209,43 @@ class _Json:
             )
         directed = bool(self._directed)
         parsed = self._graph.finish(directed, mirrored=forms == ["adjacency"] and not directed)
-        if self._directed is None:
+        self._check_weight(parsed.weight_column)
+        if self._directed is None and len(self._own) > 1 and None in self._own and self._options.directed is None:
+            message = "some edges say whether they are 'directed', others do not; say --directed or --undirected"
+            raise InvalidGraph(message, field="directed")
+        if self._directed is None and self._own <= {None}:
             parsed.notes.append(
                 "'directed' is missing: taken as undirected, as NetworkX does; --directed for the other"
             )
         for left_out in (self._of_graph, self._of_elements, self._left_out):
             parsed.notes.extend(left_out.notes())
         return parsed
+
+
+def _one_way(edge: dict[str, Any], line: int) -> bool | None:
+    """What an edge itself says about its direction, None if nothing."""
+    found: bool | None = None
+    for key in _DIRECTIONS:
+        if key not in edge:
+            continue
+        value = edge[key]
+        if not isinstance(value, bool) or found is not None:
+            raise InvalidGraph(f"{key!r} of this edge is not understood: {_text(value)}", line=line, field=key)
+        found = value == (key == "directed")
+    return found
+
+
+def _with_inner(members: dict[str, tuple[str, int]], edge: dict[str, Any], line: int) -> dict[str, tuple[str, int]]:
+    """The attributes of an edge, those in its member ``attributes`` (graphology) among them."""
+    inner = edge.get("attributes")
+    if not isinstance(inner, dict):
+        return members
+    members = {key: value for key, value in members.items() if key != "attributes"}
+    both = sorted(members.keys() & inner.keys())
+    if both:
+        message = f"{both[0]!r} stands in an edge and in its 'attributes', too"
+        raise InvalidGraph(message, line=line, field=both[0])
+    return members | _attributes(inner, line, ())
 
 
 def _attributes(edge: dict[str, Any], line: int, ends: tuple[str, ...]) -> dict[str, tuple[str, int]]:

@@ -14,13 +14,14 @@ import numpy as np
 from storage.errors import InvalidGraph
 from storage.graph.cleaning import AnyArray, ArcList, is_label
 from storage.readers import fields
-from storage.readers.choose import kinds_of
 from storage.readers.fields import TextVertex
 from storage.readers.limits import check_plausible
 from storage.readers.named import NO_DIRECTION
 from storage.readers.parsed import Options, Parsed
-from storage.readers.remarks import Remarks
 from storage.readers.source import FIRST_LINE, Source
+from storage.readers.tables.choose import kinds_of
+from storage.readers.tables.commented import CommentedRows
+from storage.readers.tables.remarks import Remarks
 from storage.readers.tables.sniff import COMMENTS, Sniffed, no_banner, sniff
 from storage.readers.tables.table import ArcTable, is_comment
 
@@ -44,7 +45,7 @@ def read(source: Source, options: Options) -> Parsed:
     """Read an edge list; errors as ``read_graph``."""
     if source.head_is_cut:
         raise InvalidGraph(f"a row of more than {FIRST_LINE:,} bytes: this is no edge list", line=1, field="row")
-    sniffed = sniff(source.head, options)
+    sniffed = sniff(source.head, options, source.separator)
     try:
         parsed = _read(source, options, sniffed)
     except TextVertex as found:
@@ -62,16 +63,18 @@ def read(source: Source, options: Options) -> Parsed:
 
 def _read(source: Source, options: Options, sniffed: Sniffed) -> Parsed:
     directed, notes = _direction(source, options, sniffed)
-    table = ArcTable(sniffed.layout, options.limits)
+    table, commented = ArcTable(sniffed.layout, options.limits), CommentedRows(sniffed.layout)
     for block in source.body(sniffed.skip):
+        commented.look(block)
         table.feed(block)
     entries = len(table)
     if entries == 0:
         raise InvalidGraph("there is no edge in the file: only comments, empty lines or a header")
     arcs = table.columns.take()
-    notes += sniffed.notes
+    notes += [*sniffed.notes, *commented.notes()]
     if table.labels is not None:
         names = table.labels.finish(arcs)
+        commented.refuse_signs(names)
         if sniffed.counts is not None:
             _check_counts(sniffed.counts, len(names), entries)
         elif not sniffed.header and sniffed.layout.width == 2:

@@ -9,13 +9,15 @@ import numpy as np
 
 from storage.errors import InvalidGraph, InvalidRequest
 from storage.graph.cleaning import AnyArray
-from storage.readers.choose import choose_by_name, direction_of
 from storage.readers.columns import ArcColumns, TextLabels
 from storage.readers.formula import Formula
 from storage.readers.limits import HARMLESS_BYTES
 from storage.readers.named import NO_DIRECTION
 from storage.readers.parsed import Options, Parsed
 from storage.readers.source import Source
+from storage.readers.tables.choose import choose_by_name, direction_of
+from storage.readers.tables.sniff import names_ends
+from storage.readers.tables.text_matrix import names_columns
 
 if TYPE_CHECKING:
     import polars as pl
@@ -51,6 +53,7 @@ def _read(path: Path, options: Options) -> Parsed:
     numeric = [schema[name].is_numeric() for name in names]
     if len(names) < 2:
         raise InvalidGraph(f"an edge needs two columns, the file has {len(names)}", field="schema")
+    _refuse_matrix(names, numeric, rows, options)
     chosen = choose_by_name(names, numeric, options, _sample(table.head(_SAMPLE).collect()))
     source, target, weight = chosen.source, chosen.target, chosen.weight
     for name in (names[source], names[target]):
@@ -101,6 +104,21 @@ def _direction(table: pl.LazyFrame, names: list[str], kind: int | None, options:
     values = table.select(names[kind]).unique().collect().to_series().cast(pl.String())
     directed = direction_of(names[kind], ["" if value is None else value for value in values])
     return directed, [f"column {names[kind]!r}: all edges are {'directed' if directed else 'undirected'}"]
+
+
+def _refuse_matrix(names: list[str], numeric: list[bool], rows: int, options: Options) -> None:
+    """As many rows as columns of numbers, none of which has a name of edge lists, may well be a matrix."""
+    if options.source or options.target or options.column or rows < 2:
+        return
+    if names_ends(names, letters=True) or names_columns(names):
+        return
+    values = sum(number and not name.startswith("__index_") for name, number in zip(names, numeric, strict=True))
+    if rows == values and len(names) - values < 2:
+        raise InvalidGraph(
+            f"{rows} rows of {rows} numbers may be a matrix or an edge list: save a matrix as .npy or CSV, or name the "
+            "columns of an edge list with --from and --to",
+            field="schema",
+        )
 
 
 def _arcs(

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import dataclass, field, replace
 
 from storage.errors import InvalidGraph
 from storage.graph.cleaning import is_label
 from storage.readers import fields
-from storage.readers.choose import Columns, choose, listed
-from storage.readers.ends import looks_like_names, names_ends
 from storage.readers.fields import BLANKS, is_missing, is_number, is_whole, shown
 from storage.readers.parsed import Options
-from storage.readers.remarks import Remarks, read_remarks
+from storage.readers.tables.choose import Columns, choose, listed
+from storage.readers.tables.ends import looks_like_names, names_ends
+from storage.readers.tables.remarks import Remarks, read_remarks
 from storage.readers.tables.table import Layout, is_comment
 
 __all__ = ["COMMENTS", "Sniffed", "listed", "names_ends", "no_banner", "sniff"]
 
 COMMENTS = "#%"
+#: A field in quotes begins so where blanks separate.
+_QUOTE = re.compile(r'(?:^|[ \t])"')
+#: A number in whatever notation: no name of a column.
+_DIGITS = re.compile(r"[+-]?[0-9][0-9.,']*+")
 _ROWS = 1000
 
 
@@ -50,8 +55,11 @@ class Sniffed:
     remarks: Remarks = field(default_factory=Remarks)
 
 
-def sniff(head: list[str], options: Options) -> Sniffed:
-    """Look at the first lines.  InvalidGraph if they are no edge list, InvalidRequest if the weight is not there."""
+def sniff(head: list[str], options: Options, separator: str | None = None) -> Sniffed:
+    """Look at the first lines; ``separator`` is what the file itself says.
+
+    Raises InvalidGraph if they are no edge list, InvalidRequest if the weight is not there.
+    """
     lines = [
         (i, text)
         for i, text in enumerate(head, 1)
@@ -60,8 +68,8 @@ def sniff(head: list[str], options: Options) -> Sniffed:
     if not lines:
         raise InvalidGraph("there is no edge in the file: only comments and empty lines")
     lines = lines[:_ROWS]
-    separator = _separator([text for _, text in lines])
-    quoted = separator is not None or any(text.lstrip().startswith('"') for _, text in lines)
+    separator = separator or separator_of([text for _, text in lines])
+    quoted = separator is not None or any(_QUOTE.search(text) for _, text in lines)
     rows = [fields.split(text.strip(BLANKS), separator, quoted, i) for i, text in lines]
     widths = Counter(len(row) for row in rows)
     width = max(widths, key=lambda size: (widths[size], size))
@@ -119,7 +127,7 @@ def _mostly_whole(body: list[list[str]], columns: Columns) -> bool:
     return 2 * good > len(body)
 
 
-def _separator(lines: list[str]) -> str | None:
+def separator_of(lines: list[str]) -> str | None:
     """Semicolon, comma or tab if every line has it; None is any run of blanks."""
     sample = lines[:100]
     few = len(sample) // 10
@@ -175,7 +183,7 @@ def _header(rows: list[list[str]], width: int, line: tuple[int, str], commented:
     if len(first) != width or looks_like_names(first, rest):
         return first if len(first) == width else None
     empty = [c for c, name in enumerate(first) if not name and c > 0 and any(row[c] for row in rest)]
-    if commented or not rest or empty or any(is_number(field) or (field and is_missing(field)) for field in first):
+    if commented or not rest or empty or any(_is_value(field) for field in first):
         return None
     shares = [sum(is_number(row[c], True) for row in rest) / len(rest) for c in range(width)]
     if 1 in shares:
@@ -189,6 +197,11 @@ def _header(rows: list[list[str]], width: int, line: tuple[int, str], commented:
             field="header",
         )
     return None
+
+
+def _is_value(field: str) -> bool:
+    """Whether a field of the first row is a value, and no name of a column."""
+    return is_number(field) or bool(_DIGITS.fullmatch(field)) or (bool(field) and is_missing(field))
 
 
 def _check_zeros(body: list[list[str]], columns: Columns, line: int) -> None:

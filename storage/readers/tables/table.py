@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     import polars as pl
 
 
+#: A field in quotes begins so where blanks separate; comments are none.
+_QUOTE = re.compile(rb'(?m)^(?![ \t]*+[#%])(?:[^"\n]*+[ \t])?"')
+
+
 @dataclass(frozen=True)
 class Layout:
     """How the rows of a file are written.
@@ -86,6 +90,8 @@ class ArcTable:
         """Read a block.  Raises InvalidGraph naming the first line at fault, LimitExceeded for too many arcs."""
         if len(block.data) > 2 * BLOCK:
             _refuse_long_rows(block)
+        if self.labels is not None and self.layout.separator is None and not self.layout.quoted:
+            _refuse_late_quotes(block)
         arcs = self._parse_columns(block.data)
         tails, heads, weights = self._parse_lines(block) if arcs is None else arcs
         if self.layout.formula is not None and weights is not None:
@@ -149,7 +155,8 @@ class ArcTable:
         tries = [pl.Float64()] if self._fractions else [pl.Int64(), pl.Float64()]
         for kind in tries[:1] if layout.weight is None or layout.integer else tries:
             if layout.weight is not None:
-                schema[wanted[2]] = kind
+                # polars would read 1.234 beside 0,5, one of which may mean thousands.
+                schema[wanted[2]] = pl.String() if layout.decimal_comma else kind
             try:
                 frame = pl.read_csv(
                     data,
@@ -158,13 +165,16 @@ class ArcTable:
                     separator=separator,
                     quote_char='"' if quotes else None,
                     schema=schema,
-                    decimal_comma=layout.decimal_comma,
                     empty_string_is_null=True,
                 )
             except pl.exceptions.PolarsError:
                 continue
             self._fractions = self._fractions or (layout.weight is not None and kind == pl.Float64())
             frame = frame.select(wanted)
+            if layout.decimal_comma and layout.weight is not None:
+                if frame.to_series(2).str.contains(".", literal=True).any():
+                    return None
+                frame = frame.with_columns(pl.nth(2).str.replace(",", ".", literal=True).cast(kind, strict=False))
             return frame if layout.text or not as_text else _as_numbers(frame)
         return None
 
@@ -264,6 +274,14 @@ def _refuse_long_rows(block: Block) -> None:
     for number, row in enumerate(block.data.split(b"\n"), block.line):
         if len(row) > fields.LONGEST_ROW:
             raise InvalidGraph(f"a row of more than {fields.LONGEST_ROW:,} bytes", line=number, field="row")
+
+
+def _refuse_late_quotes(block: Block) -> None:
+    """Refuse a name in quotes after many without: they would be two vertices."""
+    found = _QUOTE.search(block.data) if b'"' in block.data else None
+    if found is not None:
+        line = block.line + block.data.count(b"\n", 0, found.end())
+        raise InvalidGraph("a field in quotes, while the rows before have none: quote all or none", line=line)
 
 
 def _even(data: bytes, separator: str, width: int, rows: int) -> bool:

@@ -25,6 +25,7 @@ from storage.readers.names import order_names
 from storage.readers.numbers import parse_numbers
 from storage.readers.parsed import Options, Parsed
 from storage.readers.source import Block, Source
+from storage.readers.tables.no_lengths import refuse_diagonal, refuse_totals
 from storage.readers.tables.sniff import COMMENTS, names_ends
 from storage.readers.tables.table import is_comment
 
@@ -70,16 +71,20 @@ def is_matrix(source: Source, options: Options) -> bool:
     if options.column or options.source or options.target or len(sample.rows) < 3:
         return False
     _refuse_rectangle(sample.rows)
-    shape = _bare(sample)
-    if shape is None or (shape.names and _names_columns(shape.names)) or _count(source, shape) != shape.n:
+    _refuse_row_names(source, sample)
+    shapes = [shape for shape in (_numbered(sample), _bare(sample)) if shape is not None]
+    shape = next((shape for shape in shapes if _count(source, shape) == shape.n), None)
+    if shape is None or (shape.names and names_columns(shape.names)):
         return False
     body = sample.rows[1:] if shape.names else sample.rows
     if shape.n > _ROWS:
         return True
     empty = all(_is_zero(row[i]) for i, (_, row) in enumerate(body[: shape.n]))
-    if shape.n >= 4 and empty:
+    if empty and (shape.n > 3 or shape.names):
         return True
-    if (shape.n < 4 and not empty) or (shape.names and names_ends(shape.names, letters=True)):
+    # Three rows of blanks and numbers are what examples of edge lists look like.
+    written = shape.names is not None and shape.separator is not None
+    if (shape.n < 4 and not empty and not written) or (shape.names and names_ends(shape.names, letters=True)):
         return False
     message = f"{shape.n} rows of {shape.n} numbers may be a matrix or an edge list"
     raise InvalidGraph(f"{message}: say --format matrix or --format edges", line=body[0][0], field="format")
@@ -93,7 +98,10 @@ def read(source: Source, options: Options) -> Parsed:
         raise InvalidGraph("the file has no rows of a matrix")
     # Who says that it is one hears of the row at fault, not that it is none.
     few = Sample(sample.rows[:3], sample.separator, sample.trailing)
-    shape = _labelled(sample) or _bare(sample) or _bare(few)
+    numbered = _numbered(sample)
+    if numbered is not None and _count(source, numbered) != numbered.n:
+        numbered = None
+    shape = _labelled(sample) or numbered or _bare(sample) or _bare(few)
     if shape is None:
         raise InvalidGraph("the rows do not form a square matrix of numbers", line=sample.rows[0][0], field="row")
     options.limits.check_vertices(shape.n)
@@ -119,12 +127,12 @@ def _first_rows(source: Source) -> Sample:
             if len(lines) > 2:
                 break
     body = [text for _, text in lines[1:]] or [text for _, text in lines]
-    separator = next((sign for sign in ";\t," if all(sign in text for text in body)), None)
+    separator = source.separator or next((sign for sign in ";\t," if all(sign in text for text in body)), None)
     widest = math.isqrt(source.limits.max_arcs) + 2
     if any(text.count(separator or " ") > widest for _, text in lines):
         return Sample([], separator)
     try:
-        rows = [(number, fields.split(text, separator, separator is not None, number)) for number, text in lines]
+        rows = [(number, fields.split(text, separator, True, number)) for number, text in lines]
     except InvalidGraph:
         return Sample([], separator)  # quotes that do not match: the reader of edge lists names the line
     trailing = len(rows) > 1 and separator is not None and all(len(row) > 1 and not row[-1] for _, row in rows)
@@ -182,6 +190,41 @@ def _bare(sample: Sample) -> Shape | None:
     return Shape(width, sample.separator, head if named else None, False, rows[0][0] if named else 0, sample.trailing)
 
 
+def _numbered(sample: Sample) -> Shape | None:
+    """Rows of as many numbers each below the numbers of the columns, 0 .. n - 1 or 1 .. n, as pandas writes them."""
+    (line, head), body = sample.rows[0], Sample(sample.rows[1:], sample.separator, sample.trailing)
+    width = len(head)
+    if head not in ([str(i) for i in range(width)], [str(i + 1) for i in range(width)]) or not body.rows:
+        return None
+    bare = _bare(body)
+    if bare is None or bare.names is not None or bare.n != width:
+        return None
+    return Shape(width, sample.separator, head, False, line, sample.trailing)
+
+
+def _refuse_row_names(source: Source, sample: Sample) -> None:
+    """Rows that are named or numbered, below no names of columns: n rows of n + 1 fields.
+
+    As an edge list the names of rows would be vertices, and the first entries their neighbours.
+    """
+    rows = sample.rows
+    n = len(rows[0][1]) - 1
+    if n < 3 or any(len(row) != n + 1 or not all(map(_is_entry, row[1:])) for _, row in rows):
+        return
+    names = [row[0] for _, row in rows]
+    counts = [[str(i + first) for i in range(len(rows))] for first in (0, 1)]
+    named = not any(map(_is_entry, names)) and len(set(names)) == len(names)
+    # Three rows that each begin with their number are what examples of edge lists look like, too.
+    numbered = names in counts and (n > 3 or all(_is_zero(row[i + 1]) for i, (_, row) in enumerate(rows[:n])))
+    if (named or numbered) and _count(source, Shape(n, sample.separator, None, True, 0)) == n:
+        raise InvalidGraph(
+            f"{n} rows of {n + 1} fields may be a matrix whose rows are named, or an edge list: add a first row with "
+            "the names of the columns, or say --format edges",
+            line=rows[0][0],
+            field="format",
+        )
+
+
 def _is_entry(cell: str) -> bool:
     return cell in _NONE or is_number(cell, decimal_comma=True)
 
@@ -190,7 +233,7 @@ def _is_zero(cell: str) -> bool:
     return cell in _NONE or float(cell.replace(",", ".")) == 0
 
 
-def _names_columns(names: list[str]) -> bool:
+def names_columns(names: list[str]) -> bool:
     """Whether a header names the columns of an edge list; single letters may as well be vertices."""
     words = [name for name in names if len(name) > 1]
     return names_ends(words) or named_length(words) is not None or any(map(is_similarity, words))
@@ -199,7 +242,7 @@ def _names_columns(names: list[str]) -> bool:
 def _refuse_rectangle(rows: list[Row]) -> None:
     """A table with an empty corner whose rows are not named like its columns is neither a matrix nor an edge list."""
     (_, head), body = rows[0], rows[1:]
-    if head[0] or len(head) < 3 or not all(head[1:]) or _names_columns(head[1:]):
+    if head[0] or len(head) < 3 or not all(head[1:]) or names_columns(head[1:]):
         return
     if all(len(row) == len(head) and all(_is_entry(cell) for cell in row[1:]) for _, row in body):
         line, name = next(
@@ -239,6 +282,7 @@ class _Matrix:
         self._empty: int | None = None
         self._zeros = self._empties = 0
         self._upper = self._lower = 0
+        self._signs: set[str] = set()
 
     def read(self, source: Source) -> Parsed:
         shape = self._shape
@@ -257,6 +301,9 @@ class _Matrix:
                 )
         labels: AnyArray = np.arange(shape.n, dtype=np.int64)
         arcs = self._columns.take()
+        if arcs.weights is not None:
+            refuse_diagonal(arcs, shape.n)
+            refuse_totals(arcs, shape.names or [])
         if shape.names is not None:
             labels, place = order_names(shape.names)
             arcs.tails, arcs.heads = place[arcs.tails], place[arcs.heads]
@@ -311,7 +358,7 @@ class _Matrix:
             raise InvalidGraph("not valid UTF-8", line=number) from None
         if not text.strip() or is_comment(text.lstrip(), COMMENTS):
             return None
-        cells = fields.split(text, shape.separator, shape.separator is not None, number)
+        cells = fields.split(text, shape.separator, True, number)
         if shape.trailing and not cells[-1]:
             cells.pop()
         if len(cells) != shape.n + shape.row_names:
@@ -344,8 +391,14 @@ class _Matrix:
         if len(text.split()) != len(cells):
             wrong = next(cell for cell in cells if len(cell.split()) != 1)
             raise InvalidGraph(f"weight {shown(wrong)} is not a number", line=number, field="weight")
+        if self._shape.separator != ";":
+            return text
         # a comma that does not separate is a decimal one
-        return text.replace(",", ".") if self._shape.separator == ";" else text
+        self._signs |= {sign for sign in ",." if sign in text}
+        if len(self._signs) > 1:
+            message = "numbers with a decimal comma and numbers with a point: one of them may mark thousands"
+            raise InvalidGraph(message, line=number, field="weight")
+        return text.replace(",", ".")
 
     def _watch(self, zero: AnyArray, absent: AnyArray, numbers: Sequence[int]) -> None:
         """Count zeros and empty entries off the diagonal, and refuse a matrix that has both."""

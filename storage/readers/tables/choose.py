@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -9,7 +10,6 @@ from typing import Final
 
 from storage.errors import InvalidGraph, InvalidRequest
 from storage.graph.cleaning import is_label
-from storage.readers.ends import asked, find_ends, is_no_vertex, turned
 from storage.readers.fields import is_missing, is_number, is_whole, shown
 from storage.readers.lengths import (
     FIRST_DATE,
@@ -23,7 +23,8 @@ from storage.readers.lengths import (
     unnamed_refused,
 )
 from storage.readers.parsed import Options
-from storage.readers.remarks import Remarks
+from storage.readers.tables.ends import asked, find_ends, is_no_vertex, turned
+from storage.readers.tables.remarks import Remarks
 
 __all__ = ["Columns", "choose", "choose_by_name", "direction_of", "kinds_of", "listed"]
 
@@ -31,6 +32,8 @@ __all__ = ["Columns", "choose", "choose_by_name", "direction_of", "kinds_of", "l
 KINDS: Final = MappingProxyType({"directed": True, "undirected": False})
 #: Values of a column ``directed``.
 _YES: Final = MappingProxyType({**KINDS, "true": True, "yes": True, "1": True, "false": False, "no": False, "0": False})
+#: Numbers with signs for thousands, which the row parser refuses.
+_THOUSANDS = re.compile(r"[+-]?[0-9]{1,3}(?:[.,'][0-9]{3})++(?:[.,][0-9]++)?")
 _NUMBERED = 8
 
 
@@ -190,13 +193,14 @@ def _default_weight(
 
 def _is_named(name: str) -> bool:
     """Whether a column has a name; the row numbers of pandas and of R have none."""
-    return plain(name) not in ("", "unnamed0") or not name.isascii()
+    return (plain(name) not in ("", "unnamed0") or not name.isascii()) and not name.startswith("__index_level_")
 
 
 def _holds_numbers(body: list[list[str]], column: int) -> bool:
     """Whether most of what is there is a number, be it written with a comma."""
     there = [row[column] for row in body if not is_missing(row[column])]
-    return bool(there) and 2 * sum(is_number(token, True) for token in there) > len(there)
+    found = (is_number(token, True) or _THOUSANDS.fullmatch(token) for token in there)
+    return 2 * sum(map(bool, found)) > len(there)
 
 
 def _dates(body: list[list[str]], column: int) -> bool:

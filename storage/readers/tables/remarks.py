@@ -8,9 +8,9 @@ from typing import Final
 
 from storage.errors import InvalidGraph, InvalidRequest
 from storage.readers import fields
-from storage.readers.ends import looks_like_names, names_ends
 from storage.readers.fields import BLANKS, is_number, shown
 from storage.readers.parsed import Options
+from storage.readers.tables.ends import looks_like_names, names_ends
 from storage.readers.tables.table import is_comment
 
 __all__ = ["Remarks", "read_remarks"]

@@ -1,0 +1,194 @@
+"""All-pairs shortest paths of graphs larger than memory: what people need of it from Python.
+
+>>> import apsp
+>>> graph, receipt = apsp.read_graph("examples/helsinki_drive.csv")
+>>> outcome = apsp.solve_to_store(graph, "helsinki.zarr")
+>>> with apsp.open("helsinki.zarr") as matrix:
+...     u, v = matrix.vertex(1483296617), matrix.vertex(760466577)
+...     print(matrix.entries([u], [v]))
+[113.722]
+
+Graphs come from files (``read_graph``) or arrays (``build_graph``).  ``plan`` says what a solve would take, ``solve``
+gives an array, ``solve_to_store`` a store that ``open`` reads and ``verify`` checks, ``solve_many`` does many graphs at
+once.  ``csgraph`` has the functions of ``scipy.sparse.csgraph``, ``Client`` and ``AsyncClient`` ask a service, and
+``errors`` are the exceptions.  Everything is imported when it is first used; ``import apsp`` itself takes no time.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from os import PathLike
+
+    from apsp import csgraph as csgraph
+    from apsp import errors as errors
+    from engine.api.in_memory import solve as solve
+    from engine.api.many import solve_many as solve_many
+    from engine.api.routes import Router as Router
+    from engine.api.solve import Outcome as Outcome
+    from engine.api.verify import verify_store as verify
+    from engine.model.plan import Plan as Plan
+    from engine.model.problem import Options as Options
+    from engine.model.progress import Monitor as Monitor
+    from service.client import AsyncClient as AsyncClient
+    from service.client import Client as Client
+    from storage.graph.graph import Graph as Graph
+    from storage.graph.graph import build_graph as build_graph
+    from storage.matrix.reader import Matrix as Matrix
+    from storage.matrix.reader import open_matrix as open  # noqa: A004 - the word that people look for
+    from storage.readers import ReadLimits as ReadLimits
+    from storage.readers import read_graph as read_graph
+
+    __version__: str
+
+__all__ = [
+    "AsyncClient",
+    "Client",
+    "Graph",
+    "Matrix",
+    "Monitor",
+    "Options",
+    "Outcome",
+    "Plan",
+    "ReadLimits",
+    "Router",
+    "__version__",
+    "build_graph",
+    "csgraph",
+    "errors",
+    "open",
+    "plan",
+    "read_graph",
+    "solve",
+    "solve_many",
+    "solve_to_store",
+    "verify",
+]
+
+#: Module of each name, and what it is called there where that is something else.
+_HOMES = {
+    "AsyncClient": "service.client",
+    "Client": "service.client",
+    "Graph": "storage.graph.graph",
+    "Matrix": "storage.matrix.reader",
+    "Monitor": "engine.model.progress",
+    "Options": "engine.model.problem",
+    "Outcome": "engine.api.solve",
+    "Plan": "engine.model.plan",
+    "ReadLimits": "storage.readers",
+    "Router": "engine.api.routes",
+    "build_graph": "storage.graph.graph",
+    "open": "storage.matrix.reader:open_matrix",
+    "read_graph": "storage.readers",
+    "solve": "engine.api.in_memory",
+    "solve_many": "engine.api.many",
+    "verify": "engine.api.verify:verify_store",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Import what is asked for; from then on it is an attribute like any other."""
+    found: object
+    if name in _HOMES:
+        module, _, called = _HOMES[name].partition(":")
+        found = getattr(import_module(module), called or name)
+    elif name in ("csgraph", "errors"):
+        found = import_module(f"apsp.{name}")
+    elif name == "__version__":
+        from service.version import software_version
+
+        found = software_version()
+    else:
+        raise AttributeError(f"module 'apsp' has no attribute {name!r}")
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
+def plan(graph: Graph, options: Options | None = None, *, out: str | PathLike[str] | None = None) -> Plan:
+    """What a solve would do, and the memory, disk and time that it would take; nothing is solved.
+
+    Args:
+        graph: as from ``read_graph`` or ``build_graph``.
+        options: what is asked; None for all distances, with all that this machine has.
+        out: the folder that the store would be, whose disk is looked at; None for a matrix that stays in memory.
+
+    Returns:
+        The plan: algorithm, type, bytes of memory and disk, seconds, the reason, and what was rejected and why.
+
+    Raises:
+        DoesNotFit: memory or disk is too small; the error names what the least hungry way needs.
+        InvalidRequest: the options contradict each other or the graph.
+        NegativeCycle: the graph has one; it is named.
+    """
+    from pathlib import Path
+
+    from engine.api.solve import make_plan
+    from engine.model.problem import Options
+    from storage.errors import InvalidRequest
+    from storage.remote.objects import is_address
+
+    if is_address(out):
+        raise InvalidRequest(f"out: {out} is no folder; name the one that would be worked in", field="out")
+    return make_plan(graph, options or Options(), out=None if out is None else Path(out))
+
+
+def solve_to_store(
+    graph: Graph,
+    out: str | PathLike[str],
+    options: Options | None = None,
+    *,
+    overwrite: bool = False,
+    resume: bool = False,
+    compression: str = "none",
+    monitor: Monitor | None = None,
+    work: str | PathLike[str] | None = None,
+) -> Outcome:
+    """Plan, solve into a new store and seal it; what a long solve has done is kept where it fails or is stopped.
+
+    Args:
+        graph: as from ``read_graph`` or ``build_graph``.
+        out: the folder that the store will be, or an address in an object store (``s3://BUCKET/PREFIX``).
+        options: what is asked; None for all distances, with all that this machine has.
+        overwrite: replace a store at ``out`` once the new one is done, and a checkpoint that may not be resumed.
+        resume: go on from the checkpoint of the same matrix, if there is one.
+        compression: of the tiles, ``none`` or ``zstd``.
+        monitor: is told of progress, and asked whether to stop.
+        work: with an address, the folder to work in; None for one in the user's cache.
+
+    Returns:
+        The plan that was followed, the seconds of each phase, and a summary of the distances.
+
+    Raises:
+        Conflict: there is a store or a checkpoint at ``out``, and neither ``overwrite`` nor ``resume`` was asked for;
+            or the checkpoint is of something else.
+        Cancelled: the monitor asked to stop; what was done is kept if it was much.
+        StorageFailed: the disk or the object store refused.
+        DoesNotFit, InvalidRequest, NegativeCycle: as in ``plan``.
+    """
+    from pathlib import Path
+
+    from engine.api.solve import solve_to_store
+    from engine.model.problem import Options
+    from service.cli.commands.places import place_of
+    from storage.remote.objects import is_address
+
+    place, address = Path(out), None
+    if work is not None or is_address(out):
+        folder = None if work is None else Path(work)
+        place, address = place_of(str(out), folder, overwrite=overwrite, resume=resume)
+    return solve_to_store(
+        graph,
+        options or Options(),
+        place,
+        overwrite=overwrite,
+        resume=resume,
+        compression=compression,
+        monitor=monitor,
+        address=address,
+    )

@@ -1,0 +1,48 @@
+"""What apsp raises on purpose: ``ApspError`` and the errors below it.
+
+Each has a stable ``kind``, a message that names the line, option or limit at fault, and ``details()`` for programs.
+Those of a client (``ServiceError`` and below, ``StillOpen``, ``NoAnswer``) come from asking a service.
+"""
+
+from service.client.errors import JobFailed, NoAnswer, ServiceError, StillOpen
+from storage.errors import (
+    ApspError,
+    Cancelled,
+    Conflict,
+    DatabaseFailed,
+    DiskFull,
+    DoesNotFit,
+    Gone,
+    InvalidGraph,
+    InvalidRequest,
+    KeyReused,
+    LimitExceeded,
+    NegativeCycle,
+    NotFound,
+    SolveFailed,
+    StorageFailed,
+    TooManyJobs,
+)
+
+__all__ = [
+    "ApspError",
+    "Cancelled",
+    "Conflict",
+    "DatabaseFailed",
+    "DiskFull",
+    "DoesNotFit",
+    "Gone",
+    "InvalidGraph",
+    "InvalidRequest",
+    "JobFailed",
+    "KeyReused",
+    "LimitExceeded",
+    "NegativeCycle",
+    "NoAnswer",
+    "NotFound",
+    "ServiceError",
+    "SolveFailed",
+    "StillOpen",
+    "StorageFailed",
+    "TooManyJobs",
+]

@@ -1,0 +1,70 @@
+"""All distances of a graph as an array in memory, where that has room."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.api.solve import Outcome, make_plan, over_workers
+from engine.api.solve import solve as solve_into
+from engine.execution.survey import survey
+from engine.model.dtypes import WORK_TYPES
+from engine.model.problem import Options
+from engine.model.progress import Monitor
+from engine.model.rows import FloatSink
+from storage.errors import DoesNotFit, InvalidRequest
+from storage.graph.graph import Graph
+
+#: Bytes of the widest number of a result.
+_WIDEST = 8
+
+
+def solve(
+    graph: Graph, options: Options | None = None, *, monitor: Monitor | None = None
+) -> tuple[npt.NDArray[np.floating], Outcome]:
+    """Plan and solve into an array in memory; what does not fit there goes into a store.
+
+    Args:
+        graph: as from ``read_graph`` or ``build_graph``.
+        options: what is asked; None for all distances, with all that this machine has.  Its ``memory`` is for the array
+            and the work together.
+        monitor: is told of progress, and asked whether to stop.
+
+    Returns:
+        The distances, shape (sources, targets), in the order of ``options`` or else of ``graph.labels``, in the unit of
+        the weights, +inf where there is no path: float64 for whole weights, which are exact, else the plan's type.
+        With them the plan that was followed, the seconds of each phase, and a summary.
+
+    Raises:
+        DoesNotFit: the array and the work need more memory than there is.
+        InvalidRequest: the options contradict each other or the graph, or ask for workers.
+        NegativeCycle: the graph has one; it is named.
+        Cancelled: the monitor asked to stop.
+    """
+    options = options or Options()
+    if over_workers(options):
+        raise InvalidRequest("workers solve into a store, not into memory: use solve_to_store", field="executor")
+    plan = make_plan(graph, replace(options, memory=_beside_the_array(graph, options)))
+    kind = WORK_TYPES[plan.dtype]
+    distances: npt.NDArray[np.floating] = np.empty(plan.shape, np.float64 if kind.integer else kind.dtype)
+    outcome = solve_into(graph, plan, options, FloatSink(distances, kind.unreachable), monitor)
+    return distances, outcome
+
+
+def _beside_the_array(graph: Graph, options: Options) -> int | None:
+    """Bytes of memory that the array leaves for the work; DoesNotFit if that is none."""
+    if options.memory is not None and options.memory < 1:
+        return options.memory  # planning refuses it
+    rows, columns = (graph.n if side is None else len(side) for side in (options.sources, options.targets))
+    size, there = rows * columns * _WIDEST, survey(memory=options.memory).memory
+    if size >= there:
+        raise DoesNotFit(
+            f"an array of {rows:,} x {columns:,} distances needs {size} bytes of memory, and {there} may be used; "
+            "ask for fewer sources or targets, or use solve_to_store",
+            resource="memory",
+            needed=size,
+            available=there,
+        )
+    return there - size

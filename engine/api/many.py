@@ -1,0 +1,66 @@
+"""Many graphs at once, in one call: ``engine.api.bulk`` for those who hold all their graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from os import PathLike
+from pathlib import Path
+
+from engine.api.bulk import Entry, Result, Stores, make_bulk_plan, run
+from engine.model.problem import Options
+from engine.model.progress import Monitor
+from storage.errors import InvalidRequest
+from storage.graph.graph import Graph
+from storage.remote.objects import is_address
+
+
+def solve_many(
+    graphs: Sequence[Graph],
+    options: Options | None = None,
+    *,
+    out: Sequence[str | PathLike[str]] | None = None,
+    overwrite: bool = False,
+    compression: str = "none",
+    monitor: Monitor | None = None,
+) -> list[Result]:
+    """Solve many graphs, small ones side by side or in stacks on a GPU; one that fails takes no other with it.
+
+    Args:
+        graphs: each as from ``read_graph`` or ``build_graph``.
+        options: those of every graph, without ``sources``, ``targets``, ``cutoff`` and workers.
+        out: the folder of each graph's store, in their order; None for summaries alone.
+        overwrite: replace stores that are there.
+        compression: of the tiles, ``none`` or ``zstd``.
+        monitor: is told how many graphs are done, and asked whether to stop.
+
+    Returns:
+        For each graph, in their order, its plan and the summary of its distances, or its ``failure``: kind and message.
+
+    Raises:
+        InvalidRequest: options that suit no graph, or places that do not go with the graphs.
+        Cancelled: the monitor asked to stop; stores that are sealed stay.
+    """
+    options, targets = options or Options(), _targets(len(graphs), out)
+    entries = {i: Entry(graph, target) for i, (graph, target) in enumerate(zip(graphs, targets, strict=True))}
+    folder = targets[0].parent if targets and targets[0] is not None else None
+    plan = make_bulk_plan(dict(enumerate(graphs)), options, stores=folder is not None, out=folder)
+    found = run(entries, plan, options, Stores(compression, overwrite), monitor)
+    return sorted(found, key=lambda result: result.index)
+
+
+def _targets(count: int, out: Sequence[str | PathLike[str]] | None) -> list[Path] | list[None]:
+    """Where each store goes.  InvalidRequest: not one folder for each graph."""
+    if out is None:
+        return [None] * count
+    if isinstance(out, str | PathLike) or len(out) != count:
+        found = f"the one place {out}" if isinstance(out, str | PathLike) else f"{len(out):,} places"
+        raise InvalidRequest(f"out names a folder for each of {count:,} graphs; found {found}", field="out")
+    targets: dict[Path, None] = {}
+    for place in out:
+        path = Path(place).resolve()
+        if is_address(place):
+            raise InvalidRequest(f"out: {place} is no folder; stores of many graphs are made on a disk", field="out")
+        if path in targets:
+            raise InvalidRequest(f"out names {place} twice; each store needs a folder of its own", field="out")
+        targets[path] = None
+    return list(targets)

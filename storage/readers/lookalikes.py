@@ -1,0 +1,185 @@
+"""Text that programs print, or write in formats that are not read, and that would pass for an odd edge list.
+
+Each rule is about the syntax of most rows, never about single names: a name may hold brackets, colons and arrows.
+Nobody comes here who says ``--format``, so that names of any form can be read.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from storage.errors import InvalidGraph
+from storage.readers.fields import is_number, is_whole, shown, split
+from storage.readers.tables.sniff import names_ends, separator_of
+
+#: Rows looked at.
+_ROWS: Final = 1000
+#: What a row looks like, and what to do about it.  All of them meet lines that are stripped of blanks.
+_FORMS: Final = (
+    (
+        re.compile(r"^\(\s*+[0-9]++\s*+,\s*+[0-9]++\s*+\)\s++\S++$"),
+        "a sparse matrix as SciPy and MATLAB print it",
+        "save it as Matrix Market (scipy.io.mmwrite), or as rows 'row column value'",
+    ),
+    (
+        re.compile(r"^[^\s:,;]++\s?:(\s|$)"),
+        "an adjacency list with colons",
+        "write one arc a row, or one list of neighbours a row without the colon (--format adjlist)",
+    ),
+    (
+        re.compile(r"^[\s|:]*+([\u2500-\u257f]|\+--|L--|L->|\+->)"),
+        "a graph or a table drawn with lines",
+        "write one arc a row, or save the table as CSV",
+    ),
+    (re.compile(r"^\|.*\|$"), "a table of Markdown", "save it as CSV"),
+)
+#: A line that is but drawn, as below the header of a printed table.
+_RULE: Final = re.compile(r"(?=.*-{3})[\s|+:=-]++")
+#: Signs between two vertices.
+_SIGN: Final = re.compile(r"[-=~<>|.:&→←↔⇒⇐⇔—–]{1,4}")
+_TIGHT: Final = re.compile(r"[^\s<>-]++\s?(<?->|=>|→|⇒|↔)\s?\S")
+_OPEN, _CLOSE = "([{", ")]}"
+
+Rows = list[tuple[int, list[str]]]
+
+
+def refuse_lookalikes(lines: list[str]) -> None:
+    """Raise InvalidGraph if most of the first ``lines``, stripped of blanks, have the syntax of something else."""
+    _refuse_tgf(lines)
+    body = [(at, line) for at, line in enumerate(lines, 1) if line and line[0] not in "#%"][:_ROWS]
+    if not body:
+        return
+    for at, line in body[:10]:
+        if _RULE.fullmatch(line):
+            raise _refusal(at, line, "a table drawn with lines", "save it as CSV")
+    for form, what, advice in _FORMS:
+        _refuse_most([(at, line, form.match(line) is not None) for at, line in body], what, advice)
+    _refuse_most(
+        [(at, line, _wrapped(line)) for at, line in body],
+        "lists or tuples of Python",
+        "write the fields of each row without brackets and quotes",
+    )
+    rows = _rows(body)
+    _refuse_dimacs(rows)
+    _refuse_signs(rows, dict(body))
+    _refuse_brackets(rows, dict(body))
+
+
+def _refusal(at: int, line: str, what: str, advice: str) -> InvalidGraph:
+    message = f"{shown(line)} looks like {what}, which is not read: {advice}"
+    return InvalidGraph(f"{message}; if these are names, say --format edges", line=at, field="format")
+
+
+def _refuse_most(found: list[tuple[int, str, bool]], what: str, advice: str) -> None:
+    """Refuse lines of which more than half are marked, naming the first of those."""
+    marked = [(at, line) for at, line, wrong in found if wrong]
+    if 2 * len(marked) > len(found):
+        raise _refusal(*marked[0], what, advice)
+
+
+def _rows(body: list[tuple[int, str]]) -> Rows:
+    """The fields of the lines, as the reader of edge lists will separate them; lines with odd quotes are left out."""
+    body = [(at, line.rstrip(" ;,")) for at, line in body]
+    separator = separator_of([line for _, line in body])
+    found = []
+    for at, line in body:
+        try:
+            found.append((at, split(line, separator, True, at)))
+        except InvalidGraph:
+            continue
+    return [(at, row) for at, row in found if row]
+
+
+def _wrapped(line: str) -> bool:
+    """Whether a bracket that opens a line closes at its end, with a comma within."""
+    line = line.rstrip(" ,;")
+    if line[:1] not in ("(", "[") or "," not in line:
+        return False
+    depth = 0
+    for at, sign in enumerate(line):
+        depth += (sign in _OPEN) - (sign in _CLOSE)
+        if depth == 0:
+            return at == len(line) - 1
+    return False
+
+
+def _refuse_brackets(rows: Rows, lines: dict[int, str]) -> None:
+    """Fields with half a bracket: the separator is not what separates."""
+    odd = [
+        (at, lines[at], any(sum(map(field.count, _OPEN)) != sum(map(field.count, _CLOSE)) for field in row))
+        for at, row in rows
+    ]
+    _refuse_most(odd, "values in brackets", "write the fields of each row without brackets")
+
+
+def _refuse_signs(rows: Rows, lines: dict[int, str]) -> None:
+    """Arrows, dashes and bars between the fields: Graphviz, printed edges, tables of databases."""
+    signs = [(at, row) for at, row in rows if len(row) > 2 and _SIGN.fullmatch(row[1])]
+    if 2 * len(signs) > len(rows):
+        at, row = signs[0]
+        raise InvalidGraph(
+            f"{shown(lines[at])} has the sign {shown(row[1])} where a vertex or a relation is expected: leave the "
+            "signs out; or say --format edges --from 1 --to 3, or, if it is the name of a relation, --format sif",
+            line=at,
+            field="format",
+        )
+    tight = [
+        (at, lines[at], bool(_TIGHT.match(row[0])) and (len(row) == 1 or (len(row) == 2 and is_number(row[1]))))
+        for at, row in rows
+    ]
+    _refuse_most(tight, "arcs with arrows", "write source and target as two fields")
+
+
+def _refuse_dimacs(rows: Rows) -> None:
+    """``e 1 2``: the edges of a DIMACS file (colouring) or of gSpan, whose first lines are missing."""
+    words = {row[0] for _, row in rows}
+    edges = [(at, row) for at, row in rows if row[0] == "e"]
+    if edges and words <= set("cdelnptvx") and all(len(row) > 2 and all(map(is_whole, row[1:])) for _, row in edges):
+        at, row = edges[0]
+        what = "the body of a DIMACS file of another kind than 'p sp' (graph colouring), or of gSpan"
+        raise _refusal(at, " ".join(row), what, "leave out the lines that are no edges, and the letters")
+
+
+def _refuse_tgf(lines: list[str]) -> None:
+    """Trivial Graph Format: ``id label`` rows, a line ``#``, then arcs between those ids."""
+    if "#" not in lines:
+        return
+    at = lines.index("#")
+    ids = [line.split()[0] for line in lines[:at] if line]
+    ends = [line.split() for line in lines[at + 1 :] if line]
+    if not ids or not ends or len(set(ids)) < len(ids):
+        return
+    if all(len(row) > 1 and {row[0], row[1]} <= set(ids) for row in ends):
+        raise InvalidGraph(
+            "this looks like the Trivial Graph Format (vertices, a line '#', arcs), which is not read: leave out the "
+            "lines up to '#', or, if all lines are arcs, say --format edges",
+            line=at + 1,
+            field="format",
+        )
+
+
+def refuse_triples(lines: list[str]) -> None:
+    """Refuse ``source,relation,target`` between commas or semicolons, where the relation would become a vertex.
+
+    Raises InvalidGraph, too, where the second column may be a relation as well as a vertex.
+    """
+    body = [(at, line) for at, line in enumerate(lines, 1) if line and line[0] not in "#%"][:_ROWS]
+    if not body or not all("," in line or ";" in line for _, line in body):
+        return
+    rows = [(at, row) for at, row in _rows(body) if len(row) > 1]
+    if not rows or min(len(row) for _, row in rows) < 3 or names_ends(rows[0][1]):
+        return
+    first, second, third = ({row[i] for _, row in rows} for i in range(3))
+    if any(map(is_number, second | third)) or second & (first | third):
+        return
+    few, kinds = 2 * len(second) <= len(rows), 2 * len(third) <= len(rows)
+    if kinds and not few and not third & first:
+        return
+    at, row = rows[0]
+    raise InvalidGraph(
+        f"{shown(','.join(row))} may be a source, a relation and a target, or a source, a target and what the edge is: "
+        "say --from 1 --to 3, or --from 1 --to 2",
+        line=at,
+        field="format",
+    )

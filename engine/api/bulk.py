@@ -31,7 +31,7 @@ from engine.model.dtypes import WORK_TYPES
 from engine.model.plan import Plan
 from engine.model.problem import Machine, Options, Problem
 from engine.model.progress import Monitor
-from engine.model.rows import Array
+from engine.model.rows import Array, NullSink
 from engine.planning.bulk import BulkPlan, Group, plan_bulk
 from engine.planning.cost import DEVICE_START
 from engine.rows.dense import weight_matrix, write_rows
@@ -52,12 +52,7 @@ AHEAD: Final = 4
 
 @dataclass(frozen=True)
 class Entry:
-    """One graph of a bulk.
-
-    Attributes:
-        graph: the graph.
-        target: path of its store; None for a summary without a store.
-    """
+    """One graph of a bulk, and the path of its store; ``target`` is None for a summary without a store."""
 
     graph: Graph
     target: Path | None = None
@@ -65,13 +60,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class BulkFailure:
-    """Why one graph has no result.
-
-    Attributes:
-        kind: as in ``storage.errors``.
-        message: the error in words.
-        details: as in ``storage.errors``.
-    """
+    """Why one graph has no result; ``kind`` and ``details`` are as in ``storage.errors``."""
 
     kind: str
     message: str
@@ -97,31 +86,10 @@ class BulkResult:
 
 @dataclass(frozen=True)
 class Stores:
-    """Options of the stores, as in ``engine.api.solve.solve_to_store``.
-
-    Attributes:
-        compression: of the tiles, ``none`` or ``zstd``.
-        overwrite: replace existing stores.
-    """
+    """Options of the stores, as in ``engine.api.solve.solve_to_store``."""
 
     compression: str = "none"
     overwrite: bool = False
-
-
-class NullSink:
-    """A sink that discards the rows of a matrix of ``n`` columns."""
-
-    def __init__(self, n: int) -> None:
-        self.tile = (64, max(1, n))
-
-    def write(self, row: int, column: int, block: Array) -> None:
-        """Discard a block.
-
-        Args:
-            row: row of the block's first entry.
-            column: column of the block's first entry.
-            block: shape (rows, columns).
-        """
 
 
 def make_bulk_plan(graphs: Mapping[int, Graph], options: Options, *, stores: bool, out: Path | None = None) -> BulkPlan:

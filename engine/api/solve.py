@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,7 +24,7 @@ from engine.model.algorithms import ALGORITHMS, by_rows
 from engine.model.dtypes import WORK_TYPES
 from engine.model.plan import Plan
 from engine.model.problem import Machine, Options, Problem
-from engine.model.progress import Monitor
+from engine.model.progress import Monitor, PhaseClock
 from engine.model.rows import Sink
 from engine.model.system import available_memory
 from engine.planning.cost import DEVICE_START
@@ -53,16 +52,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Task:
-    """The inputs of one algorithm's run.
-
-    Attributes:
-        graph: the graph.
-        plan: the plan.
-        rectangle: rows and columns of the result.
-        sink: receives the rows.
-        backend: makes searches and products.
-        monitor: receives the progress.
-    """
+    """The inputs of one algorithm's run."""
 
     graph: Graph
     plan: Plan
@@ -85,50 +75,6 @@ class Task:
     def rows(self) -> npt.NDArray[np.int64]:
         """The vertex index of each row of the result."""
         return self.rectangle.rows
-
-
-class PhaseClock(Monitor):
-    """Passes all reports on to another monitor and adds up the wall seconds of each phase."""
-
-    def __init__(self, inner: Monitor) -> None:
-        self._inner = inner
-        self._phase: str | None = None
-        self._since = time.perf_counter()
-        self.seconds: dict[str, float] = {}
-
-    def begin(self, phase: str, total: int, unit: str) -> None:
-        """Stop the clock of the previous phase and start that of the next one.
-
-        Args:
-            phase: name of the phase.
-            total: units of work in the phase.
-            unit: name of the unit.
-        """
-        self.stop()
-        self._phase = phase
-        self._inner.begin(phase, total, unit)
-
-    def advance(self, amount: int) -> None:
-        """Pass the progress on."""
-        self._inner.advance(amount)
-
-    def cancelled(self) -> bool:
-        """Return whether the inner monitor asks to stop."""
-        return self._inner.cancelled()
-
-    def so_far(self) -> dict[str, float]:
-        """Return the seconds of each phase, including those of the current phase until now."""
-        seconds, phase = dict(self.seconds), self._phase
-        if phase is not None:
-            seconds[phase] = seconds.get(phase, 0.0) + time.perf_counter() - self._since
-        return seconds
-
-    def stop(self) -> None:
-        """Add the time since the phase began to its seconds, and end the phase."""
-        now = time.perf_counter()
-        if self._phase is not None:
-            self.seconds[self._phase] = self.seconds.get(self._phase, 0.0) + now - self._since
-        self._phase, self._since = None, now
 
 
 def make_plan(graph: Graph, options: Options, *, out: Path | None = None, resume: bool = False) -> Plan:

@@ -66,6 +66,22 @@ class FloatSink:
             place[block == self._unreachable] = np.inf
 
 
+class NullSink:
+    """A sink that discards the rows of a matrix of ``n`` columns."""
+
+    def __init__(self, n: int) -> None:
+        self.tile = (64, max(1, n))
+
+    def write(self, row: int, column: int, block: Array) -> None:
+        """Discard a block.
+
+        Args:
+            row: row of the block's first entry.
+            column: column of the block's first entry.
+            block: shape (rows, columns).
+        """
+
+
 @dataclass(frozen=True)
 class RowFacts:
     """Facts of some rows, each of shape (rows,); the distance of a source to itself does not count.

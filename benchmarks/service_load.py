@@ -23,7 +23,7 @@ from benchmarks.graphs import road
 from storage.graph.graph import Graph
 from storage.graph.graph_store import GraphStore
 from storage.jobs.store import GraphRecord, JobStore
-from storage.matrix.reader import create_matrix
+from storage.matrix.reader import MatrixSpec, create_matrix
 from storage.matrix.writer import MatrixWriter
 
 #: a FastAPI endpoint that returns a constant, as its documentation shows one
@@ -216,7 +216,7 @@ def add_job(data: Path, graph: Graph, fill: Any) -> str:
     assert claimed is not None
     path = settings.store(record.id)
     path.parent.mkdir()
-    with create_matrix(path, graph, dtype="uint16", unreachable=2**15 - 1, attributes={"unit": "weight"}) as writer:
+    with create_matrix(path, graph, MatrixSpec("uint16", 2**15 - 1, attributes={"unit": "weight"})) as writer:
         fill(writer)
         writer.seal({})
     jobs.succeed(claimed, {}, {})

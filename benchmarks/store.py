@@ -23,7 +23,7 @@ from zarr.codecs import Crc32cCodec
 from storage.files import atomic
 from storage.graph.graph import Graph
 from storage.matrix.grid import TileGrid, layout
-from storage.matrix.reader import create_matrix, matrix_bytes, open_matrix
+from storage.matrix.reader import MatrixSpec, create_matrix, matrix_bytes, open_matrix
 from storage.readers import read_graph
 
 MIB = 1 << 20
@@ -89,7 +89,7 @@ def store_write(path: Path, n: int, band: np.ndarray, threads: int, compression:
     """Seconds until all tiles are written, and until the store is sealed (durable)."""
     shutil.rmtree(path, ignore_errors=True)
     begin = time.perf_counter()
-    with create_matrix(path, empty_graph(n), dtype=band.dtype, unreachable=np.inf, compression=compression) as writer:
+    with create_matrix(path, empty_graph(n), MatrixSpec(band.dtype, np.inf, compression=compression)) as writer:
         height = writer.tile[0]
         spread(lambda i: writer.write(i * height, 0, band[: min(height, n - i * height)]), -(-n // height), threads)
         written = time.perf_counter() - begin
@@ -191,7 +191,7 @@ def row_cost(folder: Path, n: int) -> None:
     path, rows = folder / "rows.zarr", 192
     shutil.rmtree(path, ignore_errors=True)
     sources = np.arange(rows, dtype=np.int64)
-    with create_matrix(path, empty_graph(n), dtype=np.float32, unreachable=np.inf, sources=sources) as writer:
+    with create_matrix(path, empty_graph(n), MatrixSpec(np.float32, np.inf, sources=sources)) as writer:
         writer.write(0, 0, np.random.default_rng(2).random((rows, n), np.float32))
         writer.seal({})
     matrix, array = open_matrix(path), zarr.open_array(path / "distances", mode="r")
@@ -213,7 +213,7 @@ def scattered(folder: Path, n: int) -> None:
     """Distances of random pairs, whose tiles are touched for the first time and again."""
     path, rng = folder / "pairs.zarr", np.random.default_rng(3)
     shutil.rmtree(path, ignore_errors=True)
-    with create_matrix(path, empty_graph(n), dtype=np.float32, unreachable=np.inf) as writer:
+    with create_matrix(path, empty_graph(n), MatrixSpec(np.float32, np.inf)) as writer:
         writer.write(0, 0, rng.random((n, n), np.float32))
         writer.seal({})
     result: list[Row] = []
@@ -268,7 +268,7 @@ def compare_compression(folder: Path, file: Path, dtype: str) -> None:
         path = folder / "compressed.zarr"
         shutil.rmtree(path, ignore_errors=True)
         begin = time.process_time()
-        with create_matrix(path, graph, dtype=dtype, unreachable=unreachable, compression=compression) as writer:
+        with create_matrix(path, graph, MatrixSpec(dtype, unreachable, compression=compression)) as writer:
             writer.write(0, 0, entries)
             writer.seal({})
         written = time.process_time() - begin

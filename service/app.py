@@ -13,15 +13,15 @@ from starlette.middleware.cors import CORSMiddleware
 from service.api import problems
 from service.api.openapi import describe
 from service.auth.keys import Keyring
-from service.auth.sessions import Visitors
+from service.auth.sessions import Sessions
 from service.dashboard import forms, pages
-from service.http.fast_path import Quick
-from service.http.gate import BodyLimit, Door, Observe
+from service.http.fast_path import FastPath
+from service.http.gate import BodyLimit, Observe, RequestGate
 from service.http.waiting import Waiters
-from service.jobs.events import Watch
+from service.jobs.events import EventStreams
 from service.jobs.folders import prepare
 from service.jobs.submission import Plans
-from service.pool.process_pool import Worker
+from service.pool.process_pool import ProcessPool
 from service.routes import graphs, health, jobs, results, rows, samples, store
 from service.settings import Settings
 from service.state import Results, Service
@@ -30,15 +30,15 @@ from storage.graph.uploads import Uploads
 from storage.jobs.keys import KeyStore
 from storage.jobs.store import JobStore
 
-_ASKED_BY_PAGES: Final = [
+_REQUEST_HEADERS: Final = [
     "Authorization", "Content-Type", "Idempotency-Key", "If-Match", "If-None-Match", "If-Range", "Last-Event-ID",
     "Prefer", "Range", "X-Request-ID",
 ]  # fmt: skip
-_READ_BY_PAGES: Final = [
+_RESPONSE_HEADERS: Final = [
     "Accept-Ranges", "Content-Length", "Content-Range", "ETag", "Last-Modified", "Link", "Location",
     "Preference-Applied", "Retry-After", "X-Request-ID",
 ]  # fmt: skip
-#: processes that check long bodies: two, so that no caller holds both
+#: Processes that check long bodies.  There are two because no caller may occupy all of them.
 _CHECKERS: Final = 2
 ROUTERS: Final = (
     graphs.router,
@@ -55,30 +55,15 @@ ROUTERS: Final = (
 
 
 def create_app(settings: Settings, *, observe: Observe | None = None) -> FastAPI:
-    """The application; the processes beside it start and stop with its lifespan.
+    """Build the application; its helper processes start and stop with its lifespan.
 
-    ``observe`` hears of every request: method, pattern of the path, status, seconds.
+    Args:
+        settings: the service's settings.
+        observe: called after every request with method, pattern of the path, status and seconds.
     """
     prepare(settings)
-    store = JobStore(settings.database, timeout=settings.database_timeout)
-    keys = KeyStore(store.database)
-    identify = Keyring(keys).identify if settings.auth else None
-    visitors = Visitors(keys)
-    nice = settings.runner_nice // 2
-    service = Service(
-        settings=settings,
-        jobs=store,
-        keys=keys,
-        uploads=Uploads(settings.data_dir),
-        worker=Worker(nice, settings.readers, setting="read_seconds", memory=settings.task_memory),
-        planner=Worker(nice, settings.planners, seconds=settings.plan_seconds, memory=settings.task_memory),
-        checker=Worker(nice, _CHECKERS, seconds=settings.plan_seconds, memory=settings.task_memory),
-        results=Results(settings),
-        plans=Plans(),
-        waiters=Waiters(store),
-        events=Watch(settings, store, lambda: service.draining),
-        visitors=visitors,
-    )
+    service = _service(settings)
+    identify = Keyring(service.keys).identify if settings.auth else None
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -95,12 +80,16 @@ def create_app(settings: Settings, *, observe: Observe | None = None) -> FastAPI
         generate_unique_id_function=_operation_id,
         docs_url=None,
         redoc_url=None,
-        telemetry={"logs": False},  # traces and their metrics, where somebody collects them; logs are service.logs' own
+        telemetry={
+            "logs": False
+        },  # FastAPI sends traces and metrics if a collector is configured; service.logs does the logs
     )
     app.state.service = service
     app.add_middleware(BodyLimit, settings=settings)
-    app.add_middleware(Quick, service=service, distance=_route("get_distance"), file=_route("get_file"))
-    app.add_middleware(Door, settings=settings, identify=identify, observe=observe, visit=visitors.identify)
+    app.add_middleware(FastPath, service=service, distance=_route("get_distance"), file=_route("get_file"))
+    app.add_middleware(
+        RequestGate, settings=settings, identify=identify, observe=observe, visit=service.visitors.identify
+    )
     _allow_origins(app, settings)
     problems.install(app)
     for router in ROUTERS:
@@ -110,13 +99,35 @@ def create_app(settings: Settings, *, observe: Observe | None = None) -> FastAPI
     return app
 
 
+def _service(settings: Settings) -> Service:
+    """Open what the routes share; no process is started."""
+    store = JobStore(settings.database, timeout=settings.database_timeout)
+    keys = KeyStore(store.database)
+    nice = settings.runner_nice // 2
+    service = Service(
+        settings=settings,
+        jobs=store,
+        keys=keys,
+        uploads=Uploads(settings.data_dir),
+        worker=ProcessPool(nice, settings.readers, setting="read_seconds", memory=settings.task_memory),
+        planner=ProcessPool(nice, settings.planners, seconds=settings.plan_seconds, memory=settings.task_memory),
+        checker=ProcessPool(nice, _CHECKERS, seconds=settings.plan_seconds, memory=settings.task_memory),
+        results=Results(settings),
+        plans=Plans(),
+        waiters=Waiters(store),
+        events=EventStreams(settings, store, lambda: service.draining),
+        visitors=Sessions(keys),
+    )
+    return service
+
+
 def _allow_origins(app: FastAPI, settings: Settings) -> None:
-    """Let web pages of the origins in the settings ask, and read what Zarr clients in browsers need."""
+    """Allow cross-origin requests from the origins in the settings, with the headers that Zarr clients need."""
     origins = [origin.strip() for origin in settings.cors_origins.split(",") if origin.strip()]
     if origins:
         app.add_middleware(
             CORSMiddleware, allow_origins=origins, allow_methods=["GET", "HEAD", "POST", "DELETE"],
-            allow_headers=_ASKED_BY_PAGES, expose_headers=_READ_BY_PAGES, max_age=86_400,
+            allow_headers=_REQUEST_HEADERS, expose_headers=_RESPONSE_HEADERS, max_age=86_400,
         )  # fmt: skip
 
 

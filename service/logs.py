@@ -10,17 +10,17 @@ from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Any, Final, Literal
 
-#: the request that is being answered; set for all that happens on its behalf
+#: id of the request that is being answered
 REQUEST_ID: ContextVar[str | None] = ContextVar("request_id", default=None)
-#: the job that is being worked on
+#: id of the job that is being solved
 JOB_ID: ContextVar[str | None] = ContextVar("job_id", default=None)
 
-#: keys of this service, and what other secrets go by in headers and addresses
+#: keys of this service, credentials in headers, and passwords in URLs
 _SECRET: Final = re.compile(
     r"(apsp_[0-9a-z]{4,16}_)[A-Za-z0-9_\-]{8,}|((?:bearer|basic)\s+)[^\s\"',]+|(://[^/\s:@]+:)[^@/\s]+(?=@)",
     re.IGNORECASE,
 )
-#: what ends a line, moves a cursor, changes a colour or turns the direction of writing on somebody's terminal
+#: characters that end a line, move the cursor, change colours or reverse the writing direction on a terminal
 _CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 _MEMBERS: Final = ("job_id", "method", "path", "status", "milliseconds")
 
@@ -28,7 +28,7 @@ _MEMBERS: Final = ("job_id", "method", "path", "status", "milliseconds")
 def configure(process: str, form: Literal["auto", "json", "text"]) -> None:
     """Send all logs of this process to standard error; ``auto`` is text on a terminal, else JSON."""
     root = logging.getLogger()
-    if root.handlers:  # somebody embeds this process and has logs of their own
+    if root.handlers:  # the program that embeds this service has configured logging already
         return
     handler = logging.StreamHandler(sys.stderr)
     as_text = form == "text" or (form == "auto" and sys.stderr.isatty())
@@ -38,12 +38,12 @@ def configure(process: str, form: Literal["auto", "json", "text"]) -> None:
 
 
 def redacted(text: str) -> str:
-    """``text`` with keys, credentials and passwords in addresses struck out."""
+    """``text`` with keys, credentials and passwords in URLs replaced by ``***``."""
     return _SECRET.sub(lambda match: f"{match[1] or match[2] or match[3]}***", text)
 
 
 def harmless(text: str) -> str:
-    """``text`` on one line, with control characters spelled out: a stranger may have chosen it."""
+    """``text`` on one line, with control characters escaped, because clients choose parts of what is logged."""
     return _CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 

@@ -1,4 +1,4 @@
-"""The whole service in one command: the API in this process, the runners in processes beside it, watched."""
+"""The whole service in one command: the API runs in this process, and a supervisor keeps the runners alive."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from starlette.types import ASGIApp
 from service import logs
 from service.app import create_app
 from service.auth.keys import first_key, is_loopback
-from service.http.connections import Complaints, Crowd, raise_open_files, room
+from service.http.connections import AcceptErrorHandler, IdleConnections, connection_limits, raise_open_files
 from service.http.protocol import HEADER_BYTES, PatientProtocol
 from service.jobs.folders import check_store, keep_private, prepare
 from service.jobs.metrics import Metrics
@@ -90,10 +90,10 @@ def _run_api(settings: Settings, app: FastAPI, listener: socket.socket, key: str
 
 
 def _config(settings: Settings, app: ASGIApp) -> uvicorn.Config:
-    connections, backlog = room(settings.max_connections)
+    connections, backlog = connection_limits(settings.max_connections)
     return uvicorn.Config(
         app,
-        http=partial(PatientProtocol, crowd=Crowd(connections)),  # type: ignore[arg-type]
+        http=partial(PatientProtocol, crowd=IdleConnections(connections)),  # type: ignore[arg-type]
         backlog=backlog,
         h11_max_incomplete_event_size=HEADER_BYTES,
         log_config=None,
@@ -105,7 +105,7 @@ def _config(settings: Settings, app: ASGIApp) -> uvicorn.Config:
 
 
 class _Announcing(uvicorn.Server):
-    """Says where it listens, once it does; told to stop, it first says for a while that it is not ready any more."""
+    """Prints its address once it listens; before a shutdown it reports *not ready* for ``drain_seconds``."""
 
     def __init__(self, config: uvicorn.Config, address: str, service: Service, key: str | None) -> None:
         super().__init__(config)
@@ -118,23 +118,23 @@ class _Announcing(uvicorn.Server):
             super().handle_exit(sig, frame)
             return
         self._service.draining = True
-        log.info("no more jobs are taken; the service closes in %g s", seconds)
+        log.info("the service accepts no more jobs and closes in %g s", seconds)
         threading.Timer(seconds, super().handle_exit, (sig, None)).start()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        asyncio.get_running_loop().set_exception_handler(Complaints())
+        asyncio.get_running_loop().set_exception_handler(AcceptErrorHandler())
         await super().startup(sockets)
         if self.started:
             print(f"apsp listens on {self._address} (API documentation: {self._address}/docs)", flush=True)
             if self._key is not None:
                 print(f"key, shown this once: {self._key}", flush=True)
-            self._let_in()
+            self._print_login_link()
             threading.Thread(target=_get_ready, name="get-ready", daemon=True).start()
 
-    def _let_in(self) -> None:
-        """Print a link that logs in once: on this machine only, and where it goes to eyes rather than to a log."""
-        looked_at = sys.stdout.isatty() or self._key is not None
-        if not (self._service.settings.auth and is_loopback(self._service.settings.host) and looked_at):
+    def _print_login_link(self) -> None:
+        """Print a link that logs in once, if only this machine is served and the output is not written to a log."""
+        is_read = sys.stdout.isatty() or self._key is not None
+        if not (self._service.settings.auth and is_loopback(self._service.settings.host) and is_read):
             return
         ticket = self._service.visitors.ticket()
         if ticket is not None:
@@ -142,7 +142,7 @@ class _Announcing(uvicorn.Server):
 
 
 def _get_ready() -> None:
-    """Import what the first question about a result would wait for; the service listens already."""
+    """Import what the first query of a result needs, while the service already listens."""
     try:
         for name in ("service.jobs.results", "service.views.representations", "engine.api.routes"):
             importlib.import_module(name)
@@ -152,11 +152,11 @@ def _get_ready() -> None:
         from storage.matrix.reader import get_ready
 
         get_ready()
-        # all of this stays until the end: collections while requests are answered need not look at it
+        # These objects live until the end, so garbage collections during requests can skip them.
         gc.collect()
         gc.freeze()
     except Exception as error:
-        log.warning("the first question about a result will take longer: %s", error)
+        log.warning("imports failed, so the first query of a result will take longer: %s", error)
 
 
 def _listen(settings: Settings) -> socket.socket:
@@ -186,9 +186,9 @@ def _address(settings: Settings, listener: socket.socket) -> str:
 
 @contextlib.contextmanager
 def _signals_kept() -> Iterator[None]:
-    """Uvicorn raises the signal that stopped it once more when it is done; swallow that, so that the runner is stopped.
+    """Ignore the signal that uvicorn raises again after it has stopped, so that the runners are stopped too.
 
-    A second interrupt while that happens is swallowed too: it is bounded in time.
+    A second interrupt during the shutdown is also ignored, because the shutdown has a time limit.
     """
 
     def swallow(_number: int, _frame: FrameType | None) -> None:

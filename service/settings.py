@@ -1,4 +1,4 @@
-"""All that can be set about the service, typed, read once: arguments first, then ``APSP_*``, then the defaults."""
+"""The settings of the service, typed and read once: from arguments, then from ``APSP_*``, then from the defaults."""
 
 from __future__ import annotations
 
@@ -114,9 +114,9 @@ class Settings(BaseModel):
     def _addresses(cls, value: str) -> str:
         items = [item.strip() for item in value.split(",")]
         for item in items:
-            if item != "*":  # a name would be taken, and never match
+            if item != "*":  # a host name would be accepted, but never match
                 ipaddress.ip_network(item)
-        if "*" in items and len(items) > 1:  # and so would this
+        if "*" in items and len(items) > 1:  # neither would this
             raise ValueError("* stands for all addresses, so it stands alone")
         return value
 
@@ -125,7 +125,7 @@ class Settings(BaseModel):
         """Settings from ``arguments`` (None means not given), else from ``environ``, else the defaults.
 
         Raises:
-            InvalidRequest: a value makes no sense or a variable is unknown; names it and what was found.
+            InvalidRequest: a value is invalid; the message names the setting and the value.
         """
         source = os.environ if environ is None else environ
         known = cls.model_fields
@@ -141,7 +141,7 @@ class Settings(BaseModel):
             raise InvalidRequest(message, field=spelled) from error
 
     def environment(self) -> dict[str, str]:
-        """The variables that make :meth:`load` return these settings; how child processes are told."""
+        """The environment variables from which :meth:`load` returns these settings in a child process."""
         return {variable(name): str(value) for name, value in self if value is not None}
 
     @property
@@ -155,19 +155,19 @@ class Settings(BaseModel):
         return re.sub(r"[^A-Za-z0-9_.\-]", "-", self.node or socket.gethostname())[:60]
 
     def slot(self, device: str) -> str:
-        """The name of the place of one runner, among all that share the database."""
+        """The name of the slot of one runner, unique among all nodes that share the database."""
         return f"{self.node_name}/{device}"
 
     def runner_lock(self, device: str) -> Path:
-        """Held by the runner of a device of this node as long as it lives."""
+        """The lock file that the runner of a device of this node holds while it lives."""
         return self.data_dir / "runners" / f"{self.node_name}-{device}.lock"
 
     def store(self, job_id: str) -> Path:
-        """The result store of a job on the disk; where it is only worked on, if it goes to an :meth:`address`."""
+        """The path of a job's result store on the disk; only a working path if the store goes to an :meth:`address`."""
         return self.data_dir / "jobs" / job_id / "matrix.zarr"
 
     def address(self, job_id: str) -> str | None:
-        """The result store of a job in the object store; None if results are kept on the disk."""
+        """The address of a job's result store in the object store; None if results are on the disk."""
         return None if self.store_url is None else f"{self.store_url.rstrip('/')}/jobs/{job_id}/matrix.zarr"
 
 

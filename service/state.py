@@ -17,9 +17,9 @@ from fastapi import Depends, Request
 
 from service.api.fault import NoResult, ResultNotReady
 from service.auth.callers import Caller, Known
-from service.http.concurrency import Shares
+from service.http.concurrency import ConcurrencyLimit
 from service.jobs.folders import redo_if_lost, result_place
-from service.pool.process_pool import Worker
+from service.pool.process_pool import ProcessPool
 from service.settings import Settings
 from storage.errors import Conflict, Gone, NotFound
 from storage.graph.uploads import Uploads
@@ -28,38 +28,38 @@ from storage.jobs.store import OPEN, SUCCESSFUL, GraphRecord, JobRecord, JobStor
 from storage.remote.objects import Objects
 
 if TYPE_CHECKING:
-    from service.auth.sessions import Visitors
+    from service.auth.sessions import Sessions
     from service.http.waiting import Waiters
-    from service.jobs.events import Watch
-    from service.jobs.results import Result
+    from service.jobs.events import EventStreams
+    from service.jobs.results import ResultReader
     from service.jobs.submission import Plans
 
-#: seconds after which a client should ask again about an open job
+#: seconds after which a client should request an open job again
 RETRY_AFTER = 1
-#: so long a result in an object store is taken to be there without a look at the job's record
+#: seconds for which a result in an object store is assumed to exist without reading the job's record
 TRUSTED_SECONDS: Final = 10.0
 
 
-def _nobody() -> None:
-    """There is nobody to wake."""
+def _no_wake() -> None:
+    """Do nothing: this process has no runners."""
 
 
 @dataclass
 class _Opened:
-    """An open result; ``looked`` is when the job's record last said that it is there."""
+    """An open result; ``looked`` is the time at which the job's record last confirmed it."""
 
-    result: Result
+    result: ResultReader
     owner: str | None
     looked: float
 
 
 class Results:
-    """The result stores that were used last, kept open; safe to use from many threads.
+    """A cache of open result stores, the least recently used dropped first; safe to use from many threads.
 
-    Each holds one file descriptor, so ``matrix_cache`` bounds these; one that was put aside is closed when the last
-    request that uses it ends.  A store on a disk that was deleted, by whatever process, is noticed at the next
-    question.  One in an object store may answer from memory when it is gone, so it is at hand only for a while after
-    the job's record was looked at.
+    Each store holds one file descriptor, so ``matrix_cache`` bounds their number.  A store that was dropped is closed
+    when the last request that uses it ends.  A store on a disk that any process has deleted is noticed at the next
+    query.  A store in an object store could still answer from memory after it was deleted, so it is used without
+    a look at the job's record for ``TRUSTED_SECONDS`` only.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -68,8 +68,8 @@ class Results:
         self._trusted = inf if settings.store_url is None else TRUSTED_SECONDS
         self._lock = threading.Lock()
 
-    def peek(self, job_id: str, caller: Caller) -> Result | None:
-        """The opened result if it is at hand, still there and the caller's; takes no wait worth mentioning."""
+    def peek(self, job_id: str, caller: Caller) -> ResultReader | None:
+        """Return the result if it is open, still exists and belongs to the caller; does not block noticeably."""
         with self._lock:
             found = self._open.get(job_id)
             if found is None or not caller.sees(found.owner) or time.monotonic() - found.looked > self._trusted:
@@ -80,17 +80,17 @@ class Results:
         self.forget(job_id)
         return None
 
-    def get(self, job_id: str, owner: str | None) -> Result:
-        """The opened result of a job of this owner whose record says, just now, that it has one."""
-        from service.jobs.results import Result
+    def get(self, job_id: str, owner: str | None) -> ResultReader:
+        """Open the result of a job whose record was just read and says that there is one."""
+        from service.jobs.results import ResultReader
 
         with self._lock:
             kept = self._open.get(job_id)
         if kept is not None and kept.result.matrix.current():
-            fresh = kept.result  # with the tiles that it holds
+            fresh = kept.result  # keeps its cached tiles
         else:
             self.forget(job_id)
-            fresh = Result(result_place(self._settings, job_id))  # opening takes a while: not under the lock
+            fresh = ResultReader(result_place(self._settings, job_id))  # opening takes a while: not under the lock
         with self._lock:
             found = self._open.setdefault(job_id, _Opened(fresh, owner, 0.0))
             found.looked = time.monotonic()
@@ -110,37 +110,40 @@ class Service:
     """Settings and everything that is opened once per process.
 
     Attributes:
-        plans: those made of late; waiters: requests that wait for a job; events: streams of what happens to jobs.
-        visitors: people on the page.
-        worker: reads uploads; planner: plans jobs; checker: takes long bodies apart; none waits for another.
-        wake: tells the runners of this node that there is a job.
-        draining: the service is about to stop and takes no new jobs.
+        worker, planner, checker: processes that read uploads, plan jobs and check long bodies.
+        results: open result stores.
+        plans: recent plans.
+        waiters: requests that wait for the end of a job.
+        events: event streams of jobs.
+        visitors: sessions of the dashboard.
+        wake: notifies the runners of this node of a new job.
+        draining: whether the service is about to stop and accepts no new jobs.
     """
 
     settings: Settings
     jobs: JobStore
     uploads: Uploads
-    worker: Worker
-    planner: Worker
-    checker: Worker
+    worker: ProcessPool
+    planner: ProcessPool
+    checker: ProcessPool
     results: Results
     keys: KeyStore
     plans: Plans
     waiters: Waiters
-    events: Watch
-    visitors: Visitors
-    wake: Callable[[], None] = _nobody
+    events: EventStreams
+    visitors: Sessions
+    wake: Callable[[], None] = _no_wake
     draining: bool = False
-    uploading: Shares = field(default_factory=lambda: Shares("uploads", "max_uploads"))
-    watching: Shares = field(default_factory=lambda: Shares("event streams", "max_streams"))
+    uploading: ConcurrencyLimit = field(default_factory=lambda: ConcurrencyLimit("uploads", "max_uploads"))
+    watching: ConcurrencyLimit = field(default_factory=lambda: ConcurrencyLimit("event streams", "max_streams"))
 
     def stop_workers(self) -> None:
-        """End the processes beside this one."""
+        """Stop the helper processes."""
         for pool in (self.worker, self.planner, self.checker):
             pool.stop()
 
     def job(self, job_id: str, caller: Caller) -> JobRecord:
-        """The job of this id.  NotFound if there is none, or it is somebody else's."""
+        """The job of this id.  Raises NotFound if there is none or if it belongs to another owner."""
         try:
             record = self.jobs.job(job_id)
         except Gone:
@@ -152,9 +155,11 @@ class Service:
         return record
 
     def graph(self, graph_id: str, caller: Caller) -> GraphRecord:
-        """The graph of this id, as the caller uploaded it; those who see all see it as it came first.
+        """The graph of this id with the name and receipt of the caller's upload; admins see those of the first upload.
 
-        NotFound if there is none, or the caller did not upload it; Gone if it was deleted.
+        Raises:
+            NotFound: there is no such graph, or the caller did not upload it.
+            Gone: it was deleted.
         """
         if caller.owner is None or caller.may("admin"):
             return self.jobs.graph(graph_id)
@@ -164,7 +169,7 @@ class Service:
         return found if found.removed is None else self.jobs.graph(graph_id)
 
     def add_graph(self, record: GraphRecord, caller: Caller) -> tuple[GraphRecord, bool]:
-        """Record an upload; the graph as the caller sees it from now on, and whether it is new to them."""
+        """Record an upload; returns the graph as the caller sees it, and whether it is new to the caller."""
         kept, new = self.jobs.add_graph(record)
         if caller.owner is None:
             return kept, new
@@ -172,7 +177,7 @@ class Service:
         return self.graph(kept.id, caller), new
 
     def remove_graph(self, graph_id: str, caller: Caller) -> None:
-        """Forget that the caller uploaded a graph, and the graph itself once nobody owns it.  Conflict if in use."""
+        """Remove the caller's graph, and delete it if no owner is left.  Raises Conflict if open jobs need it."""
         self.graph(graph_id, caller)
         owner = caller.owner
         if owner is not None and not caller.may("admin"):
@@ -193,13 +198,14 @@ class Service:
         if self.settings.store_url is not None:
             Objects(self.settings.store_url).remove_all(f"graphs/{graph_id}/")
 
-    def result(self, job_id: str, caller: Caller) -> Result:
+    def result(self, job_id: str, caller: Caller) -> ResultReader:
         """The result of a job.
 
         Raises:
-            NotFound: there is no such job, or it is somebody else's; Gone: it, or its result, was removed.
-            ResultNotReady: it is still open, or its store is gone and it was queued again.
-            NoResult: it is over without a result.
+            NotFound: there is no such job, or it belongs to another owner.
+            Gone: the job or its result was removed.
+            ResultNotReady: the job is open, or its store was lost and it was queued again.
+            NoResult: the job ended without a result.
         """
         found = self.results.peek(job_id, caller)
         if found is None:
@@ -213,7 +219,7 @@ class Service:
         return found
 
     def _redo(self, record: JobRecord) -> None:
-        """Queue a job again whose store is gone, and say so; nothing if it is there after all."""
+        """Queue a job again if its store is lost and raise ResultNotReady; return if the store exists after all."""
         again = redo_if_lost(self.settings, self.jobs, record)
         if again is None:
             return
@@ -225,7 +231,7 @@ class Service:
 
 
 def require_result(job: JobRecord) -> None:
-    """Raise what :meth:`Service.result` raises unless the job was successful and still has its result."""
+    """Raise ResultNotReady, NoResult or Gone unless the job was successful and still has its result."""
     if job.open:
         message = f"job {job.id} is {job.state} ({job.phase}); its result is not ready"
         raise ResultNotReady(message, state=job.state, retry_after=RETRY_AFTER)
@@ -233,11 +239,11 @@ def require_result(job: JobRecord) -> None:
         reason = f": {job.error['message']}" if job.error else ""
         raise NoResult(f"job {job.id} is {job.state} and has no result{reason}", state=job.state)
     if job.removed is not None:
-        raise Gone(f"the result of job {job.id} was removed when its time was over; submit the job again")
+        raise Gone(f"the result of job {job.id} was removed when it expired; submit the job again")
 
 
 def silent(runner: RunnerRecord, settings: Settings) -> bool:
-    """Whether a runner has missed so many signs of life that it counts as gone."""
+    """Whether a runner has sent no heartbeat for three intervals, so that it counts as gone."""
     return runner.heartbeat <= time.time() - 3 * settings.heartbeat_seconds
 
 
@@ -249,23 +255,23 @@ async def _service(request: Request) -> Service:
 Shared = Annotated[Service, Depends(_service)]
 
 
-async def _turn() -> AsyncIterator[None]:
+async def _permit() -> AsyncIterator[None]:
     yield
 
 
-#: two of all requests that read hundreds of megabytes run at a time; the others wait without a thread
-Turn = Annotated[None, Depends(_turn, scope="function", max_concurrency=2)]
+#: At most two requests that read hundreds of megabytes run at a time; the others wait without holding a thread.
+ReadPermit = Annotated[None, Depends(_permit, scope="function", max_concurrency=2)]
 
 
-async def _opened(job_id: str, service: Shared, caller: Known) -> Result:
+async def _opened(job_id: str, service: Shared, caller: Known) -> ResultReader:
     found = service.results.peek(job_id, caller)
     if found is None:
         found = await anyio.to_thread.run_sync(service.result, job_id, caller)
     return found
 
 
-#: the result of the job in the path, open: on the event loop where it is at hand, else in a thread
+#: the open result of the job in the path; opened in a thread if it is not cached
 if TYPE_CHECKING:
-    Opened = Annotated[Result, Depends(_opened)]
+    Opened = Annotated[ResultReader, Depends(_opened)]
 else:
     Opened = Annotated[object, Depends(_opened)]  # importing the class would import NumPy

@@ -1,8 +1,8 @@
 """The errors of apsp, grouped by what a caller can do about them.
 
 Every error carries a stable machine-readable ``kind`` and a message that a person can act on: it names the line,
-field, limit, what was asked and what was found.  The command line maps them to exit codes and the service to
-RFC 9457 problems; neither knows the reasons, and nothing here knows HTTP.
+field, limit, what was asked and what was found.  The command line maps kinds to exit codes, the service maps them to
+RFC 9457 problems; nothing here depends on HTTP.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class LimitExceeded(InvalidRequest):
 class DoesNotFit(ApspError):
     """The job needs more memory or disk than there is; nothing has been started.
 
-    ``candidates`` are the ways that were considered, with their numbers, as far as planning came.
+    ``candidates`` are the algorithms that planning had considered by then, with their numbers.
     """
 
     kind = "does-not-fit"
@@ -107,25 +107,25 @@ class NotFound(ApspError):
 
 
 class Gone(NotFound):
-    """The named thing existed and was removed: by its owner, or because its time was over."""
+    """The named thing existed and was removed: by its owner, or because it had expired."""
 
     kind = "gone"
 
 
 class TooManyJobs(LimitExceeded):
-    """As many jobs are open as may be; some time later there will be room again."""
+    """The limit of open jobs is reached; the request may succeed once some have ended."""
 
     kind = "too-many-jobs"
 
 
 class KeyReused(InvalidRequest):
-    """An idempotency key came again with something else."""
+    """An idempotency key was sent again with a different request."""
 
     kind = "idempotency-key-reused"
 
 
 class Conflict(ApspError):
-    """The request clashes with the state of things: the store exists, the job is still open."""
+    """The request contradicts the present state: the store exists already, or the job is still open."""
 
     kind = "conflict"
 
@@ -137,7 +137,7 @@ class StorageFailed(ApspError):
 
 
 class DiskFull(StorageFailed):
-    """There is no room to write.  Trying again later may help."""
+    """The disk or the quota is full.  Trying again later may help."""
 
     kind = "disk-full"
 
@@ -149,7 +149,7 @@ class DatabaseFailed(StorageFailed):
 
 
 class SolveFailed(ApspError):
-    """The solver stopped for a reason that is not the caller's."""
+    """The solver stopped, and the caller's request is not the reason."""
 
     kind = "solve-failed"
 

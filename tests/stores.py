@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from storage.graph.graph import Graph
-from storage.matrix.reader import create_matrix
+from storage.matrix.reader import MatrixSpec, create_matrix
 
 UNREACHABLE = {"uint16": 2**15 - 1, "int32": 2**30 - 1, "float32": np.inf, "float64": np.inf}
 
@@ -50,12 +50,14 @@ def make_store(
     with create_matrix(
         path,
         line_graph(n, text=text),
-        dtype=dtype,
-        unreachable=UNREACHABLE[dtype],
-        sources=sources,
-        targets=targets,
-        attributes={"algorithm": "dijkstra", "plan": {"threads": 2}},
-        compression=compression,
+        MatrixSpec(
+            dtype,
+            UNREACHABLE[dtype],
+            sources=sources,
+            targets=targets,
+            attributes={"algorithm": "dijkstra", "plan": {"threads": 2}},
+            compression=compression,
+        ),
         overwrite=overwrite,
     ) as writer:
         writer.write(0, 0, entries)

@@ -15,7 +15,7 @@ from engine.model.dtypes import WORK_TYPES
 from engine.model.problem import Options
 from engine.model.rows import ArraySink
 from storage.graph.graph import Graph
-from storage.matrix.reader import Matrix, create_matrix, open_matrix
+from storage.matrix.reader import Matrix, MatrixSpec, create_matrix, open_matrix
 
 Array = npt.NDArray[Any]
 
@@ -75,7 +75,7 @@ def sealed(path: str | Path, graph: Graph, change: Callable[[Array], None] = lam
     }
     kind = WORK_TYPES[plan.dtype]
     with create_matrix(
-        path, graph, dtype=kind.dtype, unreachable=kind.unreachable, attributes=store_attributes(graph, plan), **sides
+        path, graph, MatrixSpec(kind.dtype, kind.unreachable, attributes=store_attributes(graph, plan), **sides)
     ) as writer:
         writer.write(0, 0, sink.array)
         writer.seal(outcome.summary)

@@ -22,10 +22,11 @@ import numpy as np
 
 from benchmarks import graphs
 from benchmarks.kernels.gpu_timing import Record, milliseconds, random_weights
+from benchmarks.kernels.locked_sink import LockedSink
 from engine.api.solve import make_plan, solve
 from engine.devices.cuda.context import modules
 from engine.devices.cuda.floyd_warshall import Solver
-from engine.devices.cuda.pinned import LockedSink, host_matrix
+from engine.devices.cuda.pinned import host_matrix
 from engine.devices.cuda.search import device_search
 from engine.graph.ordering import hop_radius
 from engine.model.backend import Arcs

@@ -70,14 +70,14 @@ class Watch(Monitor):
 class Synchronous(CudaStreamer):
     """Batches in turn: load, relax, store, and nothing beside it (Xing, section 5.1)."""
 
-    def lead(self, turn: int, take: Any, *, first: bool) -> None:
+    def lead(self, k: int, take: Any, *, first: bool) -> None:
         """Close the panel, then go on."""
-        super().lead(turn, take, first=first)
+        super().lead(k, take, first=first)
         cupy.cuda.runtime.deviceSynchronize()
 
-    def relax(self, turn: int, stripe: int, rows: Any) -> None:
+    def relax(self, k: int, stripe: int, rows: Any) -> None:
         """One stripe, then the next."""
-        super().relax(turn, stripe, rows)
+        super().relax(k, stripe, rows)
         self.drain(wait=True)
 
 
@@ -227,7 +227,7 @@ def trace(n: int = 65536) -> None:
         fill(space.array, n, "float32")
         layout = Streaming("host", 1024, 2048, 4, 0)
         stream(space.array, layout, share=0.14, trace=found)
-    intervals = [i for i in found.intervals() if 1 <= i.turn <= 3]
+    intervals = [i for i in found.intervals() if 1 <= i.k <= 3]
     write_trace("gpu_stream_timeline", intervals, f"n = {n:,}, float32, pivot width 2,048, stripes of 1,024 rows")
 
 
@@ -235,7 +235,7 @@ def write_trace(name: str, intervals: list[Any], title: str) -> None:
     """As SVG and as JSON."""
     folder: Path = results_folder()
     folder.mkdir(parents=True, exist_ok=True)
-    rows = [[i.kind, i.device, i.turn, i.stripe, i.lane, round(i.begin, 6), round(i.end, 6)] for i in intervals]
+    rows = [[i.kind, i.device, i.k, i.stripe, i.lane, round(i.begin, 6), round(i.end, 6)] for i in intervals]
     head = ["kind", "device", "round", "stripe", "lane", "begin_s", "end_s"]
     (folder / f"{name}.json").write_text(json.dumps({"title": title, "columns": head, "rows": rows}) + "\n")
     (folder / f"{name}.svg").write_text(draw(intervals, title))

@@ -32,7 +32,7 @@ class Interval(Protocol):
         ...
 
     @property
-    def turn(self) -> int:
+    def k(self) -> int:
         """Which round."""
         ...
 
@@ -85,10 +85,10 @@ def draw(intervals: Sequence[Interval], title: str) -> str:
         parts.append(f'<text x="10" y="{y + 11}" font-size="10">{label}</text>')
     for i in intervals:
         x, width = LEFT + (i.begin - begin) * scale, max(0.3, (i.end - i.begin) * scale)
-        shade = "1" if i.turn % 2 else "0.65"
+        shade = "1" if i.k % 2 else "0.65"
         parts.append(
             f'<rect x="{x:.1f}" y="{place[lane_of(i)] + 2}" width="{width:.1f}" height="{ROW - 4}" '
-            f'fill="{COLOURS[i.kind]}" fill-opacity="{shade}"><title>round {i.turn}</title></rect>'
+            f'fill="{COLOURS[i.kind]}" fill-opacity="{shade}"><title>round {i.k}</title></rect>'
         )
     step = next(s for s in (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 100, 1000) if (end - begin) / s < 16)
     for k in range(int((end - begin) / step) + 1):

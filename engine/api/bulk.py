@@ -38,7 +38,7 @@ from engine.rows.dense import weight_matrix, write_rows
 from engine.rows.summary import SummarySink
 from storage.errors import ApspError, SolveFailed
 from storage.graph.graph import Graph
-from storage.matrix.reader import create_matrix
+from storage.matrix.reader import MatrixSpec, create_matrix
 
 if TYPE_CHECKING:
     from engine.devices.cuda.bulk import DeviceStacks
@@ -359,10 +359,9 @@ def _finish_one(entry: Entry, plan: Plan, matrix: Array, potentials: Potentials 
     with create_matrix(
         entry.target,
         graph,
-        dtype=kind.dtype,
-        unreachable=kind.unreachable,
-        attributes=store_attributes(graph, plan),
-        compression=stores.compression,
+        MatrixSpec(
+            kind.dtype, kind.unreachable, attributes=store_attributes(graph, plan), compression=stores.compression
+        ),
         overwrite=stores.overwrite,
     ) as writer:
         rows = SummarySink(writer, np.arange(graph.n), graph.n, integral=graph.integral)

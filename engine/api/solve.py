@@ -34,6 +34,7 @@ from engine.rows.summary import Summary, SummarySink
 from engine.streaming.checkpoint import Continued, Journal, RowCommits, bound_to, rest, resumable, suits, take_up_whole
 from storage.errors import Cancelled, DoesNotFit, InvalidRequest
 from storage.graph.graph import Graph
+from storage.matrix.frame import MatrixSpec
 from storage.matrix.reader import matrix_bytes
 from storage.matrix.working import open_working
 
@@ -268,20 +269,15 @@ def solve_to_store(
     clock = PhaseClock(monitor or Monitor())
     clock.begin("create", 1, "store")
     kind, rectangle = WORK_TYPES[plan.dtype], Rectangle.of(options, graph.n)
-    writer = open_working(
-        path,
-        graph,
-        dtype=kind.dtype,
-        unreachable=kind.unreachable,
+    spec = MatrixSpec(
+        kind.dtype,
+        kind.unreachable,
         sources=rectangle.sources,
         targets=rectangle.targets,
         attributes=store_attributes(graph, plan),
         compression=compression,
-        overwrite=overwrite,
-        resume=resume,
-        address=address,
-        claim=claim,
     )
+    writer = open_working(path, graph, spec, overwrite=overwrite, resume=resume, address=address, claim=claim)
     with writer:
         clock.stop()
         journal = Journal(writer, plan, clock.so_far)

@@ -67,7 +67,7 @@ def _in_rounds(  # noqa: PLR0917 - what a run has at hand
 
 def _job(graph: Graph, plan: Plan, rectangle: Rectangle, journal: Journal, monitor: Monitor) -> Job:
     writer, nonnegative = journal.writer, is_nonnegative(graph)
-    room = writer.room()
+    room = writer.make_exchange_dir()
     # searches know no negative arcs, whatever the type
     searched = plan.algorithm == "johnson" and not nonnegative
     reduced = searched or holds_reduced(graph, WORK_TYPES[plan.dtype], plan.max_hops)

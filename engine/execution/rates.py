@@ -32,6 +32,7 @@ from engine.rows.summary import SummarySink
 from engine.streaming.store_tier import IO_THREADS
 from storage.errors import Cancelled
 from storage.graph.graph import build_graph
+from storage.matrix.frame import MatrixSpec
 from storage.matrix.working import WorkingMatrix, open_working
 
 #: Predicted seconds of a solve from which on rates are measured.
@@ -80,8 +81,7 @@ def disk_rates(folder: Path, threads: int) -> Values:
     with tempfile.TemporaryDirectory(prefix=".apsp-trial-", dir=folder) as trial:
         empty = np.zeros(0, np.int64)
         graph, _ = build_graph(empty, empty, empty, n=SIDE, directed=True)
-        given: dict[str, Any] = {"dtype": np.float32, "unreachable": np.inf}
-        with open_working(Path(trial) / "trial", graph, **given) as writer:
+        with open_working(Path(trial) / "trial", graph, MatrixSpec(np.float32, np.inf)) as writer:
             rate, rows = _write_rate(writer, threads)
             return {"stream_write": rate, **_stream_rates(writer, rows)}
 

@@ -1,4 +1,4 @@
-// What every kernel shares: the arithmetic of each working type, and the few places where chips differ.
+// Code that all kernels share: the arithmetic of each working type, and the few places where chips differ.
 //
 // The loader prepends this file to each kernel source and defines ARITHMETIC as one of the structs below.  A *word* is
 // what a register of the inner loop holds: one entry, or for uint16 two neighbouring entries of a row.
@@ -23,7 +23,8 @@ typedef unsigned long long u64;
 #define INLINE __device__ __forceinline__
 #define UNROLL _Pragma("unroll")
 
-// Blocks of relax on a multiprocessor: two hide each other's waits where the registers suffice; elsewhere one, unspilled.
+// Thread blocks of relax on a multiprocessor: two hide each other's latency where the registers suffice for both;
+// elsewhere one, so that no register is spilled.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900 && __CUDA_ARCH__ < 1000
 #define RELAX_BLOCKS 2
 #else
@@ -34,7 +35,7 @@ typedef unsigned long long u64;
 
 INLINE u32 shared_address(const void* p) { return (u32)__cvta_generic_to_shared(p); }
 
-// 16 bytes; bypasses the first-level cache, which is not kept coherent.
+// Copies 16 bytes and bypasses the first-level cache, which is not coherent.
 INLINE void copy16(void* to, const void* from) {
 #if HAS_ASYNC_COPY
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address(to)), "l"(from));
@@ -49,7 +50,7 @@ INLINE void copy_commit() {
 #endif
 }
 
-// Wait until at most PENDING groups are under way.
+// Waits until at most PENDING groups of copies are incomplete.
 template <int PENDING>
 INLINE void copy_wait() {
 #if HAS_ASYNC_COPY
@@ -70,8 +71,8 @@ INLINE void store_release(int* p, int v) {
 }
 
 // ---- single instructions, kept in the order written -----------------------------------------------------------------
-// ptxas keeps volatile statements in order.  Batches of additions that share an operand let it keep that operand in the
-// reuse cache, which is what bounds this loop: a register bank gives one operand a clock (docs/kernels.md).
+// ptxas keeps volatile statements in order.  In a batch of additions that share an operand it keeps that operand in the
+// reuse cache.  Operand reads bound this loop: a register bank delivers one operand a clock (docs/kernels.md).
 
 INLINE u32 add_float(u32 a, u32 b) {
   u32 r;
@@ -91,7 +92,7 @@ INLINE u32 minimum3_int(u32 c, u32 a, u32 b) {
   return r;
 }
 
-// a * one + b: an addition on the multiply pipe.  ``one`` is known at run time only, or it would become an addition.
+// a * one + b: an addition on the multiply pipe.  The compiler must not know ``one``, or it would emit an addition.
 INLINE u32 add_by_multiply(u32 a, u32 one, u32 b) {
   u32 r;
   asm volatile("mad.lo.s32 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(one), "r"(b));
@@ -123,7 +124,7 @@ INLINE u32 add_minimum_pair(u32 a, u32 b, u32 c) { return __vminu2(c, a + b); }
 #endif
 
 // ---- arithmetic -----------------------------------------------------------------------------------------------------
-// Element: what memory holds.  Word: what the inner loop of relax holds.  LANES: elements a word.
+// Element: an entry in memory.  Word: a register of the inner loop of relax.  LANES: elements a word.
 // WIDTH: words in 16 bytes.  update(): c = min(c, a0 + b0, a1 + b1) over a thread's tile, two steps of k at once.
 // one(): c = min(c, a + b) of single entries, for close (in ``Single`` form).
 
@@ -144,7 +145,7 @@ struct Float32Nonnegative {  // non-negative IEEE numbers order like integers, +
     int t = __float_as_int(__uint_as_float(a1) + __uint_as_float(b1));
     return (u32)min(min(s, t), (int)c);
   }
-  // A row of sums at a time; half rows that overlap, pairs and columns measured slower.
+  // One row of sums at a time; half rows that overlap, pairs and columns measured slower.
   template <int R, int C>
   static INLINE void update(Word (&c)[R][C], const Word* a0, const Word* b0, const Word* a1, const Word* b1, u32) {
     UNROLL for (int i = 0; i < R; i++) {

@@ -1,9 +1,8 @@
-// dense: what a matrix of the device needs before and after it is solved.
+// dense: steps before and after a matrix on the device is solved.
 //
-// scatter: arcs into rows.  settle: entries that are no distance become unreachable.
-// restore: potentials taken out.  facts, histogram: the summary of
-// rows.  One block a row everywhere; row i of the answer is row ``gathered ? i : sources[i]`` of the matrix and holds
-// the distances from vertex ``sources[i]``.
+// scatter: writes arcs into rows.  settle: makes entries above every distance unreachable.  restore: turns reduced
+// lengths into lengths.  facts, histogram: summarise rows.  One block a row everywhere; row i of the answer is row
+// ``gathered ? i : sources[i]`` of the matrix and holds the distances from vertex ``sources[i]``.
 
 namespace {
 
@@ -47,7 +46,8 @@ INLINE const Element* row_of(const Rows& r) {
   return r.d + (r.gathered ? (long long)blockIdx.x : r.sources[blockIdx.x]) * r.ld;
 }
 
-// Arcs of rows first, first + 1, ...: ``heads`` and ``weights`` begin with arc ``begin``; zero on the diagonal.
+// Writes the arcs of rows first, first + 1, ... and zeros on the diagonal; ``heads`` and ``weights`` begin with arc
+// ``begin``.
 extern "C" __global__ void __launch_bounds__(THREADS) scatter(
     Element* d, long long ld, int first, const long long* indptr, long long begin, const int* heads,
     const Element* weights) {
@@ -57,15 +57,15 @@ extern "C" __global__ void __launch_bounds__(THREADS) scatter(
   if (threadIdx.x == 0) d[row * ld + row] = 0;
 }
 
-// Whole numbers with negative arcs: what lies above ``largest`` is a sum with *unreachable* in it.
+// For integers with negative arcs: an entry above ``largest`` is a sum with *unreachable* in it.
 extern "C" __global__ void __launch_bounds__(THREADS) settle(Element* d, long long ld, int n, int largest) {
   Element* const row = d + blockIdx.x * ld;
   for (int j = threadIdx.x; j < n; j += THREADS)
     if (Meaning<Arithmetic>::of(row[j]) > (Value)largest) row[j] = nothing();
 }
 
-// Lengths over weights w + h[u] - h[v] back to those over w: in double, rounded once.  The potentials are subtracted from
-// each other first, or a small distance would be lost behind a large one of them.
+// Turns lengths over weights w + h[u] - h[v] into lengths over w, in double, rounded once.  The potentials are
+// subtracted from each other first, or a large potential would absorb a small distance.
 extern "C" __global__ void __launch_bounds__(THREADS) restore(
     Element* d, long long ld, int n, const long long* sources, const double* h) {
   Element* const row = d + blockIdx.x * ld;
@@ -74,7 +74,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) restore(
     if (row[j] != nothing()) row[j] = Meaning<Arithmetic>::from((double)Meaning<Arithmetic>::of(row[j]) + (h[j] - own));
 }
 
-// Of each row, leaving out the source: vertices reached, sum of distances, the largest, and the first vertex at it.
+// For each row, without its source: vertices reached, sum of distances, largest distance, and the first vertex at it.
 extern "C" __global__ void __launch_bounds__(THREADS) facts(
     const __grid_constant__ Rows all, long long* reached, Sum* sums, Value* largest, long long* farthest) {
   __shared__ int some_counts[THREADS / 32], some_at[THREADS / 32];
@@ -112,7 +112,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) facts(
   largest[blockIdx.x] = top, farthest[blockIdx.x] = at;
 }
 
-// Finite distances in bins of width 1 / ``inverse`` from 0; counts[BINS] takes those below 0.
+// Counts finite distances in bins of width 1 / ``inverse`` from 0 on; counts[BINS] takes those below 0.
 extern "C" __global__ void __launch_bounds__(THREADS) histogram(
     const __grid_constant__ Rows all, double inverse, u64* counts) {
   __shared__ u32 own_counts[BINS + 1];

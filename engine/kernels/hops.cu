@@ -1,10 +1,10 @@
-// Shortest paths by number of arcs from many sources at once: breadth first, one bit a source.
+// Breadth-first search from many sources at once, one bit a source.
 //
 // A vertex holds a row of 4,096 bits; the bits that are new after a step are the bits of its in-neighbours that were
 // new before it and that it has not seen (compare Then et al., "The more the merrier: efficient multi-source graph
-// traversal", 2014).  How far each source is, is kept bit by bit, too: plane p holds bit p of the distance.  All thread
-// blocks share a step, with a barrier after it; at the end planes become rows of the matrix.  A search of more than
-// ``limit`` steps, or of more than the planes can count, is given up.
+// traversal", 2014).  Distances are kept bit by bit, too: plane p holds bit p of the distance from each source.  All
+// thread blocks share a step, with a barrier after it; at the end planes become rows of the matrix.  A search of more
+// than ``limit`` steps, or of more steps than the planes can count, is given up.
 
 namespace {
 
@@ -32,8 +32,8 @@ struct Walk {
   const int* sources;                 // vertices
   Element* out;
   uint4* rows;   // (3 + PLANES) x n rows: seen, new (twice), planes
-  int* turns;    // 2 x n
-  u32* state;    // [0] given up, [1] arrivals, [2] turn, [3 ... 5] whether a step found anything
+  int* stamps;   // 2 x n, as in search.cu
+  u32* state;    // [0] given up, [1] arrivals, [2] stamp, [3 ... 5] whether a step reached a vertex
   long long ld, limit;
   int n, chunk_count, source_count;
 };
@@ -54,7 +54,8 @@ INLINE void barrier(volatile u32* arrivals, u32& waited) {
 
 INLINE uint4* row(const Walk& s, int array, int v) { return s.rows + ((size_t)array * s.n + v) * (ROW / 4); }
 
-// What is new at ``head`` through the arcs of the lanes in ``arcs``, at distance ``level``; whether anything is.
+// Adds the sources that reach ``head`` through the arcs of the lanes in ``arcs`` for the first time, at distance
+// ``level``; returns whether there are any.
 INLINE bool reach(const Walk& s, int head, u32 arcs, int u, int fresh, u32 level, bool first_part, int lane) {
   uint4* const own = row(s, 0, head) + lane;
   uint4 seen = __ldcg(own), found = make_uint4(0, 0, 0, 0);
@@ -84,30 +85,30 @@ INLINE bool reach(const Walk& s, int head, u32 arcs, int u, int fresh, u32 level
   return true;
 }
 
-INLINE bool step(const Walk& s, int turn, u32 level) {
+INLINE bool step(const Walk& s, int stamp, u32 level) {
   const int lane = threadIdx.x % 32;
-  const int* const now = s.turns + (size_t)(turn & 1) * s.n;
-  int* const then = s.turns + (size_t)((turn + 1) & 1) * s.n;
+  const int* const now = s.stamps + (size_t)(stamp & 1) * s.n;
+  int* const then = s.stamps + (size_t)((stamp + 1) & 1) * s.n;
   bool changed = false;
   for (int c = blockIdx.x * WARPS + threadIdx.x / 32; c < s.chunk_count; c += gridDim.x * WARPS) {
     const int begin = __ldg(s.chunks + c), end = __ldg(s.chunks + c + 1);
-    int written = -1;  // a vertex of many arcs is reached in parts: its first part begins the row of what is new
+    int written = -1;  // a vertex of many arcs is done in parts; the first part overwrites its row of new bits
     for (int e0 = begin; e0 < end; e0 += 32) {
       const int e = e0 + lane;
       int u = 0, v = -1;
       bool active = false;
       if (e < end) {
         u = __ldg(s.tails + e), v = __ldg(s.heads + e);
-        active = __ldcg(now + u) == turn;
+        active = __ldcg(now + u) == stamp;
       }
       u32 left = __ballot_sync(~0u, active);
       while (left) {
         const int head = __shfl_sync(~0u, v, __ffs(left) - 1);
         const u32 own = left & __ballot_sync(~0u, v == head);
         left ^= own;
-        if (reach(s, head, own, u, 1 + (turn & 1), level, head != written, lane)) {
+        if (reach(s, head, own, u, 1 + (stamp & 1), level, head != written, lane)) {
           changed = true, written = head;
-          if (lane == 0) __stcg(then + head, turn + 1);
+          if (lane == 0) __stcg(then + head, stamp + 1);
         }
       }
     }
@@ -115,7 +116,7 @@ INLINE bool step(const Walk& s, int turn, u32 level) {
   return changed;
 }
 
-// Rows of ``out`` of ``count`` sources.  A warp turns the bits of 32 vertices and 128 sources into distances at a time.
+// Writes the rows of ``out`` of ``count`` sources.  A warp converts the bits of 32 vertices and 128 sources at a time.
 INLINE void emit(const Walk& s, int first, int count, u32 levels) {
   const int lane = threadIdx.x % 32, across = (s.n + 31) / 32, parts = (count + 127) / 128;
   const Element nothing = (Element)Arithmetic::unreachable();
@@ -145,30 +146,30 @@ INLINE void emit(const Walk& s, int first, int count, u32 levels) {
 extern "C" __global__ void __launch_bounds__(THREADS) hops(const __grid_constant__ Walk s) {
   volatile u32* const changed = s.state + 3;
   u32 waited = 0;
-  int turn = (int)((volatile u32*)s.state)[2];
+  int stamp = (int)((volatile u32*)s.state)[2];
   const size_t vectors = (size_t)(3 + PLANES) * s.n * (ROW / 4), kept = (size_t)3 * s.n * (ROW / 4);
   const size_t own = (size_t)blockIdx.x * THREADS + threadIdx.x, all = (size_t)gridDim.x * THREADS;
   bool given_up = false;
   for (int first = 0; first < s.source_count && !given_up; first += SOURCES) {
     const int count = min(SOURCES, s.source_count - first);
-    for (size_t i = own; i < vectors; i += all)  // rows of what is new are written before they are read
+    for (size_t i = own; i < vectors; i += all)  // rows of new bits are written before they are read
       if (i < kept / 3 || i >= kept) __stcg(s.rows + i, make_uint4(0, 0, 0, 0));
     if (own < 3) changed[own] = 0;
     barrier(s.state + 1, waited);
-    const int fresh = 1 + (turn & 1);
-    for (size_t i = own / 32; i < (size_t)count; i += all / 32) {  // a warp a source: its row of what is new begins empty
+    const int fresh = 1 + (stamp & 1);
+    for (size_t i = own / 32; i < (size_t)count; i += all / 32) {  // one warp a source; its row of new bits is empty
       const int v = __ldg(s.sources + first + i), lane = threadIdx.x % 32;
       const int word = (int)i / 32 - 4 * lane;  // of the lane's four
       const u32 bit = 1u << i % 32;
       const uint4 x = make_uint4(word == 0 ? bit : 0, word == 1 ? bit : 0, word == 2 ? bit : 0, word == 3 ? bit : 0);
       __stcg(row(s, 0, v) + lane, x);
       __stcg(row(s, fresh, v) + lane, x);
-      if (lane == 0) __stcg(s.turns + (size_t)(turn & 1) * s.n + v, turn);
+      if (lane == 0) __stcg(s.stamps + (size_t)(stamp & 1) * s.n + v, stamp);
     }
     barrier(s.state + 1, waited);
     u32 level = 1;
-    for (int i = 0;; i++, turn++, level++) {
-      const bool found = step(s, turn, level);
+    for (int i = 0;; i++, stamp++, level++) {
+      const bool found = step(s, stamp, level);
       if (found && threadIdx.x % 32 == 0) changed[i % 3] = 1;
       if (own == 0) changed[(i + 1) % 3] = 0;
       barrier(s.state + 1, waited);
@@ -178,12 +179,12 @@ extern "C" __global__ void __launch_bounds__(THREADS) hops(const __grid_constant
         break;
       }
     }
-    turn += 2;
+    stamp += 2;
     emit(s, first, count, level);
     barrier(s.state + 1, waited);
   }
   if (own == 0) {
-    ((volatile u32*)s.state)[2] = turn;
+    ((volatile u32*)s.state)[2] = stamp;
     if (given_up) s.state[0] = 1;
   }
 }

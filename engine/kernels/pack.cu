@@ -1,11 +1,12 @@
-// pack: copies of rectangles of a matrix in the forms that relax reads, up to six in one launch.
+// pack: copies rectangles of a matrix in the forms that relax reads, up to six in one launch.
+// mirror: copies the part of a matrix above the diagonal to the part below it.
 //
-// A job copies ``rows`` x ``columns`` entries of ``from``, straight or transposed, into ``to``, which is ``to_rows`` x
-// ``to_columns`` and gets unreachable where the source has nothing.  With ``spread`` each entry becomes a word (uint16:
-// the entry in both halves), the form of A.  mirror: the part above the diagonal, copied below it.
+// A job copies ``rows`` x ``columns`` entries of ``from``, as they are or transposed, to ``to``, which is ``to_rows`` x
+// ``to_columns`` and becomes unreachable outside the source.  With ``spread`` each entry becomes a word (uint16: the
+// entry in both halves), the form of A.
 
 namespace {
-constexpr int SIDE = 32, THREADS = 256, PASS = THREADS / SIDE;  // a block does SIDE x SIDE entries
+constexpr int SIDE = 32, THREADS = 256, PASS = THREADS / SIDE;  // a block copies SIDE x SIDE entries
 }
 
 struct Job {
@@ -52,7 +53,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) pack(const __grid_constant
   UNROLL for (int i = 0; i < SIDE; i += PASS) put(j, row0 + y + i, column0 + x, tile[x][y + i]);
 }
 
-// d[j][i] = d[i][j] for i < j.  Block (x, y) does the tile at row y, column x >= y.
+// d[j][i] = d[i][j] for i < j.  Block (x, y) copies the tile at row y, column x >= y.
 extern "C" __global__ void __launch_bounds__(THREADS) mirror(Element* d, long long ld, int n) {
   __shared__ Element tile[SIDE][SIDE + 1];
   if (blockIdx.x < blockIdx.y) return;

@@ -1,9 +1,9 @@
 // power: all distances of a small graph by repeated squaring, in one cooperative launch.
 //
-// Below some 300 vertices Floyd-Warshall is bound by the latency of its rounds, 8 of them at n = 256 with tiles of 32,
-// each with three hops through memory.  Squaring does log2(n) times the work, but has only log2(n) steps, and in each
-// the whole device computes: a block does a strip of ROWS x 32 entries, its warps share k.  It stops when a squaring
-// changes nothing.
+// Below about 300 vertices the latency of its rounds bounds Floyd-Warshall: at n = 256 with tiles of 32 there are 8
+// rounds, each with three hops through memory.  Squaring does log2(n) times the work, but has only log2(n) steps, in
+// each of which the whole device computes: a block computes a strip of ROWS x 32 entries, and its warps share k.  The
+// kernel stops when a squaring changes nothing.
 
 namespace {
 
@@ -26,15 +26,15 @@ struct Square {
   Element* d;          // n x n, weights in, distances out
   Single* even;        // two scratch matrices, n padded to a multiple of 32 each way
   Single* odd;
-  u32* state;          // arrivals at the barrier; then, for each step, the last launch in which it changed something
+  u32* state;          // arrivals at the barrier; then, for each step, the last launch in which it changed an entry
   int* negative;       // becomes 1 if some diagonal entry falls below zero
   long long ld;
   int n, padded, steps;
-  u32 launch;          // differs from that of earlier launches, so that nothing is cleared
+  u32 launch;          // differs from that of earlier launches, so that nothing need be cleared
 };
 
-// All blocks have come this far.  Cooperative launches have every block resident.  Together the blocks add 2^31, so each
-// barrier flips the highest bit and nothing need be cleared or counted.
+// Waits until all blocks have arrived; in a cooperative launch every block is resident.  Together the blocks add 2^31,
+// so each barrier flips the highest bit and nothing need be cleared or counted.
 INLINE void grid_barrier(u32* arrivals) {
   __syncthreads();
   if (threadIdx.x == 0) {
@@ -60,7 +60,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) power(const __grid_constan
   for (int step = 0; step < g.steps; step++) {
     const Single* const from = step % 2 ? g.odd : g.even;
     Single* const to = step % 2 ? g.even : g.odd;
-    if (step == 0) {  // straight from the matrix, widened and padded
+    if (step == 0) {  // read the matrix itself, widened and padded
       for (int e = thread; e < ROWS * g.padded; e += THREADS) {
         const int r = row0 + e / g.padded, c = e % g.padded;
         a_strip[e / g.padded * LD_A + c] =
@@ -96,7 +96,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) power(const __grid_constan
           c[i][j] = Arithmetic::two(c[i][j], a[i][2], b[2][j], a[i][3], b[3][j]);
         }
     }
-    __syncthreads();  // B has been read: its place takes the warps' results
+    __syncthreads();  // B has been read, so its memory can take the warps' results
     UNROLL for (int i = 0; i < TALL; i++)
       UNROLL for (int j = 0; j < WIDE; j++) sums[(warp * ROWS + lane_row + i) * COLUMNS + lane_column + j] = c[i][j];
     __syncthreads();
@@ -118,7 +118,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) power(const __grid_constan
     if (!last) {
       grid_barrier(g.state);
       done = (u32)load_acquire((const int*)(g.state + 1 + step)) != g.launch;
-    } else if (step == 0) {  // others still read the weights
+    } else if (step == 0) {  // other blocks still read the weights
       grid_barrier(g.state);
     }
     if (done) {

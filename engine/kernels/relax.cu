@@ -1,12 +1,13 @@
 // relax: C <- min(C, A (x) B), the min-plus product, for matrices of any shape and leading dimension.
 //
-// A arrives transposed ("k-major": row k holds A[:, k]) and packed by pack.cu, with unreachable in the rows that pad k
-// to a multiple of STEP; B arrives as it is if its rows are 16-byte aligned, else packed too.  So all loads into shared
-// memory are 16-byte asynchronous copies and the inner loop reads shared memory 16 bytes at a time.  Each thread holds
-// ROWS x COLUMNS words of C, which it loads before and stores after the loop over k.  Only blocks on a ragged edge of C,
-// or over rows of C that are not aligned, touch C entry by entry.
+// A is transposed ("k-major": row k holds A[:, k]) and packed by pack.cu, with unreachable in the rows that pad k to a
+// multiple of STEP; B is read in place if its rows are 16-byte aligned, else it is packed, too.  So all loads into
+// shared memory are 16-byte asynchronous copies and the inner loop reads shared memory 16 bytes at a time.  Each thread
+// holds ROWS x COLUMNS words of C, which it loads before and stores after the loop over k.  Only blocks at a ragged
+// edge of C, or with rows of C that are not aligned, access C entry by entry.
 //
-// One launch may carry two products (the row and the column panel of a round): blocks from ``first`` on do the second.
+// One launch may have two products (the row and the column panel of a round): blocks from ``first`` on compute the
+// second.
 #ifndef STAGES
 #define STAGES 4
 #endif
@@ -18,7 +19,7 @@ constexpr int LANES = Arithmetic::LANES;
 constexpr int THREADS = 256;
 constexpr int ROWS = 8, COLUMNS = sizeof(Word) == 8 ? 4 : 8;  // words a thread
 constexpr int TILE_M = 128, TILE_N = sizeof(Word) == 8 ? 64 : 128;
-constexpr int STEP = sizeof(Word) == 8 ? 8 : 16;  // k a stage
+constexpr int STEP = sizeof(Word) == 8 ? 8 : 16;  // steps of k in a stage
 constexpr int BAND = 16;  // tile rows that run together, so that their panels stay in the second-level cache
 constexpr int WARPS_N = TILE_N / (8 * COLUMNS);
 constexpr int STAGE_A = STEP * TILE_M, STAGE = STAGE_A + STEP * TILE_N;  // words
@@ -45,7 +46,7 @@ struct Product {
 
 struct Products {
   Product product[2];
-  long long lda;  // words; leading dimensions and depth are common to both, so that they cost no registers
+  long long lda;  // words; both products share leading dimensions and depth, so that these cost no registers
   long long ldb;  // words
   long long ldc;  // elements
   int depth;      // k, a multiple of 16
@@ -54,7 +55,8 @@ struct Products {
   u32 one;        // 1, unknown to the compiler
 };
 
-// Which tile a block does: bands of BAND tile rows, column by column; with ``upper`` a band starts at its diagonal.
+// The tile of a block: bands of BAND tile rows, column by column; with ``upper`` a band starts at its diagonal.
+// Returns false if the tile is left alone.
 INLINE bool tile_of(const Product& g, int upper, int block, int& tile_m, int& tile_n) {
   if (!upper) {
     const int per = BAND * g.tiles_n, band = block / per, rest = block - band * per;
@@ -104,7 +106,7 @@ INLINE int thread_again() {
 // A thread's part of a tile of C.
 struct Corner {
   Element* at;
-  int rows, columns;  // of C, from here on; may be below 1
+  int rows, columns;  // of C from here on; may be below 1
   bool whole;         // the tile lies inside C and its rows are aligned
 
   static INLINE Corner of(const Products& all, bool second, int tile_m, int tile_n, int thread) {
@@ -201,6 +203,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, RELAX_BLOCKS) relax(const 
     if (++stage == STAGES) stage = 0;
   }
 
-  // Where this thread's words belong is worked out again: kept over the loop it would cost registers that spill.
+  // The place of this thread's words is computed again: kept during the loop it would cost registers and cause spills.
   Corner::of(all, (int)blockIdx.x >= all.first, place[0], place[1], thread_again()).store(all, c);
 }

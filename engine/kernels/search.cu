@@ -1,17 +1,17 @@
 // Shortest paths from many sources at once, by correcting labels.
 //
 // Sources are searched in blocks: a vertex holds one row of labels, one label a source, so that the lanes of a warp
-// share the arcs and every access is coalesced (Okuyama, Ino, Hagihara, "A task parallel algorithm for finding
+// share arcs and every access is coalesced (Okuyama, Ino, Hagihara, "A task parallel algorithm for finding
 // all-pairs shortest paths using the GPU", 2008).  A vertex *pulls*: it takes the minimum over its in-arcs whose tails
 // changed in the sweep before; its row has one writer, so nothing is atomic.  Labels may be read while they fall: each
-// is the length of some walk, and whatever changes is looked at again.
+// is the length of some walk, and a vertex whose label changed is relaxed from again.
 //
-// Two forms.  FORM_SWEEP: all thread blocks of a group sweep over all vertices for one block of sources, with a barrier
-// of the group after each sweep; rows of 512 bytes.  FORM_LISTS: each thread block has its own sources and lists of the
-// vertices to look at; rows of 128 bytes.  The first suits graphs of few hops, the second those of many.
+// There are two forms.  FORM_SWEEP: all thread blocks of a group sweep over all vertices for one block of sources, with
+// a barrier of the group after each sweep; rows have 512 bytes.  FORM_LISTS: each thread block has its own sources and
+// lists of the vertices to visit; rows have 128 bytes.  The first suits graphs of few hops, the second those of many.
 //
-// Labels may be narrower than the matrix (WIDEN: uint16 into int32); the host then proves that none was cut off.
-// A search that takes more than ``limit`` (sweeps, or vertices looked at) is given up.
+// Labels may be narrower than the matrix (WIDEN: uint16 into int32); the host then proves that none was capped.
+// A search that takes more than ``limit`` sweeps, or visits to vertices, is given up.
 
 namespace {
 
@@ -27,13 +27,13 @@ constexpr int LANES = 32;
 constexpr int LANES = 8;
 #endif
 #ifndef ARCS
-#define ARCS 4  // in-arcs whose rows are fetched side by side
+#define ARCS 4  // in-arcs whose rows are fetched together
 #endif
 constexpr int SOURCES = LANES * VECTORS * PER16;  // a block of sources: labels a row
 constexpr int TILE = 64;                          // vertices transposed at a time
-constexpr int STATE = 32;                         // words of state a group
+constexpr int STATE = 32;                         // words of state of a group
 #ifndef RESIDENT
-#define RESIDENT (sizeof(Element) == 8 ? 3 : 4)  // thread blocks a multiprocessor, so that nothing is spilled
+#define RESIDENT (sizeof(Element) == 8 ? 3 : 4)  // thread blocks a multiprocessor without spilled registers
 #endif
 
 #ifdef WIDEN
@@ -61,7 +61,7 @@ template <> struct Relaxed<Float64> {
 INLINE Element zero() { return (Element)0; }
 
 INLINE void load_row(const Element* p, Word* r) { load16((const Word*)p, r); }
-INLINE void load_far(const u32* p, u32* r) {  // past the first-level cache, which is not kept coherent
+INLINE void load_far(const u32* p, u32* r) {  // bypasses the first-level cache, which is not coherent
   const uint4 v = __ldcg((const uint4*)p);
   r[0] = v.x, r[1] = v.y, r[2] = v.z, r[3] = v.w;
 }
@@ -74,7 +74,7 @@ INLINE void store_far(double* p, const double* r) { __stcg((double2*)p, make_dou
 
 }  // namespace
 
-// Arcs lie in the order of their heads.  ``vertices`` may exceed ``n``: vertices that only gather the arcs of others.
+// Arcs are sorted by head.  ``vertices`` may exceed ``n``: additional vertices gather some of the arcs into a vertex.
 struct Search {
   const int* chunks;       // sweep: first arc of each chunk of whole vertices, and the end
   const int* into;         // lists: first arc into each vertex, and the end
@@ -83,13 +83,13 @@ struct Search {
   const Element* weights;
   const int* out_of;       // lists: first arc out of each vertex, and the end
   const int* next;         // lists: heads of the arcs out of each vertex
-  const int* place;        // number here of each of the n vertices of the matrix
-  const int* sources;      // numbers here, in the order of the blocks
+  const int* place;        // new number of each of the n vertices of the matrix
+  const int* sources;      // new numbers, in the order of the blocks of sources
   const int* rows;         // row of ``out`` of each source
   Out* out;
-  Element* labels;         // a group: vertices x SOURCES
-  int* scratch;            // a group: sweep 2 x vertices turns; lists 3 x vertices
-  u32* state;              // [0] given up, [1] next block of sources; then a group: see below
+  Element* labels;         // for each group: vertices x SOURCES
+  int* scratch;            // for each group: sweep: 2 x vertices stamps; lists: 3 x vertices
+  u32* state;              // [0] given up, [1] next block of sources; then STATE words for each group, see below
   long long ld, limit;
   int n, vertices, chunk_count, source_count, groups;
 };
@@ -104,7 +104,7 @@ INLINE void clear(Element* labels, int vertices, int member, int members) {
     store_far((Word*)(labels + i * PER16), nothing);
 }
 
-// Rows of ``out`` for the sources first ... first + count - 1: labels transposed, in the order of the matrix.
+// Writes the rows of ``out`` of sources first ... first + count - 1: labels, transposed, in the order of the matrix.
 INLINE void emit(const Search& s, const Element* labels, int first, int count, int member, int members) {
   constexpr int STRIP = LANES * PER16;  // labels of a row that are transposed at a time
   constexpr int PAD = sizeof(Element) < 4 ? 4 / sizeof(Element) : 1;
@@ -140,7 +140,8 @@ INLINE void emit(const Search& s, const Element* labels, int first, int count, i
 
 namespace {
 
-// State of a group: [0] arrivals, [1] turn, [2 ... 4] whether a sweep changed anything.
+// State of a group: [0] arrivals, [1] stamp, [2 ... 4] whether a sweep changed a label.  Sweeps are numbered by stamps,
+// which only increase over all launches; a vertex bears the stamp of the sweep that is to read its changed label.
 struct Group {
   volatile u32* state;
   int member, members;
@@ -159,7 +160,8 @@ struct Group {
   }
 };
 
-// labels[head] <- min over the arcs of the lanes in ``arcs``; whether it fell.  All lanes of the warp take part.
+// labels[head] <- minimum over the arcs of the lanes in ``arcs``; returns whether a label fell.  All lanes of the warp
+// take part.
 INLINE bool pull(Element* labels, int head, u32 arcs, int u, Element w, int lane) {
   Word before[VECTORS][WORDS16], best[VECTORS][WORDS16];
   Word* const own = (Word*)(labels + (size_t)head * SOURCES + lane * PER16);
@@ -195,7 +197,7 @@ INLINE bool pull(Element* labels, int head, u32 arcs, int u, Element w, int lane
   return __any_sync(~0u, fell);
 }
 
-INLINE bool sweep(const Search& s, Element* labels, const int* now, int* then, int turn, int warp, int warps) {
+INLINE bool sweep(const Search& s, Element* labels, const int* now, int* then, int stamp, int warp, int warps) {
   const int lane = threadIdx.x % 32;
   bool changed = false;
   for (int c = warp; c < s.chunk_count; c += warps) {
@@ -207,7 +209,7 @@ INLINE bool sweep(const Search& s, Element* labels, const int* now, int* then, i
       bool active = false;
       if (e < end) {
         u = __ldg(s.tails + e), v = __ldg(s.heads + e), w = s.weights[e];
-        active = __ldcg(now + u) == turn;
+        active = __ldcg(now + u) == stamp;
       }
       u32 left = __ballot_sync(~0u, active);
       while (left) {
@@ -216,7 +218,7 @@ INLINE bool sweep(const Search& s, Element* labels, const int* now, int* then, i
         left ^= own;
         if (pull(labels, head, own, u, w, lane)) {
           changed = true;
-          if (lane == 0) __stcg(then + head, turn + 1);
+          if (lane == 0) __stcg(then + head, stamp + 1);
         }
       }
     }
@@ -231,9 +233,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) search_sweep(con
   Group g = {s.state + STATE + group * STATE, (int)blockIdx.x % members, members, 0};
   volatile u32* const changed = g.state + 2;
   Element* const labels = s.labels + (size_t)group * s.vertices * SOURCES;
-  int* const turns = s.scratch + (size_t)group * 2 * s.vertices;
+  int* const stamps = s.scratch + (size_t)group * 2 * s.vertices;
   const int warp = g.member * WARPS + threadIdx.x / 32, warps = members * WARPS;
-  int turn = (int)g.state[1];
+  int stamp = (int)g.state[1];
   bool given_up = false;
   for (int first = group * SOURCES; first < s.source_count && !given_up; first += s.groups * SOURCES) {
     const int count = min(SOURCES, s.source_count - first);
@@ -243,13 +245,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) search_sweep(con
     for (int i = g.member * THREADS + threadIdx.x; i < count; i += members * THREADS) {
       const int source = __ldg(s.sources + first + i);
       labels[(size_t)source * SOURCES + i] = zero();
-      __stcg(turns + (size_t)(turn & 1) * s.vertices + source, turn);
+      __stcg(stamps + (size_t)(stamp & 1) * s.vertices + source, stamp);
     }
     g.barrier();
-    for (int i = 0;; i++, turn++) {
-      int* const now = turns + (size_t)(turn & 1) * s.vertices;
-      int* const then = turns + (size_t)((turn + 1) & 1) * s.vertices;
-      const bool fell = sweep(s, labels, now, then, turn, warp, warps);
+    for (int i = 0;; i++, stamp++) {
+      int* const now = stamps + (size_t)(stamp & 1) * s.vertices;
+      int* const then = stamps + (size_t)((stamp + 1) & 1) * s.vertices;
+      const bool fell = sweep(s, labels, now, then, stamp, warp, warps);
       if (fell && threadIdx.x % 32 == 0) changed[i % 3] = 1;
       if (g.member == 0 && threadIdx.x == 0) changed[(i + 1) % 3] = 0;
       g.barrier();
@@ -259,12 +261,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) search_sweep(con
         break;
       }
     }
-    turn += 2;  // no vertex bears a turn yet to come
+    stamp += 2;  // no vertex bears a stamp of the next search
     emit(s, labels, first, count, g.member, members);
     g.barrier();
   }
   if (g.member == 0 && threadIdx.x == 0) {
-    g.state[1] = turn;
+    g.state[1] = stamp;
     if (given_up) s.state[0] = 1;
   }
 }
@@ -276,13 +278,13 @@ namespace {
 
 struct Lists {
   u32 *now, *then, *marked;           // a bit a vertex: changed in the sweep before, in this one; listed for the next
-  int *list, *before, *following;     // vertices to look at in this sweep; of the sweep before; of the next
+  int *list, *before, *following;     // vertices to visit in this sweep; those of the sweep before; those of the next
   int count, count_before;
 };
 
 INLINE bool bit(const u32* bits, int v) { return bits[v / 32] >> (v % 32) & 1; }
 
-// List the heads of the arcs out of ``v``, each once; the LANES threads of a vertex share the arcs.
+// Lists the heads of the arcs out of ``v``, each once; the LANES threads of a vertex share the arcs.
 INLINE void list_heads(const Search& s, const Lists& l, int v, int part, int* length) {
   for (int e = __ldg(s.out_of + v) + part; e < __ldg(s.out_of + v + 1); e += LANES) {
     const int head = __ldg(s.next + e);
@@ -291,7 +293,7 @@ INLINE void list_heads(const Search& s, const Lists& l, int v, int part, int* le
   }
 }
 
-// Look at every vertex of the list once.
+// Visits every vertex of the list once.
 INLINE void look(const Search& s, const Lists& l, Element* labels, int* length) {
   const int part = threadIdx.x % LANES, base = threadIdx.x % 32 / LANES * LANES;
   for (int i0 = threadIdx.x / 32 * (32 / LANES); i0 < l.count; i0 += THREADS / LANES) {
@@ -368,7 +370,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) search_lists(con
       }
     }
     long long looked = 0;
-    bool seeds = true;  // the sources are on no list, so their bits are cleared one and all
+    bool seeds = true;  // the sources are on no list, so all bits are cleared
     l.count = 0;
     while (true) {
       __syncthreads();

@@ -1,15 +1,16 @@
 // single: Floyd-Warshall of one block, or of many graphs of one size, in one launch.
 //
-// After Takafuji, Nakano and Ito, "A single kernel for blocked Floyd-Warshall": the matrix is cut into SIDE x SIDE tiles
-// and each update of a tile by a pivot is a task.  Blocks draw tasks from one counter, in an order in which a task waits
-// only for earlier ones, and wait on per-tile flags that count the rounds done.  The earliest unfinished task is always
-// being worked on, so there is no deadlock however few blocks are resident.
+// After Takafuji, Nakano and Ito, "A single kernel for blocked Floyd-Warshall": the matrix is cut into SIDE x SIDE
+// tiles and each update of a tile by a pivot is a task.  Blocks draw tasks from one counter, in an order in which a
+// task waits only for earlier ones, and wait on per-tile flags that count the rounds done.  Some block is always
+// working on the earliest unfinished task, so there is no deadlock however few blocks are resident.
 //
-// Beyond the paper: a block draws its next task while it works on this one; three warps watch the three flags of a task
+// Beyond the paper: a block draws its next task while it works on this one; three warps poll the three flags of a task
 // at once; and the pivot and the panels of round k + 1 are finished in the same task as their update of round k, which
-// takes two hops through memory out of every round.
+// saves two hops through memory in every round.
 //
-// Flags and counter only ever rise: a launch is told where they stand (``base``, ``drawn``), so nothing is cleared.
+// Flags and counter only increase.  A launch receives their present values (``base``, ``drawn``), so nothing is
+// cleared.
 
 #ifndef SIDE
 #define SIDE 64
@@ -21,10 +22,10 @@
 #define UNROLLED 4
 #endif
 #ifndef BLOCKS
-#define BLOCKS 1  // least resident blocks a multiprocessor that the compiler leaves room for
+#define BLOCKS 1  // resident blocks a multiprocessor for which the compiler limits registers
 #endif
 #ifndef BY_TILE
-#define BY_TILE 0  // whether a tile can be moved whole is asked of each tile, not once of the matrix (docs/kernels.md)
+#define BY_TILE 0  // 1: each tile is checked for being movable whole; 0: the matrix is, once (docs/kernels.md)
 #endif
 
 namespace {
@@ -32,10 +33,11 @@ namespace {
 constexpr int AT_ONCE = UNROLLED;  // steps of four k in the loop body of a product
 constexpr int ROWS = THREAD_ROWS, COLUMNS = 4;  // entries a thread
 constexpr int ACROSS = SIDE / COLUMNS, DOWN = SIDE / ROWS, THREADS = ACROSS * DOWN;
-// Neighbouring threads read neighbouring rows of A or rows ROWS apart, whichever shares no bank; pivots need the latter.
+// Neighbouring threads read neighbouring rows of A (interleaved) or rows ROWS apart, whichever causes no bank conflict;
+// pivots need the latter.
 constexpr bool INTERLEAVED = ROWS == 8;
-// Where many tiles keep every block busy, A and B come in two parts of k, and the first is multiplied while the second
-// arrives.  For the latency of few tiles one is better.
+// Where many tiles keep every block busy, A and B are fetched in two parts of k, and the first is multiplied while the
+// second arrives.  With few tiles latency counts, and one part is faster.
 constexpr int PARTS = ROWS == 8 ? 2 : 1, DEPTH = SIDE / PARTS;
 constexpr int LD_A = SIDE + 4, LD_B = SIDE;  // A is read down its columns: padded against bank conflicts
 
@@ -64,15 +66,15 @@ struct Block {
   int n, tiles;          // vertices; tiles a side
   int graphs, group;     // graphs; how many of them advance together
   int aligned;           // every row starts at 16 bytes; without BY_TILE also: n is a multiple of SIDE
-  int base;              // flags: where they stand
-  u32 drawn;             // counter: where it stands
+  int base;              // value of all flags before this launch
+  u32 drawn;             // value of the counter before this launch
   u32* counter;
   int* flags;            // graphs x tiles x tiles
   int* negative;         // becomes 1 if some diagonal entry falls below zero
 };
 
 // ---- tiles between memory, registers and shared memory --------------------------------------------------------------
-// A thread's entries are the ROWS rows row_of(i) and four neighbouring columns, from 4 * x on.
+// A thread holds the entries in the ROWS rows row_of(i) and in four neighbouring columns, from 4 * x on.
 
 INLINE int row_of(int i) {
   const int y = threadIdx.x / ACROSS;
@@ -170,7 +172,7 @@ INLINE void multiply_part(Single (&c)[ROWS][COLUMNS], const Single* a_tile, cons
   }
 }
 
-// The same over all k, each part as soon as its copies, a group each, have come.
+// The same over all k; each part of k is one group of copies and is multiplied as soon as they have arrived.
 INLINE void multiply(Single (&c)[ROWS][COLUMNS], const Single* a_tile, const Single* b_tile) {
 #pragma unroll 1  // the code of all tasks together has to stay in the instruction cache
   for (int part = 0; part < PARTS; part++) {
@@ -181,9 +183,10 @@ INLINE void multiply(Single (&c)[ROWS][COLUMNS], const Single* a_tile, const Sin
   }
 }
 
-// Floyd-Warshall of one tile in registers (rows ROWS * y + i), two pivots and one barrier a step: the owners of the next
-// two pivot rows and columns publish them as soon as they have them.  Each thread closes the 2 x 2 pivot for itself:
-// through k and k + 1 lead col k + row k and col k + 1 + row k + 1, each row first relaxed by the other.
+// Floyd-Warshall of one tile in registers (rows ROWS * y + i), two pivots and one barrier a step: the owners of the
+// next two pivot rows and columns publish them as soon as they have them.  Each thread closes the 2 x 2 pivot itself:
+// it relaxes rows k and k + 1 by each other, then paths through k and k + 1 are col k + row k and col k + 1 + row k +
+// 1.
 INLINE void close_tile(Single (&c)[ROWS][COLUMNS], Single* shared) {
   const int x = threadIdx.x % ACROSS, y = threadIdx.x / ACROSS;
   constexpr int PAIR = 2 * SIDE, PERIOD = ROWS > COLUMNS ? ROWS : COLUMNS;
@@ -236,9 +239,9 @@ struct Task {
   int k, i, j;
 };
 
-// Task ``t`` of one graph.  First the pivot and the panels of round 0; then, for each round k, the rest: beginning with
-// row and column k + 1, which carry the next pivot and its panels along, then the two tiles (k + 1, k) and (k, k + 1)
-// as panels of round k + 1, then everything else.  Tiles are counted from k + 1 on, cyclically.
+// Task ``t`` of one graph.  The first tasks are the pivot and the panels of round 0.  Then, for each round k, come row
+// and column k + 1, whose tasks also finish the next pivot and its panels, then the two tiles (k + 1, k) and (k, k + 1)
+// as panels of round k + 1, then all other tiles.  Tiles are counted from k + 1 on, cyclically.
 INLINE Task task_of(int t, int tiles) {
   const int others = tiles - 1, head = 1 + 2 * others;
   Task r;
@@ -282,15 +285,15 @@ INLINE void await(const Block& g, const int* flags, int i, int j, int rounds) {
   }
 }
 
-// From interleaved rows to neighbouring ones, or back.
+// Exchanges interleaved rows for neighbouring ones, or back.
 INLINE void regroup(Single (&c)[ROWS][COLUMNS], Single* shared, int x, int y, bool back) {
   UNROLL for (int i = 0; i < ROWS; i++) store4(shared + (back ? y * ROWS + i : row_of(i)) * LD_B + x * 4, c[i]);
   __syncthreads();
   UNROLL for (int i = 0; i < ROWS; i++) load4(shared + (back ? row_of(i) : y * ROWS + i) * LD_B + x * 4, c[i]);
 }
 
-// A diagonal below zero is a negative cycle, or rounding; it is reported and put back to zero, lest later sums take it
-// off again and again.
+// A diagonal entry below zero is a negative cycle or a rounding error.  It is reported and reset to zero, or later
+// rounds would subtract it repeatedly.
 INLINE void settle_diagonal(const Block& g, Single (&p)[ROWS][COLUMNS], int x, int y) {
   if constexpr (Arithmetic::SIGNED) {
     UNROLL for (int i = 0; i < ROWS; i++)
@@ -364,23 +367,23 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) single(const __gri
   const int others = g.tiles - 1;
   const u32 per_graph = 1 + 2 * others + (others * others + 2) * g.tiles, total = per_graph * g.graphs;
   if (threadIdx.x == 0) drawn[0] = atomicAdd(g.counter, 1u) - g.drawn;
-  for (int turn = 0;; turn ^= 1) {
+  for (int slot = 0;; slot ^= 1) {
     __syncthreads();
-    const u32 task = drawn[turn];
+    const u32 task = drawn[slot];
     if (task >= total) return;
     u32 ahead = 0;
     if (threadIdx.x == 0) ahead = atomicAdd(g.counter, 1u) - g.drawn;
-    // groups of graphs one after the other; within a group, the same task of each graph side by side
+    // groups of graphs come one after the other; within a group, the same task of all graphs comes next to each other
     const u32 per_group = per_graph * g.group, group = task / per_group, rest = task - group * per_group;
     const u32 size = min(g.group, g.graphs - (int)group * g.group), graph = group * g.group + rest % size;
     const Task t = task_of((int)(rest / size), g.tiles);
     if (t.k < g.tiles)
       perform(g, t, g.d + (size_t)graph * g.stride, g.flags + (size_t)graph * g.tiles * g.tiles, a_tile, b_tile);
-    if (threadIdx.x == 0) drawn[turn ^ 1] = ahead;
+    if (threadIdx.x == 0) drawn[slot ^ 1] = ahead;
   }
 }
 
-// Graphs of at most one tile, a block each: nothing to draw and nobody to wait for.
+// Graphs of at most one tile, a block each: there are no tasks to draw and no flags to wait for.
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) lone(const __grid_constant__ Block g) {
   __shared__ __align__(16) Single tile[INTERLEAVED ? SIDE * LD_B : 1], pivots[8 * SIDE];
   const int x = threadIdx.x % ACROSS, y = threadIdx.x / ACROSS;

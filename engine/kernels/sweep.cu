@@ -1,7 +1,8 @@
-// sweep: rows of the matrix over the parts of a graph, around the products that relax does.
+// sweep: rows of the matrix from part to part of a graph; the products in between are those of relax.
 //
-// X holds a batch of rows, the columns of one part next to each other.  seed: what is known of a row beforehand.
-// gather: columns of X in the form of relax's left side.  emit: finished rows in the order of the vertices.
+// X holds a batch of rows, the columns of one part next to each other.  seed: writes the lengths that are known before
+// the sweep.  gather: copies columns of X in the form of relax's left side.  emit: copies finished rows in the order of
+// the vertices.
 
 namespace {
 
@@ -38,7 +39,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) seed(
   }
 }
 
-// a[k][i] = x[i][border[k]] for k < depth, unreachable above; a block does SIDE x SIDE, x along the rows of X.
+// a[k][i] = x[i][border[k]] for k < depth, unreachable from there on; a block copies SIDE x SIDE, x along the rows of
+// X.
 extern "C" __global__ void __launch_bounds__(THREADS) gather(
     const Element* x, long long ld, const int* border, int depth, Word* a, long long lda, int deep) {
   __shared__ Element tile[SIDE][SIDE + 1];

@@ -1,4 +1,4 @@
-"""An error in a form that survives process borders and the database: code, message, details."""
+"""An error as data that can be pickled and stored: code, message, details."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Final
 from service.settings import variable
 from storage.errors import ApspError, Conflict, DiskFull, DoesNotFit, InvalidRequest, LimitExceeded
 
-#: the setting that says how much there is of a resource; of a GPU's memory a job takes what it says itself
+#: the setting that bounds a resource; the memory of a GPU has none, because each job states its own bound
 _HELD_BY: Final = {"memory": "memory", "disk": "data_dir"}
 
 
@@ -28,7 +28,7 @@ class Fault:
 
 
 def for_want_of_disk(error: Mapping[str, Any] | None) -> bool:
-    """Whether a job's error says that there was no room on the disk: the same job may well be done later."""
+    """Whether a job failed because the disk was full; the same job may succeed later."""
     if error is None:
         return False
     details: Mapping[str, Any] = error.get("details", {})
@@ -36,24 +36,24 @@ def for_want_of_disk(error: Mapping[str, Any] | None) -> bool:
 
 
 def without_paths(fault: Fault, folder: Path) -> Fault:
-    """The fault as a client may read it: files are named within the data directory, not where that lies."""
+    """The fault for a client: file names are relative to the data directory, whose own path is hidden."""
     return replace(fault, message=within(fault.message, folder))
 
 
 def within(text: str, folder: Path) -> str:
-    """A text that names files in the data directory by their paths from there on."""
+    """``text`` with paths in the data directory made relative to it."""
     path = str(folder.absolute())
     return text.replace(f"{path}/", "").replace(path, "the data directory")
 
 
 class UnsupportedMedia(InvalidRequest):
-    """The body is in a form that is not read."""
+    """The body has a media type or encoding that is not supported."""
 
     kind = "unsupported-media-type"
 
 
 class TooManyAtOnce(LimitExceeded):
-    """As many of the caller's requests of this kind run at the same time as may."""
+    """The caller has reached the limit on concurrent requests of this kind."""
 
     kind = "too-many-at-once"
 
@@ -81,7 +81,7 @@ class ResultNotReady(Conflict):
 
 
 class NoResult(Conflict):
-    """The job is over and has no result, nor will it get one."""
+    """The job has ended without a result."""
 
     kind = "no-result"
 
@@ -101,13 +101,13 @@ class Draining(ApspError):
 
 
 class NotAcceptable(InvalidRequest):
-    """None of the media types asked for can be given."""
+    """None of the requested media types is supported."""
 
     kind = "not-acceptable"
 
 
 def fault_of(error: BaseException) -> Fault:
-    """The fault that describes ``error``; what is not ours says its class, not a traceback."""
+    """The fault that describes ``error``; other exceptions than ours are described by class and message."""
     if isinstance(error, Refused):
         return error.fault
     if isinstance(error, DoesNotFit) and error.resource in _HELD_BY:

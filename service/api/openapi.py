@@ -1,4 +1,4 @@
-"""The OpenAPI document: what FastAPI finds in the routes, and what holds for all of them."""
+"""The OpenAPI document: FastAPI derives it from the routes, and this module adds what holds for all of them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Final
 from fastapi import FastAPI
 
 from service.api.problems import documented
-from service.api.schemas import Problem
+from service.api.schemas.wire import ProblemDocument
 from service.http.gate import needed_scope
 
 #: answers that any operation under /v1 can give, and those of any with a body
@@ -18,14 +18,14 @@ _WAITING: Final = ("429", "503")
 
 
 def describe(app: FastAPI, *, keys: bool) -> None:
-    """Make ``app.openapi`` complete: problems as the form of all errors, what holds everywhere, keys and scopes."""
+    """Complete ``app.openapi``: problem documents for all errors, answers of every operation, keys and scopes."""
     generate = app.openapi
 
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
             schema = generate()
             schemas = schema["components"]["schemas"]
-            schemas["Problem"] = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
+            schemas["ProblemDocument"] = ProblemDocument.model_json_schema(ref_template="#/components/schemas/{model}")
             for name in ("HTTPValidationError", "ValidationError"):
                 schemas.pop(name, None)
             if keys:
@@ -43,6 +43,8 @@ def describe(app: FastAPI, *, keys: bool) -> None:
 
 def _complete(path: str, method: str, operation: dict[str, Any], *, keys: bool) -> None:
     answers = operation["responses"]
+    # docstrings describe their arguments for developers; the document has descriptions of the parameters instead
+    operation["description"] = operation.get("description", "").partition("\n\nArgs:")[0]
     if path.startswith("/v1/"):
         statuses = (*EVERYWHERE, *(WITH_BODY if "requestBody" in operation else ()))
         problems = {str(status): answer for status, answer in documented(*statuses).items()}

@@ -1,4 +1,4 @@
-"""Every error of the API as an RFC 9457 problem document, whoever raised it."""
+"""Every error of the API as an RFC 9457 problem document."""
 
 from __future__ import annotations
 
@@ -59,16 +59,16 @@ RETRY_AFTER: Final = {"too-many-jobs": 1, "too-many-at-once": 1, "draining": 5, 
 _BY_STATUS: Final = {404: "not-found", 405: "method-not-allowed", 406: "not-acceptable", 409: "conflict",
                      413: "limit-exceeded", 416: "range-not-satisfiable", 422: "invalid-request"}  # fmt: skip
 
-#: what FastAPI says about a body for which its parser has no better words, and what we say
+#: FastAPI's message for a body that its parser cannot read, and the service's own
 _NOT_PARSED: Final = "There was an error parsing the body"
 NO_JSON: Final = "the body is no JSON: it is not UTF-8, or nested too deeply"
-#: errors of one request that are told, and characters of the name of each place; both are the client's to choose
+#: limits on the errors listed for one request and on the length of each name; clients control both
 _MOST_ERRORS: Final = 20
 _LONGEST_PART: Final = 100
 
 
-class Problem(HTTPException):
-    """A fault raised where only Starlette's own exceptions pass, such as in a middleware's ``receive``."""
+class HTTPProblem(HTTPException):
+    """A fault as an HTTPException, for places that only Starlette's exceptions can leave, such as ``receive``."""
 
     def __init__(self, fault: Fault, *, status: int | None = None, headers: dict[str, str] | None = None) -> None:
         super().__init__(status or status_of(fault.code), fault.message, headers)
@@ -80,15 +80,21 @@ def status_of(code: str) -> int:
     return CODES.get(code, CODES["internal"])[0]
 
 
-def problem_of(error: ApspError) -> Problem:
-    """The problem that an error of ours is answered with, and when to ask again."""
+def problem_of(error: ApspError) -> HTTPProblem:
+    """The problem document for an ApspError, with Retry-After where a retry makes sense."""
     fault = fault_of(error)
     seconds = error.retry_after if isinstance(error, ResultNotReady) else RETRY_AFTER.get(fault.code)
-    return Problem(fault, headers=None if seconds is None else {"Retry-After": str(seconds)})
+    return HTTPProblem(fault, headers=None if seconds is None else {"Retry-After": str(seconds)})
 
 
 def document(fault: Fault, *, status: int | None = None, instance: str | None = None) -> dict[str, Any]:
-    """The members of the problem document."""
+    """The members of the problem document.
+
+    Args:
+        fault: what went wrong.
+        status: HTTP status; that of the fault's code if None.
+        instance: path of the request.
+    """
     number, title = CODES.get(fault.code, (500, "Unexpected error"))
     number = status or number
     members = {
@@ -105,8 +111,15 @@ def document(fault: Fault, *, status: int | None = None, instance: str | None = 
 def respond(
     request: Request, fault: Fault, *, status: int | None = None, headers: dict[str, str] | None = None
 ) -> Response:
-    """The problem document of ``fault`` as the answer to ``request``."""
-    # not of request.url, which is put together with the Host header and raises for one that makes no sense
+    """The problem document of ``fault`` as the answer to ``request``.
+
+    Args:
+        request: the request to answer.
+        fault: what went wrong; paths of the server are removed from its message.
+        status: HTTP status; that of the fault's code if None.
+        headers: further headers of the answer.
+    """
+    # request.url is not used: it contains the Host header and raises if that is malformed
     service = getattr(request.app.state, "service", None)
     if service is not None:
         fault = without_paths(fault, service.settings.data_dir)
@@ -129,7 +142,7 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def validation(request: Request, error: RequestValidationError) -> Response:
-        if isinstance(error.body, bytes):  # FastAPI left it as it came
+        if isinstance(error.body, bytes):  # FastAPI did not parse it
             message = "the body must be JSON, and said to be: Content-Type: application/json"
             return respond(request, Fault("invalid-request", message))
         return respond(request, validation_fault(error.errors()))
@@ -141,7 +154,7 @@ def install(app: FastAPI) -> None:
             return Response(status_code=304, headers=headers)
         if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
             headers["Allow"] = _allowed(request) or headers.get("Allow", "")
-        if isinstance(error, Problem):
+        if isinstance(error, HTTPProblem):
             return respond(request, error.fault, status=error.status_code, headers=headers)
         if error.status_code == HTTPStatus.BAD_REQUEST and error.detail == _NOT_PARSED:
             return respond(request, Fault("invalid-request", NO_JSON))
@@ -151,7 +164,7 @@ def install(app: FastAPI) -> None:
 
 
 def unexpected(request: Request) -> Response:
-    """The answer when anything else was raised: the traceback goes to the log, a stranger learns where to look."""
+    """The answer to any other exception; the log has the traceback under the request id."""
     return respond(request, Fault("internal", "an unexpected error happened; the log names it by request_id"))
 
 
@@ -173,7 +186,7 @@ def _http_message(request: Request, error: HTTPException) -> str:
 
 
 def validation_fault(errors: Sequence[Mapping[str, Any]]) -> Fault:
-    """The fault of a request that is not in the form of its schema; the first errors are told, the others counted."""
+    """The fault of a request that does not fit its schema; it lists the first errors and counts the others."""
     found = [
         {"pointer": "/" + "/".join(str(part)[:_LONGEST_PART] for part in item["loc"]), "detail": str(item["msg"])}
         for item in errors[:_MOST_ERRORS]
@@ -186,7 +199,7 @@ def validation_fault(errors: Sequence[Mapping[str, Any]]) -> Fault:
 #: for the ``responses`` of routes: the schema of all errors
 def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """OpenAPI descriptions of the problem answers with these statuses."""
-    reference = {"$ref": "#/components/schemas/Problem"}
+    reference = {"$ref": "#/components/schemas/ProblemDocument"}
     return {
         status: {"description": HTTPStatus(status).phrase, "content": {MEDIA_TYPE: {"schema": reference}}}
         for status in statuses

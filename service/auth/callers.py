@@ -1,4 +1,4 @@
-"""Who asks: what a request may do, and whose graphs and jobs it sees."""
+"""Callers: what a request may do, and which graphs and jobs it sees."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ SCOPES: Final[tuple[Scope, ...]] = ("read", "submit", "admin")
 
 @dataclass(frozen=True)
 class Caller:
-    """The holder of a key; ``owner`` is None where the service tells nobody apart (``APSP_AUTH=false``).
+    """The holder of a key; ``owner`` is None if the service requires no keys (``APSP_AUTH=false``).
 
-    ``read`` allows questions about one's own graphs and jobs, ``submit`` also changes to them; ``admin`` includes
-    both, for everybody's.
+    The scope ``read`` allows queries of one's own graphs and jobs, ``submit`` also changes to them; ``admin`` includes
+    both, for the graphs and jobs of all owners.
     """
 
     owner: str | None
@@ -27,11 +27,11 @@ class Caller:
         return scope in self.scopes or "admin" in self.scopes
 
     def sees(self, owner: str | None) -> bool:
-        """Whether what belongs to ``owner`` exists for this caller."""
+        """Whether the caller may see what belongs to ``owner``."""
         return self.owner is None or owner == self.owner or "admin" in self.scopes
 
 
-#: everybody, where keys are not asked for
+#: the caller of every request if keys are not required
 ANYBODY: Final = Caller(None, frozenset(SCOPES))
 
 

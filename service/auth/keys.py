@@ -1,4 +1,4 @@
-"""Who holds a key: looked up in the database, remembered for some seconds; and the first key of a new service."""
+"""Finds the holder of a key in the database and caches it for some seconds; makes the first key of a new service."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from storage.jobs.store import JobStore
 
 log = logging.getLogger(__name__)
 
-#: a revoked key is refused after so many seconds at the latest
+#: seconds for which a key is cached; a revoked key is refused after this time at the latest
 REMEMBERED_SECONDS: Final = 5.0
 _MOST_REMEMBERED: Final = 10_000
 
 
 class Keyring:
-    """Finds the caller of an Authorization header.  Belongs to one event loop; holds digests, never keys.
+    """Finds the caller of an Authorization header.  Used on one event loop only; stores digests, never keys.
 
-    The database is asked once for all requests that wait for the same key.  A key in use is looked up again before its
-    time is over, while requests go on: otherwise all clients of a busy key would wait together every few seconds.
+    One query of the database serves all requests that wait for the same key.  A key in use is looked up again in the
+    background before its cache entry expires; otherwise all clients of a busy key would wait every few seconds.
     """
 
     def __init__(self, keys: KeyStore) -> None:
@@ -47,7 +47,7 @@ class Keyring:
         found = self._known.get(digest)
         age = REMEMBERED_SECONDS if found is None else time.monotonic() - found[1]
         if found is None or age >= REMEMBERED_SECONDS:
-            # one that is cancelled while it waits must not take the look-up away from others
+            # a request that is cancelled must not cancel the look-up for the others
             return await asyncio.shield(self._ask(digest, key))
         if age >= REMEMBERED_SECONDS / 2:
             self._ask(digest, key)
@@ -64,7 +64,7 @@ class Keyring:
     def _forget(self, digest: bytes, done: asyncio.Task[Caller | None]) -> None:
         self._asked.pop(digest, None)
         if not done.cancelled() and (error := done.exception()) is not None:
-            # who waits for it hears of it; a key that was looked up ahead is looked up again
+            # requests that wait get the error; a background look-up is repeated later
             log.debug("a key could not be looked up: %s", error)
 
     async def _find(self, digest: bytes, key: str) -> Caller | None:
@@ -82,10 +82,10 @@ class Keyring:
 
 
 def first_key(settings: Settings) -> str | None:
-    """Make sure that nobody gets in by accident; returns a key to show once, where there was none.
+    """Refuse an unprotected configuration; create and return the first key if there is none.
 
     Raises:
-        InvalidRequest: others could reach the address, and there is no key, or keys are not asked for.
+        InvalidRequest: other machines can reach the address, and there is no key or keys are not required.
     """
     local = is_loopback(settings.host)
     if not settings.auth:
@@ -110,7 +110,7 @@ def first_key(settings: Settings) -> str | None:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches the address."""
+    """Whether an address is reachable from this machine only."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -1,4 +1,4 @@
-"""People on the page: a cookie that stands for a key, and tickets that let the owner of the terminal in."""
+"""Sessions of the dashboard: a cookie stands for a key; a ticket in a printed link opens a session once."""
 
 from __future__ import annotations
 
@@ -16,31 +16,30 @@ from storage.jobs.keys import KeyRecord, KeyStore
 from storage.jobs.sessions import SessionStore
 
 COOKIE: Final = "apsp_session"
-#: a session ends after so long
+#: seconds after which a session ends
 SESSION_SECONDS: Final = 12 * 3600.0
-#: a link that was printed lets in once, and for so long
+#: seconds for which a printed link is valid, once
 TICKET_SECONDS: Final = 600.0
 _MOST_REMEMBERED: Final = 10_000
 
 
-#: sessions of one request that are looked at; a browser sends one for each host and path that set one
+#: session cookies of one request that are examined; a browser sends one for each host and path that set one
 _MOST_COOKIES: Final = 4
 
 
 def tokens_of(cookies: str) -> list[str]:
     """The tokens of sessions in a Cookie header, each once, the first few.
 
-    There may be several: a neighbouring host may have set a cookie of this name, too, which is then no session of ours.
-    Taken apart by hand: ``SimpleCookie`` gives up at the first cookie that it finds odd, and other programs on the same
-    host set those.
+    There may be several, because a neighbouring host may have set a cookie of the same name.  The header is parsed here
+    because ``SimpleCookie`` stops at the first malformed cookie, and other programs on the same host set such cookies.
     """
     parts = (part.partition("=") for part in cookies.split(";"))
     found = dict.fromkeys(value.strip() for name, _, value in parts if name.strip() == COOKIE and value.strip())
     return list(found)[:_MOST_COOKIES]
 
 
-class Visitors:
-    """Finds the caller of a session.  What was found is remembered as long as with keys; holds no keys."""
+class Sessions:
+    """Finds the caller of a session.  Results are cached as long as those of keys; no keys are stored."""
 
     def __init__(self, keys: KeyStore) -> None:
         self._keys, self._sessions = keys, SessionStore(keys.database)
@@ -75,7 +74,7 @@ class Visitors:
         return record
 
     def enter(self, key: str) -> str | None:
-        """The token of a new session of whoever holds this key; None if it is no valid key."""
+        """Open a session for a key and return its token; None if the key is not valid."""
         record = self._keys.find(key.strip())
         return None if record is None else self._sessions.open(record.id, SESSION_SECONDS)
 
@@ -86,9 +85,9 @@ class Visitors:
             self._known.pop(token, None)
 
     def ticket(self) -> str | None:
-        """A ticket that lets in once, with the oldest key that may do everything; None if there is no such key.
+        """Make a ticket that opens one session with the oldest admin key; None if there is no such key.
 
-        For whoever started the service on this machine, who can make keys anyway.
+        It is for the user who started the service on this machine, who can make keys anyway.
         """
         admin = next((key for key in self._keys.list() if key.revoked is None and "admin" in key.scopes), None)
         if admin is None:
@@ -99,7 +98,7 @@ class Visitors:
         return ticket
 
     def redeem(self, ticket: str) -> str | None:
-        """The token of a new session for a ticket, which is used up; None if it is none, or was."""
+        """Use up a ticket and return the token of a new session; None if the ticket is invalid, used or expired."""
         with self._lock:
             found = self._tickets.pop(ticket, None)
         if found is None or found[1] < time.monotonic():

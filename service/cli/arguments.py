@@ -85,7 +85,7 @@ Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard 
 
 
 @dataclass(frozen=True)
-class Reading:
+class ReadingOptions:
     """How a graph file is to be read: the options of every command that takes one, as ``read_graph`` takes them."""
 
     format: Format = None
@@ -100,13 +100,13 @@ class Reading:
 
 
 def reads_graph(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command, in place of its parameter ``reading``, the options of :class:`Reading`."""
-    own, options = get_type_hints(command, include_extras=True), get_type_hints(Reading, include_extras=True)
-    defaults = {field.name: field.default for field in fields(Reading)}
+    """Replace a command's parameter ``reading`` by the options of :class:`Reading`."""
+    own, options = get_type_hints(command, include_extras=True), get_type_hints(ReadingOptions, include_extras=True)
+    defaults = {field.name: field.default for field in fields(ReadingOptions)}
 
     @wraps(command)
     def run(**given: Any) -> None:
-        reading = Reading(**{name: given.pop(name) for name in defaults})
+        reading = ReadingOptions(**{name: given.pop(name) for name in defaults})
         command(reading=reading, **given)
 
     parameters: list[inspect.Parameter] = []
@@ -119,7 +119,7 @@ def reads_graph(command: Callable[..., None]) -> Callable[..., None]:
             ]
         else:
             parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=own[name]))
-    # Typer looks at these; what ``wraps`` has left would lead it to the command as it was written.
+    # Typer reads these attributes; ``__wrapped__`` would lead it to the original command.
     vars(run).pop("__wrapped__")
     vars(run)["__signature__"] = inspect.Signature(parameters)
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}

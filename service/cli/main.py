@@ -25,7 +25,7 @@ from service.cli.arguments import (
     Json,
     MaxHops,
     Memory,
-    Reading,
+    ReadingOptions,
     Scheduler,
     Sources,
     StoreFolder,
@@ -67,7 +67,7 @@ def every_command(
 def solve(
     graph: GraphFile,
     out: Annotated[str, typer.Option("--out", metavar="STORE.zarr", help="Where the matrix goes; s3://... too.")],
-    reading: Reading,
+    reading: ReadingOptions,
     dtype: Dtype = "auto",
     algorithm: Algorithm = "auto",
     device: Device = "auto",
@@ -102,11 +102,7 @@ def solve(
             executor=executor,
             scheduler=scheduler,
         ),
-        out=out,
-        overwrite=overwrite,
-        resume=resume,
-        compression=compression,
-        work=work,
+        solving.StoreArgs(out, overwrite, resume, compression, work),
         as_json=as_json,
     )
 
@@ -120,7 +116,7 @@ def solve_many(
             metavar="GRAPHS", help="Graph files, folders of them, @FILE with one a line.", show_default=False
         ),
     ],
-    reading: Reading,
+    reading: ReadingOptions,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FOLDER", help="Where the stores go, one a graph: NAME.zarr.")
     ] = None,
@@ -161,7 +157,7 @@ def solve_many(
 @reads_graph
 def plan(
     graph: GraphFile,
-    reading: Reading,
+    reading: ReadingOptions,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="STORE.zarr", help="Check the space on this store's disk.")
     ] = None,
@@ -198,7 +194,7 @@ def plan(
 @reads_graph
 def inspect(
     graph: GraphFile,
-    reading: Reading,
+    reading: ReadingOptions,
     as_json: Json = False,
 ) -> None:
     """Show size, weights and components, and what was dropped."""
@@ -392,7 +388,7 @@ def run(arguments: list[str] | None = None) -> int:
     from storage.errors import Cancelled
 
     for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:  # closed by whoever started this process: nobody reads it
+        if getattr(sys, name) is None:  # the parent process has closed it
             setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115 - open until the process ends
     INTERRUPTS.install()
     try:
@@ -408,7 +404,7 @@ def run(arguments: list[str] | None = None) -> int:
         code = INTERRUPTS.exit_code
     except SystemExit as error:
         code = error.code if isinstance(error.code, int) else FAILED
-    except Exception as error:  # the last resort: a message, never a traceback
+    except Exception as error:  # any other error becomes a message, never a traceback
         code = report(error)
     code = int(code or 0)
     if code and INTERRUPTS.requested():

@@ -1,4 +1,4 @@
-"""Lists of vertices in one line of text, as the command line and addresses hold them."""
+"""Parses lists of vertices in one line of text, from the command line and from URLs."""
 
 from __future__ import annotations
 

@@ -28,10 +28,10 @@ def amount_text(amount: float, unit: str) -> str:
 
 
 class ProgressMonitor(Monitor):
-    """Counts the work and shows it now and then; :meth:`close` (or leaving the context) ends the last phase.
+    """Counts the work and displays it at intervals; :meth:`close` (or the end of the context) ends the last phase.
 
     Args:
-        stop: asked at every step; True cancels the solve.
+        stop: called at every step; True cancels the solve.
         every: seconds between two updates of what is shown.
     """
 
@@ -44,7 +44,13 @@ class ProgressMonitor(Monitor):
         self._started = self._due = 0.0
 
     def begin(self, phase: str, total: int, unit: str) -> None:
-        """End the phase before and start this one."""
+        """End the phase before and start this one.
+
+        Args:
+            phase: name of the phase.
+            total: units of work in it; 0 if unknown.
+            unit: what is counted, such as rows or bytes.
+        """
         self.close()
         self.phase, self.total, self.done, self.unit = phase, total, 0, unit
         self._started = time.perf_counter()
@@ -103,14 +109,14 @@ class LineProgress(ProgressMonitor):
         self._last = (0.0, 0)
 
     def opened(self) -> None:
-        """Say nothing yet: short phases get one line, at their end."""
+        """Print nothing yet, because short phases get one line, at their end."""
         self._last = (0.0, 0)
 
     def shown(self) -> None:
         """Fraction, amount, rate and time left."""
         seconds, since = self.seconds, self._last
         self._last = (seconds, self.done)
-        # of late: the first part of a phase may have waited for a kernel to be compiled
+        # the recent rate, because the first part of a phase may have waited for a kernel's compilation
         rate = (self.done - since[1]) / max(seconds - since[0], 1e-9)
         done = format_bytes(self.done) if self.unit == "bytes" else format_count(self.done)
         parts = [f"{done} of {amount_text(self.total, self.unit)}"] if self.total else []
@@ -130,7 +136,7 @@ class LineProgress(ProgressMonitor):
         self._write(f"{self.phase}: {', '.join(parts)}")
 
     def _write(self, line: str) -> None:
-        # A log that nobody reads any more must not end the job.
+        # A closed pipe or log must not end the job.
         with contextlib.suppress(OSError, ValueError):
             print(line, file=self._stream, flush=True)
 
@@ -167,7 +173,7 @@ class BarProgress(ProgressMonitor):
             self._bar.update(self._task, completed=self.done, rate=f"{amount_text(rate, self.unit)}/s")
 
     def closed(self) -> None:
-        """Draw the last state and leave it on the screen."""
+        """Draw the last state, which stays on the screen."""
         self.shown()
         if self._bar is not None:
             self._bar.stop()

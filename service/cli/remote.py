@@ -1,4 +1,4 @@
-"""The commands of ``apsp`` that ask a service: their options, and nothing heavy until one runs."""
+"""Options of the commands of ``apsp`` that use a service; heavy imports wait until one runs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from service.cli.arguments import (
     Json,
     MaxHops,
     Memory,
-    Reading,
+    ReadingOptions,
     Sources,
     Targets,
     Threads,
@@ -37,14 +37,14 @@ _JOB_ID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 def means_job(store: str) -> bool:
-    """Whether ``apsp query STORE`` without ``--server`` means a job of APSP_SERVER: nothing else has that name."""
+    """Whether the argument of ``apsp query`` without ``--server`` is the id of a job of APSP_SERVER."""
     return bool(os.environ.get("APSP_SERVER")) and _JOB_ID.fullmatch(store) is not None and not Path(store).exists()
 
 
 @reads_graph
 def submit(
     graph: GraphFile,
-    reading: Reading,
+    reading: ReadingOptions,
     server: Server = None,
     name: Annotated[str | None, typer.Option(metavar="TEXT", help="A name of your own for graph and job.")] = None,
     wait: Annotated[bool, typer.Option("--wait", help="See the job to its end; Ctrl-C leaves it running.")] = False,
@@ -64,9 +64,9 @@ def submit(
 ) -> None:
     """Send a graph to a service and queue a job; prints its id."""
     from service.cli.commands import remote
-    from service.cli.vertex_lists import chosen_names
+    from service.cli.vertex_lists import selected_names
 
-    lists = (None if text is None else chosen_names(text, option)
+    lists = (None if text is None else selected_names(text, option)
              for text, option in ((sources, "--sources"), (targets, "--targets")))  # fmt: skip
     rows, columns = lists
     options = {

@@ -12,12 +12,17 @@ from storage.errors import InvalidRequest, NotFound
 from storage.graph.graph import Graph, index_of
 
 
-def chosen_vertices(text: str, graph: Graph, option: str) -> tuple[int, ...]:
+def selected_vertices(text: str, graph: Graph, option: str) -> tuple[int, ...]:
     """The vertex indices that the text of ``option`` means, in its order, each once.
 
-    ``@FILE`` is a file, ``-`` standard input; else the name of a vertex is that vertex, the name of a file is that
-    file, and anything else is a list ``A,"B, c",D``.  So what is both a vertex and a file is the vertex; a vertex
-    called ``-`` is written ``"-"``.  A file has one name a line; of a ``.csv`` file it is the first column.
+    ``@FILE`` is a file, ``-`` standard input; else the name of a vertex means the vertex, the name of a file means
+    the file, and any other text is a list ``A,"B, c",D``.  So a name of both a vertex and a file means the vertex; a
+    vertex called ``-`` is written ``"-"``.  A file has one name a line; of a ``.csv`` file it is the first column.
+
+    Args:
+        text: the argument of the option.
+        graph: the graph whose vertices are named.
+        option: name of the option, for messages.
 
     Raises:
         NotFound: a name is no vertex, or ``@FILE`` does not exist.
@@ -30,9 +35,10 @@ def chosen_vertices(text: str, graph: Graph, option: str) -> tuple[int, ...]:
     return tuple(found)
 
 
-def chosen_names(text: str, option: str) -> list[str]:
-    """The names that the text of ``option`` means where the graph is not at hand; as ``chosen_vertices`` has it, but
-    what is the name of a file is that file.
+def selected_names(text: str, option: str) -> list[str]:
+    """The names that the text of ``option`` means, without the graph.
+
+    The syntax is that of ``selected_vertices``, except that the name of a file always means the file.
     """
     found = list(dict.fromkeys(name for _, name in _named(text, option, lambda _: False)))
     if not found:
@@ -41,7 +47,7 @@ def chosen_names(text: str, option: str) -> list[str]:
 
 
 def _named(text: str, option: str, is_vertex: Callable[[str], bool]) -> Iterator[tuple[str, str]]:
-    """Names, each with the place it stands at, for messages."""
+    """Names, each with its place for messages."""
     if text == "-":
         return _lines(option, "standard input", sys.stdin.read(), table=False)
     if text.startswith("@"):
@@ -87,7 +93,7 @@ def _file(option: str, path: Path) -> Iterator[tuple[str, str]]:
 
 
 def _lines(option: str, name: str, text: str, *, table: bool) -> Iterator[tuple[str, str]]:
-    """Names with the places they stand at, for messages; empty lines are left out."""
+    """Names with their places for messages; empty lines are left out."""
     rows: Iterable[str] = text.splitlines()
     if table:
         try:

@@ -1,4 +1,4 @@
-"""Asking until there is an answer: what is repeated, when, and for how long."""
+"""Repeats requests until there is an answer: which ones, when, and for how long."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from typing import Final
 from service.client.errors import NoAnswer, Problem, ServiceError
 from service.client.steps import Answer, Flow, Lost, Pause, Request, Send
 
-#: answers that another attempt may change: too early, too many, and what proxies and a stopping service say
+#: statuses after which another attempt may succeed; proxies and a stopping service send some of them
 _AGAIN: Final = frozenset({425, 429, 502, 503, 504})
-#: those that say that nothing was done
+#: statuses that guarantee that the request had no effect
 _UNTOUCHED: Final = frozenset({425, 429, 503})
 
 
 def _ignore(_: str) -> None:
-    """Tell nobody."""
+    """Ignore a message."""
 
 
 @dataclass(frozen=True)
 class Patience:
-    """How long one question is repeated, and how often.
+    """How long and how often one request is repeated.
 
     Attributes:
-        seconds: after which trouble without any progress is an error.
-        first, most: seconds before the second attempt, doubled with every further one, and at most.
-        tell: is told what is wrong when an attempt fails and another will follow.
-        clock, chance: the time in seconds, and a number from 0 to 1; for tests.
+        seconds: time without progress after which failures become an error.
+        first, most: pause in seconds before the second attempt, doubled for every further one, and its maximum.
+        tell: called with a message when an attempt has failed and another one will follow.
+        clock, chance: sources of time in seconds and of random numbers from 0 to 1, replaced in tests.
     """
 
     seconds: float = 60.0
@@ -41,19 +41,20 @@ class Patience:
     chance: Callable[[], float] = random.random
 
     def pause(self, attempt: int) -> float:
-        """Seconds to wait after failed attempt number ``attempt``, from 0: half of it by chance, so that many clients
-        do not come back together.
+        """Seconds to wait after failed attempt number ``attempt``, from 0.
+
+        Half of it is random, so that many clients do not repeat their requests at the same time.
         """
         full = min(self.most, self.first * 2.0 ** min(attempt, 30))
         return full * (0.5 + self.chance() / 2)
 
 
 def ask(request: Request, patience: Patience) -> Flow[Answer]:
-    """Send a request, again where that can help and harms nothing, until there is a good answer.
+    """Send a request, and repeat it where that is safe and may help, until there is a good answer.
 
     Raises:
         ServiceError: the service refused.
-        NoAnswer: no answer came in time.
+        NoAnswer: no answer arrived in time.
     """
     began, attempt, received = patience.clock(), 0, 0
     while True:
@@ -75,7 +76,7 @@ def ask(request: Request, patience: Patience) -> Flow[Answer]:
 
 
 def _wait(reply: Answer | Lost, request: Request, pause: float) -> float | None:
-    """Seconds until the next attempt, or None if there must be none."""
+    """Seconds until the next attempt, or None if the request must not be repeated."""
     if isinstance(reply, Lost):
         return pause if not reply.final and (request.repeatable or not reply.sent) else None
     if reply.status not in _AGAIN or not (request.repeatable or reply.status in _UNTOUCHED):

@@ -1,6 +1,6 @@
-"""The client that does not wait: ``AsyncClient``, ``AsyncJob``, ``AsyncResult``; under asyncio and trio.
+"""The asynchronous client: ``AsyncClient``, ``AsyncJob``, ``AsyncResult``, for asyncio and trio.
 
-The same flows as in ``blocking``, whose docstrings hold here, too; whatever reads files or computes runs in a thread.
+It runs the same flows as ``blocking``, whose docstrings apply here too.  File access and computation run in threads.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import httpx2
 
 from service.client import fetching, flows, opening, plots, reading, wire
 from service.client.asking import Patience
-from service.client.graphs import Reading
+from service.client.graphs import GraphReading
 from service.client.names import Names
 from service.client.steps import CHUNK, Answer, Flow, Lost, Pause, Request, Send, Step, Together, Work
 from service.client.views import JobView, Path, ResultView
@@ -169,12 +169,21 @@ class AsyncClient:
         name: str | None = None,
         timeout: float | None = None,
         watcher: flows.Watcher | None = None,
-        **options: Unpack[flows.Options],
+        **options: Unpack[flows.JobOptions],
     ) -> AsyncResult:
-        """Upload a graph, solve it, wait, and return the result."""
+        """Upload a graph, solve it, wait, and return the result.
+
+        Args:
+            graph, format, directed, weight, unweighted, source, target, labels, length_of, centroids_through, name:
+                as in :meth:`Client.submit`.
+            timeout, watcher: as in :meth:`Job.wait`.
+            options: of the job, as in docs/api.md.
+        """
         job = await self._submit(
             graph,
-            Reading(format, directed, weight, unweighted, source, target, name, labels, length_of, centroids_through),
+            GraphReading(
+                format, directed, weight, unweighted, source, target, name, labels, length_of, centroids_through
+            ),
             options,
         )
         return await (await job.wait(timeout, watcher)).result()
@@ -193,16 +202,24 @@ class AsyncClient:
         length_of: str | None = None,
         centroids_through: bool = False,
         name: str | None = None,
-        **options: Unpack[flows.Options],
+        **options: Unpack[flows.JobOptions],
     ) -> AsyncJob:
-        """Upload a graph and queue a job."""
+        """Upload a graph and queue a job.
+
+        Args:
+            graph, format, directed, weight, unweighted, source, target, labels, length_of, centroids_through, name:
+                as in :meth:`Client.submit`.
+            options: of the job, as in docs/api.md.
+        """
         return await self._submit(
             graph,
-            Reading(format, directed, weight, unweighted, source, target, name, labels, length_of, centroids_through),
+            GraphReading(
+                format, directed, weight, unweighted, source, target, name, labels, length_of, centroids_through
+            ),
             options,
         )
 
-    async def _submit(self, graph: Any, how: Reading, options: flows.Options) -> AsyncJob:
+    async def _submit(self, graph: Any, how: GraphReading, options: flows.JobOptions) -> AsyncJob:
         found, names = await self.run(flows.upload(graph, how, self.patience))
         facts = await self.run(flows.submit(found["id"], names, options, self.patience, name=how.name))
         return AsyncJob(self, facts, names, found.get("receipt"))
@@ -236,12 +253,12 @@ class AsyncJob(JobView):
         self._run, self._patience = client.run, client.patience
 
     async def refresh(self) -> AsyncJob:
-        """Ask how it is; returns itself."""
+        """Update the facts; returns itself."""
         self.facts = await self._run(flows.status(self.id, self._patience))
         return self
 
     async def wait(self, timeout: float | None = None, watcher: flows.Watcher | None = None) -> AsyncJob:
-        """Wait until it is over; returns itself."""
+        """Wait until it has ended; returns itself."""
         self.facts = await self._run(flows.wait(self.id, self._patience, timeout=timeout, watcher=watcher))
         return self
 
@@ -260,11 +277,11 @@ class AsyncJob(JobView):
         await self._run(flows.delete(self.id, self._patience))
 
     async def log(self) -> str:
-        """What its runners wrote."""
+        """Return its log."""
         return await self._run(flows.log(self.id, self._patience))
 
     async def result(self) -> AsyncResult:
-        """Its result.  JobFailed if it ended without one."""
+        """Return its result.  Raises JobFailed if it ended without one."""
         if self.over:
             flows.successful(dict(self.facts))
         return AsyncResult(self._client, await self._run(flows.summary(self.id, self._patience)), self._names)
@@ -306,18 +323,29 @@ class AsyncResult(ResultView):
     async def to_numpy(
         self, sources: Sequence[Any] | None = None, targets: Sequence[Any] | None = None, *, most: int | str = "1GiB"
     ) -> Any:
-        """Distances as a NumPy array of floats, shape (sources, targets), +inf where there is no path."""
+        """Distances as a NumPy array of floats, shape (sources, targets), +inf where there is no path.
+
+        Args:
+            sources, targets: the rows and columns; None for all.
+            most: the most bytes that the array may have.
+        """
         return await self._run(reading.submatrix(self.job, self._names, self._patience, sources, targets, most=most))
 
     async def to_xarray(self, **options: Any) -> DataArray:
-        """The distances as a labelled array that is read through the service as it is used; using it waits."""
+        """The distances as a labelled array whose entries are read when they are used, which blocks."""
         http, job = self._client._http, self.job
         return await anyio.to_thread.run_sync(lambda: opening.open_array(http, job, options))
 
     async def fetch(
         self, folder: str | PathLike[str], *, overwrite: bool = False, meter: fetching.Meter | None = None
     ) -> FilePath:
-        """Fetch the whole store into a folder, each file checked; interrupted, the next call goes on from there."""
+        """Fetch the whole store into a folder, and check each file; after an interruption, the next call continues.
+
+        Args:
+            folder: where the store goes; it appears once it is complete.
+            overwrite: whether an existing store may be replaced.
+            meter: called with the bytes fetched so far and the bytes in all.
+        """
         target = FilePath(folder)
         return await self._run(fetching.fetch(self.job, target, self._patience, overwrite=overwrite, meter=meter))
 

@@ -1,4 +1,4 @@
-"""The client that waits: ``Client``, ``Job``, ``Result``.  Each method carries out one flow."""
+"""The blocking client: ``Client``, ``Job``, ``Result``.  Each method runs one flow."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import httpx2
 
 from service.client import fetching, flows, opening, plots, reading, wire
 from service.client.asking import Patience
-from service.client.graphs import Reading
+from service.client.graphs import GraphReading
 from service.client.names import Names
 from service.client.steps import CHUNK, Answer, Flow, Lost, Pause, Request, Send, Step, Together, Work
 from service.client.views import JobView, Path, ResultView
@@ -117,10 +117,10 @@ class Client:
     """A service, as seen by one caller.
 
     Args:
-        url: its address; APSP_SERVER if left out.
-        key: the key; APSP_KEY if left out.
-        patience: for so many seconds a request without an answer is repeated, where that harms nothing.
-        tell: is told, in words, of every attempt that failed and will be followed by another.
+        url: its address; APSP_SERVER if None.
+        key: the key; APSP_KEY if None.
+        patience: seconds for which a request without an answer is repeated, where that is safe.
+        tell: called with a message after every failed attempt that will be repeated.
 
     Raises InvalidRequest for an address or key that cannot be one.
     """
@@ -136,7 +136,7 @@ class Client:
         self._http = httpx2.Client(**wire.settings(url, key))
         self.patience = Patience(patience) if tell is None else Patience(patience, tell=tell)
         self._driver = Driver(self._http)
-        # a client that nobody has closed is closed when nothing refers to it any more
+        # a client without close() is closed when it is garbage-collected
         self._release = weakref.finalize(self, self._http.close)
 
     @property
@@ -179,13 +179,21 @@ class Client:
         name: str | None = None,
         timeout: float | None = None,
         watcher: flows.Watcher | None = None,
-        **options: Unpack[flows.Options],
+        **options: Unpack[flows.JobOptions],
     ) -> Result:
         """Upload a graph, solve it, wait, and return the result; arguments as in :meth:`submit` and :meth:`Job.wait`.
 
         Raises JobFailed if the job fails or is cancelled, and what ``submit`` and ``wait`` raise.
+
+        Args:
+            graph, format, directed, weight, unweighted, source, target, labels, length_of, centroids_through, name:
+                as in :meth:`submit`.
+            timeout, watcher: as in :meth:`Job.wait`.
+            options: of the job, as in docs/api.md.
         """
-        how = Reading(format, directed, weight, unweighted, source, target, name, labels, length_of, centroids_through)
+        how = GraphReading(
+            format, directed, weight, unweighted, source, target, name, labels, length_of, centroids_through
+        )
         job = self._submit(graph, how, options)
         return job.wait(timeout, watcher).result()
 
@@ -203,7 +211,7 @@ class Client:
         length_of: str | None = None,
         centroids_through: bool = False,
         name: str | None = None,
-        **options: Unpack[flows.Options],
+        **options: Unpack[flows.JobOptions],
     ) -> Job:
         """Upload a graph and queue a job.
 
@@ -228,11 +236,13 @@ class Client:
         """
         return self._submit(
             graph,
-            Reading(format, directed, weight, unweighted, source, target, name, labels, length_of, centroids_through),
+            GraphReading(
+                format, directed, weight, unweighted, source, target, name, labels, length_of, centroids_through
+            ),
             options,
         )
 
-    def _submit(self, graph: Any, how: Reading, options: flows.Options) -> Job:
+    def _submit(self, graph: Any, how: GraphReading, options: flows.JobOptions) -> Job:
         found, names = self.run(flows.upload(graph, how, self.patience))
         facts = self.run(flows.submit(found["id"], names, options, self.patience, name=how.name))
         return Job(self, facts, names, found.get("receipt"))
@@ -266,16 +276,16 @@ class Job(JobView):
         self._run, self._patience = client.run, client.patience
 
     def refresh(self) -> Job:
-        """Ask how it is; returns itself."""
+        """Update the facts; returns itself."""
         self.facts = self._run(flows.status(self.id, self._patience))
         return self
 
     def wait(self, timeout: float | None = None, watcher: flows.Watcher | None = None) -> Job:
-        """Wait until it is over; returns itself.  Connections that break and a service that restarts are outlasted.
+        """Wait until it has ended; returns itself.  Broken connections and restarts of the service are tolerated.
 
         Args:
-            timeout: seconds after which StillOpen, a TimeoutError, is raised; the job goes on.
-            watcher: is given the job's facts every second.
+            timeout: seconds after which StillOpen, a TimeoutError, is raised; the job continues.
+            watcher: called with the job's facts every second.
         """
         self.facts = self._run(flows.wait(self.id, self._patience, timeout=timeout, watcher=watcher))
         return self
@@ -286,7 +296,7 @@ class Job(JobView):
         return self
 
     def resume(self) -> Job:
-        """Queue it again from its checkpoint; returns itself.  ServiceError if it has none."""
+        """Queue it again from its checkpoint; returns itself.  Raises ServiceError if it has none."""
         self.facts = self._run(flows.resume(self.id, self._patience))
         return self
 
@@ -295,11 +305,11 @@ class Job(JobView):
         self._run(flows.delete(self.id, self._patience))
 
     def log(self) -> str:
-        """What its runners wrote."""
+        """Return its log."""
         return self._run(flows.log(self.id, self._patience))
 
     def result(self) -> Result:
-        """Its result.  JobFailed if it ended without one; ServiceError while it is open."""
+        """Return its result.  Raises JobFailed if it ended without one, ServiceError while it is open."""
         if self.over:
             flows.successful(dict(self.facts))
         return Result(self._client, self._run(flows.summary(self.id, self._patience)), self._names)
@@ -345,12 +355,16 @@ class Result(ResultView):
 
         Rows and columns are in the order given, else in that of :meth:`labels`.  LimitExceeded if it would have more
         bytes than ``most``.
+
+        Args:
+            sources, targets: the rows and columns; None for all.
+            most: the most bytes that the array may have, a number or text such as ``1GiB``.
         """
         asked = reading.submatrix(self.job, self._names, self._patience, sources, targets, most=most)
         return self._run(asked)
 
     def to_xarray(self, **options: Any) -> DataArray:
-        """The distances as a labelled array that is read through the service as it is used; nothing is read now.
+        """The distances as a lazy labelled array; entries are read through the service when they are used.
 
         Values are as stored: for integers, *no path* is the number in the attribute ``unreachable``.  Options go to
         ``xarray.open_zarr``.  Needs xarray, fsspec and aiohttp.
@@ -364,12 +378,12 @@ class Result(ResultView):
         overwrite: bool = False,
         meter: fetching.Meter | None = None,
     ) -> FilePath:
-        """Fetch the whole store into a folder, each file checked; interrupted, the next call goes on from there.
+        """Fetch the whole store into a folder, and check each file; after an interruption, the next call continues.
 
         Args:
-            folder: where it goes; it appears when it is complete.
-            overwrite: replace a store that is there.
-            meter: is told bytes that are there, and bytes in all.
+            folder: path of the store; it appears once it is complete.
+            overwrite: whether an existing store is replaced.
+            meter: called with the bytes fetched so far and the bytes in all.
         """
         target = FilePath(folder)
         return self._run(fetching.fetch(self.job, target, self._patience, overwrite=overwrite, meter=meter))

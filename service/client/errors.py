@@ -1,4 +1,4 @@
-"""What can go wrong between a client and the service; every error carries what the service said."""
+"""Errors of the client; each contains the service's problem document, if there is one."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class Problem:
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> Problem:
-        """The problem that a document describes; members that are no part of one are left out."""
+        """The problem that a document describes; unknown members are ignored."""
         known = {name: document[name] for name in cls.__dataclass_fields__ if document.get(name) is not None}
         return cls(**{"title": "Failed", "status": 500, "detail": "no reason was given", **known})
 
     @classmethod
     def read(cls, status: int, content: bytes) -> Problem:
-        """The problem in the body of an answer; of one that is no problem document, such as a proxy's, its status."""
+        """The problem in the body of an answer; for other bodies, such as a proxy's, a problem with the status only."""
         try:
             document = json.loads(content)
             if isinstance(document, dict) and "code" in document:
@@ -98,12 +98,12 @@ class JobFailed(ServiceError):
 
 
 class StillOpen(ApspError, TimeoutError):
-    """A job took longer than its caller wanted to wait; it goes on."""
+    """A job took longer than its caller wanted to wait; the job continues."""
 
     kind = "still-open"
 
 
 class NoAnswer(ApspError):
-    """The service cannot be reached, or its answers break off, for longer than the client's patience."""
+    """The service was unreachable, or its answers were incomplete, for longer than the client's patience."""
 
     kind = "no-answer"

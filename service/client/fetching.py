@@ -1,4 +1,4 @@
-"""A whole result store to a local folder: a few tiles at a time, each checked, broken downloads gone on with."""
+"""Downloads a result store to a local folder: a few tiles at a time, with checksums; broken downloads are continued."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from service.client.steps import Flow, Request, Together, Work
 from storage.errors import StorageFailed
 
 if TYPE_CHECKING:
-    from storage.matrix.download import Incoming, Piece
+    from storage.matrix.download import Download, Piece
 
-#: told the bytes that are there and the bytes of all
+#: called with the bytes fetched so far and the bytes in all
 Meter = Callable[[int, int], None]
 
-#: files on their way at once
+#: files downloaded at the same time
 _WIDTH: Final = 4
-#: a body that something between packs again could not be gone on with
+#: a body that a proxy compresses could not be continued after a break
 _PLAIN: Final = {"Accept-Encoding": "identity"}
 
 
 class FileSink:
-    """A download into a file; what came stays when the connection breaks, and the next answer goes on behind it."""
+    """A download into a file; if the connection breaks, the next answer continues after the received bytes."""
 
     def __init__(self, path: Path, size: int) -> None:
-        """``size`` is how many bytes the whole must have."""
+        """``size`` is the expected size of the file in bytes."""
         self._path, self._size = path, size
         self._file: BinaryIO | None = None
         self._etag = ""
@@ -37,17 +37,17 @@ class FileSink:
 
     @property
     def complete(self) -> bool:
-        """Whether all bytes are there."""
+        """Whether all bytes have arrived."""
         return self.received == self._size
 
     def ask(self) -> Mapping[str, str]:
-        """A range behind what is there, if it is still the same file."""
+        """Headers for the missing bytes, valid only if the file is unchanged."""
         if self.received and self._etag:
             return {"Range": f"bytes={self.received}-", "If-Range": self._etag}
         return {}
 
     def begin(self, status: int, headers: Mapping[str, str]) -> None:
-        """Open the file: behind what is there for the part that was asked for, else at its beginning."""
+        """Open the file: to append if the answer is the requested part, else to write it from the beginning."""
         part = status == 206 and headers.get("content-range", "").startswith(f"bytes {self.received}-")
         if status == 206 and not part:
             raise StorageFailed(f"the answer holds another part ({headers.get('content-range')}) than was asked for")
@@ -57,7 +57,7 @@ class FileSink:
         self._etag = "" if etag.startswith("W/") else etag
 
     def write(self, chunk: bytes) -> None:
-        """Append.  StorageFailed if more comes than the file has."""
+        """Append a chunk.  Raises StorageFailed if the file gets longer than expected."""
         self.received += len(chunk)
         if self._file is None or self.received > self._size:
             raise StorageFailed(f"{self._path.name}: more than its {self._size:,} bytes came")
@@ -71,51 +71,58 @@ class FileSink:
 
 
 def fetch(job: str, target: Path, patience: Patience, *, overwrite: bool, meter: Meter | None) -> Flow[Path]:
-    """Fetch the store of a job; interrupted, it leaves what it has, and the next call goes on from there.
+    """Fetch the store of a job; after an interruption, the next call continues with the files already fetched.
+
+    Args:
+        job: id of the job.
+        target: folder of the store.
+        patience: how long requests are repeated.
+        overwrite: whether an existing store may be replaced.
+        meter: called with the bytes fetched so far and the bytes in all.
 
     Raises:
-        Conflict: there is something at ``target``, or another store is on its way there.
-        StorageFailed: a file came damaged twice, or the file system refused.
+        Conflict: ``target`` exists, or another download to it is in progress.
+        StorageFailed: a file was damaged twice, or the file system failed.
         ServiceError, NoAnswer: as always.
     """
-    from storage.matrix.download import Incoming
+    from storage.matrix.download import Download
 
     answer = yield from ask(Request("GET", job_path(job, "zarr", "zarr.json"), headers=_PLAIN), patience)
-    incoming: Incoming = yield Work(lambda: Incoming(target, answer.content, overwrite=overwrite))
-    tally = _Tally(incoming, meter)
+    download: Download = yield Work(lambda: Download(target, answer.content, overwrite=overwrite))
+    tally = _Tally(download, meter)
     try:
-        yield Together((_piece(job, incoming, piece, patience, tally) for piece in incoming.sides()), _WIDTH)
-        tiles: Iterator[Any] = yield Work(incoming.tiles)
+        yield Together((_piece(job, download, piece, patience, tally) for piece in download.sides()), _WIDTH)
+        tiles: Iterator[Any] = yield Work(download.tiles)
         lacking = (piece for piece, there in tiles if not (there and tally.add(piece.size)))
-        yield Together((_piece(job, incoming, piece, patience, tally) for piece in lacking), _WIDTH)
-        yield Work(incoming.publish)
+        yield Together((_piece(job, download, piece, patience, tally) for piece in lacking), _WIDTH)
+        yield Work(download.publish)
     finally:
-        incoming.__exit__()
+        download.__exit__()
     return target
 
 
 class _Tally:
-    """Bytes that are there, told to the meter as they grow."""
+    """Counts the fetched bytes and reports them to the meter."""
 
-    def __init__(self, incoming: Incoming, meter: Meter | None) -> None:
-        self._incoming, self._meter = incoming, meter
+    def __init__(self, download: Download, meter: Meter | None) -> None:
+        self._download, self._meter = download, meter
         self._lock, self._done = threading.Lock(), 0
 
     def add(self, size: int) -> bool:
-        """Count; always True.  Before the manifest is there, nobody knows how many bytes there are in all."""
+        """Count bytes; always returns True.  The total is unknown until the manifest has arrived."""
         with self._lock:
             self._done += size
-            if self._meter is not None and self._incoming.total is not None:
-                self._meter(self._done, self._incoming.total)
+            if self._meter is not None and self._download.total is not None:
+                self._meter(self._done, self._download.total)
         return True
 
 
-def _piece(job: str, incoming: Incoming, piece: Piece, patience: Patience, tally: _Tally) -> Flow[None]:
+def _piece(job: str, download: Download, piece: Piece, patience: Patience, tally: _Tally) -> Flow[None]:
     path = job_path(job, "zarr", *piece.name.split("/"))
     for _ in range(2):
-        sink = yield Work(lambda: FileSink(incoming.draft(piece), piece.size))
+        sink = yield Work(lambda: FileSink(download.draft(piece), piece.size))
         yield from ask(Request("GET", path, headers=_PLAIN, sink=sink), patience)
-        if (yield Work(lambda: incoming.accept(piece))):
+        if (yield Work(lambda: download.accept(piece))):
             tally.add(piece.size)
             return
     raise StorageFailed(

@@ -1,4 +1,4 @@
-"""What is asked of the service about graphs and jobs; see ``steps`` for what a flow is."""
+"""Flows about graphs and jobs; ``steps`` defines what a flow is."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from service.client.asking import Patience, ask, retry_after
 from service.client.errors import JobFailed, StillOpen
-from service.client.graphs import Reading, Upload, prepared
+from service.client.graphs import GraphReading, Upload, prepared
 from service.client.names import Names
 from service.client.steps import Flow, Pause, Request, Work
 from service.units import parse_size
@@ -22,15 +22,15 @@ Watcher = Callable[[Document], None]
 
 #: states of a job that is not over
 OPEN: Final = ("accepted", "running")
-#: seconds that the service is asked to hold back an answer about an open job: where somebody watches, and else
+#: seconds for which the service shall delay the answer about an open job: with a watcher, and without
 _WATCHED, _UNWATCHED = 1, 20
-#: times the patience of a question is that of a wait
+#: factor between the patience of a wait and that of a single request
 _MORE_PATIENCE: Final = 10
-#: a connection may be silent for so long beyond that
+#: further seconds for which the connection may be silent
 _SLACK: Final = 30.0
 
 
-class Options(TypedDict, total=False):
+class JobOptions(TypedDict, total=False):
     """Options of a job, as in docs/api.md; sizes may be written ``4GiB``."""
 
     dtype: Literal["auto", "uint16", "int32", "float32", "float64"]
@@ -55,13 +55,26 @@ def job_path(job: str, *rest: str) -> str:
 
 
 def question(method: str, path: str, patience: Patience, **more: Any) -> Flow[Document]:
-    """A request whose answer is a JSON object."""
+    """A request whose answer is a JSON object.
+
+    Args:
+        method: HTTP method.
+        path: path below the address of the service.
+        patience: how long requests are repeated.
+        more: further fields of :class:`Request`.
+    """
     answer = yield from ask(Request(method, path, **more), patience)
     return cast(Document, json.loads(answer.content)) if answer.content else {}
 
 
-def upload(graph: Any, reading: Reading, patience: Patience) -> Flow[tuple[Document, Names]]:
-    """Encode a graph and send it; the same content sent again is the same graph, so it may be repeated."""
+def upload(graph: Any, reading: GraphReading, patience: Patience) -> Flow[tuple[Document, Names]]:
+    """Encode a graph and upload it; repeating is safe, because the same content is the same graph.
+
+    Args:
+        graph: a path or an object, see :meth:`Client.submit`.
+        reading: how the graph is read.
+        patience: how long requests are repeated.
+    """
     context = prepared(graph, reading)
     made: Upload = yield Work(context.__enter__)
     try:
@@ -74,7 +87,15 @@ def upload(graph: Any, reading: Reading, patience: Patience) -> Flow[tuple[Docum
 def submit(
     graph_id: str, names: Names, options: Mapping[str, Any], patience: Patience, *, name: str | None = None
 ) -> Flow[Document]:
-    """Queue a job; with a key of its own, so that it is queued once however often it is sent."""
+    """Queue a job; an idempotency key ensures that it is queued once, however often the request is sent.
+
+    Args:
+        graph_id: id of an uploaded graph.
+        names: translates between the caller's vertices and labels on the wire.
+        options: see :class:`JobOptions`.
+        patience: how long requests are repeated.
+        name: name of the job.
+    """
     body = {"graph": graph_id, "name": name, **_wired(options, names)}
     headers = {"Idempotency-Key": secrets.token_hex(16)}
     asked = {key: value for key, value in body.items() if value is not None}
@@ -83,8 +104,8 @@ def submit(
 
 def _wired(options: Mapping[str, Any], names: Names) -> Document:
     """Options as they go over the wire."""
-    if unknown := sorted(options.keys() - Options.__annotations__.keys()):
-        known = ", ".join(Options.__annotations__)
+    if unknown := sorted(options.keys() - JobOptions.__annotations__.keys()):
+        known = ", ".join(JobOptions.__annotations__)
         raise InvalidRequest(f"there is no option {unknown[0]!r}; there are {known}", field=unknown[0])
     wired = dict(options)
     for field in ("memory", "device_memory"):
@@ -102,9 +123,15 @@ def status(job: str, patience: Patience) -> Flow[Document]:
 
 
 def wait(job: str, patience: Patience, *, timeout: float | None, watcher: Watcher | None) -> Flow[Document]:
-    """A job when it is over.  StillOpen, a TimeoutError, if that takes longer than ``timeout`` seconds.
+    """Wait for the end of a job.  Raises StillOpen, a TimeoutError, after ``timeout`` seconds.
 
-    Who waits for a job has more patience with a service that is away than who asks a question: ten times as much.
+    The patience with an unreachable service is ten times that of a single request.
+
+    Args:
+        job: id of the job.
+        patience: how long requests are repeated.
+        timeout: seconds; no limit if None.
+        watcher: called with the job's facts after every answer.
     """
     patience = replace(patience, seconds=_MORE_PATIENCE * patience.seconds)
     until = None if timeout is None else patience.clock() + timeout
@@ -120,8 +147,8 @@ def wait(job: str, patience: Patience, *, timeout: float | None, watcher: Watche
         if found["state"] not in OPEN:
             return found
         if left == 0.0:
-            raise StillOpen(f"job {job} is not over after {timeout:g} s; it goes on")
-        if "preference-applied" not in answer.headers or seconds == 0:  # somebody between does not let it wait
+            raise StillOpen(f"job {job} is not over after {timeout:g} s; the job continues")
+        if "preference-applied" not in answer.headers or seconds == 0:  # a proxy prevents waiting
             pause = retry_after(answer) or 1.0
             yield Pause(pause if left is None else min(pause, left))
 
@@ -132,7 +159,7 @@ def summary(job: str, patience: Patience) -> Flow[Document]:
 
 
 def successful(found: Document) -> Document:
-    """The job, if it is over and has a result.  JobFailed."""
+    """Return the job if it was successful, else raise JobFailed."""
     if found["state"] != "successful":
         raise JobFailed(found)
     return found
@@ -144,7 +171,7 @@ def cancel(job: str, patience: Patience) -> Flow[Document]:
 
 
 def resume(job: str, patience: Patience) -> Flow[Document]:
-    """Queue a stopped job again; not sent twice, since the second time it would be refused."""
+    """Queue a stopped job again; the request is not repeated, because a second one would be refused."""
     return (yield from question("POST", job_path(job, "resume"), patience, repeatable=False))
 
 
@@ -160,7 +187,13 @@ def log(job: str, patience: Patience) -> Flow[str]:
 
 
 def jobs(patience: Patience, *, state: str | None, limit: int) -> Flow[list[Document]]:
-    """Jobs, newest first, at most ``limit``."""
+    """Jobs, newest first, at most ``limit``.
+
+    Args:
+        patience: how long requests are repeated.
+        state: only jobs in this state.
+        limit: the most jobs to list.
+    """
     found: list[Document] = []
     cursor = None
     while len(found) < limit:

@@ -1,7 +1,7 @@
-"""A graph as the caller has it, as a file that the service reads with nothing lost: names, direction, lone vertices.
+"""Encodes the caller's graph as a file for upload; names, direction and vertices without edges are preserved.
 
-Files go as they are.  Edge tables and NetworkX graphs become Parquet, sparse matrices ``.npz``, dense ones ``.npy``.
-Only what the caller's graph is made of, and what writes the file, is imported.
+Files are sent unchanged.  Edge tables and NetworkX graphs become Parquet, sparse matrices ``.npz``, dense ones
+``.npy``.  Only the library of the caller's graph and the one that writes the file are imported.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _SAMPLE = 1000
 
 
 @dataclass(frozen=True)
-class Reading:
+class GraphReading:
     """How a graph is to be read.
 
     Attributes:
@@ -63,11 +63,11 @@ class Upload:
 
 
 @contextmanager
-def prepared(graph: Any, reading: Reading) -> Iterator[Upload]:
-    """The upload of a graph of any kind; a file that was made for it is removed at the end.
+def prepared(graph: Any, reading: GraphReading) -> Iterator[Upload]:
+    """Context manager: the upload of a graph of any kind; a temporary file is removed at the end.
 
     Raises:
-        InvalidRequest: it is no graph, or its names or weights cannot be kept.
+        InvalidRequest: it is not a graph, or its names or weights cannot be encoded.
         NotFound: there is no such file.
     """
     if isinstance(graph, str | os.PathLike):
@@ -85,7 +85,7 @@ def prepared(graph: Any, reading: Reading) -> Iterator[Upload]:
         path.unlink(missing_ok=True)
 
 
-def _file(path: Path, reading: Reading) -> Upload:
+def _file(path: Path, reading: GraphReading) -> Upload:
     if not path.is_file():
         raise NotFound(f"there is no file {path}")
     query = {
@@ -104,7 +104,7 @@ def _file(path: Path, reading: Reading) -> Upload:
     return Upload(path, query, Names())
 
 
-def _encoded(graph: Any, reading: Reading, path: Path) -> Upload:
+def _encoded(graph: Any, reading: GraphReading, path: Path) -> Upload:
     query = {"directed": reading.directed, "unweighted": reading.unweighted or None, "name": reading.name}
     for module, kind, encode in (
         ("networkx", "Graph", _networkx),
@@ -154,7 +154,7 @@ def _dense(graph: Any, path: Path) -> None:
         np.save(file, array, allow_pickle=False)
 
 
-def _networkx(graph: Any, reading: Reading, path: Path) -> tuple[Names, dict[str, Any]]:
+def _networkx(graph: Any, reading: GraphReading, path: Path) -> tuple[Names, dict[str, Any]]:
     """The weight is the attribute asked for, or ``weight``, and counts 1 where an edge lacks it, as in NetworkX.
 
     Where no edge has ``weight``, the rules of edge lists choose among the attributes, and every edge must have the one
@@ -178,8 +178,8 @@ def _networkx(graph: Any, reading: Reading, path: Path) -> tuple[Names, dict[str
     return names, {**query, **_columns(asked, reading.length_of)}
 
 
-def _edge_weights(edges: Sequence[tuple[Any, Any, Any]], asked: str, reading: Reading) -> list[Any]:
-    """The weights of edges; one that is missing counts 1, unless the attribute was chosen for the caller."""
+def _edge_weights(edges: Sequence[tuple[Any, Any, Any]], asked: str, reading: GraphReading) -> list[Any]:
+    """The weights of edges; a missing weight counts 1, unless the attribute was selected automatically."""
     missing = next((edge for edge in edges if edge[2] is None), None)
     if missing is None:
         return [weight for *_, weight in edges]
@@ -201,7 +201,7 @@ def _harmless(weights: Sequence[Any], length_of: str | None) -> Any:
     return weights[int(parse_formula(length_of)(_floats(weights)).argmax())]
 
 
-def _attribute(graph: Any, reading: Reading) -> str | None:
+def _attribute(graph: Any, reading: GraphReading) -> str | None:
     """The attribute of edges that is the weight, or that lengths are made of; None: arcs are counted."""
     from storage.readers.formula import parse_formula
     from storage.readers.lengths import length_among
@@ -225,7 +225,7 @@ def _attribute(graph: Any, reading: Reading) -> str | None:
 
 
 def _number(value: Any) -> float | None:
-    """A number, or text that is one, as float; GraphML files often declare their numbers as text."""
+    """A number, or text that contains one, as float; GraphML files often declare numbers as text."""
     try:
         return None if isinstance(value, bool) else float(value)
     except (TypeError, ValueError):
@@ -244,7 +244,7 @@ def _ends(weight: str) -> tuple[str, str]:
     return ("tail", "head") if weight.lower() in ("source", "target") else ("source", "target")
 
 
-def _pandas(table: Any, reading: Reading, path: Path) -> tuple[Names, dict[str, Any]]:
+def _pandas(table: Any, reading: GraphReading, path: Path) -> tuple[Names, dict[str, Any]]:
     import numpy as np
 
     names = [str(name) for name in table.columns]
@@ -253,7 +253,7 @@ def _pandas(table: Any, reading: Reading, path: Path) -> tuple[Names, dict[str, 
         column = table.iloc[:rows, position]
         return _texts(column.astype(object).where(column.notna(), None).tolist())
 
-    kept, query = _chosen(names, [_is_numeric(kind) for kind in table.dtypes], reading, cells)
+    kept, query = _select_columns(names, [_is_numeric(kind) for kind in table.dtypes], reading, cells)
     columns = []
     for position in kept:
         column = table.iloc[:, position]
@@ -266,7 +266,7 @@ def _is_numeric(kind: Any) -> bool:
     return getattr(kind, "kind", "O") in "iufb"
 
 
-def _polars(table: Any, reading: Reading, path: Path) -> tuple[Names, dict[str, Any]]:
+def _polars(table: Any, reading: GraphReading, path: Path) -> tuple[Names, dict[str, Any]]:
     import polars as pl
 
     schema = table.collect_schema()
@@ -277,10 +277,10 @@ def _polars(table: Any, reading: Reading, path: Path) -> tuple[Names, dict[str, 
         found = first if rows is not None else table.lazy().select(pl.nth(position)).collect()
         return _texts(found.to_series(position if rows is not None else 0).to_list())
 
-    kept, query = _chosen(names, [kind.is_numeric() for kind in schema.dtypes()], reading, cells)
+    kept, query = _select_columns(names, [kind.is_numeric() for kind in schema.dtypes()], reading, cells)
     called = (*_ends(names[kept[-1]]), names[kept[-1]])
-    chosen = [pl.nth(position).alias(name) for position, name in zip(kept, called, strict=False)]
-    table.lazy().select(chosen).sink_parquet(path)
+    selected = [pl.nth(position).alias(name) for position, name in zip(kept, called, strict=False)]
+    table.lazy().select(selected).sink_parquet(path)
     return Names(), query
 
 
@@ -289,15 +289,15 @@ def _texts(cells: Sequence[Any]) -> list[str]:
     return ["" if cell is None else str(cell) for cell in cells]
 
 
-def _chosen(
-    names: Sequence[str], numeric: Sequence[bool], reading: Reading, cells: Callable[[int, int | None], list[str]]
+def _select_columns(
+    names: Sequence[str], numeric: Sequence[bool], reading: GraphReading, cells: Callable[[int, int | None], list[str]]
 ) -> tuple[list[int], dict[str, Any]]:
     """Positions of source, target and, if there is one, weight, by the rules for edge lists; and what to ask for.
 
     ``cells`` are those of a column as text, all of them or the first ones.
     """
     from storage.readers.formula import parse_formula
-    from storage.readers.parsed import Options
+    from storage.readers.parsed import ReadOptions
     from storage.readers.tables.choose import choose_by_name, direction_of
 
     for field, name in (("source", reading.source), ("target", reading.target), ("weight", reading.weight)):
@@ -306,7 +306,7 @@ def _chosen(
     if len(names) < 2:
         raise InvalidRequest(f"an edge needs two columns, the table has {len(names)}", field="graph")
     formula = None if reading.length_of is None else parse_formula(reading.length_of)
-    options = Options(
+    options = ReadOptions(
         weight=reading.weight,
         unweighted=reading.unweighted,
         source=reading.source,
@@ -314,16 +314,16 @@ def _chosen(
         length_of=formula,
     )
     sample = list(zip(*(cells(position, _SAMPLE) for position in range(len(names))), strict=True))
-    chosen = choose_by_name(list(names), list(numeric), options, sample)
-    ends = [chosen.source, chosen.target]
+    selected = choose_by_name(list(names), list(numeric), options, sample)
+    ends = [selected.source, selected.target]
     said: dict[str, Any] = {}
-    if chosen.kind is not None and reading.directed is None:
-        said["directed"] = direction_of(names[chosen.kind], cells(chosen.kind, None))
-    if chosen.weight is None:
+    if selected.kind is not None and reading.directed is None:
+        said["directed"] = direction_of(names[selected.kind], cells(selected.kind, None))
+    if selected.weight is None:
         return ends, {"format": "parquet", **said}
-    weight = names[chosen.weight]
+    weight = names[selected.weight]
     text = None if formula is None else formula.text.replace(f"${formula.column}", f'"{weight}"')
-    return [*ends, chosen.weight], {**_columns(weight, text), **said}
+    return [*ends, selected.weight], {**_columns(weight, text), **said}
 
 
 def _table(path: Path, tails: Any, heads: Any, weights: Any = None, *, name: str = "weight") -> Names:

@@ -1,4 +1,4 @@
-"""Vertices as the caller has them, and as they are named on the wire: whole numbers or text."""
+"""Translates between the caller's vertices and their labels on the wire, which are whole numbers or text."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ def label_of(vertex: object) -> Label:
 
 
 class Names:
-    """Both ways between vertices and labels.
+    """Translates vertices to labels and back.
 
     Vertices that are all numbers, or all text, are their own labels; where others occur (tuples, or both kinds), each
     is named by its ``str``.
     """
 
     def __init__(self, vertices: Iterable[Hashable] = ()) -> None:
-        """InvalidRequest if two vertices would have the same name."""
+        """Raises InvalidRequest if two vertices would have the same name."""
         self._there: dict[Hashable, str] = {}
         self._back: dict[Label, Any] = {}
         found = list(vertices)
@@ -39,7 +39,7 @@ class Names:
             self._there[vertex], self._back[name] = name, vertex
 
     def label(self, vertex: Any) -> Label:
-        """The label of a vertex; InvalidRequest if it cannot be one."""
+        """The label of a vertex.  Raises InvalidRequest if it has none."""
         if self._there and (known := self._there.get(vertex)) is not None:
             return known
         try:

@@ -17,6 +17,11 @@ def open_array(http: httpx2.Client | httpx2.AsyncClient, job: str, options: dict
     """The array ``distances`` of a job's store; reads metadata and labels, not tiles.
 
     Vertices that were renamed for the wire keep those names here (NumPy has no labels of other kinds).
+
+    Args:
+        http: the client's connections, with its address and key.
+        job: id of the job.
+        options: arguments for ``xarray.open_zarr``.
     """
     try:
         import aiohttp  # noqa: F401 - what fsspec speaks HTTP with

@@ -1,4 +1,4 @@
-"""A picture of a result: a heat map of some of its rows and columns, and the histogram of all distances."""
+"""Plots a result: a heat map of some rows and columns, and the histogram of all distances."""
 
 from __future__ import annotations
 
@@ -19,34 +19,40 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Sample:
-    """What is drawn: distances of some rows and columns, floats with +inf, and counts of all distances in bins."""
+class PlotData:
+    """The data of a plot: distances of some rows and columns, floats with +inf, and counts of all distances in bins."""
 
     distances: Any
     edges: list[float]
     counts: list[int]
 
 
-def sample(job: str, patience: Patience, size: int) -> Flow[Sample]:
-    """Read what is drawn: at most ``size`` rows and columns."""
+def sample(job: str, patience: Patience, size: int) -> Flow[PlotData]:
+    """Read the data of a plot: at most ``size`` rows and columns.
+
+    Args:
+        job: id of the job.
+        patience: how long requests are repeated.
+        size: the most rows and columns.
+    """
     if size < 1:
         raise InvalidRequest("a picture needs at least one row", field="size")
     down, across = yield from sides(job, patience)
     rows, columns = _some(down, size), _some(across, size)
     found = yield from submatrix(job, Names(), patience, rows, columns, most=8 * size * size)
     bins = yield from question("GET", job_path(job, "histogram"), patience)
-    return Sample(found, bins["edges"], bins["counts"])
+    return PlotData(found, bins["edges"], bins["counts"])
 
 
 def _some(labels: list[Label], size: int) -> list[Label]:
-    """At most ``size`` of the labels, evenly chosen."""
+    """At most ``size`` of the labels, evenly spaced."""
     if len(labels) <= size:
         return labels
     return [labels[k * len(labels) // size] for k in range(size)]
 
 
-def draw(result: ResultView, shown: Sample) -> Figure:
-    """The figure.  InvalidRequest without matplotlib."""
+def draw(result: ResultView, shown: PlotData) -> Figure:
+    """Draw the figure.  Raises InvalidRequest without matplotlib."""
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
@@ -56,7 +62,7 @@ def draw(result: ResultView, shown: Sample) -> Figure:
     rows, columns = result.shape
 
     class Picture(Figure):
-        """A figure that notebooks show without further ado, and that is in no list of open ones."""
+        """A figure that notebooks display, and that pyplot does not keep open."""
 
         def _repr_png_(self) -> bytes:
             out = io.BytesIO()

@@ -1,4 +1,4 @@
-"""What is asked about a result: distances, paths, rows, arrays; vertices are those of the caller."""
+"""Flows about a result: distances, paths, rows, arrays; vertices are those of the caller."""
 
 from __future__ import annotations
 
@@ -26,18 +26,32 @@ _PAIRS: Final = 10_000
 
 
 def number(value: float | None) -> float:
-    """A distance as it came; +inf where there is no path."""
+    """A distance in an answer as a float; +inf where there is no path."""
     return math.inf if value is None else value
 
 
 def distance(job: str, names: Names, patience: Patience, source: Any, target: Any) -> Flow[float]:
-    """One distance."""
+    """One distance.
+
+    Args:
+        job: id of the job.
+        names: translates between the caller's vertices and labels on the wire.
+        patience: how long requests are repeated.
+        source, target: vertices of the caller.
+    """
     pair = {"source": names.label(source), "target": names.label(target)}
     return number((yield from question("GET", job_path(job, "distance"), patience, params=pair))["distance"])
 
 
 def distances(job: str, names: Names, patience: Patience, pairs: Sequence[tuple[Any, Any]]) -> Flow[list[float]]:
-    """Many distances, in the order of the pairs."""
+    """Many distances, in the order of the pairs.
+
+    Args:
+        job: id of the job.
+        names: translates between the caller's vertices and labels on the wire.
+        patience: how long requests are repeated.
+        pairs: sources and targets, vertices of the caller.
+    """
     found: list[float] = []
     for first in range(0, len(pairs), _PAIRS):
         some = [[names.label(u), names.label(v)] for u, v in pairs[first : first + _PAIRS]]
@@ -47,7 +61,14 @@ def distances(job: str, names: Names, patience: Patience, pairs: Sequence[tuple[
 
 
 def path(job: str, names: Names, patience: Patience, source: Any, target: Any) -> Flow[Path | None]:
-    """One shortest path; None if there is none."""
+    """One shortest path; None if there is none.
+
+    Args:
+        job: id of the job.
+        names: translates between the caller's vertices and labels on the wire.
+        patience: how long requests are repeated.
+        source, target: vertices of the caller.
+    """
     pair = {"source": names.label(source), "target": names.label(target)}
     answer = yield from question("GET", job_path(job, "path"), patience, params=pair)
     if not answer["reachable"]:
@@ -56,7 +77,14 @@ def path(job: str, names: Names, patience: Patience, source: Any, target: Any) -
 
 
 def row(job: str, names: Names, patience: Patience, source: Any) -> Flow[dict[Any, float]]:
-    """The distances from one vertex to each target that was solved."""
+    """The distances from one vertex to each target that was solved.
+
+    Args:
+        job: id of the job.
+        names: translates between the caller's vertices and labels on the wire.
+        patience: how long requests are repeated.
+        source: a vertex of the caller.
+    """
     body = {"sources": [names.label(source)]}
     answer = yield from question(
         "POST", job_path(job, "submatrix"), patience, json=body, params={"format": "json"}, seconds=300.0
@@ -66,7 +94,15 @@ def row(job: str, names: Names, patience: Patience, source: Any) -> Flow[dict[An
 
 
 def nearest(job: str, names: Names, patience: Patience, source: Any, k: int) -> Flow[list[tuple[Any, float]]]:
-    """The ``k`` nearest vertices with their distances, the nearest first."""
+    """The ``k`` nearest vertices with their distances, the nearest first.
+
+    Args:
+        job: id of the job.
+        names: translates between the caller's vertices and labels on the wire.
+        patience: how long requests are repeated.
+        source: a vertex of the caller.
+        k: the most vertices to return.
+    """
     query = {"source": names.label(source), "k": k}
     answer = yield from question("GET", job_path(job, "nearest"), patience, params=query)
     return list(zip(names.vertices(answer["targets"]), answer["distances"], strict=True))
@@ -97,7 +133,14 @@ def submatrix(
 ) -> Flow[Floats]:
     """Distances from sources to targets, None meaning all, as floats with +inf.
 
-    LimitExceeded, naming the bytes, if the array would have more than ``most``.
+    Raises LimitExceeded if the array would have more than ``most`` bytes.
+
+    Args:
+        job: id of the job.
+        names: translates between the caller's vertices and labels on the wire.
+        patience: how long requests are repeated.
+        sources, targets: vertices of the caller; None for all.
+        most: the most bytes that the array may have.
     """
     import numpy as np
 
@@ -133,7 +176,7 @@ def _check_size(shape: tuple[int, int], itemsize: int, most: int) -> None:
 
 
 def _parts(shape: tuple[int, int], cells: int) -> Iterator[tuple[slice, slice]]:
-    """Rectangles of at most ``cells`` entries that make up the whole; whole rows where that can be."""
+    """Rectangles of at most ``cells`` entries that cover the matrix; whole rows where possible."""
     width = max(1, min(shape[1], cells))
     height = max(1, cells // width)
     for top in range(0, shape[0], height):

@@ -1,7 +1,8 @@
-"""What a conversation with the service is made of, without any input or output.
+"""The steps of an exchange with the service, without input or output.
 
-A :data:`Flow` is a generator that yields steps (send this request, pause, work, do these side by side) and is sent
-their outcomes; it holds all the logic.  ``blocking.Driver`` and ``asynchronous.AsyncDriver`` carry out the steps.
+A :data:`Flow` is a generator that yields steps (send a request, pause, call a function, run flows concurrently) and
+receives their outcomes; it contains all the logic.  ``blocking.Driver`` and ``asynchronous.AsyncDriver`` execute
+the steps.
 """
 
 from __future__ import annotations
@@ -19,28 +20,28 @@ CHUNK = 1 << 18
 MOST_OF_A_PROBLEM = 1 << 20
 
 
-class Sink(Protocol):
-    """Takes the body of a download as it comes, over several answers if the connection breaks off."""
+class BodySink(Protocol):
+    """Receives the body of a download, over several answers if the connection breaks."""
 
     @property
     def received(self) -> int:
-        """Bytes that are there."""
+        """The bytes received so far."""
 
     @property
     def complete(self) -> bool:
-        """Whether that is all."""
+        """Whether all bytes have been received."""
 
     def ask(self) -> Mapping[str, str]:
-        """The headers that ask for what is missing."""
+        """The headers of a request for the missing bytes."""
 
     def begin(self, status: int, headers: Mapping[str, str]) -> None:
-        """A body comes: all of it (200), or what is missing (206)."""
+        """A body starts: all of it (200), or the missing part (206)."""
 
     def write(self, chunk: bytes) -> None:
-        """A piece of it."""
+        """Receive a chunk of the body."""
 
     def end(self) -> None:
-        """The body is over, or broke off."""
+        """The body has ended, or the connection broke."""
 
 
 @dataclass(frozen=True)
@@ -51,9 +52,9 @@ class Request:
         path: below the address of the service.
         params: the query, without those that are None.
         json: the body as JSON types; or file: the body is this file.
-        repeatable: whether it may be sent again though it may have arrived.
+        repeatable: whether it may be sent again although it may have arrived.
         sink: where a successful body goes; else it is in ``Answer.content``.
-        seconds: without a byte, after which it is given up.
+        seconds: time without a byte after which the request is aborted.
     """
 
     method: str
@@ -63,7 +64,7 @@ class Request:
     json: Any = None
     file: Path | None = None
     repeatable: bool = True
-    sink: Sink | None = None
+    sink: BodySink | None = None
     seconds: float = 60.0
 
     def with_headers(self, more: Mapping[str, str]) -> Request:
@@ -82,7 +83,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Lost:
-    """No whole answer came.
+    """No complete answer arrived.
 
     Attributes:
         reason: in words.
@@ -104,7 +105,7 @@ class Send:
 
 @dataclass(frozen=True)
 class Pause:
-    """Do nothing for so many seconds."""
+    """Wait for ``seconds``."""
 
     seconds: float
 
@@ -118,7 +119,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Together:
-    """Carry out flows, ``width`` at a time, taken from the iterator as they are begun; nothing comes back."""
+    """Run flows, ``width`` at a time, taken from the iterator when they start; the outcome is None."""
 
     flows: Iterator[Flow[None]]
     width: int

@@ -1,4 +1,4 @@
-"""How jobs and results are shown, in a terminal and in a notebook; names of vertices are text there, never markup."""
+"""Displays of jobs and results in terminals and notebooks; names of vertices are escaped."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ class JobView:
 
     @property
     def receipt(self) -> Mapping[str, Any]:
-        """How the graph was understood that was uploaded for it; empty for a job that was asked for by its id."""
+        """The reader's receipt of the uploaded graph; empty for a job that was looked up by its id."""
         return self._receipt
 
     @property
     def notes(self) -> list[str]:
-        """What was chosen or left out when the graph was read: of :attr:`receipt`."""
+        """Remarks on what the reader selected or left out, from :attr:`receipt`."""
         return [str(note) for note in self._receipt.get("notes", ())]
 
     @property
@@ -58,7 +58,7 @@ class JobView:
 
     @property
     def over(self) -> bool:
-        """Whether it has ended, however."""
+        """Whether it has ended."""
         return self.state not in ("accepted", "running")
 
     @property

@@ -1,4 +1,4 @@
-"""Steps as httpx2 takes and gives them; what both drivers share."""
+"""Translates steps to httpx2 and back; both drivers use it."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ import httpx2
 from service.client.steps import Lost, Request
 from storage.errors import InvalidRequest
 
-#: connections in a client's pool; more files than that are never on their way
+#: connections in a client's pool; no more files are transferred at the same time
 _CONNECTIONS: Final = 20
 _CONNECT_SECONDS: Final = 10.0
 _NEVER_SENT: Final = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
 
 
 def settings(url: str | None, key: str | None) -> dict[str, Any]:
-    """How an httpx2 client is made: address and key, from APSP_SERVER and APSP_KEY where they are None.
+    """Arguments for an httpx2 client: address and key, from APSP_SERVER and APSP_KEY where they are None.
 
-    InvalidRequest if there is no address, or either cannot be one.
+    Raises InvalidRequest if the address is missing or malformed, or the key is malformed.
     """
     address = os.environ.get("APSP_SERVER", "") if url is None else url
     if not address:
@@ -64,7 +64,7 @@ def lowered(headers: Mapping[str, str]) -> dict[str, str]:
 
 
 def lost(error: httpx2.RequestError, base: object) -> Lost:
-    """What an error of the connection means."""
+    """Describe an error of the connection."""
     said = str(error) or type(error).__name__
     final = isinstance(error, httpx2.UnsupportedProtocol | httpx2.LocalProtocolError) or "CERTIFICATE" in said
     where = str(base).rstrip("/")

@@ -1,1 +1,1 @@
-"""The page for people: rendered here, with a little script, over the same service as the API."""
+"""The dashboard: pages rendered on the server, with little script, on the same service as the API."""

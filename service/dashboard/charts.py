@@ -1,4 +1,4 @@
-"""Charts as numbers that a template draws as SVG: no script, and no style attribute."""
+"""Computes charts that a template draws as SVG, without script or style attributes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def counted(values: Sequence[float], bins: int) -> tuple[list[float], list[int]]
 
 
 def histogram(edges: Sequence[float], counts: Sequence[int]) -> dict[str, Any] | None:
-    """Bars of a histogram in a box of ``WIDTH`` by ``HEIGHT``; neighbouring bins are put together if there are many.
+    """Bars of a histogram in a box of ``WIDTH`` by ``HEIGHT``; neighbouring bins are merged if there are many.
 
     ``edges`` has one number more than ``counts``.  None where there is nothing to draw.
     """

@@ -1,4 +1,4 @@
-"""What changes something: log in and out, solve, cancel, resume, delete.  Only our own pages may ask."""
+"""Forms that change something: log in and out, solve, cancel, resume, delete.  Only our own pages may send them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import RedirectResponse
 
 from service.api.fault import Fault, fault_of
-from service.api.problems import Problem, status_of
+from service.api.problems import HTTPProblem, status_of
 from service.auth.sessions import COOKIE, SESSION_SECONDS
 from service.dashboard.options import read_options
 from service.dashboard.pages import graph_page
@@ -25,14 +25,14 @@ from storage.errors import ApspError
 
 router = APIRouter(include_in_schema=False, route_class=PageRoute)
 
-#: no form of ours has half as many
+#: the most fields of a form, twice as many as any form of the pages has
 _MOST_FIELDS: Final = 64
 
 
 async def _filled(request: Request) -> dict[str, str]:
-    """The fields of a form; the body is bounded as every body is.
+    """The fields of a form; the size of the body is limited as for every request.
 
-    It is taken apart in a thread: a long one would hold up everybody on the event loop.
+    The body is parsed in a thread, because a long one would block the event loop.
     """
     return await anyio.to_thread.run_sync(_fields, await request.body())
 
@@ -42,7 +42,7 @@ def _fields(body: bytes) -> dict[str, str]:
     try:
         return dict(parse_qsl(text, keep_blank_values=True, max_num_fields=_MOST_FIELDS))
     except ValueError:
-        raise Problem(Fault("invalid-request", f"a form has at most {_MOST_FIELDS} fields")) from None
+        raise HTTPProblem(Fault("invalid-request", f"a form has at most {_MOST_FIELDS} fields")) from None
 
 
 @router.post("/login")
@@ -56,7 +56,7 @@ async def log_in(request: Request, service: Shared) -> Response:
         reason = "ticket" if ticket else "key"
         return page(request, "login.html", HTTPStatus.FORBIDDEN, wanted=wanted, refused=reason, keys=True)
     response = RedirectResponse(_inside(wanted), 303)
-    # behind a proxy that ends TLS and is not among APSP_PROXIES the browser alone knows that it came by https
+    # behind a proxy that ends TLS and is not in APSP_PROXIES, only the browser's Origin shows https
     secure = "https" in (request.url.scheme, request.headers.get("origin", "").partition(":")[0])
     response.set_cookie(
         COOKIE, token, max_age=int(SESSION_SECONDS), httponly=True, samesite="strict", secure=secure
@@ -75,7 +75,14 @@ async def log_out(request: Request, service: Shared) -> Response:
 
 @router.post("/graphs/{graph_id}/solve")
 async def solve(request: Request, graph_id: str, service: Shared, visitor: Known) -> Response:
-    """Submit a job and go to its page; what cannot be done is said on the graph's page."""
+    """Submit a job and redirect to its page; errors are shown on the graph's page.
+
+    Args:
+        request: the HTTP request.
+        graph_id: id of the graph.
+        service: what the routes of this process share.
+        visitor: the person who asks, with the rights of the session's key.
+    """
     visitor.need("submit")
     asked = await anyio.to_thread.run_sync(read_options, graph_id, await _filled(request))
     if asked.request is None:
@@ -92,7 +99,13 @@ async def solve(request: Request, graph_id: str, service: Shared, visitor: Known
 
 @router.post("/jobs/{job_id}/cancel")
 def cancel(job_id: str, service: Shared, visitor: Known) -> Response:
-    """Ask a job to stop."""
+    """Ask a job to stop.
+
+    Args:
+        job_id: id of the job.
+        service: what the routes of this process share.
+        visitor: the person who asks, with the rights of the session's key.
+    """
     visitor.need("submit")
     service.job(job_id, visitor.caller)
     service.jobs.cancel(job_id)
@@ -101,7 +114,13 @@ def cancel(job_id: str, service: Shared, visitor: Known) -> Response:
 
 @router.post("/jobs/{job_id}/resume")
 def resume_job(job_id: str, service: Shared, visitor: Known) -> Response:
-    """Queue a stopped job again."""
+    """Queue a stopped job again.
+
+    Args:
+        job_id: id of the job.
+        service: what the routes of this process share.
+        visitor: the person who asks, with the rights of the session's key.
+    """
     visitor.need("submit")
     refuse_if_draining(service)
     record = service.job(job_id, visitor.caller)
@@ -112,7 +131,13 @@ def resume_job(job_id: str, service: Shared, visitor: Known) -> Response:
 
 @router.post("/jobs/{job_id}/delete")
 def delete(job_id: str, service: Shared, visitor: Known) -> Response:
-    """Delete a finished job and its result."""
+    """Delete a finished job and its result.
+
+    Args:
+        job_id: id of the job.
+        service: what the routes of this process share.
+        visitor: the person who asks, with the rights of the session's key.
+    """
     visitor.need("submit")
     service.job(job_id, visitor.caller)
     _delete(service, job_id)
@@ -126,6 +151,6 @@ def _delete(service: Service, job_id: str) -> None:
 
 
 def _inside(address: str) -> str:
-    """The address if it is a path of this service, else the start."""
+    """The address if it is a path of this service, else the home page."""
     inside = address.startswith("/") and not address.startswith("//") and "\\" not in address
     return address if inside and address.isprintable() else "/"

@@ -1,4 +1,4 @@
-"""The options of a job as a form asks for them: plain words on the page, a request of the API behind."""
+"""The options of a job as fields of a form, and their translation into a request of the API."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from engine.model.algorithms import ALGORITHMS
 from service.api.fault import Fault, fault_of
-from service.api.schemas import JobRequest
+from service.api.schemas.jobs import JobRequest
 from service.cli.names import split_names
 from service.units import parse_size
 from storage.errors import InvalidRequest
@@ -18,7 +18,7 @@ from storage.errors import InvalidRequest
 
 @dataclass(frozen=True)
 class Field:
-    """One option: its name in the API, what it is called, what it does, and what can be chosen, if that is a list."""
+    """One option: its name in the API, its label, its help, and its choices if there is a list of them."""
 
     name: str
     label: str
@@ -47,37 +47,37 @@ FIELDS: Final = (
     Field("name", "Name of the job", "To find it again.", hint="the graph's name"),
 )  # fmt: skip
 
-#: characters of an option that is no list
+#: the most characters of an option that is not a list
 _LONGEST: Final = 1000
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What was filled in, and the request that it means; ``fault`` says what makes no sense."""
+class FormOptions:
+    """A filled-in form and the request that it means; ``fault`` describes an invalid field."""
 
     filled: dict[str, str]
     request: JobRequest | None
     fault: Fault | None = None
 
 
-def read_options(graph_id: str, values: Mapping[str, str]) -> Asked:
+def read_options(graph_id: str, values: Mapping[str, str]) -> FormOptions:
     """The request that a filled-in form means."""
     filled = {field.name: values.get(field.name, "").strip() for field in FIELDS}
     filled["fresh"] = "true" if values.get("fresh") else ""
     try:
         members = {name: _value(name, text) for name, text in filled.items() if text}
-        return Asked(filled, JobRequest.model_validate({"graph": graph_id, **members}))
+        return FormOptions(filled, JobRequest.model_validate({"graph": graph_id, **members}))
     except InvalidRequest as error:
-        return Asked(filled, None, fault_of(error))
+        return FormOptions(filled, None, fault_of(error))
     except ValidationError as error:
         first = error.errors()[0]
         label = next((field.label for field in FIELDS if first["loc"][:1] == (field.name,)), str(first["loc"]))
         message = f"{label}: {first['msg'][0].lower()}{first['msg'][1:]}"
-        return Asked(filled, None, Fault("invalid-request", message, {"field": str(first["loc"][0])}))
+        return FormOptions(filled, None, Fault("invalid-request", message, {"field": str(first["loc"][0])}))
 
 
 def _value(name: str, text: str) -> Any:
-    if name in ("sources", "targets"):  # however many: the limit on the body bounds them, and none may get lost
+    if name in ("sources", "targets"):  # the limit on the body bounds their number
         return split_names([text], name)
     if len(text) > _LONGEST:
         label = next(field.label for field in FIELDS if field.name == name)

@@ -1,4 +1,4 @@
-"""The pages that show something; ``forms.py`` has those that change something."""
+"""The pages; ``forms.py`` has the requests that change something."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import anyio.to_thread
 from fastapi import APIRouter, Header, Query, Request, Response
 
 from service.api.fault import Fault, fault_of
-from service.api.problems import CODES, Problem
+from service.api.problems import CODES, HTTPProblem
 from service.dashboard import views
-from service.dashboard.options import FIELDS, Asked, read_options
+from service.dashboard.options import FIELDS, FormOptions, read_options
 from service.dashboard.render import HERE, page
 from service.dashboard.visiting import Known, PageRoute
 from service.http.ranges import matches
-from service.state import Service, Shared, Turn
+from service.state import ReadPermit, Service, Shared
 from storage.errors import ApspError
 
 router = APIRouter(include_in_schema=False, route_class=PageRoute)
@@ -29,14 +29,28 @@ Vertex = Annotated[str | None, Query(max_length=1000)]
 async def get_home(
     request: Request, service: Shared, visitor: Known, before: Annotated[str | None, Query(max_length=60)] = None
 ) -> Response:
-    """What runs, waits and is over; the devices; where a graph is dropped."""
+    """The home page: running, waiting and finished jobs, devices, and the upload of a graph.
+
+    Args:
+        request: the HTTP request.
+        service: what the routes of this process share.
+        visitor: the person who asks, with the rights of the session's key.
+        before: show finished jobs that are older than the job of this id.
+    """
     found = await anyio.to_thread.run_sync(views.home, service, visitor.caller, before)
     return page(request, "home.html", visitor=visitor, **found)
 
 
 @router.get("/graphs/{graph_id}")
 async def get_graph(request: Request, graph_id: str, service: Shared, visitor: Known) -> Response:
-    """What was understood of a graph, and what solving it would take."""
+    """The page of a graph: what the reader understood, and the plan of a job.
+
+    Args:
+        request: the HTTP request.
+        graph_id: id of the graph.
+        service: what the routes of this process share.
+        visitor: the person who asks, with the rights of the session's key.
+    """
     asked = read_options(graph_id, dict(request.query_params))
     return await graph_page(request, service, visitor, graph_id, asked, planned="plan" in request.query_params)
 
@@ -45,7 +59,15 @@ async def get_graph(request: Request, graph_id: str, service: Shared, visitor: K
 async def get_job(
     *, request: Request, job_id: str, service: Shared, visitor: Known, source: Vertex = None, target: Vertex = None
 ) -> Response:
-    """A job: how far it is, its plan, its result; with ``source`` and ``target`` the distance and the route."""
+    """The page of a job: progress, plan, result; with ``source`` and ``target`` the distance and the path.
+
+    Args:
+        request: the HTTP request.
+        job_id: id of the job.
+        service: what the routes of this process share.
+        visitor: the person who asks, with the rights of the session's key.
+        source, target: vertices as the file names them.
+    """
     found = await anyio.to_thread.run_sync(views.job, service, visitor.caller, job_id)
     answer = None
     if source and target and found["result"] is not None:
@@ -58,18 +80,37 @@ async def get_job(
 
 
 @router.get("/jobs/{job_id}/eccentricities")
-def get_eccentricities(request: Request, job_id: str, service: Shared, visitor: Known, _turn: Turn) -> Response:
-    """How far the farthest vertex is: a part of the job's page that takes a while."""
+def get_eccentricities(request: Request, job_id: str, service: Shared, visitor: Known, _permit: ReadPermit) -> Response:
+    """The eccentricities: a slow part of the job's page that is loaded separately.
+
+    Args:
+        request: the HTTP request.
+        job_id: id of the job.
+        service: what the routes of this process share.
+        visitor: the person who asks, with the rights of the session's key.
+        _permit: limits how many such requests run at a time.
+    """
     return page(
         request, "eccentricities.html", visitor=visitor, **views.eccentricities(service, visitor.caller, job_id)
     )
 
 
 async def graph_page(
-    request: Request, service: Service, visitor: Known, graph_id: str, asked: Asked, *,
+    request: Request, service: Service, visitor: Known, graph_id: str, asked: FormOptions, *,
     planned: bool, status: int = 200, fault: Fault | None = None,
 ) -> Response:  # fmt: skip
-    """The page of a graph with the options as they were filled in, and the plan if that was asked for."""
+    """The page of a graph with the options as they were filled in, and the plan if that was asked for.
+
+    Args:
+        request: the HTTP request.
+        service: what the routes of this process share.
+        visitor: the person who asks, with the rights of the session's key.
+        graph_id: id of the graph.
+        asked: the options as they were filled in.
+        planned: whether a plan was asked for.
+        status: HTTP status of the page.
+        fault: what was wrong with the request, shown on the page.
+    """
     found = await anyio.to_thread.run_sync(views.graph, service, visitor.caller, graph_id)
     plan: dict[str, Any] | None = None
     fault = fault or asked.fault
@@ -87,16 +128,22 @@ async def graph_page(
 
 @router.get("/login")
 def get_login(request: Request, service: Shared, next: Annotated[str, Query(max_length=2000)] = "") -> Response:  # noqa: A002
-    """Where a key is shown."""
+    """The log-in page.
+
+    Args:
+        request: the HTTP request.
+        service: what the routes of this process share.
+        next: path of the page to show after the log-in.
+    """
     return page(request, "login.html", wanted=next, refused=False, keys=service.settings.auth)
 
 
 @router.get("/static/{name}")
 def get_static(name: str, if_none_match: Annotated[str, Header()] = "") -> Response:
-    """A style, a script, the icon: the same for everybody."""
+    """A static file: style, script or icon."""
     found = _static().get(name)
     if found is None:
-        raise Problem(Fault("not-found", f"there is no file {name[:80]!r}"))
+        raise HTTPProblem(Fault("not-found", f"there is no file {name[:80]!r}"))
     content, media_type, etag = found
     headers = {"ETag": etag, "Cache-Control": "no-cache"}
     if matches(if_none_match, etag):

@@ -1,4 +1,4 @@
-"""Templates to pages.  Everything that goes into one is escaped; Jinja is imported with the first page."""
+"""Renders templates.  All values are escaped; Jinja is imported with the first page."""
 
 from __future__ import annotations
 
@@ -27,13 +27,20 @@ POLICY: Final = (
 _HEADERS: Final = {
     "Content-Security-Policy": POLICY,
     "Referrer-Policy": "same-origin",
-    # pages show what only their visitor may see: nothing of it stays behind when the session is over
+    # pages show private data, which must not remain in caches after the session
     "Cache-Control": "no-store",
 }
 
 
 def page(request: Request, template: str, status: int = 200, **context: Any) -> Response:
-    """The answer made of a template; ``visitor`` in the context is whoever looks at it, or None."""
+    """Render a template; ``visitor`` in the context is the person who requests the page, or None.
+
+    Args:
+        request: the HTTP request.
+        template: file name of the template.
+        status: HTTP status.
+        context: variables of the template.
+    """
     text = (
         _environment()
         .get_template(template)
@@ -43,7 +50,7 @@ def page(request: Request, template: str, status: int = 200, **context: Any) -> 
 
 
 def get_ready() -> None:
-    """Compile the templates; the first page does not wait for it then."""
+    """Compile the templates, so that the first page does not wait for it."""
     for name in _environment().list_templates():
         _environment().get_template(name)
 
@@ -62,7 +69,7 @@ def _environment() -> Environment:
         "json": lambda value: json.dumps(value, ensure_ascii=False), "shell": lambda value: shlex.quote(str(value)),
         "quoted": _quoted,
     }  # fmt: skip
-    # Imported with the first page: a start of the API need not pay for NumPy.
+    # Imported with the first page, because it imports NumPy.
     from storage.readers import FORMATS
 
     environment.globals["formats"] = tuple(FORMATS)
@@ -95,7 +102,7 @@ def _iso(seconds: float) -> str:
 
 
 def _moment(seconds: float) -> str:
-    """A time for those without a script, which says it in the reader's own time zone."""
+    """A time in UTC; the script replaces it by the reader's time zone."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%d %b %Y, %H:%M UTC")
 
 

@@ -1,4 +1,4 @@
-"""What pages show, gathered from the service as plain data; templates only lay it out."""
+"""The content of pages as plain data; templates only lay it out."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from storage.jobs.store import (
 
 View = dict[str, Any]
 
-#: jobs that are over, on one page
+#: finished jobs on one page
 PAGE: Final = 20
 _MOST_OPEN: Final = 50
-#: bytes of the end of a log that a page begins with
+#: bytes at the end of a log that a page shows first
 _LOG_TAIL: Final = 16_384
-#: records of earlier versions may lack some
+#: defaults for members that records of earlier versions lack
 _NO_FACTS: Final = {
     "directed": True, "weak_components": None, "strong_components": None, "first_vertex": None,
     "last_vertex": None,
@@ -50,7 +50,7 @@ STATES: Final = {
     ACCEPTED: "waiting", RUNNING: "running", SUCCESSFUL: "done", FAILED: "failed", DISMISSED: "cancelled",
 }  # fmt: skip
 _PHASES: Final = {
-    "queued": "waiting for a runner", "loading": "reading the graph", "create": "making room", "search": "searching",
+    "queued": "waiting for a runner", "loading": "reading the graph", "create": "making space", "search": "searching",
     "ingest": "taking the arcs in", "potentials": "making weights non-negative", "prepare": "preparing",
     "partition": "cutting into parts", "sweep": "sweeping", "close": "closing blocks", "load": "loading",
     "store": "storing", "finish": "finishing", "relax": "relaxing", "write": "writing", "verify": "checking",
@@ -59,7 +59,13 @@ _PHASES: Final = {
 
 
 def home(service: Service, caller: Caller, before: str | None) -> View:
-    """Jobs by what became of them, the newest first; devices; the disk."""
+    """Jobs by state, the newest first; devices; the disk.
+
+    Args:
+        service: what the routes of this process share.
+        caller: who asks.
+        before: show finished jobs that are older than the job of this id.
+    """
     owner = None if caller.may("admin") else caller.owner
     names = _graph_names(service, owner)
     listed = service.jobs.list_jobs
@@ -88,7 +94,13 @@ def machines(service: Service) -> View:
 
 
 def graph(service: Service, caller: Caller, graph_id: str) -> View:
-    """One graph and the jobs about it."""
+    """One graph and the jobs about it.
+
+    Args:
+        service: what the routes of this process share.
+        caller: who asks.
+        graph_id: id of the graph.
+    """
     record = service.graph(graph_id, caller)
     owner = None if caller.may("admin") else caller.owner
     name = _graph_names(service, owner).get(record.id) or record.name
@@ -101,7 +113,13 @@ def graph(service: Service, caller: Caller, graph_id: str) -> View:
 
 
 def job(service: Service, caller: Caller, job_id: str) -> View:
-    """One job: state, phases, plan, error, the head of its result."""
+    """One job: state, phases, plan, error, the head of its result.
+
+    Args:
+        service: what the routes of this process share.
+        caller: who asks.
+        job_id: id of the job.
+    """
     record = service.job(job_id, caller)
     try:
         found: GraphRecord | None = service.graph(record.graph, caller)
@@ -121,7 +139,14 @@ def job(service: Service, caller: Caller, job_id: str) -> View:
 
 
 def answer(service: Service, caller: Caller, job_id: str, source: str, target: str) -> View:
-    """The distance and the route from one vertex to another, or why there is no answer."""
+    """The distance and the route from one vertex to another, or why there is no answer.
+
+    Args:
+        service: what the routes of this process share.
+        caller: who asks.
+        job_id: id of the job.
+        source, target: vertices as the file names them.
+    """
     try:
         result = service.result(job_id, caller)
         found = result.distance(source, target)
@@ -134,7 +159,13 @@ def answer(service: Service, caller: Caller, job_id: str, source: str, target: s
 
 
 def eccentricities(service: Service, caller: Caller, job_id: str) -> View:
-    """How far the farthest vertex is from each source, or from evenly spaced ones."""
+    """How far the farthest vertex is from each source, or from evenly spaced ones.
+
+    Args:
+        service: what the routes of this process share.
+        caller: who asks.
+        job_id: id of the job.
+    """
     from service.views.sampling import eccentricities
 
     found = eccentricities(service.result(job_id, caller), 1024)
@@ -151,7 +182,13 @@ def eccentricities(service: Service, caller: Caller, job_id: str) -> View:
 
 
 def row(record: JobRecord, names: dict[str, str], position: int | None = None) -> View:
-    """One job in a list."""
+    """One job in a list.
+
+    Args:
+        record: the stored job.
+        names: names of graphs by id.
+        position: jobs before it in the queue.
+    """
     progress, shown = record.progress, record.plan or {}
     error = None
     if record.error is not None:
@@ -171,7 +208,7 @@ def row(record: JobRecord, names: dict[str, str], position: int | None = None) -
 
 
 def plan(shown: dict[str, Any]) -> View:
-    """A plan, with the candidate that was chosen beside those that were not."""
+    """A plan with its selected and rejected candidates."""
     candidates = [
         {**item, "name": algorithm(item["algorithm"]), "chosen": k == 0 and not item.get("rejected")}
         for k, item in enumerate(shown.get("candidates") or [])
@@ -183,7 +220,7 @@ def plan(shown: dict[str, Any]) -> View:
 
 
 def algorithm(name: str) -> str:
-    """What people call an algorithm."""
+    """The display name of an algorithm."""
     return ALGORITHMS[name].title if name in ALGORITHMS else name
 
 
@@ -208,7 +245,7 @@ def _device(runner: RunnerRecord, lost: bool) -> View:
 
 
 def _phases(record: JobRecord) -> list[View]:
-    """The phases of the plan: predicted seconds, those that were taken, and which one is on."""
+    """The phases of the plan with predicted and measured seconds, and whether each is past, current or ahead."""
     predicted = {phase["name"]: phase["seconds"] for phase in (record.plan or {}).get("phases") or []}
     taken = record.seconds or {}
     names = list(taken) if taken else list(predicted)
@@ -223,9 +260,9 @@ def _phases(record: JobRecord) -> list[View]:
 
 
 def _log(service: Service, record: JobRecord) -> View:
-    """The end of the log, and where it ends: the stream of events goes on behind it.
+    """The end of the log, and its size, from which the stream of events continues.
 
-    Events tell of the file on this node only, so they go on from its beginning behind the log of other nodes.
+    Events cover the file on this node only, so after the log of other nodes they start at its beginning.
     """
     path = log_path(service.settings, record.id)
     try:
@@ -243,7 +280,7 @@ def _sent_log(service: Service, record: JobRecord) -> View:
     """The end of the log of attempts on other nodes."""
     try:
         sent = fetch_log(service.settings, record.id) or b""
-    except StorageFailed as error:  # the rest of the page is of use without it
+    except StorageFailed as error:  # the rest of the page is useful without the log
         return {"text": f"The log cannot be read: {error}\n", "cut": False}
     begin = max(0, len(sent) - _LOG_TAIL)
     text = sent[begin:].decode("utf-8", "replace")
@@ -251,7 +288,7 @@ def _sent_log(service: Service, record: JobRecord) -> View:
 
 
 def _result(record: JobRecord) -> View | None:
-    """The facts of a result that is there."""
+    """The facts of an existing result."""
     if record.state != SUCCESSFUL or record.removed is not None:
         return None
     summary = record.summary or {}
@@ -265,14 +302,14 @@ def _result(record: JobRecord) -> View | None:
 
 
 def _example(record: JobRecord, graph: GraphRecord | None) -> list[Any]:
-    """Two vertices that there are, for examples of code."""
+    """Two existing vertices, for examples of code."""
     pair = (record.summary or {}).get("diameter_pair")
     facts = {} if graph is None else graph.facts
     return pair or [facts.get("first_vertex", "A"), facts.get("last_vertex", "B")]
 
 
 def _route(found: dict[str, Any]) -> View:
-    """A route as stops with the way so far; long ones without their middle."""
+    """A path as stops with the sum of weights up to each; long paths without their middle."""
     so_far: int | float = 0
     stops: list[View] = []
     for k, vertex in enumerate(found["vertices"]):

@@ -1,4 +1,4 @@
-"""Who looks at a page, and what a page answers instead when something is amiss."""
+"""The visitor of a page, and pages for errors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fastapi.responses import RedirectResponse
 from fastapi.routing import APIRoute
 
 from service.api.fault import Fault, fault_of
-from service.api.problems import CODES, Problem
+from service.api.problems import CODES, HTTPProblem
 from service.auth.callers import ANYBODY, Caller, Scope
 from service.dashboard.render import page
 from service.state import Shared
@@ -23,7 +23,7 @@ from storage.errors import ApspError
 
 @dataclass(frozen=True)
 class Visitor:
-    """A person; ``name`` is that of their key, None where keys are not asked for."""
+    """A person; ``name`` is that of their key, None if keys are not required."""
 
     caller: Caller
     name: str | None
@@ -34,13 +34,13 @@ class Visitor:
         return self.caller.may("submit")
 
     def need(self, scope: Scope) -> None:
-        """Refuse what their key does not allow."""
+        """Raise HTTPProblem unless the visitor's key has this scope."""
         if not self.caller.may(scope):
-            raise Problem(Fault("forbidden", f"this needs a key with the scope {scope!r}", {"scope": scope}))
+            raise HTTPProblem(Fault("forbidden", f"this needs a key with the scope {scope!r}", {"scope": scope}))
 
 
-class NotHereYet(Exception):  # noqa: N818 - what has happened, not what is wrong
-    """Nobody has logged in."""
+class NotLoggedIn(Exception):  # noqa: N818 - it redirects and is not an error
+    """The request has no valid session."""
 
 
 async def _visitor(request: Request, service: Shared) -> Visitor:
@@ -48,7 +48,7 @@ async def _visitor(request: Request, service: Shared) -> Visitor:
         return Visitor(ANYBODY, None)
     key = await service.visitors.key(request.headers.get("cookie", ""))
     if key is None:
-        raise NotHereYet
+        raise NotLoggedIn
     visitor = Visitor(Caller(key.id, frozenset(key.scopes)), key.name)
     visitor.need("read")
     return visitor
@@ -58,7 +58,7 @@ Known = Annotated[Visitor, Depends(_visitor)]
 
 
 class PageRoute(APIRoute):
-    """A route whose errors are pages, and which sends those who have not logged in to do so first."""
+    """A route whose errors are pages, and which redirects requests without a session to the log-in page."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """The handler with its errors caught."""
@@ -67,13 +67,13 @@ class PageRoute(APIRoute):
         async def handler(request: Request) -> Response:
             try:
                 return await handle(request)
-            except NotHereYet:
+            except NotLoggedIn:
                 asked = request.url.path + (f"?{request.url.query}" if request.url.query else "")
                 wanted = asked if request.method == "GET" and asked != "/" else ""
                 return RedirectResponse(f"/login?next={quote(wanted, safe='')}" if wanted else "/login", 303)
             except ApspError as error:
                 return error_page(request, fault_of(error))
-            except Problem as error:
+            except HTTPProblem as error:
                 return error_page(request, error.fault, error.status_code)
             except RequestValidationError:
                 return error_page(request, Fault("invalid-request", "this address was not understood"))
@@ -82,7 +82,13 @@ class PageRoute(APIRoute):
 
 
 def error_page(request: Request, fault: Fault, status: int | None = None) -> Response:
-    """What is amiss, as a page."""
+    """Render an error as a page.
+
+    Args:
+        request: the HTTP request.
+        fault: what went wrong.
+        status: HTTP status; that of the fault's code if None.
+    """
     number, title = CODES.get(fault.code, (500, "Unexpected error"))
     request_id = getattr(request.state, "request_id", None)
     return page(

@@ -1,7 +1,7 @@
-"""JSON bodies: short ones are checked where they arrive, long ones in a process beside the API.
+"""JSON bodies: short ones are checked on the event loop, long ones in a helper process.
 
-The parsers of JSON and of the schemas hold the interpreter's lock while they run.  On the event loop or in a thread, a
-body of some megabytes would silence the API for everybody; how long is up to whoever wrote the body.
+The parsers of JSON and of the schemas hold the interpreter's lock while they run.  On the event loop or in a thread,
+a body of some megabytes would block all requests, for a time that the client controls.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from starlette.types import Receive, Scope
 
 from service.api.fault import Fault, Refused
 from service.api.problems import NO_JSON, problem_of, validation_fault
-from service.api.schemas import Wire
+from service.api.schemas.wire import Wire
 from service.state import Service
 
 T = TypeVar("T", bound=Wire)
@@ -28,10 +28,10 @@ SHORT: Final = 1 << 16
 
 
 class BodyRoute(APIRoute):
-    """A route that has long bodies checked in a process beside the API."""
+    """A route whose long bodies are checked in a helper process."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """The handler, whose request knows the form of its body."""
+        """The handler; its request knows the schema of the body."""
         handle = super().get_route_handler()
         if self.body_field is None:
             return handle
@@ -44,14 +44,14 @@ class BodyRoute(APIRoute):
 
 
 class _Asked(Request):
-    """A request whose long body is read as the object that it describes, which FastAPI then takes as it is."""
+    """A request that parses a long body into an instance of its schema, which FastAPI then uses unchanged."""
 
     def __init__(self, scope: Scope, receive: Receive, form: type[Wire]) -> None:
         super().__init__(scope, receive)
         self._shape = form
 
     async def json(self) -> Any:
-        """The body as JSON types; a long one as the object.  Problem if that has not its form."""
+        """The body as JSON types, or a long body as an instance of the schema.  Raises HTTPProblem if invalid."""
         body = await self.body()
         if len(body) <= SHORT:
             return await super().json()
@@ -63,8 +63,8 @@ class _Asked(Request):
 
 
 def check_body(form: type[T], body: bytes) -> T:
-    """The object that a body describes.  Refused, with the first errors, if it does not describe one."""
-    gc.disable()  # JSON holds no cycles, and looking for some among millions of lists takes most of the time
+    """Parse a body into an instance of ``form``.  Raises Refused, with the first errors, if it does not fit."""
+    gc.disable()  # JSON has no cycles, and searching millions of lists for cycles takes most of the time
     try:
         return form.model_validate(json.loads(body))
     except ValidationError as error:

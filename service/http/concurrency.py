@@ -1,4 +1,4 @@
-"""How many of a caller's long requests run at the same time."""
+"""Limits on how many long requests of one caller run at the same time."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from service.api.fault import TooManyAtOnce
 from service.settings import variable
 
 
-class Shares:
-    """Counts the running requests of one kind for each caller.  Belongs to one event loop."""
+class ConcurrencyLimit:
+    """Counts the running requests of one kind for each caller; used on one event loop only."""
 
     def __init__(self, what: str, setting: str) -> None:
         self._what, self._setting = what, setting
@@ -19,7 +19,7 @@ class Shares:
 
     @contextmanager
     def hold(self, owner: str | None, limit: int) -> Iterator[None]:
-        """Count one more while the block runs.  TooManyAtOnce if ``limit`` are running."""
+        """Count one request while the block runs.  Raises TooManyAtOnce if ``limit`` requests are running."""
         running = self._running[owner]
         if running >= limit:
             message = f"{running} {self._what} run at the same time, which is the limit; try again when one has ended"

@@ -1,7 +1,7 @@
-"""How many connections one process holds: never so many that it has no file left to answer with.
+"""A limit on open connections, so that file descriptors remain for answers.
 
-Who connects and says nothing costs a file descriptor.  Thousands of such connections must not keep out those who ask
-something, so the one that has been silent for longest makes room for the next.
+A connection without a request costs a file descriptor.  Thousands of them must not keep other clients out, so the
+connection that has been idle for longest is closed when a new one exceeds the limit.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ from typing import Any, Final, Protocol
 
 log = logging.getLogger(__name__)
 
-#: open files that are asked for; more than these connections are never held
+#: limit on open files that this process requests; it never holds more connections
 _ENOUGH_FILES: Final = 1 << 16
-#: kept for databases, results and processes
+#: file descriptors reserved for databases, results and processes
 _OWN_FILES: Final = 256
-#: connections that wait to be accepted at most; as many may be accepted before one can be closed
+#: the most connections that wait to be accepted; that many may be accepted before one can be closed
 _BACKLOG: Final = 2048
-#: what the system says when it has no file or memory for another connection
+#: errors of accept() when there is no file descriptor or memory for another connection
 _EXHAUSTED: Final = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 _SECONDS_BETWEEN_COMPLAINTS: Final = 10.0
 
 
 class Connection(Protocol):
-    """What a crowd needs of a connection."""
+    """What IdleConnections needs of a connection."""
 
-    def leave(self) -> None:
-        """Close it at once."""
+    def close_now(self) -> None:
+        """Close the connection at once."""
 
 
-class Crowd:
-    """The connections of one server that wait for a request, the longest first."""
+class IdleConnections:
+    """The connections of one server that wait for a request, the longest idle first."""
 
     def __init__(self, most: int) -> None:
         self.most = most
@@ -47,19 +47,19 @@ class Crowd:
         self._silent.setdefault(connection)
 
     def speak(self, connection: Connection) -> None:
-        """It waits no longer."""
+        """The connection has sent a request and is not idle any more."""
         self._silent.pop(connection, None)
 
     def admit(self, connection: Connection, held: int) -> None:
-        """A connection has come, and now ``held`` are there: one too many sends the longest silent one away."""
+        """Close the longest idle connection if the new one, the ``held``-th, exceeds the limit."""
         if held > self.most:
             first = next(iter(self._silent), connection)
             self.speak(first)
-            first.leave()
+            first.close_now()
 
 
 def raise_open_files() -> None:
-    """Let this process and its children open as many files as the system allows, up to what is ever of use."""
+    """Raise the limit on open files of this process and its children to the hard limit, at most ``_ENOUGH_FILES``."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _ENOUGH_FILES if hard == resource.RLIM_INFINITY else min(_ENOUGH_FILES, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -67,8 +67,8 @@ def raise_open_files() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-def room(most: int) -> tuple[int, int]:
-    """How many connections are held, at most ``most``, and how many wait to be accepted."""
+def connection_limits(most: int) -> tuple[int, int]:
+    """The number of connections to hold, at most ``most``, and the length of the accept queue."""
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if files == resource.RLIM_INFINITY:
         return most, _BACKLOG
@@ -76,19 +76,19 @@ def room(most: int) -> tuple[int, int]:
     return max(1, min(most, files - min(_OWN_FILES, files // 4) - 2 * backlog)), backlog
 
 
-class Complaints:
-    """An event loop's handler of exceptions that tells of exhausted files once in a while, not each time."""
+class AcceptErrorHandler:
+    """An exception handler of an event loop that limits the rate of messages about exhausted file descriptors."""
 
     def __init__(self) -> None:
         self._last, self._count = float("-inf"), 0
 
     def __call__(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """Tell of an exception that nobody waits for."""
+        """Log an exception that no task awaits."""
         error = context.get("exception")
         if not isinstance(error, OSError) or error.errno not in _EXHAUSTED:
             loop.default_exception_handler(context)
             return
         self._count += 1
         if time.monotonic() - self._last > _SECONDS_BETWEEN_COMPLAINTS:
-            log.error("connections cannot be accepted: %s (%d times since it was last said)", error, self._count)
+            log.error("connections cannot be accepted: %s (%d times since the last message)", error, self._count)
             self._last, self._count = time.monotonic(), 0

@@ -1,4 +1,4 @@
-"""Where a list goes on: an opaque cursor, and the Link header that leads there (RFC 8288)."""
+"""Pagination: an opaque cursor, and the Link header that contains it (RFC 8288)."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ _LONGEST_ID: Final = 100
 
 
 def encode(*values: float | str) -> str:
-    """The last item's sort key as text that goes into an address."""
+    """The sort key of the last item of a page, encoded for a URL."""
     return base64.urlsafe_b64encode(json.dumps(values).encode()).decode().rstrip("=")
 
 
 def is_plain(text: str) -> bool:
-    """Whether a text can be an id that a list ended with: not every database takes lone surrogates, or a NUL."""
+    """Whether a text can be the id in a cursor; not every database accepts lone surrogates or NUL."""
     return len(text) <= _LONGEST_ID and text.isascii() and text.isprintable()
 
 
 def decode(cursor: str) -> tuple[float, str]:
-    """What ``encode(number, text)`` was given.  InvalidRequest for anything else."""
+    """The inverse of ``encode(number, text)``.  Raises InvalidRequest for any other text."""
     try:
         padded = cursor.encode("ascii") + b"=" * (-len(cursor) % 4)
         number, text = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))

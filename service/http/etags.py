@@ -1,4 +1,4 @@
-"""Entity tags of answers about sealed results: they never change, so the question itself is the tag."""
+"""Entity tags of answers about sealed results.  Results never change, so the tag is a digest of the request."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from service.http.ranges import matches
 from service.state import Opened
 
 if TYPE_CHECKING:
-    from service.jobs.results import Result
+    from service.jobs.results import ResultReader
 
 
-def tag_headers(scope: Scope, opened: Result) -> dict[str, str]:
-    """The headers of an answer about a sealed result: its entity tag, and that it is asked for again each time."""
+def tag_headers(scope: Scope, opened: ResultReader) -> dict[str, str]:
+    """The headers of an answer about a sealed result: its entity tag, and that caches must revalidate it."""
     accept = next((value for name, value in scope["headers"] if name == b"accept"), b"")
     question = b"\0".join(
         (scope["path"].encode(errors="replace"), scope["query_string"], accept, opened.matrix.digest.encode())
     )
-    # not "immutable": a deleted result has to be gone for those who have seen it, too
+    # not "immutable": a deleted result must also disappear for clients that have cached it
     return {"ETag": f'"{blake2b(question, digest_size=12).hexdigest()}"', "Cache-Control": "private, no-cache"}
 
 
@@ -34,5 +34,5 @@ async def _tagged(request: Request, response: Response, opened: Opened) -> dict[
     return headers
 
 
-#: headers for the answer; ends the request with 304 where the client has the answer already
+#: headers of the answer; raises 304 if the client has the answer already
 Tagged = Annotated[dict[str, str], Depends(_tagged)]

@@ -1,8 +1,8 @@
-"""The short way to one distance or tile: past routing and dependency injection, while the result is at hand.
+"""A fast path for single distances and tiles that bypasses routing and dependency injection.
 
-FastAPI finds a route and resolves its dependencies anew for each request, which takes longer than looking a distance
-up.  A request that is not plain in every respect takes the usual way instead, so there is one place that knows about
-errors, conditions and cold results.
+FastAPI finds a route and resolves its dependencies for each request, which takes longer than reading one distance.
+Only plain requests about an open result take the fast path; all others take the normal routes, which handle errors,
+conditions and results that are not cached.
 """
 
 from __future__ import annotations
@@ -23,23 +23,24 @@ from service.state import Service
 from storage.errors import ApspError
 
 if TYPE_CHECKING:
-    from service.jobs.results import Result
+    from service.jobs.results import ResultReader
 
 _Answer = tuple[dict[str, str], bytes]
 
 _DISTANCE: Final = re.compile(r"/v1/jobs/(?P<job_id>[^/]+)/distance")
 _TILE: Final = re.compile(r"/v1/jobs/(?P<job_id>[^/]+)/zarr/(?P<key>distances/c/[0-9]+/[0-9]+)", re.ASCII)
 _LONGEST_NAME: Final = 1000
-#: seconds after each look for bytes that the kernel is reading; in the end a thread waits for them
+#: seconds to wait after each attempt while the kernel reads the bytes; after the last one a thread waits
 _PAUSES: Final = (0.0, 0.0005, 0.0)
 
 
-class Quick:
-    """Middleware behind the door, which has noted the caller: answers plain questions for one distance, and for one
-    tile where the reverse proxy sends it.
+class FastPath:
+    """Middleware inside ``RequestGate``: answers plain requests for one distance, or for one tile that the proxy sends.
 
     Args:
-        distance, file: the usual ways, under whose patterns the requests are counted.
+        app: the application inside.
+        service: what the routes share.
+        distance, file: the normal routes, whose patterns label the requests in metrics.
     """
 
     def __init__(self, app: ASGIApp, service: Service, distance: APIRoute, file: APIRoute) -> None:
@@ -50,7 +51,7 @@ class Quick:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """The ASGI entry point."""
         found = asked = None
-        # a request that is traced takes the usual way, whose parts are spans
+        # a traced request takes the normal route, whose parts are spans
         if scope["type"] == "http" and scope["method"] == "GET" and "fastapi.telemetry" not in scope:
             if asked := _DISTANCE.fullmatch(scope["path"]):
                 found = await self._find(scope, asked[1])
@@ -68,7 +69,7 @@ class Quick:
         await send({"type": "http.response.body", "body": found[1]})
 
     def _redirect(self, scope: Scope, job_id: str, key: str) -> _Answer | None:
-        """To a tile that is there and whole."""
+        """An answer that lets the reverse proxy send a tile, if the tile exists and is complete."""
         opened = self._opened(scope, job_id)
         if opened is None or scope["query_string"] or not opened.matrix.holds(key):
             return None
@@ -86,11 +87,11 @@ class Quick:
             return None
         for pause in _PAUSES:
             try:
-                found = opened.quick_distance(asked["source"], asked["target"])
+                found = opened.peek_distance(asked["source"], asked["target"])
             except BlockingIOError:
-                await asyncio.sleep(pause)  # others are answered while the kernel reads
+                await asyncio.sleep(pause)  # other requests are answered while the kernel reads
             except ApspError:
-                return None  # whatever it is, the usual way says it properly
+                return None  # the normal route reports the error
             else:
                 if found is None:
                     return None
@@ -98,5 +99,5 @@ class Quick:
                 return {**tag_headers(scope, opened), "Content-Type": "application/json"}, body
         return None
 
-    def _opened(self, scope: Scope, job_id: str) -> Result | None:
+    def _opened(self, scope: Scope, job_id: str) -> ResultReader | None:
         return self._service.results.peek(job_id, scope["state"].get("caller", ANYBODY))

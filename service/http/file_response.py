@@ -1,4 +1,4 @@
-"""One open file as an answer: HEAD, ranges, conditions; sent by the kernel where that can."""
+"""One open file as an answer: HEAD, ranges and conditions; the kernel sends it where possible."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from fastapi import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from service.api.problems import Problem
-from service.http.ranges import Part, Refusal, http_date, matches, parse_ranges, unchanged
+from service.api.problems import HTTPProblem
+from service.http.ranges import ByteRange, Refusal, http_date, matches, parse_ranges, unchanged
 from service.http.sendfile import SENDFILE
 
-#: bytes of a file that are in this process at once, where the kernel cannot send it
+#: bytes of a file in this process at once, if the kernel cannot send it
 _CHUNK: Final = 1 << 20
 
 
 class OpenFile(Response):
-    """The answer about one open file, decided by the request's headers; holds a descriptor of its own until it ends.
+    """The answer for one open file, as the request's headers ask; it holds its own descriptor until it ends.
 
-    The file may be deleted meanwhile, or grow: what was there when it was asked for is sent.  Problem if the ranges
-    make no sense.
+    If the file grows or is deleted meanwhile, its content at the time of the request is sent.  Raises HTTPProblem if
+    the ranges are invalid.
     """
 
     def __init__(self, handle: int, request: Request, *, media_type: str, cache: str) -> None:
         status = os.fstat(handle)
         etag, modified = f'"{status.st_mtime_ns:x}-{status.st_size:x}"', http_date(status.st_mtime)
         headers = {"ETag": etag, "Last-Modified": modified, "Accept-Ranges": "bytes", "Cache-Control": cache}
-        self._parts: tuple[Part, ...] = (Part(0, status.st_size),)
+        self._parts: tuple[ByteRange, ...] = (ByteRange(0, status.st_size),)
         self._heads: list[bytes] = []
         self._tail = b""
         code = 200
@@ -41,7 +41,7 @@ class OpenFile(Response):
             found = parse_ranges(request.headers.get("range"), status.st_size)
             if isinstance(found, Refusal):
                 kept = {**headers, "Content-Range": f"bytes */{status.st_size}"} if found.status == 416 else None
-                raise Problem(found.fault, status=found.status, headers=kept)
+                raise HTTPProblem(found.fault, status=found.status, headers=kept)
             if found is not None:
                 code, self._parts = 206, found
         kind = media_type
@@ -78,7 +78,7 @@ class OpenFile(Response):
         finally:
             self._release()
 
-    async def _send_part(self, part: Part, scope: Scope, send: Send) -> None:
+    async def _send_part(self, part: ByteRange, scope: Scope, send: Send) -> None:
         sendfile = scope.get("extensions", {}).get(SENDFILE)
         if sendfile is not None and part.size >= _CHUNK // 16:
             await sendfile(self._handle, part.begin, part.size)

@@ -1,7 +1,7 @@
-"""Around every request: who asks and how often, an id that ties answer and log together, limits on the body.
+"""Checks around every request: the caller, the request rate, a request id for answer and log, limits on the body.
 
-Everything here is decided before a byte of the body is read, so a refusal never costs an upload; what a body turns
-out to be is decided while it comes.
+``RequestGate`` decides before any byte of the body is read, so a refusal never costs an upload.  ``BodyLimit`` checks
+the body while it arrives.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.api.fault import Fault
-from service.api.problems import Problem, problem_of, respond, unexpected
+from service.api.problems import HTTPProblem, problem_of, respond, unexpected
 from service.auth.callers import ANYBODY, Caller
 from service.auth.callers import Scope as KeyScope
-from service.http.origins import asks_for_this_host, comes_from_elsewhere, names_a_host
+from service.http.origins import is_cross_origin, is_for_this_host, names_a_host
 from service.http.protocol import HEADER_BYTES
 from service.http.rates import Rates
 from service.logs import REQUEST_ID
@@ -34,25 +34,25 @@ Identify = Callable[[str], Awaitable[Caller | None]]
 Observe = Callable[[str, str, int, float], None]
 
 _SAFE_ID: Final = re.compile(r"[A-Za-z0-9_.\-]{1,80}")
-#: on every answer: none is to be sniffed, framed, run or read by other sites; pages bring a policy of their own
+#: headers of every answer, against sniffing, framing, scripts and reads by other sites; pages set their own policy
 SECURITY: Final = [
     (b"x-content-type-options", b"nosniff"),
     (b"cross-origin-resource-policy", b"same-site"),
     (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
 ]
-#: only pages set their own
+#: the header that pages replace
 _POLICY: Final = b"content-security-policy"
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
-#: headers of one request
+#: the most headers of one request
 MOST_HEADERS: Final = 200
-#: forms that anybody may send, before it is known who does; a key and an address to go on to fit many times
+#: forms that are accepted without a key; a key and an address fit into the limit many times
 _OPEN_FORMS: Final = {"/login", "/logout"}
 _OPEN_FORM_BYTES: Final = 16_384
 #: POST requests that change nothing
-_QUESTIONS: Final = re.compile(r"/v1/(estimates|jobs/[^/]+/(distances|paths|submatrix))")
+_QUERIES: Final = re.compile(r"/v1/(estimates|jobs/[^/]+/(distances|paths|submatrix))")
 
 
-class Door:
+class RequestGate:
     """The outermost middleware: request id, key, rate, HEAD, security headers, one log line and one observation."""
 
     def __init__(
@@ -63,9 +63,14 @@ class Door:
         observe: Observe | None,
         visit: Identify | None = None,
     ) -> None:
-        """``identify`` finds the caller of an Authorization header; None where keys are not asked for.
+        """Wrap ``app``.
 
-        ``visit`` finds the one of a Cookie header: pages of this service ask so.
+        Args:
+            app: the application inside.
+            settings: the service's settings.
+            identify: finds the caller of an Authorization header; None if keys are not required.
+            observe: called after every request with method, pattern of the path, status and seconds.
+            visit: finds the caller of a Cookie header, as pages of this service send it.
         """
         self._app, self._settings = app, settings
         self._identify, self._observe, self._visit = identify, observe, visit
@@ -77,7 +82,7 @@ class Door:
             await self._app(scope, receive, send)
             return
         began = time.perf_counter()
-        headers = {name: value for name, value in scope["headers"] if name in _LOOKED_AT}
+        headers = {name: value for name, value in scope["headers"] if name in _USED_HEADERS}
         asked = headers.get(b"x-request-id", b"").decode("latin-1")
         request_id = asked if _SAFE_ID.fullmatch(asked) else secrets.token_hex(8)
         token = REQUEST_ID.set(request_id)
@@ -96,7 +101,9 @@ class Door:
         try:
             try:
                 refused = await self._refuse(scope, headers)
-            except ApspError as error:  # no exception handler stands around this; the database may be away
+            except (
+                ApspError
+            ) as error:  # no exception handler encloses this middleware, and the database may be unavailable
                 refused = problem_of(error)
             if refused is not None:
                 response = respond(Request(scope), refused.fault, headers=dict(refused.headers or {}))
@@ -106,31 +113,31 @@ class Door:
             else:
                 await self._app(scope, receive, answer)
         except Exception:
-            if begun:  # the server closes the connection: the client sees that the answer is not whole
+            if begun:  # the server closes the connection, so the client notices that the answer is incomplete
                 status = 500
                 raise
-            # An exception that leaves the application has the server close the connection without a word, also
-            # behind a whole answer; a client that sends its next request meanwhile gets a reset.
+            # If an exception leaves the application, the server closes the connection even after a complete answer,
+            # and a client that has sent its next request gets a connection reset.
             log.exception("%s %s failed", scope["method"], scope["path"][:300])
             await unexpected(Request(scope))(scope, receive, answer)
         finally:
-            self._tell(scope, status, time.perf_counter() - began)
+            self._report(scope, status, time.perf_counter() - began)
             REQUEST_ID.reset(token)
 
-    async def _refuse(self, scope: Scope, headers: dict[bytes, bytes]) -> Problem | None:
-        """Why the request goes no further; notes the caller and what is left of the rate otherwise."""
+    async def _refuse(self, scope: Scope, headers: dict[bytes, bytes]) -> HTTPProblem | None:
+        """The reason to refuse the request, or None; an accepted request is counted and gets its caller."""
         caller = ANYBODY
         path: str = scope["path"]
-        if self._identify is None and not asks_for_this_host(scope, self._settings.host):
-            return _another_host()
+        if self._identify is None and not is_for_this_host(scope, self._settings.host):
+            return _foreign_host()
         if not names_a_host(scope):
-            return Problem(Fault("invalid-request", "Host is not the name of a host", {"field": "Host"}))
+            return HTTPProblem(Fault("invalid-request", "Host is not the name of a host", {"field": "Host"}))
         if self._identify is not None and path.startswith("/v1/"):
             given, cookie = headers.get(b"authorization"), headers.get(b"cookie")
             if given is None and cookie is not None and self._visit is not None:
                 found = await self._visit(cookie.decode("latin-1"))
-                if found is not None and comes_from_elsewhere(scope):
-                    return _from_elsewhere()
+                if found is not None and is_cross_origin(scope):
+                    return _cross_origin()
             else:
                 found = None if given is None else await self._identify(given.decode("latin-1"))
             if found is None:
@@ -140,9 +147,9 @@ class Door:
             needed = needed_scope(scope["method"], path)
             if not caller.may(needed):
                 message = f"{scope['method']} {path} needs a key with the scope {needed!r}"
-                return Problem(Fault("forbidden", message, {"scope": needed}))
-        elif comes_from_elsewhere(scope, pages=not path.startswith("/v1/"), allowed=self._settings.cors_origins):
-            return _from_elsewhere()
+                return HTTPProblem(Fault("forbidden", message, {"scope": needed}))
+        elif is_cross_origin(scope, pages=not path.startswith("/v1/"), allowed=self._settings.cors_origins):
+            return _cross_origin()
         scope["state"]["caller"] = caller
         if path.startswith("/health/"):
             return _no_control(path, scope["query_string"])
@@ -152,14 +159,14 @@ class Door:
         expect = headers.get(b"expect", b"100-continue")
         if expect.lower() != b"100-continue":
             message = f"Expect: {expect[:40].decode('latin-1')} cannot be met"
-            return Problem(Fault("expectation-failed", message, {"field": "Expect"}))
+            return HTTPProblem(Fault("expectation-failed", message, {"field": "Expect"}))
         return _too_long(scope) or _no_control(path, scope["query_string"])
 
-    def _tell(self, scope: Scope, status: int, seconds: float) -> None:
+    def _report(self, scope: Scope, status: int, seconds: float) -> None:
         route = getattr(scope.get("route"), "path_format", "")
         if self._observe is not None:
             self._observe(scope["method"], route, status, seconds)
-        if status >= 500 or self._settings.log_requests or (scope["method"] not in _QUIET and status < 400):
+        if status >= 500 or self._settings.log_requests or (scope["method"] not in _SAFE_METHODS and status < 400):
             level = logging.ERROR if status >= 500 else logging.INFO
             facts = {"method": scope["method"], "path": scope["path"][:300], "status": status}
             facts["milliseconds"] = round(seconds * 1000, 3)
@@ -171,15 +178,15 @@ class Door:
             )
 
 
-_LOOKED_AT: Final = {b"x-request-id", b"authorization", b"cookie", b"expect"}
+_USED_HEADERS: Final = {b"x-request-id", b"authorization", b"cookie", b"expect"}
 #: methods that change nothing (RFC 9110, 9.2.1)
-_QUIET: Final = {"GET", "HEAD", "OPTIONS", "TRACE"}
+_SAFE_METHODS: Final = {"GET", "HEAD", "OPTIONS", "TRACE"}
 
 
 class BodyLimit:
-    """Refuses bodies that are announced too large, grow too large or come too slowly, before they are held or stored.
+    """Refuses bodies whose Content-Length or size is too large, or that arrive too slowly, before they are stored.
 
-    Must stand inside the exception middleware's reach: it raises from ``receive``, where the reader of the body is.
+    It raises from ``receive``, in the code that reads the body, so the exception middleware must enclose that code.
     """
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
@@ -187,7 +194,7 @@ class BodyLimit:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """The ASGI entry point."""
-        if scope["type"] != "http" or scope["method"] in _QUIET:
+        if scope["type"] != "http" or scope["method"] in _SAFE_METHODS:
             await self._app(scope, receive, send)
             return
         limit, setting = self._limit(scope["path"])
@@ -210,7 +217,7 @@ class BodyLimit:
         await self._app(scope, limited, send)
 
     def _limit(self, path: str) -> tuple[int, str | None]:
-        """The most bytes of a body, and the setting that says so, if one does."""
+        """The most bytes of a body, and the name of the setting that defines it, if there is one."""
         name = "max_upload_bytes" if path == "/v1/graphs" else "max_body_bytes"
         limit: int = getattr(self._settings, name)
         if path in _OPEN_FORMS and limit > _OPEN_FORM_BYTES:
@@ -218,11 +225,11 @@ class BodyLimit:
         return limit, name
 
     async def _next(self, receive: Receive, total: int, began: float) -> Message:
-        """The next part of the body, unless its sender is asleep or pretends to be awake."""
+        """The next part of the body.  Raises HTTPProblem if the client sends nothing for too long or too slowly."""
         silence, rate = self._settings.max_body_silence, self._settings.min_body_rate
         elapsed = time.monotonic() - began
         if elapsed > silence and total < rate * (elapsed - silence):
-            raise Problem(Fault("too-slow", f"the body came at less than {rate} bytes a second", {
+            raise HTTPProblem(Fault("too-slow", f"the body arrived at less than {rate} bytes a second", {
                 "limit": rate, "requested": int(total / elapsed), "setting": variable("min_body_rate"),
             }))  # fmt: skip
         try:
@@ -230,16 +237,16 @@ class BodyLimit:
                 return await receive()
         except TimeoutError:
             details = {"limit": silence, "setting": variable("max_body_silence")}
-            raise Problem(Fault("too-slow", f"no byte of the body came for {silence} s", details)) from None
+            raise HTTPProblem(Fault("too-slow", f"no byte of the body arrived for {silence} s", details)) from None
 
 
 def needed_scope(method: str, path: str) -> KeyScope:
-    """The scope that a request needs: questions need ``read``, changes need ``submit``."""
-    return "read" if method in _QUIET or _QUESTIONS.fullmatch(path) else "submit"
+    """The scope that a request needs: ``read`` for queries, ``submit`` for changes."""
+    return "read" if method in _SAFE_METHODS or _QUERIES.fullmatch(path) else "submit"
 
 
 async def _head(app: ASGIApp, scope: Scope, send: Send) -> None:
-    """Answer HEAD with the headers of GET.  The body is made but not sent, and endless ones are ended."""
+    """Answer HEAD with the headers of GET.  The body is generated but not sent, and a stream is ended."""
     over = asyncio.Event()
     asked = False
 
@@ -271,25 +278,25 @@ def _with(headers: list[tuple[bytes, bytes]], extra: list[tuple[bytes, bytes]]) 
     return [*kept, *extra, *(SECURITY[:-1] if own else SECURITY)]
 
 
-def _too_long(scope: Scope) -> Problem | None:
-    """The server bounds what it waits for; what came at once can be longer."""
+def _too_long(scope: Scope) -> HTTPProblem | None:
+    """Refuse long headers: the server limits only headers that arrive in several pieces."""
     size = len(scope["path"]) + len(scope["query_string"]) + sum(len(k) + len(v) for k, v in scope["headers"])
     if size <= HEADER_BYTES and len(scope["headers"]) <= MOST_HEADERS:
         return None
     message = f"address and headers have {size} bytes in {len(scope['headers'])} headers; at most {HEADER_BYTES} bytes"
     details = {"limit": HEADER_BYTES, "requested": size}
-    return Problem(Fault("headers-too-large", f"{message} in {MOST_HEADERS} headers are read", details))
+    return HTTPProblem(Fault("headers-too-large", f"{message} in {MOST_HEADERS} headers are read", details))
 
 
-def _no_control(path: str, query: bytes) -> Problem | None:
-    """No path of ours holds a control character (patterns of routes let a line end behind them pass).
+def _no_control(path: str, query: bytes) -> HTTPProblem | None:
+    """Refuse control characters in paths (patterns of routes accept a newline at the end) and NUL in parameters.
 
-    NUL is in no parameter either: not every database takes it.
+    Not every database accepts NUL.
     """
     if _CONTROL.search(path):
-        return Problem(Fault("not-found", "there is nothing whose name holds a control character"))
+        return HTTPProblem(Fault("not-found", "there is nothing whose name holds a control character"))
     if b"%00" in query:
-        return Problem(Fault("invalid-request", "a parameter holds a NUL, which is in no name", {"field": "query"}))
+        return HTTPProblem(Fault("invalid-request", "a parameter holds a NUL, which is in no name", {"field": "query"}))
     return None
 
 
@@ -297,30 +304,30 @@ def _address(scope: Scope) -> str:
     return str((scope.get("client") or ("",))[0])
 
 
-def _unauthorized(given: bool) -> Problem:
-    message = "the key is not known or was revoked" if given else "a key is needed: Authorization: Bearer apsp_..."
+def _unauthorized(given: bool) -> HTTPProblem:
+    message = "the key is unknown or was revoked" if given else "a key is needed: Authorization: Bearer apsp_..."
     error = ' error="invalid_token"' if given else ""
-    return Problem(Fault("unauthorized", message), headers={"WWW-Authenticate": f'Bearer realm="apsp"{error}'})
+    return HTTPProblem(Fault("unauthorized", message), headers={"WWW-Authenticate": f'Bearer realm="apsp"{error}'})
 
 
-def _from_elsewhere() -> Problem:
-    message = "a change that a browser asks for without a key is taken from the pages of this service only"
-    return Problem(Fault("forbidden", message, {"scope": "same-origin"}))
+def _cross_origin() -> HTTPProblem:
+    message = "changes without a key are accepted only from the pages of this service"
+    return HTTPProblem(Fault("forbidden", message, {"scope": "same-origin"}))
 
 
-def _another_host() -> Problem:
+def _foreign_host() -> HTTPProblem:
     message = "without keys (APSP_AUTH=false) only requests to localhost, 127.0.0.1 or [::1] are answered"
-    return Problem(Fault("forbidden", message, {"field": "Host"}))
+    return HTTPProblem(Fault("forbidden", message, {"field": "Host"}))
 
 
-def _too_fast(limit: int, wait: float) -> Problem:
+def _too_fast(limit: int, wait: float) -> HTTPProblem:
     message = f"more than {limit} requests a second; try again in {wait:.3g} s"
     details = {"limit": limit, "setting": variable("max_requests_per_second")}
-    return Problem(Fault("too-many-requests", message, details), headers={"Retry-After": str(max(1, round(wait)))})
+    return HTTPProblem(Fault("too-many-requests", message, details), headers={"Retry-After": str(max(1, round(wait)))})
 
 
-def _too_large(setting: str | None, limit: int, requested: int) -> Problem:
+def _too_large(setting: str | None, limit: int, requested: int) -> HTTPProblem:
     details: dict[str, object] = {"limit": limit, "requested": requested}
     if setting is not None:
         details["setting"] = variable(setting)
-    return Problem(Fault("limit-exceeded", f"the body has {requested} bytes or more, {limit} are allowed", details))
+    return HTTPProblem(Fault("limit-exceeded", f"the body has {requested} bytes or more, {limit} are allowed", details))

@@ -1,4 +1,4 @@
-"""Which requests a page of another site may have made its visitor's browser send."""
+"""Protection against requests that a page of another site makes a browser send (CSRF, DNS rebinding)."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from service.auth.keys import is_loopback
 _QUESTIONS = ("GET", "HEAD", "OPTIONS", "TRACE")
 
 
-def comes_from_elsewhere(scope: Scope, *, pages: bool = True, allowed: str = "") -> bool:
+def is_cross_origin(scope: Scope, *, pages: bool = True, allowed: str = "") -> bool:
     """Whether a request that may change something cannot be proven to come from a page of this service.
 
-    Browsers say where a request comes from in ``Sec-Fetch-Site``, or at least in ``Origin``; pages of other sites can
-    set neither.  Other hosts and, as cookies know no ports, other ports of this host are elsewhere.  The scheme is not
-    compared: a proxy may have ended TLS.
+    Browsers name the origin of a request in ``Sec-Fetch-Site``, or at least in ``Origin``; pages of other sites can
+    set neither.  Other hosts count as other origins, and so do other ports of this host, because cookies ignore ports.
+    The scheme is not compared, because a proxy may have ended TLS.
 
     Args:
         scope: the request.
-        pages: a request that tells neither is from elsewhere, for the pages' own forms always tell; programs, which
-            do not, are asked for a key instead.
-        allowed: origins of pages that may ask all the same, with commas; ``*`` for all.
+        pages: whether a request without both headers is refused, as the pages' own forms always have one; programs,
+            which send neither, need a key instead.
+        allowed: origins whose pages are allowed nevertheless, separated by commas; ``*`` for all.
     """
     if scope["method"] in _QUESTIONS:
         return False
@@ -42,11 +42,11 @@ def comes_from_elsewhere(scope: Scope, *, pages: bool = True, allowed: str = "")
     return told.lower() != headers.get(b"host", "").lower()
 
 
-def asks_for_this_host(scope: Scope, listens_on: str) -> bool:
-    """Whether a request was sent to this machine's own name, where nothing but the loopback guards the service.
+def is_for_this_host(scope: Scope, listens_on: str) -> bool:
+    """Whether the ``Host`` of a request names this machine; checked where the loopback is the only protection.
 
-    A page of another site may let its own name lead to 127.0.0.1 once it is loaded (DNS rebinding): its requests then
-    come from the same origin, and only the name in ``Host``, which browsers always send, tells that it is not ours.
+    A page of another site may make its own name resolve to 127.0.0.1 once it is loaded (DNS rebinding).  Its requests
+    then have the same origin, and only ``Host``, which browsers always send, shows the foreign name.
     """
     host = next((value.decode("latin-1").lower() for name, value in scope["headers"] if name == b"host"), None)
     if host is None:
@@ -56,7 +56,7 @@ def asks_for_this_host(scope: Scope, listens_on: str) -> bool:
 
 
 def names_a_host(scope: Scope) -> bool:
-    """Whether the ``Host`` of a request, if it has one, can be part of an address; pages make theirs of it."""
+    """Whether the ``Host`` of a request, if it has one, can be part of a URL; pages build their links from it."""
     return all(_is_host(value) for name, value in scope["headers"] if name == b"host")
 
 

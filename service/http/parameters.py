@@ -1,4 +1,4 @@
-"""Query parameters that a route does not have are refused: a misspelt one would be ignored in silence."""
+"""Refuses unknown query parameters, because a misspelt one would be ignored silently."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from storage.errors import InvalidRequest
 
 
 async def known_parameters(request: Request) -> None:
-    """InvalidRequest names a query parameter that the route does not take, and those that it does."""
+    """Raise InvalidRequest for an unknown query parameter; the message lists the known ones."""
     route = request.scope["route"]
     assert isinstance(route, APIRoute)
     known = sorted(parameter.alias for parameter in route.dependant.query_params)

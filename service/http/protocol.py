@@ -1,9 +1,9 @@
-"""HTTP/1.1 as strangers speak it: deadlines for their headers, and files sent by the kernel.
+"""HTTP/1.1 with a deadline for headers, and with files that the kernel sends.
 
-Uvicorn alone waits for ever for the headers of a connection, and copies every file through Python.  This protocol
-ends connections whose headers do not come in time and offers applications the scope extension ``apsp.sendfile``:
+Uvicorn alone waits without limit for the headers of a connection, and copies every file through Python.  This protocol
+closes connections whose headers do not arrive in time, and offers applications the scope extension ``apsp.sendfile``:
 an awaitable function (file descriptor, offset, count) that sends part of a body whose start has been sent with a
-Content-Length, without the bytes ever being in this process.
+Content-Length, without copying the bytes into this process.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ import h11
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from service.http.connections import Crowd
+from service.http.connections import IdleConnections
 from service.http.sendfile import SENDFILE
 
 #: seconds from the first moment of a request to the end of its headers
 HEADER_SECONDS: Final = 15.0
 #: bytes of the headers of a request, with its first line
 HEADER_BYTES: Final = 64 << 10
-#: seconds in which a client has to take one segment of a file
+#: seconds within which a client must receive one segment of a file
 _SEGMENT_SECONDS: Final = 60.0
-#: bytes handed to the kernel at once; the next ones are read ahead meanwhile
+#: bytes passed to the kernel at once, while the next segment is read ahead
 _SEGMENT: Final = 4 << 20
 
 
 class PatientProtocol(H11Protocol):
     """Uvicorn's HTTP/1.1 protocol with a deadline for headers, a bound on connections, and ``apsp.sendfile``."""
 
-    def __init__(self, *args: Any, crowd: Crowd, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, crowd: IdleConnections, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._crowd = crowd
         self._deadline: asyncio.TimerHandle | None = None
@@ -41,13 +41,13 @@ class PatientProtocol(H11Protocol):
         self.app = self._with_sendfile
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """A client is there: its first headers are awaited."""
+        """A client has connected; the deadline for its first headers starts."""
         super().connection_made(transport)
         self._await_headers()
         self._crowd.admit(self, len(self.connections))
 
     def data_received(self, data: bytes) -> None:
-        """Some bytes: the deadline ends with the headers, and begins again with the next request's first byte."""
+        """End the deadline with the headers; start it again with the next request's first byte."""
         super().data_received(data)
         if self.conn.their_state is h11.IDLE and self.conn.trailing_data[0]:
             self._await_headers()
@@ -55,17 +55,17 @@ class PatientProtocol(H11Protocol):
             self._stop_waiting()
 
     def on_response_complete(self) -> None:
-        """The connection waits for the next request, unless that is there already."""
+        """The connection waits for the next request, unless that has arrived already."""
         super().on_response_complete()
         if self.conn.our_state is h11.IDLE and not self.transport.is_closing():
             self._crowd.wait(self)
 
-    def leave(self) -> None:
-        """Make room for another connection."""
+    def close_now(self) -> None:
+        """Close this idle connection in favour of another one."""
         self.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The client is gone."""
+        """The connection was closed."""
         self._stop_waiting()
         super().connection_lost(exc)
 
@@ -85,7 +85,7 @@ class PatientProtocol(H11Protocol):
         await self._application(scope, receive, send)
 
     async def _sendfile(self, handle: int, offset: int, count: int) -> None:
-        """Send ``count`` bytes of an open file from ``offset`` on; closes the connection if the client does not."""
+        """Send ``count`` bytes of an open file from ``offset`` on; closes the connection if it stalls."""
         if self.transport.is_closing() or self.cycle.disconnected:
             return
         self.conn.send_with_data_passthrough(h11.Data(data=_Counted(count)))  # type: ignore[arg-type]
@@ -99,7 +99,7 @@ class PatientProtocol(H11Protocol):
                     if sent != size:  # the file was cut while it was sent: the promised length cannot be kept
                         self.transport.abort()
                         return
-        except (OSError, RuntimeError, TimeoutError):  # the client is gone, or takes nothing
+        except (OSError, RuntimeError, TimeoutError):  # the client has disconnected or does not read
             self.transport.abort()
 
 

@@ -15,7 +15,7 @@ _ITEM: Final = re.compile(r"([0-9]*)-([0-9]*)")
 
 
 @dataclass(frozen=True)
-class Part:
+class ByteRange:
     """Bytes ``begin`` to ``end - 1`` of a file."""
 
     begin: int
@@ -33,18 +33,19 @@ class Part:
 
 @dataclass(frozen=True)
 class Refusal:
-    """A range that is none (status 400) or lies outside the file (416)."""
+    """A malformed range (status 400), or one outside the file (416)."""
 
     status: int
     fault: Fault
 
 
-def parse_ranges(header: str | None, size: int) -> tuple[Part, ...] | Refusal | None:
-    """The parts of a file of ``size`` bytes that a Range header asks for, in its order.
+def parse_ranges(header: str | None, size: int) -> tuple[ByteRange, ...] | Refusal | None:
+    """The parts of a file of ``size`` bytes that a Range header names, in its order.
 
-    None means the whole file: there is no header, its unit is not bytes, or its parts together are larger than the
-    file (a client that asks for the same bytes again and again).  Parts outside the file are left out; if none is
-    left, that is a refusal, and so is what is no range at all: sending gigabytes instead would help nobody.
+    Returns:
+        The parts; those outside the file are left out.  None means the whole file: there is no header, its unit is not
+        bytes, or its parts together are larger than the file (they overlap).  A Refusal if the header is malformed
+        or no part lies inside the file, because sending gigabytes instead would be useless.
     """
     unit, equals, value = (header or "").partition("=")
     if header is None or unit.strip().lower() != "bytes":
@@ -61,9 +62,9 @@ def parse_ranges(header: str | None, size: int) -> tuple[Part, ...] | Refusal | 
         if first and last and int(last) < int(first):
             return _malformed(f"{item!r} ends before it begins")
         if first:
-            part = Part(int(first), min(int(last) + 1, size) if last else size)
+            part = ByteRange(int(first), min(int(last) + 1, size) if last else size)
         else:
-            part = Part(max(0, size - int(last)), size)
+            part = ByteRange(max(0, size - int(last)), size)
         if part.size > 0 and part.begin < size:
             parts.append(part)
     if not parts:
@@ -82,7 +83,13 @@ def matches(header: str, etag: str) -> bool:
 
 
 def unchanged(header: str | None, etag: str, modified: str) -> bool:
-    """Whether an If-Range header (None: there is none) still holds, so that its Range counts."""
+    """Whether an If-Range header (None: there is none) still holds, so that its Range counts.
+
+    Args:
+        header: the If-Range header; None if there is none.
+        etag: the file's entity tag.
+        modified: the file's Last-Modified header.
+    """
     return header is None or header.strip() in (etag, modified)
 
 

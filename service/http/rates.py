@@ -1,4 +1,4 @@
-"""How often somebody may ask: one token bucket a caller, holding the requests of two seconds."""
+"""Limits on request rates: one token bucket for each caller, which holds the requests of two seconds."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final
 
-#: callers remembered; the one that was quiet for longest is forgotten first, with a full bucket
+#: callers remembered; the least recent one is dropped first and starts again with a full bucket
 _MOST_CALLERS: Final = 10_000
 
 
 class Rates:
-    """``limit`` requests a second for each caller, twice that at once.  Belongs to one thread."""
+    """``limit`` requests a second for each caller, twice that at once.  Used by one thread only."""
 
     def __init__(self, limit: int, clock: Callable[[], float] = time.monotonic) -> None:
         self.limit, self._clock = limit, clock
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def wait(self, who: str) -> float:
-        """Count one request; 0, or the seconds after which it would have been allowed (then it does not count)."""
+        """Count one request and return 0, or return the seconds until it would be allowed without counting it."""
         now, full = self._clock(), 2.0 * self.limit
         tokens, last = self._buckets.get(who, (full, now))
         tokens = min(full, tokens + (now - last) * self.limit)

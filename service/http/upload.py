@@ -1,4 +1,4 @@
-"""An upload on its way to the disk: a few buffers in memory, a digest while it passes, lengths that are kept."""
+"""Streams an upload to the disk with a few buffers in memory; computes its digest and checks its length."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from service.api.fault import UnsupportedMedia
 from service.settings import variable
 from storage.errors import InvalidRequest, LimitExceeded, StorageFailed
 
-#: written at once; larger writes were not faster, smaller ones cost thread switches
+#: bytes of one write; larger writes were not faster, smaller ones cost thread switches
 _BUFFER: Final = 4 << 20
 _ENCODINGS: Final = ("", "identity", "gzip", "x-gzip", "zstd")
 
 
 def check_headers(request: Request, most: int) -> int | None:
-    """The announced length.  Refuses forms and encodings that no reader knows, and more than ``most`` bytes."""
+    """The Content-Length, if known.  Refuses forms, encodings that no reader knows, and more than ``most`` bytes."""
     if request.headers.get("content-type", "").startswith("multipart/"):
         message = "the body is a form; send the file itself as the body, as curl --data-binary @FILE does"
         raise InvalidRequest(message, field="Content-Type")
@@ -44,6 +44,11 @@ def check_headers(request: Request, most: int) -> int | None:
 
 async def receive(request: Request, path: Path, announced: int | None) -> str:
     """Stream the body to the file; returns its SHA-256 in hexadecimal digits.
+
+    Args:
+        request: the upload; its body has not been read.
+        path: an existing file, which is overwritten.
+        announced: bytes according to Content-Length, if known.
 
     Raises:
         InvalidRequest: the body ended early, has not the announced length, or not the digest of Content-Digest.
@@ -70,15 +75,15 @@ async def receive(request: Request, path: Path, announced: int | None) -> str:
     except OSError as error:
         raise StorageFailed(f"the upload cannot be kept: {error.strerror or error}") from error
     except ClientDisconnect:
-        raise InvalidRequest("the client went away during the upload", field="body") from None
+        raise InvalidRequest("the client disconnected during the upload", field="body") from None
     if announced is not None and writer.total != announced:
-        raise InvalidRequest(f"{announced} bytes were announced, {writer.total} came", field="Content-Length")
+        raise InvalidRequest(f"Content-Length is {announced} bytes, but {writer.total} arrived", field="Content-Length")
     _check_digest(request.headers.get("content-digest"), writer.digest.digest())
     return writer.digest.hexdigest()
 
 
 class _Writer:
-    """Digests and writes one batch in a thread while the next one comes.
+    """Digests and writes one batch in a thread while the next one arrives.
 
     Attributes:
         digest: of all that was written; total: its bytes.  Both hold once ``settle`` has returned.
@@ -90,7 +95,7 @@ class _Writer:
         self._running: asyncio.Task[int] | None = None
 
     async def put(self, chunks: list[bytes]) -> None:
-        """Wait for the batch before, and begin this one.  Raises OSError."""
+        """Wait for the previous batch, then start to write this one.  Raises OSError."""
         await self.settle()
         write = anyio.to_thread.run_sync(_write, self._handle, self.digest, chunks)
         self._running = asyncio.ensure_future(write)

@@ -1,4 +1,4 @@
-"""Requests that wait for a job: one look at the database for all of them, not one each."""
+"""Requests that wait for the end of a job; one query of the database serves all of them."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from storage.jobs.store import JobStore
 
 log = logging.getLogger(__name__)
 
-#: seconds between two looks: soon after somebody began to wait, and later
+#: seconds between two queries: shortly after a request began to wait, and later
 _SOON, _LATER = 0.01, 0.1
-#: somebody who waits for so long waits for a job that is not quick
-_QUICK: Final = 1.0
+#: seconds after the last new request in which the shorter interval is used
+_SOON_SECONDS: Final = 1.0
 _WAIT: Final = re.compile(r"(?:^|[,;])\s*wait\s*=\s*\"?(\d{1,9})\"?\s*(?=$|[,;])", re.IGNORECASE)
 
 
 def asked_to_wait(prefer: str, most: int) -> int | None:
-    """The seconds of ``Prefer: wait=N`` (RFC 7240 section 4.3), at most ``most``; None if it was not said."""
+    """The seconds of ``Prefer: wait=N`` (RFC 7240 section 4.3), at most ``most``; None without it."""
     found = _WAIT.search(prefer)
     return None if found is None else min(int(found[1]), most)
 
 
 class Waiters:
-    """Those who wait in this process."""
+    """The requests of this process that wait for jobs; used on one event loop only."""
 
     def __init__(self, jobs: JobStore) -> None:
         self._jobs = jobs
@@ -39,7 +39,7 @@ class Waiters:
         self._task: asyncio.Task[None] | None = None
 
     async def wait(self, job_id: str, seconds: float) -> None:
-        """Return when the job is over, or after so many seconds."""
+        """Return when the job has ended, or after ``seconds``."""
         over = asyncio.Event()
         self._waiting.setdefault(job_id, set()).add(over)
         self._latest = time.monotonic()
@@ -60,10 +60,12 @@ class Waiters:
             try:
                 still = await anyio.to_thread.run_sync(self._jobs.still_open, asked)
             except StorageFailed as error:
-                log.warning("nobody learns that a job is over: %s", error)
+                log.warning(
+                    "waiting requests are not notified of finished jobs, because the database failed: %s", error
+                )
                 still = set(asked)
             for job_id in asked:
                 if job_id not in still:
                     for over in self._waiting.pop(job_id, set()):
                         over.set()
-            await asyncio.sleep(_SOON if time.monotonic() - self._latest < _QUICK else _LATER)
+            await asyncio.sleep(_SOON if time.monotonic() - self._latest < _SOON_SECONDS else _LATER)

@@ -1,4 +1,4 @@
-"""What a stopped solve has left beside its store.  The one place that knows whether, and how, a job is gone on with."""
+"""Checkpoints of stopped solves.  Only this module knows whether and how a job can be continued."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def has_checkpoint(store: Path, address: str | None = None) -> bool:
-    """Whether a job with this store, or this address, was stopped after it had committed something."""
+    """Whether a stopped job with this store or address has committed a checkpoint."""
     if address is None:
         return any(record_of(made).is_file() for made in places(store))
     from storage.remote.addresses import checkpoint_stat
@@ -30,20 +30,20 @@ def has_checkpoint(store: Path, address: str | None = None) -> bool:
 
 
 def resumable(settings: Settings, job: JobRecord) -> bool:
-    """Whether it makes sense to queue a job again: it was stopped and has a checkpoint, or failed for want of disk."""
+    """Whether a job can be queued again: it has a checkpoint, or it failed because the disk was full."""
     if job.state not in (FAILED, DISMISSED) or job.removed is not None:
         return False
     return for_want_of_disk(job.error) or has_checkpoint(settings.store(job.id), settings.address(job.id))
 
 
 def refuse_unless_resumable(settings: Settings, job: JobRecord) -> None:
-    """Conflict if a stopped job has nothing to go on from."""
+    """Raise Conflict if a stopped job has no checkpoint to continue from."""
     if job.state in (FAILED, DISMISSED) and not resumable(settings, job):
-        raise Conflict(f"job {job.id} has no checkpoint to go on from; submit it again")
+        raise Conflict(f"job {job.id} has no checkpoint to continue from; submit it again")
 
 
 def checkpoint_time(store: Path, address: str | None = None) -> float | None:
-    """When a job last committed something, in seconds since the epoch; None if it never did, or none can tell."""
+    """Time of a job's last checkpoint in seconds since the epoch; None if there is none or it is unknown."""
     if address is not None:
         from storage.remote.addresses import checkpoint_stat
 
@@ -58,7 +58,7 @@ def checkpoint_time(store: Path, address: str | None = None) -> float | None:
 
 
 def fetch(store: Path, address: str | None) -> None:
-    """Bring what another node has committed of a solve to ``address``, if there is something."""
+    """Download the checkpoint that another node has committed for ``address``, if there is one."""
     if address is not None:
         from storage.remote.writer import fetch_checkpoint
 
@@ -66,7 +66,13 @@ def fetch(store: Path, address: str | None) -> None:
 
 
 def plan(graph: Graph, options: Options, store: Path) -> Plan:
-    """The plan of a solve into ``store``, from its checkpoint if there is one."""
+    """The plan of a solve into ``store``, from its checkpoint if there is one.
+
+    Args:
+        graph: the graph to solve.
+        options: options of the solve.
+        store: path of the store.
+    """
     from engine.api import solve as engine
 
     return engine.make_plan(graph, options, out=store, resume=True)
@@ -83,7 +89,18 @@ def solve(
     address: str | None = None,
     claim: int = 0,
 ) -> Outcome:
-    """Solve into ``store``, or to ``address`` for the claim of this number, from its checkpoint if there is one."""
+    """Solve into ``store``, or to ``address`` for the claim of this number, from its checkpoint if there is one.
+
+    Args:
+        graph: the graph to solve.
+        options: options of the solve.
+        store: path of the store, or of the working files if there is an address.
+        plan: the plan to follow.
+        compression: ``none`` or ``zstd``.
+        monitor: receives the progress.
+        address: address of the store in an object store.
+        claim: number of the claim that solves.
+    """
     from engine.api import solve as engine
 
     return engine.solve_to_store(

@@ -1,15 +1,16 @@
-"""Where the claims on a job work: each in a folder of its own, ``claim-N`` with the claim's number (its fence).
+"""The folders of the claims on a job: each claim works in its own, ``claim-N`` with the claim's number (its fence).
 
-A runner that was stopped past its lease and wakes must not harm its successor, whatever it was about to do.  Asking the
-database before each act cannot promise that, because the runner may be stopped between the two.  So the paths do:
+A runner that was suspended beyond its lease and resumes must not damage its successor's files.  A query of the
+database before each file operation cannot guarantee that, because the runner may be suspended between the two.  The
+layout of the folders guarantees it:
 
-- A claim writes below its own folder only, and takes the checkpoint of an earlier one there
+- A claim writes below its own folder only, and copies or moves the checkpoint of an earlier claim there
 (``storage.matrix.handover``).
-- A result is put at the path of the job's store in one step, only where there is none, and never removed by a runner:
-  the store of any claim is a whole, right result, so it does not matter whose is there first.
-- A folder is removed by moving it away first, in one step, and only that of the same or a lower number.
+- A result is renamed to the path of the job's store atomically, only if none is there, and no runner removes it.
+  The finished store of any claim is a complete and correct result, so it does not matter which claim is first.
+- A folder is renamed into the trash before it is removed, and only if its number is the same or lower.
 
-``store`` is everywhere the path of the job's result, ``Settings.store``.  NumPy is imported by what changes files only.
+``store`` is always the path of the job's result, ``Settings.store``.  Only functions that change files import NumPy.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ _FOLDER: Final = re.compile(r"claim-([0-9]{1,19})")
 
 
 def place(store: Path, claim: int) -> Path:
-    """The store that a claim makes, before it is the job's."""
+    """The path at which a claim makes its store before it is published."""
     return store.with_name(f"claim-{claim}") / store.name
 
 
 def places(store: Path, *, below: int | None = None) -> list[Path]:
-    """The stores of the claims that have a folder, of lower numbers than ``below``, the newest first.
+    """The stores of the claims that have a folder and a lower number than ``below``, the newest first.
 
     Last comes ``store`` itself: before claims had folders of their own, the checkpoint lay beside it.
     """
@@ -43,10 +44,22 @@ def places(store: Path, *, below: int | None = None) -> list[Path]:
 
 
 def begin(store: Path, claim: int, trash: Path, patience: float) -> bool:
-    """Make the folder of a claim, with the checkpoint of the newest claim before it that has one.
+    """Make the folder of a claim, with the checkpoint of the newest earlier claim that has one.
 
-    A store that an earlier claim has finished and not put in its place is put there: then the answer is True, and
-    nothing is left to be solved.  ``patience`` as in :func:`storage.matrix.handover.take_over`.  StorageFailed.
+    A store that an earlier claim has finished but not published is published.
+
+    Returns:
+        True if a finished store is in place, so nothing is left to solve.
+
+    Raises:
+        StorageFailed: the files cannot be changed.
+
+    Args:
+        store: path of the job's result, ``Settings.store``.
+        claim: number of the claim.
+        trash: folder into which folders are moved before they are removed.
+        patience: seconds to wait for an earlier claim to release its checkpoint, as in
+            :func:`storage.matrix.handover.take_over`.
     """
     from storage.matrix.handover import take_over
 
@@ -63,43 +76,61 @@ def begin(store: Path, claim: int, trash: Path, patience: float) -> bool:
         return True
     for made in earlier:
         if taken or not record_of(made).is_file():  # a checkpoint that could not be copied stays for the next claim
-            throw_away(_workplace(made) if made == store else made.parent, trash)
+            throw_away(_working_dir(made) if made == store else made.parent, trash)
     return False
 
 
 def begin_anew(store: Path, claim: int, trash: Path) -> None:
-    """Empty the folder of a claim.  StorageFailed."""
+    """Empty the folder of a claim.  Raises StorageFailed.
+
+    Args:
+        store: path of the job's result, ``Settings.store``.
+        claim: number of the claim.
+        trash: folder into which folders are moved before they are removed.
+    """
     _make(place(store, claim), trash)
 
 
 def publish(store: Path, claim: int, trash: Path) -> None:
-    """Make the finished store of a claim the job's, if none is there.  StorageFailed."""
+    """Publish the finished store of a claim as the job's, if there is none.  Raises StorageFailed.
+
+    Args:
+        store: path of the job's result, ``Settings.store``.
+        claim: number of the claim.
+        trash: folder into which folders are moved before they are removed.
+    """
     own = place(store, claim)
     _put(own, store)
     throw_away(own.parent, trash)
 
 
 def tidy(store: Path, claim: int, trash: Path) -> None:
-    """Remove what this claim and earlier ones have left, but for the newest checkpoint."""
+    """Remove the files of this claim and earlier ones, except the newest checkpoint.
+
+    Args:
+        store: path of the job's result, ``Settings.store``.
+        claim: number of the claim.
+        trash: folder into which folders are moved before they are removed.
+    """
     kept = False
     for made in places(store, below=claim + 1):
         if not kept and record_of(made).is_file():
             kept = True
         elif made == store:
-            throw_away(_workplace(made), trash)
+            throw_away(_working_dir(made), trash)
         else:
             throw_away(made.parent, trash)
 
 
 def record_of(made: Path) -> Path:
-    """The file that is there if a solve into ``made`` has committed something."""
-    return _workplace(made) / "record.json"
+    """The file that exists if a solve into ``made`` has committed a checkpoint."""
+    return _working_dir(made) / "record.json"
 
 
 def throw_away(folder: Path, trash: Path) -> None:
-    """Remove a folder.  It is moved first, so that nobody, who may have taken it over meanwhile, loses half of it."""
+    """Remove a folder.  It is renamed first, so that a claim that uses it meanwhile does not lose half of its files."""
     rubbish = trash / f"{folder.parent.name}-{folder.name}-{secrets.token_hex(4)}"
-    with contextlib.suppress(OSError):  # what cannot be moved stays, and harms nobody
+    with contextlib.suppress(OSError):  # a folder that cannot be renamed stays and does no harm
         folder.rename(rubbish)
         shutil.rmtree(rubbish, ignore_errors=True)
 
@@ -115,7 +146,7 @@ def _make(own: Path, trash: Path) -> None:
 
 
 def _put(made: Path, store: Path) -> bool:
-    """Whether a store is at its place now, this one or another."""
+    """Move a finished store to the job's path; returns whether a store is there now, this one or another."""
     from storage.files import atomic
 
     try:
@@ -131,5 +162,5 @@ def _put(made: Path, store: Path) -> bool:
     return True
 
 
-def _workplace(made: Path) -> Path:
+def _working_dir(made: Path) -> Path:
     return made.with_name(f".{made.name}.working")

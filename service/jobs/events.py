@@ -1,7 +1,7 @@
-"""What happens to a job, as a stream of server-sent events; told from the job database and the log, not by the runner.
+"""Streams of server-sent events about a job, made from the job database and the log file rather than by the runner.
 
-One look at the database serves all streams of this process, a few times a second and only while somebody watches.  A
-stream holds the newest state only, and an offset in the log: a slow reader misses no line and costs no memory.
+One query of the database serves all streams of this process, a few times a second and only while streams are open.  A
+stream holds only the newest state and an offset in the log, so a slow reader misses no line and costs no memory.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Final
 
 import anyio.to_thread
 
-from service.api.schemas import JobItem
+from service.api.schemas.jobs import JobItem
 from service.jobs.joblog import log_path
 from service.settings import Settings
 from storage.errors import NotFound, StorageFailed
@@ -26,11 +26,11 @@ from storage.jobs.store import JobRecord, JobStore
 log = logging.getLogger(__name__)
 
 MEDIA_TYPE: Final = "text/event-stream"
-#: seconds between two looks: as often as runners report
+#: seconds between two queries, about the interval of the runners' reports
 _LOOK_SECONDS: Final = 0.2
-#: after so many seconds without an event a comment says that the stream lives
+#: seconds without an event after which a comment keeps the connection alive
 QUIET_SECONDS: Final = 15.0
-#: a stream ends after so many seconds, and a client that comes back shows its key again
+#: seconds after which a stream ends; a client that reconnects must present its key again
 LONGEST_SECONDS: Final = 600.0
 _RETRY_MILLISECONDS: Final = 2000
 #: bytes of the log in one event, at most
@@ -41,14 +41,14 @@ _STATE: Final = {"state", "phase", "progress", "rate", "unit", "eta_seconds", "a
 
 @dataclass(frozen=True)
 class Position:
-    """How far a client has heard: the version of the job's record, and bytes of its log; the id of an event."""
+    """How far a client has read: the version of the job's record and bytes of its log; it is the id of an event."""
 
     version: int = -1
     offset: int = 0
 
     @classmethod
     def of(cls, last_event_id: str) -> Position:
-        """The position of a Last-Event-ID; one that is none of ours means from the beginning."""
+        """The position of a Last-Event-ID; an unknown format means the beginning."""
         found = _POSITION.fullmatch(last_event_id.strip())
         return cls() if found is None else cls(int(found[1]), int(found[2]))
 
@@ -58,21 +58,21 @@ class Position:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A job at one look: its record, and the bytes of its log."""
+    """A job at one moment: its record, and the bytes of its log."""
 
     record: JobRecord
     log: int
 
     def heard(self, at: Position) -> bool:
-        """Whether there is nothing left to tell, now or later."""
+        """Whether a client at this position has received everything and the job has ended."""
         return not self.record.open and at.version == self.record.version and at.offset >= self.log
 
 
-class Watch:
-    """Looks at the jobs that somebody watches.  Belongs to one event loop."""
+class EventStreams:
+    """Polls the jobs that have open streams.  Used on one event loop only."""
 
     def __init__(self, settings: Settings, jobs: JobStore, closing: Callable[[], bool]) -> None:
-        """``closing`` says that the service is about to stop: then all streams end."""
+        """``closing`` returns True when the service is about to stop; then all streams end."""
         self._settings, self._jobs, self._closing = settings, jobs, closing
         self._watched: Counter[str] = Counter()
         self._seen: dict[str, Snapshot | None] = {}
@@ -80,18 +80,18 @@ class Watch:
         self._task: asyncio.Task[None] | None = None
 
     def snapshot(self, record: JobRecord) -> Snapshot:
-        """The job with the size of its log; blocks for a moment."""
+        """The job with the size of its log; reads the file system."""
         try:
             size = log_path(self._settings, record.id).stat().st_size
-        except OSError:  # nobody has begun with it
+        except OSError:  # no runner has started it
             size = 0
         return Snapshot(record, size)
 
     async def stream(self, first: Snapshot, at: Position) -> AsyncIterator[bytes]:
-        """The events behind ``at``, until the job is over, the service stops or the longest time has passed.
+        """The events after ``at``, until the job ends, the service stops or ``LONGEST_SECONDS`` have passed.
 
-        ``phase`` when state or phase changed, ``progress`` when only the numbers did, ``log`` for lines of the log,
-        ``done`` as the last.
+        Events are ``phase`` when state or phase has changed, ``progress`` when only the numbers have, ``log`` for lines
+        of the log, and ``done`` as the last one.
         """
         yield f"retry: {_RETRY_MILLISECONDS}\n\n".encode()
         job_id, now, shown = first.record.id, first, ("", "")
@@ -125,7 +125,7 @@ class Watch:
     def _news(
         self, now: Snapshot, shown: tuple[str, str], at: Position
     ) -> tuple[list[bytes], tuple[str, str], Position]:
-        """The events that lead from ``at`` to this snapshot, and what is shown and heard after them."""
+        """The events from ``at`` to this snapshot, and the client's state and position after them."""
         record, news = now.record, []
         if record.open and record.version != at.version:
             kind = "progress" if shown == (record.state, record.phase) else "phase"
@@ -140,7 +140,7 @@ class Watch:
         return news, shown, at
 
     def _lines(self, record: JobRecord, begin: int, end: int) -> list[tuple[str, int]]:
-        """Lines of the log from ``begin`` on, each piece with the offset behind it; of an open job whole lines only."""
+        """Pieces of the log from ``begin`` on, each with the offset of its end; only whole lines of an open job."""
         found: list[tuple[str, int]] = []
         if begin >= end:
             return found
@@ -160,12 +160,12 @@ class Watch:
         return found
 
     async def _next(self, job_id: str, before: Snapshot) -> Snapshot | None:
-        """The job at the next look, or as it was when nothing was learnt; None if it is gone."""
+        """The job after the next query, or ``before`` if the query failed; None if the job was deleted."""
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._look())
         await self._looked.wait()
         found = self._seen.get(job_id, before)
-        # the look may have begun before this stream did
+        # the query may have started before this stream
         return before if found is not None and found.record.version < before.record.version else found
 
     async def _look(self) -> None:
@@ -175,7 +175,7 @@ class Watch:
             try:
                 found = await anyio.to_thread.run_sync(self._learn, asked)
             except StorageFailed as error:
-                log.warning("nobody learns how jobs go on: %s", error)
+                log.warning("event streams have no news, because the database failed: %s", error)
                 found = {}
             self._seen.update({job_id: seen for job_id, seen in found.items() if job_id in self._watched})
             looked, self._looked = self._looked, asyncio.Event()

@@ -1,4 +1,7 @@
-"""The folders of jobs under the data directory: thrown away in one step, swept at start-up.  Imports no NumPy."""
+"""The folders of jobs in the data directory: where results are, how they are removed, and recovery of lost ones.
+
+Imports no NumPy.
+"""
 
 from __future__ import annotations
 
@@ -18,15 +21,15 @@ from storage.remote.objects import Objects
 
 log = logging.getLogger(__name__)
 
-#: others have no permission, the group none to write
+#: umask: no permission for others, no write permission for the group
 _FOR_OTHERS: Final = 0o027
 
 
 def keep_private(folder: Path) -> None:
-    """Let no other account of this machine read what this process and its children write from now on.
+    """Make files that this process and its children write unreadable for other accounts of this machine.
 
-    A folder that is made here is for its owner alone.  One that exists keeps its mode, so that an administrator can let
-    a group in: files in it can be read by the group, if the umask of this process allows, and by nobody else.
+    A new folder is accessible to its owner only.  An existing folder keeps its mode, so that an administrator can grant
+    a group access: the group can then read files in it, if the umask of this process allows that.
     """
     before = os.umask(0o077)
     os.umask(before | _FOR_OTHERS)
@@ -36,7 +39,7 @@ def keep_private(folder: Path) -> None:
     mode = folder.stat().st_mode
     if mode & 0o007:
         log.warning(
-            "every account of this machine can look into %s (mode %04o): chmod o-rwx keeps keys, graphs and results "
+            "every account of this machine can read %s (mode %04o): chmod o-rwx keeps keys, graphs and results "
             "to the service", folder, mode & 0o7777,
         )  # fmt: skip
 
@@ -53,7 +56,7 @@ def result_place(settings: Settings, job_id: str) -> str | Path:
 
 
 def has_result(settings: Settings, job_id: str) -> bool:
-    """Whether the result of a job is sealed.  StorageFailed: the object store cannot be asked."""
+    """Whether the result of a job is sealed.  Raises StorageFailed if the object store does not answer."""
     address = settings.address(job_id)
     return settings.store(job_id).exists() if address is None else sealed_stat(address) is not None
 
@@ -65,18 +68,18 @@ def result_bytes(settings: Settings, job_id: str) -> int:
 
 
 def check_store(settings: Settings) -> None:
-    """Refuse to begin with an object store that does not answer.  StorageFailed, InvalidRequest."""
+    """Check that the object store answers.  Raises StorageFailed or InvalidRequest if it does not."""
     if settings.store_url is not None:
         next(Objects(settings.store_url).names("graphs/"), None)
 
 
 def trash(settings: Settings) -> Path:
-    """Where folders are moved before they are removed."""
+    """The folder into which folders are moved before they are removed."""
     return settings.data_dir / "trash"
 
 
 def discard(settings: Settings, job_id: str) -> None:
-    """Remove all that a job has stored, which nobody works on any more."""
+    """Remove all files of a job; no runner may work on it any more."""
     if settings.store_url is not None:
         there = Objects(settings.store_url).below("jobs", job_id)
         discard_remote(f"{there.address}/{settings.store(job_id).name}")
@@ -85,9 +88,13 @@ def discard(settings: Settings, job_id: str) -> None:
 
 
 def redo_if_lost(settings: Settings, jobs: JobStore, record: JobRecord) -> JobRecord | None:
-    """Queue a successful job again whose store is gone; the job as it is now, None if its store is there.
+    """Queue a successful job again if its store is lost; returns the job, or None if its store exists.
 
-    ``record`` was read before this is called: what a later claim has stored since is not taken for lost.
+    Args:
+        settings: the service's settings.
+        jobs: the job store.
+        record: the job; it must have been read before the call, so that what a later claim stores is not taken for
+            lost.
     """
     if record.state != SUCCESSFUL or record.removed is not None or has_result(settings, record.id):
         return None
@@ -98,10 +105,10 @@ def redo_if_lost(settings: Settings, jobs: JobStore, record: JobRecord) -> JobRe
 
 
 def redo_lost(settings: Settings, jobs: JobStore) -> list[JobRecord]:
-    """Queue the successful jobs again whose folder is there, and their store is not.
+    """Queue the successful jobs again whose folder exists without their store.
 
-    Where even the folder is missing, a disk may not have been mounted: that is left to who asks for the result.  So is
-    a result in an object store, where looking at all of them takes long.
+    If even the folder is missing, a disk may not be mounted; such a job is queued again only when its result is
+    requested.  The same holds for object stores, where a check of all results takes too long.
     """
     if settings.store_url is not None:
         return []
@@ -128,7 +135,7 @@ def folder_bytes(folder: Path) -> int:
 
 
 def sweep(settings: Settings, jobs: JobStore) -> list[Path]:
-    """Remove what crashes left: the trash, and the folders of jobs that are unknown or removed."""
+    """Remove what crashes left: the trash, and folders of jobs that are unknown or removed; returns the latter."""
     folders = [path for path in (settings.data_dir / "jobs").iterdir() if path.is_dir()]
     names = [path.name for path in folders]
     known = set().union(*(jobs.with_folder(names[at : at + 1000]) for at in range(0, len(names), 1000)))

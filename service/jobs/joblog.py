@@ -20,7 +20,7 @@ _FOLDER = "logs"
 
 
 class _JobHandler(logging.FileHandler):
-    """A full disk must not end the job whose log cannot be written."""
+    """A handler that ignores write errors, because a full disk must not end the job."""
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
         pass
@@ -32,7 +32,7 @@ def log_path(settings: Settings, job_id: str) -> Path:
 
 
 class _Plain(TextFormatter):
-    """Time in UTC, level, message; no secret and no path of the server: the holder of the job reads it."""
+    """Time in UTC, level, message; without secrets and server paths, because the owner of the job reads it."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -46,7 +46,13 @@ class _Plain(TextFormatter):
 
 @contextlib.contextmanager
 def job_log(settings: Settings, job_id: str, claim: int = 0) -> Iterator[None]:
-    """What this process logs meanwhile also goes to the job's log, for the claim of this number."""
+    """Context manager that also writes this process's log records to the job's log file.
+
+    Args:
+        settings: the service's settings.
+        job_id: id of the job.
+        claim: number of the claim; names the log in the object store.
+    """
     path = log_path(settings, job_id)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -68,17 +74,17 @@ def job_log(settings: Settings, job_id: str, claim: int = 0) -> Iterator[None]:
 
 
 def _send(settings: Settings, job_id: str, claim: int, path: Path) -> None:
-    """Where nodes share no folder, the log goes to the object store when an attempt ends."""
+    """Send the log to the object store, if there is one, because nodes may share no folder."""
     if settings.store_url is None:
         return
     try:
         Objects(settings.store_url).below("jobs", job_id).write(f"{_FOLDER}/{claim:020d}.txt", path.read_bytes())
     except (StorageFailed, OSError) as error:
-        logging.getLogger(__name__).warning("the log of job %s is not sent: %s", job_id, error)
+        logging.getLogger(__name__).warning("the log of job %s cannot be sent to the object store: %s", job_id, error)
 
 
 def fetch_log(settings: Settings, job_id: str) -> bytes | None:
-    """The log of attempts that have ended on other nodes; None if there is none.  StorageFailed."""
+    """The log of attempts that have ended on other nodes; None if there is none.  Raises StorageFailed."""
     if settings.store_url is None:
         return None
     there = Objects(settings.store_url).below("jobs", job_id)

@@ -1,4 +1,4 @@
-"""Figures for Prometheus, on a port of their own: requests counted as they end, all else read when somebody asks.
+"""Metrics for Prometheus on their own port: requests are counted as they end, other values are read on each scrape.
 
 No label holds the id of a job, a key or a graph.
 """
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _METHODS: Final = {"GET", "HEAD", "POST", "DELETE", "OPTIONS"}
-_QUICK: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10, 60)
-_LONG: Final = (0.01, 0.1, 0.5, 1, 5, 10, 60, 600, 3600, 6 * 3600, 24 * 3600, 7 * 24 * 3600)
-#: jobs that ended are looked up this many seconds back, so that none is missed whose end was stored late
+_REQUEST_BUCKETS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10, 60)
+_JOB_BUCKETS: Final = (0.01, 0.1, 0.5, 1, 5, 10, 60, 600, 3600, 6 * 3600, 24 * 3600, 7 * 24 * 3600)
+#: seconds by which queries of ended jobs overlap, so that an end that was stored late is not missed
 _OVERLAP: Final = 60.0
 _DIRECTIONS: Final = ("read", "write")
 
@@ -52,19 +52,26 @@ class Metrics(Collector):
         self.registry.register(self)
         self._requests = Histogram(
             "apsp_http_request_duration_seconds", "Seconds from the request to the end of its answer.",
-            ("method", "route", "status"), buckets=_QUICK, registry=self.registry,
+            ("method", "route", "status"), buckets=_REQUEST_BUCKETS, registry=self.registry,
         )  # fmt: skip
         self._waits = Histogram(
             "apsp_job_queue_wait_seconds", "Seconds from the acceptance of a job to its first start.",
-            buckets=_LONG, registry=self.registry,
+            buckets=_JOB_BUCKETS, registry=self.registry,
         )  # fmt: skip
         self._runs = Histogram(
             "apsp_job_run_seconds", "Seconds from the last start of a job to its end.",
-            ("algorithm", "device", "status"), buckets=_LONG, registry=self.registry,
+            ("algorithm", "device", "status"), buckets=_JOB_BUCKETS, registry=self.registry,
         )  # fmt: skip
 
     def observe(self, method: str, route: str, status: int, seconds: float) -> None:
-        """One request was answered; ``route`` is the pattern of its path, empty for none."""
+        """Count one answered request.
+
+        Args:
+            method: HTTP method.
+            route: pattern of the request's path; empty if no route matched.
+            status: HTTP status of the answer.
+            seconds: from the request to the end of its answer.
+        """
         key = (method if method in _METHODS else "other", route or "none", status)
         found = self._known.get(key)
         if found is None:
@@ -72,7 +79,7 @@ class Metrics(Collector):
         found.observe(seconds)
 
     def start(self, jobs: JobStore) -> None:
-        """Answer on the port of the settings; trouble is logged: a service without metrics is better than none."""
+        """Serve metrics on the port of the settings; a failure is logged and does not stop the service."""
         self._jobs = jobs
         host, port = self._settings.metrics_host, self._settings.metrics_port
         if port == 0:
@@ -93,11 +100,11 @@ class Metrics(Collector):
             thread.join()
 
     def describe(self) -> list[Metric]:
-        """Nothing: registering must not ask the database."""
+        """Return nothing, because registration must not query the database."""
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """The figures that are read when asked for."""
+        """The metrics that are read on each scrape."""
         yield _gauge("apsp_build_info", "The version of the software.", {(software_version(),): 1}, ("version",))
         free = shutil.disk_usage(self._settings.data_dir).free
         yield _gauge("apsp_store_free_bytes", "Bytes that are free where results are kept.", {(): free})
@@ -110,7 +117,7 @@ class Metrics(Collector):
                     self._count_ended(self._jobs)
                 reachable = 1
             except StorageFailed as error:
-                log.warning("the metrics lack what the database knows: %s", error)
+                log.warning("metrics from the database are missing: %s", error)
         yield _gauge("apsp_database_up", "Whether the job database can be read.", {(): reachable})
         if reachable:
             by_state: dict[tuple[str, ...], float] = {(state,): count for state, count in counts.items()}
@@ -119,7 +126,7 @@ class Metrics(Collector):
             yield self._checkpoints(running)
 
     def _count_ended(self, jobs: JobStore) -> None:
-        """Count the jobs that ended since the last look, each once."""
+        """Count the jobs that have ended since the last scrape, each once."""
         now = time.time()
         for record in jobs.ended_since(self._since - _OVERLAP):
             finished = record.finished or now
@@ -145,7 +152,7 @@ class Metrics(Collector):
         ):
             found: dict[tuple[str, ...], float] = {}
             for runner in alive:
-                value = _figures(runner, "memory").get(member)
+                value = _metrics_of(runner, "memory").get(member)
                 if value is not None:
                     found[runner.slot, runner.device] = value
             yield _gauge(name, text, found, ("runner", "device"))
@@ -156,9 +163,9 @@ class Metrics(Collector):
             "apsp_io_bytes", "Bytes that runners moved, by tier and direction.", labels=("runner", "tier", "direction")
         )
         for runner in alive:
-            for phase, (count, seconds) in sorted(_figures(runner, "phases").items()):
+            for phase, (count, seconds) in sorted(_metrics_of(runner, "phases").items()):
                 tiles.add_metric((runner.slot, phase), count, seconds)
-            for tier, directions in sorted(_figures(runner, "bytes").items()):
+            for tier, directions in sorted(_metrics_of(runner, "bytes").items()):
                 for direction in _DIRECTIONS:
                     moved.add_metric((runner.slot, tier, direction), directions.get(direction, 0))
         yield tiles
@@ -178,7 +185,7 @@ class Metrics(Collector):
         return _gauge("apsp_checkpoint_age_seconds", text, found, ("runner",))
 
 
-def _figures(runner: RunnerRecord, name: str) -> dict[str, Any]:
+def _metrics_of(runner: RunnerRecord, name: str) -> dict[str, Any]:
     found: dict[str, Any] = (runner.figures or {}).get(name) or {}
     return found
 

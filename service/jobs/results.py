@@ -1,4 +1,4 @@
-"""Questions about one solved matrix, vertices named as in the file.  Imports NumPy: load it only when asked."""
+"""Queries of one solved matrix, with vertices named as in the file.  Imports NumPy, so import it only when needed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Label = int | str
 Array = npt.NDArray[np.generic]
 
 
-class Result:
+class ResultReader:
     """An open result store; safe to use from many threads."""
 
     def __init__(self, path: str | Path) -> None:
@@ -38,7 +38,7 @@ class Result:
         return plain_label(self.matrix.labels[index])
 
     def vertices(self, names: Sequence[Label]) -> npt.NDArray[np.int64]:
-        """Vertex indices of names.  NotFound names the first that is no vertex."""
+        """Vertex indices of names.  Raises NotFound for the first unknown name."""
         known: dict[Label, int] = {}
         for name in names:
             if name not in known:
@@ -46,12 +46,12 @@ class Result:
         return np.array([known[name] for name in names], np.int64)
 
     def check_sources(self, vertices: npt.NDArray[np.int64]) -> None:
-        """NotFound names the first of the vertices (indices) whose row was not solved."""
+        """Raise NotFound for the first of the vertices (indices) whose row was not solved."""
         for vertex in vertices[~np.isin(vertices, self.matrix.sources)][:1]:
             self.matrix.source_position(int(vertex))
 
     def check_targets(self, vertices: npt.NDArray[np.int64]) -> None:
-        """NotFound names the first of the vertices (indices) whose column was not solved."""
+        """Raise NotFound for the first of the vertices (indices) whose column was not solved."""
         self.matrix.target_positions(vertices)
 
     def distance(self, source: Label, target: Label) -> dict[str, Any]:
@@ -60,8 +60,8 @@ class Result:
         value = self.numbers(self.matrix.entries([u], [v]))[0]
         return {"source": self.label(u), "target": self.label(v), "reachable": value is not None, "distance": value}
 
-    def quick_distance(self, source: Label, target: Label) -> dict[str, Any] | None:
-        """``distance`` if it can be told without waiting, else None.  BlockingIOError: as ``Matrix.peek`` says."""
+    def peek_distance(self, source: Label, target: Label) -> dict[str, Any] | None:
+        """Return ``distance`` if that needs no waiting, else None.  Raises BlockingIOError as ``Matrix.peek`` does."""
         u, v = self.matrix.vertex(source), self.matrix.vertex(target)
         entry = self.matrix.peek(u, v)
         if entry is None:
@@ -80,7 +80,7 @@ class Result:
     def path(self, source: Label, target: Label) -> dict[str, Any]:
         """One shortest path: vertices, the weights between them, and their sum."""
         u, v = self.matrix.vertex(source), self.matrix.vertex(target)
-        with self._lock:  # the arcs are turned round once, not once a thread
+        with self._lock:  # the arcs are transposed once, not once in each thread
             router = self._router
         route = router.route(u, v)
         answer = {"source": self.label(u), "target": self.label(v), "reachable": route is not None}
@@ -90,9 +90,9 @@ class Result:
         return {**answer, "length": route.length, "vertices": names, "weights": route.weights}
 
     def nearest(self, source: Label, count: int) -> dict[str, Any]:
-        """The ``count`` reachable vertices nearest to a source, itself left out; among equals the first columns.
+        """The ``count`` reachable vertices nearest to a source, itself left out.
 
-        Only targets that were solved are looked at.
+        Equal distances are in the order of the columns.  Only targets that were solved count.
         """
         u = self.matrix.vertex(source)
         row = self.matrix.row(u)
@@ -105,7 +105,7 @@ class Result:
         return {"source": self.label(u), "targets": targets, "distances": self.numbers(row[columns])}
 
     def histogram(self, source: Label | None, bins: int) -> dict[str, Any]:
-        """Counts of finite distances in bins: of one row without its diagonal, or of the whole matrix as sealed.
+        """Histogram of the finite distances of one row without its diagonal, or of the whole matrix as sealed.
 
         ``edges`` has one number more than ``counts``; the last bin holds its upper edge, too.
         """
@@ -122,7 +122,7 @@ class Result:
         return {"edges": edges.tolist(), "counts": counts.tolist(), "below_zero": below}
 
     def facts(self) -> dict[str, Any]:
-        """What the store is: shape, type, tiles, bytes, digest, and how it came about."""
+        """Facts about the store: shape, type, tiles, bytes, digest, and how it was solved."""
         matrix = self.matrix
         keys = (
             "unreachable",
@@ -148,7 +148,7 @@ class Result:
         return mask
 
     def numbers(self, entries: Array) -> list[int | float | None]:
-        """Entries, shape (k,), as plain numbers; None where there is no path.  float32 as the shortest digits."""
+        """Entries, shape (k,), as plain numbers; None where there is no path.  float32 gets its shortest digits."""
         if entries.dtype == np.float32:
             entries = entries.astype(np.dtypes.StringDType()).astype(np.float64)
         found: list[int | float | None] = entries.tolist()

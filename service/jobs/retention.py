@@ -1,4 +1,4 @@
-"""Results whose time is over, and what deletions and crashes left: removed once a minute, beside the API."""
+"""Removes expired results and the leftovers of deletions and crashes, once a minute, in a thread of the API process."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from storage.jobs.store import JobStore
 log = logging.getLogger(__name__)
 
 _EVERY: Final = 60.0
-#: seconds between two looks whether all results are still there
+#: seconds between two checks that all results still exist
 _CHECK_EVERY: Final = 3600.0
-#: how long an Idempotency-Key is remembered
+#: seconds for which an Idempotency-Key is stored
 KEY_SECONDS: Final = 86400.0
-#: a wall clock that ran this much more or less than it should has been set: ages mean nothing then
+#: a deviation of this many seconds means that the wall clock was set, so ages are unknown
 _JUMP: Final = 600.0
 
 
 class Retention:
-    """Removes results by age and by bytes.  The row says so first, then the files go: never the other way round."""
+    """Removes results by age and by bytes.  The database row is changed first, then the files are removed."""
 
     def __init__(self, settings: Settings, jobs: JobStore, forget: Callable[[str], None] | None = None) -> None:
-        """``forget`` hears of each job whose result is about to go: an open one might still answer."""
+        """``forget`` is called for each job before its result is removed, so that an open store is closed."""
         self._settings, self._jobs, self._forget = settings, jobs, forget
         self._offset = time.time() - time.monotonic()
         self._checked: float | None = None
@@ -36,18 +36,18 @@ class Retention:
         self._thread = threading.Thread(target=self._run, name="retention", daemon=True)
 
     def start(self) -> None:
-        """Begin; the first look is at once."""
+        """Start the thread; the first check is immediate."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End after what is being done."""
+        """Stop after the current check."""
         self._stopping.set()
         self._thread.join()
 
     def look(self, now: float, steady: float) -> list[str]:
-        """Remove what is overdue at wall-clock time ``now``; returns the jobs that lost their result.
+        """Remove what has expired at wall-clock time ``now``; returns the jobs whose result was removed.
 
-        ``steady`` is a clock that cannot be set; where both do not agree nothing is removed for its age.
+        ``steady`` is the time of a monotonic clock; if both clocks disagree, nothing is removed for its age.
         """
         settings = self._settings
         trusted = abs(now - steady - self._offset) < _JUMP
@@ -57,7 +57,7 @@ class Retention:
         before = now - age if age is not None and trusted else None
         removed = [job for job in self._jobs.overdue(before, settings.retain_bytes) if self._jobs.expire_result(job)]
         for job_id in removed:
-            log.info("job %s: its result is removed, its time is over", job_id)
+            log.info("job %s: its result has expired and is removed", job_id)
             if self._forget is not None:
                 self._forget(job_id)
             discard(settings, job_id)
@@ -75,6 +75,6 @@ class Retention:
             try:
                 self.look(time.time(), time.monotonic())
             except (StorageFailed, OSError) as error:
-                log.error("nothing could be removed: %s", error)
+                log.error("expired results could not be removed: %s", error)
             if self._stopping.wait(_EVERY):
                 return

@@ -1,4 +1,4 @@
-"""What happens to a job between the request and the database: known keys, known results, planning, one durable row."""
+"""Accepts jobs: checks idempotency keys and existing results, plans, and stores one durable row."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, Final
 import anyio.to_thread
 
 from service.api.fault import Draining
-from service.api.schemas import JobRequest
+from service.api.schemas.jobs import JobRequest
 from service.auth.callers import Caller
 from service.jobs.folders import has_result
 from service.pool.tasks import plan_job
@@ -19,17 +19,17 @@ from service.state import Service
 from storage.errors import InvalidRequest
 from storage.jobs.store import JobRecord, Submission
 
-#: raised when the same graph and options give another store than before: old results are then not offered any more
+#: increased when the same graph and options give another store than before, so that old results are not reused
 RESULT_FORMAT: Final = 1
-#: a plan may be shown again for so many seconds; the runner makes its own
+#: seconds for which a plan is cached; the runner makes its own
 _PLAN_SECONDS: Final = 10.0
 _PLANS: Final = 256
-#: not part of what is solved
+#: options that do not change the result
 _CIRCUMSTANCES: Final = frozenset({"memory", "device_memory", "threads", "executor"})
 
 
 def fingerprint(graph_id: str, options: dict[str, Any]) -> str:
-    """The digest of all that decides a result: the graph's content (its id is a digest), options, form of the store."""
+    """The digest of all that determines a result: the graph (its id is a digest), the options, the store's format."""
     asked = {k: v for k, v in options.items() if v is not None and k not in _CIRCUMSTANCES}
     return _digest({"graph": graph_id, "options": asked, "format": RESULT_FORMAT})
 
@@ -40,21 +40,27 @@ def _digest(content: object) -> str:
 
 
 def check_key(key: str | None) -> str | None:
-    """The Idempotency-Key, if it is one: 1 to 255 visible ASCII characters."""
+    """Check an Idempotency-Key, which has 1 to 255 printable ASCII characters, and return it."""
     if key is not None and not (1 <= len(key) <= 255 and key.isascii() and key.isprintable()):
         raise InvalidRequest("an Idempotency-Key has 1 to 255 printable ASCII characters", field="Idempotency-Key")
     return key
 
 
 class Plans:
-    """Plans that were made a moment ago."""
+    """A cache of recent plans."""
 
     def __init__(self) -> None:
         self._made: OrderedDict[str, tuple[float, dict[str, Any]]] = OrderedDict()
 
     async def get(self, service: Service, graph_id: str, options: dict[str, Any]) -> dict[str, Any]:
-        """The plan of a job; raises what planning raises."""
-        key = await anyio.to_thread.run_sync(_digest, [graph_id, options])  # a million vertices may be named
+        """The plan of a job; raises what planning raises.
+
+        Args:
+            service: what the routes of this process share.
+            graph_id: id of the graph.
+            options: options of the job.
+        """
+        key = await anyio.to_thread.run_sync(_digest, [graph_id, options])  # the request may list a million vertices
         found = self._made.get(key)
         if found is not None and time.monotonic() - found[0] < _PLAN_SECONDS:
             return found[1]
@@ -66,13 +72,19 @@ class Plans:
 
 
 def refuse_if_draining(service: Service) -> None:
-    """Draining if the service is about to stop."""
+    """Raise Draining if the service is about to stop."""
     if service.draining:
         raise Draining("the service is shutting down and takes no more jobs; try again when it is back")
 
 
 async def submit(service: Service, body: JobRequest, caller: Caller, key: str | None) -> tuple[JobRecord, bool]:
-    """Accept a job; also says whether it is new, rather than submitted before or finished before.
+    """Accept a job.  The second value is False if the job was submitted or solved before.
+
+    Args:
+        service: what the routes of this process share.
+        body: the request.
+        caller: who asks.
+        key: the Idempotency-Key, if there is one.
 
     Raises:
         Draining: the service is about to stop.
@@ -86,7 +98,7 @@ async def submit(service: Service, body: JobRequest, caller: Caller, key: str | 
         options = body.options()
         return options, _digest(body.model_dump(mode="json")), fingerprint(body.graph, options)
 
-    options, digest, mark = await anyio.to_thread.run_sync(digested)  # a million vertices may be named
+    options, digest, mark = await anyio.to_thread.run_sync(digested)  # the request may list a million vertices
 
     def known() -> JobRecord | None:
         if key is not None and (found := service.jobs.replay(owner, key, digest)) is not None:

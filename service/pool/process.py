@@ -1,4 +1,4 @@
-"""The other end of :mod:`service.pool.process_pool`: what runs in a process beside the API."""
+"""The helper process of :mod:`service.pool.process_pool`."""
 
 from __future__ import annotations
 
@@ -21,15 +21,21 @@ from storage.errors import ApspError
 
 log = logging.getLogger(__name__)
 
-#: open files of a process: a reader has a handful, object stores and the drivers of several GPUs have hundreds
+#: limit on open files of a helper process: a reader needs a handful, object stores and GPU drivers need hundreds
 _OPEN_FILES: Final = 1024
-#: the parts of free memory that a task may take if no setting says how much
+#: the fraction of free memory that a task may use if no setting defines a limit
 _FREE_PART: Final = 3, 4
 _PR_SET_PDEATHSIG: Final = 1
 
 
-def attend(pipe: Connection, nice: int, memory: int | None) -> None:
-    """Answer tasks that come through the pipe, until it is closed.  Sends None first, to say that it is there."""
+def serve_tasks(pipe: Connection, nice: int, memory: int | None) -> None:
+    """Execute tasks from the pipe until it is closed.  Sends None first, when the process is ready.
+
+    Args:
+        pipe: tasks are received and results are sent here.
+        nice: how much the priority of this process is lowered.
+        memory: bytes by which one task may grow this process; three quarters of the free memory if None.
+    """
     _begin(nice)
     pipe.send(None)
     while True:
@@ -40,15 +46,15 @@ def attend(pipe: Connection, nice: int, memory: int | None) -> None:
         most = _bound_memory(memory)
         found = guarded(task, args)
         if isinstance(found, Fault) and found.code == "out-of-memory" and most is not None:
-            message = f"this takes more than the {most} bytes of memory that it may take"
+            message = f"this needs more than the {most} bytes of memory that it may use"
             found = Fault("limit-exceeded", message, {"limit": most, "setting": variable("task_memory")})
         pipe.send(found)
 
 
 def guarded(task: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-    """What the task returns, or a Fault: exceptions with own constructors do not survive pickling.
+    """Run a task; return its result, or a Fault, because exceptions with own constructors cannot be pickled.
 
-    Errors of foreign libraries need not be an ``Exception``: a panic of Polars is none.
+    BaseException is caught because a panic of Polars is not an ``Exception``.
     """
     try:
         return task(*args)
@@ -56,12 +62,12 @@ def guarded(task: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         raise
     except BaseException as error:
         if not isinstance(error, (ApspError, MemoryError)):
-            log.exception("a task of a process beside the API failed")
+            log.exception("a task of a helper process failed")
         return fault_of(error)
 
 
 def _begin(nice: int) -> None:
-    """Step back behind the API, leave interrupts to it, open few files, and die with it."""
+    """Lower the priority, ignore interrupts, limit open files, and end this process when the API ends."""
     os.nice(nice)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
@@ -71,9 +77,9 @@ def _begin(nice: int) -> None:
     if parent is None:
         return
     if sys.platform == "linux":
-        # a thread that watches the parent needs the interpreter's lock, which a loop in C may hold for hours
+        # a thread that watches the parent needs the interpreter's lock, which C code may hold for hours
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent.pid:  # it went before the system was told
+        if os.getppid() != parent.pid:  # the parent ended before prctl was called
             os._exit(1)
     threading.Thread(target=_die_with, args=(parent.sentinel,), daemon=True).start()
 
@@ -84,10 +90,10 @@ def _die_with(sentinel: int) -> None:
 
 
 def _bound_memory(memory: int | None) -> int | None:
-    """Let this process grow by at most so many bytes; returns how many, or None where the system cannot say.
+    """Limit the growth of this process to ``memory`` bytes; returns the limit, None if the system provides no figures.
 
-    Beyond them there is a MemoryError, or the process ends.  What counts is writable memory of its own (RLIMIT_DATA),
-    and not the address space that libraries only reserve.
+    Beyond the limit a MemoryError is raised, or the process ends.  Only private writable memory counts
+    (RLIMIT_DATA), not address space that libraries merely reserve.
     """
     held = _data_bytes()
     if held is None:
@@ -103,7 +109,7 @@ def _bound_memory(memory: int | None) -> int | None:
 
 
 def _data_bytes() -> int | None:
-    """Writable private memory of this process; None where the system does not say."""
+    """Writable private memory of this process; None if the system does not tell."""
     try:
         lines = Path("/proc/self/status").read_text().splitlines()
         return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmData"))

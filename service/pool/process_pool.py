@@ -1,8 +1,8 @@
-"""A few spawned processes beside the API that read uploads, plan jobs and check long bodies.
+"""A pool of helper processes that read uploads, plan jobs and check long bodies.
 
-Parsing and planning use all of a core for a while and may need gigabytes; in processes of their own they hold neither
-the event loop nor the API's memory.  A stranger decides what is parsed, so every task runs under limits of time,
-memory and open files: a process that exceeds its time is killed, and the request is answered with the limit.
+Parsing and planning occupy a core for a while and may need gigabytes; in separate processes they block neither the
+event loop nor the API's memory.  Clients control what is parsed, so every task has limits of time, memory and open
+files.  A process that exceeds its time is killed, and the answer to the request names the limit.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from multiprocessing.process import BaseProcess
 from typing import Any, Final, TypeVar
 
 from service.api.fault import Fault, Refused
-from service.pool.process import attend
+from service.pool.process import serve_tasks
 from service.pool.tasks import warm_up
 from service.settings import variable
 
 T = TypeVar("T")
 
-#: seconds in which a new process has to begin
+#: seconds within which a new process must be ready
 _START_SECONDS: Final = 120.0
 
 
 @dataclass(eq=False)
 class _Call:
-    """A task, who asked for it, and where its result goes."""
+    """A task with its owner, and the future of its result."""
 
     task: Callable[..., Any]
     args: tuple[Any, ...]
@@ -40,16 +40,16 @@ class _Call:
     future: Future[Any] = field(default_factory=Future)
 
 
-class Worker:
-    """Runs functions in up to ``most`` processes beside; starts new ones when one died or was killed.
+class ProcessPool:
+    """Runs functions in up to ``most`` helper processes; a process that died or was killed is replaced.
 
-    While there are several processes, no owner holds all of them: whoever sends what takes for ever waits for
-    themselves.
+    If there are several processes, no owner may hold all of them, so an owner of endless tasks delays nobody else.
 
     Args:
-        nice: how far the processes step back behind the API.
-        most: processes at the same time; each is started when there is work that no idle one can take.
-        seconds: what a task may take, unless :meth:`run` is told otherwise; ``setting`` is what says so.
+        nice: how much the priority of the processes is lowered.
+        most: the most processes; a new one starts when there is work and no idle process.
+        seconds: time limit of a task, unless :meth:`run` gets another one.
+        setting: name of the setting that defines the time limit.
         memory: bytes by which a task may grow its process; three quarters of what is free if None.
     """
 
@@ -72,7 +72,14 @@ class Worker:
     async def run(
         self, task: Callable[..., T], *args: Any, owner: str | None = None, seconds: float | None = None
     ) -> T:
-        """``task(*args)`` in a process beside; its errors are raised here as ``Refused``."""
+        """Run ``task(*args)`` in a helper process; its errors are raised here as ``Refused``.
+
+        Args:
+            task: a function that can be pickled.
+            args: its arguments.
+            owner: who asked; no owner may hold all processes.
+            seconds: time limit; that of the pool if None.
+        """
         call = _Call(task, args, owner, self._seconds if seconds is None else seconds)
         found = await asyncio.wrap_future(self._submit(call))
         if isinstance(found, Fault):
@@ -80,7 +87,7 @@ class Worker:
         return found  # type: ignore[no-any-return]
 
     def stop(self) -> None:
-        """End the processes without waiting for what they do."""
+        """Kill the processes without waiting for their tasks."""
         with self._changed:
             children, self._children, self._idle = self._children, set(), 0
             waiting, self._waiting = self._waiting, deque()
@@ -117,7 +124,7 @@ class Worker:
         child.kill()
 
     def _next(self, child: _Child) -> _Call | None:
-        """The oldest task whose owner does not hold all other processes; None once the child has been stopped."""
+        """The oldest task whose owner does not hold all other processes; None after the child was stopped."""
         with self._changed:
             self._idle += 1
             while child in self._children:
@@ -138,7 +145,7 @@ class Worker:
 
 
 class _Child:
-    """One process beside, made anew when it is gone; used by one thread, killed by any."""
+    """One helper process, restarted when it has ended; used by one thread, may be killed by any."""
 
     def __init__(self, nice: int, memory: int | None, setting: str) -> None:
         self._nice, self._memory, self._setting = nice, memory, setting
@@ -146,14 +153,14 @@ class _Child:
         self._pipe: Connection | None = None
 
     def do(self, call: _Call) -> Any:
-        """What the task returned, a Fault, or the exception that says why the task cannot be sent."""
+        """What the task returned, a Fault, or the exception that prevented sending the task."""
         try:
             pipe = self._ready()
             pipe.send((call.task, call.args))
             if pipe.poll(call.seconds):
                 return pipe.recv()
         except (EOFError, OSError):
-            message = "the process that reads graphs and plans jobs died, probably for want of memory"
+            message = "the process that reads graphs and plans jobs died, probably because memory ran out"
             found: Any = Fault("worker-lost", message)
         except Exception as error:  # what cannot be pickled
             found = error
@@ -164,7 +171,7 @@ class _Child:
         return found
 
     def kill(self) -> None:
-        """End the process now, whatever it does."""
+        """Kill the process now."""
         process, pipe, self._process, self._pipe = self._process, self._pipe, None, None
         if process is not None:
             process.kill()
@@ -179,7 +186,7 @@ class _Child:
         self.kill()
         context = multiprocessing.get_context("spawn")
         pipe, other = context.Pipe()
-        process = context.Process(target=attend, args=(other, self._nice, self._memory), daemon=True)
+        process = context.Process(target=serve_tasks, args=(other, self._nice, self._memory), daemon=True)
         process.start()
         other.close()
         self._process, self._pipe = process, pipe

@@ -1,4 +1,4 @@
-"""What the processes beside the API do for it: turn an upload into a graph, plan a job.  Nothing of it runs there."""
+"""Tasks of the helper processes: read an uploaded graph, plan a job."""
 
 from __future__ import annotations
 
@@ -16,13 +16,18 @@ if TYPE_CHECKING:
 
 
 def warm_up() -> None:
-    """Import what the tasks need, so that the first request does not wait for it."""
+    """Import the modules that the tasks need, so that the first request does not wait for them."""
     for name in ("engine.api.solve", "service.views.facts", "storage.readers"):
         importlib.import_module(name)
 
 
 def read_upload(settings: Settings, path: Path, request: dict[str, Any]) -> dict[str, Any]:
     """Read the uploaded file, save its graph; returns the columns of its record but name and time of creation.
+
+    Args:
+        settings: the service's settings.
+        path: the uploaded file.
+        request: how to read it, as arguments of ``read_graph``.
 
     Raises:
         InvalidGraph and others: as ``storage.readers.read_graph`` does.
@@ -52,6 +57,11 @@ def read_upload(settings: Settings, path: Path, request: dict[str, Any]) -> dict
 def plan_job(settings: Settings, graph_id: str, request: dict[str, Any]) -> dict[str, Any]:
     """The plan of a job as JSON types.
 
+    Args:
+        settings: the service's settings.
+        graph_id: id of the graph.
+        request: options of the job, as stored with it.
+
     Raises:
         InvalidRequest: options that make no sense, a source or target that is no vertex.
         NegativeCycle, DoesNotFit: the job cannot be done.
@@ -65,7 +75,13 @@ def plan_job(settings: Settings, graph_id: str, request: dict[str, Any]) -> dict
 
 
 def job_options(graph: Graph, request: dict[str, Any], settings: Settings) -> Options:
-    """The engine's options of a job request: vertices as indices, budgets no larger than the service's own."""
+    """The engine's options of a job request: vertices as indices, budgets no larger than the service's own.
+
+    Args:
+        graph: the graph to solve.
+        request: options of the job, as stored with it.
+        settings: the service's settings.
+    """
     from engine.model.problem import Options
 
     values = {
@@ -83,7 +99,7 @@ def job_options(graph: Graph, request: dict[str, Any], settings: Settings) -> Op
 
 
 def _indices(graph: Graph, request: dict[str, Any], field: str) -> tuple[int, ...] | None:
-    """The vertices that a request names in ``field``, each once; a name that is none is the request's fault."""
+    """The vertices that a request names in ``field``, each once; an unknown name is an InvalidRequest."""
     from storage.graph.graph import index_of
 
     names = request.get(field)

@@ -1,1 +1,1 @@
-"""The routes, by what they are about: thin, the work is elsewhere."""
+"""The routes of the API, by subject; they only translate between HTTP and the other modules."""

@@ -9,7 +9,7 @@ import anyio.to_thread
 from fastapi import APIRouter, Depends, Query, Request, Response
 
 from service.api.problems import documented
-from service.api.schemas import Graph, GraphList
+from service.api.schemas.graphs import GraphDocument, GraphList
 from service.auth.callers import Known
 from service.http import cursors
 from service.http.parameters import known_parameters
@@ -37,9 +37,9 @@ _BODY: Final = {
 @router.post(
     "",
     status_code=201,
-    response_model=Graph,
+    response_model=GraphDocument,
     responses={
-        200: {"model": Graph, "description": "The same graph is there already"},
+        200: {"model": GraphDocument, "description": "The same graph is there already"},
         **documented(408, 413, 415, 422, 429, 507),
     },
     openapi_extra=_BODY,
@@ -66,10 +66,20 @@ async def upload_graph(
     centroids_through: Annotated[bool, Query(description="TNTP: let paths pass through zone centroids.")] = False,
     name: Annotated[str | None, Query(max_length=200, description="A name of your own.")] = None,
     filename: Annotated[str | None, Query(max_length=255, description="Its ending hints at the format.")] = None,
-) -> Graph:
+) -> GraphDocument:
     """Upload a graph file as the raw body; 201 if its content is new to you, 200 if you had uploaded it before.
 
     The receipt in the answer is that of this upload; ``GET`` shows the one of your first.
+
+    Args:
+        request: the HTTP request.
+        response: the answer, whose status and headers are set here.
+        service: what the routes of this process share.
+        caller: who asks.
+        format, directed, weight, unweighted, source, target, labels, length_of, centroids_through: how the file is
+            read.
+        name: name of the graph.
+        filename: its suffix hints at the format.
     """
     announced = check_headers(request, service.settings.max_upload_bytes)
     reading = {
@@ -92,7 +102,7 @@ async def upload_graph(
     kept, new = await anyio.to_thread.run_sync(service.add_graph, fresh, caller)
     response.status_code = 201 if new else 200
     response.headers["Location"] = f"/v1/graphs/{kept.id}"
-    answer = Graph.of(kept)
+    answer = GraphDocument.of(kept)
     return answer.model_copy(update={"receipt": fresh.receipt})
 
 
@@ -106,7 +116,16 @@ def list_graphs(
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
     cursor: Annotated[str | None, Query(max_length=300, description="Where an earlier list ended.")] = None,
 ) -> GraphList:
-    """Your graphs, newest first; ``next`` (and Link) leads to older ones."""
+    """Your graphs, newest first; ``next`` (and Link) leads to older ones.
+
+    Args:
+        request: the HTTP request.
+        response: the answer, whose status and headers are set here.
+        service: what the routes of this process share.
+        caller: who asks.
+        limit: the most records in the list.
+        cursor: where an earlier list ended.
+    """
     after = None if cursor is None else cursors.decode(cursor)
     owner = None if caller.may("admin") else caller.owner
     records = service.keys.list_graphs(limit + 1, owner, after)
@@ -115,16 +134,28 @@ def list_graphs(
         last = records[limit - 1]
         following = cursors.following(request, cursor=cursors.encode(last.created, last.id))
         response.headers["Link"] = f'<{following}>; rel="next"'
-    return GraphList(graphs=[Graph.of(record) for record in records[:limit]], next=following)
+    return GraphList(graphs=[GraphDocument.of(record) for record in records[:limit]], next=following)
 
 
-@router.get("/{graph_id}", response_model=Graph, responses=documented(404, 410))
-def get_graph(graph_id: str, service: Shared, caller: Known) -> Graph:
-    """One graph."""
-    return Graph.of(service.graph(graph_id, caller))
+@router.get("/{graph_id}", response_model=GraphDocument, responses=documented(404, 410))
+def get_graph(graph_id: str, service: Shared, caller: Known) -> GraphDocument:
+    """One graph.
+
+    Args:
+        graph_id: id of the graph.
+        service: what the routes of this process share.
+        caller: who asks.
+    """
+    return GraphDocument.of(service.graph(graph_id, caller))
 
 
 @router.delete("/{graph_id}", status_code=204, response_class=Response, responses=documented(404, 409, 410))
 def delete_graph(graph_id: str, service: Shared, caller: Known) -> None:
-    """Forget a graph; refused while open jobs need it.  Results of finished jobs stay."""
+    """Forget a graph; refused while open jobs need it.  Results of finished jobs stay.
+
+    Args:
+        graph_id: id of the graph.
+        service: what the routes of this process share.
+        caller: who asks.
+    """
     service.remove_graph(graph_id, caller)

@@ -9,7 +9,8 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import HTMLResponse
 
 from service.api import openapi_page
-from service.api.schemas import LONGEST_NAME, MOST_LISTED, Device, Devices, Health, Limit, Limits, Version
+from service.api.schemas.service import DeviceDocument, Devices, Health, Limit, Limits, Version
+from service.api.schemas.wire import LONGEST_NAME, MOST_LISTED
 from service.http.gate import MOST_HEADERS
 from service.http.protocol import HEADER_BYTES, HEADER_SECONDS
 from service.http.ranges import MAX_RANGES
@@ -23,16 +24,16 @@ from storage.jobs.store import JobStore
 
 router = APIRouter(tags=["service"])
 
-#: readiness ends when less than this is free: the database needs room to say that a job failed
+#: free bytes below which the service is not ready; the database needs space to store that a job failed
 _DISK_RESERVE: Final = 64 << 20
 
 
-#: settings that limit what a client can have, by other names than max_...
+#: settings other than max_... that limit clients
 _LIMITS: Final = (
     "threads", "memory", "min_body_rate", "read_seconds", "min_read_rate", "plan_seconds", "task_memory",
     "retain_seconds", "retain_bytes", "tombstone_seconds",
 )  # fmt: skip
-#: limits that no setting moves
+#: limits without a setting
 _FIXED: Final[dict[str, tuple[float, str]]] = {
     "header_seconds": (HEADER_SECONDS, "Seconds in which the headers of a request must come."),
     "header_bytes": (HEADER_BYTES, "Bytes of the headers of a request, with its address."),
@@ -75,7 +76,7 @@ def get_limits(service: Shared) -> Limits:
 def list_devices(service: Shared) -> Devices:
     """Where jobs are solved: every runner's device, and how it is."""
     runners = service.jobs.list_runners()
-    return Devices(devices=[Device.of(runner, silent(runner, service.settings)) for runner in runners])
+    return Devices(devices=[DeviceDocument.of(runner, silent(runner, service.settings)) for runner in runners])
 
 
 @router.get("/docs", include_in_schema=False)

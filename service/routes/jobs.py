@@ -14,7 +14,8 @@ from fastapi.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from service.api.problems import documented
-from service.api.schemas import Estimate, Job, JobItem, JobList, JobRequest, State
+from service.api.schemas.jobs import Estimate, JobDocument, JobItem, JobList, JobRequest
+from service.api.schemas.wire import State
 from service.auth.callers import Known
 from service.http.bodies import BodyRoute
 from service.http.cursors import is_plain
@@ -49,7 +50,13 @@ Prefer = Annotated[str, Header(description="wait=N answers when the job is over,
 
 @estimates.post("", response_model=Estimate, responses=documented(404, 410, 413, 422, 503, 507))
 async def estimate(body: JobRequest, service: Shared, caller: Known) -> Estimate:
-    """Plan a job and say what it would take; nothing is queued.  What cannot be done is refused as a job would be."""
+    """Plan a job and say what it would take; nothing is queued.  What cannot be done is refused as a job would be.
+
+    Args:
+        body: the job.
+        service: what the routes of this process share.
+        caller: who asks.
+    """
     found = await anyio.to_thread.run_sync(service.graph, body.graph, caller)
     options = await anyio.to_thread.run_sync(body.options)
     plan = await service.plans.get(service, body.graph, options)
@@ -59,9 +66,9 @@ async def estimate(body: JobRequest, service: Shared, caller: Known) -> Estimate
 @router.post(
     "",
     status_code=201,
-    response_model=Job,
+    response_model=JobDocument,
     responses={
-        200: {"model": Job, "description": "It was submitted, or solved, before"},
+        200: {"model": JobDocument, "description": "It was submitted, or solved, before"},
         201: {"headers": {**_LOCATION, **_RETRY}},
         **documented(404, 410, 413, 422, 429, 503, 507),
     },
@@ -74,11 +81,19 @@ async def submit_job(
     caller: Known,
     idempotency_key: Annotated[str | None, Header(description="Sent again, it stands for the same job.")] = None,
     prefer: Prefer = "",
-) -> Job:
+) -> JobDocument:
     """Plan a job and queue it.  What cannot be done is refused here, before any work.
 
     The job is on the disk when the answer is sent.  If the same graph was solved with the same options before, that
     job is the answer (200), unless the request says `fresh`.
+
+    Args:
+        body: the job.
+        response: the answer, whose status and headers are set here.
+        service: what the routes of this process share.
+        caller: who asks.
+        idempotency_key: the same key stands for the same job.
+        prefer: ``wait=N`` asks to wait for the end of the job.
     """
     record, new = await submit(service, body, caller, check_key(idempotency_key))
     record = await _waited(service, record, prefer, response)
@@ -99,7 +114,17 @@ def list_jobs(
     graph: Annotated[str | None, Query(description="Only jobs of this graph.")] = None,
     cursor: Annotated[str | None, Query(description="Where the list before this one ended.")] = None,
 ) -> JobList:
-    """Jobs, newest first; the link `next` leads to older ones."""
+    """Jobs, newest first; the link `next` leads to older ones.
+
+    Args:
+        request: the HTTP request.
+        response: the answer, whose status and headers are set here.
+        service: what the routes of this process share.
+        caller: who asks.
+        limit: the most records in the list.
+        state, graph: only jobs in this state, or of this graph.
+        cursor: where an earlier list ended.
+    """
     owner = None if caller.may("admin") else caller.owner
     before = None if cursor is None else _decoded(cursor)
     records = service.jobs.list_jobs(limit + 1, state=state, graph=graph, owner=owner, before=before)
@@ -114,7 +139,7 @@ def list_jobs(
 
 @router.get(
     "/{job_id}",
-    response_model=Job,
+    response_model=JobDocument,
     responses={304: {"description": "As it was when the client's ETag was given"}, **documented(404, 410)},
 )
 async def get_job(
@@ -125,8 +150,17 @@ async def get_job(
     caller: Known,
     prefer: Prefer = "",
     if_none_match: Annotated[str, Header()] = "",
-) -> Job | Response:
-    """State, phase, progress, plan; Retry-After while the job is open; an ETag that changes with the job."""
+) -> JobDocument | Response:
+    """State, phase, progress, plan; Retry-After while the job is open; an ETag that changes with the job.
+
+    Args:
+        job_id: id of the job.
+        response: the answer, whose status and headers are set here.
+        service: what the routes of this process share.
+        caller: who asks.
+        prefer: ``wait=N`` asks to wait for the end of the job.
+        if_none_match: entity tag of the answer that the client has.
+    """
     record = await anyio.to_thread.run_sync(service.job, job_id, caller)
     record = await _waited(service, record, prefer, response)
     shown = await anyio.to_thread.run_sync(_shown, service, record, response)
@@ -146,15 +180,22 @@ async def get_job(
     },
 )
 def get_log(job_id: str, request: Request, service: Shared, caller: Known) -> Response:
-    """What the runners wrote about the job so far, oldest first; reading takes nothing away, and takes ranges."""
+    """What the runners wrote about the job so far, oldest first; reading takes nothing away, and takes ranges.
+
+    Args:
+        job_id: id of the job.
+        request: the HTTP request.
+        service: what the routes of this process share.
+        caller: who asks.
+    """
     record = service.job(job_id, caller)
-    try:  # opened before anything is promised: the job may be deleted meanwhile
+    try:  # opened before the answer starts, because the job may be deleted meanwhile
         handle = os.open(log_path(service.settings, record.id), os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         headers = {"Cache-Control": "no-cache"}
         if (sent := fetch_log(service.settings, record.id)) is not None:
             return Response(sent, media_type="text/plain", headers=headers)
-        # nobody has begun with it
+        # no runner has started it
         return Response("", media_type="text/plain", headers={**headers, "Accept-Ranges": "bytes"})
     try:
         return OpenFile(handle, request, media_type="text/plain", cache="no-cache")
@@ -182,6 +223,12 @@ async def get_events(
 
     `phase` and `progress` hold the job's numbers, `log` lines of its log, `done` the job at its end.  With
     Last-Event-ID the stream goes on behind that event.
+
+    Args:
+        job_id: id of the job.
+        service: what the routes of this process share.
+        caller: who asks.
+        last_event_id: id of the last event that the client received.
     """
     refuse_if_draining(service)
     record = await anyio.to_thread.run_sync(service.job, job_id, caller)
@@ -193,7 +240,7 @@ async def get_events(
 
 
 class _Events(StreamingResponse):
-    """A stream that counts among its caller's while it runs."""
+    """An event stream that counts towards its caller's limit while it runs."""
 
     def __init__(self, service: Service, owner: str | None, stream: AsyncIterator[bytes]) -> None:
         headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
@@ -212,11 +259,18 @@ class _Events(StreamingResponse):
 @router.post(
     "/{job_id}/cancel",
     status_code=202,
-    response_model=Job,
-    responses={200: {"model": Job, "description": "The job is over"}, **documented(404, 410)},
+    response_model=JobDocument,
+    responses={200: {"model": JobDocument, "description": "The job is over"}, **documented(404, 410)},
 )
-def cancel_job(job_id: str, response: Response, service: Shared, caller: Known) -> Job:
-    """Ask a job to stop: 202 while it still runs to the next tile or batch, 200 when it is over.  Safe to repeat."""
+def cancel_job(job_id: str, response: Response, service: Shared, caller: Known) -> JobDocument:
+    """Ask a job to stop: 202 while it still runs to the next tile or batch, 200 when it is over.  Safe to repeat.
+
+    Args:
+        job_id: id of the job.
+        response: the answer, whose status and headers are set here.
+        service: what the routes of this process share.
+        caller: who asks.
+    """
     service.job(job_id, caller)
     record = service.jobs.cancel(job_id)
     response.status_code = 202 if record.open else 200
@@ -226,11 +280,18 @@ def cancel_job(job_id: str, response: Response, service: Shared, caller: Known) 
 @router.post(
     "/{job_id}/resume",
     status_code=202,
-    response_model=Job,
+    response_model=JobDocument,
     responses=documented(404, 409, 410, 429, 503),
 )
-def resume_job(job_id: str, response: Response, service: Shared, caller: Known) -> Job:
-    """Queue a failed or dismissed job again; it goes on from its checkpoint.  409 if it has none."""
+def resume_job(job_id: str, response: Response, service: Shared, caller: Known) -> JobDocument:
+    """Queue a failed or dismissed job again; it goes on from its checkpoint.  409 if it has none.
+
+    Args:
+        job_id: id of the job.
+        response: the answer, whose status and headers are set here.
+        service: what the routes of this process share.
+        caller: who asks.
+    """
     refuse_if_draining(service)
     record = service.job(job_id, caller)
     refuse_unless_resumable(service.settings, record)
@@ -239,7 +300,13 @@ def resume_job(job_id: str, response: Response, service: Shared, caller: Known) 
 
 @router.delete("/{job_id}", status_code=204, response_class=Response, responses=documented(404, 409, 410))
 def delete_job(job_id: str, service: Shared, caller: Known) -> None:
-    """Delete a finished job and its result; 409 while it is open.  Afterwards its id is answered with 410."""
+    """Delete a finished job and its result; 409 while it is open.  Afterwards its id is answered with 410.
+
+    Args:
+        job_id: id of the job.
+        service: what the routes of this process share.
+        caller: who asks.
+    """
     service.job(job_id, caller)
     service.jobs.delete(job_id)
     service.results.forget(job_id)
@@ -247,7 +314,7 @@ def delete_job(job_id: str, service: Shared, caller: Known) -> None:
 
 
 async def _waited(service: Service, record: JobRecord, prefer: str, response: Response) -> JobRecord:
-    """The job when it is over, if the client prefers to wait, or as it is when the time is over."""
+    """The job after the wait that the client prefers: at its end, or after the time limit."""
     seconds = asked_to_wait(prefer, service.settings.max_wait_seconds)
     if seconds is None:
         return record
@@ -258,14 +325,14 @@ async def _waited(service: Service, record: JobRecord, prefer: str, response: Re
     return await anyio.to_thread.run_sync(service.jobs.job, record.id)
 
 
-def _shown(service: Service, record: JobRecord, response: Response) -> Job:
+def _shown(service: Service, record: JobRecord, response: Response) -> JobDocument:
     position = service.jobs.queue_position(record) if record.state == ACCEPTED else None
     again = resumable(service.settings, record)
     response.headers["ETag"] = f'"{record.version}.{position or 0}.{int(again)}"'
     response.headers["Cache-Control"] = "private, no-cache"
     if record.open:
         response.headers["Retry-After"] = str(RETRY_AFTER)
-    return Job.of(record, queue_position=position, resumable=again)
+    return JobDocument.of(record, queue_position=position, resumable=again)
 
 
 def _encoded(job_id: str) -> str:

@@ -9,16 +9,16 @@ import anyio.to_thread
 from fastapi import APIRouter, Depends, Query, Response
 
 from service.api.problems import documented
-from service.api.schemas import (
+from service.api.schemas.results import (
     Distance,
     Distances,
     Histogram,
     Manifest,
     Nearest,
     PairsRequest,
-    Path,
+    PathDocument,
     Paths,
-    Summary,
+    SummaryDocument,
 )
 from service.http.bodies import BodyRoute
 from service.http.etags import Tagged
@@ -37,16 +37,28 @@ _NONE = {304: {"description": "The client has the answer"}, **documented(404, 40
 
 @router.get("/results", response_model=Manifest, responses=_NONE)
 def get_manifest(job_id: str, opened: Opened, _: Tagged) -> Manifest:
-    """What the result is: shape, type, tiles, bytes, digest, and where to read it."""
+    """What the result is: shape, type, tiles, bytes, digest, and where to read it.
+
+    Args:
+        job_id: id of the job.
+        opened: the open result of the job in the path.
+        _: answers 304 where the client has the answer.
+    """
     return Manifest(job=job_id, **opened.facts(), links=Manifest.links_of(job_id))
 
 
-@router.get("/summary", response_model=Summary, responses=_NONE)
-def get_summary(job_id: str, opened: Opened, _: Tagged) -> Summary:
-    """Pairs, mean, diameter, radius, histogram."""
+@router.get("/summary", response_model=SummaryDocument, responses=_NONE)
+def get_summary(job_id: str, opened: Opened, _: Tagged) -> SummaryDocument:
+    """Pairs, mean, diameter, radius, histogram.
+
+    Args:
+        job_id: id of the job.
+        opened: the open result of the job in the path.
+        _: answers 304 where the client has the answer.
+    """
     matrix = opened.matrix
     unit = str(matrix.attributes.get("unit"))
-    return Summary(
+    return SummaryDocument(
         job=job_id, shape=list(matrix.shape), dtype=matrix.dtype.name, directed=matrix.directed, unit=unit,
         summary=matrix.summary,
     )  # fmt: skip
@@ -60,35 +72,66 @@ def get_histogram(
     source: Annotated[str | None, Query(max_length=1000, description="Only the distances from this vertex.")] = None,
     bins: Annotated[int, Query(ge=1, le=10_000, description="Bins, with a source.")] = 64,
 ) -> Histogram:
-    """How many pairs lie how far apart; of one source, or of the whole matrix as it was counted while solving."""
+    """How many pairs lie how far apart; of one source, or of the whole matrix as it was counted while solving.
+
+    Args:
+        opened: the open result of the job in the path.
+        _: answers 304 where the client has the answer.
+        source: count only the distances from this vertex.
+        bins: number of bins, with a source.
+    """
     return Histogram(**opened.histogram(source, bins))
 
 
 @router.get("/distance", response_model=Distance, responses=_NONE)
 async def get_distance(opened: Opened, source: Vertex, target: Vertex, tagged: Tagged) -> Response:
-    """The distance from one vertex to another."""
+    """The distance from one vertex to another.
+
+    Args:
+        opened: the open result of the job in the path.
+        source, target: vertices as the file names them.
+        tagged: headers of the answer: its entity tag and how it may be cached.
+    """
     found = await anyio.to_thread.run_sync(opened.distance, source, target)
     return Response(json.dumps(found, separators=(",", ":")), headers=tagged, media_type="application/json")
 
 
 @router.post("/distances", response_model=Distances, responses=documented(404, 409, 410, 413))
 def get_distances(*, body: PairsRequest, service: Shared, opened: Opened) -> Distances:
-    """The distances of many pairs."""
+    """The distances of many pairs.
+
+    Args:
+        body: the pairs.
+        service: what the routes of this process share.
+        opened: the open result of the job in the path.
+    """
     _check(len(body.pairs), service.settings.max_pairs, "pairs", "max_pairs")
     return Distances(distances=opened.distances(body.pairs))
 
 
-@router.get("/path", response_model=Path, responses=_NONE)
-def get_path(opened: Opened, source: Vertex, target: Vertex, _: Tagged) -> Path:
-    """One shortest path."""
-    return Path(**opened.path(source, target))
+@router.get("/path", response_model=PathDocument, responses=_NONE)
+def get_path(opened: Opened, source: Vertex, target: Vertex, _: Tagged) -> PathDocument:
+    """One shortest path.
+
+    Args:
+        opened: the open result of the job in the path.
+        source, target: vertices as the file names them.
+        _: answers 304 where the client has the answer.
+    """
+    return PathDocument(**opened.path(source, target))
 
 
 @router.post("/paths", response_model=Paths, responses=documented(404, 409, 410, 413))
 def get_paths(*, body: PairsRequest, service: Shared, opened: Opened) -> Paths:
-    """One shortest path for each of many pairs."""
+    """One shortest path for each of many pairs.
+
+    Args:
+        body: the pairs.
+        service: what the routes of this process share.
+        opened: the open result of the job in the path.
+    """
     _check(len(body.pairs), service.settings.max_paths, "paths", "max_paths")
-    return Paths(paths=[Path(**opened.path(source, target)) for source, target in body.pairs])
+    return Paths(paths=[PathDocument(**opened.path(source, target)) for source, target in body.pairs])
 
 
 @router.get("/nearest", response_model=Nearest, responses={**_NONE, **documented(413)})
@@ -100,7 +143,15 @@ def get_nearest(
     k: Annotated[int, Query(ge=1, description="How many.")] = 10,
     _: Tagged,
 ) -> Nearest:
-    """The reachable vertices nearest to a source, the nearest first; among equals in the order of their labels."""
+    """The reachable vertices nearest to a source, the nearest first; among equals in the order of their labels.
+
+    Args:
+        service: what the routes of this process share.
+        opened: the open result of the job in the path.
+        source: a vertex as the file names it.
+        k: the most vertices to return.
+        _: answers 304 where the client has the answer.
+    """
     _check(k, service.settings.max_cells, "neighbours", "max_cells")
     return Nearest(**opened.nearest(source, k))
 

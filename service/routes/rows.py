@@ -9,7 +9,8 @@ from fastapi import APIRouter, Depends, Header, Query
 from fastapi.responses import Response, StreamingResponse
 
 from service.api.problems import documented
-from service.api.schemas import Label, SubmatrixRequest
+from service.api.schemas.results import SubmatrixRequest
+from service.api.schemas.wire import Label
 from service.cli.names import split_names
 from service.http.bodies import BodyRoute
 from service.http.etags import Tagged
@@ -20,7 +21,7 @@ from service.views.formats import MEDIA_TYPES, choose_format
 from storage.errors import LimitExceeded
 
 if TYPE_CHECKING:
-    from service.jobs.results import Result
+    from service.jobs.results import ResultReader
 
 router = APIRouter(
     prefix="/v1/jobs/{job_id}", tags=["results"], dependencies=[Depends(known_parameters)], route_class=BodyRoute
@@ -55,6 +56,15 @@ def get_rows(
     """Whole rows, or the entries of some targets: JSON, CSV, npy, Parquet or Arrow.
 
     A whole row has the targets that were solved, in their order.
+
+    Args:
+        service: what the routes of this process share.
+        opened: the open result of the job in the path.
+        sources: the rows, names separated by commas.
+        targets: the columns; None for all.
+        format: name of the format; chosen by ``accept`` if None.
+        accept: the Accept header.
+        tagged: headers of the answer: its entity tag and how it may be cached.
     """
     kind = choose_format(format, accept)
     rows = split_names(sources, "sources")
@@ -72,7 +82,16 @@ def get_columns(
     accept: Accept = None,
     tagged: Tagged,
 ) -> Response:
-    """The distances from every source to some targets; sources down, targets across, as with rows."""
+    """The distances from every source to some targets; sources down, targets across, as with rows.
+
+    Args:
+        service: what the routes of this process share.
+        opened: the open result of the job in the path.
+        targets: the columns, names separated by commas.
+        format: name of the format; chosen by ``accept`` if None.
+        accept: the Accept header.
+        tagged: headers of the answer: its entity tag and how it may be cached.
+    """
     kind, columns = choose_format(format, accept), split_names(targets, "targets")
     return _answer(service, opened, kind, sources=None, targets=columns, headers=tagged)
 
@@ -86,14 +105,22 @@ def get_submatrix(
     format: Format = None,  # noqa: A002
     accept: Accept = None,
 ) -> Response:
-    """The distances from some sources to some targets; for lists that are too long for an address."""
+    """The distances from some sources to some targets; for lists that are too long for an address.
+
+    Args:
+        service: what the routes of this process share.
+        opened: the open result of the job in the path.
+        body: sources and targets.
+        format: name of the format; chosen by ``accept`` if None.
+        accept: the Accept header.
+    """
     kind = choose_format(format, accept)
     return _answer(service, opened, kind, sources=body.sources, targets=body.targets, headers={})
 
 
 def _answer(
     service: Service,
-    opened: Result,
+    opened: ResultReader,
     kind: str,
     *,
     sources: list[str] | list[Label] | None,
@@ -114,6 +141,6 @@ def _answer(
     if columns is not None:
         opened.check_targets(columns)
     body = ENCODERS[kind](selection)
-    # Header and first entries are made before the answer begins, so that damage is still told by its status.
+    # The header and the first entries are made before the answer starts, so that damage still changes its status.
     begun = itertools.chain(list(itertools.islice(body, 2)), body)
     return StreamingResponse(begun, media_type=MEDIA_TYPES[kind], headers={**headers, "Vary": "Accept"})

@@ -1,4 +1,4 @@
-"""A matrix from far away: a sample of its entries, and of its eccentricities."""
+"""Samples of a matrix: entries and eccentricities."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query
 
 from service.api.problems import documented
-from service.api.schemas import Eccentricities, Sample
+from service.api.schemas.results import Eccentricities, SampleDocument
 from service.http.etags import Tagged
 from service.http.parameters import known_parameters
-from service.state import Opened, Turn
+from service.state import Opened, ReadPermit
 
 router = APIRouter(prefix="/v1/jobs/{job_id}", tags=["results"], dependencies=[Depends(known_parameters)])
 
@@ -19,19 +19,26 @@ First = Annotated[int, Query(ge=0, lt=2**53, description="Where the rectangle be
 Count = Annotated[int | None, Query(ge=1, lt=2**53, description="How large it is; to the end if left out.")]
 
 
-@router.get("/sample", response_model=Sample, responses=_ANSWERS)
+@router.get("/sample", response_model=SampleDocument, responses=_ANSWERS)
 def get_sample(
     *, opened: Opened, row: First = 0, rows: Count = None, column: First = 0, columns: Count = None,
     size: Annotated[int, Query(ge=1, le=512, description="Most rows and columns of the answer.")] = 256,
-    _: Tagged, _turn: Turn,
-) -> Sample:  # fmt: skip
+    _: Tagged, _permit: ReadPermit,
+) -> SampleDocument:  # fmt: skip
     """Evenly spaced rows and columns of a rectangle of the matrix; all of them where there are no more than `size`.
 
     Of matrices so wide that this would read more than 512 MiB, rows are fewer.
+
+    Args:
+        opened: the open result of the job in the path.
+        row, rows, column, columns: the rectangle, as positions and sizes.
+        size: the most rows and columns of the answer.
+        _: answers 304 where the client has the answer.
+        _permit: limits how many such requests run at a time.
     """
     from service.views.sampling import sample
 
-    return Sample(**sample(opened, row=row, rows=rows, column=column, columns=columns, size=size))
+    return SampleDocument(**sample(opened, row=row, rows=rows, column=column, columns=columns, size=size))
 
 
 @router.get("/eccentricities", response_model=Eccentricities, responses=_ANSWERS)
@@ -40,9 +47,16 @@ def get_eccentricities(
     opened: Opened,
     size: Annotated[int, Query(ge=1, le=4096, description="Most sources of the answer.")] = 1024,
     _: Tagged,
-    _turn: Turn,
+    _permit: ReadPermit,
 ) -> Eccentricities:
-    """The largest finite distance from evenly spaced sources; from all of them where there are no more than `size`."""
+    """The largest finite distance from evenly spaced sources; from all of them where there are no more than `size`.
+
+    Args:
+        opened: the open result of the job in the path.
+        size: the most sources of the answer.
+        _: answers 304 where the client has the answer.
+        _permit: limits how many such requests run at a time.
+    """
     from service.views.sampling import eccentricities
 
     return Eccentricities(**eccentricities(opened, size))

@@ -37,7 +37,15 @@ async def get_file(
     service: Shared,
     opened: Opened,
 ) -> Response:
-    """A file of the result store: metadata, labels, arcs, tiles."""
+    """A file of the result store: metadata, labels, arcs, tiles.
+
+    Args:
+        job_id: id of the job.
+        key: path of the file in the store.
+        request: the HTTP request.
+        service: what the routes of this process share.
+        opened: the open result of the job in the path.
+    """
     handle = await anyio.to_thread.run_sync(opened.matrix.open_file, key)
     try:
         if service.settings.accel_prefix:

@@ -1,4 +1,4 @@
-"""Whether a GPU still computes: a tiny solve in a process of its own, which may hang or crash without harm.
+"""Checks that a GPU computes, by a tiny solve in a separate process that may hang or crash without harm.
 
 ``python -m service.runner.gpu_probe`` is that process; CUDA_VISIBLE_DEVICES says which device it sees.
 """
@@ -14,7 +14,7 @@ _SIDE: Final = 96
 
 
 def probe(device: int, seconds: float) -> str | None:
-    """None if the device computes rightly within ``seconds``, else what is wrong with it."""
+    """None if the device computes correctly within ``seconds``, else the reason why it does not."""
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": visible(device)}
     command = [sys.executable, "-m", "service.runner.gpu_probe"]
     try:
@@ -36,7 +36,7 @@ def visible(device: int) -> str:
 
 
 def compute() -> None:
-    """Solve a cycle of one-way streets on the device and compare with what is known."""
+    """Solve a directed cycle on the device and compare with the known distances."""
     import numpy as np
 
     from engine.api.solve import make_plan, solve

@@ -1,7 +1,7 @@
-"""Which running jobs have lost their runner: whose beat has stayed the same for too long.  Pure; knows no database.
+"""Finds running jobs whose runner is lost: their heartbeat has not changed for too long.  Uses no database.
 
-The time that counts is that of the observer's own clock, which only runs forward, and only while it could look: a wall
-clock that jumps, a machine that slept and a database that was away take no job from a runner that lives.
+Time is measured with the observer's monotonic clock, and only while the observer could read heartbeats.  So a wall
+clock that jumps, a machine that slept or a database that was unavailable takes no job from a living runner.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ class _Seen:
 
 
 class Leases:
-    """Watches beats.
+    """Measures how long heartbeats stay the same.
 
     Args:
-        seconds: a beat that stays the same for so long is overdue.
-        gap: at most so many seconds are counted between two looks; more than that, the observer itself was away.
+        seconds: a heartbeat that is unchanged for this time is overdue.
+        gap: the most seconds counted between two calls; after a longer time, the observer itself was suspended.
     """
 
     def __init__(self, seconds: float, gap: float) -> None:
@@ -32,11 +32,11 @@ class Leases:
         self._last: float | None = None
 
     def forget(self) -> None:
-        """Begin to count anew: while nobody could give a sign, nobody was silent."""
+        """Start to measure again, because no runner could store a heartbeat."""
         self._seen, self._last = {}, None
 
     def overdue(self, beats: Iterable[Beat], now: float) -> list[Beat]:
-        """The beats that are overdue at ``now`` (seconds of any clock that only runs forward)."""
+        """The heartbeats that are overdue at ``now`` (seconds of a monotonic clock)."""
         passed = 0.0 if self._last is None else min(now - self._last, self._gap)
         self._last = now
         found: dict[str, _Seen] = {}

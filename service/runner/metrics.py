@@ -1,6 +1,6 @@
-"""Figures of one runner: seconds of its tiles, bytes it moved, memory of its device; told with its signs of life.
+"""Metrics of one runner: seconds of its tiles, bytes that it moved, memory of its device; sent with heartbeats.
 
-Counters begin with the process, so a runner that starts anew begins at zero, as readers of counters expect.
+Counters begin with the process, so they are zero after a restart, as readers of counters expect.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ _PROCESSORS: Final = Path("/proc/cpuinfo")
 _GPUS: Final = Path("/proc/driver/nvidia/gpus")
 
 
-class Figures:
-    """Collected by the solving thread, read by the one that gives signs of life."""
+class RunnerMetrics:
+    """Collected by the solving thread, read by the heartbeat thread."""
 
     def __init__(self, device: str) -> None:
         self._device = device
@@ -28,13 +28,13 @@ class Figures:
         self._name = processor_name() if device == "cpu" else _gpu_name()
 
     def step(self, phase: str, seconds: float) -> None:
-        """One tile, batch or round of a phase took so long."""
+        """Count one tile, batch or round of a phase, which took ``seconds``."""
         with self._lock:
             count, total = self._phases.get(phase, (0, 0.0))
             self._phases[phase] = (count + 1, total + seconds)
 
     def read(self) -> dict[str, Any]:
-        """All figures as JSON types: ``name``, ``memory`` (used, limit), ``phases`` (steps, seconds), ``bytes``."""
+        """All metrics as JSON types: ``name``, ``memory`` (used, limit), ``phases`` (steps, seconds), ``bytes``."""
         with self._lock:
             phases = {phase: list(found) for phase, found in self._phases.items()}
         used, limit = self._memory()
@@ -46,7 +46,7 @@ class Figures:
 
             held = resident_bytes()
             return held, available_memory() + held
-        # a runner that has not touched its GPU yet must not do so for a figure
+        # reading metrics must not initialize CUDA
         modules = sys.modules.get("engine.devices.cuda.context")
         found: tuple[int, int] | None = None if modules is None else modules.memory_in_use()
         return (None, None) if found is None else found
@@ -65,7 +65,7 @@ def _moved() -> dict[str, dict[str, int]]:
 
 
 def processor_name() -> str:
-    """What the processors are called."""
+    """The name of the processors."""
     try:
         for line in _PROCESSORS.read_text().splitlines():
             if line.startswith("model name"):
@@ -76,7 +76,7 @@ def processor_name() -> str:
 
 
 def _gpu_name() -> str | None:
-    """The name of the GPUs of this machine; None if they differ: asking CUDA which is which would start it."""
+    """The name of the GPUs of this machine; None if they differ: only CUDA could tell which is which."""
     found = set()
     try:
         for path in _GPUS.glob("*/information"):

@@ -1,4 +1,4 @@
-"""Which process of this machine is which.  Numbers are used again, so the time of its start belongs to a process."""
+"""Identifies processes of this machine by number and start time, because process numbers are reused."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _STATE, _STARTED = 0, 19
 
 
 def own() -> dict[str, Any] | None:
-    """This process, as another one may find it again with :func:`find`; None where the system does not tell."""
+    """The identity of this process for :func:`find`; None if the system does not provide it."""
     host, fields = _host(), _fields(os.getpid())
     return None if host is None or fields is None else {"host": host, "pid": os.getpid(), "started": fields[_STARTED]}
 
 
 def find(told: object) -> int | None:
-    """The number of the process that said this about itself, if it is of this machine and still there."""
+    """The number of the process with this identity, if it is on this machine and alive."""
     if not isinstance(told, dict) or told.get("host") != _host() or told["host"] is None:
         return None
     fields = _fields(int(told["pid"]))
@@ -29,19 +29,19 @@ def find(told: object) -> int | None:
 
 
 def stopped(told: object) -> bool:
-    """Whether that process was stopped by a signal (SIGSTOP, a debugger) and waits to be continued."""
+    """Whether the process is suspended by a signal (SIGSTOP) or a debugger."""
     number = find(told)
     fields = None if number is None else _fields(number)
     return fields is not None and fields[_STATE] in "Tt"
 
 
 def kill(told: object) -> bool:
-    """SIGKILL to that process, and to no other one that has its number by now; whether it was sent."""
+    """Send SIGKILL to the process, never to another one that has reused its number; returns whether it was sent."""
     number = find(told)
     if number is None:
         return False
     with contextlib.suppress(OSError):
-        handle = os.pidfd_open(number)  # from here on it is this process, whatever becomes of its number
+        handle = os.pidfd_open(number)  # the descriptor refers to this process even if its number is reused
         try:
             if find(told) is not None:
                 signal.pidfd_send_signal(handle, signal.SIGKILL)

@@ -1,8 +1,8 @@
-"""A runner process: claims jobs and solves them, one after the other, until it is told to stop.
+"""A runner process, which claims jobs and solves them one after the other until it is stopped.
 
 Run as ``python -m service.runner.runner DEVICE`` with the settings in the environment; DEVICE is ``cpu`` or ``cuda0``,
-``cuda1`` ...  There is one runner for each device of a node, which a lock guarantees: so a job of this slot that is
-*running* while the lock is being taken has lost its runner.
+``cuda1`` ...  A lock guarantees one runner for each device of a node.  So a job of this slot that is *running* when the
+lock is acquired has lost its runner.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from service.jobs.folders import has_result, prepare, result_bytes, result_place
 from service.jobs.joblog import job_log
 from service.runner import processes
 from service.runner.gpu_probe import probe
-from service.runner.metrics import Figures
-from service.runner.tracker import JobMonitor, Pulse
+from service.runner.metrics import RunnerMetrics
+from service.runner.tracker import Heartbeat, JobMonitor
 from service.runner.warmup import WarmUp
 from service.settings import Settings
 from storage.errors import ApspError, Cancelled, Conflict, NotFound, StorageFailed
@@ -38,18 +38,18 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-#: seconds between two looks at an empty queue, unless somebody says that there is a job
+#: seconds between two queries of an empty queue, unless the runner is notified of a job
 _IDLE_SECONDS: Final = 0.05
 _RETRY_SECONDS: Final = 1.0
-#: seconds that a runner which was given up has to let go of its checkpoint, at most
+#: the most seconds that a runner whose lease has expired has to release its checkpoint
 _PATIENCE: Final = 3.0
-#: seconds without a claim after a job found the disk full: the first time, and at most
+#: seconds without claims after a full disk: the first pause, and the longest
 _DISK_PAUSES: Final = (5.0, 300.0)
-#: seconds between two probes of a GPU that failed the last one: the first, and the longest
+#: seconds between two probes of a failed GPU: the first pause, and the longest
 _PROBE_PAUSES: Final = (10.0, 300.0)
-#: argument that makes the runner stop when its standard input ends, that is when its parent is gone
+#: argument that makes the runner stop when its standard input ends, because its parent has ended
 WITH_PARENT: Final = "--with-parent"
-#: exit status of a runner whose GPU has to be started afresh
+#: exit status of a runner whose GPU needs a new process
 DEVICE_LOST: Final = 3
 
 
@@ -60,7 +60,7 @@ class Runner:
         settings: of the service.
         stopping: set to make it stop at the next tile or batch.
         device: ``cpu``, or ``cuda`` and a number.
-        wake: set by whoever knows of a new job.
+        wake: set when there is a new job.
     """
 
     def __init__(
@@ -73,15 +73,15 @@ class Runner:
         self._slot = settings.slot(device)
         self._name = f"{self._slot}:{os.getpid()}"
         self._monitor: JobMonitor | None = None
-        self._figures = Figures(device)
-        #: the GPU has to be started afresh, which takes a new process
+        self._metrics = RunnerMetrics(device)
+        #: whether the GPU needs a new process
         self.device_lost = False
         self._probed: float | None = None
-        #: seconds that it waited, and until when it waits, for want of disk
+        #: the last pause because of a full disk in seconds, and the time at which it ends
         self._pause = self._rests_until = 0.0
 
     def run(self) -> None:
-        """Settle what a dead runner left, then work until told to stop.  No job's failure ends this loop."""
+        """Settle the jobs of a dead predecessor, then work until stopped.  A failing job does not end this loop."""
         self._until_stored(self._recover)
         warm_up = WarmUp()
         told: float | None = None
@@ -118,31 +118,31 @@ class Runner:
             raise Cancelled("the job was cancelled")
 
     def announce(self, state: str, detail: str | None = None) -> None:
-        """Say that this runner is there, and how it is."""
-        figures = {**self._figures.read(), "process": processes.own()}
+        """Store that this runner is alive, with its state."""
+        figures = {**self._metrics.read(), "process": processes.own()}
         self._jobs.announce(RunnerRecord(self._slot, self._name, self._device, state, detail, time.time(), figures))
 
     def work(self, job: JobRecord) -> None:
-        """Bring one claimed job to an end, whatever happens."""
+        """Solve one claimed job and store its end, whatever happens."""
         with job_log(self._settings, job.id, job.fence):
             logs.JOB_ID.set(job.id)
             log.info("job %s: attempt %d begins on %s", job.id, job.attempt, self._name)
             self._work(job)
 
     def _work(self, job: JobRecord) -> None:
-        monitor = JobMonitor(self._jobs, job, self._stopping, self._figures.step)
+        monitor = JobMonitor(self._jobs, job, self._stopping, self._metrics.step)
         try:
-            with Pulse(monitor, self._settings.heartbeat_seconds, lambda: self.announce("busy", job.id)):
+            with Heartbeat(monitor, self._settings.heartbeat_seconds, lambda: self.announce("busy", job.id)):
                 self._monitor = monitor
                 try:
                     summary, seconds, size = self._solve(job, monitor)
                 finally:
                     self._monitor = None
-            # said first: whoever learns that the job is over finds its log complete
+            # logged first, so that the log is complete when the job has ended
             log.info("job %s: done in %.3g s", job.id, sum(seconds.values()))
             self._pause = 0.0
             if not self._until_stored(lambda: self._jobs.succeed(job, summary, seconds, size)):
-                log.error("job %s: its end was not stored; whoever holds the job now ends it", job.id)
+                log.error("job %s: its end was not stored; the runner that holds the job now will end it", job.id)
         except Cancelled:
             self._stopped(job, monitor)
         except Exception as error:
@@ -183,13 +183,13 @@ class Runner:
         except Conflict as error:
             if has_result(self._settings, job.id):  # another runner was faster
                 return self._sealed(job)
-            # a checkpoint of something else: it lies in this claim's folder, which is nobody else's
-            log.warning("job %s: %s; it begins anew", job.id, error)
+            # the checkpoint is of another solve; it is in this claim's own folder, so it can be removed
+            log.warning("job %s: %s; it starts again from the beginning", job.id, error)
             claims.begin_anew(store, job.fence, rubbish)
             outcome = attempt()
         if address is None:
             claims.publish(store, job.fence, rubbish)
-        summary, _, size = self._sealed(job)  # not this claim's own, if another one's was there first
+        summary, _, size = self._sealed(job)  # the published store may be that of another claim
         return summary, {"load": loaded, **outcome.seconds}, size
 
     def _sealed(self, job: JobRecord) -> tuple[dict[str, Any], dict[str, float], int]:
@@ -204,14 +204,14 @@ class Runner:
         claims.tidy(self._settings.store(job.id), job.fence, trash(self._settings))
 
     def _let_go(self, job: JobRecord) -> None:
-        """The claim was lost: what it wrote is its successor's to take, and rubbish if there is a result already."""
-        log.error("job %s: the claim was lost; leaving it alone", job.id)
+        """Stop after the claim was lost.  Its files remain for its successor; they are removed if there is a result."""
+        log.error("job %s: the claim was lost, so this runner stops to work on it", job.id)
         with contextlib.suppress(StorageFailed, NotFound):
             if self._jobs.job(job.id).state == SUCCESSFUL:
                 self._tidy(job)
 
     def _stopped(self, job: JobRecord, monitor: JobMonitor) -> None:
-        """The solve stopped on request: whose?"""
+        """Store why the solve was stopped: the claim was lost, the job was cancelled, or the runner stops."""
         if monitor.lost:
             self._let_go(job)
             return
@@ -220,7 +220,7 @@ class Runner:
             log.info("job %s: cancelled", job.id)
             self._until_stored(lambda: self._jobs.dismiss(job))
         else:
-            log.info("job %s: given back, the runner stops", job.id)
+            log.info("job %s: it returns to the queue, because the runner stops", job.id)
             self._until_stored(lambda: self._jobs.release(job))
 
     def _failed(self, job: JobRecord, monitor: JobMonitor, fault: Fault) -> None:
@@ -233,7 +233,7 @@ class Runner:
             self._put_back(job, fault)
             return
         if self._device != "cpu" and fault.code in ("solve-failed", "internal"):
-            self.device_lost = True  # an error that CUDA reports may stick to the process
+            self.device_lost = True  # after a CUDA error the process may stay unusable
             if (sick := self._probe()) is not None:
                 most = self._settings.max_attempts
                 reason = f"{fault.message}; the probe of {self._device} failed: {sick}"
@@ -243,24 +243,24 @@ class Runner:
             self._let_go(job)
 
     def _put_back(self, job: JobRecord, fault: Fault) -> None:
-        """The disk is full, perhaps not for long: the job is tried again as often as a lost one, after a pause."""
+        """Queue a job again after a pause, because the disk is full; attempts are limited as for lost runners."""
         most, error = self._settings.max_attempts, fault.to_dict()
         self._until_stored(lambda: self._jobs.lose(job, fault.message, max_attempts=most, error=error))
         first, longest = _DISK_PAUSES
         self._pause = min(2 * self._pause, longest) if self._pause else first
         self._rests_until = time.monotonic() + self._pause
-        log.warning("no job is begun for %g s: %s", self._pause, fault.message)
+        log.warning("this runner starts no job for %g s: %s", self._pause, fault.message)
 
     def _answers(self) -> bool:
-        """Whether the idle GPU is still there; False also if told to stop meanwhile.
+        """Whether the idle GPU still works; False also if the runner is stopped meanwhile.
 
-        A process that uses it asks it for its memory; one that does not (yet) has it probed now and then.
+        A process that has used the GPU queries its memory; otherwise the GPU is probed at intervals.
         """
         modules = sys.modules.get("engine.devices.cuda.context") if "cupy" in sys.modules else None
         if modules is not None:
             self.device_lost = modules.memory_in_use() is None
             if self.device_lost:
-                log.error("%s does not answer any more: it is started afresh and probed", self._slot)
+                log.error("%s does not answer any more; its runner is restarted and the GPU is probed", self._slot)
             return not self.device_lost
         if self._probed is None or time.monotonic() - self._probed >= _PROBE_PAUSES[1]:
             healthy = self._healthy()
@@ -269,7 +269,7 @@ class Runner:
         return True
 
     def _healthy(self) -> bool:
-        """Wait until the GPU computes; False if told to stop meanwhile."""
+        """Wait until the GPU computes; False if the runner is stopped meanwhile."""
         pause, longest = _PROBE_PAUSES
         while (sick := self._probe()) is not None:
             log.error("%s is out of service: %s; it is probed again in %g s", self._slot, sick, pause)
@@ -282,7 +282,7 @@ class Runner:
         return True
 
     def _probe(self) -> str | None:
-        # this process sees one device only, which is its first
+        # this process sees one device only, so its number is 0
         return probe(0, self._settings.probe_seconds)
 
     def _recover(self) -> None:
@@ -295,9 +295,10 @@ class Runner:
             log.warning("%s belonged to no job and was removed", path)
 
     def _until_stored(self, write: Callable[[], object]) -> object:
-        """The end of a job must be recorded: try until it is.  Told to stop, the next runner settles the job.
+        """Repeat ``write`` until it succeeds, because the end of a job must be stored.
 
-        Returns what ``write`` returned; None if it was given up.
+        Returns:
+            The result of ``write``; None if the runner is stopped first, in which case its successor settles the job.
         """
         while True:
             try:
@@ -311,12 +312,12 @@ class Runner:
         try:
             self._jobs.withdraw(self._name)
         except StorageFailed as error:
-            log.warning("the runner ends without a word: %s", error)
+            log.warning("the runner ends, but its record cannot be removed: %s", error)
         self._jobs.close()
 
 
 def _differs(plan: dict[str, Any], stored: dict[str, Any]) -> bool:
-    """Whether another way is followed than was shown; figures that follow the free memory do not count."""
+    """Whether the plan differs from the stored one in more than the numbers that depend on free memory."""
     names = ("algorithm", "dtype", "device", "threads", "max_hops", "tier")
     return not stored or any(plan.get(name) != stored.get(name) for name in names)
 
@@ -334,7 +335,7 @@ def main() -> None:
     os.nice(settings.runner_nice)
     lock = FileLock(settings.runner_lock(device))
     try:
-        # A runner of a service that was killed may still be on its way to the next tile.
+        # The runner of a service that was killed may still work until its next tile.
         lock.acquire(timeout=settings.stop_seconds)
     except ApspError as error:
         log.error("another runner works on %s: %s", settings.slot(device), error)
@@ -352,7 +353,7 @@ def main() -> None:
 
 
 def _watch_parent(stopping: threading.Event, wake: threading.Event) -> None:
-    """Each byte from the parent says that there is a job; the end of them, that the parent is gone."""
+    """Each byte from the parent announces a job; the end of the input means that the parent has ended."""
     # not through sys.stdin: its lock, held by a waiting thread, makes the interpreter abort at exit
     while os.read(0, 1024):
         wake.set()

@@ -1,6 +1,6 @@
-"""Keeps the runners of one node alive, ends those that will not stop, and takes jobs from runners that are silent.
+"""Keeps the runners of one node alive, kills those that do not stop, and takes jobs from runners without heartbeat.
 
-Used by ``apsp serve`` beside the API, and by ``apsp runner`` alone on any node that reaches database and store.
+Used by ``apsp serve`` in the API process, and by ``apsp runner`` on any node that reaches database and store.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ log = logging.getLogger(__name__)
 
 _FIRST_PAUSE: Final = 0.5
 _LONGEST_PAUSE: Final = 30.0
-#: a runner that lived this long did not die of its start
+#: seconds after which the end of a runner is not a failed start
 _HEALTHY_SECONDS: Final = 30.0
-#: seconds between two looks for jobs that should stop
+#: seconds between two checks of the running jobs
 _WATCH_SECONDS: Final = 0.5
 _NVIDIA: Final = Path("/proc/driver/nvidia/gpus")
 
@@ -60,7 +60,7 @@ def devices(setting: str) -> list[str]:
 
 
 def _gpus() -> int:
-    """GPUs that this service may use: without importing CUDA, which is for the runners alone."""
+    """The number of GPUs that this service may use, found without CUDA, which only the runners import."""
     if importlib.util.find_spec("cupy") is None or not _NVIDIA.is_dir():
         return 0
     named = os.environ.get("CUDA_VISIBLE_DEVICES")
@@ -70,7 +70,7 @@ def _gpus() -> int:
 
 
 class RunnerProcess:
-    """Keeps one runner process alive until it is stopped; waits longer and longer between starts that fail."""
+    """Keeps one runner process alive until it is stopped; the pause between failed starts doubles."""
 
     def __init__(
         self,
@@ -87,14 +87,14 @@ class RunnerProcess:
         self._thread = threading.Thread(target=self._watch, name=f"watch-{device}", daemon=True)
 
     def start(self) -> None:
-        """Start the runner and the watch over it."""
+        """Start the runner and the thread that watches it."""
         self._thread.start()
 
     def wake(self) -> None:
-        """Tell the runner that there is a job; it would find out by itself a little later."""
+        """Notify the runner of a job; without it, the runner notices the job a little later."""
         process = self._process
         if process is not None and process.stdin is not None:
-            with contextlib.suppress(OSError, ValueError):  # full of earlier calls, or gone
+            with contextlib.suppress(OSError, ValueError):  # the pipe is full of earlier notifications, or closed
                 os.write(process.stdin.fileno(), b"!")
 
     def signal(self, number: signal.Signals, name: str) -> None:
@@ -104,14 +104,14 @@ class RunnerProcess:
             process.send_signal(number)
 
     def terminate(self) -> None:
-        """Ask the runner to come to the next tile and give its job back; it is not started again."""
+        """Ask the runner to stop at the next tile and to return its job to the queue; it is not restarted."""
         self._stopping.set()
         process = self._process
         if process is not None and process.poll() is None:
             process.terminate()
 
     def stop(self) -> None:
-        """Terminate, and end it the hard way if that takes too long."""
+        """Terminate the runner, and kill it if that takes too long."""
         self.terminate()
         process = self._process
         if process is not None:
@@ -145,8 +145,8 @@ class RunnerProcess:
             self._stopping.wait(pause)
 
     def _spawn(self) -> subprocess.Popen[bytes]:
-        # Standard input ends when this process does, however it does, and then so does the runner.  A session of its
-        # own keeps the terminal's interrupt from it: it is stopped after the API.
+        # The runner stops when its standard input ends, which happens however this process ends.  It runs in a session
+        # of its own, so that the terminal's interrupt does not reach it: it is stopped after the API.
         environment = {**os.environ, **self._settings.environment()}
         if self.device != "cpu":
             environment["CUDA_VISIBLE_DEVICES"] = visible(int(self.device.removeprefix("cuda")))
@@ -182,13 +182,13 @@ class Supervisor:
         self._thread = threading.Thread(target=self._watch, name="supervisor", daemon=True)
 
     def start(self) -> None:
-        """Start the runners and the watch over their jobs."""
+        """Start the runners and the thread that watches their jobs."""
         for runner in self.runners:
             runner.start()
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop all runners, side by side."""
+        """Stop all runners concurrently."""
         self._stopping.set()
         self._thread.join()
         for runner in self.runners:
@@ -197,12 +197,12 @@ class Supervisor:
             runner.stop()
 
     def wake(self) -> None:
-        """There is a new job."""
+        """Notify all runners of a new job."""
         for runner in self.runners:
             runner.wake()
 
     def look(self, now: float) -> None:
-        """One look at the running jobs, at ``now`` of a clock that only runs forward."""
+        """Check the running jobs once, at ``now`` (seconds of a monotonic clock)."""
         beats = self._jobs.beats()
         if beats:
             for runner in self.runners:
@@ -221,7 +221,7 @@ class Supervisor:
                 log.exception("the running jobs cannot be watched")
 
     def _end_cancelled(self, runner: RunnerProcess, now: float) -> None:
-        """SIGTERM to the runner of a job that does not stop when it is asked to, then SIGKILL."""
+        """Send SIGTERM, and later SIGKILL, to the runner of a cancelled job that does not stop."""
         found = {(job.id, job.fence): job for job in self._jobs.asked_to_cancel(runner.slot)}
         others = {key: since for key, since in self._asked.items() if key in found}
         self._asked = {**others, **{key: now for key in found if key not in others}}
@@ -235,9 +235,9 @@ class Supervisor:
                 runner.signal(signal.SIGTERM, job.runner or "")
 
     def _end_blocking(self, now: float) -> None:
-        """SIGKILL to runners of this machine that were stopped while they hold the lock of the database.
+        """Send SIGKILL to suspended runners of this machine that hold the lock of the database.
 
-        A transaction takes milliseconds, but a process may be stopped in its midst, and then nobody can write.
+        A transaction takes milliseconds, but a process that is suspended within one blocks all other writers.
         """
         signs = {f"{runner.name} {runner.heartbeat}": runner for runner in self._jobs.list_runners()}
         silent = self._signs.overdue([(sign, 0, 0) for sign in signs], now)
@@ -249,20 +249,20 @@ class Supervisor:
         except DatabaseFailed as error:
             for runner in found:
                 if processes.kill(_process(runner)):
-                    log.warning("%s was stopped and is killed, for nobody can write: %s", runner.name, error)
+                    log.warning("%s is suspended and is killed, because it blocks the database: %s", runner.name, error)
 
     def _take(self, beat: tuple[str, int, int]) -> None:
         job = self._jobs.job(beat[0])
         for other in self._jobs.list_runners():
             if other.name == job.runner and processes.stopped(_process(other)) and processes.kill(_process(other)):
-                log.warning("%s was stopped past its lease and is killed", other.name)
+                log.warning("%s was suspended beyond its lease and is killed", other.name)
         try:
             self._jobs.ping()
         except DatabaseFailed:
-            self._leases.forget()  # nobody could give a sign, so nobody was silent
+            self._leases.forget()  # no runner could store a heartbeat
             raise
         for runner in self.runners:
-            # a runner of this node that hangs, or was stopped, must not wake up and write into the job of another
+            # a hanging or suspended runner of this node must not resume and write into another runner's job
             runner.signal(signal.SIGKILL, job.runner or "")
         reason = f"the runner gave no sign of life for {self._settings.lease_seconds:g} s"
         settled = self._jobs.expire(beat, reason, max_attempts=self._settings.max_attempts)
@@ -270,12 +270,12 @@ class Supervisor:
             _tell(settled, reason)
 
     def _ended(self, slot: str, reason: str) -> None:
-        """A runner process ended in bad order: its job, if it had one, need not wait for the lease."""
+        """Settle the job of a runner that ended abnormally, without waiting for the lease."""
         try:
             for settled in self._jobs.recover(slot, reason=reason, max_attempts=self._settings.max_attempts):
                 _tell(settled, reason)
         except StorageFailed as error:
-            log.error("%s settles its jobs when it is back: %s", slot, error)
+            log.error("%s will settle its jobs after its restart: %s", slot, error)
 
 
 def _process(runner: RunnerRecord) -> object:
@@ -293,7 +293,7 @@ def _ending(code: int) -> str:
         name = signal.Signals(-code).name
     except ValueError:
         name = f"signal {-code}"
-    return f"was ended by {name}" + (" (perhaps for want of memory)" if name == "SIGKILL" else "")
+    return f"was ended by {name}" + (" (perhaps because memory ran out)" if name == "SIGKILL" else "")
 
 
 def supervise(settings: Settings) -> None:

@@ -1,4 +1,4 @@
-"""How far a running job is, told to the job store a few times a second; and whether the job should stop."""
+"""Reports the progress of a running job to the job store, and learns whether the job should stop."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from storage.jobs.store import JobRecord, JobStore, Progress
 
 log = logging.getLogger(__name__)
 
-#: seconds between two reports; a cancel is noticed within this time
+#: seconds between two reports; a cancellation is noticed within this time
 REPORT_SECONDS: Final = 0.25
-#: seconds between two looks for a cancellation by the thread beside the solve
+#: seconds between two checks for a cancellation by the heartbeat thread
 LOOK_SECONDS: Final = 1.0
-#: the rate shown is that of about this many seconds
+#: the time constant of the displayed rate in seconds
 _RATE_SECONDS: Final = 5.0
 
 
-class Gauge:
-    """Turns units done into a fraction of the whole job, a rate and the seconds left.  Pure arithmetic.
+class ProgressEstimator:
+    """Computes the fraction of the whole job, a rate and the remaining seconds from the units done.
 
-    The predicted seconds of the plan's phases weigh them against each other; the fraction never falls.
+    Phases are weighted by the plan's predicted seconds; the fraction never falls.
     """
 
     def __init__(self, plan: Plan | None, now: float) -> None:
@@ -41,7 +41,14 @@ class Gauge:
         self._mark = now
 
     def begin(self, phase: str, total: int, unit: str, now: float) -> None:
-        """A phase of ``total`` units begins."""
+        """A phase of ``total`` units begins.
+
+        Args:
+            phase: name of the phase.
+            total: units of work in it; 0 if unknown.
+            unit: what is counted.
+            now: seconds of a steady clock.
+        """
         self.phase, self.unit = phase, unit
         self._total, self._done, self._seen = total, 0, 0
         self._mark = now
@@ -70,7 +77,7 @@ class Gauge:
         return Progress(self._fraction, self._rate, self.unit, left)
 
     def _split(self) -> tuple[float, float, float]:
-        """Predicted seconds before, of and after the present phase; a phase that was not predicted weighs nothing."""
+        """Predicted seconds before, of and after the current phase; a phase without a prediction has weight zero."""
         if self.phase not in self._predicted:
             whole = sum(self._predicted.values())
             return self._fraction * whole, 0.0, (1 - self._fraction) * whole
@@ -80,13 +87,13 @@ class Gauge:
 
 
 class JobMonitor(Monitor):
-    """Reports one claimed job.  Failing reports are logged and tried again; they never stop a solve.
+    """Reports one claimed job.  Failed reports are logged and repeated; they never stop a solve.
 
     Attributes:
         stopping: set when the runner has to stop; the job then goes back to the queue.
-        asked: somebody asked to cancel the job.
-        lost: the claim is gone; nothing may be written about the job any more.
-        interrupted: the solve was stopped between two tiles.
+        asked: whether the job is to be cancelled.
+        lost: whether the claim is lost; nothing may be stored about the job any more.
+        interrupted: whether the solve was stopped between two tiles.
     """
 
     def __init__(
@@ -96,50 +103,56 @@ class JobMonitor(Monitor):
         stopping: threading.Event,
         stepped: Callable[[str, float], None] = lambda _phase, _seconds: None,
     ) -> None:
-        """``stepped`` hears of every tile, batch or round: its phase, and its seconds."""
+        """``stepped`` is called after every tile, batch or round with its phase and seconds."""
         self._jobs, self._claimed, self._stepped = jobs, claimed, stepped
         self.stopping = stopping
         self.asked = claimed.cancel
         self.lost = self.interrupted = False
-        self._gauge = Gauge(None, time.monotonic())
+        self._estimator = ProgressEstimator(None, time.monotonic())
         self._due = 0.0
         self._stepped_at = time.monotonic()
 
     def look(self) -> None:
-        """Learn whether to stop, however long the present tile takes; writes nothing."""
+        """Check whether to stop, however long the current tile takes; writes nothing."""
         with contextlib.suppress(StorageFailed):
             found = self._jobs.holds(self._claimed)
             self.lost = found is None
             self.asked = self.asked or bool(found)
 
     def pulse(self) -> None:
-        """Say that the runner lives, and learn whether to stop, however long the present tile takes."""
+        """Store a heartbeat and check whether to stop, however long the current tile takes."""
         try:
             found = self._jobs.beat(self._claimed)
         except StorageFailed as error:
-            log.warning("job %s: no sign of life was stored: %s", self._claimed.id, error)
+            log.warning("job %s: the heartbeat was not stored: %s", self._claimed.id, error)
             return
         self.lost = found is None
         self.asked = self.asked or bool(found)
 
     def follow(self, plan: Plan) -> None:
-        """Weigh phases as ``plan`` predicts them."""
-        self._gauge = Gauge(plan, time.monotonic())
+        """Weight the phases by the predictions of ``plan``."""
+        self._estimator = ProgressEstimator(plan, time.monotonic())
 
     def begin(self, phase: str, total: int, unit: str) -> None:
-        """Report the new phase at once."""
+        """Report the new phase at once.
+
+        Args:
+            phase: name of the phase.
+            total: units of work in it; 0 if unknown.
+            unit: what is counted.
+        """
         now = time.monotonic()
         log.info("job %s: phase %s, %d %s", self._claimed.id, phase, total, unit)
-        self._gauge.begin(phase, total, unit, now)
+        self._estimator.begin(phase, total, unit, now)
         self._stepped_at = now
         self._report(now)
 
     def advance(self, amount: int) -> None:
-        """Count; report when it is time."""
-        self._gauge.advance(amount)
+        """Count ``amount`` units; report if a report is due."""
+        self._estimator.advance(amount)
         now, before = time.monotonic(), self._stepped_at
         self._stepped_at = now
-        self._stepped(self._gauge.phase, now - before)
+        self._stepped(self._estimator.phase, now - before)
         self._report_if_due()
 
     def cancelled(self) -> bool:
@@ -155,7 +168,7 @@ class JobMonitor(Monitor):
     def _report(self, now: float) -> None:
         self._due = now + REPORT_SECONDS
         try:
-            found = self._jobs.report(self._claimed, self._gauge.phase, self._gauge.read(now))
+            found = self._jobs.report(self._claimed, self._estimator.phase, self._estimator.read(now))
         except StorageFailed as error:
             log.warning("job %s: progress was not stored: %s", self._claimed.id, error)
             return
@@ -163,15 +176,15 @@ class JobMonitor(Monitor):
         self.asked = self.asked or bool(found)
 
 
-class Pulse:
-    """While entered, a thread gives signs of life of the runner, every ``seconds``."""
+class Heartbeat:
+    """Context manager with a thread that stores the runner's heartbeat every ``seconds``."""
 
     def __init__(self, monitor: JobMonitor, seconds: float, announce: Callable[[], None]) -> None:
         self._monitor, self._seconds, self._announce = monitor, seconds, announce
         self._over = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="pulse", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
 
-    def __enter__(self) -> Pulse:
+    def __enter__(self) -> Heartbeat:
         self._thread.start()
         return self
 
@@ -190,4 +203,4 @@ class Pulse:
             try:
                 self._announce()
             except StorageFailed as error:
-                log.warning("no sign of life was stored: %s", error)
+                log.warning("the heartbeat was not stored: %s", error)

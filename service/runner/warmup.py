@@ -1,4 +1,4 @@
-"""What a runner does while it has nothing to do: import the engine and load its kernels, a little at a time."""
+"""Imports the engine and loads its kernels step by step while a runner is idle."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Final
 log = logging.getLogger(__name__)
 
 _MODULES: Final = ("service.pool.tasks", "storage.graph.graph_store", "engine.api.solve", "engine.devices.cpu.backend")
-#: of the solves that load kernels: options, and whether the weights are whole
+#: solves that load kernels: their options, and whether the weights are integers
 _SOLVES: Final = (
     ({"algorithm": "dijkstra"}, True),
     ({"algorithm": "dijkstra", "dtype": "float32"}, False),
@@ -24,7 +24,7 @@ _SOLVES: Final = (
 
 
 class WarmUp:
-    """The steps that are still to be done; none of them matters, so none may fail."""
+    """The remaining steps; a step that fails is only logged, because none is necessary."""
 
     def __init__(self) -> None:
         self._steps = _steps()
@@ -47,7 +47,7 @@ def _steps() -> Iterator[bool]:
         yield True
 
 
-def _solve(chosen: dict[str, str], whole: bool) -> None:
+def _solve(options: dict[str, str], whole: bool) -> None:
     import numpy as np
 
     from engine.api.solve import solve_to_store
@@ -56,8 +56,8 @@ def _solve(chosen: dict[str, str], whole: bool) -> None:
 
     vertices = np.arange(64)
     weights = np.arange(1, 65) if whole else np.arange(1, 65) + 0.5
-    if chosen["algorithm"] == "bfs":
+    if options["algorithm"] == "bfs":
         weights = np.ones_like(weights)
     graph, _ = build_graph(vertices, np.roll(vertices, -1), weights, directed=True)
     with tempfile.TemporaryDirectory(prefix="apsp-warm-") as folder:
-        solve_to_store(graph, Options(device="cpu", **chosen), Path(folder) / "warm.zarr")  # type: ignore[arg-type]
+        solve_to_store(graph, Options(device="cpu", **options), Path(folder) / "warm.zarr")  # type: ignore[arg-type]

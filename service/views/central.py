@@ -1,4 +1,4 @@
-"""What the radius of a summary was compared over, in words."""
+"""Describes which sources the radius of a summary is the minimum of."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 
 
 def compared(summary: Mapping[str, Any]) -> str:
-    """Of which sources the radius is the smallest eccentricity; empty where it is of all sources.
+    """The sources whose smallest eccentricity is the radius, as text; empty if these are all sources.
 
-    Summaries of older versions do not say: there, it is of all sources that reach any vertex, dead ends too.
+    Summaries of older versions lack this fact; they use all sources that reach any vertex, dead ends included.
     """
     if summary.get("radius") is None:
         return ""

@@ -1,4 +1,4 @@
-"""What a graph is like, in numbers: shown by ``apsp inspect`` and with every graph of the service."""
+"""Facts about a graph, shown by ``apsp inspect`` and with every graph of the service."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def graph_facts(graph: Graph, receipt: Receipt) -> dict[str, object]:
     """Counts, weights, components and what cleaning changed, as JSON types.
 
     ``edges`` counts the edges of an undirected graph, ``arcs`` always the stored arcs; no path passes through the first
-    ``terminals`` vertices, which components do not heed.  Takes O(n + arcs) time.
+    ``terminals`` vertices, which the components ignore.  Takes O(n + arcs) time.
     """
     weak, strong = _components(graph)
     degrees = np.diff(graph.indptr)

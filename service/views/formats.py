@@ -1,4 +1,4 @@
-"""Which representation of rows the client wants: ``format=`` first, else the Accept header (RFC 9110, 12.5.1)."""
+"""Selects the representation of rows: by ``format=``, else by the Accept header (RFC 9110, 12.5.1)."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ MEDIA_TYPES: Final = {
 
 
 def choose_format(asked: str | None, accept: str | None) -> str:
-    """The name of a format.
+    """Select the name of a format.
 
     Raises:
-        NotAcceptable: the header leaves none; says what there is.
+        NotAcceptable: the header allows no supported type; the message lists them.
     """
     if asked is not None:
         return asked
@@ -35,7 +35,7 @@ def choose_format(asked: str | None, accept: str | None) -> str:
 
 
 def _rank(media_type: str, accept: str) -> tuple[float, int]:
-    """Quality that the header gives a type, and how exactly it names it; the most exact range decides."""
+    """The quality of a type in the header, and the precision of the matching range; the most precise range decides."""
     found = (0.0, 0)
     family = media_type.partition("/")[0]
     for item in accept.split(","):

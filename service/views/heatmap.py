@@ -1,6 +1,6 @@
-"""A matrix of any size as a small image, read a band of tiles at a time; what ``apsp plot`` draws.
+"""Reduces a matrix of any size to a small image, one band of tiles at a time; ``apsp plot`` draws it.
 
-Imports NumPy: load it only when asked.
+Imports NumPy, so import it only when needed.
 """
 
 from __future__ import annotations
@@ -44,9 +44,12 @@ def take_picture(matrix: Matrix, *, side: int, budget: int, order: Order, monito
     """Read the matrix and reduce it to at most ``side`` by ``side`` cells.
 
     Args:
-        budget: bytes of tiles to read at most, but at least one band; where the matrix has more, bands of tiles are
-            picked evenly.
-        order: of rows and columns: ``near`` keeps regions of the graph together, ``label`` leaves them as stored.
+        matrix: an open result.
+        side: the most rows and columns of the picture.
+        budget: the most bytes of tiles to read, but at least one band; in larger matrices, evenly spaced bands of tiles
+            are read.
+        order: of rows and columns: ``near`` keeps regions of the graph together, ``label`` is the stored order.
+        monitor: receives the progress in bytes.
     """
     rows, columns = matrix.shape
     height, width = min(side, rows), min(side, columns)
@@ -88,12 +91,12 @@ def _rank(places: npt.NDArray[np.int32]) -> Ints:
 
 
 def _bands(matrix: Matrix, budget: int) -> list[Ints]:
-    """Rows of the bands of tiles to read: all of them, or as many as the budget allows, evenly spread."""
+    """Rows of the bands of tiles to read: all, or as many as the budget allows, evenly spaced."""
     height, there = matrix.grid.tile[0], matrix.grid.counts[0]
     band_bytes = matrix.grid.tile_bytes(matrix.dtype.itemsize) * matrix.grid.counts[1]
     wanted = max(1, min(there, budget // band_bytes))
-    chosen = (2 * np.arange(wanted) + 1) * there // (2 * wanted)
-    return [np.arange(k * height, min((k + 1) * height, matrix.shape[0])) for k in chosen.tolist()]
+    selected = (2 * np.arange(wanted) + 1) * there // (2 * wanted)
+    return [np.arange(k * height, min((k + 1) * height, matrix.shape[0])) for k in selected.tolist()]
 
 
 def _pieces(matrix: Matrix, bands: list[Ints], monitor: Monitor) -> Iterator[tuple[Ints, npt.NDArray[np.generic]]]:
@@ -115,6 +118,6 @@ def _largest(matrix: Matrix, positions: Ints, entries: Floats, reached: npt.NDAr
 
 
 def _filled(image: Floats, seen: npt.NDArray[np.bool_]) -> Floats:
-    """Rows of the picture into which no row fell look like the nearest one above (or the first)."""
+    """Fill rows of the picture without data with the nearest row above (or the first)."""
     last = np.maximum.accumulate(np.where(seen, np.arange(len(seen)), int(np.argmax(seen))))
     return image[last]

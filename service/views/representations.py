@@ -16,13 +16,13 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from service.jobs.results import Result
+from service.jobs.results import ResultReader
 
 #: entries read and encoded at once
 BATCH: Final = 1 << 18
-#: reading one entry alone costs about as much as so many entries of a row
+#: reading one single entry costs about as much as this many entries of a row
 _ENTRY_COST: Final = 500
-#: entries of so many rows lie in the same tiles
+#: this many adjacent rows lie in the same tiles
 _BAND: Final = 64
 
 Array = npt.NDArray[np.generic]
@@ -36,7 +36,7 @@ class Selection:
     """Rows of a result: ``sources`` and ``targets`` are vertex indices, shapes (k,) and (t,); None for all targets
     that were solved."""
 
-    result: Result
+    result: ResultReader
     sources: Indices
     targets: Indices | None
 
@@ -46,7 +46,7 @@ class Selection:
         return self.result.matrix.shape[1] if self.targets is None else len(self.targets)
 
     def batches(self) -> Iterator[tuple[Indices, Array]]:
-        """Some sources and their entries, shape (len(sources), width), until all rows were given."""
+        """Yield sources and their entries, shape (len(sources), width), until all rows were read."""
         step = max(1, BATCH // max(1, self.result.matrix.shape[1]))
         matrix, targets = self.result.matrix, self.targets
         columns = None if targets is None else matrix.target_positions(targets)

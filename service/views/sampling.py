@@ -1,6 +1,6 @@
-"""A matrix looked at from far away: evenly spaced rows and columns, read as strictly as any; and eccentricities.
+"""Samples a matrix: evenly spaced rows and columns, and eccentricities.
 
-Imports NumPy: load it only when asked.
+Imports NumPy, so import it only when needed.
 """
 
 from __future__ import annotations
@@ -12,26 +12,32 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.rows.summary import comparable
-from service.jobs.results import Array, Result
+from service.jobs.results import Array, ResultReader
 from storage.errors import InvalidRequest
 from storage.matrix.reader import Matrix
 
-#: bytes of tiles that are read for one answer, where fewer than ``_FEWEST`` rows would not need more
+#: the most bytes of tiles read for one answer, unless ``_FEWEST`` rows need more
 BUDGET: Final = 512 << 20
 _FEWEST: Final = 4
-#: bytes of rows that are held at a time
+#: bytes of rows in memory at a time
 _HELD: Final = 128 << 20
 IntArray = npt.NDArray[np.int64]
 
 
 def spread(first: int, count: int, most: int) -> IntArray:
-    """At most ``most`` positions of ``count`` behind ``first``: the middles of equal parts, or all of them."""
+    """At most ``most`` of ``count`` positions from ``first`` on: the middles of equal parts, or all positions.
+
+    Args:
+        first: the first position.
+        count: number of positions to choose from.
+        most: the most positions to return.
+    """
     kept = min(count, most)
     return first + (2 * np.arange(kept, dtype=np.int64) + 1) * count // (2 * max(1, kept))
 
 
 def sample(
-    result: Result, *, row: int, rows: int | None, column: int, columns: int | None, size: int
+    result: ResultReader, *, row: int, rows: int | None, column: int, columns: int | None, size: int
 ) -> dict[str, Any]:
     """Entries of evenly spaced rows and columns of a rectangle, at most ``size`` of each; all if there are no more.
 
@@ -58,7 +64,7 @@ def sample(
     }  # fmt: skip
 
 
-def eccentricities(result: Result, size: int) -> dict[str, Any]:
+def eccentricities(result: ResultReader, size: int) -> dict[str, Any]:
     """The largest finite distance from evenly spaced sources, at most ``size``, to other targets; None for none.
 
     ``reached`` counts the targets of each, itself too where it is one; ``central`` says which of the sources reach
@@ -101,8 +107,8 @@ def _extent(side: str, first: int, count: int | None, limit: int) -> int:
     return size
 
 
-def _rows_within(result: Result, first: int, count: int, most: int) -> int:
-    """How many rows may be read: all bands of tiles under them stay within the budget, or there are a few."""
+def _rows_within(result: ResultReader, first: int, count: int, most: int) -> int:
+    """The number of rows that may be read so that their bands of tiles stay within the budget, at least ``_FEWEST``."""
     grid = result.matrix.grid
     band = grid.counts[1] * grid.tile_bytes(result.matrix.dtype.itemsize)
     height = grid.tile[0]

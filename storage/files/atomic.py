@@ -1,7 +1,7 @@
-"""Durable files and atomic folders: write, fsync, stage beside the target, and swap in one step.
+"""Durable files and atomic folders: write, fsync, stage next to the target, and swap in one step.
 
-A writer works in a staging folder, ``.NAME.staging-XXXX`` beside its target, and holds a lock (flock) on it for as long
-as it lives.  The lock goes with the process, so a staging folder that nobody locks is garbage and may be removed.
+A writer works in a staging folder, ``.NAME.staging-XXXX`` next to its target, and holds a lock (flock) on it until the
+process ends.  The system frees the lock then, so a staging folder without a lock is garbage and may be removed.
 """
 
 from __future__ import annotations
@@ -31,16 +31,26 @@ _AT_FDCWD: Final = -100
 _NOREPLACE: Final = 1
 _EXCHANGE: Final = 2
 _SYNC_FILE_RANGE_WRITE: Final = 2
-#: What renameat2 answers where the kernel or the file system does not know it.
+#: Errors of renameat2 where the kernel or the file system does not support it.
 _UNSUPPORTED: Final = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP)
-#: What a write that finds no room is answered.
+#: Errors of a write to a full disk, or beyond a quota.
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 _ATTEMPTS: Final = 100
 _SYNC_THREADS: Final = 4
 
 
 def failure(action: str, path: Path, error: OSError, wanted: int | None = None) -> StorageFailed:
-    """The error to raise for a failed file operation: what was done, where, how much was asked and how much is free."""
+    """Make the error to raise for a failed file operation.
+
+    Args:
+        action: what was tried, as a verb phrase before the path, such as ``"write"``.
+        path: the file or folder.
+        error: what the system answered.
+        wanted: bytes asked for; the message then also says how many are free.
+
+    Returns:
+        DiskFull if the disk or the quota is full, else StorageFailed.
+    """
     message = f"cannot {action} {path}: {error.strerror or error}"
     if wanted is not None:
         message += f" ({wanted:,} bytes asked"
@@ -54,9 +64,17 @@ def failure(action: str, path: Path, error: OSError, wanted: int | None = None) 
 def write_file(path: Path | str, buffers: Sequence[Buffer], *, flush: bool = False, past: bool = False) -> None:
     """Create or truncate a file and write the buffers one after the other; not yet durable.
 
-    A missing parent folder is made, but not its parents.  ``flush`` asks the kernel to begin writing to the disk now,
-    without waiting for it, so that the fsync of many files at the end finds little left to do; ``past`` to write past
-    the page cache, where that is to be had.  At most 1,024 buffers (IOV_MAX), each C-contiguous.  Raises OSError.
+    A missing parent folder is made, but not its parents.
+
+    Args:
+        path: the file.
+        buffers: at most 1,024 of them (IOV_MAX), each C-contiguous.
+        flush: ask the kernel to begin writing to the disk now, without waiting for it, so that the fsync of many files
+            at the end has little left to do.
+        past: write past the page cache (O_DIRECT), where the file system supports it.
+
+    Raises:
+        OSError: the file system refused.
     """
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
     try:
@@ -82,7 +100,7 @@ def _write_all(handle: int, buffers: Sequence[Buffer]) -> None:
 
 
 def remaining(buffers: list[memoryview], done: int) -> list[memoryview]:
-    """What is left of ``buffers`` after their first ``done`` bytes."""
+    """Return the parts of ``buffers`` that follow their first ``done`` bytes."""
     first = 0
     while first < len(buffers) and done >= buffers[first].nbytes:
         done -= buffers[first].nbytes
@@ -94,10 +112,15 @@ def remaining(buffers: list[memoryview], done: int) -> list[memoryview]:
 
 
 def overwrite_file(path: Path, buffers: Sequence[Buffer], size: int) -> None:
-    """Make a file hold the buffers, ``size`` bytes, and be durable, in the blocks that it has; nearly nothing stays in
-    memory.
+    """Overwrite a file in place with the buffers and make it durable; hardly a page of it stays in the page cache.
 
-    Raises OSError; what the file holds is then undefined.
+    Args:
+        path: the file, made if it does not exist; its disk blocks are used again.
+        buffers: C-contiguous.
+        size: bytes of all buffers together.
+
+    Raises:
+        OSError: the file system refused; the content of the file is then undefined.
     """
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
     try:
@@ -107,15 +130,17 @@ def overwrite_file(path: Path, buffers: Sequence[Buffer], size: int) -> None:
         if os.fstat(handle).st_size != size:
             os.ftruncate(handle, size)
         sync_data(handle)
-        if not past:  # else only the last page is there: with it the next tile's end needs no read before it is written
+        if not past:  # else only the last page is cached: with it, the next write of the file's end needs no read
             forget(handle)
     finally:
         os.close(handle)
 
 
 def sync_data(handle: int) -> None:
-    """Make the bytes of an open file durable, and what it takes to read them, but not the time of its last change: that
-    would cost the file system a transaction for every tile.  Raises OSError.
+    """Make the bytes of an open file durable, with the metadata needed to read them.
+
+    The time of the last change is left out, as it would cost the file system a transaction for every tile.  Raises
+    OSError.
     """
     getattr(os, "fdatasync", os.fsync)(handle)
 
@@ -131,15 +156,16 @@ def settle_file(path: Path) -> None:
 
 
 def forget(handle: int) -> None:
-    """A hint that an open file's clean pages need not stay in memory; where the system takes none, they stay."""
+    """Advise the system to drop an open file's clean pages from the page cache; a system may ignore this."""
     if hasattr(os, "posix_fadvise"):
         os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def take_place(file: Path, path: Path) -> bool:
-    """Put ``file`` where ``path`` is, atomically; whether the old file is now at ``file`` (else it is gone).
+    """Put ``file`` at ``path``, atomically.  Raises OSError.
 
-    Raises OSError.
+    Returns:
+        Whether the old file is now at ``file``; otherwise it was removed.
     """
     try:
         exchange(file, path)
@@ -152,7 +178,7 @@ def take_place(file: Path, path: Path) -> bool:
 
 
 def _begin_writeback(handle: int) -> None:
-    """A hint only: whatever it answers, fsync has the last word."""
+    """Ask the kernel to begin writing; errors are ignored here, because fsync reports them later."""
     call = getattr(_libc(), "sync_file_range", None)
     if call is not None:
         call(handle, ctypes.c_int64(0), ctypes.c_int64(0), _SYNC_FILE_RANGE_WRITE)
@@ -164,8 +190,9 @@ def _libc() -> ctypes.CDLL:
 
 
 def load_file(path: Path) -> npt.NDArray[np.uint8]:
-    """All bytes of a file, of which nothing stays in the system's memory: they are this thread's until it loads or
-    writes another one.  Raises OSError.
+    """Read a whole file and keep none of it in the page cache.
+
+    The array is a buffer of this thread, valid until the thread loads or writes another file.  Raises OSError.
     """
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -185,7 +212,7 @@ def load_file(path: Path) -> npt.NDArray[np.uint8]:
 
 
 def sync_path(path: Path) -> None:
-    """Make a file's bytes, or a folder's list of names, survive a power cut.  Raises OSError."""
+    """Make a file's bytes, or a folder's list of names, durable (fsync).  Raises OSError."""
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(handle)
@@ -194,7 +221,7 @@ def sync_path(path: Path) -> None:
 
 
 def sync_tree(folder: Path) -> None:
-    """Make every file and folder below ``folder``, and itself, durable: files first, then the folders that name them.
+    """Make ``folder`` and every file and folder below it durable: files first, then the folders that name them.
 
     Raises OSError.
     """
@@ -238,11 +265,11 @@ def _renameat2(source: Path, target: Path, flags: int) -> None:
 
 
 class Staging:
-    """A locked folder beside ``target`` that becomes the target in one step.
+    """A locked folder next to ``target`` that becomes the target in one step.
 
     Attributes:
         target: the path that ``publish`` changes.
-        folder: where to work; exists from the start, gone after ``publish`` or ``discard``.
+        folder: the folder to work in; it exists until ``publish`` or ``discard``.
     """
 
     def __init__(self, target: Path) -> None:
@@ -258,7 +285,7 @@ class Staging:
 
         Raises:
             Conflict: the target exists and ``replace`` is False; the folder stays staged.
-            StorageFailed: the file system refused.  ``pending`` says whether the target is as it was.
+            StorageFailed: the file system refused.  If ``pending`` is still true, the target has not changed.
         """
         try:
             replaced = _put(self.folder, self.target, replace)
@@ -273,7 +300,7 @@ class Staging:
             # The old store is kept: after a power cut the folder may name it again.
             raise failure("make durable the new name", self.target, error) from error
         if replaced is not None:
-            # The new store is in place; a remainder of the old one is garbage that the next writer clears.
+            # The new store is in place; what remains of the old one is garbage that the next writer removes.
             shutil.rmtree(replaced, ignore_errors=True)
 
     @property
@@ -294,7 +321,7 @@ class Staging:
 
 
 def clear_stale(target: Path) -> None:
-    """Remove what dead writers of ``target`` left beside it, and put back an old store that one had moved aside."""
+    """Remove the staging folders of dead writers of ``target``, and move back an old store that one had set aside."""
     aside = set_aside(target)
     with contextlib.suppress(OSError):
         if aside.exists() and not target.exists():
@@ -311,7 +338,7 @@ def clear_stale(target: Path) -> None:
 
 
 def set_aside(target: Path) -> Path:
-    """Where the old store lies for a moment on file systems that cannot exchange two names."""
+    """Return the path to which the old store is moved, briefly, where the file system cannot exchange two names."""
     return target.with_name(f".{target.name}.replaced")
 
 
@@ -347,7 +374,7 @@ def _locked_folder(target: Path) -> tuple[Path, int | None]:
 
 
 def _put(folder: Path, target: Path, replace: bool) -> Path | None:
-    """Move ``folder`` to ``target``; return where the old one lies now, or None when there was none."""
+    """Move ``folder`` to ``target``; return the path of the old folder now, or None if there was none."""
     if not replace or not target.exists():
         rename_new(folder, target)
         return None

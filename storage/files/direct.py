@@ -1,8 +1,8 @@
-"""Files past the system's page cache (O_DIRECT): half the processors' work of a byte, and nothing to forget afterwards.
+"""Reading and writing files past the page cache (O_DIRECT): half the processor time, and no pages to drop afterwards.
 
-The kernel asks for aligned memory and offsets, so bytes lie in an aligned *buffer* of each thread, in large pages where
-the system has them: a tile is put together, checked and taken apart there, while it is in the processor's cache.  Where
-the file system does not know O_DIRECT, or a file is small, the answer says so and the caller goes the usual way.
+The kernel requires aligned memory and offsets, so each thread has an aligned *buffer*, in large pages where the system
+has them: a tile is assembled, checked and unpacked there, while it is in the processor's cache.  Where the file system
+does not support O_DIRECT, or a file is small, functions return False or None, and the caller uses the page cache.
 """
 
 from __future__ import annotations
@@ -22,24 +22,34 @@ import numpy.typing as npt
 Array = npt.NDArray[np.generic]
 Bytes = npt.NDArray[np.uint8]
 
-#: What memory, offsets and lengths are multiples of; no disk asks for more.
+#: Memory, offsets and lengths are multiples of this; no disk requires more.
 _GRAIN: Final = 4096
-#: Files from which on it pays, and up to which buffers are made.
+#: Smallest and largest file, in bytes, that is read or written with O_DIRECT: below the one it does not pay, and no
+#: buffer is larger than the other.
 _LEAST: Final = 2**16
 _MOST: Final = 2**25
 _FLAG: Final = getattr(os, "O_DIRECT", 0)
-#: Bytes of a large page: the kernel handles a tile as one piece, not as 512.
+#: Bytes of a large page: the kernel then handles a tile of 2 MiB as one page, not as 512.
 _LARGE: Final = 2**21
 
 _buffers = threading.local()
 
 
 def write(handle: int, buffers: Sequence[bytes | Array], size: int) -> bool:
-    """Write ``buffers``, ``size`` bytes, from the beginning of an open file; False if that is not to be had here.
+    """Write ``buffers`` at the beginning of an open file, past the page cache.
 
-    The first one may be the buffer's own beginning.  Raises OSError.
+    Args:
+        handle: descriptor of the file, open for writing, at offset 0.
+        buffers: C-contiguous; the first may already lie at the beginning of this thread's buffer (``buffer_for``).
+        size: bytes of all buffers together.
+
+    Returns:
+        False if O_DIRECT cannot be used here; nothing was written then.
+
+    Raises:
+        OSError: the file system refused.
     """
-    if not _turn(handle, size, on=True):
+    if not _set_direct(handle, size, on=True):
         return False
     place, at = buffer_for(size), 0
     for buffer in buffers:
@@ -54,20 +64,20 @@ def write(handle: int, buffers: Sequence[bytes | Array], size: int) -> bool:
         if error.errno != errno.EINVAL:
             raise
         os.lseek(handle, 0, os.SEEK_SET)
-        _turn(handle, size, on=False)
+        _set_direct(handle, size, on=False)
         return False
-    # the rest is no whole block: it goes through the page cache, and the file never changes its size
-    _turn(handle, size, on=False)
+    # the rest is less than a block: it is written through the page cache, so that the file never is too long
+    _set_direct(handle, size, on=False)
     _write_all(handle, place[whole:size].data)
     return True
 
 
 def read(handle: int, size: int) -> Bytes | None:
-    """The bytes of an open file of ``size`` bytes, in the buffer; None if that is not to be had here.
+    """Read an open file of ``size`` bytes into this thread's buffer; None if O_DIRECT cannot be used here.
 
-    Fewer where the file ends sooner.  Raises OSError.
+    Returns fewer bytes if the file is shorter.  Raises OSError.
     """
-    if not _turn(handle, size, on=True):
+    if not _set_direct(handle, size, on=True):
         return None
     padded = -(-size // _GRAIN) * _GRAIN
     place, done = buffer_for(padded), 0
@@ -77,34 +87,34 @@ def read(handle: int, size: int) -> Bytes | None:
     except OSError as error:
         if error.errno != errno.EINVAL:
             raise
-        _turn(handle, size, on=False)
+        _set_direct(handle, size, on=False)
         return None
     return place[: min(done, size)]
 
 
 def buffer_for(size: int) -> Bytes:
-    """Aligned memory of this thread, ``size`` bytes or more; the same every time unless more is asked for."""
+    """Return this thread's aligned buffer, at least ``size`` bytes; the same one each time unless it has to grow."""
     place: Bytes | None = getattr(_buffers, "place", None)
     if place is None or len(place) < size:
-        # the old one must go before the new one comes, or a thread would hold both
+        # free the old buffer before allocating the new one, or the thread would hold both
         _buffers.place = place = None
         _buffers.place = place = _aligned(-(-size // _GRAIN) * _GRAIN)
     return place
 
 
 def _aligned(size: int) -> Bytes:
-    """``size`` bytes at a multiple of a large page, with whole large pages behind those that are filled."""
+    """Allocate ``size`` bytes aligned to a large page; the whole large pages among them are requested as such."""
     memory = mmap.mmap(-1, size + _LARGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     whole = np.frombuffer(memory, np.uint8)
     skip = -whole.ctypes.data % _LARGE
     if hasattr(mmap, "MADV_HUGEPAGE") and size >= _LARGE:
-        with contextlib.suppress(OSError):  # a kernel without them: small pages serve
+        with contextlib.suppress(OSError):  # a kernel without large pages: small ones work too
             memory.madvise(mmap.MADV_HUGEPAGE, skip, size // _LARGE * _LARGE)
     return whole[skip : skip + size]
 
 
-def _turn(handle: int, size: int, *, on: bool) -> bool:
-    """Turn O_DIRECT on or off for an open file of ``size`` bytes; False where it is not known or does not pay."""
+def _set_direct(handle: int, size: int, *, on: bool) -> bool:
+    """Switch O_DIRECT on or off for an open file of ``size`` bytes; False where unsupported or not worth it."""
     if not _FLAG or not _LEAST <= size <= _MOST:
         return False
     flags = fcntl.fcntl(handle, fcntl.F_GETFL)

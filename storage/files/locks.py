@@ -1,4 +1,4 @@
-"""One process at a time: a lock file that the operating system frees when its holder dies, however it dies."""
+"""A lock between processes: a file lock that the operating system frees when its holder ends, even by a kill."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from storage.errors import Conflict
 
 
 class FileLock:
-    """An exclusive lock on ``path`` between processes; the file stays behind, holding the last owner's process id."""
+    """An exclusive lock on ``path`` between processes; the file stays, with the process id of its last owner."""
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -19,7 +19,7 @@ class FileLock:
         self._handle: int | None = None
 
     def acquire(self, timeout: float = 0.0) -> None:
-        """Take the lock, waiting up to ``timeout`` seconds; Conflict, naming the holder, if it stays taken."""
+        """Take the lock, waiting up to ``timeout`` seconds; Conflict, naming the holder, if it is still held then."""
         handle = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         deadline = time.monotonic() + timeout
         while True:

@@ -1,6 +1,6 @@
-"""The rules that every reader shares, on columns of arcs: labels, weights, self loops, parallel arcs, rows.
+"""The rules that all readers share, on columns of arcs: labels, weights, self loops, parallel arcs, rows.
 
-Steps of ``storage.graph.graph.build_from``.  Everything works part by part or in place where it can, because the
+These are the steps of ``storage.graph.graph.build_from``.  They work in chunks or in place where possible, because the
 columns and the result together are the peak memory of reading a graph.
 """
 
@@ -18,24 +18,24 @@ from storage.errors import InvalidGraph, NegativeCycle
 IntArray = npt.NDArray[np.int64]
 AnyArray = npt.NDArray[np.generic]
 
-#: Whole numbers up to here are exact in float64, and so is every rule that goes through it.
+#: Whole numbers up to here are exact in float64, so rules that compute in float64 are exact as well.
 EXACT = 2**53
-#: Entries looked at in one go where a temporary of the whole length would spoil the memory bound.
+#: Entries processed at a time where a temporary array of the whole length would exceed the memory bound.
 CHUNK = 1 << 20
 
 
-#: A whole number in the one spelling that stands for it.
+#: A whole number in its only accepted spelling: no leading zeros, no plus sign, no minus zero.
 _LABEL = re.compile(r"0|-?[1-9][0-9]{0,18}+")
 
 
 def is_label(text: str) -> bool:
-    """Whether a vertex of this name is a number: an int64 in its one spelling, so that no two names are one number."""
+    """Whether a name is an int64 in its only accepted spelling, so that no two names stand for the same number."""
     return _LABEL.fullmatch(text) is not None and -(2**63) <= int(text) < 2**63
 
 
 @dataclass
 class ArcList:
-    """Arcs on their way into a graph; ``build_from`` empties it, so that no column is held twice.
+    """Arcs to build a graph from; ``build_from`` empties it, so that no column is held twice.
 
     Attributes:
         tails, heads: int32 or int64, shape (entries,).
@@ -85,9 +85,9 @@ def index_by_label(arcs: ArcList) -> IntArray:
 
 
 def _distinct(*columns: AnyArray) -> IntArray:
-    """Distinct entries, ascending; besides the result only about as many entries again are held at a time.
+    """Return the distinct entries, ascending; the temporary arrays hold about as many entries as the result.
 
-    Sorting and dropping repeats, because ``np.unique`` hashes integers and took ten times as long.
+    It sorts and drops repeats, because ``np.unique`` hashes integers and took ten times as long.
     """
     found = np.empty(0, np.int64)
     parts: list[IntArray] = []
@@ -131,7 +131,16 @@ def _look_up(column: AnyArray, low: int, table: npt.NDArray[np.int32] | None) ->
 
 
 def shift_to_index(arcs: ArcList, base: int, n: int) -> None:
-    """Turn numbers ``base .. base + n - 1`` into vertex indices; InvalidGraph names one outside."""
+    """Convert vertex numbers ``base .. base + n - 1`` to vertex indices ``0 .. n - 1``.
+
+    Args:
+        arcs: its columns are replaced by int32 indices.
+        base: the number of the first vertex.
+        n: number of vertices.
+
+    Raises:
+        InvalidGraph: a number lies outside; the message names it.
+    """
     low, high = _extent((arcs.tails, arcs.heads))
     if low <= high and (low < base or high >= base + n):
         wrong = low if low < base else high
@@ -141,7 +150,11 @@ def shift_to_index(arcs: ArcList, base: int, n: int) -> None:
 
 
 def canonical_weights(weights: AnyArray) -> AnyArray:
-    """Refuse what is no length; whole numbers become int64 (or stay int32)."""
+    """Check that all weights are lengths, and return whole numbers as int64 (int32 stays).
+
+    Raises:
+        InvalidGraph: NaN, -inf, or a whole number beyond 2**53.
+    """
     if weights.dtype.kind in "iu":
         low, high = _extent((weights,))
         if max(-low, high) > EXACT:
@@ -168,7 +181,11 @@ def canonical_weights(weights: AnyArray) -> AnyArray:
 
 
 def drop_loops(arcs: ArcList, labels: AnyArray) -> tuple[int, int]:
-    """Remove self loops and arcs of weight +inf; returns how many of each."""
+    """Remove self loops and arcs of weight +inf; returns how many of each.
+
+    Raises:
+        NegativeCycle: a self loop has a negative weight.
+    """
     keep = arcs.tails != arcs.heads
     loops = len(keep) - int(np.count_nonzero(keep))
     if loops and arcs.weights is not None:
@@ -201,7 +218,11 @@ def mirror(arcs: ArcList) -> None:
 
 
 def compress(arcs: ArcList, n: int) -> tuple[IntArray, npt.NDArray[np.int32], AnyArray, int]:
-    """Counting sort into rows, sort within rows, merge parallel arcs; returns also how many were merged."""
+    """Sort the arcs into rows and by head, and merge parallel arcs; empties ``arcs``.
+
+    Returns:
+        ``indptr`` (shape (n + 1,)), heads and weights (shape (arcs,)), and how many arcs were merged.
+    """
     # Imported here: a start of the API process must not pay for scipy.sparse.
     from scipy.sparse import coo_array
 

@@ -30,8 +30,8 @@ from storage.graph.cleaning import (
     smallest_type,
 )
 
-#: Version of the folder written by ``save_graph``: 2 for a graph with terminals, which a reader of version 1 would let
-#: paths pass through, 1 as ever for all others.
+#: Newest version of the folder written by ``save_graph``.  A graph with terminals has version 2, because a reader of
+#: version 1 would let paths pass through them; all other graphs have version 1.
 FORM = 2
 
 IntArray = npt.NDArray[np.int64]
@@ -50,7 +50,7 @@ class Graph:
         labels: int64 or ``StringDType``, shape (n,), strictly ascending (numbers by value, names by code point).
         directed: False when the arcs mirror each other.
         weighted: False when every arc weighs 1 because the file has no weights (distances are then hops).
-        terminals: the first so many vertices begin and end paths, but no path passes through one.
+        terminals: how many vertices, the first ones, are terminals: paths may begin or end there, but not pass through.
     """
 
     indptr: IntArray
@@ -157,9 +157,20 @@ def build_graph(
 def build_from(
     arcs: ArcList, *, labels: AnyArray | None, directed: bool, mirrored: bool = False, base: int = 0
 ) -> tuple[Graph, Counts]:
-    """``build_graph`` for columns that may be consumed: peak memory is that of ``arcs`` and the result together.
+    """Build a graph like ``build_graph``, but consume the columns: peak memory is that of ``arcs`` and the result.
 
-    ``base`` is the number that the columns use for the first of ``labels`` (1 in most file formats).
+    Args:
+        arcs: the columns, shape (entries,) each; empty afterwards.
+        labels: shape (n,), strictly ascending; None: the columns hold the labels themselves.
+        directed: False mirrors every entry.
+        mirrored: the entries of an undirected graph hold both arcs of each edge already.
+        base: the number that the columns use for the first of ``labels`` (1 in most file formats).
+
+    Returns:
+        The graph, and what cleaning removed.
+
+    Raises:
+        InvalidGraph, NegativeCycle: as in ``build_graph``.
     """
     weighted = arcs.weights is not None
     if labels is None:
@@ -232,7 +243,7 @@ def graph_digest(graph: Graph) -> str:
 
 
 def index_of(graph_or_labels: Graph | AnyArray, text: str | int) -> int:
-    """Index of the vertex that the file calls ``text``; NotFound names it and the range of the labels."""
+    """Return the index of the vertex with label ``text``; NotFound names it and the range of the labels."""
     labels = graph_or_labels.labels if isinstance(graph_or_labels, Graph) else graph_or_labels
     if len(labels) == 0:
         raise NotFound(f"no vertex {text!s}: the graph has no vertices")
@@ -268,7 +279,14 @@ def _search_text(labels: AnyArray, name: str) -> int:
 def save_graph(graph: Graph, receipt: Receipt, folder: str | Path) -> None:
     """Write the graph as npy files and JSON; the folder appears complete and durable or not at all.
 
-    Raises Conflict if the folder exists, StorageFailed if it cannot be written.
+    Args:
+        graph: the graph.
+        receipt: what its reader understood, stored with it.
+        folder: a path that does not exist; missing parents are made.
+
+    Raises:
+        Conflict: the folder exists.
+        StorageFailed: it cannot be written.
     """
     target = Path(folder)
     if target.exists():
@@ -308,7 +326,7 @@ def _write_files(graph: Graph, receipt: Receipt, folder: Path) -> None:
         "text_labels": text,
         "terminals": graph.terminals,
         "digest": graph_digest(graph),
-        # without what is not there, earlier versions can read it
+        # earlier versions do not know ``length_of``: without it they can read the receipt
         "receipt": {name: value for name, value in asdict(receipt).items() if name != "length_of" or value},
     }
     (folder / "graph.json").write_text(json.dumps(about, indent=1))

@@ -1,4 +1,4 @@
-"""Uploaded graphs: one folder per graph, named by its content; on the disk, or copied from an object store."""
+"""Uploaded graphs: one folder per graph, named by its content, on the disk and optionally in an object store."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ from storage.files import atomic
 from storage.graph.graph import Graph, Receipt, graph_digest, load_graph, save_graph
 from storage.remote.objects import Objects
 
-#: written last: a graph without it is none
+#: Written last: a folder without it holds no complete graph.
 _ABOUT = "graph.json"
 
 
 class GraphStore:
     """Graphs under ``root/graphs/ID``.
 
-    The id is the beginning of the content's SHA-256, so the same content is kept once whatever file it came from.
+    The id is the beginning of the content's SHA-256, so equal content is stored once, whatever files it came from.
 
     Args:
         root: a folder on the disk.
-        address: in an object store; graphs are then kept under ``address/graphs/ID``, and ``root`` holds copies.
+        address: address in an object store; graphs are then stored under ``address/graphs/ID``, and ``root`` holds
+            copies.
     """
 
     def __init__(self, root: Path, address: str | None = None) -> None:
@@ -30,7 +31,7 @@ class GraphStore:
         self._objects = None if address is None else Objects(address).below("graphs")
 
     def add(self, graph: Graph, receipt: Receipt) -> tuple[str, str]:
-        """Save a graph unless it is there already; returns its id and its digest."""
+        """Save a graph unless it is stored already; returns its id and its digest."""
         digest = graph_digest(graph)
         graph_id = digest.removeprefix("sha256:")[:32]
         folder = self.folder(graph_id)
@@ -43,11 +44,11 @@ class GraphStore:
         return graph_id, digest
 
     def folder(self, graph_id: str) -> Path:
-        """Where the graph of this id lies."""
+        """Return the folder of the graph of this id; it need not exist."""
         return self._graphs / graph_id
 
     def load(self, graph_id: str) -> tuple[Graph, Receipt]:
-        """The graph, memory-mapped, and its receipt; NotFound if it is not there."""
+        """Return the graph, memory-mapped, and its receipt; NotFound if it is not stored."""
         folder = self.folder(graph_id)
         if not folder.exists() and self._objects is not None:
             self._fetch(self._objects, graph_id, folder)
@@ -63,7 +64,7 @@ class GraphStore:
         try:
             for name in objects.names(f"{graph_id}/"):
                 objects.fetch(name, staging.folder / Path(name).name)
-            with contextlib.suppress(Conflict):  # another process was as fast
+            with contextlib.suppress(Conflict):  # another process has fetched it meanwhile
                 staging.publish(replace=False)
         except OSError as error:
             raise atomic.failure("write", folder, error) from error

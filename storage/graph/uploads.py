@@ -18,7 +18,7 @@ class Uploads:
         self._folder.mkdir(parents=True, exist_ok=True)
 
     def create(self, filename: str | None, size: int | None) -> Path:
-        """An empty file whose name ends like ``filename``, because readers take hints from endings.
+        """Make an empty file whose name ends like ``filename``, because readers use the ending to detect formats.
 
         Raises:
             DoesNotFit: ``size`` bytes were announced and the disk has fewer.
@@ -34,6 +34,6 @@ class Uploads:
         return Path(name)
 
     def clear(self) -> None:
-        """Remove what earlier processes left unfinished; only while no upload runs."""
+        """Remove the unfinished uploads of earlier processes; call it only while no upload runs."""
         for path in self._folder.glob("upload-*"):
             path.unlink(missing_ok=True)

@@ -1,9 +1,8 @@
-"""Jobs as a runner sees them: claims that are leases, with a fence, and what becomes of a job whose runner is lost.
+"""Claims of runners on jobs: leases with a fence, and how a job continues whose runner is lost.
 
-A claim raises ``attempt`` and ``fence``; whoever writes about a running job shows the fence it was given, so a runner
-that was overtaken can change nothing.  A runner that lives raises ``beat``.  Whether a beat is overdue is decided by an
-observer with a clock of its own that only runs forward (``service.runner.leases``): no wall clock is compared with
-another.
+A claim raises ``attempt`` and ``fence``.  Every later change of a running job names the fence of its claim, so a runner
+that was overtaken can change nothing.  A living runner raises ``beat``.  An observer with a monotonic clock of its own
+decides whether a beat is overdue (``service.runner.leases``), so wall clocks are never compared.
 """
 
 from __future__ import annotations
@@ -33,14 +32,14 @@ from storage.jobs.schema import (
     runners,
 )
 
-#: how often a job whose runner died is tried before it fails
+#: Attempts of a job whose runners die, before it fails.
 MAX_ATTEMPTS: Final = 3
-#: a running job, the fence of its claim and its beat
+#: A running job's id, the fence of its claim and its beat.
 Beat = tuple[str, int, int]
 
 
 class Claims:
-    """The half of the job store that runners, and those who watch them, use.
+    """The part of the job store that runners and their supervisors use.
 
     All methods raise ``DatabaseFailed`` when the database cannot be read or written.
     """
@@ -49,10 +48,10 @@ class Claims:
         self._database = database
 
     def claim(self, runner: str, *, cuda: bool = True) -> JobRecord | None:
-        """Take the next accepted job, atomically; None when there is none.  Raises attempt and fence by one.
+        """Claim the next accepted job, atomically; None when there is none.  Increases attempt and fence by one.
 
-        The highest priority goes first; among equals owners take turns; one owner's jobs go in order.  Jobs that need
-        a GPU are left alone where ``cuda`` is false.
+        Jobs of the highest priority come first; among equals, owners alternate; jobs of one owner come in order.  If
+        ``cuda`` is false, jobs that need a GPU are skipped.
         """
         with self._database.transaction("read") as connection:
             if connection.execute(_next(cuda)).first() is None:
@@ -69,60 +68,88 @@ class Claims:
             return job_of(connection.execute(change.where(jobs.c.id == found).returning(jobs)).one())
 
     def report(self, claimed: JobRecord, phase: str, progress: Progress) -> bool | None:
-        """Store how far a running job is; whether its cancellation was asked for, None if the claim was lost."""
+        """Store how far a running job is.
+
+        Args:
+            claimed: the job as it was claimed.
+            phase: its phase now.
+            progress: of the whole job.
+
+        Returns:
+            Whether its cancellation was asked for; None if the claim was lost.
+        """
         change = changed(phase=phase, progress=asdict(progress), heartbeat=time.time(), beat=jobs.c.beat + 1)
         with self._database.transaction("progress") as connection:
             return connection.execute(change.where(*_held(claimed)).returning(jobs.c.cancel)).scalar_one_or_none()
 
     def beat(self, claimed: JobRecord) -> bool | None:
-        """Say that the runner lives, whatever its job does; answers as :meth:`report` does."""
+        """Increase the beat of a running job; returns the same as :meth:`report`."""
         change = update(jobs).where(*_held(claimed)).values(heartbeat=time.time(), beat=jobs.c.beat + 1)
         with self._database.transaction("progress") as connection:
             return connection.execute(change.returning(jobs.c.cancel)).scalar_one_or_none()
 
     def holds(self, claimed: JobRecord) -> bool | None:
-        """Whether cancellation was asked for, None if the claim was lost; writes nothing."""
+        """Return the same as :meth:`report`, but write nothing."""
         with self._database.transaction("read") as connection:
             return connection.execute(select(jobs.c.cancel).where(*_held(claimed))).scalar_one_or_none()
 
     def replan(self, claimed: JobRecord, plan: Json) -> None:
-        """Store the plan that is really followed, where it differs from the one made at submission."""
+        """Store the plan that the runner follows, which may differ from the one made at submission."""
         with self._database.transaction("progress") as connection:
             connection.execute(changed(plan=plan).where(*_held(claimed)))
 
     def succeed(self, claimed: JobRecord, summary: Json, seconds: Json, size: int | None = None) -> bool:
-        """The result is sealed and has ``size`` bytes; False if the claim was lost."""
+        """Mark a running job as successful; its result is sealed.
+
+        Args:
+            claimed: the job as it was claimed.
+            summary: facts about the result, JSON.
+            seconds: wall seconds of each phase.
+            size: bytes of the result.
+
+        Returns:
+            False if the claim was lost.
+        """
         progress = asdict(Progress(fraction=1.0))
         return self._over(
             claimed, SUCCESSFUL, "done", summary=summary, seconds=seconds, progress=progress, bytes=size, error=None
         )
 
     def fail(self, claimed: JobRecord, error: Mapping[str, Any]) -> bool:
-        """The job cannot be done, and why; False if the claim was lost."""
+        """Mark a running job as failed, with the reason; False if the claim was lost."""
         return self._over(claimed, FAILED, "failed", error=dict(error))
 
     def dismiss(self, claimed: JobRecord) -> bool:
-        """The job was cancelled while it ran; False if the claim was lost."""
+        """Mark a running job as dismissed after its cancellation; False if the claim was lost."""
         return self._over(claimed, DISMISSED, "dismissed")
 
     def release(self, claimed: JobRecord) -> bool:
-        """Give a running job back unfinished because its runner has to stop; the attempt does not count."""
+        """Put a running job back into the queue because its runner has to stop; the attempt does not count."""
         change = changed(
             state=ACCEPTED, phase="queued", runner=None, progress=asdict(Progress()), attempt=jobs.c.attempt - 1
         )
         with self._database.transaction("durable") as connection:
             return connection.execute(change.where(*_held(claimed))).rowcount == 1
 
-    # What becomes of the jobs of lost runners
+    # Jobs of lost runners
 
     def beats(self) -> list[Beat]:
-        """The beat of every running job: one that stays the same for long has lost its runner."""
+        """Return the beat of every running job; if it stays the same for long, the runner is lost."""
         with self._database.transaction("read") as connection:
             rows = connection.execute(select(jobs.c.id, jobs.c.fence, jobs.c.beat).where(jobs.c.state == RUNNING))
             return [(row.id, row.fence, row.beat) for row in rows]
 
     def expire(self, found: Beat, reason: str, *, max_attempts: int = MAX_ATTEMPTS) -> JobRecord | None:
-        """Take a job from a runner that gave no sign of life since ``found``; None if it did."""
+        """End the claim of a runner that has not increased the beat of its job.
+
+        Args:
+            found: the beat, as from :meth:`beats` some time ago.
+            reason: why the attempt ended, for the history of the job.
+            max_attempts: the job fails after this many attempts.
+
+        Returns:
+            The job as it is now; None if its beat has changed.
+        """
         job_id, fence, beat = found
         same = (jobs.c.id == job_id, jobs.c.fence == fence, jobs.c.beat == beat)
         settled = self._settle(same, reason, max_attempts)
@@ -131,17 +158,30 @@ class Claims:
     def lose(
         self, claimed: JobRecord, reason: str, *, max_attempts: int = MAX_ATTEMPTS, error: Json | None = None
     ) -> JobRecord | None:
-        """This attempt came to nothing, and why; the job is accepted again or fails; None if the claim was lost.
+        """End an attempt without a result; the job is accepted again or fails.
 
-        ``error`` is what the job then fails with, if not with the loss of its runner.
+        Args:
+            claimed: the job as it was claimed.
+            reason: why the attempt ended, for the history of the job.
+            max_attempts: the job fails after this many attempts.
+            error: what the job then fails with; by default, with the loss of its runner.
+
+        Returns:
+            The job as it is now; None if the claim was lost.
         """
         settled = self._settle(_held(claimed), reason, max_attempts, error)
         return settled[0] if settled else None
 
     def redo(self, record: JobRecord, reason: str, *, most: int = MAX_ATTEMPTS) -> JobRecord | None:
-        """The result of a successful job was lost: it is accepted again, with all its attempts; None if it has changed.
+        """Accept a successful job again because its result was lost, with a new count of attempts.
 
-        The job fails when that has happened ``most`` times before.
+        Args:
+            record: the job as it was read.
+            reason: how the result was lost, for the history of the job.
+            most: the job fails if its result was lost this many times before.
+
+        Returns:
+            The job as it is now; None if it has changed since ``record``.
         """
         here = (jobs.c.id == record.id, jobs.c.fence == record.fence, jobs.c.state == SUCCESSFUL)
         with self._database.transaction("durable") as connection:
@@ -157,10 +197,19 @@ class Claims:
         reason: str = "the runner died",
         max_attempts: int = MAX_ATTEMPTS,
     ) -> list[JobRecord]:
-        """Settle the running jobs of a slot whose runners, but for ``living``, are dead; returns them as they are now.
+        """End the claims of dead runners on their jobs.
 
-        Without a slot, all running jobs.  A cancelled one is dismissed, one that was tried ``max_attempts`` times
-        fails, the others are accepted again.
+        A job whose cancellation was asked for is dismissed, one that has used up its attempts fails, and the others are
+        accepted again.
+
+        Args:
+            slot: only the jobs of runners of this slot; None for all running jobs.
+            living: name of a runner whose jobs keep running.
+            reason: why the attempts ended, for the history of the jobs.
+            max_attempts: a job fails after this many attempts.
+
+        Returns:
+            The jobs as they are now.
         """
         where: list[ColumnElement[bool]] = []
         if slot is not None:
@@ -180,19 +229,19 @@ class Claims:
     # Runners
 
     def announce(self, record: RunnerRecord) -> None:
-        """Say what a runner does now; the one of the same slot before it is forgotten."""
+        """Store the state of a runner, in place of the previous runner of the same slot."""
         with self._database.transaction("progress") as connection:
             self._database.one_at_a_time(connection, f"runner {record.slot}")
             connection.execute(delete(runners).where(runners.c.slot == record.slot))
             connection.execute(insert(runners).values(**asdict(record)))
 
     def withdraw(self, name: str) -> None:
-        """A runner ends in good order."""
+        """Remove the record of a runner that ends regularly."""
         with self._database.transaction("progress") as connection:
             connection.execute(delete(runners).where(runners.c.name == name))
 
     def list_runners(self) -> list[RunnerRecord]:
-        """All slots, by name, with what their last runner said and when."""
+        """Return the last record of each slot, by name of the slot."""
         with self._database.transaction("read") as connection:
             rows = connection.execute(select(runners).order_by(runners.c.slot))
             return [RunnerRecord(**row._mapping) for row in rows]
@@ -212,7 +261,7 @@ class Claims:
 
 
 def changed(**values: object) -> Any:
-    """An update of jobs that counts as a change."""
+    """Make an update of jobs that also increases their version and sets the time of the change."""
     return update(jobs).values(updated=time.time(), version=jobs.c.version + 1, **values)
 
 
@@ -220,7 +269,7 @@ def _next(cuda: bool) -> Select[tuple[str]]:
     query = select(jobs.c.id).where(jobs.c.state == ACCEPTED)
     if not cuda:
         query = query.where(jobs.c.device != "cuda")
-    return query.order_by(jobs.c.priority.desc(), jobs.c.turn, jobs.c.id).limit(1)
+    return query.order_by(jobs.c.priority.desc(), jobs.c.place_in_queue, jobs.c.id).limit(1)
 
 
 def _held(claimed: JobRecord) -> tuple[Any, ...]:

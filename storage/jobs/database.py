@@ -1,7 +1,7 @@
-"""The database behind the job store: SQLite or PostgreSQL by URL, transactions that keep promises, migrations.
+"""The database behind the job store: SQLite or PostgreSQL by URL, transactions of three kinds, migrations.
 
-A transaction is one of three kinds.  ``durable`` ones are written through to the disk before they return: a job is
-accepted, a job is over.  ``progress`` ones may be forgotten by a power cut.  ``read`` ones take no lock.
+``durable`` transactions are written through to the disk before they return: a job is accepted, a job is over.
+``progress`` transactions may be lost in a power cut.  ``read`` transactions take no lock.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from storage.jobs.schema import metadata
 Kind = Literal["durable", "progress", "read"]
 
 _MIGRATIONS: Final = Path(__file__).parent / "migrations"
-#: the newest migration; a database that says so needs no look at the others
+#: The newest migration; a database with this revision needs none.
 HEAD: Final = max(path.stem[1:5] for path in (_MIGRATIONS / "versions").glob("v[0-9]*.py"))
-#: the revision of databases made before there were migrations
+#: The revision of databases that were made before migrations were introduced.
 _FIRST: Final = "0001"
-#: one advisory lock of PostgreSQL for each thing that must be done by one process at a time
+#: The advisory lock of PostgreSQL that a process holds while it migrates.
 _MIGRATION_LOCK: Final = 0x61707370
 
 
@@ -57,16 +57,16 @@ class Database:
         self._engine.dispose()
 
     def ping(self) -> None:
-        """Take the write lock and give it back: the database is there and can be written."""
+        """Take and release the write lock, to check that the database can be written."""
         with self.transaction("progress") as connection:
             connection.execute(text("SELECT 1"))
 
     def transaction(self, kind: Kind) -> AbstractContextManager[Connection]:
-        """One transaction; trouble with the database becomes DatabaseFailed, broken constraints pass through."""
+        """Begin a transaction; errors of the database become DatabaseFailed, broken constraints stay IntegrityError."""
         return _Transaction(self._kinds[kind])
 
     def one_at_a_time(self, connection: Connection, name: str) -> None:
-        """Until the transaction ends, no other one passes this point with the same name."""
+        """Make other transactions wait at this call, for the same name, until this transaction ends."""
         if not self.sqlite:  # SQLite has one writer anyway
             connection.execute(text("SELECT pg_advisory_xact_lock(hashtextextended(:name, 0))"), {"name": name})
 
@@ -85,7 +85,7 @@ class Database:
 
 
 def migrate(database: Database) -> None:
-    """Bring the tables to the newest form, from nothing or from any earlier one; several processes may try at once."""
+    """Create the tables, or migrate them from any earlier revision; several processes may try at the same time."""
     with database.transaction("read") as connection:
         if _revision(connection) == HEAD:
             return
@@ -96,14 +96,14 @@ def migrate(database: Database) -> None:
             return
         if inspect(connection).has_table("jobs"):
             upgrade(connection)
-        else:  # the outcome of all migrations at once: alembic takes a while to import
+        else:  # create the final tables directly: importing alembic takes long
             metadata.create_all(connection)
             connection.execute(text("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL PRIMARY KEY)"))
             connection.execute(text("INSERT INTO alembic_version VALUES (:head)"), {"head": HEAD})
 
 
 def upgrade(connection: Connection) -> None:
-    """Run the migrations that are lacking; DatabaseFailed if the tables are newer than this program."""
+    """Run the missing migrations; DatabaseFailed if the tables are newer than this program."""
     command, config = importlib.import_module("alembic.command"), importlib.import_module("alembic.config")
     script = config.Config()
     script.set_main_option("script_location", str(_MIGRATIONS))
@@ -151,7 +151,7 @@ def _engine(url: URL, timeout: float) -> Engine:
 
 
 def _on_connect(connection: Any, _record: object) -> None:
-    connection.isolation_level = None  # BEGIN is said by _on_begin, not guessed by the driver
+    connection.isolation_level = None  # _on_begin executes BEGIN, so the driver must not
     for pragma in ("journal_mode=WAL", "foreign_keys=ON"):
         connection.execute(f"PRAGMA {pragma}")
 
@@ -177,7 +177,7 @@ class _Transaction(AbstractContextManager[Connection]):
 
 
 def _translated(error: SQLAlchemyError) -> Exception:
-    """DatabaseFailed for what may go away by itself; what trying again cannot mend stays what it is."""
+    """Return DatabaseFailed for errors that a retry may mend, and other errors unchanged."""
     ours = isinstance(error, StatementError) and not isinstance(error, DBAPIError)
     if ours or isinstance(error, IntegrityError):
         return error

@@ -1,8 +1,8 @@
-"""Keys of callers in the job database, and whose graphs are whose.
+"""Keys of callers in the job database, and the owners of graphs and jobs.
 
 A key is ``apsp_ID_SECRET`` with 256 random bits as its secret.  Only the SHA-256 of the secret is kept: slow password
-hashes protect secrets that people choose, which can be guessed; nothing short of 2^255 guesses finds this one, and
-each request would pay for the slowness.
+hashes protect secrets that people choose, which can be guessed.  This one takes about 2^255 guesses, and a slow hash
+would delay every request.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ class KeyStore:
 
     @property
     def database(self) -> Database:
-        """The database itself, for what else is kept in it."""
+        """The database itself, for the other stores in it."""
         return self._database
 
     def create(self, name: str, scopes: Sequence[str]) -> tuple[KeyRecord, str]:
-        """A new key; returns its record and, for this once, the key itself.  InvalidRequest for an unknown scope."""
+        """Make a key; returns its record and the key, which is not stored.  InvalidRequest for an unknown scope."""
         wrong = [scope for scope in scopes if scope not in SCOPES]
         if wrong or not scopes:
             message = f"a key has scopes among {', '.join(SCOPES)}, found {', '.join(wrong) or 'none'}"
@@ -66,7 +66,7 @@ class KeyStore:
         return record, f"apsp_{record.id}_{secret}"
 
     def find(self, key: str) -> KeyRecord | None:
-        """The record of a key that is valid; None for any other text."""
+        """Return the record of a valid key; None for any other text."""
         match = _KEY.fullmatch(key)
         if match is None:
             return None
@@ -87,7 +87,7 @@ class KeyStore:
             return connection.execute(select(keys.c.id).where(keys.c.revoked.is_(None)).limit(1)).first() is not None
 
     def revoke(self, key_id: str) -> KeyRecord:
-        """Make a key invalid, for good; safe to repeat.  NotFound if there is no such key."""
+        """Make a key invalid, permanently; safe to repeat.  NotFound if there is no such key."""
         with self._database.transaction("durable") as connection:
             change = update(keys).where(keys.c.id == key_id).values(revoked=func.coalesce(keys.c.revoked, time.time()))
             row = connection.execute(change.returning(keys)).one_or_none()
@@ -95,16 +95,16 @@ class KeyStore:
             raise NotFound(f"there is no key {key_id!r}")
         return _record(row)
 
-    # Whose is what
+    # Owners
 
     def job_owner(self, job_id: str) -> str | None:
-        """The owner of a job, even of one that was removed; None if it has none or does not exist."""
+        """Return the owner of a job, even of a removed one; None if it has none or does not exist."""
         with self._database.transaction("read") as connection:
             found: str | None = connection.execute(select(jobs.c.owner).where(jobs.c.id == job_id)).scalar_one_or_none()
         return found
 
     def own_graph(self, owner: str, record: GraphRecord) -> bool:
-        """Note that ``owner`` uploaded a graph, and what the record says of the upload; whether that is new."""
+        """Record that ``owner`` uploaded a graph, with facts and receipt of this upload; False if that was known."""
         values = {"owner": owner, "graph": record.id, "name": record.name, "created": record.created}
         told = {"facts": record.facts, "receipt": record.receipt}
         try:
@@ -115,13 +115,13 @@ class KeyStore:
         return True
 
     def owned_graph(self, owner: str, graph_id: str) -> GraphRecord | None:
-        """The graph as this owner uploaded it, even if it was removed; None if they did not."""
+        """Return the graph as this owner uploaded it, even a removed one; None if the owner did not upload it."""
         with self._database.transaction("read") as connection:
             row = connection.execute(_owned(owner).where(graphs.c.id == graph_id)).one_or_none()
             return None if row is None else _as_uploaded(row)
 
     def disown_graph(self, owner: str, graph_id: str) -> bool:
-        """Forget that ``owner`` uploaded a graph; whether nobody owns it any more."""
+        """Delete the record that ``owner`` uploaded a graph; returns whether the graph has no owner left."""
         mine = (graph_owners.c.owner == owner, graph_owners.c.graph == graph_id)
         with self._database.transaction("durable") as connection:
             connection.execute(delete(graph_owners).where(*mine))
@@ -131,9 +131,12 @@ class KeyStore:
     def list_graphs(
         self, limit: int, owner: str | None, after: tuple[float, str] | None = None
     ) -> Sequence[GraphRecord]:
-        """The newest ``limit`` graphs; ``after`` is the last one seen.
+        """List graphs, newest first.
 
-        Those of one owner are as they uploaded them and when they did; for None all are as they came first.
+        Args:
+            limit: most graphs to return.
+            owner: only graphs of this owner, as this owner uploaded them; None for all, as they were first uploaded.
+            after: time of creation and id of the last graph seen, to continue a list.
         """
         query = (select(graphs) if owner is None else _owned(owner)).where(graphs.c.removed.is_(None))
         created = graphs.c.created if owner is None else graph_owners.c.created
@@ -145,7 +148,7 @@ class KeyStore:
 
 
 _OWN: Final = ("name", "created", "facts", "receipt")
-#: what facts tell of a file rather than of the graph in it
+#: Facts about the uploaded file, not about the graph in it.
 _OF_A_FILE: Final = ("format", "compression", "entries", "dropped", "notes")
 
 
@@ -156,10 +159,10 @@ def _owned(owner: str) -> Select[Any]:
 
 
 def _as_uploaded(row: Row[Any]) -> GraphRecord:
-    """The graph with its owner's own name, time, facts and receipt: those of the first upload may be another's."""
+    """Make the record of a graph with name, time, facts and receipt of this owner's upload, not of the first one."""
     values = dict(row._mapping)
     own = {name: values.pop(f"own_{name}") for name in _OWN}
-    if own["receipt"] is None:  # noted before receipts were kept for each owner, and not the first
+    if own["receipt"] is None:  # a later upload, recorded by a version that kept one receipt a graph
         facts = {name: value for name, value in values["facts"].items() if name not in _OF_A_FILE}
         if "weights" in facts:
             told = ("column", "length_of")

@@ -1,6 +1,6 @@
-"""The tables of the job database and what a row of them is, as plain data.  SQL only; knows no HTTP and no algorithm.
+"""The tables of the job database, and the records of their rows as plain data.  Independent of HTTP and algorithms.
 
-Whoever changes a table here adds a migration under ``storage/jobs/migrations/versions``; a test compares both.
+A change of a table here needs a migration under ``storage/jobs/migrations/versions``; a test compares the two.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from sqlalchemy import (
 ACCEPTED, RUNNING, SUCCESSFUL, FAILED, DISMISSED = "accepted", "running", "successful", "failed", "dismissed"
 OPEN: Final = (ACCEPTED, RUNNING)
 OVER: Final = (SUCCESSFUL, FAILED, DISMISSED)
-#: why a job has no result any more
+#: Why the result of a job was removed.
 DELETED, EXPIRED = "deleted", "expired"
 
 Json = dict[str, Any]
@@ -76,7 +76,7 @@ jobs = Table(
     Column("updated", Float, nullable=False),
     Column("owner", String(80)),
     Column("priority", Integer, nullable=False, server_default="0", default=0),
-    Column("turn", BigInteger, nullable=False, server_default="0", default=0),
+    Column("turn", BigInteger, key="place_in_queue", nullable=False, server_default="0", default=0),
     Column("device", String(8), nullable=False, server_default="any", default="any"),
     Column("beat", BigInteger, nullable=False, server_default="0", default=0),
     Column("version", BigInteger, nullable=False, server_default="0", default=0),
@@ -85,7 +85,7 @@ jobs = Table(
     Column("removed", Float),
     Column("removal", String(12)),
     Index("jobs_by_state", "state", "created"),
-    Index("jobs_by_turn", "state", "priority", "turn", "id"),
+    Index("jobs_by_turn", "state", "priority", "place_in_queue", "id"),
     Index("jobs_by_owner", "owner", "state"),
     Index("jobs_by_fingerprint", "fingerprint"),
     Index("jobs_by_graph", "graph", "state"),
@@ -176,11 +176,12 @@ class JobRecord:
     """One job as stored; times are seconds since the epoch, ``error`` is ``{"code", "message", "details"}``.
 
     Attributes:
-        owner: whose job it is; None where nobody is told apart.
-        priority: higher goes first; turn: the place in the fair order of owners, among equal priorities.
-        device: ``cuda`` for a job that only a GPU's runner may take, else ``any``.
-        beat: counts the signs of life of the runner; version: counts all changes.
-        options: those that were asked for; empty in lists of jobs.
+        owner: the caller who submitted it; None where the service does not distinguish callers.
+        priority: jobs of higher priority are solved first.
+        place_in_queue: among equal priorities, the lowest is solved first; the numbers make owners alternate.
+        device: ``cuda`` for a job that only a runner with a GPU may claim, else ``any``.
+        beat: number of heartbeats of the runner; version: number of changes of the job.
+        options: as submitted; empty in lists of jobs.
         fingerprint: digest of graph, options and result format; equal ones have equal results.
         bytes: size of the result; removed, removal: when the result went away, and why (``deleted``, ``expired``).
     """
@@ -208,7 +209,7 @@ class JobRecord:
     updated: float
     owner: str | None = None
     priority: int = 0
-    turn: int = 0
+    place_in_queue: int = 0
     device: str = "any"
     beat: int = 0
     version: int = 0
@@ -225,9 +226,9 @@ class JobRecord:
 
 @dataclass(frozen=True)
 class RunnerRecord:
-    """One place where jobs are solved: ``state`` is ``idle``, ``busy`` or ``sick``; ``detail`` says why it is sick.
+    """A slot in which jobs are solved: ``state`` is ``idle``, ``busy`` or ``sick``; ``detail`` says why it is sick.
 
-    ``figures`` are numbers about it, for those who measure.
+    ``figures`` are numbers that the runner reports about itself, for metrics.
     """
 
     slot: str
@@ -241,10 +242,10 @@ class RunnerRecord:
 
 @dataclass(frozen=True)
 class Submission:
-    """All that is said about a job when it is handed in; see :class:`JobRecord` for the words.
+    """A job as it is submitted; see :class:`JobRecord` for fields of the same name.
 
-    ``key`` and ``digest`` are the Idempotency-Key and what it was first sent with; ``most_of_owner`` and ``most`` limit
-    the open jobs.
+    ``key`` and ``digest`` are the Idempotency-Key and the digest of the request that it was sent with;
+    ``most_of_owner`` and ``most`` limit the open jobs of the owner and of all.
     """
 
     graph: str
@@ -269,11 +270,12 @@ def new_id() -> str:
     return str(uuid.UUID(int=value))
 
 
-#: the columns of jobs in lists: options may name a million vertices each, and nobody shows those of many jobs
+#: The columns of jobs in lists: options are left out, because those of one job may name a million vertices.
 LISTED: Final = tuple(column for column in jobs.c if column is not jobs.c.options)
 
 
 def job_of(row: Row[Any]) -> JobRecord:
-    """The record of a row of ``jobs``; without options if they were not asked for."""
+    """Make the record of a row of ``jobs``; without options if they were not selected."""
     values = {"options": {}, **row._mapping}
+    values["place_in_queue"] = values.pop(jobs.c.place_in_queue.name)
     return JobRecord(**{**values, "progress": Progress(**values["progress"])})

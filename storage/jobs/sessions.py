@@ -1,6 +1,6 @@
-"""Sessions of people who have shown a key on the page: a random token each, of which only the digest is kept.
+"""Sessions of people who signed in on the page with a key: each has a random token, of which only the digest is kept.
 
-A session is worth what its key is worth: it ends with the key, with its time, or when its holder leaves.
+A session has the scopes of its key.  It ends when the key is revoked, when it expires, or when its holder signs out.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class SessionStore:
         self._database = database
 
     def open(self, key_id: str, seconds: float) -> str:
-        """A new session of a key, for so many seconds; returns its token, for this once.  Forgets those that ended."""
+        """Open a session of a key that lasts ``seconds``; returns its token.  Expired sessions are deleted."""
         token, now = secrets.token_urlsafe(32), time.time()
         values = {"digest": _digest(token), "key": key_id, "created": now, "expires": now + seconds}
         with self._database.transaction("durable") as connection:
@@ -32,7 +32,7 @@ class SessionStore:
         return token
 
     def find(self, token: str) -> KeyRecord | None:
-        """The key of a session that is not over, if the key is still valid; None for any other text."""
+        """Return the key of an open session, if the key is still valid; None for any other text."""
         wanted = (sessions.c.digest == _digest(token), sessions.c.expires > time.time(), keys.c.revoked.is_(None))
         query = select(keys).join(sessions, sessions.c.key == keys.c.id).where(*wanted)
         with self._database.transaction("read") as connection:
@@ -46,5 +46,5 @@ class SessionStore:
 
 
 def _digest(token: str) -> str:
-    # 256 random bits: nothing short of guessing them all finds a token, so no slow hash is needed
+    # a token has 256 random bits and cannot be guessed, so no slow hash is needed
     return hashlib.sha256(token.encode(errors="replace")).hexdigest()

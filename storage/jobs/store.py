@@ -1,7 +1,7 @@
 """The record of truth about graphs and jobs: SQL tables behind one class, on SQLite or PostgreSQL.
 
-Whatever a caller is promised (a job is accepted, a job is over, a result is removed) is written through to the disk
-before a method returns; progress is not.  Knows no HTTP and no algorithm: options, plans and errors are JSON to it.
+What a method promises (a job is accepted, a job is over, a result is removed) is written through to the disk before it
+returns; progress is not.  This module does not depend on HTTP or algorithms: options, plans and errors are JSON here.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from sqlalchemy import Connection, and_, delete, func, insert, or_, select, update
+from sqlalchemy import Connection, and_, func, insert, or_, select, update
 
 from storage.errors import Conflict, Gone, KeyReused, NotFound, TooManyJobs
 from storage.jobs.claims import MAX_ATTEMPTS, Beat, Claims, changed
 from storage.jobs.database import Database
+from storage.jobs.retention import ResultRetention
 from storage.jobs.schema import (
     ACCEPTED,
     DELETED,
@@ -46,7 +47,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-class JobStore(Claims):
+class JobStore(Claims, ResultRetention):
     """Graphs and jobs in one database; safe to use from many threads and processes at once.
 
     ``where`` and ``timeout`` are those of :class:`storage.jobs.database.Database`.  All methods raise
@@ -59,7 +60,7 @@ class JobStore(Claims):
 
     @property
     def database(self) -> Database:
-        """The database itself, for what else is kept in it."""
+        """The database itself, for the other stores in it."""
         return self._database
 
     def close(self) -> None:
@@ -67,13 +68,13 @@ class JobStore(Claims):
         self._database.close()
 
     def ping(self) -> None:
-        """Take the write lock and give it back: the database is there and can be written."""
+        """Take and release the write lock, to check that the database can be written."""
         self._database.ping()
 
     # Graphs
 
     def add_graph(self, record: GraphRecord) -> tuple[GraphRecord, bool]:
-        """Record a graph, or find the one of the same content; returns it and whether it is new (or new again)."""
+        """Record a graph, or find the one of equal content; returns it and whether it is new, or had been removed."""
         with self._database.transaction("durable") as connection:
             self._database.one_at_a_time(connection, f"graph {record.digest}")
             row = connection.execute(select(graphs).where(graphs.c.digest == record.digest)).one_or_none()
@@ -102,7 +103,7 @@ class JobStore(Claims):
             return [GraphRecord(**row._mapping) for row in rows]
 
     def remove_graph(self, graph_id: str, take: Callable[[], None]) -> None:
-        """Forget a graph; ``take`` moves its files away and is called inside the transaction.
+        """Remove a graph; ``take`` moves its files away and is called inside the transaction.
 
         Raises:
             NotFound, Gone: there is no such graph.
@@ -119,16 +120,22 @@ class JobStore(Claims):
     # Jobs
 
     def create(self, graph_id: str, options: Json, plan: Json, name: str | None = None) -> JobRecord:
-        """Accept a job about which no more is to be said; see :meth:`submit`."""
+        """Accept a job without owner, limits or idempotency key; see :meth:`submit`.
+
+        Args:
+            graph_id: the graph to solve.
+            options, plan: JSON, stored as they are.
+            name: a name for people.
+        """
         return self.submit(Submission(graph_id, options, plan, name))[0]
 
     def submit(self, asked: Submission) -> tuple[JobRecord, bool]:
-        """Accept a job; it is on the disk when this returns.  Also says whether it is new, rather than sent again.
+        """Accept a job durably; returns it and whether it is new, because a request may be sent again.
 
         Raises:
-            NotFound, Gone: there is no such graph (any more).
+            NotFound, Gone: the graph does not exist, or was removed.
             KeyReused: the idempotency key was used for something else.
-            TooManyJobs: the owner's open jobs, or all of them, are as many as may be.
+            TooManyJobs: the limit of open jobs, of the owner or of all, is reached.
         """
         now, owner = time.time(), asked.owner or ""
         with self._database.transaction("durable") as connection:
@@ -136,12 +143,13 @@ class JobStore(Claims):
             if asked.key is not None and (known := _keyed(connection, owner, asked.key, asked.digest)) is not None:
                 return known, False
             _graph(connection, asked.graph, lock="read")
-            _check_room(connection, asked)
+            _check_limits(connection, asked)
             values: Json = {
                 "id": new_id(), "graph": asked.graph, "name": asked.name, "state": ACCEPTED, "phase": "queued",
                 "options": asked.options, "plan": asked.plan, "progress": asdict(Progress()), "history": [],
                 "created": now, "updated": now, "owner": asked.owner, "priority": asked.priority,
-                "turn": _turn(connection, asked), "device": asked.device, "fingerprint": asked.fingerprint,
+                "place_in_queue": _place_in_queue(connection, asked), "device": asked.device,
+                "fingerprint": asked.fingerprint,
             }  # fmt: skip
             record = job_of(connection.execute(insert(jobs).values(**values).returning(jobs)).one())
             if asked.key is not None:
@@ -150,12 +158,29 @@ class JobStore(Claims):
             return record, True
 
     def replay(self, owner: str | None, key: str, digest: str) -> JobRecord | None:
-        """The job that was submitted with this idempotency key; KeyReused if it came with something else."""
+        """Return the job that was submitted with an idempotency key; None if there is none.
+
+        Args:
+            owner: the caller; keys of different owners are independent.
+            key: the Idempotency-Key.
+            digest: digest of the request.
+
+        Raises:
+            KeyReused: the key was used with another request.
+        """
         with self._database.transaction("read") as connection:
             return _keyed(connection, owner or "", key, digest)
 
     def remember(self, owner: str | None, key: str, digest: str, job_id: str) -> None:
-        """From now on this idempotency key stands for a job that was there already; KeyReused as in :meth:`submit`."""
+        """Let an idempotency key stand for a job that exists already.
+
+        Args:
+            owner, key, digest: as in :meth:`replay`.
+            job_id: the job.
+
+        Raises:
+            KeyReused: the key was used with another request.
+        """
         with self._database.transaction("durable") as connection:
             self._database.one_at_a_time(connection, f"owner {owner or ''}")
             if _keyed(connection, owner or "", key, digest) is None:
@@ -163,7 +188,7 @@ class JobStore(Claims):
                 connection.execute(insert(idempotency).values(**entry))
 
     def finished(self, owner: str | None, fingerprint: str) -> JobRecord | None:
-        """The owner's newest successful job of this fingerprint that still has its result."""
+        """Return the owner's newest successful job of this fingerprint that still has its result, or None."""
         query = select(jobs).where(
             jobs.c.fingerprint == fingerprint, jobs.c.state == SUCCESSFUL, jobs.c.removed.is_(None),
             jobs.c.owner.is_(None) if owner is None else jobs.c.owner == owner,
@@ -186,9 +211,14 @@ class JobStore(Claims):
         owner: str | None = None,
         before: str | None = None,
     ) -> list[JobRecord]:
-        """The newest ``limit`` jobs, newest first, of one graph or owner, in one state or any of several.
+        """List jobs, newest first, without their options.
 
-        ``before`` goes on behind that job.  Like all lists of jobs, this one leaves their options out.
+        Args:
+            limit: most jobs to return.
+            state: only jobs in this state, or in any of these.
+            graph: only jobs of the graph with this id.
+            owner: only jobs of this owner.
+            before: only jobs older than the one with this id, to continue a list.
         """
         query = select(*LISTED).where(or_(jobs.c.removal.is_(None), jobs.c.removal != DELETED))
         for column, value in ((jobs.c.graph, graph), (jobs.c.owner, owner)):
@@ -202,13 +232,13 @@ class JobStore(Claims):
             return [job_of(row) for row in connection.execute(query.order_by(jobs.c.id.desc()).limit(limit))]
 
     def still_open(self, job_ids: Sequence[str]) -> set[str]:
-        """Which of these jobs are open."""
+        """Return those of these ids whose jobs are open."""
         query = select(jobs.c.id).where(jobs.c.id.in_(job_ids), jobs.c.state.in_(OPEN))
         with self._database.transaction("read") as connection:
             return set(connection.execute(query).scalars())
 
     def versions(self, job_ids: Sequence[str]) -> dict[str, int]:
-        """The versions of these jobs: one that is the same as before says that nothing changed."""
+        """Return the versions of these jobs by id; an equal version means that the job has not changed."""
         query = select(jobs.c.id, jobs.c.version).where(jobs.c.id.in_(job_ids))
         with self._database.transaction("read") as connection:
             return {row.id: row.version for row in connection.execute(query)}
@@ -232,19 +262,19 @@ class JobStore(Claims):
         return {state: found.get(state, 0) for state in (*OPEN, *OVER)}
 
     def queue_position(self, record: JobRecord) -> int:
-        """How many accepted jobs stand before this one."""
+        """Count the accepted jobs that will be claimed before this one."""
         same = jobs.c.priority == record.priority
         before = or_(
             jobs.c.priority > record.priority,
-            and_(same, jobs.c.turn < record.turn),
-            and_(same, jobs.c.turn == record.turn, jobs.c.id < record.id),
+            and_(same, jobs.c.place_in_queue < record.place_in_queue),
+            and_(same, jobs.c.place_in_queue == record.place_in_queue, jobs.c.id < record.id),
         )
         query = select(func.count()).select_from(jobs).where(jobs.c.state == ACCEPTED, before)
         with self._database.transaction("read") as connection:
             return int(connection.execute(query).scalar_one())
 
     def cancel(self, job_id: str) -> JobRecord:
-        """Dismiss an accepted job at once, ask a running one to stop, leave a finished one as it is."""
+        """Dismiss an accepted job at once, or ask a running one to stop; a job that is over does not change."""
         with self._database.transaction("durable") as connection:
             record = _find(connection, job_id, lock=True)
             if record.state == ACCEPTED:
@@ -256,12 +286,14 @@ class JobStore(Claims):
             return record
 
     def resume(self, job_id: str, asked: Submission) -> JobRecord:
-        """Accept a failed or dismissed job again, with all its attempts; owner, priority and limits are ``asked``'s.
+        """Accept a failed or dismissed job again, with a new count of attempts.
+
+        Owner, priority and limits are those of ``asked``.
 
         Raises:
             NotFound, Gone: there is no such job, or its graph was deleted.
             Conflict: it is open, or successful.
-            TooManyJobs: as :meth:`submit` does.
+            TooManyJobs: as in :meth:`submit`.
         """
         with self._database.transaction("durable") as connection:
             self._database.one_at_a_time(connection, f"owner {asked.owner or ''}")
@@ -269,63 +301,20 @@ class JobStore(Claims):
             if record.state not in (FAILED, DISMISSED):
                 raise Conflict(f"job {job_id} is {record.state}; only a failed or dismissed job can be resumed")
             _graph(connection, record.graph, lock="read")
-            _check_room(connection, asked)
+            _check_limits(connection, asked)
             return _change(
                 connection, job_id, state=ACCEPTED, phase="queued", cancel=False, error=None, finished=None,
-                runner=None, attempt=0, fence=record.fence + 1, turn=_turn(connection, asked),
+                runner=None, attempt=0, fence=record.fence + 1, place_in_queue=_place_in_queue(connection, asked),
                 progress=asdict(Progress()),
             )  # fmt: skip
 
     def delete(self, job_id: str) -> None:
-        """Forget a finished job but for its id; NotFound or Gone if there is none, Conflict while it is open."""
+        """Delete a job that is over; its id stays known.  NotFound or Gone if there is none, Conflict if it is open."""
         with self._database.transaction("durable") as connection:
             record = _find(connection, job_id, lock=True)
             if record.open:
                 raise Conflict(f"job {job_id} is {record.state}; cancel it and wait until it is over, then delete it")
             _change(connection, job_id, removed=record.removed or time.time(), removal=DELETED)
-
-    # Retention
-
-    def with_result(self) -> list[str]:
-        """The ids of all jobs that should have a result."""
-        query = select(jobs.c.id).where(jobs.c.state == SUCCESSFUL, jobs.c.removed.is_(None))
-        with self._database.transaction("read") as connection:
-            return list(connection.execute(query).scalars())
-
-    def with_folder(self, job_ids: Sequence[str]) -> set[str]:
-        """Which of these ids are jobs that may have files: all that were not removed."""
-        query = select(jobs.c.id).where(jobs.c.id.in_(job_ids), jobs.c.removed.is_(None))
-        with self._database.transaction("read") as connection:
-            return set(connection.execute(query).scalars())
-
-    def overdue(self, before: float | None, most_bytes: int | None) -> list[str]:
-        """Jobs whose result should go: over since before that time, or the oldest of more than so many bytes."""
-        query = select(jobs.c.id, jobs.c.finished, jobs.c.bytes).where(jobs.c.state.in_(OVER), jobs.c.removed.is_(None))
-        with self._database.transaction("read") as connection:
-            rows = connection.execute(query.order_by(jobs.c.finished.desc(), jobs.c.id.desc())).all()
-        found, total = [], 0
-        for row in rows:
-            total += row.bytes or 0
-            old = before is not None and row.finished < before
-            if old or (most_bytes is not None and row.bytes and total > most_bytes):
-                found.append(row.id)
-        return found
-
-    def expire_result(self, job_id: str) -> bool:
-        """The result's time is over; False if it was gone already."""
-        here = (jobs.c.id == job_id, jobs.c.removed.is_(None), jobs.c.state.in_(OVER))
-        with self._database.transaction("durable") as connection:
-            change = changed(removed=time.time(), removal=EXPIRED).where(*here)
-            return bool(connection.execute(change).rowcount)
-
-    def purge(self, removed_before: float, keys_before: float) -> int:
-        """Forget removed jobs, graphs without jobs, and idempotency keys of earlier times; returns how many jobs."""
-        with self._database.transaction("durable") as connection:
-            connection.execute(delete(idempotency).where(idempotency.c.created < keys_before))
-            gone = connection.execute(delete(jobs).where(jobs.c.removed < removed_before)).rowcount
-            unused = ~select(jobs.c.id).where(jobs.c.graph == graphs.c.id).exists()
-            connection.execute(delete(graphs).where(graphs.c.removed < removed_before, unused))
-            return int(gone)
 
 
 def _graph(connection: Connection, graph_id: str, *, lock: str = "") -> GraphRecord:
@@ -351,7 +340,7 @@ def _keyed(connection: Connection, owner: str, key: str, digest: str) -> JobReco
     return _find(connection, found.job)
 
 
-def _check_room(connection: Connection, asked: Submission) -> None:
+def _check_limits(connection: Connection, asked: Submission) -> None:
     mine = jobs.c.owner.is_(None) if asked.owner is None else jobs.c.owner == asked.owner
     for most, setting, where in (
         (asked.most_of_owner, "APSP_MAX_OPEN_JOBS", mine),
@@ -366,12 +355,12 @@ def _check_room(connection: Connection, asked: Submission) -> None:
             raise TooManyJobs(message, limit=most, requested=there + 1, setting=setting)
 
 
-def _turn(connection: Connection, asked: Submission) -> int:
-    """Start-time fair queueing: behind the owner's own open jobs, but no further back than the front of all others."""
+def _place_in_queue(connection: Connection, asked: Submission) -> int:
+    """Compute the place of a new job (start-time fair queueing): after the owner's open jobs, not before the front."""
     of_priority = (jobs.c.state.in_(OPEN), jobs.c.priority == asked.priority)
     mine = jobs.c.owner.is_(None) if asked.owner is None else jobs.c.owner == asked.owner
-    front = connection.execute(select(func.min(jobs.c.turn)).where(*of_priority)).scalar_one()
-    own = connection.execute(select(func.max(jobs.c.turn)).where(*of_priority, mine)).scalar_one()
+    front = connection.execute(select(func.min(jobs.c.place_in_queue)).where(*of_priority)).scalar_one()
+    own = connection.execute(select(func.max(jobs.c.place_in_queue)).where(*of_priority, mine)).scalar_one()
     return max(front or 0, -1 if own is None else own + 1)
 
 

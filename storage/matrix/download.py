@@ -1,9 +1,8 @@
-"""A sealed store that comes file by file from elsewhere: named by its seal, checked, kept aside until it is whole.
+"""A sealed store that is downloaded file by file: checked against its seal, and published once it is complete.
 
-The seal (``zarr.json``) names size and checksum of every file but the tiles, and those files name the tiles'.  So
-nothing that comes is believed but the seal, and that has a digest of itself.  The files lie in the working folder
-beside the target (``storage.matrix.working_dir``), which outlives the process: fetching goes on with the tiles that it
-has.
+The seal (``zarr.json``) holds size and checksum of every file but the tiles, and those files hold the tiles'.  So only
+the seal is trusted, and it has a digest of itself.  The files lie in the working folder next to the target
+(``storage.matrix.working_dir``), which outlives the process: a later download continues with the tiles that it has.
 """
 
 from __future__ import annotations
@@ -19,11 +18,11 @@ import numpy as np
 from storage.errors import StorageFailed
 from storage.files import atomic
 from storage.matrix.format import DISTANCES, ROOT_DOCUMENT, crc32c, file_checksum, read_seal
+from storage.matrix.frame import check_target
 from storage.matrix.grid import CHECKSUM_BYTES, TileGrid
-from storage.matrix.working_dir import Workplace
-from storage.matrix.writer import check_target
+from storage.matrix.working_dir import WorkingDir
 
-#: What a file of a store may be called.  The names come from elsewhere, and must not lead outside.
+#: The form of the names of a store's files.  The names are downloaded too, and must not lead outside of the folder.
 _NAME: Final = re.compile(r"[A-Za-z0-9_]+(/[A-Za-z0-9_]+)*(/zarr\.json)?", re.ASCII)
 
 
@@ -37,7 +36,7 @@ class Piece:
     tile: bool = False
 
     def holds(self, path: Path) -> bool:
-        """Whether the file at ``path`` is this one, whole.  Raises OSError."""
+        """Whether the file at ``path`` is complete and has this checksum.  Raises OSError."""
         if path.stat().st_size != self.size:
             return False
         if not self.tile:
@@ -47,15 +46,15 @@ class Piece:
         return crc32c(data[:-CHECKSUM_BYTES]) == stored == self.checksum
 
 
-class Incoming:
-    """A store on its way to ``target``.  Use as a context manager; what was accepted stays until it is published.
+class Download:
+    """A download of a store to ``target``, as a context manager.  Accepted files stay until the store is published.
 
     Attributes:
         total: bytes of all files but the seal; None until :meth:`tiles` was called.
     """
 
     def __init__(self, target: str | Path, document: bytes, *, overwrite: bool = False) -> None:
-        """Begin, or go on with what an earlier process has kept of the same store.
+        """Begin, or continue an earlier process's download of the same store.
 
         Args:
             target: where the store will be; its parent folder must exist.
@@ -63,7 +62,7 @@ class Incoming:
             overwrite: replace a store that is there, once this one is whole.
 
         Raises:
-            Conflict: something is at ``target``, or another process or another store is on its way there.
+            Conflict: something is at ``target``, or another process or another store is being downloaded there.
             NotFound: the parent folder does not exist.
             StorageFailed: the document is no seal, or the file system refused.
         """
@@ -75,7 +74,7 @@ class Incoming:
         atomic.clear_stale(self._target)
         check_target(self._target, overwrite)
         digest = sealed["attributes"]["seal"]["digest"]
-        self._place = Workplace(self._target, {"fetched": digest}, resume=True, overwrite=overwrite)
+        self._place = WorkingDir(self._target, {"fetched": digest}, resume=True, overwrite=overwrite)
         try:
             (self._place.folder / DISTANCES / "c").mkdir(parents=True, exist_ok=True)
             if self._place.record is None:
@@ -85,21 +84,29 @@ class Incoming:
             raise atomic.failure("write into", self._place.folder, error) from error
 
     def sides(self) -> list[Piece]:
-        """All files but the seal and the tiles; they come first."""
+        """Return all files but the seal and the tiles; they have to be accepted first."""
         return self._sides
 
     def tiles(self) -> Iterator[tuple[Piece, bool]]:
-        """All tiles, and whether each is there, read and checked.  StorageFailed if the manifest cannot be read."""
+        """Return an iterator over all tiles that says of each whether it is already there and sound.
+
+        Raises:
+            StorageFailed: the manifest cannot be read.
+        """
         checksums, sizes = (self._manifest(name) for name in ("crc32c", "bytes"))
         self.total = sum(piece.size for piece in self._sides) + int(sizes.sum())
         return self._checked(checksums, sizes)
 
     def draft(self, piece: Piece) -> Path:
-        """Where the bytes of a piece are collected until :meth:`accept`."""
+        """Return the file that collects the bytes of a piece until :meth:`accept`."""
         return self._place.spare / piece.name.replace("/", "-")
 
     def accept(self, piece: Piece) -> bool:
-        """Take in the draft of a piece, if it is what seal and manifest say; else it is removed.  StorageFailed."""
+        """Accept the draft of a piece if it agrees with seal or manifest; otherwise remove it and return False.
+
+        Raises:
+            StorageFailed: the file system refused.
+        """
         draft, path = self.draft(piece), self._place.folder / piece.name
         try:
             if not piece.holds(draft):
@@ -117,7 +124,7 @@ class Incoming:
         check_target(self._target, self._overwrite)
         try:
             atomic.sync_tree(folder)
-            # as when it was made: the seal comes last
+            # the seal is written last, as by ``MatrixWriter``
             atomic.write_file(folder / ROOT_DOCUMENT, [self._document])
             atomic.sync_path(folder / ROOT_DOCUMENT)
             atomic.sync_path(folder)
@@ -151,13 +158,30 @@ class Incoming:
 
 
 def side_files(document: bytes, arrays: tuple[str, ...]) -> list[str]:
-    """The files of some small arrays of a store, such as ``source``, whose root document this is.  StorageFailed."""
+    """Return the names of the files of some small arrays of a store.
+
+    Args:
+        document: the root document of the store.
+        arrays: names of the arrays, such as ``source``.
+
+    Raises:
+        StorageFailed: the document is no sound seal.
+    """
     sealed = read_seal(Path("the store"), document)
     return [piece.name for piece in _side_pieces(sealed, Path("the store")) if piece.name.split("/")[0] in arrays]
 
 
 def labels_of(document: bytes, files: Mapping[str, bytes], array: str) -> list[int | str]:
-    """The labels in ``source`` or ``target`` of a store, from its files as they came.  StorageFailed if damaged."""
+    """Return the labels in ``source`` or ``target`` of a store, from files that were downloaded.
+
+    Args:
+        document: the root document of the store.
+        files: content of the files that ``side_files`` names, by name.
+        array: ``source`` or ``target``.
+
+    Raises:
+        StorageFailed: a file does not agree with the seal, or cannot be read.
+    """
     import zarr
     from zarr.core.buffer import default_buffer_prototype
     from zarr.storage import MemoryStore

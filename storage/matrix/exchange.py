@@ -1,4 +1,4 @@
-"""What lies in a *room*, the folder in which processes leave files for the owner of a store in the making."""
+"""What lies in an *exchange folder*: files that other processes write for the owner of a store in the making."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from storage.errors import StorageFailed
 from storage.files import atomic
 from storage.matrix.format import Array, crc32c
 
-#: Bytes of a panel that have a checksum of their own, and are read or written at a time.
+#: Bytes of a panel that are read or written at a time; each such piece has its own checksum.
 PIECE: Final = 2**24
-#: Files of a panel, at most.
+#: Most files of a panel.
 PARTS: Final = 8
 
 
 @dataclass(frozen=True)
 class TileFile:
-    """A tile (i, j) in a room, durable: the name of its file, its bytes and its checksum."""
+    """A tile (i, j) in an exchange folder, durable: the name of its file, its bytes and its checksum."""
 
     i: int
     j: int
@@ -36,7 +36,7 @@ class TileFile:
 
 @dataclass(frozen=True)
 class Marks:
-    """Bytes and checksums of some rows of tiles, from tile row ``first`` on; 0 where they are not known."""
+    """Bytes and checksums of tiles, shape (tile rows, tiles across), from tile row ``first`` on; 0 where unknown."""
 
     first: int
     sizes: npt.NDArray[np.int64]
@@ -44,13 +44,21 @@ class Marks:
 
 
 def write_panel(path: Path, panel: Array, pool: ThreadPoolExecutor) -> None:
-    """Write a C-contiguous array into a folder; readers of an older one go on.  StorageFailed.
+    """Write a C-contiguous array into a folder, as several files, because threads that write to one file wait.
 
-    Threads that write to one file wait for each other, so there are several.
+    Files are replaced whole, so a reader that has opened an older one can finish.
+
+    Args:
+        path: the folder; made if it does not exist, but not its parents.
+        panel: any shape.
+        pool: the threads that write.
+
+    Raises:
+        StorageFailed: the file system refused.
     """
     flat = panel.reshape(-1).view(np.uint8)
 
-    def write(part: int, begin: int, end: int) -> None:
+    def _write_part(part: int, begin: int, end: int) -> None:
         new = path / f"{part}.{secrets.token_hex(4)}"
         handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
         try:
@@ -67,16 +75,25 @@ def write_panel(path: Path, panel: Array, pool: ThreadPoolExecutor) -> None:
 
     try:
         path.mkdir(exist_ok=True)
-        list(pool.map(write, *_parts(flat.nbytes)))
+        list(pool.map(_write_part, *_parts(flat.nbytes)))
     except OSError as error:
         raise atomic.failure("write panel", path, error, flat.nbytes) from error
 
 
 def read_panel(path: Path, panel: Array, pool: ThreadPoolExecutor) -> None:
-    """Fill a C-contiguous array from such a folder.  StorageFailed if it is damaged or gone."""
+    """Fill a C-contiguous array from a folder that ``write_panel`` wrote.
+
+    Args:
+        path: the folder.
+        panel: of the shape and type that was written; filled in place.
+        pool: the threads that read.
+
+    Raises:
+        StorageFailed: the panel is damaged or does not exist.
+    """
     flat = panel.reshape(-1).view(np.uint8)
 
-    def read(part: int, begin: int, end: int) -> bool:
+    def _read_part(part: int, begin: int, end: int) -> bool:
         handle = os.open(path / str(part), os.O_RDONLY | os.O_CLOEXEC)
         try:
             sums = []
@@ -91,7 +108,7 @@ def read_panel(path: Path, panel: Array, pool: ThreadPoolExecutor) -> None:
             os.close(handle)
 
     try:
-        right = list(pool.map(read, *_parts(flat.nbytes)))
+        right = list(pool.map(_read_part, *_parts(flat.nbytes)))
     except OSError as error:
         raise atomic.failure("read panel", path, error) from error
     if not all(right):
@@ -99,12 +116,12 @@ def read_panel(path: Path, panel: Array, pool: ThreadPoolExecutor) -> None:
 
 
 def remove_panel(path: Path) -> None:
-    """Forget a panel that nobody needs any more."""
+    """Remove the files of a panel; errors are ignored."""
     shutil.rmtree(path, ignore_errors=True)
 
 
 def _parts(size: int) -> tuple[range, list[int], list[int]]:
-    """The files of a panel: their numbers, and the bytes of it at which each begins and ends."""
+    """Split a panel of ``size`` bytes into files: their numbers, and the byte offsets at which each begins and ends."""
     share = max(PIECE, -(-size // (PARTS * PIECE)) * PIECE)
     begins = list(range(0, size, share))
     return range(len(begins)), begins, [min(size, begin + share) for begin in begins]

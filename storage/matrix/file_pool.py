@@ -2,8 +2,8 @@
 
 A tile that is replaced by a new file makes the file system allocate and free its blocks every time, which halves the
 rate of writing (decision 033).  So a tile is written into a *spare*, a file with blocks of its own, made durable, and
-exchanged with the old tile, whose file is the spare of another.  Nobody ever sees half a tile, and no old tile is gone
-before the new one is on the disk.
+exchanged with the old tile, whose file then becomes a spare.  No reader ever sees half a tile, and no old tile is
+removed before the new one is durable.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Final
 
 from storage.files import atomic
 
-#: Files for a matrix of so many tiles: when all are used up, folders are made durable, and the files of replaced tiles
-#: can be used again.
+#: A pool has one file for every ``_SHARE`` tiles, at least ``_FEWEST``, at most ``_MOST``.  When all are used up, the
+#: folders are made durable, and the files of replaced tiles can be used again.
 _MOST: Final = 64
 _FEWEST: Final = 8
 _SHARE: Final = 16
@@ -27,8 +27,8 @@ def spare_files(tiles: int) -> int:
     return min(_MOST, max(_FEWEST, tiles // _SHARE))
 
 
-class Spares:
-    """The spare files of a matrix of ``tiles`` tiles, in ``folder``; thread-safe for different tiles."""
+class FilePool:
+    """The spare files of a matrix of ``tiles`` tiles, in ``folder``.  Threads may write different tiles at a time."""
 
     def __init__(self, folder: Path, tiles: int) -> None:
         self._folder, self._most = folder, spare_files(tiles)
@@ -39,7 +39,16 @@ class Spares:
         self._out = self._made = 0
 
     def write(self, path: Path, buffers: Sequence[atomic.Buffer], size: int) -> None:
-        """Put a durable file of ``size`` bytes at ``path`` in one step; ``path`` exists already.  Raises OSError."""
+        """Replace a file by a durable one, in one step.
+
+        Args:
+            path: the file, which exists.
+            buffers: its new content, C-contiguous.
+            size: bytes of all buffers together.
+
+        Raises:
+            OSError: the file system refused; the old file is still there.
+        """
         spare = self._take()
         kept = True
         try:
@@ -55,7 +64,7 @@ class Spares:
             self._out -= 1
             self._touched.add(path.parent)
             if kept:
-                # After a power cut the old name may lead to this file again, until the folder is durable.
+                # Until the folder is durable, a power cut may bring the old name of this file back.
                 self._retired.append(spare)
             self._condition.notify()
 

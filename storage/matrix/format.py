@@ -1,8 +1,8 @@
-"""What a matrix store is made of: names, codecs, fill values, the metadata of the root and its seal.
+"""The parts of a matrix store: names, codecs, fill values, the metadata of the root and its seal.
 
 The store is a Zarr v3 group.  Its root ``zarr.json`` is written last: it holds the attributes, the summary, the
 consolidated metadata, size and checksum of every file but the tiles (those are in ``manifest``), and a digest of
-itself.  Without that document nothing opens, neither here nor in any Zarr client: it is the seal.
+itself.  Neither this program nor any Zarr client opens a store without that document: it is the seal.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ from storage.matrix.grid import TileGrid
 if TYPE_CHECKING:
     import zarr
 
-#: Raised when a store of today can no longer be read by a reader of yesterday.  A matrix whose columns are all the
-#: vertices has version 1 as ever; version 2 has chosen columns, which a reader of version 1 would take for all; version
-#: 3 is of a graph with terminals, through which an earlier reader would lead its routes.
+#: Newest version of a store.  It rises when readers of earlier versions would misread new stores; each store has the
+#: lowest version that is safe.  A matrix whose columns are all vertices has version 1.  Version 2 has selected columns,
+#: which a reader of version 1 would take for all.  Version 3 is of a graph with terminals, through which an earlier
+#: reader would lead its routes.
 FORMAT_VERSION: Final = 3
 DISTANCES: Final = "distances"
 ROOT_DOCUMENT: Final = "zarr.json"
@@ -58,9 +59,9 @@ def file_checksum(path: Path) -> tuple[int, int]:
 
 
 def fill_value(dtype: np.dtype[np.generic], unreachable: float) -> Any:
-    """What a Zarr client reads where a tile is lost: NaN for floats, the type's maximum for integers.
+    """Return the value that a Zarr client reads where a tile is lost: NaN for floats, the type's maximum for integers.
 
-    Neither can be taken for a distance or for *unreachable*; InvalidRequest if the sentinel is that maximum.
+    Neither can be mistaken for a distance or for *unreachable*; InvalidRequest if the sentinel is that maximum.
     """
     if dtype.kind == "f":
         return float("nan")
@@ -92,7 +93,14 @@ def decompress(data: Array, dtype: np.dtype[np.generic]) -> Array:
 
 
 def side_array(group: zarr.Group, name: str, values: npt.NDArray[np.generic], dimensions: tuple[str, ...]) -> None:
-    """Store a small array below ``group``: checksummed, every chunk written, lost chunks recognisable."""
+    """Store a small array below ``group``, with checksums; every chunk is written, so that lost ones are recognised.
+
+    Args:
+        group: where the array goes.
+        name: its name there.
+        values: integers, floats or ``StringDType``, any shape.
+        dimensions: a name for each dimension.
+    """
     from zarr.codecs import Crc32cCodec
 
     text = values.dtype.kind == "T"
@@ -110,7 +118,13 @@ def side_array(group: zarr.Group, name: str, values: npt.NDArray[np.generic], di
 
 
 def distances_array(group: zarr.Group, grid: TileGrid, attributes: Mapping[str, Any]) -> None:
-    """Store the metadata of ``distances``; the tiles are written by ``MatrixWriter``."""
+    """Store the metadata of ``distances``; ``MatrixWriter`` writes the tiles.
+
+    Args:
+        group: the root group of the store.
+        grid: shape and tiles of the matrix.
+        attributes: those of the store; type, unreachable, unit and compression are read.
+    """
     from zarr.codecs import BloscCodec, Crc32cCodec
 
     dtype: np.dtype[np.generic] = np.dtype(attributes["type"])
@@ -133,7 +147,7 @@ def distances_array(group: zarr.Group, grid: TileGrid, attributes: Mapping[str, 
 
 
 def software() -> str:
-    """Name and version of this program, as the attributes say it."""
+    """Return name and version of this program, for the attributes of a store."""
     try:
         return f"apsp {version('apsp')}"
     except PackageNotFoundError:
@@ -187,7 +201,7 @@ def seal_document(folder: Path, attributes: Mapping[str, object]) -> bytes:
 
 
 def is_foreign(data: bytes) -> bool:
-    """Whether a root document is sound and nobody's seal: of another Zarr store, say."""
+    """Whether a root document is valid JSON without a seal, for example of another Zarr store."""
     try:
         document = json.loads(data)
     except ValueError:

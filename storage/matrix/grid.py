@@ -1,4 +1,4 @@
-"""The tile grid of a matrix: which tile holds an entry, where a tile lies, and the law that sets the tile's size."""
+"""The tile grid of a matrix: which tile holds an entry, which entries a tile holds, and how the tile size is chosen."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Final
 
 from storage.errors import InvalidRequest
 
-#: Rows of a tile.  Sources are solved and written in bands of this height; one row costs at most one band.
+#: Rows of a tile.  Sources are solved and written in bands of this height; reading one row reads at most one band.
 TILE_ROWS: Final = 64
-#: Bytes of one row of a tile, at most: 64 of them make files of 2 MiB.
+#: Most bytes of one row of a tile: 64 of them make files of 2 MiB.
 SEGMENT_BYTES: Final = 32_768
 #: Segments begin at a multiple of this many entries, so that float32 rows begin at a multiple of 256 bytes.
 ALIGNMENT: Final = 64
@@ -20,7 +20,7 @@ CHECKSUM_BYTES: Final = 4
 
 @dataclass(frozen=True)
 class TileGrid:
-    """A matrix of ``shape`` cut into tiles of ``tile`` (rows, columns); edge tiles are stored padded in full."""
+    """A matrix of ``shape`` cut into tiles of ``tile`` (rows, columns); tiles at the edge are padded to full size."""
 
     shape: tuple[int, int]
     tile: tuple[int, int]
@@ -42,7 +42,11 @@ class TileGrid:
         return slice(i * height, min((i + 1) * height, rows)), slice(j * width, min((j + 1) * width, columns))
 
     def covered(self, row: int, column: int, height: int, width: int) -> Iterator[tuple[int, int]]:
-        """The tiles that a rectangle is made of.
+        """Return the tiles (i, j) that make up a rectangle, row by row.
+
+        Args:
+            row, column: the upper left entry of the rectangle.
+            height, width: its rows and columns.
 
         Raises:
             InvalidRequest: the rectangle leaves the matrix or cuts a tile.
@@ -64,7 +68,7 @@ def layout(shape: tuple[int, int], itemsize: int) -> TileGrid:
     """The grid that a store of this shape and entry size (bytes) uses.
 
     Flat tiles: 64 rows, and as few tiles across as keep a row of a tile within 32 KiB, all of the same width, so that
-    the padded edge wastes less than ``ALIGNMENT`` entries a tile.  ``docs/decisions/003-matrix-layout.md`` has the
+    padding at the edge takes less than ``ALIGNMENT`` entries a tile.  ``docs/decisions/003-matrix-layout.md`` has the
     measurements.
     """
     rows, columns = shape

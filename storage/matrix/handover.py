@@ -1,9 +1,9 @@
-"""A checkpoint changes hands while nobody can be sure that the process before is dead.
+"""A solve takes over the checkpoint of an earlier one whose process may still be alive.
 
-A process that was stopped (SIGSTOP, a paused virtual machine) and wakes up goes on where it was: through paths, and
-through files that it has open.  So a successor works below a path of its own, and takes the checkpoint there.  While a
-process holds the lock of a working folder, its files are copied and never shared; once nobody holds it, nobody has a
-file of it open, and the folder is moved in one step.  Whoever still knows the old path then finds nothing there.
+A process that was suspended (SIGSTOP, a paused virtual machine) continues where it stopped: through paths, and through
+files that it has open.  So a successor works below a path of its own, and takes the checkpoint there.  While a process
+holds the lock of a working folder, its files are copied and never shared.  Once the lock is free, no process has a file
+of the folder open, and the folder is moved in one step; the old path then leads nowhere.
 """
 
 from __future__ import annotations
@@ -22,20 +22,24 @@ from storage.matrix.grid import CHECKSUM_BYTES
 from storage.matrix.working_dir import RECORD, lock, place_checkpoint, record_bytes, working_folder
 
 _THREADS: Final = 4
-#: how often a copy is begun again because the record changed meanwhile
+#: How often a copy is begun because the record has changed during the previous one.
 _COPIES: Final = 3
-#: how often a tile that is replaced while it is read is read again
+#: How often a tile is read that is replaced while it is read.
 _READS: Final = 10
 _PAUSE: Final = 0.02
 
 
 def take_over(old: Path, new: Path, *, patience: float = 0.0) -> bool:
-    """Make the checkpoint of a solve into ``old`` that of a solve into ``new``; whether there is one now.
+    """Make the checkpoint of a solve into ``old`` the checkpoint of a solve into ``new``.
 
     Args:
-        old: target of the solve before; whoever works on it need not be dead.
-        new: target of the solve to come; its parent exists, and it has no working folder yet.
-        patience: seconds to wait for a process that holds the old folder: one that is alive lets go of it soon.
+        old: target of the earlier solve, whose process may still run.
+        new: target of the next solve; its parent exists, and it has no working folder yet.
+        patience: seconds to wait for a process that holds the old folder: a process that is not suspended releases it
+            soon.
+
+    Returns:
+        Whether ``new`` has a checkpoint now.
 
     Raises:
         StorageFailed: the file system refused.
@@ -55,7 +59,7 @@ def take_over(old: Path, new: Path, *, patience: float = 0.0) -> bool:
             os.close(handle)
         for folder in (target.parent, source.parent):
             atomic.sync_path(folder)
-    except FileNotFoundError:  # somebody else has taken it
+    except FileNotFoundError:  # another process has taken it
         return False
     except OSError as error:
         raise atomic.failure("take over", source, error) from error
@@ -63,7 +67,7 @@ def take_over(old: Path, new: Path, *, patience: float = 0.0) -> bool:
 
 
 def _lock_within(target: Path, seconds: float) -> int | None:
-    """The lock of a working folder; None if another process keeps it for so long.  Raises OSError."""
+    """Lock a working folder; None if another process still holds the lock after ``seconds``.  Raises OSError."""
     until = time.monotonic() + seconds
     while True:
         try:
@@ -74,15 +78,15 @@ def _lock_within(target: Path, seconds: float) -> int | None:
         time.sleep(_PAUSE)
 
 
-class _Replaced(Exception):  # noqa: N818 - it ends an attempt and is no error
-    """The checkpoint that is copied is no longer what its record said."""
+class _Replaced(Exception):  # noqa: N818 - it ends an attempt to copy and is no error
+    """The checkpoint was replaced while it was copied."""
 
 
 def _copied(old: Path, new: Path) -> bool:
     """Copy record and tiles of a checkpoint that a process holds.
 
-    A tile may be newer than the record, never older.  A record that was replaced meanwhile may have been lowered
-    before tiles were: then nothing copied so far is worth anything.
+    A tile may be newer than the record, never older.  If the record was replaced meanwhile, it may have been lowered
+    before tiles were overwritten by less: then the copy is discarded.
     """
     source = working_folder(old)
     for _ in range(_COPIES):
@@ -94,7 +98,7 @@ def _copied(old: Path, new: Path) -> bool:
                 same = _stamp(source / RECORD) == before
             except FileNotFoundError:  # its process has finished, or another process has taken the checkpoint
                 raise _Replaced from None
-            if not same:  # asked before the record is placed: a kill must not leave it over tiles that hold less
+            if not same:  # checked before the record is placed: a kill must not leave it over tiles that hold less
                 raise _Replaced
 
         with contextlib.suppress(_Replaced):
@@ -120,9 +124,9 @@ def _copy_tiles(distances: Path, folder: Path) -> None:
 
 
 def _whole(path: Path) -> bytes:
-    """The bytes of a tile's file, whole if they ever are.
+    """Read a tile's file, again if it is incomplete.
 
-    A file that is written for the first time may stay half written: the record says nothing of it.
+    A file that is written for the first time may stay incomplete: the record does not count it.
     """
     for _ in range(_READS):
         data = path.read_bytes()

@@ -23,13 +23,23 @@ import numpy as np
 from storage.errors import InvalidRequest, NotFound, StorageFailed
 from storage.graph.graph import Graph, index_of
 from storage.matrix.format import DISTANCES, ROOT_DOCUMENT, Array, IntArray, crc32c, is_foreign, read_seal
+from storage.matrix.frame import MatrixSpec
 from storage.matrix.grid import TileGrid, layout
 from storage.matrix.tiles import StoreFolder, TileReader
 from storage.matrix.writer import MatrixWriter, create_matrix
 from storage.remote.objects import is_address
 from storage.remote.reader import RemoteFolder, RemoteTiles
 
-__all__ = ["Matrix", "MatrixWriter", "check_tiles", "create_matrix", "matrix_bytes", "open_matrix", "verify_matrix"]
+__all__ = [
+    "Matrix",
+    "MatrixSpec",
+    "MatrixWriter",
+    "check_tiles",
+    "create_matrix",
+    "matrix_bytes",
+    "open_matrix",
+    "verify_matrix",
+]
 
 _VERIFY_THREADS: Final = 4
 _ATTEMPTS: Final = 20
@@ -83,7 +93,7 @@ def is_sealed_store(folder: Path) -> bool:
 
 
 def get_ready() -> None:
-    """Import what opening a store needs; the first one opened does not wait for it then."""
+    """Import what opening a store needs, so that the first store opens without that wait."""
     import zarr
 
     zarr.create_array({}, data=np.zeros(1))[...]
@@ -101,7 +111,7 @@ def verify_matrix(path: str | Path) -> None:
 
 
 def check_tiles(matrix: Matrix) -> None:
-    """As :func:`verify_matrix`, of a store that is open.  StorageFailed."""
+    """Verify an open store like :func:`verify_matrix`.  StorageFailed."""
     matrix.check_files("")
     down, across = matrix.grid.counts
     with ThreadPoolExecutor(_VERIFY_THREADS) as pool:
@@ -114,9 +124,9 @@ class Matrix:
 
     Vertices are given as indices (positions in ``labels``); rows are named by the vertex index of their source, columns
     by that of their target.
-    Entries come as stored: ``unreachable`` is +inf for floats and the sentinel for integers.  The first time that a
-    tile is touched its checksum is verified.  A store that is replaced while open keeps answering from the old files
-    as long as they exist, and then raises StorageFailed; it never mixes old and new.
+    Entries are returned as stored: ``unreachable`` is +inf for floats and the sentinel for integers.  The first read of
+    a tile verifies its checksum.  A store that is replaced while open is read from the old files as long as they exist;
+    then StorageFailed is raised.  Old and new entries are never mixed.
 
     Attributes:
         path: where it was opened.
@@ -149,7 +159,7 @@ class Matrix:
             self._stored = self.dtype.newbyteorder("<")
             self.unreachable = self.dtype.type(float(attributes["unreachable"]))
             attributes["unreachable"] = self.unreachable.item()
-            attributes.setdefault("targets", "all")  # a store of before targets could be chosen
+            attributes.setdefault("targets", "all")  # stores of versions without the option ``targets``
             attributes.setdefault("cutoff", None)
             self.attributes = attributes
             self.target_labels: Array = self._side("target")
@@ -221,9 +231,13 @@ class Matrix:
         return out.astype(self.dtype, copy=False)
 
     def peek(self, source: int, target: int) -> np.generic | None:
-        """The distance of one pair (vertex indices) if it can be read without waiting, else None: ask ``entries``.
+        """Return the distance of one pair (vertex indices) if it can be read without waiting.
 
-        BlockingIOError: it is being read from the disk; ask again in a moment.
+        Returns:
+            None if the pair needs ``entries``.
+
+        Raises:
+            BlockingIOError: the kernel is reading it from the disk; try again soon.
         """
         if self._rows_of is not None or self._columns_of is not None or not (0 <= source < self.n > target >= 0):
             return None
@@ -273,11 +287,11 @@ class Matrix:
         self._tiles.whole(i, j)
 
     def open_file(self, key: str) -> int:
-        """A descriptor, for reading, of a file of the store: metadata, labels, arcs, manifest, tiles.
+        """Open a file of the store for reading and return its descriptor: metadata, labels, arcs, manifest, tiles.
 
         Raises:
             NotFound: no file of that name belongs to the store.
-            StorageFailed: it belongs to the store and is lost, or has not the size that was sealed.
+            StorageFailed: it belongs to the store and is lost, or its size is not the sealed one.
         """
         size = self._sealed_size(key)
         try:
@@ -291,14 +305,14 @@ class Matrix:
         raise StorageFailed(f"{self.path} is damaged: {key} has {status.st_size:,} bytes instead of {size:,}")
 
     def holds(self, key: str) -> bool:
-        """Whether a file that belongs to the store is there with the size that was sealed: looks, opens nothing."""
+        """Whether a file that belongs to the store exists with its sealed size; the file is not opened."""
         try:
             return self._folder.size(key) == self._sealed_size(key)
         except (OSError, NotFound):
             return False
 
     def close(self) -> None:
-        """Release the folder; the matrix is not used afterwards."""
+        """Release the folder; the matrix must not be used afterwards."""
         self._folder.close()
 
     def __enter__(self) -> Self:
@@ -336,7 +350,7 @@ class Matrix:
 
     @cached_property
     def _columns_of(self) -> IntArray | None:
-        """The same for columns and targets."""
+        """Column of each vertex, -1 where it is no target; None when all are, in order."""
         return None if self.attributes["targets"] == "all" else self._places(self.targets)
 
     def _places(self, vertices: IntArray) -> IntArray:
@@ -363,7 +377,7 @@ class Matrix:
         return self._side(f"graph/{side}").astype(np.int64, copy=False)
 
     def _side(self, name: str) -> Array:
-        """A small array, its files verified first: Zarr itself would fill a lost chunk and say nothing."""
+        """Read a small array; its files are verified first, because Zarr would fill a lost chunk silently."""
         import zarr
 
         self.check_files(f"{name}/")

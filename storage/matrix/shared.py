@@ -1,8 +1,8 @@
-"""One store in the making, worked on by several processes: one owns it, the others are its guests.
+"""A store in the making that several processes work on: one owns it, the others are its guests.
 
-A guest reads tiles, and writes new ones into files of its own in a *room*; the owner alone gives them their names
-(``WorkingMatrix.adopt``).  So a guest that was given up for lost may go on writing for as long as it likes: nothing
-that it writes is looked at.  Nobody waits for a lock, and a tile is exchanged in one step, as everywhere.
+A guest reads tiles, and writes new ones into files of its own in an *exchange folder*; only the owner renames them to
+tiles (``WorkingMatrix.adopt``).  So a guest that its owner has given up may still write: the owner ignores these files.
+No process waits for a lock, and a tile is replaced in one step, as everywhere.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from storage.matrix.writer import MatrixWriter
 
 
 class _Guest:
-    """What a writer wants of a staging folder; nothing is ever published from here."""
+    """The attributes of a staging folder that a writer reads; a guest never publishes anything."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = self.target = folder
@@ -32,21 +32,21 @@ class _Guest:
 
 
 class GuestMatrix(WorkingMatrix):
-    """The store in the making as a process sees it that does not own it.  Thread-safe for different tiles.
+    """A store in the making, for a process that does not own it.  Threads may use different tiles at a time.
 
     Args:
         folder: of the store in the making.
-        room: where new files go.
-        shape, dtype, compression: as the owner has them.
+        exchange_dir: the folder for new files.
+        grid, dtype, compression: those of the owner's matrix.
     """
 
-    def __init__(self, folder: Path, room: Path, grid: TileGrid, dtype: str, compression: str) -> None:
+    def __init__(self, folder: Path, exchange_dir: Path, grid: TileGrid, dtype: str, compression: str) -> None:
         attributes = {"type": dtype, "compression": compression}
         MatrixWriter.__init__(self, _Guest(folder), grid, attributes, overwrite=False)  # type: ignore[arg-type]
-        self._folder, self._room = folder, room
+        self._folder, self._exchange_dir = folder, exchange_dir
 
     def graph(self) -> Graph:
-        """The graph, with vertex indices for labels.  StorageFailed."""
+        """Read the graph, with vertex indices as labels.  StorageFailed."""
         import zarr
 
         try:
@@ -59,22 +59,30 @@ class GuestMatrix(WorkingMatrix):
         return Graph(labels=labels, directed=bool(about["directed"]), weighted=bool(about["weighted"]), **arcs)
 
     def read_tile(self, i: int, j: int, out: Array) -> None:
-        """As in the base class; what the tile is now it need not be the next time."""
+        """Read a tile, which the owner may replace before the next read; Args: those of the base class."""
         super().read_tile(i, j, out)
         self._sizes[i, j] = 0
 
     def believe(self, marks: Marks) -> None:
-        """Have these tiles, when they are read next, be those of ``marks``."""
+        """Expect these checksums when the tiles of ``marks`` are read next; other content is an error."""
         rows = slice(marks.first, marks.first + len(marks.sizes))
         self._sizes[rows], self._checksums[rows] = marks.sizes, marks.checksums
 
     def write_tile(self, i: int, j: int, part: Array) -> TileFile:
-        """Write a tile, without its padding, durably into the room.  StorageFailed."""
+        """Write a tile durably into a new file in the exchange folder.
+
+        Args:
+            i, j: row and column of the tile in the grid.
+            part: its entries without padding, shape at most that of a tile.
+
+        Raises:
+            StorageFailed: the file system refused.
+        """
         if part.strides[1] != part.itemsize and part.shape[1] > 1:
             part = np.ascontiguousarray(part)
         buffers = self._compress(part) if self._compressed else self._segments(part)
         checksum, size = self._add_trailer(buffers)
-        path = self._room / f"tile-{i}-{j}-{secrets.token_hex(8)}"
+        path = self._exchange_dir / f"tile-{i}-{j}-{secrets.token_hex(8)}"
         try:
             atomic.overwrite_file(path, buffers, size)
         except OSError as error:

@@ -1,4 +1,4 @@
-"""Reading tiles: only the bytes that are needed, and never a number from a tile that is missing or damaged."""
+"""Reading tiles of a sealed store: only the bytes that are needed, and an error if a tile is missing or damaged."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from storage.files.atomic import set_aside
 from storage.matrix.format import DISTANCES, Array, IntArray, crc32c, decompress
 from storage.matrix.grid import CHECKSUM_BYTES, TileGrid
 
-#: From this many wanted entries of a tile on, one read of the whole tile beats one read per entry.
+#: From this many wanted entries of a tile on, one read of the whole tile is faster than one read per entry.
 _WHOLE_TILE_ENTRIES: Final = 128
-#: reads from memory or not at all (Linux); elsewhere 0, which reads always
+#: On Linux, this flag makes a read fail unless it is served from memory; elsewhere it is 0, and reads always wait.
 _NO_WAIT: Final = getattr(os, "RWF_NOWAIT", 0)
 _FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW
 
@@ -30,8 +30,8 @@ class StoreFolder:
 
     Attributes:
         path: as the caller named it, for messages.
-        root: where it was found: ``path``, or beside it while a writer is swapping two stores by renaming.
-        handle: descriptor of the folder; released by ``close`` or when nothing refers to this any more.
+        root: where it was found: ``path``, or the path next to it while a writer swaps two stores by renaming.
+        handle: descriptor of the folder; released by ``close`` or with the last reference to this object.
     """
 
     def __init__(self, path: Path) -> None:
@@ -59,7 +59,7 @@ class StoreFolder:
     def current(self) -> bool:
         """Whether ``root`` still leads to the folder that was opened."""
         try:
-            found = os.stat(self._name)  # noqa: PTH116 - asked before every answer
+            found = os.stat(self._name)  # noqa: PTH116 - called before every answer
         except OSError:
             return False
         return self.handle >= 0 and (found.st_dev, found.st_ino) == self._identity
@@ -76,7 +76,7 @@ class StoreFolder:
             raise
 
     def open_inside(self, name: str) -> int:
-        """Like ``open``, for serving: no component of the name may be a symbolic link, so nothing leads outside."""
+        """Open a file for serving, like ``open``; a symbolic link in the name is refused, so no name leads outside."""
         *folders, last = name.split("/")
         here = self.handle
         try:
@@ -93,8 +93,8 @@ class StoreFolder:
             if here != self.handle:
                 os.close(here)
 
-    def arrays(self, names: Iterable[str]) -> Path:  # noqa: ARG002 - they lie there
-        """Where Zarr finds the arrays whose files are ``names``."""
+    def arrays(self, names: Iterable[str]) -> Path:  # noqa: ARG002 - all lie in the folder
+        """Return where Zarr finds the arrays whose files are ``names``."""
         return self.root
 
     def size(self, name: str) -> int:
@@ -118,7 +118,7 @@ class TileReader:
     bytes asked for are read.
 
     Attributes:
-        far: a tile takes so long to come that several should be asked for at a time, with ``prepare``.
+        far: reading a tile takes so long that callers should request several at a time, with ``prepare``.
     """
 
     far = False
@@ -147,10 +147,20 @@ class TileReader:
         return int(self._sizes.sum())
 
     def prepare(self, tiles: list[tuple[int, int]]) -> None:
-        """These tiles will be asked for; begin with them where that saves time."""
+        """Begin to read tiles that will be needed soon, where that saves time; here it does not."""
 
     def copy_rows(self, i: int, j: int, offsets: IntArray, wanted: IntArray, out: Array) -> None:
-        """Copy the rows ``offsets`` of tile (i, j) into the rows ``wanted`` of ``out`` (full width)."""
+        """Copy rows of tile (i, j) into ``out``.
+
+        Args:
+            i, j: row and column of the tile in the grid.
+            offsets: the rows, counted from the top of the tile, shape (k,).
+            wanted: the rows of ``out`` that they go to, shape (k,).
+            out: shape (rows, columns of the matrix); only the columns of the tile are written.
+
+        Raises:
+            StorageFailed: the tile is missing or damaged.
+        """
         columns = self._grid.slices(i, j)[1]
         if self._compressed or not self._verified[i, j]:
             out[wanted, columns] = self.whole(i, j)[offsets, : columns.stop - columns.start]
@@ -170,7 +180,15 @@ class TileReader:
             os.close(handle)
 
     def pick(self, i: int, j: int, offsets: IntArray, columns: IntArray) -> Array:
-        """The entries (offsets[k], columns[k]) of tile (i, j), counted from its upper left corner."""
+        """Return some entries of tile (i, j), shape (k,).
+
+        Args:
+            i, j: row and column of the tile in the grid.
+            offsets, columns: row and column of each entry, counted from the tile's upper left corner, shape (k,).
+
+        Raises:
+            StorageFailed: the tile is missing or damaged.
+        """
         if self._compressed or not self._verified[i, j] or len(offsets) >= _WHOLE_TILE_ENTRIES:
             picked: Array = self.whole(i, j)[offsets, columns]
             return picked
@@ -188,10 +206,17 @@ class TileReader:
         return np.frombuffer(data, self._dtype)
 
     def peek(self, i: int, j: int, offset: int, column: int) -> bytes | None:
-        """One entry of tile (i, j) as stored, if that takes no wait: None when its tile was never verified or is
-        compressed.
+        """Return one entry of tile (i, j) as stored, without waiting for the disk.
 
-        BlockingIOError: its bytes are not in memory; the kernel was asked to read them.
+        Args:
+            i, j: row and column of the tile in the grid.
+            offset, column: row and column of the entry, counted from the tile's upper left corner.
+
+        Returns:
+            None if the tile was never verified or is compressed.
+
+        Raises:
+            BlockingIOError: the entry is not in memory; the kernel was asked to read it.
         """
         if self._compressed or not self._verified[i, j]:
             return None
@@ -204,7 +229,7 @@ class TileReader:
         except BlockingIOError:
             os.posix_fadvise(handle, place, size, os.POSIX_FADV_WILLNEED)
             raise
-        except OSError:  # a file system that cannot tell, or a damaged disk: the usual way finds out
+        except OSError:  # a file system without this flag, or a damaged disk: the usual read tells which
             return None
         finally:
             os.close(handle)
@@ -214,7 +239,7 @@ class TileReader:
         return int(self._sizes[i, j])
 
     def whole(self, i: int, j: int) -> Array:
-        """Tile (i, j) with its padding, verified; valid until the next call on the same thread."""
+        """Return tile (i, j) with its padding, verified; the array is valid until the thread's next call."""
         data = self._read_tile(i, j)
         body = data[:-CHECKSUM_BYTES]
         checksum = crc32c(body)

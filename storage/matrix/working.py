@@ -1,8 +1,8 @@
-"""The store in the making as a working copy: written again and again, read back, committed, and resumed.
+"""The store in the making as a working copy: written repeatedly, read back, committed, and resumed.
 
-The tile files are those of the sealed store, so there is one copy of the truth and nothing is converted at the end.  A
-tile that exists is replaced in one step by one that is durable (``storage.matrix.file_pool``); a new tile is durable at
-the next commit.  Little of them stays in the system's page cache.
+The tile files are those of the sealed store, so there is only one copy and nothing is converted at the end.  A tile
+that exists is replaced in one step by a durable one (``storage.matrix.file_pool``); a new tile is durable from the next
+commit on.  Hardly any of them stay in the page cache.
 """
 
 from __future__ import annotations
@@ -24,73 +24,60 @@ from storage.errors import InvalidRequest, StorageFailed
 from storage.files import atomic, direct
 from storage.graph.graph import Graph
 from storage.matrix.exchange import Marks, TileFile
-from storage.matrix.file_pool import Spares
-from storage.matrix.format import Array, IntArray, crc32c, decompress
+from storage.matrix.file_pool import FilePool
+from storage.matrix.format import Array, crc32c, decompress
+from storage.matrix.frame import Frame, MatrixSpec, frame_of
 from storage.matrix.grid import CHECKSUM_BYTES, TileGrid
-from storage.matrix.working_dir import Checkpoint, Workplace, discard_checkpoint, find_checkpoint
-from storage.matrix.writer import Frame, MatrixWriter, begin, frame_of
+from storage.matrix.working_dir import Checkpoint, WorkingDir, discard_checkpoint, find_checkpoint
+from storage.matrix.writer import MatrixWriter, begin
 
 __all__ = ["Checkpoint", "WorkingMatrix", "discard_checkpoint", "find_checkpoint", "open_working"]
 
-#: New tiles that wait for a commit, at most; then they are made durable by whoever writes the next one.  A matrix that
-#: has more of them is written past the page cache.
+#: Most new tiles that wait for a commit; the thread that writes one more makes them durable.  A matrix of more tiles is
+#: written past the page cache.
 _PENDING: Final = 128
-#: Attributes that say how a matrix was solved, not which matrix it is.
+#: Attributes that say how a matrix was solved; they may differ when a checkpoint is resumed.
 _CIRCUMSTANCES: Final = frozenset({"algorithm", "plan", "software", "compression"})
 
 
 def open_working(
     path: str | Path,
     graph: Graph,
+    spec: MatrixSpec,
     *,
-    dtype: npt.DTypeLike,
-    unreachable: float,
-    sources: IntArray | None = None,
-    targets: IntArray | None = None,
-    attributes: Mapping[str, object] | None = None,
-    compression: str = "none",
     overwrite: bool = False,
     resume: bool = False,
     address: str | None = None,
     claim: int = 0,
 ) -> WorkingMatrix:
-    """Begin a working copy of the store at ``path``, or take up the one that a stopped process has left.
+    """Begin a working copy of the store at ``path``, or open the one that a stopped process has committed.
 
     Args:
-        path, graph, dtype, unreachable, sources, targets, attributes, compression: as in ``create_matrix``; what
-            decides which matrix it is must be as it was.
-        overwrite: replace a store at ``path`` once this one is sealed, and begin anew where a checkpoint may not be
+        path: where the store will be; its parent folder must exist.
+        graph: the graph solved; labels and arcs are stored with the matrix.
+        spec: what the store holds; a checkpoint is resumed only if graph and spec are the same as before.
+        overwrite: replace a store at ``path`` once this one is sealed, and begin anew where a checkpoint cannot be
             resumed.
-        resume: go on from the checkpoint, if there is one.
-        address: where the store goes instead, in an object store; ``path`` is then only where it is worked on.
+        resume: continue from the checkpoint, if there is one.
+        address: in an object store, where the store goes instead; ``path`` then only holds the working copy.
         claim: number of the claim on that address, of which the highest counts; nothing of a higher one is changed.
 
     Raises:
-        Conflict: another process works there; there is a checkpoint, and neither was asked for; it is of another
-            matrix; or what ``create_matrix`` refuses.
+        Conflict: another process works there; there is a checkpoint, and neither ``resume`` nor ``overwrite`` was
+            asked for; the checkpoint is of another matrix; or what ``create_matrix`` refuses.
         StorageFailed: the file system refused, or the record of the checkpoint is damaged.
-        Others: as in ``create_matrix``.
+        ApspError: as in ``create_matrix``.
     """
 
-    def place(frame: Frame) -> Workplace:
+    def place(frame: Frame) -> WorkingDir:
         identity = {name: value for name, value in frame.common.items() if name not in _CIRCUMSTANCES}
-        identity["compression"] = compression
+        identity["compression"] = spec.compression
         for name, side in zip(("sources", "targets"), frame.sides, strict=True):
             if side is not None:
                 identity[name] = f"{len(side)} vertices, CRC-32C {crc32c(side):08x}"
-        return Workplace(frame.target, identity, resume=resume, overwrite=overwrite)
+        return WorkingDir(frame.target, identity, resume=resume, overwrite=overwrite)
 
-    frame = frame_of(
-        path,
-        graph,
-        dtype=dtype,
-        unreachable=unreachable,
-        sources=sources,
-        targets=targets,
-        attributes=attributes,
-        compression=compression,
-        overwrite=overwrite,
-    )
+    frame = frame_of(path, graph, spec, overwrite=overwrite)
     if address is None:
         return begin(frame, place, WorkingMatrix)
     from storage.remote.addresses import check_address
@@ -102,12 +89,12 @@ def open_working(
 
 
 class WorkingMatrix(MatrixWriter):
-    """A store in the making that can be read back and left.  Reading and writing are safe from many threads at once,
-    for different tiles.
+    """A store in the making that can be read back, committed and resumed.
 
-    What is written is a copy of each tile as it was at some time during ``write``, whoever changes entries meanwhile.
+    Many threads may read and write different tiles at a time.  If entries change while they are written, a tile file
+    holds a copy from some time during ``write``.
 
-    As a context manager it leaves: the folder stays if something was committed and not sealed, and else goes.
+    At the end of its context, the folder stays if something was committed and not sealed; otherwise it is removed.
     """
 
     def __init__(
@@ -115,12 +102,12 @@ class WorkingMatrix(MatrixWriter):
     ) -> None:
         """Use ``open_working``."""
         super().__init__(staging, grid, attributes, overwrite=overwrite)
-        if not isinstance(staging, Workplace):
-            raise TypeError("a working matrix needs a workplace")
+        if not isinstance(staging, WorkingDir):
+            raise TypeError("a working matrix needs a working folder")
         self._place = staging
-        # less than that is soon asked for, and stays in the page cache
+        # a smaller matrix is read again soon, so its tiles stay in the page cache
         self._past = grid.tiles > _PENDING
-        self._spares = Spares(staging.spare, grid.tiles)
+        self._file_pool = FilePool(staging.spare, grid.tiles)
         self._present = _present(Path(self._tiles), grid)
         self._state_lock = threading.Lock()
         self._sync_lock = threading.Lock()
@@ -132,7 +119,7 @@ class WorkingMatrix(MatrixWriter):
 
     @property
     def compression(self) -> str:
-        """Of the tiles, ``none`` or ``zstd``."""
+        """The compression of the tiles: ``none`` or ``zstd``."""
         return str(self._attributes["compression"])
 
     @property
@@ -141,23 +128,23 @@ class WorkingMatrix(MatrixWriter):
         return self._grid
 
     def record(self) -> dict[str, Any] | None:
-        """What the last commit said, in this process or before; None before the first."""
+        """Return the record of the last commit, by this process or an earlier one; None before the first."""
         return self._place.record
 
     def commit(self, record: Mapping[str, object]) -> None:
-        """Make everything written so far durable, then the record (JSON types), which replaces the one before.
+        """Make everything written so far durable, then the record (JSON types), which replaces the previous one.
 
-        Writes that go on meanwhile may or may not be among it.
+        Writes that run at the same time may or may not be included.
 
         Raises:
-            StorageFailed: the file system refused; the checkpoint is that of the commit before.
+            StorageFailed: the file system refused; the previous commit stays the checkpoint.
         """
         folder = self._place.folder
         with self._record_lock:
             try:
                 self._sync_new(0)
-                self._spares.settle()
-                if not self._committed:  # what lies beside the tiles is written anew by whoever resumes
+                self._file_pool.settle()
+                if not self._committed:  # a process that resumes writes all files but the tiles again
                     for path in (Path(self._tiles), Path(self._tiles).parent, folder):
                         atomic.sync_path(path)
                 self._place.save(record)
@@ -166,46 +153,53 @@ class WorkingMatrix(MatrixWriter):
                 raise atomic.failure("commit", folder, error) from error
 
     def lower(self, record: Mapping[str, object]) -> None:
-        """Have ``record``, which says less than the last commit, committed before a tile is written or adopted.
+        """Commit ``record``, which claims less than the last commit, before the next tile is written or adopted.
 
-        What a record says of a tile is never more than what the tile holds.  So whoever is about to overwrite tiles by
-        less says so first; until it comes to that, the checkpoint stays what it is.
+        A record never claims more of a tile than the tile holds.  So a solve that will overwrite tiles by less calls
+        this first; until it writes a tile, the checkpoint stays unchanged.
         """
         with self._record_lock:
             self._lowered = record
 
-    def room(self) -> Path:
-        """A fresh folder in which processes that do not own this store leave tiles (``storage.matrix.shared``).
+    def make_exchange_dir(self) -> Path:
+        """Make an empty folder for tiles of processes that do not own this store (``storage.matrix.shared``).
 
-        It goes with the working folder, or with the next room.
+        It is removed with the working folder, or when the next exchange folder is made.
+
+        Raises:
+            StorageFailed: the file system refused.
         """
         base = self._place.folder.parent
         try:
             for old in base.glob("room-*"):
                 shutil.rmtree(old, ignore_errors=True)
-            # two levels: whoever still writes into an old room cannot make it anew
-            room = base / f"room-{secrets.token_hex(4)}" / "files"
-            room.mkdir(parents=True)
+            # two levels: a process that still writes into an old folder cannot make that folder again
+            exchange_dir = base / f"room-{secrets.token_hex(4)}" / "files"
+            exchange_dir.mkdir(parents=True)
         except OSError as error:
-            raise atomic.failure("make a room in", base, error) from error
-        return room
+            raise atomic.failure("make an exchange folder in", base, error) from error
+        return exchange_dir
 
-    def adopt(self, room: Path, files: Iterable[TileFile]) -> None:
-        """Put tiles that lie in ``room``, durable, in their places, each in one step.
+    def adopt(self, exchange_dir: Path, files: Iterable[TileFile]) -> None:
+        """Move durable tiles from ``exchange_dir`` to their places, each in one step.
 
         Raises:
             StorageFailed: the file system refused.
         """
         for tile in files:
-            self._adopt_tile(room, tile)
+            self._adopt_tile(exchange_dir, tile)
 
     def marks(self, first: int, last: int) -> Marks:
-        """What is known of the rows of tiles from ``first`` to before ``last``."""
+        """Return what is known of the tile rows from ``first`` to before ``last``."""
         rows = slice(first, last)
         return Marks(first, self._sizes[rows].copy(), self._checksums[rows].copy())
 
     def read_tile(self, i: int, j: int, out: Array) -> None:
-        """Read tile (i, j), without its padding, into ``out`` (its rows contiguous), and check it.
+        """Read tile (i, j), without its padding, and check it.
+
+        Args:
+            i, j: row and column of the tile in the grid.
+            out: shape of the tile without padding; each row is contiguous.
 
         Raises:
             StorageFailed: the tile is missing, damaged, or cannot be read; the message names it.
@@ -225,7 +219,12 @@ class WorkingMatrix(MatrixWriter):
         self._checksums[i, j], self._sizes[i, j] = checksum, size
 
     def read_rows(self, first: int, out: Array, *, column: int = 0) -> None:
-        """Read the rows from ``first`` on into ``out``, shape (rows, n): whole tiles, from that of ``column`` on.
+        """Read rows of whole tiles.
+
+        Args:
+            first: the first row.
+            out: shape (rows, columns of the matrix).
+            column: only the tile that holds this column and those right of it are read.
 
         Raises:
             InvalidRequest: the rows cut a tile, or ``out`` has another shape or type.
@@ -240,26 +239,26 @@ class WorkingMatrix(MatrixWriter):
             self.read_tile(i, j, out[rows.start - first : rows.stop - first, columns])
 
     def seal(self, summary: Mapping[str, object] | None = None) -> None:
-        """As in the base class; tiles of an earlier process that were not read yet are read and checked first."""
+        """Seal as in the base class; first, tiles of an earlier process that were not read yet are read and checked."""
         for i, j in np.argwhere((self._sizes == 0) & self._present).tolist():
             rows, columns = self._grid.slices(i, j)
             self.read_tile(i, j, np.empty((rows.stop - rows.start, columns.stop - columns.start), self._dtype))
         super().seal(summary)
 
     def abort(self) -> None:
-        """Remove all, the checkpoint too; the path stays as it was.  Does nothing after ``seal`` or a second time."""
+        """Remove everything, the checkpoint too; the path stays as it was.  Does nothing once the store is closed."""
         self._place.record = None
         super().abort()
 
     def leave(self) -> None:
-        """Close; what was committed stays for another process.  Does nothing after ``seal`` or a second time."""
+        """Close, and keep what was committed for another process.  Does nothing after ``seal`` or a second time."""
         super().abort()
 
     def __exit__(self, *_: object) -> None:
         self.leave()
 
     def _lower_first(self) -> None:
-        """Commit the record that is to be lowered, if there is one; every thread that changes a tile waits for it."""
+        """Commit the lowered record, if there is one; every thread that is about to change a tile waits for that."""
         if self._lowered is not None:
             with self._record_lock:
                 if self._lowered is not None:
@@ -284,17 +283,17 @@ class WorkingMatrix(MatrixWriter):
         checksum, size = self._add_trailer(buffers)
         path = Path(f"{self._tiles}/{i}/{j}")
         try:
-            self._spares.write(path, buffers, size)
+            self._file_pool.write(path, buffers, size)
         except OSError as error:
             raise atomic.failure("write tile", path, error, size) from error
         self._checksums[i, j], self._sizes[i, j] = checksum, size
 
-    def _adopt_tile(self, room: Path, tile: TileFile) -> None:
+    def _adopt_tile(self, exchange_dir: Path, tile: TileFile) -> None:
         self._lower_first()
         path = Path(f"{self._tiles}/{tile.i}/{tile.j}")
         try:
             path.parent.mkdir(exist_ok=True)
-            (room / tile.name).replace(path)
+            (exchange_dir / tile.name).replace(path)
         except OSError as error:
             raise atomic.failure("put in place tile", path, error) from error
         self._present[tile.i, tile.j] = True
@@ -342,7 +341,7 @@ class WorkingMatrix(MatrixWriter):
         return checksum, len(data)
 
     def _segments(self, part: Array) -> list[Array | bytes]:
-        """The bytes of a padded tile, put together where files are written from, so that they are copied but once."""
+        """Assemble a padded tile in the buffer that files are written from, so that entries are copied only once."""
         (height, width), (rows, columns) = self._grid.tile, part.shape
         size = self._grid.tile_bytes(self._dtype.itemsize)
         tile = direct.buffer_for(size)[: size - CHECKSUM_BYTES].view(self._dtype).reshape(height, width)
@@ -352,7 +351,7 @@ class WorkingMatrix(MatrixWriter):
 
 
 def _present(tiles: Path, grid: TileGrid) -> npt.NDArray[np.bool_]:
-    """Which tiles an earlier process has left.  Files of other names are somebody else's, or the file system's."""
+    """Return which tiles an earlier process has written; files of other names are ignored."""
     found = np.zeros(grid.counts, np.bool_)
     for i, band in _numbered(tiles, grid.counts[0]):
         if band.is_dir():
@@ -362,14 +361,14 @@ def _present(tiles: Path, grid: TileGrid) -> npt.NDArray[np.bool_]:
 
 
 def _numbered(folder: Path, count: int) -> Iterator[tuple[int, os.DirEntry[str]]]:
-    """What has a number below ``count`` for a name."""
+    """Yield the entries of a folder whose name is a number below ``count``, with that number."""
     for entry in os.scandir(folder):
         if re.fullmatch("0|[1-9][0-9]{0,8}", entry.name) and int(entry.name) < count:
             yield int(entry.name), entry
 
 
 def _checked(data: npt.NDArray[np.uint8], expected: int) -> int:
-    """The checksum of a tile's file, which should have ``expected`` bytes."""
+    """Check a tile's file, which should have ``expected`` bytes, and return its checksum.  ValueError if damaged."""
     if len(data) != expected:
         raise ValueError(f"it has {len(data):,} bytes instead of {expected:,}")
     checksum = crc32c(data[:-CHECKSUM_BYTES])

@@ -1,8 +1,8 @@
-"""The working folder of a solve that can be gone on with: ``.NAME.working`` beside the target, lock and record.
+"""The working folder of a solve that can be resumed: ``.NAME.working`` next to the target, with a lock and a record.
 
 It holds ``store`` (the store in the making), ``spare`` (files that tiles are written into) and ``record.json``, which
-says how far the solve has come.  A folder without a record is garbage of a process that died before its first commit;
-the lock (flock) goes with the process that holds it.
+says how far the solve has come.  A folder without a record is garbage of a process that died before its first commit.
+The system frees the lock (flock) when the process that holds it ends.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ from storage.matrix.format import DISTANCES, ROOT_DOCUMENT, plain
 
 log = logging.getLogger(__name__)
 
-#: The file in a working folder that makes it a checkpoint.
+#: A working folder is a checkpoint if it has this file.
 RECORD: Final = "record.json"
 _FORMAT: Final = 1
-#: What the command line calls the two ways on; every message about a checkpoint names them.
+#: The two options of the command line for a checkpoint; every message about one names them.
 _WAYS: Final = "go on with it (--resume) or begin anew (--overwrite)"
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What a stopped solve has left.
+    """The committed state of a stopped solve.
 
     Attributes:
         target: where its store will be.
-        identity: what must be the same to go on: graph (digest), type, sources and so on.
+        identity: what must be equal to resume: graph (digest), type, sources and so on.
         record: as given to ``WorkingMatrix.commit``.
         saved: when, in ISO 8601.
-        bytes: disk that the working folder takes.
+        bytes: disk space of the working folder.
     """
 
     target: Path
@@ -53,7 +53,7 @@ class Checkpoint:
 
 
 def find_checkpoint(target: str | Path) -> Checkpoint | None:
-    """The checkpoint of ``target``, or None.  StorageFailed if there is one that cannot be read."""
+    """Return the checkpoint of ``target``, or None.  StorageFailed if there is one that cannot be read."""
     path = Path(target).absolute()
     document = _read_record(path)
     if document is None or _published(path, document):
@@ -63,7 +63,7 @@ def find_checkpoint(target: str | Path) -> Checkpoint | None:
 
 
 def discard_checkpoint(target: str | Path) -> None:
-    """Remove what a stopped solve has left, if anything; Conflict if it is still running."""
+    """Remove the working folder of a stopped solve, if there is one; Conflict if the solve still runs."""
     path = Path(target).absolute()
     if working_folder(path).exists():
         handle = lock(path)
@@ -74,16 +74,21 @@ def discard_checkpoint(target: str | Path) -> None:
 
 
 def record_bytes(target: Path) -> bytes:
-    """The record of the checkpoint of ``target``, as it lies on the disk.  FileNotFoundError: there is none."""
+    """Read the record of the checkpoint of ``target``, unparsed.  FileNotFoundError if there is none."""
     return (working_folder(target.absolute()) / RECORD).read_bytes()
 
 
 def place_checkpoint(target: str | Path, record: bytes, bring: Callable[[Path], None]) -> None:
-    """Make a durable checkpoint of ``target`` from its record and the tiles that ``bring`` puts into a folder.
+    """Make a durable checkpoint of ``target`` from a record and tiles.
+
+    Args:
+        target: the path of the store; what its working folder holds is removed.
+        record: the bytes of the record, as from ``record_bytes``.
+        bring: writes the tiles into the folder that it is given.
 
     Raises:
-        Conflict: a process works there.
-        StorageFailed: the file system refused; what is left then is taken for a checkpoint only if it is a whole one.
+        Conflict: another process works there.
+        StorageFailed: the file system refused; an incomplete checkpoint has no record then, so it is ignored.
     """
     path = Path(target).absolute()
     base = working_folder(path)
@@ -94,7 +99,7 @@ def place_checkpoint(target: str | Path, record: bytes, bring: Callable[[Path], 
             _clear(base, keep=())
             (base / "store").mkdir()
             bring(base / "store")
-            # The record must never be durable before what it speaks of.
+            # The record must never be durable before the tiles that it describes.
             atomic.sync_tree(base / "store")
             _put_record(base, record)
             atomic.sync_path(path.parent)
@@ -104,16 +109,16 @@ def place_checkpoint(target: str | Path, record: bytes, bring: Callable[[Path], 
         raise atomic.failure("bring the checkpoint to", base, error) from error
 
 
-class Workplace(atomic.Staging):
-    """The staging folder ``.NAME.working/store``, kept when its process ends, if there is a record.
+class WorkingDir(atomic.Staging):
+    """The staging folder ``.NAME.working/store``, which outlives its process if there is a record.
 
     Attributes:
         spare: the folder for files that tiles are written into.
-        record: what the last commit said; None before the first one.
+        record: as given to the last commit; None before the first.
     """
 
     def __init__(self, target: Path, identity: Mapping[str, object], *, resume: bool, overwrite: bool) -> None:
-        """Lock the folder and take up what is in it, or begin anew.
+        """Lock the folder, and resume the checkpoint in it or begin anew.
 
         Raises:
             Conflict: another process works there, or there is a checkpoint that may not be resumed or replaced.
@@ -137,7 +142,7 @@ class Workplace(atomic.Staging):
             raise
 
     def save(self, record: Mapping[str, object], **more: object) -> None:
-        """Replace the record durably; what it speaks of must be durable already.  Raises OSError."""
+        """Replace the record durably; the tiles that it describes must be durable already.  Raises OSError."""
         self.check_held()
         stated = plain(record)
         first = not (self._base / RECORD).exists()
@@ -147,9 +152,9 @@ class Workplace(atomic.Staging):
         self.record = stated
 
     def publish(self, *, replace: bool) -> None:
-        """As in the base class; the working folder is gone afterwards."""
+        """As in the base class; afterwards the working folder is removed."""
         if self.record is not None:
-            # After an exchange the old store lies here: this tells whose seal is whose, should the process end there.
+            # After an exchange the old store lies here.  If the process ends then, this digest tells the two apart.
             try:
                 self.save(self.record, publishing=_seal_of(self.folder))
             except OSError as error:
@@ -161,9 +166,9 @@ class Workplace(atomic.Staging):
     def check_held(self) -> None:
         """StorageFailed unless the path still leads to the folder that this process has locked.
 
-        Whoever wakes after its successor has moved the folder away goes on by path, and some of what it writes makes
-        the folder anew, without what was in it before.  A folder that was moved never comes back: so where this holds,
-        all that was written before went to the right place.
+        A process that was suspended may wake after its successor has moved the folder away.  It would still write by
+        path, and so make a folder of the same name that lacks the earlier files.  A folder that was moved away never
+        comes back: if this check passes, everything written before went to the right folder.
         """
         held = None if self._lock is None else os.fstat(self._lock)
         try:
@@ -174,7 +179,7 @@ class Workplace(atomic.Staging):
             raise StorageFailed(f"{self._base} was taken from this process; nothing more can be stored from here")
 
     def discard(self) -> None:
-        """Let go of the folder: it stays if ``record`` is set, and goes if not; never raises."""
+        """Unlock the folder, and remove it unless ``record`` is set; never raises."""
         if self._lock is not None:
             if self.record is None:
                 self._remove()
@@ -202,7 +207,7 @@ class Workplace(atomic.Staging):
         self.spare.mkdir()
 
     def _resume(self, document: Mapping[str, Any]) -> None:
-        """Keep tiles and record; all else is written anew."""
+        """Keep tiles and record; everything else is removed and written again."""
         self.record = document["record"]
         _clear(self._base, keep=(self.folder.name, RECORD))
         _clear(self.folder, keep=(DISTANCES,))
@@ -236,12 +241,12 @@ def _refusal(target: Path, document: Mapping[str, Any], asked: Mapping[str, obje
 
 
 def working_folder(target: Path) -> Path:
-    """Where a solve into ``target`` keeps what it has committed."""
+    """Return the folder in which a solve into ``target`` keeps its commits."""
     return target.with_name(f".{target.name}.working")
 
 
 def lock(target: Path) -> int:
-    """A descriptor of the working folder of ``target``, made if need be, that holds its lock.
+    """Lock the working folder of ``target``, making it if needed, and return the descriptor that holds the lock.
 
     Raises:
         Conflict: another process holds it.
@@ -253,7 +258,7 @@ def lock(target: Path) -> int:
         handle = os.open(base, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # whoever held it before may have removed the folder that was opened
+            # the previous holder may have removed the folder that was opened
             if base.stat().st_ino == os.fstat(handle).st_ino:
                 return handle
         except FileNotFoundError:
@@ -277,10 +282,7 @@ def _clear(folder: Path, keep: tuple[str, ...]) -> None:
 
 
 def _drop_record(base: Path) -> None:
-    """Remove the record durably: should it come back after a power cut, it would speak of other tiles.
-
-    Raises OSError.
-    """
+    """Remove the record durably: if a power cut brought it back, it would describe other tiles.  Raises OSError."""
     try:
         (base / RECORD).unlink()
     except FileNotFoundError:
@@ -328,10 +330,10 @@ def _digest(document: Mapping[str, object]) -> str:
 
 
 def _published(target: Path, document: Mapping[str, Any]) -> bool:
-    """Whether the store of this record has reached its target, and only the tidying up was missed.
+    """Whether the store of this record was published, and only the working folder was not removed.
 
-    What lies in the working folder then is the store that was replaced, if any.  The store itself may have been moved
-    on from its target since.
+    The working folder then holds the store that was replaced, if any.  The published store may have been moved away
+    from its target since.
     """
     sealed = document.get("publishing")
     if sealed is None:

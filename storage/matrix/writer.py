@@ -3,166 +3,73 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import shutil
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self, TypeVar
+from typing import Self, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
-from storage.errors import Conflict, InvalidRequest, NotFound, StorageFailed
+from storage.errors import Conflict, InvalidRequest, StorageFailed
 from storage.files import atomic
-from storage.graph.graph import Graph, graph_digest
+from storage.graph.graph import Graph
 from storage.matrix.format import (
-    COMPRESSIONS,
     DISTANCES,
     ROOT_DOCUMENT,
     Array,
-    IntArray,
     compress,
-    consolidated,
     crc32c,
-    distances_array,
     fill_value,
-    group_document,
-    read_seal,
     seal_document,
     side_array,
-    software,
 )
+from storage.matrix.frame import Frame, MatrixSpec, check_target, consolidate, frame_of, new_group, write_frame
 from storage.matrix.grid import CHECKSUM_BYTES, TileGrid, layout
-
-if TYPE_CHECKING:
-    import zarr
-
-#: Attributes that the store sets itself; a caller may not.
-_OWN: Final = frozenset(
-    {"type", "unreachable", "directed", "graph", "sources", "targets", "compression", "summary", "seal"}
-)
-#: Vertex indices of the rows and of the columns; None for all vertices, in order.
-Sides = tuple[IntArray | None, IntArray | None]
-#: Attributes that every store has; the caller's values replace these.
-_USUAL: Final = {"algorithm": None, "plan": None, "max_hops": None, "cutoff": None}
-
 
 Writer = TypeVar("Writer", bound="MatrixWriter")
 
 
-def create_matrix(
-    path: str | Path,
-    graph: Graph,
-    *,
-    dtype: npt.DTypeLike,
-    unreachable: float,
-    sources: IntArray | None = None,
-    targets: IntArray | None = None,
-    attributes: Mapping[str, object] | None = None,
-    compression: str = "none",
-    overwrite: bool = False,
-) -> MatrixWriter:
+def create_matrix(path: str | Path, graph: Graph, spec: MatrixSpec, *, overwrite: bool = False) -> MatrixWriter:
     """Begin a store at ``path``, which changes only on ``seal``; leftovers of dead writers to it are removed.
 
     Args:
         path: where the store will be; its parent folder must exist.
         graph: the graph solved; labels and arcs are stored with the matrix.
-        dtype: type of the entries (uint16, int32, float32, float64).
-        unreachable: the stored value for *no path*; +inf for floats.
-        sources: vertex indices of the rows, no two alike; None for all, in order.
-        targets: vertex indices of the columns, likewise.
-        attributes: further attributes (``algorithm``, ``plan``, ``max_hops``, ``cutoff``, ``unit``), JSON types.
-        compression: ``none`` or ``zstd``.
+        spec: what the store holds.
         overwrite: replace a store that is there already, once this one is sealed.
+
+    Returns:
+        The open writer; leaving its context without ``seal`` removes what was written.
 
     Raises:
         Conflict: ``path`` exists and ``overwrite`` is False, or what is there is no matrix store.
-        InvalidRequest: an argument makes no sense.
+        InvalidRequest: a field of ``spec`` is not understood.
         NotFound: the parent folder does not exist.
         StorageFailed: the file system refused.
     """
-    frame = frame_of(
-        path,
-        graph,
-        dtype=dtype,
-        unreachable=unreachable,
-        sources=sources,
-        targets=targets,
-        attributes=attributes,
-        compression=compression,
-        overwrite=overwrite,
-    )
+    frame = frame_of(path, graph, spec, overwrite=overwrite)
     return begin(frame, lambda frame: atomic.Staging(frame.target), MatrixWriter)
 
 
-@dataclass(frozen=True)
-class Frame:
-    """A store before its tiles: where it goes, the graph, the vertices of its rows and columns, and its attributes."""
-
-    target: Path
-    graph: Graph
-    sides: Sides
-    common: Mapping[str, object]
-    overwrite: bool
-
-
-def frame_of(
-    path: str | Path,
-    graph: Graph,
-    *,
-    dtype: npt.DTypeLike,
-    unreachable: float,
-    sources: IntArray | None,
-    targets: IntArray | None,
-    attributes: Mapping[str, object] | None,
-    compression: str,
-    overwrite: bool,
-) -> Frame:
-    """Check what ``create_matrix`` was given; arguments and errors are its own."""
-    target = Path(path).absolute()
-    kind = np.dtype(dtype)
-    attributes = dict(attributes or {})
-    if compression not in COMPRESSIONS:
-        known = ", ".join(COMPRESSIONS)
-        raise InvalidRequest(f"unknown compression {compression!r}; known are {known}", field="compression")
-    if clash := sorted(_OWN & attributes.keys()):
-        raise InvalidRequest(f"the store sets these attributes itself: {', '.join(clash)}", field="attributes")
-    if kind.kind not in "uif":
-        raise InvalidRequest(f"a matrix of type {kind} cannot be stored", field="dtype")
-    fill_value(kind, unreachable)
-    rows, columns = _checked(sources, graph.n, "source"), _checked(targets, graph.n, "target")
-    # First: a writer that died between two renames has left the old store beside the target.
-    atomic.clear_stale(target)
-    check_target(target, overwrite)
-    common = {
-        **_USUAL,
-        "unit": "weight" if graph.weighted else "hops",
-        **attributes,
-        "type": kind.name,
-        "unreachable": float(unreachable) if kind.kind == "f" else int(unreachable),
-        "directed": graph.directed,
-        "graph": graph_digest(graph),
-        "sources": "all" if rows is None else "subset",
-        "targets": "all" if columns is None else "subset",
-        "compression": compression,
-        "software": software(),
-    }
-    if graph.terminals:
-        common["terminals"] = graph.terminals
-    return Frame(target, graph, (rows, columns), common, overwrite)
-
-
 def begin(frame: Frame, place: Callable[[Frame], atomic.Staging], kind: Callable[..., Writer]) -> Writer:
-    """A writer of ``kind`` over the folder that ``place`` gives, with everything in it but tiles and seal."""
+    """Make a writer over a folder in which everything but tiles and seal is written.
+
+    Args:
+        frame: the store, as from ``frame_of``.
+        place: makes the staging folder of a frame.
+        kind: the class of the writer, or a function with the same arguments.
+
+    Raises:
+        StorageFailed: the file system refused; the folder is discarded.
+    """
     staging = place(frame)
     try:
         dtype = np.dtype(str(frame.common["type"]))
         rows, columns = (frame.graph.n if side is None else len(side) for side in frame.sides)
         grid = layout((rows, columns), dtype.itemsize)
-        _write_frame(staging.folder, frame.graph, frame.sides, grid, frame.common)
+        write_frame(staging.folder, frame.graph, frame.sides, grid, frame.common)
         return kind(staging, grid, frame.common, overwrite=frame.overwrite)
     except OSError as error:
         staging.discard()
@@ -213,10 +120,12 @@ class MatrixWriter:
         return self._dtype
 
     def write(self, row: int, column: int, block: Array) -> None:
-        """Write the tiles of a rectangle whose upper left entry is (row, column); a tile written twice holds the last.
+        """Write the tiles of a rectangle; a tile that is written again holds the last block.
 
-        The block is any array of the store's type, best with contiguous rows (those are not copied); its edges lie
-        between tiles or at the edge of the matrix.
+        Args:
+            row, column: the upper left entry of the rectangle in the matrix.
+            block: shape (rows, columns), of the store's type; contiguous rows are written without a copy.  Its edges
+                lie between tiles or at the edge of the matrix.
 
         Raises:
             InvalidRequest: wrong type or shape, the rectangle leaves the matrix, or it cuts a tile.
@@ -254,10 +163,10 @@ class MatrixWriter:
         self._publish(data)
 
     def _publish(self, data: bytes) -> None:
-        """Put the store, complete but for its root document ``data``, where it is read."""
+        """Publish the store, which is complete but for its root document ``data``."""
         folder = self._staging.folder
         try:
-            # The seal must never be durable before what it vouches for.
+            # The seal must never be durable before the files that it lists.
             atomic.sync_tree(folder)
             atomic.write_file(folder / ROOT_DOCUMENT, [data])
             atomic.sync_path(folder / ROOT_DOCUMENT)
@@ -286,7 +195,7 @@ class MatrixWriter:
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
-        """Counts writes in flight, so that sealing and aborting never meet one."""
+        """Count the writes that run, so that sealing and aborting wait for them."""
         with self._state:
             if not self._accepting:
                 raise Conflict(f"the writer of {self._staging.target} is closed: sealed or aborted")
@@ -318,7 +227,7 @@ class MatrixWriter:
 
     @staticmethod
     def _add_trailer(buffers: list[Array | bytes]) -> tuple[int, int]:
-        """Append the checksum of what a tile file holds; checksum and bytes of the file."""
+        """Append the checksum of a tile's bytes; returns the checksum and the bytes of the whole file."""
         checksum = 0
         for buffer in buffers:
             checksum = crc32c(buffer, checksum)
@@ -326,7 +235,7 @@ class MatrixWriter:
         return checksum, sum(len(buffer) if isinstance(buffer, bytes) else buffer.nbytes for buffer in buffers)
 
     def _segments(self, part: Array) -> list[Array | bytes]:
-        """The bytes of a padded tile as row segments, so that a tile within a wide band is written without a copy."""
+        """Return a padded tile as row segments, so that a tile within a wide block is written without a copy."""
         rows, columns = part.shape
         height, width = self._grid.tile
         buffers: list[Array | bytes]
@@ -352,75 +261,7 @@ class MatrixWriter:
     def _write_manifest(self) -> None:
         folder = self._staging.folder / "manifest"
         shutil.rmtree(folder, ignore_errors=True)
-        group = _group(folder)
+        group = new_group(folder)
         side_array(group, "crc32c", self._checksums, ("tile_row", "tile_column"))
         side_array(group, "bytes", self._sizes, ("tile_row", "tile_column"))
-        _consolidate(folder, {})
-
-
-def _write_frame(folder: Path, graph: Graph, sides: Sides, grid: TileGrid, common: Mapping[str, object]) -> None:
-    """Everything but the tiles and the seal."""
-    root = _group(folder)
-    distances_array(root, grid, common)
-    (folder / DISTANCES / "c").mkdir(exist_ok=True)
-    for name, vertices in zip(("source", "target"), sides, strict=True):
-        side_array(root, name, graph.labels if vertices is None else graph.labels[vertices], (name,))
-    side_array(root, "vertex", graph.labels, ("vertex",))
-    # zarr has written a root document; without one nothing can open the folder before the seal.
-    (folder / ROOT_DOCUMENT).unlink()
-    arcs = _group(folder / "graph")
-    side_array(arcs, "indptr", graph.indptr, ("boundary",))
-    side_array(arcs, "heads", graph.heads, ("arc",))
-    side_array(arcs, "weights", graph.weights, ("arc",))
-    for name, dimension, vertices in zip(("sources", "targets"), ("row", "column"), sides, strict=True):
-        if vertices is not None:
-            side_array(arcs, name, vertices, (dimension,))
-    terminals = {"terminals": graph.terminals} if graph.terminals else {}
-    _consolidate(folder / "graph", {"directed": graph.directed, "weighted": graph.weighted, **terminals})
-
-
-def _group(folder: Path) -> zarr.Group:
-    import zarr
-
-    return zarr.create_group(folder, zarr_format=3)
-
-
-def _consolidate(folder: Path, attributes: Mapping[str, object]) -> None:
-    data = json.dumps(group_document(attributes, consolidated(folder)), indent=1)
-    atomic.write_file(folder / ROOT_DOCUMENT, [data.encode()])
-
-
-def _checked(vertices: IntArray | None, n: int, name: str) -> IntArray | None:
-    """The vertex indices of one side of the matrix, ``name`` being what one of them is called."""
-    if vertices is None:
-        return None
-    side = np.ascontiguousarray(vertices, dtype=np.int64)
-    if side.ndim != 1:
-        raise InvalidRequest(f"{name}s must be a list of vertex indices", field=f"{name}s")
-    if len(side) and (side.min() < 0 or side.max() >= n):
-        wrong = int(side[(side < 0) | (side >= n)][0])
-        raise InvalidRequest(f"{name} {wrong} is no vertex index: the graph has {n} vertices", field=f"{name}s")
-    values, counts = np.unique(side, return_counts=True)
-    if len(values) < len(side):
-        raise InvalidRequest(f"{name} {int(values[counts > 1][0])} is given more than once", field=f"{name}s")
-    return side
-
-
-def check_target(target: Path, overwrite: bool) -> None:
-    """Refuse a target that may not be replaced.  Only a matrix store ever is, so that a slip removes nothing else.
-
-    Raises:
-        NotFound: the folder around it does not exist.
-        Conflict: it exists and ``overwrite`` is False, or it is no matrix store.
-    """
-    if not target.parent.is_dir():
-        raise NotFound(f"the folder {target.parent} does not exist")
-    if not target.exists() and not target.is_symlink():
-        return
-    if not overwrite:
-        raise Conflict(f"{target} exists already; choose another path or ask for it to be overwritten")
-    with contextlib.suppress(OSError, StorageFailed):
-        read_seal(target, (target / ROOT_DOCUMENT).read_bytes())
-        if not target.is_symlink():
-            return
-    raise Conflict(f"{target} is no matrix store of this program and is not replaced; remove it or choose another path")
+        consolidate(folder, {})

@@ -19,7 +19,7 @@ from storage.readers.detect import detect
 from storage.readers.formula import parse_formula
 from storage.readers.limits import ReadLimits
 from storage.readers.lookalikes import refuse_triples
-from storage.readers.parsed import Options, Parsed
+from storage.readers.parsed import Parsed, ReadOptions
 from storage.readers.source import Source
 from storage.readers.spool import regular_file
 from storage.readers.tables.text_matrix import is_matrix
@@ -79,7 +79,7 @@ _MODULES: Final = {
     "rcpsp-max": "instances.rcpsp_max",
 }
 
-#: Options that only some formats have a meaning for; the others refuse them rather than ignore them.
+#: ReadOptions that only some formats have a meaning for; the others refuse them rather than ignore them.
 _TAKES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "source": ("--from", ("edges", "parquet")),
     "target": ("--to", ("edges", "parquet")),
@@ -93,7 +93,7 @@ _TAKES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
 
 
 class _Reader(Protocol):
-    def read(self, source: Source, options: Options) -> Parsed: ...
+    def read(self, source: Source, options: ReadOptions) -> Parsed: ...
 
 
 def read_graph(
@@ -143,7 +143,7 @@ def read_graph(
         other = "'unweighted'" if unweighted else "a weight column"
         raise InvalidRequest(f"a formula for the lengths and {other} exclude each other", field="length_of")
     formula = None if length_of is None else parse_formula(length_of)
-    options = Options(directed, weight, unweighted, limits, source, target, labels, formula, centroids_through)
+    options = ReadOptions(directed, weight, unweighted, limits, source, target, labels, formula, centroids_through)
     with regular_file(Path(path), limits) as regular, _net(format):
         file = Source(regular, limits)
         name = format or _told(file, options)
@@ -176,7 +176,7 @@ def unforeseen(error: BaseException, format: str | None) -> BaseException:  # no
     return InvalidGraph(f"the file could not be read as {what}: {type(error).__name__}: {why}")
 
 
-def _told(file: Source, options: Options) -> str:
+def _told(file: Source, options: ReadOptions) -> str:
     """The format, told by content."""
     if file.start.startswith(b"PK") and any(mark in file.start for mark in (b"[Content_Types].xml", b"opendocument")):
         raise InvalidGraph("this is a spreadsheet file, which is not read: save the sheet as CSV")
@@ -192,7 +192,7 @@ def _told(file: Source, options: Options) -> str:
     return name
 
 
-def _check_meaning(name: str, options: Options) -> None:
+def _check_meaning(name: str, options: ReadOptions) -> None:
     """Refuse options that say nothing about a file of this format."""
     for field, (option, formats) in _TAKES.items():
         if getattr(options, field) and name not in formats:

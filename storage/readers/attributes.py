@@ -12,7 +12,7 @@ from storage.readers import fields
 from storage.readers.formula import Formula
 from storage.readers.left_out import LeftOut
 from storage.readers.lengths import length_among
-from storage.readers.parsed import Options
+from storage.readers.parsed import ReadOptions
 
 #: The attribute that GEXF and Pajek know themselves, and for which they define a default.
 OWN = "weight"
@@ -25,7 +25,7 @@ class EdgeWeights:
     has a weight.
     """
 
-    def __init__(self, options: Options, *, default: int | None = None) -> None:
+    def __init__(self, options: ReadOptions, *, default: int | None = None) -> None:
         self._wanted = options.column
         self._formula = options.length_of
         self._unweighted = options.unweighted

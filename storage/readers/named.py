@@ -14,7 +14,7 @@ from storage.readers import fields
 from storage.readers.attributes import EdgeWeights
 from storage.readers.left_out import LeftOut
 from storage.readers.names import VertexNames, order_names
-from storage.readers.parsed import Options, Parsed
+from storage.readers.parsed import Parsed, ReadOptions
 
 NO_DIRECTION = (
     "the file does not say whether its edges are directed, so they are read as directed; --undirected reads both ways"
@@ -32,7 +32,7 @@ class NamedGraph:
         default: weight of an edge without one, as in ``EdgeWeights``.
     """
 
-    def __init__(self, options: Options, *, listed: bool = True, default: int | None = None) -> None:
+    def __init__(self, options: ReadOptions, *, listed: bool = True, default: int | None = None) -> None:
         self._options = options
         self._listed = listed
         self._codes: dict[str, int] = {}
@@ -121,7 +121,7 @@ class NamedGraph:
 
 
 def with_directions(
-    arcs: ArcList, one_way: npt.NDArray[np.bool_], directed: bool, options: Options
+    arcs: ArcList, one_way: npt.NDArray[np.bool_], directed: bool, options: ReadOptions
 ) -> tuple[ArcList, bool, list[str]]:
     """The arcs of edges that each say whether they are directed, whether the graph is, and notes.
 

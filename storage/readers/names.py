@@ -10,13 +10,13 @@ import numpy as np
 from storage.errors import InvalidGraph, InvalidRequest
 from storage.graph.cleaning import AnyArray, IntArray, is_label
 from storage.readers.fields import shown
-from storage.readers.parsed import Options, Parsed
+from storage.readers.parsed import Parsed, ReadOptions
 
 
 class VertexNames:
     """Collects the name of each vertex while nodes are read; does nothing where ids are names enough."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: ReadOptions) -> None:
         self._attribute = options.labels
         self._names: dict[str, str] = {}
         self._lines: dict[str, int] = {}

@@ -11,7 +11,7 @@ from storage.readers.limits import ReadLimits
 
 
 @dataclass(frozen=True)
-class Options:
+class ReadOptions:
     """The caller's wishes, as ``read_graph`` describes them; None: as the format says."""
 
     directed: bool | None = None

@@ -1,4 +1,4 @@
-"""What can be asked about stores and checkpoints in an object store without reading them.  Imports no NumPy."""
+"""Which stores and checkpoints an object store holds, found without reading them.  Imports no NumPy."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Final
 from storage.errors import Conflict
 from storage.remote.objects import Objects, Stat
 
-#: The object that says that a store is sealed, and which generation of it.
+#: This object exists once a store is sealed, and names the sealed generation.
 SEAL: Final = "zarr.json"
-#: The object that says how far an unfinished solve has come, and in which generation; claims with a number have each
-#: one of their own, below the folder.
+#: This object says how far an unfinished solve has come, and in which generation.  A claim with a number has an object
+#: of its own, in the folder below.
 CHECKPOINT: Final = "checkpoint.json"
 _CHECKPOINTS: Final = "checkpoints/"
-#: generations of claims with a number, and their checkpoints
+#: Matches generations and checkpoints of claims with a number.
 _OF_CLAIM: Final = re.compile(r"(?:g|checkpoints/)([0-9]{20})[-.]")
 
 
@@ -30,12 +30,12 @@ def checkpoint_stat(address: str) -> Stat | None:
 
 
 def checkpoint_name(claim: int) -> str:
-    """The object of the checkpoint of a claim: it alone writes it, so whoever was overtaken changes nobody else's."""
+    """Return the checkpoint object of a claim.  Only that claim writes it, so no overtaken claim changes another's."""
     return f"{_CHECKPOINTS}{claim:020d}.json" if claim else CHECKPOINT
 
 
 def newest_checkpoint(objects: Objects) -> str:
-    """The object of the checkpoint of the claim with the highest number; there need be none.  StorageFailed."""
+    """Return the name of the checkpoint of the highest claim; the object need not exist.  StorageFailed."""
     return max(objects.names(_CHECKPOINTS), default=CHECKPOINT)
 
 
@@ -46,14 +46,14 @@ def claim_of(name: str) -> int:
 
 
 def check_address(address: str, *, overwrite: bool) -> Stat | None:
-    """The seal that may be replaced, or None.
+    """Return the seal that may be replaced, or None if there is no store.
 
     Raises:
         Conflict: there is a store, and it may not be replaced.
         StorageFailed: the bucket does not exist, or the object store cannot be reached or refuses.
     """
     found = sealed_stat(address)
-    if found is None:  # which may be for want of the bucket
+    if found is None:  # the reason may be that the bucket does not exist
         next(Objects(address).names(), None)
     if found is not None and not overwrite:
         raise Conflict(f"{address} exists already; choose another address or ask for it to be overwritten")
@@ -61,9 +61,9 @@ def check_address(address: str, *, overwrite: bool) -> Stat | None:
 
 
 def discard_remote(address: str) -> None:
-    """Remove a store, its checkpoint and everything else below ``address``; the seal goes first.  StorageFailed.
+    """Remove a store, its checkpoint and everything else below ``address``, the seal first.  StorageFailed.
 
-    Nobody may be working there: it is not looked for.
+    The caller makes sure that no solve works there: that is not checked.
     """
     objects = Objects(address)
     objects.remove([SEAL, CHECKPOINT])

@@ -1,8 +1,8 @@
 """Whole objects below one address of an S3-compatible store, such as ``s3://bucket/prefix``.
 
 The only module that imports obstore.  An object appears whole or not at all; ``create`` and ``replace`` are conditional
-(If-None-Match, If-Match), so of several writers one wins and the others are told.  Credentials, region and endpoint are
-taken from the environment (``AWS_ACCESS_KEY_ID``, ``AWS_REGION``, ``AWS_ENDPOINT_URL`` ...).  Imports no NumPy.
+(If-None-Match, If-Match), so of several writers one wins and the others get Conflict.  Credentials, region and endpoint
+come from the environment (``AWS_ACCESS_KEY_ID``, ``AWS_REGION``, ``AWS_ENDPOINT_URL`` ...).  Imports no NumPy.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from obstore.store import S3Store
 
 SCHEME: Final = "s3://"
-#: objects on their way at a time; of 2 MiB each, latency is hidden long before the network is full
+#: Objects that are sent or fetched at a time; with 2 MiB each, this hides the latency long before the network is full.
 THREADS: Final = 16
-#: larger files are sent in parts of so many bytes
+#: Larger files are sent in parts of this many bytes.
 PART_BYTES: Final = 64 << 20
 _BUCKET: Final = re.compile(r"s3://([a-z0-9][a-z0-9.\-]{1,61}[a-z0-9])((?:/[^/?#]+)*)/?")
 _RETRIES: Final = 4
@@ -88,7 +88,7 @@ class Objects:
         return Stat(found["size"], found["e_tag"], found["last_modified"].timestamp())
 
     def write(self, name: str, data: bytes) -> None:
-        """Put an object there, whatever was there.  StorageFailed."""
+        """Put an object, replacing any of the same name.  StorageFailed."""
         try:
             self._store.put(self._key(name), data, use_multipart=False)
         except Exception as error:
@@ -104,7 +104,17 @@ class Objects:
         self._conditional(name, data, lambda: self._store.put(self._key(name), data, mode="create"))
 
     def replace(self, name: str, data: bytes, tag: str) -> None:
-        """Put an object in the place of the one with this tag; errors as of :meth:`create`."""
+        """Replace an object if it still has this entity tag.
+
+        Args:
+            name: the object.
+            data: its new content.
+            tag: the entity tag that it has to have.
+
+        Raises:
+            Conflict: the object was replaced or removed meanwhile.
+            StorageFailed: the store cannot be reached or refuses.
+        """
         self._conditional(name, data, lambda: self._store.put(self._key(name), data, mode={"e_tag": tag}))
 
     def names(self, prefix: str = "") -> Iterator[str]:
@@ -116,7 +126,7 @@ class Objects:
         return sum(size for _, size in self._list(prefix))
 
     def remove(self, names: Iterable[str]) -> None:
-        """Remove objects; those that are gone already count as removed.  StorageFailed."""
+        """Remove objects; those that do not exist count as removed.  StorageFailed."""
         keys = [self._key(name) for name in names]
         if keys:
             self._guarded("remove", f"{len(keys)} objects", lambda: self._store.delete(keys))
@@ -131,7 +141,7 @@ class Objects:
         def one(pair: tuple[Path, str]) -> None:
             path, name = pair
             try:
-                if path.stat().st_size > PART_BYTES:  # in parts: it may be larger than memory, or than a put may be
+                if path.stat().st_size > PART_BYTES:  # in parts, as it may be larger than memory or than one put allows
                     self._guarded("write", name, lambda: self._store.put(self._key(name), path, chunk_size=PART_BYTES))
                     return
                 data = path.read_bytes()
@@ -168,7 +178,7 @@ class Objects:
         try:
             put()
         except (AlreadyExistsError, PreconditionError):
-            # The answer to our own request may have been lost, and the request repeated.
+            # The client may have repeated our own request after its answer was lost.
             if self.stat(name) is None or self.read(name) != data:
                 raise Conflict(f"{self.address}/{name} exists already, or was changed meanwhile") from None
         except Exception as error:
@@ -188,7 +198,7 @@ class Objects:
 
 
 def each(call: Callable[[T], object], items: Iterable[T]) -> None:
-    """Call with every item, ``THREADS`` at a time; the first error is raised when all that began have ended."""
+    """Call with every item, ``THREADS`` at a time; the first error is raised once all running calls have ended."""
     with ThreadPoolExecutor(THREADS) as pool:
         for _ in pool.map(call, items):
             pass

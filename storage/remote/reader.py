@@ -25,14 +25,14 @@ from storage.remote.objects import Objects, each
 if TYPE_CHECKING:
     from zarr.storage import MemoryStore
 
-#: Bytes of tiles that one process keeps, all stores together.
+#: Most bytes of tiles that one process keeps, all stores together.
 KEPT_BYTES: Final = 256 << 20
-#: Seconds after which it is asked again, beside the work, whether a store is still the one that was opened.
+#: Seconds after which a thread checks again whether a store is still the one that was opened.
 _CURRENT_SECONDS: Final = 2.0
 
 
 class RemoteFolder:
-    """The sealed generation of a store, as ``matrix_tiles.StoreFolder`` is for one on a disk.
+    """The sealed generation of a store in an object store; ``storage.matrix.tiles.StoreFolder`` is the one on a disk.
 
     Attributes:
         path: its address, for messages; modified: seconds since the epoch at which it was sealed.
@@ -65,7 +65,7 @@ class RemoteFolder:
             raise StorageFailed(f"{self.path} is unsealed or damaged: {name} is missing") from None
 
     def open_inside(self, name: str) -> int:
-        """A descriptor, for reading, of a copy of an object in memory; its time is that of the seal."""
+        """Open a copy of an object in memory for reading; its modification time is that of the seal."""
         handle = os.memfd_create("apsp-object", os.MFD_CLOEXEC)
         try:
             rest = memoryview(self.read(name))
@@ -86,7 +86,7 @@ class RemoteFolder:
         return found.size
 
     def arrays(self, names: Iterable[str]) -> MemoryStore:
-        """The objects of these names, as a store that Zarr reads."""
+        """Fetch the objects of these names into a store that Zarr reads."""
         from zarr.core.buffer import default_buffer_prototype
         from zarr.storage import MemoryStore
 
@@ -94,7 +94,7 @@ class RemoteFolder:
         return MemoryStore({name: make(self.read(name)) for name in names})
 
     def current(self) -> bool:
-        """Whether the address still led to this store some seconds ago; takes no wait."""
+        """Whether the address led to this store when last checked, some seconds ago; never waits."""
         with self._lock:
             due = self._is_current and time.monotonic() - self._seen > _CURRENT_SECONDS
             if due:
@@ -104,12 +104,12 @@ class RemoteFolder:
         return self._is_current
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: no descriptor is held."""
 
     def _ask(self) -> bool:
         try:
             found = self._objects.stat(SEAL)
-        except StorageFailed:  # it cannot be told: as before
+        except StorageFailed:  # unknown: keep the last answer
             return self._is_current
         self._is_current = found is not None and found.tag == self._tag
         return self._is_current
@@ -127,7 +127,7 @@ def _asking() -> ThreadPoolExecutor:
 
 
 class Kept:
-    """The tiles that were used last, up to a number of bytes; safe to use from many threads."""
+    """A cache of the tiles that were used last, up to ``most`` bytes; safe to use from many threads."""
 
     def __init__(self, most: int) -> None:
         self._most, self._bytes = most, 0
@@ -135,7 +135,7 @@ class Kept:
         self._lock = threading.Lock()
 
     def get(self, key: tuple[int, int, int]) -> Array | None:
-        """A tile, if it is kept."""
+        """Return a tile if it is cached."""
         with self._lock:
             found = self._tiles.get(key)
             if found is not None:
@@ -143,7 +143,7 @@ class Kept:
             return found
 
     def put(self, key: tuple[int, int, int], tile: Array) -> None:
-        """Keep a tile, and let go of others."""
+        """Cache a tile, and drop those that were used longest ago."""
         with self._lock:
             before = self._tiles.pop(key, None)
             self._bytes += tile.nbytes - (0 if before is None else before.nbytes)
@@ -155,12 +155,12 @@ class Kept:
 KEPT: Final = Kept(KEPT_BYTES)
 
 
-#: readers are told apart in ``KEPT`` for good: an address in memory is used again
+#: Numbers identify readers in ``KEPT``; ``id()`` would not do, because an address in memory is used again.
 _numbers = itertools.count()
 
 
 class RemoteTiles(TileReader):
-    """The tiles of a sealed store in an object store; each is fetched whole, verified, and kept for a while."""
+    """The tiles of a sealed store in an object store; each is fetched whole, verified and cached."""
 
     far = True
 
@@ -179,29 +179,29 @@ class RemoteTiles(TileReader):
         self._number = next(_numbers)
 
     def prepare(self, tiles: list[tuple[int, int]]) -> None:
-        """Fetch those that are not kept, many at a time; no more than half of what is kept at all."""
+        """Fetch the tiles that are not cached, many at a time; at most half of the cache."""
         most = KEPT_BYTES // 2 // max(1, int(self._sizes.max(initial=1)))
         missing = [tile for tile in tiles[:most] if KEPT.get((self._number, *tile)) is None]
         if len(missing) > 1:
             each(lambda tile: self.whole(*tile), missing)
 
     def copy_rows(self, i: int, j: int, offsets: IntArray, wanted: IntArray, out: Array) -> None:
-        """As in the base class."""
+        """Copy rows of tile (i, j) into ``out``; Args: those of the base class."""
         columns = self._grid.slices(i, j)[1]
         out[wanted, columns] = self.whole(i, j)[offsets, : columns.stop - columns.start]
 
     def pick(self, i: int, j: int, offsets: IntArray, columns: IntArray) -> Array:
-        """As in the base class."""
+        """Return some entries of tile (i, j); Args: those of the base class."""
         picked: Array = self.whole(i, j)[offsets, columns]
         return picked
 
     def peek(self, i: int, j: int, offset: int, column: int) -> bytes | None:
-        """As in the base class: only from a tile that is kept."""
+        """Return one entry of a tile that is cached, else None; Args: those of the base class."""
         found = KEPT.get((self._number, i, j))
         return None if found is None else bytes(found[offset, column].tobytes())
 
     def whole(self, i: int, j: int) -> Array:
-        """As in the base class; the tile stays valid."""
+        """As in the base class; the array stays valid."""
         key = (self._number, i, j)
         found = KEPT.get(key)
         if found is None:

@@ -1,10 +1,10 @@
 """Matrix stores in an object store: written from a working folder on a local disk, sealed by one conditional put.
 
 Below the address of a store lie its *generations*, one for each solve that wrote there, and ``zarr.json``, which names
-the sealed one.  A generation is a whole store as on a disk; nobody but its solve writes it, so a solve that was given
-up and goes on all the same harms nothing.  ``zarr.json`` is put last, where there is none or in the place of the one
-that was there when the solve began.  ``checkpoint.json`` says which generation an unfinished solve can be gone on with;
-where claims have numbers, each has a checkpoint of its own, and the one of the highest number counts.
+the sealed one.  A generation is a complete store as on a disk.  Only its own solve writes it, so a solve that was given
+up but still runs does no harm.  ``zarr.json`` is put last, where there is none, or in place of the one that was there
+when the solve began.  ``checkpoint.json`` says from which generation an unfinished solve can be resumed; where claims
+have numbers, each has a checkpoint of its own, and that of the highest number counts.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ from storage.remote.objects import Objects, Stat, each
 
 log = logging.getLogger(__name__)
 
-#: Checkpoints are sent for at most one part in so many of the time.
+#: Sending checkpoints takes at most one part in this many of the time.
 _SHARE: Final = 10
-#: A tile that is replaced while it is read is read again.
+#: How often a tile is read again that was replaced while it was read.
 _ATTEMPTS: Final = 10
 
 
 class RemoteMatrix(WorkingMatrix):
     """A working copy on a local disk whose checkpoints and sealed store go to an object store.
 
-    What is committed is sent by a thread beside the solve: tiles first, then ``checkpoint.json``.  Tiles that change
-    meanwhile may be among it, which any record allows (see ``engine.streaming``).
+    A thread sends commits while the solve continues: tiles first, then ``checkpoint.json``.  Tiles that have changed
+    since the commit may be sent too, which any record allows (see ``engine.streaming``).
     """
 
     def __init__(
@@ -62,17 +62,20 @@ class RemoteMatrix(WorkingMatrix):
         self._objects, self._before, self._claim = objects, before, claim
         self.generation = f"g{claim:020d}-{secrets.token_hex(4)}" if claim else f"g{secrets.token_hex(8)}"
         self._checkpoint = checkpoint_name(claim)
-        #: tiles that the object store has not, or not as they are now
+        #: tiles that the object store lacks, or has in an older form
         self._unsent = self._present.copy()
         self._sender: threading.Thread | None = None
         self._sent_at, self._sending_took = 0.0, 0.0
         self._behind = False
 
     def commit(self, record: Mapping[str, Any]) -> None:
-        """As in the base class; now and then it is also sent, beside what follows.
+        """Commit as in the base class; from time to time, a thread also sends the commit.
 
-        A record that says that nothing is done takes what was sent back before anything else is written.  StorageFailed
-        too if the object store refuses that.
+        If the record says that nothing is done, the checkpoint that was sent is removed before anything else is
+        written.
+
+        Raises:
+            StorageFailed: as in the base class, or the object store refused the removal.
         """
         if _says_nothing(record):
             self._commit_lowered(record)
@@ -86,10 +89,10 @@ class RemoteMatrix(WorkingMatrix):
             self._sender.start()
 
     def _commit_lowered(self, record: Mapping[str, Any]) -> None:
-        """As in the base class, after what this process has sent was taken back: tiles that hold less may be sent soon.
+        """As in the base class, after removing the checkpoint that this process sent: lower tiles may be sent soon.
 
-        What processes before it have sent is of other generations, which nobody overwrites, and stays.  Should the
-        object store refuse, the record is still to be lowered, and no tile is written.
+        Checkpoints of earlier processes stay: they name other generations, which no process overwrites.  If the object
+        store refuses, the record is not lowered yet, and no tile is written.
         """
         with self._record_lock:
             if self._sender is not None:
@@ -99,7 +102,7 @@ class RemoteMatrix(WorkingMatrix):
             super()._commit_lowered(record)
 
     def leave(self) -> None:
-        """As in the base class; what was committed last is sent first."""
+        """As in the base class, after sending the last commit."""
         if self._open and self._place.record is not None:
             self._wait_for_sender()
             if self._behind:
@@ -107,7 +110,7 @@ class RemoteMatrix(WorkingMatrix):
         super().leave()
 
     def abort(self) -> None:
-        """As in the base class; what was sent is removed, too."""
+        """As in the base class; removes from the object store, too, what was sent."""
         if self._open:
             self._wait_for_sender()
             self._objects.remove([self._checkpoint])
@@ -118,12 +121,12 @@ class RemoteMatrix(WorkingMatrix):
         super()._write_tile(i, j, buffers)
         self._unsent[i, j] = True
 
-    def _adopt_tile(self, room: Path, tile: TileFile) -> None:
-        super()._adopt_tile(room, tile)
+    def _adopt_tile(self, exchange_dir: Path, tile: TileFile) -> None:
+        super()._adopt_tile(exchange_dir, tile)
         self._unsent[tile.i, tile.j] = True
 
     def _publish(self, data: bytes) -> None:
-        """Send what is not sent yet, then the root document, then the one that names this generation."""
+        """Send the rest of the files, then the root document, then the object that names this generation."""
         self._wait_for_sender()
         folder, generation = self._place.folder, self.generation
         self._send_tiles()
@@ -131,9 +134,9 @@ class RemoteMatrix(WorkingMatrix):
         beside = [path for path in folder.rglob("*") if path.is_file() and not path.is_relative_to(tiles)]
         self._objects.send((path, f"{generation}/{path.relative_to(folder).as_posix()}") for path in beside)
         self._objects.write(f"{generation}/{ROOT_DOCUMENT}", data)
-        self._place.check_held()  # else what was sent may lack what was in the folder before
+        self._place.check_held()  # else files may be missing from what was sent
         self._name_it(json.loads(data)["attributes"]["seal"]["digest"])
-        self._place.record = None  # nothing to go on with
+        self._place.record = None  # nothing is left to resume
         self._staging.discard()
         self._open = False
         self._tidy()
@@ -147,7 +150,7 @@ class RemoteMatrix(WorkingMatrix):
             self._objects.replace(SEAL, pointer, str(self._before.tag))
 
     def _tidy(self) -> None:
-        """Remove checkpoints and other generations, but none of a later claim; what stays is in nobody's way."""
+        """Remove checkpoints and other generations, but none of a later claim; what cannot be removed does no harm."""
         try:
             own = f"{self.generation}/"
             others = (name for name in self._objects.names() if name != SEAL and not name.startswith(own))
@@ -160,7 +163,7 @@ class RemoteMatrix(WorkingMatrix):
             self._sender.join()
 
     def _send_checkpoint(self) -> None:
-        """Send tiles, then the record that was there before; a failure is logged, the next commit tries again."""
+        """Read the record, send the tiles, then send that record; after a failure, the next commit tries again."""
         began = time.monotonic()
         try:
             self._behind = False
@@ -178,7 +181,7 @@ class RemoteMatrix(WorkingMatrix):
         each(lambda tile: self._send_tile(*tile), np.argwhere(self._unsent).tolist())
 
     def _send_tile(self, i: int, j: int) -> None:
-        self._unsent[i, j] = False  # before it is read: who writes it from now on says so again
+        self._unsent[i, j] = False  # before the read: a thread that writes it from now on marks it again
         try:
             data = _read_whole(Path(f"{self._tiles}/{i}/{j}"))
             self._objects.write(f"{self.generation}/{DISTANCES}/c/{i}/{j}", data)
@@ -188,13 +191,15 @@ class RemoteMatrix(WorkingMatrix):
 
 
 def _says_nothing(record: Mapping[str, Any]) -> bool:
-    """Whether a record of rounds (``engine.streaming``) says that no stripe has any behind it."""
+    """Whether a record of rounds (``engine.streaming``) says that no stripe has completed a round."""
     return record.get("kind") == "rounds" and all(level < 0 for level, _ in record["levels"])
 
 
 def _read_whole(path: Path) -> bytes:
-    """A tile file with its checksum right: the file that is replaced is written into again
-    (``storage.matrix.file_pool``)."""
+    """Read a tile file whose checksum is right.
+
+    It is read again if not, because the file of a replaced tile is overwritten (``storage.matrix.file_pool``).
+    """
     for _ in range(_ATTEMPTS):
         try:
             data = path.read_bytes()
@@ -207,9 +212,9 @@ def _read_whole(path: Path) -> bytes:
 
 
 def fetch_checkpoint(target: Path, address: str) -> bool:
-    """Bring the checkpoint at ``address`` to the working folder of ``target``; whether there is one to go on with.
+    """Copy the checkpoint at ``address`` to the working folder of ``target``; returns whether there is one to resume.
 
-    What this machine has of its own is kept if it is the same, or if the object store has none: then nobody else has
+    A checkpoint on this machine is kept if it is the same, or if the object store has none: then no other machine has
     worked on it.
 
     Raises:
@@ -222,7 +227,7 @@ def fetch_checkpoint(target: Path, address: str) -> bool:
         found = objects.stat(name)
         if found is None:
             return _own_record(target) is not None
-        with contextlib.suppress(NotFound):  # whoever was given up goes on, and has removed it meanwhile
+        with contextlib.suppress(NotFound):  # a solve that was given up may still run and remove it
             _bring(objects, name, found, target)
             return True
     return False
@@ -231,8 +236,8 @@ def fetch_checkpoint(target: Path, address: str) -> bool:
 def _bring(objects: Objects, checkpoint: str, found: Stat, target: Path) -> None:
     """Make the checkpoint of this name that of ``target``, unless it is already.
 
-    Raises NotFound if it is not what was ``found`` any more: one that was replaced may have been lowered before its
-    tiles were overwritten.  That is asked before the record is placed, so that a kill leaves no record over such tiles.
+    Raises NotFound if the object is not the ``found`` one any more: its solve may have lowered the record and then
+    overwritten tiles.  This is checked before the record is placed, so that a kill leaves no record over such tiles.
     """
     try:
         document = json.loads(objects.read(checkpoint))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from engine.model.rows import ArraySink, FloatSink
-from storage.matrix.reader import create_matrix, open_matrix
+from storage.matrix.reader import MatrixSpec, create_matrix, open_matrix
 from tests.contracts.sink import COLUMNS, ROWS, SinkContract
 from tests.stores import UNREACHABLE, line_graph
 
@@ -35,10 +35,7 @@ class TestMatrixWriter(SinkContract):
         return create_matrix(
             self.path,
             line_graph(COLUMNS),
-            dtype=dtype,
-            unreachable=UNREACHABLE[dtype],
-            sources=np.arange(ROWS) * 7,
-            compression=self.compression,
+            MatrixSpec(dtype, UNREACHABLE[dtype], sources=np.arange(ROWS) * 7, compression=self.compression),
         )
 
     def finish(self, sink):

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import zarr.codecs  # noqa: F401 - imported once here, not in every child
 
+from storage.matrix.frame import MatrixSpec
 from storage.matrix.working import open_working
 from storage.remote.objects import Objects
 from tests.faults.crash_store import in_child
@@ -50,7 +51,7 @@ def write(folder: Path, address: str, seed: int, *, overwrite: bool = False, com
     folder.mkdir(parents=True, exist_ok=True)
     graph, entries = line_graph(N), entries_of(N, N, "float32", seed)
     with open_working(
-        folder / "d.zarr", graph, dtype="float32", unreachable=float("inf"), address=address, overwrite=overwrite
+        folder / "d.zarr", graph, MatrixSpec("float32", float("inf")), address=address, overwrite=overwrite
     ) as writer:
         writer.write(0, 0, entries[:64])
         if commit:

@@ -31,7 +31,7 @@ class Job:
     owner: str | None
     order: int
     priority: int
-    turn: int
+    place_in_queue: int
     state: str = "accepted"
     attempt: int = 0
     fence: int = 0
@@ -59,15 +59,15 @@ class Model:
     def open(self, owner: str | None) -> int:
         return sum(job.owner == owner and job.state in ("accepted", "running") for job in self.jobs)
 
-    def turn(self, owner: str | None, priority: int) -> int:
+    def place_in_queue(self, owner: str | None, priority: int) -> int:
         rivals = [j for j in self.jobs if j.state in ("accepted", "running") and j.priority == priority]
-        front = min((j.turn for j in rivals), default=0)
-        own = max((j.turn for j in rivals if j.owner == owner), default=-1)
+        front = min((j.place_in_queue for j in rivals), default=0)
+        own = max((j.place_in_queue for j in rivals if j.owner == owner), default=-1)
         return max(front, own + 1)
 
     def next(self) -> int | None:
         waiting = [j for j in self.jobs if j.state == "accepted"]
-        first = min(waiting, key=lambda j: (-j.priority, j.turn, j.order), default=None)
+        first = min(waiting, key=lambda j: (-j.priority, j.place_in_queue, j.order), default=None)
         return None if first is None else first.order
 
 
@@ -130,12 +130,12 @@ class Stores(RuleBasedStateMachine):
         if self.model.open(owner) >= _MOST:
             self.both(call, TooManyJobs)
             return
-        number, turn = len(self.model.jobs), self.model.turn(owner, priority)
+        number, place = len(self.model.jobs), self.model.place_in_queue(owner, priority)
         for index, (record, new) in enumerate(self.both(call)):
             assert new
-            assert record.turn == turn
+            assert record.place_in_queue == place
             self.ids[index].append(record.id)
-        self.model.jobs.append(Job(owner, number, priority, turn))
+        self.model.jobs.append(Job(owner, number, priority, place))
         if key is not None:
             self.model.keys[owner, key] = (number, digest)
         time.sleep(0.0011)  # ids of one millisecond are in no order
@@ -218,14 +218,20 @@ class Stores(RuleBasedStateMachine):
             refused = Conflict
         elif how == "resume" and self.model.open(job.owner) >= _MOST:
             refused = TooManyJobs
-        turn = self.model.turn(job.owner, job.priority)
+        place = self.model.place_in_queue(job.owner, job.priority)
         self.both(call, refused)
         if refused is not None:
             return
         if how == "delete":
             job.removed = True
         elif how == "resume":
-            job.state, job.attempt, job.fence, job.cancel, job.turn = "accepted", 0, job.fence + 1, False, turn
+            job.state, job.attempt, job.fence, job.cancel, job.place_in_queue = (
+                "accepted",
+                0,
+                job.fence + 1,
+                False,
+                place,
+            )
         elif job.state == "accepted":
             job.state, job.cancel = "dismissed", True
         elif job.state == "running":
@@ -242,8 +248,8 @@ class Stores(RuleBasedStateMachine):
                     assert seen is None
                     continue
                 assert seen is not None
-                assert (seen.state, seen.attempt, seen.fence, seen.cancel, seen.turn, len(seen.history)) == (
-                    job.state, job.attempt, job.fence, job.cancel, job.turn, job.lost,
+                assert (seen.state, seen.attempt, seen.fence, seen.cancel, seen.place_in_queue, len(seen.history)) == (
+                    job.state, job.attempt, job.fence, job.cancel, job.place_in_queue, job.lost,
                 ), number  # fmt: skip
 
 

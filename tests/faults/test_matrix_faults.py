@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from storage.errors import NotFound, StorageFailed
-from storage.matrix.reader import create_matrix, open_matrix, verify_matrix
+from storage.matrix.reader import MatrixSpec, create_matrix, open_matrix, verify_matrix
 from tests.faults.crash_store import NEW, OLD, SCENARIOS, N
 from tests.stores import entries_of, line_graph, make_store
 
@@ -67,10 +67,10 @@ def test_a_kill_at_any_file_operation_leaves_the_old_store_or_the_new_one(scratc
         found.append(seed)
         # The next writer clears what the dead one left, and loses nothing that opened before.
         if seed is None:
-            create_matrix(path, line_graph(3), dtype="float32", unreachable=np.inf).abort()
+            create_matrix(path, line_graph(3), MatrixSpec("float32", np.inf)).abort()
             assert list(path.parent.iterdir()) == []
         else:
-            create_matrix(path, line_graph(3), dtype="float32", unreachable=np.inf, overwrite=True).abort()
+            create_matrix(path, line_graph(3), MatrixSpec("float32", np.inf), overwrite=True).abort()
             assert list(path.parent.iterdir()) == [path]
             assert which_store(path) == seed
     # Old up to one operation, new from there on: the swap is a single step.

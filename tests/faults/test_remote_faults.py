@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from storage.errors import NotFound
+from storage.matrix.frame import MatrixSpec
 from storage.matrix.reader import open_matrix, verify_matrix
 from storage.matrix.working import open_working
 from storage.remote.writer import fetch_checkpoint
@@ -55,7 +56,7 @@ def finish(place: Path, there: str, before: list[str]) -> None:
         return
     assert fetch_checkpoint(folder / "d.zarr", there)
     with open_working(
-        folder / "d.zarr", line_graph(N), dtype="float32", unreachable=float("inf"), address=there, resume=True
+        folder / "d.zarr", line_graph(N), MatrixSpec("float32", float("inf")), address=there, resume=True
     ) as writer:
         assert writer.record() == {"rows": 64}
         entries, found = entries_of(N, N, "float32", NEW), np.empty((64, N), np.float32)

@@ -43,7 +43,8 @@ from storage.errors import StorageFailed
 from storage.files import atomic
 from storage.graph.graph import build_graph
 from storage.matrix import working_dir
-from storage.matrix.file_pool import Spares
+from storage.matrix.file_pool import FilePool
+from storage.matrix.frame import MatrixSpec
 from storage.matrix.shared import GuestMatrix
 from storage.matrix.working import WorkingMatrix, open_working
 from tests.oracle import decode
@@ -106,7 +107,7 @@ class Disk:
         self.broken: list[str] = []
 
     def watch(self, patch: pytest.MonkeyPatch) -> None:
-        for place, name in ((Spares, "write"), (atomic, "write_file"), (working_dir, "_put_record")):
+        for place, name in ((FilePool, "write"), (atomic, "write_file"), (working_dir, "_put_record")):
             patch.setattr(place, name, self.writing(getattr(place, name)))
         patch.setattr(WorkingMatrix, "_adopt_tile", self.writing(WorkingMatrix._adopt_tile))
 
@@ -174,9 +175,7 @@ class Process:
         self.last = self.streaming.rounds(N) - 1
         plan = SimpleNamespace(algorithm="blocked-floyd-warshall", dtype="int32", streaming=None)
         plan.to_dict = lambda: {"algorithm": plan.algorithm}
-        self.writer = open_working(
-            path, self.world.graph, dtype="int32", unreachable=int(KIND.unreachable), resume=True
-        )
+        self.writer = open_working(path, self.world.graph, MatrixSpec("int32", int(KIND.unreachable)), resume=True)
         self.upper = bool((self.writer.record() or {}).get("symmetric"))
         self.journal = Journal(self.writer, plan, dict)  # type: ignore[arg-type]
         getattr(self, f"begin_{self.tier}")(plan)
@@ -207,7 +206,7 @@ class Process:
     def begin_dask(self, plan: Any) -> None:
         self.levels = take_up(self.journal, self.streaming, N, potentials=self.mark, joined=True)
         self.uppers = [self.upper and level >= 0 for level in self.levels]
-        self.room = self.writer.room()
+        self.room = self.writer.make_exchange_dir()
         self.guest = GuestMatrix(self.room.parent.parent / "store", self.room, self.writer.grid, "int32", "none")
 
     def begin_memory(self, plan: Any) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from engine.devices.cuda.backend import CudaBackend
 from tests.contracts.backend import BackendContract
+from tests.gpu.cuda_backend import CudaBackend
 
 
 @pytest.mark.gpu

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchmarks.kernels.locked_sink import LockedSink
 from engine.api.solve import make_plan, solve
-from engine.devices.cuda.pinned import LockedSink, host_matrix
+from engine.devices.cuda.pinned import host_matrix
 from engine.execution.survey import survey
 from engine.execution.trials import calibrate
 from engine.graph.analysis import describe

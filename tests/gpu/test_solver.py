@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine.devices.cuda.backend import CudaBackend
+from benchmarks.kernels.gpu_squaring import power
 from engine.devices.cuda.context import modules
 from engine.devices.cuda.floyd_warshall import Solver, padded, tile_side
 from engine.model.dtypes import WORK_TYPES
 from engine.model.progress import Monitor
+from tests.gpu.cuda_backend import CudaBackend
 from tests.gpu.samples import closure, entries, product, weights
 
 pytestmark = pytest.mark.gpu
@@ -66,7 +67,7 @@ def test_square(cupy: Any, dtype: str, hops: int | None, symmetric: bool) -> Non
         want = d
         for _ in range(hops - 1):
             want = product(want, want, d)
-    got = _solver(dtype).square(cupy.asarray(d), hops=hops, symmetric=symmetric)
+    got = power(_solver(dtype).bulk, cupy.asarray(d), hops=hops, symmetric=symmetric)
     np.testing.assert_array_equal(got.get(), want)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from engine.devices.cuda.pieces import Pieces
+from engine.devices.cuda.pinned import PinnedPool
 from engine.distributed import messages
 from engine.model import pace
 from engine.model.problem import Options
@@ -85,7 +85,7 @@ def on_the_device(graph: object, options: Options) -> object:
 
 
 def test_pieces_come_back_when_nobody_shows_them() -> None:
-    pieces = Pieces((64, 100), np.int32, 2)
+    pieces = PinnedPool((64, 100), np.int32, 2)
     one, two = pieces.take(64), pieces.take(10)
     assert (one.shape, two.shape) == ((64, 100), (10, 100))
     assert not np.shares_memory(one, two)

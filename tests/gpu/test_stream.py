@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine.devices.cuda.backend import CudaBackend
 from engine.devices.cuda.pinned import host_matrix
 from engine.devices.cuda.streaming import CudaStreamer
 from engine.devices.cuda.trace import Trace
@@ -20,6 +19,7 @@ from engine.model.tier import HostTier
 from engine.model.tiling import Streaming, choose_layout, device_bytes, updates
 from engine.streaming import schedule
 from storage.errors import Cancelled, DoesNotFit, StorageFailed
+from tests.gpu.cuda_backend import CudaBackend
 from tests.gpu.samples import closure, weights
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("cupy")]

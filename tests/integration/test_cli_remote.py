@@ -157,7 +157,7 @@ def test_a_job_that_fails_and_one_that_takes_too_long(live, idle, tmp_path):
     cycle.write_text("u,v,w\n1,2,1\n2,1,-2\n")
     assert "negative cycle" in apsp(live, "submit", cycle, "--wait", code=2)[1]
     job = apsp(idle, "submit", ROADS)[0].strip()
-    assert "it goes on" in apsp(idle, "wait", job, "--timeout", 0, code=1)[1]
+    assert "the job continues" in apsp(idle, "wait", job, "--timeout", 0, code=1)[1]
     assert apsp(idle, "cancel", job)[0] == f"{job}: dismissed\n"
     assert "was cancelled" in apsp(idle, "wait", job, code=1)[1]
     assert json.loads(apsp(idle, "wait", job, "--json", code=1)[0])["state"] == "dismissed"

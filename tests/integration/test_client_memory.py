@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from storage.matrix.reader import create_matrix
+from storage.matrix.reader import MatrixSpec, create_matrix
 from tests.stores import line_graph
 
 MIB = 1 << 20
@@ -50,7 +50,7 @@ def url(tmp_path: Path) -> Iterator[str]:
 
 def make_store(path: Path, n: int) -> None:
     graph = line_graph(n)
-    with create_matrix(path, graph, dtype=np.float32, unreachable=np.inf) as writer:
+    with create_matrix(path, graph, MatrixSpec(np.float32, np.inf)) as writer:
         for top in range(0, n, 64):
             rows = min(64, n - top)
             writer.write(top, 0, np.full((rows, n), top, np.float32))

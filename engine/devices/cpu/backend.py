@@ -14,7 +14,10 @@ from engine.model.backend import Arcs, Array
 class CpuBackend:
     """The verbs of :class:`engine.model.backend.Backend` on this machine's processors.
 
-    Not re-entrant: one call at a time.  Which instructions are used is decided in ``cpu_vector``.
+    Not re-entrant: one call at a time.  ``engine.devices.cpu.vector`` chooses the instructions.
+
+    Args:
+        threads: threads that share the work; None for one a usable processor.
     """
 
     name = "cpu"
@@ -25,43 +28,92 @@ class CpuBackend:
 
     @property
     def threads(self) -> int:
-        """Threads that share the work."""
+        """The number of threads that share the work."""
         return self._team.threads
 
     def relax(self, c: Array, a: Array, b: Array, *, nonnegative: bool, upper: bool = False) -> None:
-        """C <- min(C, A (x) B); results do not depend on the number of threads, not even in the last bit."""
+        """Compute C <- min(C, A (x) B); results do not depend on the number of threads, not even in the last bit.
+
+        Args:
+            c: shape (m, n), changed in place; overlaps neither A nor B.
+            a: shape (m, depth).
+            b: shape (depth, n).
+            nonnegative: promises that no entry is below zero or -0.0.
+            upper: leave out work below the diagonal of C, where entries need not be right.
+
+        Raises:
+            ValueError: shapes or types do not match, or rows are not contiguous.
+        """
         cpu_relax.relax(self._team, self._space, c, a, b, nonnegative=nonnegative, upper=upper)
 
     def packed(self, depth: int, columns: int, dtype: np.dtype[np.generic]) -> Array:
-        """Memory for a packed matrix of ``depth`` x ``columns`` at most, aligned as the kernels like it."""
+        """Allocate aligned memory for a packed B.
+
+        Args:
+            depth: most rows of B.
+            columns: most columns of B.
+            dtype: type of its entries.
+
+        Returns:
+            A flat array, not cleared.
+        """
         entries = cpu_packed.packed_entries(depth, columns, dtype.itemsize)
         return cpu_relax.aligned(entries * dtype.itemsize).view(dtype)
 
     def piece(self, dtype: np.dtype[np.generic]) -> int:
-        """As wide as an item of work."""
+        """Columns of B that may be packed on their own: the width of an item of work."""
         return cpu_relax.ITEM_BYTES // dtype.itemsize
 
     def pack(self, out: Array, b: Array) -> None:
-        """Pack B, for :meth:`relax_by`."""
+        """Pack ``b``, shape (depth, columns), into the flat array ``out`` for :meth:`relax_by`."""
         cpu_packed.pack(self._team, out, b)
 
     def unpack(self, out: Array, packed: Array, depth: int, first: int) -> None:
-        """Some rows of a packed B, by the calling thread alone."""
+        """Copy rows of a packed B to ``out``, in the calling thread.
+
+        Args:
+            out: shape (rows, columns of B).
+            packed: flat, as :meth:`pack` wrote it.
+            depth: rows of B.
+            first: the row of B that ``out`` begins at.
+        """
         cpu_packed.unpack(out, packed, depth, first)
 
     def relax_by(self, c: Array, a: Array, packed: Array, *, nonnegative: bool) -> None:
-        """C <- min(C, A (x) B), B packed by :meth:`pack`; else as :meth:`relax`, and as good to the last bit."""
+        """Compute C <- min(C, A (x) B) with a packed B; equal to :meth:`relax` to the last bit.
+
+        Args:
+            c: shape (m, n), changed in place.
+            a: shape (m, depth).
+            packed: B, shape (depth, n), as :meth:`pack` wrote it.
+            nonnegative: promises that no entry is below zero or -0.0.
+        """
         cpu_packed.relax(self._team, self._space, c, a, packed, nonnegative=nonnegative)
 
     def close(self, d: Array, *, nonnegative: bool, symmetric: bool = False) -> None:  # noqa: ARG002
-        """Floyd-Warshall inside ``d``, by the calling thread alone: it is meant for blocks that fit the cache.
+        """Run Floyd-Warshall inside ``d`` in the calling thread; it is meant for blocks that fit the cache.
 
-        A symmetric block is closed like any other and comes out symmetric, bit for bit.
+        Args:
+            d: square, changed in place.
+            nonnegative: promises that no entry is below zero or -0.0.
+            symmetric: has no effect: a symmetric block stays symmetric, bit for bit.
+
+        Raises:
+            ValueError: ``d`` is not square.
         """
         cpu_relax.close(self._space, d, nonnegative=nonnegative)
 
     def transpose(self, out: Array, a: Array, *, lower: bool = False) -> None:
-        """``out`` <- the transpose of ``a``; with ``lower`` only below the diagonal."""
+        """Write the transpose of ``a`` to ``out``.
+
+        Args:
+            out: shape (m, n).
+            a: shape (n, m); with ``lower`` it may be ``out`` itself.
+            lower: write only entries below the diagonal.
+
+        Raises:
+            ValueError: shapes or types do not match.
+        """
         cpu_relax.transpose(self._team, out, a, lower=lower)
 
     def search(
@@ -74,11 +126,20 @@ class CpuBackend:
         targets: npt.NDArray[np.int64] | None = None,
         cutoff: float | None = None,
     ) -> None:
-        """One shortest-path search per source."""
+        """Run one shortest-path search per source.
+
+        Args:
+            arcs: weights non-negative; reduced ones if there are potentials.
+            sources: vertex indices, shape (rows,).
+            out: of a working type, shape (rows, columns); row i receives the distances from ``sources[i]``.
+            unit: promises that all arcs weigh 1.
+            targets: vertex indices of the columns, shape (columns,); None for all vertices.
+            cutoff: distances above this become unreachable; None for no cutoff.
+        """
         from engine.devices.cpu import search as cpu_search
 
         cpu_search.search(self._team, arcs, sources, out, unit, targets=targets, cutoff=cutoff)
 
     def shutdown(self) -> None:
-        """Let the threads go."""
+        """End the threads; the backend is not used afterwards."""
         self._team.close()

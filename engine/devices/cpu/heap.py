@@ -1,13 +1,13 @@
-"""Dijkstra's search (Dijkstra 1959) with a 4-ary heap and decrease-key: the search that is never bad.
+"""Dijkstra's search (Dijkstra 1959) with a 4-ary heap and decrease-key: the search with a good worst case.
 
-Two forms.  *Packed*: distance and vertex share one int64 key, so that a step of the heap moves one word; for integers
-whose sums leave room for the vertex number.  *Wide*: distance and vertex apart; for float64 and for large integers.
+There are two forms.  In the *packed* one, distance and vertex share one int64 key, so that a step of the heap moves one
+word; it is for integers whose sums leave enough bits for the vertex number.  In the *wide* one, distance and vertex are
+stored apart; it is for float64 and for large integers.
 
-All work arrays belong to one thread and come in clean: ``dist`` all ``far``, ``place`` (where in the heap a vertex is)
-all -1.  Afterwards ``place`` is clean again and ``dist`` is the answer; the vertices whose ``dist`` was set stand first
-in ``seen`` (int32, shape (n,)), and their number is what a search returns.  Nothing is found at ``far`` or beyond, so a
-search ends where a cutoff lies.  It also ends once ``left`` vertices marked in ``wanted`` (uint8, shape (n,)) have
-their distances, unless ``left`` is 0; other distances may then be too large.
+All work arrays belong to one thread.  Before a search ``dist`` is all ``far`` and ``place`` (the index of each vertex
+in the heap) is all -1; after it ``place`` is all -1 again and ``dist`` holds the answer.  A search returns how many
+vertices it set ``dist`` of, and they stand first in ``seen``.  No distance of ``far`` or more is found, so a search
+ends at a cutoff.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from numba import njit
 
 @njit(nogil=True, cache=True)
 def _rise(heap, place, i, key, mask):  # type: ignore[no-untyped-def]
-    """Put ``key`` into the hole ``i``, or above."""
+    """Move the hole at ``i`` up until ``key`` fits, and put ``key`` there."""
     while i > 0:
         parent = (i - 1) >> 2
         other = heap[parent]
@@ -32,7 +32,7 @@ def _rise(heap, place, i, key, mask):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def _sink(heap, place, size, key, mask):  # type: ignore[no-untyped-def]
-    """Put ``key`` into the hole at the root, or below."""
+    """Move the hole at the root down until ``key`` fits, and put ``key`` there."""
     i = 0
     while True:
         child = 4 * i + 1
@@ -67,9 +67,23 @@ def _sink(heap, place, size, key, mask):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def search_packed(indptr, heads, weights, source, dist, seen, wanted, left, heap, place, bits):  # type: ignore[no-untyped-def]
-    """Distances from ``source`` into ``dist`` (int64) over ``weights`` (int32, >= 0); keys: distance << bits | vertex.
+    """Search from ``source`` with keys ``distance << bits | vertex``.
 
-    ``heap`` is int64, shape (n,); ``place`` int32, shape (n,).
+    Args:
+        indptr, heads: CSR of the arcs.
+        weights: int32, shape (arcs,), not negative.
+        source: the vertex to start from.
+        dist: int64, shape (n,), all ``far``; receives the distances.
+        seen: int32, shape (n,); receives the vertices whose ``dist`` was set.
+        wanted: uint8, shape (n,); marks the vertices whose distances are wanted.
+        left: how many vertices ``wanted`` marks.  The search ends once all of them have their distances, and other
+            distances may then be too large; 0 to find all distances.
+        heap: int64, shape (n,), work space.
+        place: int32, shape (n,), all -1.
+        bits: bits of a key that hold the vertex.
+
+    Returns:
+        The number of vertices whose ``dist`` was set.
     """
     mask = (1 << bits) - 1
     dist[source] = 0
@@ -107,7 +121,7 @@ def search_packed(indptr, heads, weights, source, dist, seen, wanted, left, heap
 
 @njit(nogil=True, cache=True)
 def _rise_wide(keys, heap, place, i, key, vertex):  # type: ignore[no-untyped-def]
-    """Put (``key``, ``vertex``) into the hole ``i``, or above."""
+    """Move the hole at ``i`` up until ``key`` fits, and put (``key``, ``vertex``) there."""
     while i > 0:
         parent = (i - 1) >> 2
         if keys[parent] <= key:
@@ -123,7 +137,7 @@ def _rise_wide(keys, heap, place, i, key, vertex):  # type: ignore[no-untyped-de
 
 @njit(nogil=True, cache=True)
 def _sink_wide(keys, heap, place, size, key, vertex):  # type: ignore[no-untyped-def]
-    """Put (``key``, ``vertex``) into the hole at the root, or below."""
+    """Move the hole at the root down until ``key`` fits, and put (``key``, ``vertex``) there."""
     i = 0
     while True:
         child = 4 * i + 1
@@ -146,9 +160,18 @@ def _sink_wide(keys, heap, place, size, key, vertex):  # type: ignore[no-untyped
 
 @njit(nogil=True, cache=True)
 def search_wide(indptr, heads, weights, source, dist, seen, wanted, left, keys, heap, place):  # type: ignore[no-untyped-def]
-    """Distances from ``source`` into ``dist``; ``weights`` (>= 0), ``dist`` and ``keys`` are all int64 or all float64.
+    """Search from ``source`` with distances and vertices in two arrays.
 
-    ``keys`` and ``heap`` (int32) have shape (n,): distance and vertex of the heap's entries.
+    Args:
+        indptr, heads: CSR of the arcs.
+        weights: int64 or float64, shape (arcs,), not negative.
+        source, seen, wanted, left, place: as in :func:`search_packed`.
+        dist: of the type of ``weights``, shape (n,), all ``far``; receives the distances.
+        keys: of the type of ``weights``, shape (n,), work space: distances of the heap's entries.
+        heap: int32, shape (n,), work space: vertices of the heap's entries.
+
+    Returns:
+        The number of vertices whose ``dist`` was set.
     """
     dist[source] = 0
     keys[0] = 0
@@ -185,7 +208,17 @@ def search_wide(indptr, heads, weights, source, dist, seen, wanted, left, keys, 
 
 @njit(nogil=True, cache=True)
 def search_hops(indptr, heads, source, dist, queue, wanted, left):  # type: ignore[no-untyped-def]
-    """Breadth-first search: hops from ``source`` into ``dist`` (int64); ``queue`` is what ``seen`` is elsewhere."""
+    """Search breadth first from ``source``, every arc counting 1.
+
+    Args:
+        indptr, heads: CSR of the arcs.
+        source, wanted, left: as in :func:`search_packed`.
+        dist: int64, shape (n,), all ``far``; receives the hops.
+        queue: int32, shape (n,); receives the vertices whose ``dist`` was set.
+
+    Returns:
+        The number of vertices whose ``dist`` was set.
+    """
     far = dist[source]
     dist[source] = 0
     queue[0] = source

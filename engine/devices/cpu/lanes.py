@@ -2,13 +2,13 @@
 
 A vertex holds one row of labels, one lane a source; relaxing an arc is one vector addition and one vector minimum for
 all sources together, with no heap (compare Okuyama, Ino and Hagihara, "A task parallel algorithm for finding all-pairs
-shortest paths using the GPU", 2008).  The vertices whose in-neighbours have changed are swept in the near order of
-``cpu_search``, forwards and backwards in turn, until none is left; a graph that needs many more relaxations than
-Dijkstra's searches would cost is given up, so the worst case stays within a small factor of theirs.
+shortest paths using the GPU", 2008).  The vertices whose in-neighbours have changed are swept in the vertex order of
+``engine.devices.cpu.arcs``, alternately forwards and backwards, until none is left.  A block that needs many more
+relaxations than Dijkstra's searches would cost is given up, so the worst case stays within a small factor of theirs.
 
 Labels are uint16, int32 or float64.  Sums cannot wrap: no label and no weight exceeds the type's ``unreachable``, and
-twice that fits.  Labels begin at ``far``, which no sum comes below once it is there: with a cutoff ``far`` is the first
-length beyond it, and the search ends there by itself.
+twice that fits the type.  Labels begin at ``far`` and only fall, so no label ever lies above it: with a cutoff ``far``
+is the first length beyond the cutoff, and vertices at that length or more are not searched.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from engine.devices.cpu.team import fetch_add
 #: Bytes of a vertex's row of labels: four vectors of 512 bits, or eight of 256; what the registers hold.
 ROW_BYTES: Final = 256
 
-#: Edge of the squares that are turned round in registers; a power of two that divides the lanes.
+#: Side of the squares that are transposed in registers; a power of two that divides the lanes.
 SIDE: Final = 16
-#: Squares side by side.
+#: Squares that are transposed before rows are written.
 SQUARES: Final = 4
 
 #: A block is given up after this many relaxations of every arc and four a vertex.  Measured: 64 searches with a heap
@@ -37,10 +37,10 @@ PASSES: Final = 96
 
 @intrinsic
 def _pull(typingctx, first, last, tails, weights, labels, v):  # type: ignore[no-untyped-def]
-    """labels[v] <- min(labels[v], labels[tails[e]] + weights[e]) for e in first … last - 1; whether that fell.
+    """labels[v] <- min(labels[v], labels[tails[e]] + weights[e]) for e in first … last - 1; whether a label fell.
 
-    ``labels`` must be aligned to 64 bytes with rows of ``ROW_BYTES``; vectors wider than the processor's registers
-    are cut to their width by LLVM.
+    ``labels`` must be aligned to 64 bytes with rows of ``ROW_BYTES``; LLVM splits vectors that are wider than the
+    processor's registers.
     """
     signature = types.boolean(first, last, tails, weights, labels, v)
     size = weights.dtype.bitwidth // 8
@@ -105,7 +105,7 @@ def _pull(typingctx, first, last, tails, weights, labels, v):  # type: ignore[no
 
 @njit(nogil=True, cache=True)
 def _mark(indptr, heads, u, dirty):  # type: ignore[no-untyped-def]
-    """Mark the heads of the arcs out of ``u``; returns how many were not marked before."""
+    """Mark the heads of the arcs out of ``u`` in ``dirty``; returns how many were not marked before."""
     fresh = 0
     for e in range(indptr[u], indptr[u + 1]):
         v = heads[e]
@@ -118,7 +118,7 @@ def _mark(indptr, heads, u, dirty):  # type: ignore[no-untyped-def]
 def _sweep(indptr, heads, into, tails, weights, labels, dirty, touched, waiting, budget):  # type: ignore[no-untyped-def]
     """Relax until no label falls any more; False if that would take more than ``budget`` relaxations.
 
-    ``dirty`` (uint8, whole words of 8) marks the ``waiting`` vertices to look at; it is clean afterwards.  Vertices of
+    ``dirty`` (uint8, whole words of 8) marks the ``waiting`` vertices to relax; it is all 0 afterwards.  Vertices of
     which some label fell are marked in ``touched``, of the same form.
     """
     words = dirty.view(np.uint64)
@@ -149,9 +149,9 @@ def _sweep(indptr, heads, into, tails, weights, labels, dirty, touched, waiting,
 
 @njit(nogil=True, cache=True)
 def _clean(labels, far, touched, tops):  # type: ignore[no-untyped-def]
-    """Put the labels of the ``touched`` vertices back to ``far``, and the marks out; returns the largest other label.
+    """Reset the labels of the ``touched`` vertices to ``far`` and the marks to 0; returns the largest other label.
 
-    That is looked for if ``tops``, one label a lane, is there to work in.
+    ``tops``, shape (lanes,), is work space for the largest label; if it is empty, the largest label is not looked for.
     """
     words = touched.view(np.uint64)
     nothing = labels.dtype.type(0)
@@ -170,8 +170,8 @@ def _clean(labels, far, touched, tops):  # type: ignore[no-untyped-def]
 
 
 @intrinsic
-def _turn_square(typingctx, labels, vertices, first, lane, squares, q):  # type: ignore[no-untyped-def]
-    """squares[q, j, k] <- labels[vertices[first + k], lane + j], SIDE vertices and lanes turned round in registers."""
+def _transpose_square(typingctx, labels, vertices, first, lane, squares, q):  # type: ignore[no-untyped-def]
+    """squares[q, j, k] <- labels[vertices[first + k], lane + j]: SIDE vertices and lanes transposed in registers."""
 
     def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
         labels, vertices, squares = (
@@ -185,7 +185,7 @@ def _turn_square(typingctx, labels, vertices, first, lane, squares, q):  # type:
             vertex = builder.load(builder.gep(vertices, [builder.add(args[2], ir.Constant(word, k))]))
             place = builder.gep(labels, [builder.add(builder.mul(vertex, width), args[3])])
             rows.append(builder.load(builder.bitcast(place, vector.as_pointer()), align=kind.bitwidth // 8))
-        for step in (1, 2, 4, 8):  # rows and columns change places digit by digit
+        for step in (1, 2, 4, 8):  # each step swaps one binary digit of the row number with one of the column number
             upper = [j ^ step ^ SIDE if j & step else j for j in range(SIDE)]
             lower = [j + SIDE if j & step else j ^ step for j in range(SIDE)]
             masks = [ir.Constant(ir.VectorType(ir.IntType(32), SIDE), places) for places in (upper, lower)]
@@ -204,13 +204,13 @@ def _turn_square(typingctx, labels, vertices, first, lane, squares, q):  # type:
 
 @njit(nogil=True, cache=True)
 def _emit(labels, far, rank, rows, out, sentinel, unit):  # type: ignore[no-untyped-def]
-    """Copy lane j into row ``rows[j]`` of ``out``, for all sources; column k is the vertex of number ``rank[k]``.
+    """Copy lane j into row ``rows[j]`` of ``out``, for all lanes; column k is vertex number ``rank[k]``.
 
-    Labels count ``unit``, unless that is None.
+    Labels are multiples of ``unit``, unless that is None.
     """
     n = len(rank)
-    # squares of vertices and lanes, turned round, some side by side: a row gets several lines of the cache at once;
-    # the last ones may overlap those before
+    # several squares of vertices and lanes are transposed together, so that a row gets several cache lines at once;
+    # the last squares may overlap the ones before
     wide = SQUARES * SIDE
     near = np.empty(wide, np.int64)
     squares = np.empty((SQUARES, SIDE, SIDE), labels.dtype)
@@ -220,13 +220,13 @@ def _emit(labels, far, rank, rows, out, sentinel, unit):  # type: ignore[no-unty
             near[k] = rank[start + k]
         for lane in range(0, len(rows), SIDE):
             for q in range(SQUARES):
-                _turn_square(labels, near, q * SIDE, lane, squares, q)
+                _transpose_square(labels, near, q * SIDE, lane, squares, q)
             for j in range(min(SIDE, len(rows) - lane)):
                 row = out[rows[lane + j], start : start + wide]
                 for q in range(SQUARES):
                     for k in range(SIDE):
                         value = squares[q, j, k]
-                        length = value if unit is None else value * unit  # decided when this is compiled
+                        length = value if unit is None else value * unit  # numba decides this at compile time
                         row[q * SIDE + k] = sentinel if value == far else length
     if n < wide:
         for j in range(len(rows)):
@@ -238,7 +238,7 @@ def _emit(labels, far, rank, rows, out, sentinel, unit):  # type: ignore[no-unty
 
 @njit(nogil=True, cache=True)
 def _emit_shifted(labels, far, rank, shift, onto, sources, rows, out, sentinel, beyond):  # type: ignore[no-untyped-def]
-    """The same for reduced lengths: potentials of sources (``shift``) and columns (``onto``) are taken out again."""
+    """As ``_emit`` for reduced lengths: adds potentials of columns (``onto``), minus those of sources (``shift``)."""
     n = len(rank)
     for start in range(0, n, 16):
         for j in range(len(rows)):
@@ -246,7 +246,7 @@ def _emit_shifted(labels, far, rank, shift, onto, sources, rows, out, sentinel, 
             row = out[rows[j]]
             for v in range(start, min(n, start + 16)):
                 value = labels[rank[v], j]
-                # potentials first, as whole numbers if they are: their difference is nearly exact
+                # potentials first: their difference is nearly exact, or exact if they are whole numbers
                 row[v] = sentinel if value == far else shift.dtype.type(value) + (onto[v] - base)
                 if row[v] >= beyond:
                     row[v] = sentinel
@@ -257,15 +257,28 @@ def search_lanes(  # type: ignore[no-untyped-def]
     worker, indptr, heads, into, tails, weights, far, rank, near, shift, onto, sources, order, out, sentinel, beyond,
     counter, tally, undone, heaviest, unit
 ):  # fmt: skip
-    """Search block after block of ``sources[order]``, a block filling the lanes; the kernel of one thread.
+    """Take blocks of ``sources[order]`` from ``counter`` and search them until none is left: the kernel of one thread.
 
-    ``indptr``, ``heads``: arcs out of each vertex; ``into``, ``tails``, ``weights``: arcs into it.  ``far``, shape
-    (1,), is "no path" in the type of the labels.  ``rank`` numbers the vertices, ``near`` holds the numbers of the
-    columns of ``out``; ``shift`` and ``onto`` are their potentials, empty for none, and what comes to lie at ``beyond``
-    without them is unreachable.  ``tally`` counts blocks [finished, given up] over all calls for a graph; ``undone``,
-    shape (blocks,), receives True for those left to other searches: those that take too many relaxations, and, unless
-    ``heaviest`` (the largest weight) is 0, those of which a label may have been cut off at ``far``: none was if the
-    largest one and ``heaviest`` together stay below.  Labels count ``unit``, unless that is None.
+    Args:
+        worker: number of the thread.
+        indptr, heads: CSR of the arcs out of each vertex.
+        into, tails, weights: CSR of the arcs into each vertex; ``weights`` in the type of the labels.
+        far: shape (1,): *no path* in the type of the labels.
+        rank: int32, shape (n,): the number of each vertex.
+        near: int32, shape (columns,): the numbers of the columns' vertices.
+        shift, onto: potentials of all vertices and of the columns' vertices; empty for none.
+        sources: int64, vertex indices.
+        order: int64: indices of ``sources`` and rows of ``out``, in the order of the lanes.
+        out: shape (rows, columns); receives the distances.
+        sentinel: *unreachable* in the type of ``out``.
+        beyond: distances from this on become ``sentinel``; only read where there are potentials.
+        counter: int64, shape (1,): the next block.
+        tally: int64, shape (2,): blocks finished and blocks given up, over all calls for a graph.
+        undone: bool, shape (blocks,): receives True for blocks that other searches have to do.  Those take too many
+            relaxations or, unless ``heaviest`` is 0, have a label that may have been capped at ``far``.
+        heaviest: the largest weight, or 0.  No label was capped if the largest label plus ``heaviest`` is below
+            ``far``.
+        unit: labels are multiples of this; None for labels that are lengths themselves.
     """
     n = len(indptr) - 1
     lanes = ROW_BYTES // weights.itemsize

@@ -1,7 +1,8 @@
-"""Products by a matrix B that is packed once and used again and again: what a row panel is to the stripes of a round.
+"""Products by a matrix B that is packed once and used many times, as a row panel is for the stripes of a round.
 
-``cpu_relax`` packs B anew for each product, which costs as much as some forty rows of C; here low stripes come almost
-for free.  Packed, B lies block of columns by block, each of them slab of depth by slab, as the kernels take it.
+``engine.devices.cpu.relax`` packs B anew for each product, which costs as much as some forty rows of C; with a packed B
+stripes of few rows cost hardly more than their updates.  A packed B consists of blocks of columns, each of them of
+slabs of depth, in the order in which the kernels read them.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _LOW: Final = 4 * TILE_ROWS
 
 @njit(nogil=True, cache=True)
 def _padded(columns, itemsize):  # type: ignore[no-untyped-def]
-    """Columns of whole strips that hold ``columns``."""
+    """``columns`` rounded up to whole strips."""
     width = TILE_VECTORS * VECTOR_BYTES // itemsize
     return (columns + width - 1) // width * width
 
@@ -74,7 +75,7 @@ def _unpack(out, stride, rows, columns, packed, depth, first):  # type: ignore[n
 def _relax_items(  # type: ignore[no-untyped-def]
     worker, counter, item_rows, c, c_stride, a, a_stride, packed, shape, by_bits, packs
 ):
-    """Take items of C from ``counter`` until there is none left."""
+    """Take items of C from ``counter`` and relax them until none is left."""
     rows, columns, depth = shape
     left, edge = packs[0][worker], packs[2][worker]
     widest = ITEM_BYTES // c.itemsize
@@ -98,13 +99,28 @@ def _relax_items(  # type: ignore[no-untyped-def]
 
 
 def packed_entries(depth: int, columns: int, itemsize: int) -> int:
-    """Entries of B, ``depth`` x ``columns``, once it is packed: its last strip is padded."""
+    """Return the number of entries of a packed B, whose last strip is padded.
+
+    Args:
+        depth: rows of B.
+        columns: columns of B.
+        itemsize: bytes an entry.
+    """
     width = TILE_VECTORS * VECTOR_BYTES // itemsize
     return depth * (-(-columns // width) * width)
 
 
 def pack(team: Team, out: Array, b: Array) -> None:
-    """Pack ``b`` into ``out``, a flat array of its type with :func:`packed_entries` entries or more."""
+    """Pack ``b`` into ``out``.
+
+    Args:
+        team: the threads.
+        out: flat, of the type of ``b``, with :func:`packed_entries` entries or more.
+        b: shape (depth, columns), rows contiguous.
+
+    Raises:
+        ValueError: ``out`` does not suit ``b``.
+    """
     depth, columns = b.shape
     if out.dtype != b.dtype or out.ndim != 1 or len(out) < packed_entries(depth, columns, b.itemsize):
         raise ValueError(f"{b.dtype}{b.shape} cannot be packed into {out.dtype}{out.shape}")
@@ -113,7 +129,17 @@ def pack(team: Team, out: Array, b: Array) -> None:
 
 
 def unpack(out: Array, packed: Array, depth: int, first: int) -> None:
-    """``out`` <- rows of a packed B, from ``first`` on, of as many columns as ``out``; its rows are contiguous."""
+    """Copy rows of a packed B to ``out``.
+
+    Args:
+        out: shape (rows, columns of B), rows contiguous.
+        packed: flat, as :func:`pack` wrote it.
+        depth: rows of B.
+        first: the row of B that ``out`` begins at.
+
+    Raises:
+        ValueError: types differ, or B has no such rows.
+    """
     rows, columns = out.shape
     if out.dtype != packed.dtype or first + rows > depth or len(packed) < packed_entries(depth, columns, out.itemsize):
         raise ValueError(f"{out.dtype}{out.shape} from row {first} on is no part of what is packed")
@@ -122,7 +148,19 @@ def unpack(out: Array, packed: Array, depth: int, first: int) -> None:
 
 
 def relax(team: Team, space: Workspace, c: Array, a: Array, packed: Array, *, nonnegative: bool) -> None:
-    """C <- min(C, A (x) B) with a packed B of as many columns as C; else as ``cpu_relax.relax``."""
+    """Compute C <- min(C, A (x) B) with a packed B; equal to ``engine.devices.cpu.relax.relax`` to the last bit.
+
+    Args:
+        team: the threads.
+        space: their buffers.
+        c: shape (rows, columns), changed in place.
+        a: shape (rows, depth).
+        packed: B, shape (depth, columns), as :func:`pack` wrote it.
+        nonnegative: promises that no entry is below zero or -0.0.
+
+    Raises:
+        ValueError: shapes or types do not match, or rows are not contiguous.
+    """
     (rows, columns), depth = c.shape, a.shape[1]
     if (
         len(a) != rows

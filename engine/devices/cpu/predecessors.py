@@ -1,7 +1,7 @@
 """Trees of shortest paths from distances alone, by a breadth-first walk over *tight* arcs.
 
-An arc (u, v) is tight from a source s when d(s, u) + weight = d(s, v).  Walking forward from the source with a visited
-set meets every vertex that is reached, and arcs of length zero cannot close a circle.
+An arc (u, v) is tight from a source s when d(s, u) + weight = d(s, v).  A walk forward from the source with a visited
+set meets every reachable vertex, and the visited set keeps arcs of length zero from closing a cycle.
 """
 
 from __future__ import annotations
@@ -44,10 +44,20 @@ def tight_trees(
     sources: npt.NDArray[np.int64],
     none: int,
 ) -> npt.NDArray[np.int32]:
-    """The vertex before each on a shortest path, int32, shape (len(sources), n); ``none`` (< 0) where there is none.
+    """Return the predecessor of each vertex on a shortest path from each source, in O(arcs) a source.
 
-    Row i of ``distances`` holds those from ``sources[i]``, each the float sum, in order, of some path's weights (as
-    searches make them) or an exact whole number; O(arcs) a source.
+    Args:
+        team: the threads.
+        indptr: int64, shape (n + 1,): where the arcs out of each vertex begin.
+        heads: int32, shape (arcs,): their heads.
+        weights: shape (arcs,): their weights.
+        distances: float64, shape (sources, n): row i holds the distances from ``sources[i]``, each of them the float
+            sum, in order, of some path's weights (as searches make them) or an exact whole number.
+        sources: vertex indices, shape (sources,).
+        none: the value for *no predecessor*, below 0.
+
+    Returns:
+        int32, shape (sources, n).
     """
     before = np.full(distances.shape, none, np.int32)
     team.run(_trees, indptr, heads, weights, distances, sources, before, np.zeros(1, np.int64))

@@ -1,12 +1,12 @@
-"""relax, close and transpose on the CPU: packed min-plus products around the register tile of ``cpu_vector``.
+"""relax, close and transpose on the CPU: packed min-plus products around the register tile of ``vector``.
 
-Blocking as in Goto and van de Geijn (2008): a strip of packed B stays in the first-level cache while the strips of
-packed A pass from the second.  Each thread packs for itself the blocks of the item it took, so items need no barrier
-between them: a thread that loses its processor holds the others up for one item at most, and every entry of C is
-written by one thread, in one order, so results do not depend on the number of threads.
+Blocking follows Goto and van de Geijn (2008): a strip of packed B stays in the first-level cache while the strips of
+packed A are read from the second.  Each thread packs the blocks of its item itself, so items need no barrier between
+them: a thread that loses its processor delays the others by one item at most.  Every entry of C is written by one
+thread, in one order, so results do not depend on the number of threads.
 
-Kernels see a matrix as a flat array, the index of its first entry, and the entries from row to row; one compiled
-form then serves every shape and leading dimension.  One compiled form also serves signed and non-negative floats.
+A kernel takes a matrix as a flat array, the index of its first entry, and the entries from row to row; so one compiled
+form serves every shape and leading dimension.  One compiled form also serves signed and non-negative floats.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ DEPTH: Final = 32768 // (TILE_VECTORS * max(VECTOR_BYTES, 32))
 BLOCK_ROWS: Final = 240 // TILE_ROWS * TILE_ROWS
 #: Bytes of a row of C in one item; an item packs B this wide.
 ITEM_BYTES: Final = 4096
-#: Rows of B read side by side while it is packed: as many as the hardware prefetches at once.
+#: Rows of B that packing reads side by side: as many as the hardware prefetches at once.
 STREAMS: Final = 8
-#: Items for each thread where there is enough work: more spread the end more evenly, fewer pack less.
+#: Items for each thread where there is enough work: more items balance the threads better, fewer need less packing.
 ITEMS: Final = 3
-#: Below so many updates a product is done by the calling thread: waking another costs as much.
+#: The calling thread does a product of fewer updates alone, since waking another thread costs as much.
 ALONE: Final = 2**25
 #: Rows of a band of a transpose: a cache line of the narrowest type.
 BAND: Final = 32
@@ -52,7 +52,13 @@ BAND: Final = 32
 
 @njit(nogil=True, cache=True)
 def pack_left(a, start, stride, rows, depth, out):  # type: ignore[no-untyped-def]
-    """Pack ``rows`` x ``depth`` of A in strips of TILE_ROWS rows, each strip step by step; the last one is padded."""
+    """Pack ``rows`` x ``depth`` of A in strips of TILE_ROWS rows, each strip step by step; the last strip is padded.
+
+    Args:
+        a, start, stride: flat array, index of the first entry, entries from row to row.
+        rows, depth: rows and columns to pack.
+        out: flat array; receives the strips.
+    """
     for top in range(0, rows, TILE_ROWS):
         base, first = top * depth, start + top * stride
         height = min(TILE_ROWS, rows - top)
@@ -67,7 +73,13 @@ def pack_left(a, start, stride, rows, depth, out):  # type: ignore[no-untyped-de
 
 @njit(nogil=True, cache=True)
 def pack_right(b, start, stride, depth, columns, out):  # type: ignore[no-untyped-def]
-    """Pack ``depth`` x ``columns`` of B in strips as wide as the register tile; the last one is padded with zeros."""
+    """Pack ``depth`` x ``columns`` of B in strips as wide as the register tile; the last strip is padded with zeros.
+
+    Args:
+        b, start, stride: flat array, index of the first entry, entries from row to row.
+        depth, columns: rows and columns to pack.
+        out: flat array; receives the strips.
+    """
     width = TILE_VECTORS * VECTOR_BYTES // b.itemsize
     for few in range(0, depth, STREAMS):
         for first in range(0, columns, width):
@@ -85,7 +97,7 @@ def pack_right(b, start, stride, depth, columns, out):  # type: ignore[no-untype
 
 @njit(nogil=True, cache=True)
 def _relax_edge(c, start, stride, height, wide, left, left0, right, right0, depth, by_bits, edge):  # type: ignore[no-untyped-def]
-    """Relax a register tile that sticks out of C, through a copy of the part inside."""
+    """Relax a register tile that lies partly outside C, in a copy of the part inside."""
     width = TILE_VECTORS * VECTOR_BYTES // c.itemsize
     for r in range(height):
         for j in range(wide):
@@ -98,9 +110,16 @@ def _relax_edge(c, start, stride, height, wide, left, left0, right, right0, dept
 
 @njit(nogil=True, cache=True)
 def relax_packed(c, start, stride, rows, columns, depth, below, by_bits, left, right, edge):  # type: ignore[no-untyped-def]
-    """Relax ``rows`` x ``columns`` of C with packed blocks; ``below`` is how far its first entry is below the diagonal.
+    """Relax ``rows`` x ``columns`` of C with packed blocks, except register tiles that lie wholly below the diagonal.
 
-    Register tiles that lie wholly below the diagonal are left out.
+    Args:
+        c, start, stride: flat array, index of the first entry, entries from row to row.
+        rows, columns: size of the block of C.
+        depth: columns of A, rows of B.
+        below: rows by which the first entry lies below the diagonal; ``-rows - columns`` or less to relax all tiles.
+        by_bits: whether floats may be compared by their bits, since no entry is negative.
+        left, right: packed A and packed B.
+        edge: one register tile of work space.
     """
     width = TILE_VECTORS * VECTOR_BYTES // c.itemsize
     for first in range(0, columns, width):
@@ -122,7 +141,7 @@ def relax_packed(c, start, stride, rows, columns, depth, below, by_bits, left, r
 def _relax_item(  # type: ignore[no-untyped-def]
     c, c0, c_stride, a, a0, a_stride, b, b0, b_stride, rows, columns, depth, below, by_bits, left, right, edge
 ):
-    """Relax one item, ``rows`` x ``columns`` of C over the whole ``depth``; at most ITEM_BYTES wide."""
+    """Relax one item, ``rows`` x ``columns`` of C and at most ITEM_BYTES wide, over the whole ``depth``."""
     for k in range(0, depth, DEPTH):
         deep = min(DEPTH, depth - k)
         pack_right(b, b0 + k * b_stride, b_stride, deep, columns, right)
@@ -136,7 +155,7 @@ def _relax_item(  # type: ignore[no-untyped-def]
 def _relax_items(  # type: ignore[no-untyped-def]
     worker, counter, item_rows, item_columns, c, c_stride, a, a_stride, b, b_stride, shape, upper, by_bits, packs
 ):
-    """Take items of C from ``counter`` until there is none left."""
+    """Take items of C from ``counter`` and relax them until none is left."""
     rows, columns, depth = shape
     left, right, edge = packs[0][worker], packs[1][worker], packs[2][worker]
     across = (columns + item_columns - 1) // item_columns
@@ -159,8 +178,8 @@ def _relax_items(  # type: ignore[no-untyped-def]
 def _close_leaf(d, start, stride, n, leaf):  # type: ignore[no-untyped-def]
     """Floyd-Warshall on at most ROW vertices, in a copy with rows of ROW entries.
 
-    Rounding can carry the length of a cycle of length zero below zero; the diagonal is put back to zero, or every
-    later round would subtract it again.
+    Rounding can make the length of a cycle of length zero negative; the diagonal is reset to zero, since otherwise
+    every later round would subtract that error again.
     """
     for i in range(n):
         for j in range(n):
@@ -179,9 +198,9 @@ def _close_leaf(d, start, stride, n, leaf):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def _relax_alone(c, c0, a0, b0, stride, rows, columns, depth, by_bits, left, right, edge):  # type: ignore[no-untyped-def]
-    """Relax a block of the matrix ``c`` with two others of it; overlap is allowed where one of them is closed.
+    """Relax a block of ``c`` with two blocks of the same matrix, which may overlap it if one of them is closed.
 
-    Then an entry that has already fallen is the length of another walk, and the result is the same.
+    In that case an entry that has already fallen is the length of another walk, and the result is the same.
     """
     widest = ITEM_BYTES // c.itemsize
     for j in range(0, columns, widest):
@@ -194,7 +213,7 @@ def _relax_alone(c, c0, a0, b0, stride, rows, columns, depth, by_bits, left, rig
 
 @njit(nogil=True, cache=True)
 def _close(d, start, stride, n, by_bits, left, right, edge, leaf):  # type: ignore[no-untyped-def]
-    """Kleene's recursion: close one half, carry it to the other, close that, carry it back."""
+    """Kleene's recursion: close one half, relax the other by it, close that half, relax the first by it."""
     if n <= ROW:
         _close_leaf(d, start, stride, n, leaf)
         return
@@ -238,7 +257,7 @@ def _transpose_items(worker, counter, out, out_stride, a, a_stride, rows, column
 
 
 class Workspace:
-    """The pack buffers of all threads, allocated once and viewed as the working type of the moment."""
+    """The pack buffers of all threads, allocated once and viewed as the working type of each call."""
 
     def __init__(self, threads: int) -> None:
         self._threads = threads
@@ -246,7 +265,7 @@ class Workspace:
         self._bytes = [aligned(threads * size) for size in _pack_bytes(8)]
 
     def packs(self, dtype: np.dtype[np.generic]) -> tuple[Array, ...]:
-        """Left, right, edge and leaf buffers, each of shape (threads, entries)."""
+        """Return the left, right, edge and leaf buffers for ``dtype``, each of shape (threads, entries)."""
         if dtype not in self._views:
             kinds = (packed_dtype(dtype), dtype, dtype, dtype)
             sizes = _pack_bytes(dtype.itemsize)
@@ -258,25 +277,29 @@ class Workspace:
 
 
 def _pack_bytes(itemsize: int) -> tuple[int, int, int, int]:
-    """Bytes a thread of the left, right, edge and leaf buffers; multiples of any vector."""
+    """Bytes a thread of the left, right, edge and leaf buffers, which are multiples of any vector."""
     left = BLOCK_ROWS * DEPTH * max(4, itemsize)
     return left, DEPTH * ITEM_BYTES, TILE_ROWS * TILE_VECTORS * VECTOR_BYTES, ROW * ROW * itemsize
 
 
 def workspace_bytes(threads: int) -> int:
-    """Bytes of pack buffers of ``threads`` threads, whatever is relaxed."""
+    """Return the bytes of the pack buffers of ``threads`` threads, which suffice for every type and shape."""
     return threads * sum(_pack_bytes(8)) + 4 * VECTOR_BYTES
 
 
 def aligned(size: int) -> Array:
-    """``size`` bytes that start on a whole vector: one that straddles two cache lines loads at half the speed."""
+    """Allocate bytes aligned to vectors, since a vector across two cache lines loads at half the speed."""
     buffer = np.empty(size + VECTOR_BYTES, np.uint8)
     start = -buffer.ctypes.data % VECTOR_BYTES
     return buffer[start : start + size]
 
 
 def flat_of(block: Array) -> tuple[Array, int]:
-    """A matrix, contiguous in its last axis, as the one-dimensional array it lies in, and its row stride in entries."""
+    """Return a matrix as a flat view of its memory, and its row stride in entries.
+
+    Raises:
+        ValueError: its rows are not contiguous.
+    """
     rows, columns = block.shape
     if block.strides[1] != block.itemsize and columns > 1:
         raise ValueError(f"rows must be contiguous, but neighbours in a row are {block.strides[1]} bytes apart")
@@ -286,7 +309,7 @@ def flat_of(block: Array) -> tuple[Array, int]:
 
 
 def _item_shape(rows: int, columns: int, itemsize: int, threads: int) -> tuple[int, int]:
-    """Rows and columns of an item: as wide as packing likes, and ITEMS for each thread where there is enough."""
+    """Rows and columns of an item: at most ITEM_BYTES wide, and ITEMS for each thread where there is enough work."""
     tile = TILE_VECTORS * VECTOR_BYTES // itemsize
     across = -(-columns * itemsize // ITEM_BYTES)
     if threads == 1:
@@ -297,12 +320,27 @@ def _item_shape(rows: int, columns: int, itemsize: int, threads: int) -> tuple[i
 
 
 def share(total: int, parts: int, unit: int) -> int:
-    """The size of each of ``parts`` equal parts, rounded up to ``unit``."""
+    """Return the size of each of ``parts`` equal parts of ``total``.
+
+    Args:
+        total, parts: what is cut, and into how many parts.
+        unit: the size is rounded up to a multiple of this.
+    """
     return -(-total // (parts * unit)) * unit
 
 
 def relax(team: Team, space: Workspace, c: Array, a: Array, b: Array, *, nonnegative: bool, upper: bool) -> None:
-    """C <- min(C, A (x) B); see :meth:`engine.model.backend.Backend.relax`."""
+    """Compute C <- min(C, A (x) B); see :meth:`engine.model.backend.Backend.relax`.
+
+    Args:
+        team: the threads.
+        space: their buffers.
+        c, a, b: shapes (rows, columns), (rows, depth) and (depth, columns).
+        nonnegative, upper: as there.
+
+    Raises:
+        ValueError: shapes or types do not match, or rows are not contiguous.
+    """
     (rows, depth), columns = a.shape, b.shape[1]
     if c.shape != (rows, columns) or b.shape[0] != depth or not c.dtype == a.dtype == b.dtype:
         shapes = ", ".join(f"{name} {x.dtype}{x.shape}" for name, x in (("C", c), ("A", a), ("B", b)))
@@ -322,7 +360,16 @@ def relax(team: Team, space: Workspace, c: Array, a: Array, b: Array, *, nonnega
 
 
 def close(space: Workspace, d: Array, *, nonnegative: bool) -> None:
-    """Floyd-Warshall inside ``d``, in the calling thread; see :meth:`engine.model.backend.Backend.close`."""
+    """Run Floyd-Warshall inside ``d`` in the calling thread; see :meth:`engine.model.backend.Backend.close`.
+
+    Args:
+        space: the buffers of a thread.
+        d: square, changed in place.
+        nonnegative: as there.
+
+    Raises:
+        ValueError: ``d`` is not square, or its rows are not contiguous.
+    """
     if d.shape[0] != d.shape[1]:
         raise ValueError(f"a block to close must be square, found {d.shape}")
     if d.size:
@@ -332,7 +379,16 @@ def close(space: Workspace, d: Array, *, nonnegative: bool) -> None:
 
 
 def transpose(team: Team, out: Array, a: Array, *, lower: bool) -> None:
-    """``out`` <- the transpose of ``a``; see :meth:`engine.model.backend.Backend.transpose`."""
+    """Write the transpose of ``a`` to ``out``; see :meth:`engine.model.backend.Backend.transpose`.
+
+    Args:
+        team: the threads.
+        out, a: shapes (rows, columns) and (columns, rows).
+        lower: write only entries below the diagonal.
+
+    Raises:
+        ValueError: shapes or types do not match, or rows are not contiguous.
+    """
     if out.shape != a.shape[::-1] or out.dtype != a.dtype:
         raise ValueError(f"the transpose of {a.dtype}{a.shape} is not {out.dtype}{out.shape}")
     if out.size:

@@ -1,4 +1,4 @@
-"""One pass over finished rows: how many vertices each source reaches, how far in all, and which is farthest."""
+"""Facts of finished rows: targets reached, sum of distances, eccentricity, farthest target, histogram."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ Integers = npt.NDArray[np.int64]
 
 #: Entries whose bins are found before any is counted.
 CHUNK: Final = 1024
-#: Counters of each bin, taken in turn: the next count need not wait for the last one of the same bin.
-TURNS: Final = 8
-#: Largest values that are kept side by side: that of floats becomes vector code no other way.
+#: Histograms that are filled alternately and added up, so that a count need not wait for the one before.
+HISTOGRAMS: Final = 8
+#: Maxima that are kept side by side: LLVM makes no vector code of a single maximum of floats.
 ABREAST: Final = 64
 
 
-# Three loops of their own and none with a branch: so each of them becomes vector code, and together they are several
-# times as fast as one loop.
+# Three separate loops without branches: LLVM vectorises each of them, and together they are several times as fast as
+# one loop.
 
 
 @njit(nogil=True, cache=True)
 def _reached(row, unreachable):  # type: ignore[no-untyped-def]
-    """How many entries are distances."""
+    """The number of entries that are distances."""
     count = np.int32(0)
     for j in range(len(row)):
         count = np.int32(count + np.int32(row[j] != unreachable))
@@ -37,7 +37,7 @@ def _reached(row, unreachable):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True, fastmath={"nnan", "nsz", "reassoc"})
 def _sum(row, unreachable, total):  # type: ignore[no-untyped-def]
-    """``total`` and all distances; floats in an order that suits the vectors."""
+    """``total`` plus all distances; floats are added in an order that suits vectors."""
     nothing = row.dtype.type(0)
     for j in range(len(row)):
         total += row[j] if row[j] != unreachable else nothing
@@ -46,7 +46,7 @@ def _sum(row, unreachable, total):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def _top(row, unreachable, lowest, tops):  # type: ignore[no-untyped-def]
-    """The largest entry that is a distance; ``lowest`` if none is.  ``tops`` is ``ABREAST`` entries of work space."""
+    """The largest distance in ``row``, ``lowest`` if there is none; ``tops`` has ``ABREAST`` entries of work space."""
     whole = len(row) - len(row) % ABREAST
     tops[:] = lowest
     for first in range(0, whole, ABREAST):
@@ -64,7 +64,7 @@ def _top(row, unreachable, lowest, tops):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def _first(row, value, mine):  # type: ignore[no-untyped-def]
-    """The first place but ``mine`` where ``value`` stands; it does stand somewhere."""
+    """The first index other than ``mine`` at which ``value`` stands; there is one."""
     for first in range(0, len(row), ABREAST):
         some = row[first : first + ABREAST]
         found = np.int32(0)
@@ -89,7 +89,9 @@ def _facts(block, own, unreachable, lowest, reached, sums, largest, farthest):  
             sums[i] -= row[mine]
         if reached[i] > 0:
             top = _top(row, unreachable, lowest, tops)
-            if mine >= 0 and top == row[mine]:  # all others may be shorter still, some arcs being negative
+            if (
+                mine >= 0 and top == row[mine]
+            ):  # with negative arcs all other distances may be below that of the source itself
                 before, after = row[:mine], row[mine + 1 :]
                 top = max(_top(before, unreachable, lowest, tops), _top(after, unreachable, lowest, tops))
             farthest[i], largest[i] = _first(row, top, mine), top
@@ -97,9 +99,9 @@ def _facts(block, own, unreachable, lowest, reached, sums, largest, farthest):  
 
 @njit(nogil=True, cache=True)
 def _bins(row, unreachable, scale, last, bins):  # type: ignore[no-untyped-def]
-    """The bin of each entry of ``row``: ``last`` and above for the last one, two more for negative and unreachable.
+    """The bin of each entry of ``row``: ``last`` and above share the last one; negative and unreachable have their own.
 
-    ``scale`` holds the inverse of the width and what is added before; both in the type that is counted in.
+    ``scale`` holds the inverse of the width, and the shift that is added to an entry first, in the type of the sums.
     """
     inverse, shift = scale
     number = scale.dtype.type
@@ -115,7 +117,7 @@ def _bins(row, unreachable, scale, last, bins):  # type: ignore[no-untyped-def]
 @njit(nogil=True, cache=True)
 def _count(block, own, unreachable, scale, counts):  # type: ignore[no-untyped-def]
     n, last = block.shape[1], np.int32(len(counts) - 1)
-    found = np.zeros((TURNS, len(counts) + 2), np.int64)
+    found = np.zeros((HISTOGRAMS, len(counts) + 2), np.int64)
     bins = np.zeros(CHUNK, np.int32)
     for i in range(block.shape[0]):
         for first in range(0, n, CHUNK):
@@ -123,25 +125,30 @@ def _count(block, own, unreachable, scale, counts):  # type: ignore[no-untyped-d
             if _reached(some, unreachable) == 0:
                 continue
             _bins(some, unreachable, scale, last, bins)
-            whole = len(some) - len(some) % TURNS
-            for j in range(0, whole, TURNS):
-                for turn in range(TURNS):
-                    found[turn, np.uint64(bins[j + turn])] += 1  # unsigned: no index counts from the end
+            whole = len(some) - len(some) % HISTOGRAMS
+            for j in range(0, whole, HISTOGRAMS):
+                for k in range(HISTOGRAMS):
+                    found[k, np.uint64(bins[j + k])] += 1  # unsigned, so that no code for negative indices is made
             for j in range(whole, len(some)):
                 found[0, bins[j]] += 1
         if own[i] >= 0:
             _bins(block[i, own[i] : own[i] + 1], unreachable, scale, last, bins)
             found[0, bins[0]] -= 1
-    for turn in range(TURNS):
-        counts += found[turn, : last + 1]
+    for k in range(HISTOGRAMS):
+        counts += found[k, : last + 1]
     return found[:, last + 1].sum()
 
 
 def row_facts(block: Array, own: Integers) -> tuple[Integers, Array, Array, Integers]:
-    """Facts of each row of ``block`` (rows, columns); column ``own[i]`` is the source of row i itself, -1 for none.
+    """Return facts of each row of ``block``, in which the source itself does not count.
 
-    Returns, per row and leaving out the source itself: targets reached, sum of finite distances (int64 or float64),
-    largest finite distance, and the column at that distance (-1 if none is reached).
+    Args:
+        block: of a working type, shape (rows, columns).
+        own: shape (rows,): the column of the source of each row; -1 for none.
+
+    Returns:
+        Four arrays of shape (rows,): targets reached; sum of finite distances, int64 or float64; largest finite
+        distance; first column at that distance, -1 if no target is reached.
     """
     kind = work_type(block.dtype)
     rows = len(block)
@@ -154,10 +161,19 @@ def row_facts(block: Array, own: Integers) -> tuple[Integers, Array, Array, Inte
 
 
 def count_rows(block: Array, own: Integers, width: float, counts: Integers) -> int:
-    """Add the finite distances of ``block`` to ``counts``, bins of ``width`` from 0; returns how many lie below 0.
+    """Add the finite distances of ``block`` to a histogram; the source itself does not count.
 
-    Whole numbers are counted half a unit further on, so that none stands on an edge, where a rounded inverse might put
-    it into the bin before; 16 bits of them are then told apart in float32.
+    Whole numbers are shifted by a half, so that none lies on the edge of a bin, where a rounded inverse of the width
+    might put it into the bin before; float32 then suffices for whole numbers of 16 bits.
+
+    Args:
+        block: of a working type, shape (rows, columns).
+        own: shape (rows,): the column of the source of each row; -1 for none.
+        width: width of a bin; the first one begins at 0.
+        counts: shape (bins,), changed in place; the last bin takes everything above it, too.
+
+    Returns:
+        How many distances lie below 0.
     """
     kind = work_type(block.dtype)
     number = np.float32 if block.dtype.itemsize == 2 else np.float64

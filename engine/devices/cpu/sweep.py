@@ -1,9 +1,9 @@
 """The sweep of the partitioned algorithm on the CPU: rows of the matrix, many at a time, from part to part.
 
-A thread takes some rows, fills in what ``engine.algorithms.partitioned`` knows beforehand (how far it is from each
-source to the parts above its own), and goes through the parts from the last to the first: what a part's border is away
-from the sources, plus what the part is away from its border.  That product is the relax of ``cpu_relax`` with its right
-side packed once for all rows.
+A thread takes some rows, fills in the lengths that ``engine.algorithms.partitioned`` computed (from each source to its
+own part and the parts above), and goes through the parts from the last to the first.  For each part it relaxes by
+(lengths from the sources to the part's border) (x) (lengths from the border to the part); the right side of that
+product is packed once for all rows.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from engine.model.dtypes import work_type
 
 @njit(nogil=True, cache=True)
 def _pack_across(weights, depth, columns, out, at):  # type: ignore[no-untyped-def]
-    """Pack ``weights`` (flat, depth x columns) from ``out[at]`` as relax wants its right side, DEPTH rows at a time."""
+    """Pack ``weights`` (flat, depth x columns) from ``out[at]`` on as the right side of relax, DEPTH rows at a time."""
     width = TILE_VECTORS * VECTOR_BYTES // out.itemsize
     across = (columns + width - 1) // width * width
     for k in range(0, depth, DEPTH):
@@ -34,7 +34,7 @@ def _pack_across(weights, depth, columns, out, at):  # type: ignore[no-untyped-d
 
 @njit(nogil=True, cache=True)
 def _gather(x, stride, rows, border, out):  # type: ignore[no-untyped-def]
-    """Pack the columns ``border`` of ``x`` as relax wants its left side; the last strip is padded."""
+    """Pack the columns ``border`` of ``x`` as relax reads its left side; the last strip is padded."""
     depth = len(border)
     for top in range(0, rows, TILE_ROWS):
         base, height = top * depth, min(TILE_ROWS, rows - top)
@@ -46,7 +46,7 @@ def _gather(x, stride, rows, border, out):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def _seed(x, row, position, starts, parents, part, tables, table, wide):  # type: ignore[no-untyped-def]
-    """Fill in the lengths from ``position`` to its own part and those above."""
+    """Fill in the lengths from ``position`` to its own part and to the parts above."""
     j = part[position]
     at = table[j] + (position - starts[j]) * wide[j]
     while j >= 0:
@@ -58,7 +58,7 @@ def _seed(x, row, position, starts, parents, part, tables, table, wide):  # type
 
 @njit(nogil=True, cache=True)
 def _emit(x, places, shift, source, limit, sentinel, row):  # type: ignore[no-untyped-def]
-    """Copy a finished row into ``row``, in the caller's order of columns; what is no distance becomes ``sentinel``."""
+    """Copy a finished row into ``row``, in the caller's order of columns; unreachable entries become ``sentinel``."""
     if len(shift) == 0:
         for v in range(len(places)):
             value = x[places[v]]
@@ -73,11 +73,11 @@ def _emit(x, places, shift, source, limit, sentinel, row):  # type: ignore[no-un
 def _sweep_items(  # type: ignore[no-untyped-def]
     worker, counter, high, walk, sources, places, shift, limit, sentinel, out, by_bits, pack, edges
 ):
-    """Take ``high`` rows after the other from ``counter`` until there are none left.
+    """Take ``high`` rows at a time from ``counter`` and sweep them until none is left.
 
     ``walk``: ``starts``, ``parents``, ``ends`` and ``borders`` of the parts; the part of each position; the tables of
-    all parts, where each one's begins and how long its rows are; the packed lengths from borders to parts, and where
-    each part's begin.  ``places``: the position of each vertex.
+    all parts, where each part's table begins and how long its rows are; the packed lengths from borders to parts, and
+    where each part's begin.  ``places``: the position of each vertex.
     """
     starts, parents, ends, borders, part, tables, table, wide, across, packed = walk
     n = starts[-1]
@@ -102,7 +102,7 @@ def _sweep_items(  # type: ignore[no-untyped-def]
                 deep = min(DEPTH, depth - k)
                 _gather(x, stride, rows, borders[ends[j] + k : ends[j] + k + deep], left)
                 right = across[packed[j] + k * padded : packed[j] + (k + deep) * padded]
-                above = -rows - columns  # no part of it lies below a diagonal
+                above = -rows - columns  # no tile counts as lying below the diagonal
                 relax_packed(x, starts[j], stride, rows, columns, deep, above, by_bits, left, right, edge)
         for i in range(rows):
             row = x[i * stride : i * stride + n]
@@ -110,7 +110,14 @@ def _sweep_items(  # type: ignore[no-untyped-def]
 
 
 class Sweeper(CpuBackend):
-    """A CPU backend whose searches sweep over the parts of the one graph it was made for."""
+    """A CPU backend whose searches sweep over the parts of one graph.
+
+    Args:
+        parts: the parts of that graph.
+        lengths: lengths within and between its parts.
+        nonnegative: whether no arc is negative.
+        threads: threads that share the work; None for one a usable processor.
+    """
 
     def __init__(self, parts: Parts, lengths: Lengths, *, nonnegative: bool, threads: int | None = None) -> None:
         super().__init__(threads)
@@ -128,7 +135,19 @@ class Sweeper(CpuBackend):
         targets: npt.NDArray[np.int64] | None = None,
         cutoff: float | None = None,
     ) -> None:
-        """Whole rows of the matrix; of ``arcs`` only the potentials are looked at, by which lengths are put right."""
+        """Compute whole rows of the matrix.
+
+        Args:
+            arcs: only the potentials are read; they turn reduced lengths into distances.
+            sources: vertex indices, shape (rows,).
+            out: of a working type, shape (rows, n); row i receives the distances from ``sources[i]``.
+            unit: has no effect.
+            targets: must be None.
+            cutoff: must be None.
+
+        Raises:
+            ValueError: there are targets or a cutoff.
+        """
         if targets is not None or cutoff is not None:
             raise ValueError("a sweep makes whole rows; they are cut on their way to the sink")
         kind = work_type(out.dtype)
@@ -143,7 +162,7 @@ class Sweeper(CpuBackend):
 
 
 def _flatten(parts: Parts, lengths: Lengths) -> tuple[Array, ...]:
-    """What the kernel walks over (see :func:`_sweep_items`)."""
+    """The argument ``walk`` of :func:`_sweep_items`."""
     dtype, sizes, depths, wide = lengths.flat.dtype, parts.sizes, parts.depths, parts.widths()
     table = np.cumsum(sizes * wide) - sizes * wide
     width = TILE_VECTORS * VECTOR_BYTES // dtype.itemsize

@@ -1,8 +1,8 @@
-"""Threads that share one kernel, and the atomic counter that hands them work.
+"""Threads that share one kernel, and the atomic counter from which they take work.
 
 numba's own parallel loops spin while they wait, which on a busy machine makes two threads slower than one.  Here the
-threads are ordinary ones that sleep on a condition variable, the kernels release the GIL, and work is handed out from
-an atomic counter, so a thread that is descheduled holds nobody up for longer than its present piece.
+threads are ordinary ones that sleep on a condition variable, the kernels release the GIL, and threads take items from
+an atomic counter, so a thread that is descheduled delays the others by one item at most.
 """
 
 from __future__ import annotations
@@ -21,7 +21,13 @@ from engine.model.system import usable_processors
 
 @intrinsic
 def fetch_add(typingctx, address, amount):  # type: ignore[no-untyped-def]
-    """Atomically add ``amount`` to the int64 at ``address``; returns the value before."""
+    """Add ``amount`` to the int64 at ``address`` atomically, and return the value before.
+
+    Args:
+        typingctx: numba's typing context.
+        address: address of the counter, intp.
+        amount: int64.
+    """
 
     def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
         pointer = builder.inttoptr(args[0], ir.IntType(64).as_pointer())
@@ -30,10 +36,11 @@ def fetch_add(typingctx, address, amount):  # type: ignore[no-untyped-def]
     return types.int64(types.intp, types.int64), codegen
 
 
-#: Wall seconds of shared work after which it is judged, and seconds for which the caller then works alone.
+#: Wall seconds of shared work after which ``worth_sharing`` judges it.
 JUDGED: Final = 0.05
+#: Seconds for which the caller works alone after sharing was not worth while.
 PAUSE: Final = 0.5
-#: Processors' worth of time that several threads must get together to be better than one.
+#: Processor seconds a wall second that several threads must get together to be faster than one.
 WORTH: Final = 1.1
 
 
@@ -41,6 +48,9 @@ class Team:
     """A fixed number of threads that run the same kernel together; the caller is one of them.
 
     Not re-entrant: one ``run`` at a time.
+
+    Args:
+        threads: the number of threads, the caller included; None for one a usable processor.
     """
 
     def __init__(self, threads: int | None = None) -> None:
@@ -63,11 +73,11 @@ class Team:
         self._wall += time.perf_counter() - start
 
     def worth_sharing(self) -> bool:
-        """Whether work that either one thread or all can do should be shared now.
+        """Whether work that either one thread or all threads can do should be shared now.
 
-        Where other processes leave this one hardly more than one processor, threads only wait for each other.  So the
-        processor time that all of them got lately is compared with the time that passed, and while it was little the
-        caller works alone, and looks again after a pause.
+        Where other processes use all processors but one, threads only wait for each other.  So the processor time of
+        all threads in recent runs is compared with the wall time; if the ratio is below ``WORTH``, the caller works
+        alone for ``PAUSE`` seconds.
         """
         if self._pool is None or time.perf_counter() < self._alone_until:
             return False
@@ -80,13 +90,13 @@ class Team:
         return worth
 
     def close(self) -> None:
-        """Let the threads go."""
+        """End the threads."""
         if self._pool is not None:
             self._pool.shutdown()
 
 
 def _timed(kernel: Callable[..., object], worker: int, args: tuple[object, ...]) -> float:
-    """Run one worker's share; the processor seconds it took."""
+    """Run one worker's share; returns the processor seconds it took."""
     start = time.thread_time()
     kernel(worker, *args)
     return time.thread_time() - start

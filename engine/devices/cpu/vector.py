@@ -1,16 +1,16 @@
 """The innermost loop of the min-plus product, in LLVM vectors as wide as this machine's registers.
 
-A tile of C, ``TILE_ROWS`` x ``TILE_VECTORS`` vectors, is held in registers while the depth of the product runs by, as
-in Goto and van de Geijn, "Anatomy of high-performance matrix multiplication" (2008).  Everything that depends on the
+A tile of C, ``TILE_ROWS`` x ``TILE_VECTORS`` vectors, stays in registers during the loop over the depth of the product,
+as in Goto and van de Geijn, "Anatomy of high-performance matrix multiplication" (2008).  Everything that depends on the
 machine is decided here, once, from the features that numba compiles for; numba's disk cache is keyed by the same
-features, so a cache shared between machines stays right.  (numba notices changes of the file that a kernel stands in,
-not of this one: after an edit here, clear ``__pycache__``.)
+features, so a cache shared between machines stays right.  (numba notices changes of the file in which a kernel is
+defined, not of this one: after an edit here, clear ``__pycache__``.)
 
-Two facts of arithmetic choose the instructions (``benchmarks/kernels/cpu_ceiling.py`` measures them):
+Two facts of arithmetic decide which instructions are used (``benchmarks/kernels/cpu_ceiling.py`` measures them):
 
-* Where the adders also do the minimum (AMD's Zen), sum and minimum queue for the same two pipes while the multipliers
-  idle.  a * 1 + b is a + b to the last bit, and runs on the multipliers: sums of floats are fused multiply-adds.
-* Floats that are not negative order like the integers of their bits, and integer minima run on more pipes.
+* Where the adders also compute minima (AMD's Zen), sums and minima share two pipes while the multipliers are idle.
+  a * 1 + b is a + b to the last bit and runs on the multipliers, so sums of floats are fused multiply-adds.
+* Floats that are not negative are ordered like the integers of their bits, and integer minima run on more pipes.
 """
 
 from __future__ import annotations
@@ -61,7 +61,11 @@ Value = Any
 
 
 class VectorType:
-    """How one element type is held in vectors, added and compared."""
+    """How vectors of one element type are stored, added and compared.
+
+    Args:
+        element: numba's type of an entry.
+    """
 
     def __init__(self, element: Any) -> None:
         self.floating = isinstance(element, types.Float)
@@ -75,20 +79,26 @@ class VectorType:
         self.packed = scalar if self.bits >= 32 else ir.IntType(32)
 
     def highest(self) -> Value:
-        """A vector of the largest value, which no minimum keeps."""
+        """A vector of the largest value, the neutral element of the minimum."""
         if self.floating:
             return ir.Constant(self.vector, [float("inf")] * self.lanes)
         return ir.Constant(self.vector, [2 ** (self.bits - self.signed) - 1] * self.lanes)
 
     def broadcast(self, builder: Builder, scalar: Value) -> Value:
-        """One packed entry of A in all lanes."""
+        """A vector with one packed entry of A in all lanes."""
         wide = ir.VectorType(scalar.type, VECTOR_BYTES * 8 // max(32, self.bits))
         first = builder.insert_element(ir.Constant(wide, ir.Undefined), scalar, ir.IntType(32)(0))
         mask = ir.Constant(ir.VectorType(ir.IntType(32), wide.count), [0] * wide.count)
         return builder.bitcast(builder.shuffle_vector(first, first, mask), self.vector)
 
     def add(self, builder: Builder, a: Value, b: Value, one: Value) -> Value:
-        """a + b, as a * 1 + b where ``one`` is given."""
+        """Emit a + b.
+
+        Args:
+            builder: LLVM's builder.
+            a, b: vectors.
+            one: a vector of ones, to compute a * 1 + b; None for an addition.
+        """
         if not self.floating:
             return builder.add(a, b)
         if one is None:
@@ -97,7 +107,13 @@ class VectorType:
         return builder.call(fused, [a, one, b])
 
     def minimum(self, builder: Builder, a: Value, b: Value, *, by_bits: bool) -> Value:
-        """The lane-wise minimum of ``a`` and ``b``; ``by_bits`` compares floats as signed integers."""
+        """Emit the lane-wise minimum of two vectors.
+
+        Args:
+            builder: LLVM's builder.
+            a, b: vectors.
+            by_bits: compare floats as signed integers, which is right if neither is negative.
+        """
         if self.floating and not by_bits:
             return builder.select(builder.fcmp_ordered("<", a, b), a, b)
         name = f"llvm.{'smin' if self.floating or self.signed else 'umin'}.v{self.lanes}i{self.bits}"
@@ -110,7 +126,7 @@ class VectorType:
         return cgutils.get_or_insert_function(builder.module, ir.FunctionType(kind, [kind] * arguments), name)
 
     def opaque_one(self, builder: Builder) -> Value:
-        """A vector of ones that the optimiser cannot see through (it would turn a * 1 + b into an addition)."""
+        """A vector of ones whose value the optimiser does not know, or it would turn a * 1 + b into an addition."""
         if not (self.floating and FUSED):
             return None
         bits = ir.IntType(self.bits)
@@ -223,7 +239,14 @@ def relax_tile(typing, c, c_index, c_stride, a, a_index, b, b_index, depth, by_b
 
 @intrinsic
 def relax_row(typing, rows, target, source, value):  # type: ignore[no-untyped-def]
-    """``rows[target + j] <- min(rows[target + j], value + rows[source + j])`` for 0 <= j < ROW, all rows aligned."""
+    """``rows[target + j] <- min(rows[target + j], value + rows[source + j])`` for 0 <= j < ROW.
+
+    Args:
+        typing: numba's typing context.
+        rows: flat array of aligned rows of ROW entries.
+        target, source: indices of the first entries of two rows.
+        value: an entry.
+    """
 
     def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
         kinds = signature.args
@@ -245,7 +268,7 @@ def relax_row(typing, rows, target, source, value):  # type: ignore[no-untyped-d
 
 
 def _packed(builder: Builder, value: Value, bits: int) -> Value:
-    """Entries of A (a scalar or a vector) as packed: 16 bits twice in a 32-bit word, anything wider as it is."""
+    """Packed entries of A (a scalar or a vector): 16 bits twice in a 32-bit word, anything wider unchanged."""
     if bits >= 32:
         return value
     wide = ir.IntType(32) if value.type == ir.IntType(16) else ir.VectorType(ir.IntType(32), value.type.count)
@@ -255,7 +278,7 @@ def _packed(builder: Builder, value: Value, bits: int) -> Value:
 
 
 def _transposed(builder: Builder, rows: list[Value]) -> list[Value]:
-    """The columns of a square of vectors, by rounds of perfect shuffles."""
+    """The columns of a square of vectors, by repeated perfect shuffles."""
     n = len(rows)
     low = [j for i in range(n // 2) for j in (i, n + i)]
     masks = [ir.Constant(ir.VectorType(ir.IntType(32), n), [j + half for j in low]) for half in (0, n // 2)]
@@ -267,7 +290,14 @@ def _transposed(builder: Builder, rows: list[Value]) -> list[Value]:
 
 @intrinsic
 def pack_entry(typing, out, index, value):  # type: ignore[no-untyped-def]
-    """``out[index]`` <- one entry of A as :func:`relax_tile` wants it."""
+    """``out[index]`` <- one entry of A in the form that :func:`relax_tile` reads.
+
+    Args:
+        typing: numba's typing context.
+        out: flat array of packed entries.
+        index: where the entry goes.
+        value: the entry.
+    """
 
     def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
         word = _packed(builder, args[2], signature.args[2].bitwidth)
@@ -280,7 +310,16 @@ def pack_entry(typing, out, index, value):  # type: ignore[no-untyped-def]
 
 @intrinsic
 def pack_square(typing, out, index, a, a_index, a_stride):  # type: ignore[no-untyped-def]
-    """Pack SQUARE x SQUARE entries of A: ``out[index + TILE_ROWS * k + r]`` <- ``a[a_index + a_stride * r + k]``."""
+    """Pack SQUARE x SQUARE entries of A: ``out[index + TILE_ROWS * k + r]`` <- ``a[a_index + a_stride * r + k]``.
+
+    Args:
+        typing: numba's typing context.
+        out: flat array of packed entries.
+        index: where the first entry goes.
+        a: flat array.
+        a_index: index of the first entry.
+        a_stride: entries from row to row.
+    """
 
     def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
         kinds = signature.args
@@ -301,7 +340,14 @@ def pack_square(typing, out, index, a, a_index, a_stride):  # type: ignore[no-un
 
 @intrinsic
 def transpose_square(typing, out, index, stride, a, a_index, a_stride):  # type: ignore[no-untyped-def]
-    """``out[index + stride * i + j]`` <- ``a[a_index + a_stride * j + i]`` for i, j < TRANSPOSED."""
+    """``out[index + stride * i + j]`` <- ``a[a_index + a_stride * j + i]`` for i, j < TRANSPOSED.
+
+    Args:
+        typing: numba's typing context.
+        out, a: flat arrays.
+        index, a_index: indices of the first entries.
+        stride, a_stride: entries from row to row.
+    """
 
     def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
         kinds = signature.args
@@ -322,7 +368,15 @@ def transpose_square(typing, out, index, stride, a, a_index, a_stride):  # type:
 
 @intrinsic
 def pack_row(typing, out, index, b, b_index):  # type: ignore[no-untyped-def]
-    """Copy TILE_VECTORS vectors of a row of B to ``out``, at a multiple of VECTOR_BYTES."""
+    """Copy TILE_VECTORS vectors of a row of B to ``out``.
+
+    Args:
+        typing: numba's typing context.
+        out: flat array of packed entries.
+        index: where the first entry goes; its address is a multiple of VECTOR_BYTES.
+        b: flat array.
+        b_index: index of the first entry.
+    """
 
     def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
         kinds = signature.args
@@ -339,5 +393,5 @@ def pack_row(typing, out, index, b, b_index):  # type: ignore[no-untyped-def]
 
 
 def packed_dtype(dtype: np.dtype[np.generic]) -> np.dtype[np.generic]:
-    """The NumPy type of packed entries of A."""
+    """Return the NumPy type of packed entries of A."""
     return dtype if dtype.itemsize >= 4 else np.dtype(np.uint32)

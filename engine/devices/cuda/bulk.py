@@ -1,4 +1,4 @@
-"""Stacks of small graphs through a GPU: matrices of one size go down, are closed by one launch, and come back."""
+"""Stacks of small graphs on a GPU: matrices of one size are copied there, closed by one launch, and copied back."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from storage.errors import SolveFailed
 
 @contextmanager
 def device_stacks(*, memory: int | None = None) -> Iterator[DeviceStacks]:
-    """Closes stacks on the first device; its memory goes back at the end, whatever happens.
+    """Context manager: closes stacks on the first device, and frees its memory at the end, also after an error.
 
     Args:
         memory: bytes of device memory that may be used; None for all that is free.
@@ -34,17 +34,17 @@ def device_stacks(*, memory: int | None = None) -> Iterator[DeviceStacks]:
 
 
 class DeviceStacks:
-    """See :func:`device_stacks`, which makes it.  Not thread-safe; a stack is closed when ``close`` returns."""
+    """Made by :func:`device_stacks`.  Not thread-safe; a stack is closed when ``close`` returns."""
 
     def __init__(self, found: Modules) -> None:
         self._modules, self._cupy = found, found.cupy
         self._launchers: dict[tuple[str, bool], Launcher] = {}
 
     def close(self, stack: npt.NDArray[np.generic], *, nonnegative: bool) -> None:
-        """Floyd-Warshall of each matrix of ``stack`` (graphs, side, side), in place, in one launch.
+        """Run Floyd-Warshall on each matrix of ``stack``, shape (graphs, side, side), in place, in one launch.
 
         Raises:
-            DoesNotFit: the device has not the memory for the stack.
+            DoesNotFit: the stack does not fit the device's memory.
             SolveFailed: the device failed, or a diagonal entry fell below zero.
         """
         key = stack.dtype.name, nonnegative
@@ -64,7 +64,7 @@ class DeviceStacks:
                 settle(stack)
 
     def release(self) -> None:
-        """Give all memory back."""
+        """Free all memory."""
         for launcher in self._launchers.values():
             launcher.release()
         self._launchers.clear()

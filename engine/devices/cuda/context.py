@@ -1,8 +1,7 @@
-"""The CUDA kernels: which there are, how each is built, and where the built ones are kept.
+"""The CUDA kernels, their compilation, and the device: its properties, memory and errors.
 
-The sources are package data (``engine/kernels``).  A kernel is compiled by NVRTC through cupy when it is first asked
-for on a device; cupy keeps the result on disk.  This module and its neighbours ``cuda*.py`` are the only ones that
-import cupy, which is an optional dependency.
+The sources are package data (``engine/kernels``).  NVRTC compiles a kernel, through cupy, when it is first requested on
+a device; cupy caches the result on disk.  Only the modules of this folder import cupy, which is an optional dependency.
 """
 
 from __future__ import annotations
@@ -25,22 +24,22 @@ from storage.errors import DoesNotFit, InvalidRequest, SolveFailed
 #: The oldest compute capability that the kernels are written for.
 OLDEST: Final = (7, 0)
 
-#: Updates a clock and multiprocessor that whole solves reach: measured on an H200 (docs/kernels.md) ...
+#: Updates a clock and multiprocessor that whole solves reach, measured on an H200 (docs/kernels.md).
 HOPPER: Final = MappingProxyType({"uint16": 131.0, "int32": 68.0, "float32": 62.0, "float64": 19.0})
-#: ... and what chips without three-operand minima, or with fewer float64 units, may be trusted with, cautiously.
+#: Cautious estimates of the same for chips without three-operand minima or with fewer float64 units.
 OLDER: Final = MappingProxyType({"uint16": 50.0, "int32": 30.0, "float32": 30.0, "float64": 1.0})
 _CLOCK_RATE: Final = 13  # cudaDevAttrClockRate, in kHz
 
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """How entries are added and compared: the name of a struct in ``common.cuh``, and its tile in ``relax.cu``.
+    """How entries are added and compared: a struct in ``common.cuh``, with its tile in ``relax.cu``.
 
     Attributes:
         name: the struct.
         lanes: entries a word.
         word: bytes a word.
-        tile: rows and columns (entries) of C that a block of relax does.
+        tile: rows and columns (entries) of C that a thread block of relax computes.
         shared: bytes of shared memory that such a block needs.
     """
 
@@ -53,7 +52,7 @@ class Arithmetic:
 
 @dataclass(frozen=True)
 class Kernel:
-    """One entry point: its file, its name, the threads of a block and the definitions it is compiled with."""
+    """One entry point: its file, its name, the threads of a block and the macros that it is compiled with."""
 
     file: str
     entry: str
@@ -101,25 +100,25 @@ KERNELS: Final = MappingProxyType(
         "hops": Kernel("hops.cu", "hops", 256),
     }
 )
-#: Two blocks of 128 threads with 64-bit entries leave room for all registers.
+#: With 64-bit entries the registers suffice for two blocks of 128 threads.
 _FLOAT64: Final = MappingProxyType(
     {
         "single64": ("SIDE=64", "THREAD_ROWS=8", "BLOCKS=2", "UNROLLED=2"),
-        "single64wide": ("SIDE=64", "THREAD_ROWS=4", "BLOCKS=2"),  # a third slower if each tile is asked
+        "single64wide": ("SIDE=64", "THREAD_ROWS=4", "BLOCKS=2"),  # with BY_TILE it is a third slower
         "lone64": ("SIDE=64", "THREAD_ROWS=8", "BLOCKS=2"),
     }
 )
 
 
 def source(kernel: Kernel) -> str:
-    """The whole text of a kernel: what all share, then its own file."""
+    """Return the source text of a kernel: ``common.cuh``, then its own file."""
     folder = resources.files("engine") / "kernels"
     texts = {name: (folder / name).read_text(encoding="utf-8") for name in ("common.cuh", kernel.file)}
     return "\n".join(f'#line 1 "{name}"\n{text}' for name, text in texts.items())
 
 
 def options(name: str, arithmetic: Arithmetic) -> tuple[str, ...]:
-    """Compiler options of kernel ``name`` for one arithmetic (the same for NVRTC and nvcc)."""
+    """Return the compiler options of kernel ``name`` for one arithmetic, which suit NVRTC and nvcc."""
     defines = KERNELS[name].defines
     if arithmetic.word == 8:
         defines = _FLOAT64.get(name, defines)
@@ -127,7 +126,7 @@ def options(name: str, arithmetic: Arithmetic) -> tuple[str, ...]:
 
 
 def single_shared(side: int, itemsize: int) -> int:
-    """Bytes of shared memory of a block of the single kernel: A padded by four columns, B, and two words."""
+    """Return the bytes of shared memory of a block of the single kernel: A padded by four columns, B, and two words."""
     return side * (side + 4 + side) * max(itemsize, 4) + 16
 
 
@@ -136,7 +135,13 @@ POWER_MOST: Final = 256
 
 
 def power_shared(rows: int, n: int, itemsize: int) -> int:
-    """Bytes of shared memory of a block of the power kernel: its strips of A and of B, or the warps' results."""
+    """Return the bytes of shared memory of a block of the power kernel: strips of A and of B, or the warps' results.
+
+    Args:
+        rows: rows of the block's strip of A.
+        n: vertices, a multiple of 32.
+        itemsize: bytes an entry.
+    """
     return (rows * (POWER_MOST + 4) + max(n * 32, 8 * rows * 32)) * max(itemsize, 4)
 
 
@@ -156,7 +161,7 @@ def _cupy() -> Any:
 
 
 def _unusable(cupy: Any, error: Exception) -> str:
-    """Why the runtime refuses: no driver, one too old for the wheel, or what it says itself."""
+    """A sentence on why the CUDA runtime refuses: no driver, a driver too old for the wheel, or its own message."""
     runtime = cupy.cuda.runtime
     try:
         offered, needed = int(runtime.driverGetVersion()), int(runtime.runtimeGetVersion())
@@ -173,7 +178,7 @@ def _unusable(cupy: Any, error: Exception) -> str:
 
 
 def open_device(index: int = 0) -> Any:
-    """cupy, once device ``index`` is known to be there and recent enough.
+    """Return cupy, after a check that device ``index`` exists and is recent enough.
 
     Raises:
         InvalidRequest: cupy, the driver or the device is missing or too old; one sentence says which.
@@ -193,7 +198,11 @@ def open_device(index: int = 0) -> Any:
 
 
 class Modules:
-    """The built kernels of one device."""
+    """The compiled kernels of one device.
+
+    Args:
+        device: its index.
+    """
 
     def __init__(self, device: int = 0) -> None:
         self.cupy = open_device(device)
@@ -205,20 +214,29 @@ class Modules:
         self._allowed: dict[tuple[str, str], int] = {}
         self._lock = threading.Lock()
         with translated(self.cupy), self.cupy.cuda.Device(device):
-            # as long as something is held of it, the driver keeps a piece of page-locked memory for small requests;
-            # without, the first one of each solve takes it 1 ms
+            # while any of its page-locked memory is in use, the driver keeps it for small requests; without this piece
+            # the first request of each solve would take 1 ms
             self._piece = self.cupy.cuda.alloc_pinned_memory(512)
         properties = self.cupy.cuda.runtime.getDeviceProperties(device)
         self.multiprocessors = int(properties["multiProcessorCount"])
 
     def get(self, name: str, arithmetic: Arithmetic, shared: int = 0) -> Any:
-        """Kernel ``name`` for one arithmetic, allowed ``shared`` bytes of dynamic shared memory, or more."""
+        """Return a kernel, compiled at the first call.
+
+        Args:
+            name: a key of ``KERNELS``.
+            arithmetic: what it is compiled for.
+            shared: bytes of dynamic shared memory that a launch needs; the kernel is allowed at least as many.
+
+        Raises:
+            SolveFailed: it cannot be compiled for this device.
+        """
         key = (name, arithmetic.name)
         with self._lock:
             if key not in self._built:
                 self._built[key] = self._build(name, arithmetic)
             function = self._built[key]
-            # above 48 KiB, static memory included, it must be asked for
+            # more than 48 KiB, static memory included, must be requested
             if shared > max(40 * 1024, self._allowed.get(key, 0)):
                 with self.cupy.cuda.Device(self.device), translated(self.cupy):
                     function.max_dynamic_shared_size_bytes = shared
@@ -241,12 +259,12 @@ class Modules:
 
 @cache
 def modules(device: int = 0) -> Modules:
-    """The kernels of ``device``, one instance a process."""
+    """Return the kernels of ``device``; one instance a process."""
     return Modules(device)
 
 
 def alike(runtime: Any, index: int) -> int:
-    """How many devices from ``index`` on are of its model and reach its memory, itself counted."""
+    """Return how many devices from ``index`` on, itself included, are of one model and reach each other's memory."""
     name, last = runtime.getDeviceProperties(index)["name"], index + 1
     while last < runtime.getDeviceCount() and runtime.getDeviceProperties(last)["name"] == name:
         if not (runtime.deviceCanAccessPeer(index, last) and runtime.deviceCanAccessPeer(last, index)):
@@ -256,7 +274,7 @@ def alike(runtime: Any, index: int) -> int:
 
 
 def find_device(budget: int | None, index: int = 0) -> Device:
-    """The device as the planner sees it, once a kernel has been built for it.
+    """Return the device as the planner sees it, after a kernel has been compiled for it.
 
     Args:
         budget: bytes of its memory that may be used; None for all that is free.
@@ -288,17 +306,17 @@ def find_device(budget: int | None, index: int = 0) -> Device:
 
 
 def memory_in_use() -> tuple[int, int] | None:
-    """Bytes of the present device that are in use, and all it has; None if it does not say."""
+    """Return the used and the total bytes of the current device's memory; None if they cannot be read."""
     try:
         free, total = _cupy().cuda.runtime.memGetInfo()
-    except Exception:  # a figure for those who measure: whatever is wrong is told where it matters
+    except Exception:  # this figure is for metrics only; a solve reports a failed device itself
         return None
     return int(total - free), int(total)
 
 
 @contextmanager
 def translated(cupy: Any) -> Iterator[None]:
-    """Errors of the device as those of storage/errors.py."""
+    """Context manager: translates errors of the device into those of ``storage.errors``."""
     try:
         yield
     except cupy.cuda.memory.OutOfMemoryError as error:
@@ -309,7 +327,9 @@ def translated(cupy: Any) -> Iterator[None]:
 
 @contextmanager
 def held_device(memory: int | None) -> Iterator[tuple[Modules, int]]:
-    """The first device's kernels, and bytes of its memory that may be used; errors as those of storage/errors.py.
+    """Context manager: makes the first device current, limits its memory, and translates its errors.
+
+    It yields the kernels of the device and the bytes of its memory that may be used.
 
     Args:
         memory: bytes of device memory that may be used; None for all that is free.
@@ -338,7 +358,16 @@ def _full(cupy: Any, needed: int) -> DoesNotFit:
 
 
 def allocate(cupy: Any, shape: tuple[int, ...], dtype: object) -> Any:
-    """Device memory, not cleared; DoesNotFit names what was asked and what is free."""
+    """Allocate device memory, not cleared.
+
+    Args:
+        cupy: the module.
+        shape: of the array.
+        dtype: type of its entries.
+
+    Raises:
+        DoesNotFit: it does not fit; the error names the bytes needed and free.
+    """
     try:
         return cupy.empty(shape, dtype=dtype)
     except cupy.cuda.memory.OutOfMemoryError as error:
@@ -349,14 +378,14 @@ def allocate(cupy: Any, shape: tuple[int, ...], dtype: object) -> Any:
 
 
 def upload(cupy: Any, array: npt.NDArray[Any]) -> Any:
-    """``array`` on the device, once what the current stream does is done; it may be changed at once.
+    """Copy ``array`` to the device, in order with the current stream; ``array`` may be changed after the return.
 
-    Straight from pageable memory, through the driver's own buffers: page-locking as much would take longer.
+    The copy reads pageable memory through the driver's own buffers: page-locking as much memory would take longer.
     """
     array = np.ascontiguousarray(array)
     there, runtime = allocate(cupy, array.shape, array.dtype), cupy.cuda.runtime
     if array.size:
         stream = cupy.cuda.get_current_stream()
         runtime.memcpyAsync(there.data.ptr, array.ctypes.data, array.nbytes, runtime.memcpyHostToDevice, stream.ptr)
-        stream.synchronize()  # a device that reads pageable memory by itself may still be at it
+        stream.synchronize()  # a device that reads pageable memory directly may not have finished
     return there

@@ -1,11 +1,12 @@
 """Whole matrices on one GPU: blocked Floyd-Warshall with look-ahead, its undirected half, and recursive closure.
 
 A round closes the pivot block, relaxes the two panels and then the rest of the matrix.  Look-ahead: the strips of the
-rest that hold the next pivot block and its panels are relaxed first, on a stream of high priority; the next round's
-closing and panels then run on that stream beside the bulk of this round, so that the device never waits for them.
+rest that hold the next pivot block and its panels are relaxed first, on a stream of high priority.  The next pivot
+block is then closed and its panels relaxed on that stream while the bulk of this round runs, so the device never waits
+for them.
 
 In an undirected graph D is symmetric.  Only tiles on and above the diagonal are relaxed, one panel serves as both (the
-row panel is the k-major form of the column panel), and the lower half is mirrored at the end: half the work.
+row panel is the k-major form of the column panel), and the upper half is mirrored at the end: half the work.
 """
 
 from __future__ import annotations
@@ -22,17 +23,29 @@ from engine.model.dtypes import work_type
 from engine.model.progress import Monitor
 from engine.model.stripe_device import BelowZero
 
-#: From which n to which repeated squaring in one launch beats it: Floyd-Warshall has n / 32 rounds, squaring log2(n).
+#: Least and largest n for which repeated squaring in one launch is faster: it has log2(n) steps, not n / 32 rounds.
 SQUARES: Final = (65, 256)
 
 
 def tile_side(dtype: object) -> int:
-    """The multiple to which a solved matrix is padded."""
+    """Return the number to a multiple of which the side of a solved matrix is padded."""
     return device_layout.tile_side(np.dtype(dtype).itemsize)  # type: ignore[call-overload]
 
 
 def padded(modules: Modules, n: int, dtype: object) -> Any:
-    """An n x n view, not cleared, into a matrix whose padding is unreachable."""
+    """Allocate a matrix whose padding is unreachable.
+
+    Args:
+        modules: the device.
+        n: vertices.
+        dtype: a working type.
+
+    Returns:
+        The padded matrix, square; its first n rows and columns are not cleared.
+
+    Raises:
+        DoesNotFit: it does not fit the device's memory.
+    """
     side = device_layout.padded_side(n, np.dtype(dtype).itemsize)  # type: ignore[call-overload]
     whole = allocate(modules.cupy, (side, side), dtype)
     nothing = work_type(np.dtype(dtype)).sentinel()  # type: ignore[call-overload]
@@ -42,7 +55,13 @@ def padded(modules: Modules, n: int, dtype: object) -> Any:
 
 
 class Solver:
-    """Closes square matrices of one working type on one device."""
+    """Closes square matrices of one working type on one device.
+
+    Args:
+        modules: the device.
+        dtype: the working type.
+        nonnegative: whether no arc is negative.
+    """
 
     def __init__(self, modules: Modules, dtype: object, *, nonnegative: bool) -> None:
         cuda = modules.cupy.cuda
@@ -56,14 +75,18 @@ class Solver:
     def close(
         self, d: Any, *, symmetric: bool = False, width: int | None = None, monitor: Monitor | None = None
     ) -> None:
-        """Floyd-Warshall of ``d`` in place, queued on the current stream.
+        """Queue Floyd-Warshall of ``d``, in place, on the current stream.
 
-        ``d`` is square; from ``SINGLE`` vertices on its side must be a multiple of ``tile_side`` (see ``padded``).
-        ``monitor`` is told of updates as rounds finish on the device, two of which are queued at most.
+        Args:
+            d: square, on the device; if its side exceeds ``SINGLE``, a multiple of ``tile_side`` (see ``padded``).
+            symmetric: promises that ``d`` is symmetric.
+            width: width of a pivot block; None for the best one.
+            monitor: receives updates as rounds finish on the device; with a monitor at most two rounds are queued.
 
         Raises:
-            Cancelled: the monitor asked to stop; the device may still be at work on ``d``.
-            BelowZero: there is a negative cycle; only looked for between rounds, where there is a monitor.
+            Cancelled: the monitor asked to stop; the device may still change ``d``.
+            BelowZero: there is a negative cycle; only checked between rounds, and only with a monitor.
+            ValueError: the side of ``d`` or the width is no multiple of ``tile_side``.
         """
         n = d.shape[0]
         if width is None and n <= SINGLE:
@@ -113,7 +136,7 @@ class Solver:
                 prepared.record(high)
             if monitor is not None and start:
                 before.synchronize()
-                self._check_flag()  # as it was sent with the pivot block of that round, or later
+                self._check_flag()  # the flag as of the pivot block of that round, or a later one
                 monitor.step(entries * width)
         if monitor is not None:
             relaxed.synchronize()
@@ -126,16 +149,20 @@ class Solver:
             self.bulk.mirror(d)
 
     def _check_flag(self) -> None:
-        """Floats are left alone: rounding can carry a cycle of length zero below it."""
+        """Raise BelowZero for integers; for floats rounding can make the length of a cycle of length zero negative."""
         if self.ahead.dtype.kind == "i" and self.ahead.sent_flag():
             raise BelowZero("a vertex came to lie at less than zero from itself, so there is a negative cycle")
 
     def recursive(self, d: Any, *, base: int = 1024, symmetric: bool = False, monitor: Monitor | None = None) -> None:
-        """Closure by halves (R-Kleene): close, four panels, close again; the same relax in cache-oblivious order.
+        """Close ``d`` by halves (R-Kleene): close one half, relax the panels and the other half, close it, and back.
 
-        ``symmetric`` promises that ``d`` is: then one panel serves as both, and of each half only what lies on or above
-        its diagonal is relaxed.  ``monitor`` is told of updates as they finish on the device, each of an undirected
-        graph counting for its mirror image too.
+        Args:
+            d: square, on the device, its side a multiple of ``tile_side``; changed in place.
+            base: blocks of at most this side are closed by the single kernel.
+            symmetric: promises that ``d`` is symmetric; then one panel serves as both, and only the part of each half
+                on and above its diagonal is relaxed.
+            monitor: receives updates as they finish on the device; each update of a symmetric matrix counts twice,
+                for its mirror image, too.
 
         Raises:
             Cancelled: the monitor asked to stop.
@@ -144,7 +171,7 @@ class Solver:
         n = d.shape[0]
         if n <= base:
             self.ahead.close(d)
-            if symmetric:  # blocks work side by side: last bits may differ
+            if symmetric:  # thread blocks work concurrently, so the halves may differ in their last bits
                 self.ahead.mirror(d)
             self.ahead.send_flag()
             self._step(n**3, monitor)
@@ -157,7 +184,7 @@ class Solver:
             self._step(x.shape[0] * y.shape[1] * x.shape[1], monitor)
 
         def carry(x: Any, y: Any, z: Any) -> None:
-            """One panel and its mirror image, then the other half's upper triangle and its mirror image."""
+            """Relax one panel and mirror it, then relax the other half's upper triangle and mirror it."""
             self.ahead.relax(b, y, z)
             self.ahead.pack([Copy(b, c, transposed=True)])
             first, second = (c, b) if x is e else (b, c)
@@ -186,55 +213,35 @@ class Solver:
             self._check_flag()
             monitor.step(updates)
 
-    def square(self, d: Any, *, hops: int | None = None, symmetric: bool = False) -> Any:
-        """D after at most ``hops`` arcs (all, if None), by repeated squaring of the one-arc matrix; a new array."""
-        n = d.shape[0]
-        hops = max(n - 1, 1) if hops is None else min(hops, max(n - 1, 1))
-        result, power, left = None, d, hops
-        while True:
-            if left & 1:
-                result = power.copy() if result is None else self._multiply(result, power, symmetric)
-            left >>= 1
-            if not left:
-                return result
-            power = self._multiply(power, power, symmetric)
-
-    def _multiply(self, a: Any, b: Any, symmetric: bool) -> Any:
-        c = a.copy()
-        self.bulk.relax(c, a, b, upper=symmetric)
-        if symmetric:
-            self.bulk.mirror(c)
-        return c
-
     def forget_negative(self) -> None:
-        """Begin anew: no negative cycle was met."""
+        """Reset the flag that ``found_negative`` reads."""
         self.ahead.forget_negative()
         self.bulk.forget_negative()
 
     def found_negative(self) -> bool:
-        """Whether a negative cycle was met; waits for the device."""
+        """Return whether a diagonal entry fell below zero since ``forget_negative``; waits for the device."""
         return self.ahead.found_negative() or self.bulk.found_negative()
 
     def release(self) -> None:
-        """Give back all scratch memory."""
+        """Free all scratch memory."""
         self._panels.clear()
         self.ahead.release()
         self.bulk.release()
 
 
 class _Panels:
-    """The panels of a directed matrix: packed copies, and the relaxed column panels of this round and the next."""
+    """The panels of a directed matrix: packed copies, and the relaxed column panels of this round and the next one."""
 
     def __init__(self, solver: Solver, n: int, width: int) -> None:
         self.ahead, self.bulk, self.n, self.width = solver.ahead, solver.bulk, n, width
         cupy, word, dtype = solver.cupy, self.ahead.word, self.ahead.dtype
-        # one leading dimension for both products of a launch: the pivot block stands beside the panel
+        # both products of a launch need one leading dimension, so the pivot block is stored next to the panel
         self.form_a = allocate(cupy, (width, n + width), word)
         self.form_b = allocate(cupy, (width, n + width), dtype)
         self.columns = [allocate(cupy, (width, n), word) for _ in range(2)]
 
     def prepare(self, d: Any, start: int) -> None:
-        """Close the pivot block at ``start``, relax its panels, pack the column panel."""
+        """Close the pivot block at ``start``, relax its panels, and pack the column panel."""
         n, stop = self.n, min(start + self.width, self.n)
         b = stop - start
         pivot, row, column = d[start:stop, start:stop], d[start:stop], d[:, start:stop]
@@ -259,7 +266,7 @@ class _Panels:
         self.ahead.pack([Copy(column, self._columns(start, b), transposed=True, spread=True)])
 
     def strips(self, d: Any, start: int) -> None:
-        """Relax, by the pivot block at ``start``, the rows and columns of the pivot block after it."""
+        """Relax the rows and columns of the next pivot block by the one at ``start``."""
         first, stop = start + self.width, min(start + 2 * self.width, self.n)
         a, b = self._columns(start, self.width), d[start:first]
         self.ahead.products(
@@ -270,7 +277,7 @@ class _Panels:
         )
 
     def rest(self, d: Any, start: int) -> None:
-        """Relax everything but the panels of this round and the strips of the next."""
+        """Relax the matrix except the panels of this round and the strips of the next pivot block."""
         first, stop = min(start + self.width, self.n), min(start + 2 * self.width, self.n)
         done = (start, stop)
         a = self._columns(start, first - start)
@@ -281,7 +288,7 @@ class _Panels:
 
 
 class _SymmetricPanels(_Panels):
-    """The one panel of a symmetric matrix, whole rows of the pivot block; above the diagonal alone D is kept up."""
+    """The one panel of a symmetric matrix, whole rows of the pivot block; D is right on and above its diagonal."""
 
     def __init__(self, solver: Solver, n: int, width: int) -> None:
         self.ahead, self.bulk, self.n, self.width = solver.ahead, solver.bulk, n, width

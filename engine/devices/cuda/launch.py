@@ -1,7 +1,7 @@
-"""Launching the kernels: the argument structs, the grids, and the scratch memory each launch needs.
+"""Launches of the kernels: their argument structs, grids and scratch memory.
 
 Arrays are cupy arrays of two dimensions, contiguous in their last axis, of one working type.  A *launcher* serves one
-stream at a time: its counters and flags are shared by consecutive launches.
+stream at a time, since consecutive launches share its counters and flags.
 """
 
 from __future__ import annotations
@@ -53,15 +53,15 @@ _SQUARE: Final = np.dtype(
     ],
     align=True,
 )
-_DEPTH_STEP: Final = 16  # relax takes k in multiples of this
-_SMALL: Final = 800  # vertices up to which the single kernel does best with tiles of 32
-_WIDE: Final = (65, 1280)  # vertices for which tiles of 64 do best with 256 threads
+_DEPTH_STEP: Final = 16  # the depth of relax is a multiple of this
+_SMALL: Final = 800  # up to this many vertices the single kernel is fastest with tiles of 32
+_WIDE: Final = (65, 1280)  # between these numbers of vertices tiles of 64 are fastest with 256 threads
 _RESIDENT: Final = MappingProxyType({"single32": 5, "single64": 4, "single64wide": 2})  # blocks a multiprocessor
 _WRAP: Final = 2**30
 
 
 def leading(x: Any) -> int:
-    """Elements from one row of a two-dimensional array to the next."""
+    """Return the elements from one row of a two-dimensional array to the next."""
     return int(x.strides[0]) // int(x.itemsize) if x.shape[0] > 1 else max(int(x.shape[1]), 1)
 
 
@@ -75,7 +75,7 @@ def _aligned(x: Any) -> bool:
 
 @dataclass(frozen=True)
 class Skip:
-    """Tile rows and columns of C (half-open ranges, in entries, on tile borders) that a product leaves alone."""
+    """Tile rows and columns of C (half-open ranges in entries, at tile borders) that a product does not change."""
 
     rows: tuple[int, int] = (0, 0)
     columns: tuple[int, int] = (0, 0)
@@ -83,7 +83,7 @@ class Skip:
 
 @dataclass(frozen=True)
 class Product:
-    """C <- min(C, A (x) B) over packed operands: ``a`` k-major words (depth, m padded), ``b`` (depth, n)."""
+    """C <- min(C, A (x) B) over packed operands: ``a`` in k-major words, shape (depth, m padded), ``b`` (depth, n)."""
 
     c: Any
     a: Any
@@ -102,7 +102,13 @@ class Copy:
 
 
 class Launcher:
-    """The kernels of one device for one arithmetic, with the scratch memory of one stream."""
+    """The kernels of one device for one arithmetic, with the scratch memory of one stream.
+
+    Args:
+        modules: the device.
+        dtype: the working type.
+        nonnegative: whether no arc is negative.
+    """
 
     def __init__(self, modules: Modules, dtype: object, *, nonnegative: bool) -> None:
         kind = work_type(np.dtype(dtype))  # type: ignore[call-overload]
@@ -119,7 +125,14 @@ class Launcher:
     # ---- relax ------------------------------------------------------------------------------------------------------
 
     def relax(self, c: Any, a: Any, b: Any, *, upper: bool = False) -> None:
-        """C <- min(C, A (x) B) for any shapes; A, and B where it must be, are packed first."""
+        """Queue C <- min(C, A (x) B) for any shapes; A, and B unless it is aligned, are packed first.
+
+        Args:
+            c: shape (m, n), changed in place.
+            a: shape (m, depth).
+            b: shape (depth, n).
+            upper: leave out tiles wholly below the diagonal of C.
+        """
         depth = a.shape[1]
         if 0 in c.shape:
             return
@@ -140,7 +153,7 @@ class Launcher:
         self.products([Product(c, packed_a, b)], upper=upper)
 
     def products(self, items: Sequence[Product], *, upper: bool = False) -> None:
-        """One launch of one or two products; both share the leading dimensions and depth of the first."""
+        """Queue one launch of one or two products, which share the leading dimensions and depth of the first."""
         first = items[0]
         arguments = np.zeros((), _PRODUCTS)
         tile_m, tile_n = self.arithmetic.tile
@@ -173,7 +186,7 @@ class Launcher:
     # ---- copies -----------------------------------------------------------------------------------------------------
 
     def pack(self, copies: Sequence[Copy]) -> None:
-        """Up to six copies in one launch."""
+        """Queue up to six copies in one launch."""
         arguments = np.zeros((), _JOBS)
         arguments["count"] = len(copies)
         blocks = 0
@@ -188,7 +201,7 @@ class Launcher:
         self.modules.get("pack", self.arithmetic)((blocks,), (256,), (arguments,))
 
     def mirror(self, d: Any) -> None:
-        """Copy the part of square ``d`` above the diagonal below it."""
+        """Queue the copy of the part of square ``d`` above its diagonal to the part below."""
         n = d.shape[0]
         side = -(-n // 32)
         self.modules.get("mirror", self.arithmetic)((side, side), (256,), (d, np.int64(leading(d)), np.int32(n)))
@@ -196,7 +209,14 @@ class Launcher:
     # ---- the single kernel ------------------------------------------------------------------------------------------
 
     def close(self, d: Any, *, side: int | None = None, blocks: int | None = None, group: int | None = None) -> None:
-        """Floyd-Warshall of square ``d``, or of each of a stack of them (graphs, n, n), in one launch."""
+        """Queue Floyd-Warshall in place, in one launch of the single kernel.
+
+        Args:
+            d: one matrix, shape (n, n), or a stack of them, shape (graphs, n, n).
+            side: side of a tile, 32 or 64; None for the faster one.
+            blocks: thread blocks; None for the best number.
+            group: graphs that are solved concurrently; None for all.
+        """
         graphs = d.shape[0] if d.ndim == 3 else 1
         n = d.shape[-1]
         if n == 0 or graphs == 0:
@@ -209,11 +229,11 @@ class Launcher:
         per_graph = 2 * tiles - 1 + ((tiles - 1) ** 2 + 2) * tiles
         if lone:
             blocks = graphs
-        elif blocks is None:  # some two tiles and a half a block and round
+        elif blocks is None:  # about 2.4 tiles for each thread block and round
             device = self.modules.multiprocessors
             wanted = max(1, round(graphs * tiles * tiles / (2.4 * device)))
             blocks = min(device * min(wanted, _RESIDENT[name]), graphs * tiles * tiles)
-        if group is None:  # graphs side by side: enough tasks for all blocks
+        if group is None:  # all graphs at once: that gives enough tasks for all blocks
             group = graphs
         flags = self._flags(graphs * tiles * tiles, tiles)
         rows = d[0] if d.ndim == 3 else d
@@ -221,7 +241,7 @@ class Launcher:
         arguments["d"], arguments["ld"] = d.data.ptr, leading(rows)
         arguments["stride"] = d.strides[0] // d.itemsize if d.ndim == 3 else 0
         arguments["n"], arguments["tiles"], arguments["graphs"], arguments["group"] = n, tiles, graphs, group
-        whole = (wide and self.arithmetic.word < 8) or n % side == 0  # the wide form asks each tile
+        whole = (wide and self.arithmetic.word < 8) or n % side == 0  # the wide form checks each tile
         arguments["aligned"] = whole and _aligned(rows) and arguments["stride"] * d.itemsize % 16 == 0
         arguments["base"], arguments["drawn"] = self._base, self._drawn
         arguments["counter"], arguments["flags"] = self._counter.data.ptr, flags.data.ptr
@@ -234,7 +254,7 @@ class Launcher:
             self._drawn = (self._drawn + graphs * per_graph + blocks) % 2**32
 
     def squares(self, d: Any) -> bool:
-        """All distances of square ``d`` by repeated squaring in one cooperative launch; False if it cannot run here."""
+        """Queue repeated squaring of ``d`` in one cooperative launch; returns False if the device cannot run it."""
         n, itemsize = d.shape[0], self.word.itemsize
         rows = 16 if n > 128 and itemsize == 4 else 8
         padded = _round_up(n, 32)
@@ -278,8 +298,8 @@ class Launcher:
         return flags
 
     def send_flag(self) -> None:
-        """Queue a copy of the flag that ``found_negative`` asks for; ``sent_flag`` reads it without waiting."""
-        if self.negative is None:  # nothing was closed so far
+        """Queue a copy to the host of the flag of ``found_negative``; ``sent_flag`` reads that copy without waiting."""
+        if self.negative is None:  # no matrix has been closed so far
             return
         if self._sent is None:
             self._sent = np.frombuffer(self.cupy.cuda.alloc_pinned_memory(4), np.int32, 1)
@@ -288,24 +308,24 @@ class Launcher:
         runtime.memcpyAsync(self._sent.ctypes.data, self.negative.data.ptr, 4, runtime.memcpyDeviceToHost, stream.ptr)
 
     def sent_flag(self) -> bool:
-        """The flag as the last copy that arrived has it."""
+        """Return the flag in the last copy that has arrived."""
         return self._sent is not None and bool(self._sent[0])
 
     def forget_negative(self) -> None:
-        """Begin anew: no diagonal entry has fallen below zero."""
+        """Reset the flag that ``found_negative`` reads."""
         if self.negative is not None:
             self.negative.fill(0)
         if self._sent is not None:
             self._sent[0] = 0
 
     def found_negative(self) -> bool:
-        """Whether a diagonal entry fell below zero in any close since ``forget_negative``; waits for the device."""
+        """Return whether a diagonal entry fell below zero since ``forget_negative``; waits for the device."""
         return self.negative is not None and bool(self.negative.get()[0])
 
     # ---- memory -----------------------------------------------------------------------------------------------------
 
     def _buffer(self, name: str, shape: tuple[int, int], dtype: np.dtype[Any]) -> Any:
-        """Scratch memory that later launches of this stream reuse."""
+        """Scratch memory, which later launches of this stream reuse."""
         size = shape[0] * shape[1]
         kept = self._scratch.get(name)
         if kept is None or kept.size < size:
@@ -314,13 +334,13 @@ class Launcher:
         return kept[:size].reshape(shape)
 
     def release(self) -> None:
-        """Give the scratch memory back."""
+        """Free the scratch memory."""
         self._scratch.clear()
         self._base = 0
 
 
 def _overlap(x: Any, y: Any) -> bool:
-    """Whether the memory spans of two arrays meet (conservative for rectangles of one matrix)."""
+    """Whether the memory spans of two arrays overlap, a conservative test for rectangles of one matrix."""
 
     def span(z: Any) -> tuple[int, int]:
         return z.data.ptr, z.data.ptr + ((z.shape[0] - 1) * leading(z) + z.shape[1]) * z.itemsize

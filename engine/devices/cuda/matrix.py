@@ -1,6 +1,6 @@
-"""One matrix on its way through a GPU: arcs go in, distances and facts come out; the host never holds the whole.
+"""One whole matrix on a GPU: arcs are copied in, distances and facts copied out; the host never holds the whole matrix.
 
-Rows leave through page-locked memory, which is got ready while the device computes.
+Rows are copied out through page-locked memory, which a thread allocates while the device computes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy.typing as npt
 from engine.devices.cuda.context import ARITHMETICS, Arithmetic, Modules, allocate, held_device, upload
 from engine.devices.cuda.floyd_warshall import Solver, padded
 from engine.devices.cuda.outgoing import Outgoing, Outlet
-from engine.devices.cuda.row_facts import Answers
+from engine.devices.cuda.row_facts import RowFactsReader
 from engine.graph.potentials import Potentials
 from engine.model import traffic
 from engine.model.device_layout import PIECE, SINGLE
@@ -28,9 +28,9 @@ from storage.graph.graph import Graph
 Integers = npt.NDArray[np.int64]
 
 _THREADS: Final = 256
-#: Updates of a product between two questions to the monitor: a quarter of a second on a fast device.
+#: Updates of a product between two calls of the monitor: a quarter of a second on a fast device.
 _PIECE_UPDATES: Final = 4 * 10**12
-#: Rows compared at a time, so that the comparison needs no mask as large as the matrix.
+#: Rows that are compared at a time, so that the comparison needs no mask as large as the matrix.
 _COMPARED: Final = 4096
 
 
@@ -38,7 +38,7 @@ _COMPARED: Final = 4096
 def device_matrix(
     n: int, kind: WorkType, *, nonnegative: bool, symmetric: bool, memory: int | None = None
 ) -> Iterator[CudaMatrix]:
-    """A matrix on the first device; its memory goes back at the end, whatever happens.
+    """Context manager: a matrix on the first device, whose memory is freed at the end, also after an error.
 
     Args:
         n: vertices.
@@ -60,7 +60,7 @@ def device_matrix(
 
 
 class CudaMatrix:
-    """See :func:`device_matrix`, which makes it.  Not thread-safe; everything is done when a method returns."""
+    """Made by :func:`device_matrix`.  Not thread-safe; the device has finished when a method returns."""
 
     def __init__(self, found: Modules, n: int, kind: WorkType, *, nonnegative: bool, symmetric: bool) -> None:
         self._modules, self._cupy, self._n, self._kind = found, found.cupy, n, kind
@@ -68,17 +68,17 @@ class CudaMatrix:
         self._arithmetic: Arithmetic = ARITHMETICS[kind.name, kind.largest_signed >= 0 and not nonnegative]
         self._solver = Solver(found, kind.dtype, nonnegative=nonnegative)
         self._d: Any = padded(found, n, kind.dtype)
-        self._answers = Answers(found, kind, self._arithmetic)
+        self._reader = RowFactsReader(found, kind, self._arithmetic)
         self._outgoing: Outgoing | None = None
         self._gathered = False
         self._below = False
 
     def open(self, outlet: Outlet, rows: int) -> None:
-        """Have page-locked memory got ready for so many rows, while the device computes; returns at once."""
+        """Begin to allocate page-locked memory for copying out ``rows`` rows; returns at once."""
         self._outgoing = Outgoing(self._cupy, outlet, (rows, self._n), self._kind.dtype)
 
     def fill(self, graph: Graph, monitor: Monitor) -> None:
-        """The arc weights: 0 on the diagonal, unreachable where there is no arc; sent as arcs, a piece at a time."""
+        """Fill the matrix with arc weights, 0 on the diagonal and unreachable elsewhere; arcs are sent in pieces."""
         monitor.begin("ingest", self._n, "rows")
         self._d[: self._n, : self._n] = self._kind.sentinel()
         indptr, first = graph.indptr, 0
@@ -103,7 +103,7 @@ class CudaMatrix:
             first = last
 
     def close(self, monitor: Monitor, *, recursive: bool = False) -> None:
-        """Floyd-Warshall; ``recursive`` in the order of halves.  Ends early at a negative cycle: ``found_negative``.
+        """Run Floyd-Warshall, with ``recursive`` by halves; ends early at a negative cycle (see ``found_negative``).
 
         Raises:
             Cancelled: the monitor asked to stop.
@@ -132,14 +132,14 @@ class CudaMatrix:
             monitor.step(n**3)
 
     def power(self, hops: int, monitor: Monitor, *, rows: Integers | None, by_rows: bool, total: int) -> None:
-        """Lengths of the shortest paths of at most ``hops`` arcs; as ``engine.algorithms.squaring.power``.
+        """Compute the lengths of shortest paths of at most ``hops`` arcs, as ``engine.algorithms.squaring.power``.
 
         Args:
             hops: at least 1.
-            monitor: is told of ``total`` updates in all, fewer if a power equals the one before it.
-            rows: sources wanted; None for all.
-            by_rows: multiply the rows wanted by the weights, one arc more each time.
-            total: updates of the whole.
+            monitor: receives ``total`` updates, or fewer if a power equals the one before it.
+            rows: vertex indices of the sources wanted; None for all.
+            by_rows: multiply the rows wanted by the weights, which adds one arc to paths each time.
+            total: updates of the whole computation.
 
         Raises:
             Cancelled: the monitor asked to stop.
@@ -168,28 +168,37 @@ class CudaMatrix:
         self._d, self._gathered = result, rows is not None
 
     def restore(self, potentials: Potentials, sources: Integers) -> None:
-        """Lengths over reduced weights (``engine.graph.potentials``) back to lengths; ``sources`` are the rows' own."""
+        """Turn lengths over reduced weights (``engine.graph.potentials``) into lengths over the weights."""
         rows = np.arange(self._n) if not self._gathered else sources
         there, h = self._cupy.asarray(rows), self._cupy.asarray(np.ascontiguousarray(potentials, np.float64))
         self._launch("restore", len(rows), self._d, self._ld, np.int32(self._n), there, h)
         self._cupy.cuda.get_current_stream().synchronize()
 
     def found_negative(self) -> bool:
-        """Whether some vertex came to lie at less than zero from itself: a negative cycle, or floats rounding."""
+        """Return whether a diagonal entry fell below zero, by a negative cycle or by the rounding of floats."""
         return self._below or self._solver.found_negative()
 
     def facts(self, sources: Integers) -> RowFacts:
-        """The facts of the rows of ``sources`` (vertex indices)."""
+        """Return the facts of the rows of ``sources`` (vertex indices)."""
         there = self._cupy.asarray(sources)
-        return self._answers.facts(self._d[:, : self._n], there, gathered=self._gathered)
+        return self._reader.facts(self._d[:, : self._n], there, gathered=self._gathered)
 
     def histogram(self, sources: Integers, width: float, counts: Integers) -> int:
-        """Add the finite distances from ``sources`` to ``counts``, bins of ``width``; returns how many lie below 0."""
+        """Add the finite distances from some vertices to a histogram.
+
+        Args:
+            sources: vertex indices.
+            width: width of a bin; the first one begins at 0.
+            counts: shape (bins,), changed in place.
+
+        Returns:
+            How many distances lie below 0.
+        """
         there, d = self._cupy.asarray(sources), self._d[:, : self._n]
-        return self._answers.histogram(d, there, width, counts, gathered=self._gathered)
+        return self._reader.histogram(d, there, width, counts, gathered=self._gathered)
 
     def write(self, sources: Integers, monitor: Monitor) -> None:
-        """Send the rows of ``sources`` to the outlet that was opened.
+        """Copy the rows of ``sources`` to the outlet given to ``open``.
 
         Raises:
             Cancelled: the monitor asked to stop.
@@ -203,18 +212,18 @@ class CudaMatrix:
         outgoing.finish()
 
     def release(self) -> None:
-        """Give all memory back, whatever has failed."""
+        """Free all memory, also after an error."""
         try:
             if self._outgoing is not None:
                 self._outgoing.release()
         finally:
             self._free()
 
-    # ---- pieces -----------------------------------------------------------------------------------------------------
+    # ---- steps ------------------------------------------------------------------------------------------------------
 
     def _free(self) -> None:
         self._solver.release()
-        self._answers.release()
+        self._reader.release()
         self._d = None
         self._cupy.get_default_memory_pool().free_all_blocks()
         self._cupy.get_default_pinned_memory_pool().free_all_blocks()
@@ -228,7 +237,7 @@ class CudaMatrix:
             self._modules.get(name, self._arithmetic)((blocks,), (_THREADS,), arguments)
 
     def _settle(self, d: Any) -> None:
-        """With negative arcs: the diagonal not below zero, and whole numbers that are no distance unreachable."""
+        """With negative arcs: reset the diagonal to zero, and integers above every distance to unreachable."""
         if self._nonnegative:
             return
         if d.shape[0] == d.shape[1]:
@@ -241,7 +250,7 @@ class CudaMatrix:
             self._launch("settle", len(d), d, np.int64(d.shape[1]), np.int32(d.shape[1]), limit)
 
     def _times(self, a: Any, b: Any, monitor: Monitor) -> Any:
-        """A (x) B of powers of the same matrix, in slabs of rows."""
+        """A (x) B for powers of the same matrix, in slabs of rows."""
         c, n = a.copy(), self._n
         rows, whole = (n if len(a) == len(b) else len(a)), len(a) == len(b)
         upper = whole and self._symmetric
@@ -264,7 +273,7 @@ class CudaMatrix:
         return all(bool((a[i : i + _COMPARED] == b[i : i + _COMPARED]).all()) for i in range(0, len(a), _COMPARED))
 
     def _rows(self, first: int, wanted: Integers, stream: Any) -> Any:
-        """Rows of the answer, ready on ``stream``; those that follow each other are no copy."""
+        """Rows of the answer, complete in the order of ``stream``; consecutive rows are a view, others a copy."""
         if self._gathered:
             rows = self._d[first : first + len(wanted)]
         elif (np.diff(wanted) == 1).all():

@@ -1,4 +1,4 @@
-"""Rows that leave the device for a sink, while other work goes on."""
+"""Copies of finished rows from the device to a sink, overlapped with the kernels that compute the next rows."""
 
 from __future__ import annotations
 
@@ -12,36 +12,44 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from engine.devices.cuda.pinned import LockedSink, host_matrix
+from engine.devices.cuda.pinned import HostMemory, host_matrix
 from engine.model import traffic
 from engine.model.rows import Sink
 
 
 @dataclass(frozen=True)
 class Outlet:
-    """Where rows go, and how many threads write there."""
+    """The sink that receives rows, and the number of threads that write to it."""
 
     sink: Sink
     threads: int
 
 
 class Outgoing:
-    """Copies rows from device arrays to the sink: through page-locked bands that threads write, or straight there.
+    """Copies rows from device arrays to a sink, through page-locked bands that threads write to the sink.
 
-    Bands have the height of the sink's tiles; two more of them than threads are held.  They are got ready meanwhile:
-    :meth:`send` waits for them.  Rows go straight into a sink that is page-locked memory itself.
+    A band is as high as the sink's tiles, and there are two more bands than threads.  A thread allocates them while
+    the device computes; :meth:`send` waits for that.  Where the sink has an attribute ``memory`` that is a
+    :class:`engine.devices.cuda.pinned.HostMemory` with locked pages, rows are copied into it without a band.
+
+    Args:
+        cupy: the module.
+        outlet: where rows go.
+        shape: rows and columns of the matrix.
+        dtype: type of its entries.
 
     Attributes:
         band: rows of a band.
-        stream: on which rows are copied.
-        told: is called, by who sends and finishes, with numbers of rows that have been written.
+        stream: the stream on which rows are copied.
+        told: called with a number of rows once they are written, in the thread that calls ``send`` or ``finish``.
     """
 
     def __init__(self, cupy: Any, outlet: Outlet, shape: tuple[int, int], dtype: np.dtype[Any]) -> None:
         (rows, columns), sink, threads = shape, outlet.sink, outlet.threads
-        self.told: Callable[[int], None] = _unheard
+        self.told: Callable[[int], None] = _ignore
         self._cupy, self._sink = cupy, sink
-        self._locked = sink if isinstance(sink, LockedSink) else None
+        memory = getattr(sink, "memory", None)
+        self._locked = memory if isinstance(memory, HostMemory) else None
         self.band = min(sink.tile[0], max(1, rows))
         count = min(threads + 2, -(-rows // self.band)) if columns else 0
         self.stream = cupy.cuda.Stream(non_blocking=True)
@@ -49,12 +57,17 @@ class Outgoing:
         self._held = ExitStack()
         self._opened = self._pool.submit(self._open, count, columns, dtype, threads)
         self._pending: deque[Future[int]] = deque()
-        self._turn, self._straightly = 0, 0
+        self._next_buffer, self._straightly = 0, 0
 
     def send(self, rows: Any, first: int) -> Any:
-        """Send ``rows`` (ready on the device, or on ``stream``) as rows ``first``, ... of the matrix.
+        """Queue the copy of ``rows`` to rows ``first``, ... of the matrix.
 
-        Returns an event of the device: once it has passed, ``rows`` may be overwritten.
+        Args:
+            rows: on the device, shape (rows, columns); complete there, or by work queued on ``stream``.
+            first: row of the matrix that ``rows`` begin at.
+
+        Returns:
+            An event of the device; after it ``rows`` may be overwritten.
         """
         buffers = self._opened.result()
         if self._locked is not None and self._straight():
@@ -67,7 +80,7 @@ class Outgoing:
         return left
 
     def finish(self) -> None:
-        """Wait until everything that was sent is written; what a writer raised is raised here."""
+        """Wait until all rows that were sent are written; an exception of a writing thread is raised here."""
         while self._pending:
             self.told(self._pending.popleft().result())
         self.stream.synchronize()
@@ -76,13 +89,13 @@ class Outgoing:
             self.told(straightly)
 
     def release(self) -> None:
-        """Drop what was not written yet, end the threads, give the buffers back.  May be called again."""
+        """Discard rows that are not written yet, end the threads and free the bands.  May be called again."""
         self._pool.shutdown(cancel_futures=True)
         try:
             self.stream.synchronize()
         finally:
             self._pending.clear()
-            self._opened = Future()  # the one before holds the buffers
+            self._opened = Future()  # the old future keeps the page-locked bands alive
             self._opened.set_exception(ValueError("rows were sent after the release"))
             self._held.close()
 
@@ -93,19 +106,19 @@ class Outgoing:
         return [memory.array[i * self.band : (i + 1) * self.band] for i in range(count)]
 
     def _straight(self) -> bool:
-        """Whether rows go into the sink's own memory; waits until it is known whether its pages could be locked."""
+        """Whether rows are copied into the sink's own memory; waits until its pages are locked or refused."""
         if self._locked is None:
             return False
-        self._locked.memory.wait()
-        return not self._locked.memory.refused
+        self._locked.wait()
+        return not self._locked.refused
 
     def _send_bands(self, buffers: list[npt.NDArray[Any]], rows: Any, first: int) -> None:
         for start in range(0, len(rows) if buffers else 0, self.band):
-            if len(self._pending) == len(buffers):  # the oldest one holds the buffer that is next
+            if len(self._pending) == len(buffers):  # the oldest write still reads the next buffer
                 self.told(self._pending.popleft().result())
             part = rows[start : start + self.band]
-            block = buffers[self._turn % len(buffers)][: len(part)]
-            self._turn += 1
+            block = buffers[self._next_buffer % len(buffers)][: len(part)]
+            self._next_buffer += 1
             self._copy(block, part)
             arrived = self._cupy.cuda.Event(disable_timing=True)
             arrived.record(self.stream)
@@ -127,5 +140,5 @@ class Outgoing:
         return len(block)
 
 
-def _unheard(rows: int) -> None:
-    """Nobody is told."""
+def _ignore(rows: int) -> None:
+    """Do nothing with a number of rows: the default of ``Outgoing.told``."""

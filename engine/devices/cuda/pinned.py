@@ -1,37 +1,45 @@
-"""Host memory that GPUs copy from and to at the full rate of the bus."""
+"""Page-locked host memory, which GPUs copy from and to at the full rate of the bus."""
 
 from __future__ import annotations
 
 import mmap
 import threading
 import time
+import weakref
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from engine.devices.cuda.context import open_device
+from engine.devices.cuda.context import open_device, translated
 from engine.model.backend import Array
-from engine.model.rows import ArraySink
-from storage.errors import DoesNotFit
+from storage.errors import DoesNotFit, SolveFailed
 
-#: cudaHostRegisterPortable: for all devices.
+#: cudaHostRegisterPortable: the pages count as locked for all devices.
 _PORTABLE: Final = 1
 _PAGE: Final = 4096
-#: Bytes that a thread is begun for.
+#: Fewest bytes that a thread touches.
 _SHARE: Final = 2**23
 
 
 class HostMemory:
-    """Some host memory.
+    """Host memory whose pages a thread locks for the devices.
+
+    Args:
+        raw: the whole memory in bytes, shape (bytes,).
+        array: the same memory with the type and shape of the caller.
+        touched: seconds that touching its pages took.
+        runtime: cupy's CUDA runtime.
 
     Attributes:
-        array: the memory, in the shape asked for, not cleared.
-        touched, registered: seconds that it took to get the pages, and to lock them.
-        refused: why the pages are not locked, in a sentence; the bus is slower then.  Known after :meth:`wait`.
+        array: the memory in the caller's shape, not cleared.
+        touched: seconds that touching its pages took.
+        registered: seconds that locking them took.
+        refused: a sentence that says why the pages are not locked, or "".  Copies are slower where they are not.
+            Final after :meth:`wait`.
     """
 
     def __init__(self, raw: npt.NDArray[np.uint8], array: Array, touched: float, runtime: Any) -> None:
@@ -41,7 +49,7 @@ class HostMemory:
         self._locking.start()
 
     def wait(self) -> None:
-        """Until the pages are locked, or are known not to be."""
+        """Wait until the pages are locked, or the driver has refused to lock them."""
         self._locking.join()
 
     def release(self) -> None:
@@ -59,26 +67,24 @@ class HostMemory:
         self.registered = time.perf_counter() - began
 
 
-class LockedSink(ArraySink):
-    """A sink that is memory from :func:`host_matrix`: a device copies whole rows straight into it."""
-
-    def __init__(self, memory: HostMemory) -> None:
-        self.memory, self.array = memory, memory.array
-        self.tile = (64, max(1, memory.array.shape[1]))
-
-
 @contextmanager
 def host_matrix(
     shape: tuple[int, int], dtype: npt.DTypeLike, *, threads: int = 1, ahead: bool = False
 ) -> Iterator[HostMemory]:
-    """Memory in large pages, touched by several threads and then locked for the devices.
+    """Allocate memory in huge pages, touch it with several threads, and lock it for the devices.
 
-    ``cudaHostAlloc`` takes 0.35 s/GiB, this way a fraction of that.  Where the driver refuses to lock so much, the
-    memory is used all the same: each copy then goes through the driver's own buffers.  With ``ahead`` the memory can be
-    filled while it is being locked; the caller waits before the devices use it.
+    ``cudaHostAlloc`` takes 0.35 s/GiB, this way a fraction of that.  Where the driver refuses to lock the pages, the
+    memory can still be used: each copy then goes through the driver's own buffers.
+
+    Args:
+        shape: rows and columns.
+        dtype: type of the entries.
+        threads: threads that touch the pages.
+        ahead: return while the pages are still being locked, so that the caller can fill the memory meanwhile; the
+            caller calls ``HostMemory.wait`` before a device uses it.
 
     Raises:
-        DoesNotFit: the system has not the memory.
+        DoesNotFit: the system does not provide the memory.
     """
     kind = np.dtype(dtype)
     size = shape[0] * shape[1] * kind.itemsize
@@ -90,7 +96,7 @@ def host_matrix(
         raise DoesNotFit(f"{size:,} bytes of host memory cannot be had ({error})", resource="memory", needed=size,
                          available=0) from error  # fmt: skip
     if hasattr(mmap, "MADV_HUGEPAGE"):
-        with suppress(OSError):  # not every kernel has them
+        with suppress(OSError):  # not every kernel supports huge pages
             space.madvise(mmap.MADV_HUGEPAGE)
     raw: npt.NDArray[np.uint8] = np.frombuffer(space, np.uint8)
     _touch(raw, threads)
@@ -103,8 +109,55 @@ def host_matrix(
         memory.release()
 
 
+class PinnedPool:
+    """A pool of page-locked pieces of one size; a piece returns to it once no array refers to its memory.
+
+    ``cudaHostAlloc`` touches pages with one thread, and cupy's pool rounds each request up to a power of two.
+
+    Args:
+        shape: rows and columns of a piece.
+        dtype: type of its entries.
+        threads: threads that touch the pages of a new piece.
+    """
+
+    def __init__(self, shape: tuple[int, int], dtype: npt.DTypeLike, threads: int) -> None:
+        self._shape, self._dtype, self._threads = shape, np.dtype(dtype), threads
+        self._free: list[Array] = []
+        self._made = ExitStack()
+
+    def take(self, height: int) -> Array:
+        """Return an array of ``height`` rows, at most those of a piece, not cleared.
+
+        May be called from any thread that has a device current.
+
+        Raises:
+            DoesNotFit: the system does not provide the memory.
+        """
+        try:
+            whole = self._free.pop()
+        except IndexError:
+            whole = self._made.enter_context(host_matrix(self._shape, self._dtype, threads=self._threads)).array
+        lease = _Lease(whole[:height])
+        weakref.finalize(lease, self._free.append, whole).atexit = False
+        return np.asarray(lease)
+
+    def release(self) -> None:
+        """Unlock all pieces; arrays keep the memory that they refer to.  Errors of a failed device are ignored."""
+        self._free.clear()
+        with suppress(SolveFailed), translated(open_device()):
+            self._made.close()
+
+
+class _Lease:
+    """The owner that all arrays over a piece keep alive: NumPy makes a view of a view refer to it directly."""
+
+    def __init__(self, rows: Array) -> None:
+        self.rows = rows
+        self.__array_interface__ = rows.__array_interface__
+
+
 def _touch(raw: npt.NDArray[np.uint8], threads: int) -> None:
-    """Have the system hand out every page; one write a page is enough."""
+    """Write to every page once, so that the system allocates it."""
     share = max(_SHARE, -(-len(raw) // (max(1, threads) * 2**21)) * 2**21)
 
     def touch(first: int) -> None:

@@ -1,4 +1,4 @@
-"""Rates of the GPUs that streaming is predicted from: products, both directions of the bus at once, host memory."""
+"""Measured rates of the GPUs, from which streaming is predicted: products, bus both ways at once, host memory."""
 
 from __future__ import annotations
 
@@ -20,17 +20,31 @@ from engine.model.problem import Device
 _ROWS: Final = 8192
 _COLUMNS: Final = 4096
 _DEPTH: Final = 2048
-#: Bytes of a copy, and how many go each way.
+#: Bytes of a copy.
 _PIECE: Final = 2**25
+#: Copies each way.
 _PIECES: Final = 16
-#: Bytes of device memory that measuring takes at most.
+#: Bytes of device memory that suffice to measure.
 LEAST_MEMORY: Final = 2**29
-#: How much faster products are in a solve, where the last blocks of one share the device with the first of the next.
+#: How much faster products are in a solve, where the last thread blocks of one overlap the first of the next.
 _OVERLAPPED: Final = 1.03
 
 
 def measured(device: Device, kind: WorkType, *, threads: int) -> Device:
-    """``device`` with the rates found; takes some tenths of a second.  SolveFailed, DoesNotFit."""
+    """Measure the rates of a device, which takes some tenths of a second.
+
+    Args:
+        device: as found.
+        kind: working type of the products.
+        threads: threads that touch host memory.
+
+    Returns:
+        ``device`` with its measured rates.
+
+    Raises:
+        DoesNotFit: the memory does not suffice.
+        SolveFailed: the device failed.
+    """
     found = [modules(index) for index in range(device.count)]
     cupy: Any = found[0].cupy
     with translated(cupy), host_matrix((2 * _PIECES, _PIECE), "u1", threads=threads) as memory:
@@ -47,7 +61,7 @@ def measured(device: Device, kind: WorkType, *, threads: int) -> Device:
 
 
 def _products(found: Modules, kind: WorkType) -> float:
-    """Updates a second."""
+    """Updates a second of a large product."""
     cupy = found.cupy
     with cupy.cuda.Device(found.device):
         solver = Solver(found, kind.dtype, nonnegative=True)
@@ -71,7 +85,7 @@ def _products(found: Modules, kind: WorkType) -> float:
 
 
 def _both_ways(found: list[Modules], memory: Array) -> float:
-    """Bytes a second each way, both ways at once, of all devices together."""
+    """Bytes a second each way, with copies both ways at once, of all devices together."""
     cupy = found[0].cupy
     runtime, ends, best = cupy.cuda.runtime, [], np.inf
     for one in found:

@@ -1,8 +1,8 @@
-"""Small answers of the device about rows that lie there: their facts, their histogram, a word.
+"""Small results about rows on the device: their facts, their histogram, a word.
 
-Kernels write them into page-locked memory of the host themselves.  A copy would wait for every copy to the host that
-was asked for before it, on whatever stream, for one engine makes all of a direction: behind rows that leave, an answer
-of a few bytes would be as late as the last of them, and the search that depends on it with it.
+Kernels write them to page-locked memory of the host directly.  One copy engine makes all copies in a direction, on
+whatever stream, in the order in which they were queued.  So a copy of a few bytes would wait for all rows queued for
+the host before it, and the search that depends on it would wait, too.
 """
 
 from __future__ import annotations
@@ -22,26 +22,32 @@ _THREADS: Final = 256
 _FACTS: Final = 32
 
 
-class Answers:
-    """Asks on the current stream and waits for it.  Not thread-safe."""
+class RowFactsReader:
+    """Computes facts of rows on the current stream and waits for them.  Not thread-safe.
+
+    Args:
+        found: the device.
+        kind: working type of the rows.
+        arithmetic: that of the kernels.
+    """
 
     def __init__(self, found: Modules, kind: WorkType, arithmetic: Arithmetic) -> None:
         self._found, self._kind, self._arithmetic = found, kind, arithmetic
         self._memory: Any = None
 
     def facts(self, d: Any, sources: Any, *, gathered: bool = True) -> RowFacts:
-        """The facts of rows of ``d``, shape (rows, n), rows contiguous.
+        """Return the facts of rows.
 
         Args:
-            d: on the device.
-            sources: int64, on the device: vertices that rows hold the distances from.
-            gathered: whether rows are those of ``sources`` in their order; else row i is that of vertex i.
+            d: on the device, shape (rows, n), rows contiguous.
+            sources: int64, on the device: the sources whose rows are wanted.
+            gathered: whether row i of ``d`` is that of ``sources[i]``; else row i is that of vertex i.
         """
         count, kind = len(sources), self._kind
         if count == 0:
             none = np.zeros(0, np.int64)
             return RowFacts(none, none, none, none)
-        address = self._room(count * _FACTS)
+        address = self._buffer(count * _FACTS)
         types = ("i8", "i8" if kind.integer else "f8", "i4" if kind.integer else kind.dtype, "i8")
         places = [np.uint64(address + 8 * count * i) for i in range(len(types))]
         self._launch("facts", count, _described(d, sources, gathered), *places)
@@ -52,7 +58,16 @@ class Answers:
     def histogram(
         self, d: Any, sources: Any, width: float, counts: npt.NDArray[np.int64], *, gathered: bool = True
     ) -> int:
-        """Add the finite distances to ``counts``, bins of ``width``; returns how many lie below 0."""
+        """Add the finite distances of rows to a histogram.
+
+        Args:
+            d, sources, gathered: as in :meth:`facts`.
+            width: width of a bin; the first one begins at 0.
+            counts: int64, shape (128,), changed in place; the last bin takes everything above it, too.
+
+        Returns:
+            How many distances lie below 0.
+        """
         found = self._found.cupy.zeros(len(counts) + 1, "u8")
         if len(sources):
             self._launch("histogram", len(sources), _described(d, sources, gathered), np.float64(1 / width), found)
@@ -61,19 +76,19 @@ class Answers:
         return int(below)
 
     def words(self, array: Any) -> npt.NDArray[np.uint32]:
-        """The 32-bit words of a contiguous array of the device."""
+        """Return the 32-bit words of a contiguous array of the device."""
         count = array.nbytes // 4
         kernel = self._found.get("tell", ARITHMETICS["int32", False])
-        kernel((1,), (_THREADS,), (array, np.uint64(self._room(array.nbytes)), np.int32(count)))
+        kernel((1,), (_THREADS,), (array, np.uint64(self._buffer(array.nbytes)), np.int32(count)))
         self._synchronize()
         return np.frombuffer(self._memory, np.uint32, count).copy()
 
     def release(self) -> None:
-        """Give the host memory back."""
+        """Free the host memory."""
         self._memory = None
 
-    def _room(self, size: int) -> int:
-        """Address of so many bytes of page-locked memory, which the device can write to."""
+    def _buffer(self, size: int) -> int:
+        """The address of ``size`` bytes of page-locked memory, which the device can write to."""
         if self._memory is None or self._memory.mem.size < size:
             self._memory = self._found.cupy.cuda.alloc_pinned_memory(size)
         return int(self._memory.ptr)
@@ -86,7 +101,7 @@ class Answers:
 
 
 def _described(d: Any, sources: Any, gathered: bool) -> npt.NDArray[Any]:
-    """``Rows`` of dense.cu."""
+    """The struct ``Rows`` of dense.cu."""
     rows = np.zeros((), _ROWS)
     rows["d"], rows["sources"] = d.data.ptr, sources.data.ptr
     rows["ld"], rows["n"], rows["gathered"] = d.strides[0] // d.itemsize, d.shape[1], gathered

@@ -1,8 +1,8 @@
-"""Whole searches through a GPU: a batch of sources is searched while the rows of the one before leave.
+"""Searches on a GPU: a batch of sources is searched while the rows of the batch before are copied out.
 
-Labels are held in 16 bits where that may suffice: no label is cut off as long as the largest distance found and the
-heaviest arc together stay below *unreachable*, since a vertex whose label was cut off has a neighbour whose label was
-not.  Where that fails, the batch is searched again with wider labels.
+Labels have 16 bits where that may suffice.  No label was capped if the largest distance found plus the heaviest arc is
+below *unreachable*, since a vertex whose label was capped has an in-neighbour whose label was not.  Otherwise the batch
+is searched again with wider labels.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import numpy.typing as npt
 from engine.devices.cuda.arcs import SPLIT, incoming
 from engine.devices.cuda.context import ARITHMETICS, Modules, allocate, held_device
 from engine.devices.cuda.outgoing import Outgoing, Outlet
-from engine.devices.cuda.row_facts import Answers
-from engine.devices.cuda.search_kernels import Searcher
+from engine.devices.cuda.row_facts import RowFactsReader
+from engine.devices.cuda.search_kernels import SearchKernels
 from engine.model.backend import Arcs
 from engine.model.device_layout import LIST_ROW, SearchForm, SearchLayout, narrow_first
 from engine.model.dtypes import WORK_TYPES, WorkType
@@ -28,9 +28,10 @@ from engine.model.rows import RowFacts
 Integers = npt.NDArray[np.int64]
 
 _THREADS: Final = 256
-#: Blocks of sources of a trial.
+#: Blocks of sources of a trial by sweeps.
 _TRIAL_BLOCKS: Final = 8
-_TRIAL_SEARCHERS: Final = 132
+#: Blocks of sources of a trial by lists.
+_TRIAL_LISTS: Final = 132
 
 
 @contextmanager
@@ -44,16 +45,16 @@ def device_search(
     memory: int | None = None,
     rows: int | None = None,
 ) -> Iterator[DeviceSearch]:
-    """Searches from ``sources`` on the first device; its memory goes back at the end, whatever happens.
+    """Context manager: searches on the first device, whose memory is freed at the end, also after an error.
 
     Args:
         arcs: weights non-negative; with potentials, reduced ones.
         kind: the working type of the matrix.
-        form: how to search.
+        form: the form of the search.
         sources: vertex indices, one a row of the matrix.
-        outlet: where rows go; None where they are not to leave.
+        outlet: where rows are copied to; None to keep them on the device.
         memory: bytes of device memory that may be used; None for all that is free.
-        rows: sources of a batch; None for as many as suit.
+        rows: sources of a batch; None for the best number.
 
     Raises:
         InvalidRequest: there is no usable device.
@@ -62,7 +63,7 @@ def device_search(
     """
     with held_device(memory) as (found, usable), ExitStack() as held:
         shape, outgoing = (len(sources), len(arcs.indptr) - 1), None
-        if outlet is not None:  # gets ready while arcs are sorted and sent
+        if outlet is not None:  # its memory is allocated while arcs are sorted and sent
             outgoing = Outgoing(found.cupy, outlet, shape, kind.dtype)
             held.callback(outgoing.release)
         layout = SearchLayout(shape[1], len(arcs.heads), len(sources), kind.itemsize, form.name)
@@ -73,12 +74,14 @@ def device_search(
 
 
 class DeviceSearch:
-    """See :func:`device_search`, which makes it.  Not thread-safe.
+    """Made by :func:`device_search`.  Not thread-safe.
 
-    ``batches`` are the rows that are searched at a time.
+    Attributes:
+        batches: the rows of each batch.
+        batch: rows of the largest batch.
     """
 
-    def __init__(  # noqa: PLR0917 - what device_search is asked for
+    def __init__(  # noqa: PLR0917 - as device_search
         self,
         found: Modules,
         arcs: Arcs,
@@ -92,57 +95,57 @@ class DeviceSearch:
         self._sources, self.batches, self._n = sources, batches, len(arcs.indptr) - 1
         self.batch = max(map(len, batches), default=1)
         self._heaviest = arcs.weights.max(initial=0).item()
-        # the planner has proven the matrix's type; narrower labels must show that they suffice
+        # the planner has proven that the matrix's type suffices; narrower labels are checked after each search
         narrow = arcs.potentials is None and narrow_first(kind, self._heaviest)
         self._labels, self._proven = (WORK_TYPES["uint16"], False) if narrow else (kind, True)
         split = None if form.name == "hops" else SPLIT
         cluster = LIST_ROW // self._labels.itemsize if form.name == "lists" else None
         self._incoming = incoming(arcs.indptr, arcs.heads, arcs.weights, cluster=cluster, split=split)
-        self._answers = Answers(found, kind, ARITHMETICS[kind.name, False])
-        self._searcher = self._make_searcher()
+        self._reader = RowFactsReader(found, kind, ARITHMETICS[kind.name, False])
+        self._kernels = self._load_kernels()
         count = min(2, max(1, len(batches)))
         self._out = [allocate(self._cupy, (self.batch, self._n), kind.dtype) for _ in range(count)]
         self._left: list[Any] = [None] * count
         self._potentials = None if arcs.potentials is None else self._cupy.asarray(arcs.potentials.astype(np.float64))
-        self._turn, self._rows = 0, range(0)
+        self._buffer, self._rows = 0, range(0)
         self._outgoing = outgoing
 
     def begin(self, rows: range) -> None:
         """Queue the search of ``rows``; returns at once."""
-        self._turn, self._rows = (self._turn + 1) % len(self._out), rows
-        if self._left[self._turn] is not None:
-            self._cupy.cuda.get_current_stream().wait_event(self._left[self._turn])
+        self._buffer, self._rows = (self._buffer + 1) % len(self._out), rows
+        if self._left[self._buffer] is not None:
+            self._cupy.cuda.get_current_stream().wait_event(self._left[self._buffer])
         self._search()
 
     def finish(self) -> RowFacts | None:
-        """Wait for the search that was begun; the facts of its rows, or None if it was given up."""
+        """Wait for the search that ``begin`` queued; returns the facts of its rows, or None if it was given up."""
         while True:
-            if self._searcher.given_up(self._answers):
+            if self._kernels.given_up(self._reader):
                 return None
             if self._potentials is not None and len(self._rows):
                 ld, n = np.int64(self._n), np.int32(self._n)
-                self._launch("restore", self._out[self._turn], ld, n, self._there(), self._potentials)
-            found = self._answers.facts(self._out[self._turn], self._there())
+                self._launch("restore", self._out[self._buffer], ld, n, self._there(), self._potentials)
+            found = self._reader.facts(self._out[self._buffer], self._there())
             if self._sound(found):
                 return found
             self._labels, self._proven = self._kind, True
-            self._searcher.release()
-            self._searcher = self._make_searcher()
+            self._kernels.release()
+            self._kernels = self._load_kernels()
             self._search()
 
     def histogram(self, width: float, counts: Integers) -> int:
-        """As ``engine.model.rows.Count``, of the rows searched last."""
-        return self._answers.histogram(self._out[self._turn], self._there(), width, counts)
+        """Count distances of the rows searched last, as ``engine.model.rows.Count``."""
+        return self._reader.histogram(self._out[self._buffer], self._there(), width, counts)
 
     def leave(self) -> tuple[Any, int, int]:
-        """What :meth:`send` takes to let the rows searched last leave, later."""
-        return self._out[self._turn][: len(self._rows)], self._rows.start, self._turn
+        """Return the rows searched last in the form that :meth:`send` takes."""
+        return self._out[self._buffer][: len(self._rows)], self._rows.start, self._buffer
 
     def send(self, leaving: tuple[Any, int, int]) -> None:
-        """Let rows go to the outlet; what is searched next may overtake them."""
-        rows, first, turn = leaving
+        """Queue the copy of rows to the outlet; the next search may finish before it."""
+        rows, first, buffer = leaving
         if self._outgoing is not None:
-            self._left[turn] = self._outgoing.send(rows, first)
+            self._left[buffer] = self._outgoing.send(rows, first)
 
     def written(self) -> None:
         """Wait until all rows that were sent are written."""
@@ -150,27 +153,27 @@ class DeviceSearch:
             self._outgoing.finish()
 
     def release(self) -> None:
-        """Give all memory back."""
+        """Free all memory."""
         if self._outgoing is not None:
             self._outgoing.release()
-        self._searcher.release()
-        self._answers.release()
+        self._kernels.release()
+        self._reader.release()
         self._out.clear()
         self._cupy.get_default_memory_pool().free_all_blocks()
         self._cupy.get_default_pinned_memory_pool().free_all_blocks()
 
-    # ---- pieces -----------------------------------------------------------------------------------------------------
+    # ---- steps ------------------------------------------------------------------------------------------------------
 
-    def _make_searcher(self) -> Searcher:
+    def _load_kernels(self) -> SearchKernels:
         name, rows = self._form.name, self.batch
-        return Searcher(self._found, self._incoming, self._kind, labels=self._labels, form=name, rows=rows)
+        return SearchKernels(self._found, self._incoming, self._kind, labels=self._labels, form=name, rows=rows)
 
     def _search(self) -> None:
         rows = self._rows
-        self._searcher.search(self._sources[rows.start : rows.stop], self._out[self._turn], self._form.limit)
+        self._kernels.search(self._sources[rows.start : rows.stop], self._out[self._buffer], self._form.limit)
 
     def _sound(self, found: RowFacts) -> bool:
-        """Whether no label was cut off: see the head of this module."""
+        """Whether no label was capped: see the docstring of this module."""
         if self._proven or self._form.name == "hops":
             return True
         largest = found.largest[found.farthest >= 0].max(initial=0)
@@ -188,13 +191,24 @@ class DeviceSearch:
 def trial_seconds(
     arcs: Arcs, kind: WorkType, form: SearchForm, sources: Integers, *, memory: int | None
 ) -> float | None:
-    """Seconds a source on this very graph, from a few blocks of them; None where the search was given up."""
+    """Measure a search from a few blocks of sources.
+
+    Args:
+        arcs: of the graph; weights non-negative.
+        kind: the working type of the matrix.
+        form: the form of the search.
+        sources: vertex indices.
+        memory: bytes of device memory that may be used; None for all that is free.
+
+    Returns:
+        Seconds a source; None if the search was given up.
+    """
     lanes = {"sweep": 512, "lists": 128, "hops": 4096 * kind.itemsize}[form.name] // kind.itemsize
-    blocks = {"sweep": _TRIAL_BLOCKS, "lists": _TRIAL_SEARCHERS, "hops": 1}[form.name]
+    blocks = {"sweep": _TRIAL_BLOCKS, "lists": _TRIAL_LISTS, "hops": 1}[form.name]
     count = min(len(sources), lanes * blocks)
     if count == 0:
         return 0.0
-    if form.name == "lists":  # sources that would share blocks if all were searched
+    if form.name == "lists":  # sources that share blocks when all sources are searched
         place = incoming(arcs.indptr, arcs.heads, arcs.weights, cluster=lanes).place
         sources = np.argsort(place)
     with device_search(arcs, kind, form, sources[:count], memory=memory, rows=count) as search:

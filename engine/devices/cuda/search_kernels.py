@@ -1,8 +1,8 @@
-"""Searches from many sources on one GPU: the arrays there, the forms of the kernel, one launch a batch of sources.
+"""Launches of the search kernels on one GPU: their arrays and their three forms, one launch a batch of sources.
 
 *Sweep*: the whole device sweeps over all vertices for one block of sources after another.  *Lists*: each thread block
-has sources and lists of its own.  *Hops*: breadth first, for arcs that all weigh 1.  ``search.cu`` and ``hops.cu`` say
-how they work, docs/kernels.md how fast.
+has sources and lists of its own.  *Hops*: breadth-first search, for arcs that all weigh 1.  ``search.cu`` and
+``hops.cu`` describe the algorithms, docs/kernels.md their speed.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from engine.devices.cuda.arcs import Incoming
+from engine.devices.cuda.arcs import IncomingArcs
 from engine.devices.cuda.context import ARITHMETICS, KERNELS, Modules, allocate, upload
-from engine.devices.cuda.row_facts import Answers
+from engine.devices.cuda.row_facts import RowFactsReader
 from engine.model.device_layout import HOPS_ROWS, LIST_ROW, ROW, list_groups, sweep_groups
 from engine.model.dtypes import WorkType
 
@@ -30,28 +30,29 @@ _SEARCH: Final = np.dtype(
 )
 _WALK: Final = np.dtype(
     [
-        *((f, "u8") for f in ("chunks", "tails", "heads", "sources", "out", "rows", "turns", "state")),
+        *((f, "u8") for f in ("chunks", "tails", "heads", "sources", "out", "rows", "stamps", "state")),
         *(("ld", "i8"), ("limit", "i8"), ("n", "i4"), ("chunk_count", "i4"), ("source_count", "i4")),
     ],
     align=True,
 )
-_STATE: Final = 32  # words of state a group, and of the whole
-#: Thread blocks a multiprocessor that sweep together.
+_STATE: Final = 32  # words of state of each group, and of the launch
+#: Most thread blocks a multiprocessor in a cooperative launch.
 SWEEP_BLOCKS: Final = 4
 
 
-class Searcher:
-    """One graph's arcs on the device, and a block of labels for each group of thread blocks."""
+class SearchKernels:
+    """The arcs of one graph on the device, and a block of labels for each group of thread blocks."""
 
     def __init__(
-        self, found: Modules, arcs: Incoming, kind: WorkType, *, labels: WorkType, form: str, rows: int
+        self, found: Modules, arcs: IncomingArcs, kind: WorkType, *, labels: WorkType, form: str, rows: int
     ) -> None:
-        """Bring the arcs there.
+        """Copy the arcs to the device.
 
         Args:
             found: the device.
             arcs: weights non-negative.
-            kind: the matrix's type; labels: the labels', the same or uint16 for int32.
+            kind: the matrix's type.
+            labels: the labels' type: the same, or uint16 for int32.
             form: ``sweep``, ``lists`` or ``hops`` (arcs of weight 1; labels are ignored).
             rows: sources of the largest batch.
         """
@@ -71,11 +72,11 @@ class Searcher:
         self._groups = self._scratch(found, labels.itemsize, rows)
 
     def _scratch(self, found: Modules, itemsize: int, rows: int) -> int:
-        """Allocate labels and lists; the number of groups."""
+        """Allocate labels and lists; returns the number of groups."""
         vertices, groups = self._vertices, 1
         if self.form == "hops":
             self._arrays["rows"] = allocate(self._cupy, (HOPS_ROWS * self._n, ROW), "u1")
-            self._arrays["turns"] = self._cupy.zeros(2 * self._n, "i4")
+            self._arrays["stamps"] = self._cupy.zeros(2 * self._n, "i4")
         else:
             sweeping = self.form == "sweep"
             groups = list_groups(vertices, rows, itemsize, found.multiprocessors)
@@ -84,13 +85,16 @@ class Searcher:
             self._arrays["labels"] = allocate(self._cupy, (groups * vertices, ROW if sweeping else LIST_ROW), "u1")
             self._arrays["scratch"] = self._cupy.zeros((groups, 2 if sweeping else 3, vertices), "i4")
         self._state = self._cupy.zeros((1 + groups, _STATE), "u4")
-        self._state[:, 1:3] = 1  # turns start above what fresh memory holds
+        self._state[:, 1:3] = 1  # stamps start above the zeros of fresh memory
         return groups
 
     def search(self, sources: npt.NDArray[np.int64], out: Any, limit: int) -> None:
-        """Queue the search from ``sources`` (vertices of the graph) into the rows of ``out``, shape (sources, n).
+        """Queue a search.
 
-        ``limit`` bounds the sweeps (or steps) of a block of sources, in lists the vertices looked at for each vertex.
+        Args:
+            sources: vertex indices, shape (rows,).
+            out: on the device, shape (rows, n); receives the distances.
+            limit: most sweeps (or steps) of a block of sources; in lists most visits to vertices, divided by vertices.
         """
         here = self._place[sources]
         order = np.argsort(here, kind="stable") if self.form == "lists" else np.arange(len(here))
@@ -102,12 +106,12 @@ class Searcher:
         else:
             self._launch(len(here), out, limit)
 
-    def given_up(self, answers: Answers) -> bool:
-        """Whether the last search passed its limit; waits for the device."""
-        return bool(answers.words(self._state[0, :1])[0])
+    def given_up(self, reader: RowFactsReader) -> bool:
+        """Return whether the last search passed its limit; waits for the device."""
+        return bool(reader.words(self._state[0, :1])[0])
 
     def release(self) -> None:
-        """Give the device memory back."""
+        """Free the device memory."""
         self._arrays.clear()
 
     def _launch(self, count: int, out: Any, limit: int) -> None:
@@ -132,7 +136,7 @@ class Searcher:
 
     def _launch_hops(self, count: int, out: Any, limit: int) -> None:
         arguments = np.zeros((), _WALK)
-        for name in ("chunks", "tails", "heads", "sources", "rows", "turns"):
+        for name in ("chunks", "tails", "heads", "sources", "rows", "stamps"):
             arguments[name] = self._arrays[name].data.ptr
         self._state[0, 1] = 0
         arguments["out"], arguments["ld"], arguments["state"] = out.data.ptr, out.shape[1], self._state.data.ptr
@@ -141,7 +145,7 @@ class Searcher:
         self._cooperate("hops", arguments, 1)
 
     def _cooperate(self, name: str, arguments: npt.NDArray[Any], groups: int) -> None:
-        """A launch whose blocks wait for each other, so all of them must be resident."""
+        """Queue a launch whose thread blocks wait for each other, so that all of them must be resident."""
         kernel, threads = self._modules.get(name, self._arithmetic), KERNELS[name].threads
         driver = self._modules.driver
         resident = driver.occupancyMaxActiveBlocksPerMultiprocessor(kernel.kernel.ptr, threads, 0)
@@ -152,12 +156,12 @@ class Searcher:
 
 
 def list_shared(vertices: int) -> int:
-    """Bytes of shared memory of a block of the lists form: three bits a vertex."""
+    """Return the bytes of shared memory of a block of the lists form: three bits a vertex."""
     return 3 * -(-vertices // 32) * 4
 
 
 def _as_labels(weights: npt.NDArray[Any], kind: WorkType) -> npt.NDArray[Any]:
-    """Weights in the labels' type; one longer than every distance is on no shortest path, and might not fit."""
+    """Weights in the labels' type; an arc longer than every distance is on no shortest path and is capped."""
     weights = weights + 0  # -0.0, whose bits sort below every number, becomes 0.0
     if kind.integer:
         weights = np.minimum(weights, int(kind.unreachable))

@@ -1,7 +1,7 @@
-"""One of many workers, on a GPU: its stripes stay on the device; panels come from, and go to, locked host memory.
+"""The GPU of one of many workers: its stripes stay on the device; panels are copied from and to locked host memory.
 
 The verbs of :class:`engine.distributed.stripe_device.Holder`.  A stripe here is as high as a pivot block is wide.
-Nothing here waits for the products: panels come in, and rounds overlap, in the order that events say.
+No call waits for the products: events order the copies of panels and the overlapping rounds.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from engine.devices.cuda.context import allocate
-from engine.devices.cuda.pieces import Pieces
+from engine.devices.cuda.pinned import PinnedPool
 from engine.devices.cuda.streaming import CudaStreamer
 from engine.model.backend import Array
 from engine.model.stripe_device import StripeJob
@@ -21,25 +21,28 @@ _TILE: Final = 128
 
 
 class CudaHolder(CudaStreamer):
-    """Products and closing are those of a streamer; which stripe is here, and which panel, it is told.
+    """A streamer whose stripes and panels are set by calls of its worker; it multiplies and closes as a streamer does.
 
     Args:
+        job: the solve, as streamers see it.
+        device: index of the device.
+        memory: bytes of its memory that may be used; None for all.
         places: panels on the device: those that are closed early, the one in use, and the one before, which another
-            task may use.  With fewer they are brought in again.
-        threads: that get host memory.
+            task may use.  With fewer places panels are copied to the device again.
+        threads: threads that touch host memory.
     """
 
     def __init__(
         self, job: StripeJob, device: int = 0, *, memory: int | None = None, places: int = 2, threads: int = 1
     ) -> None:
         super().__init__(device, memory=memory)
-        self._pieces = Pieces((min(job.streaming.width, job.n), job.n), job.kind.dtype, threads)
-        # one slot of the least height, which is not used
+        self._pieces = PinnedPool((min(job.streaming.width, job.n), job.n), job.kind.dtype, threads)
+        # one slot of the least height, which stays unused
         job.streaming = replace(job.streaming, height=GRAIN, slots=1, resident=0)
         job.devices = [self]
         self.open(job, 0, [])
-        # per place: which panel, what must be over before it changes, and since when it is there
-        self._turns = [-1] * places
+        # per place: the round of its panel, the events it must not change before, and the event when it is complete
+        self._panel_at = [-1] * places
         self._readers: list[dict[int, Any]] = [{} for _ in range(places)]
         self._ready: list[Any] = [None] * places
         self._sources: list[tuple[Any, Array]] = []
@@ -55,7 +58,7 @@ class CudaHolder(CudaStreamer):
             self._cupy.cuda.get_current_stream().synchronize()
 
     def hold(self, stripe: int, rows: Array) -> None:
-        """Load a stripe."""
+        """Copy a stripe to the device."""
         with self.guard():
             own = allocate(self._cupy, (len(rows), self._across), self._job.kind.dtype)
             own[:, self._job.n :] = self._job.kind.sentinel()
@@ -65,71 +68,86 @@ class CudaHolder(CudaStreamer):
             self._resident[stripe] = own
 
     def forget(self, stripe: int) -> None:
-        """Free its memory, once nothing is done to it any more."""
+        """Free the memory of a stripe, after all work on it."""
         with self.guard():
             self._settled(stripe)
             self._resident.pop(stripe, None)
 
     def copy(self, stripe: int, first: int, out: Array) -> None:
-        """Copy rows to the host; entries that change meanwhile are old or new."""
+        """Copy rows of a stripe to the host; entries that a product changes meanwhile are old or new.
+
+        Args:
+            stripe: its number.
+            first: the row of the stripe to begin at.
+            out: shape (rows, n).
+        """
         with self.guard():
             stream = self._cupy.cuda.Stream(non_blocking=True)
             rows = self._resident[stripe][first : first + len(out)]  # keeps the memory until the copy is made
             self._copy(out, rows, 0, stream)
             stream.synchronize()
 
-    def use(self, turn: int, panel: Array) -> None:
-        """Load the panel, unless it is there; products that come later wait for it."""
-        place = turn % len(self._turns)
-        if self._turns[place] == turn:
+    def use(self, k: int, panel: Array) -> None:
+        """Queue the copy of panel ``k`` to the device, unless it is there; later products wait for it."""
+        place = k % len(self._panel_at)
+        if self._panel_at[place] == k:
             return
         with self.guard():
             self._empty(place, self._bring)
-            self._copy(self.panel(turn), panel, 0, self._bring)
+            self._copy(self.panel(k), panel, 0, self._bring)
             self._ready[place] = self._event(self._bring)
-            self._turns[place] = turn
-            # its memory must not be anybody else's before it has been read
+            self._panel_at[place] = k
+            # keeps the memory of ``panel`` until it has been read
             self._sources = [(event, rows) for event, rows in self._sources if not event.done]
             self._sources.append((self._ready[place], panel))
 
-    def relax_by(self, turn: int, stripe: int, *, urgent: bool = False) -> None:
-        """Queue one product: on one of two streams by the stripe's number, or on that of high priority."""
-        place, lane = turn % len(self._turns), stripe % 2
+    def relax_by(self, k: int, stripe: int, *, urgent: bool = False) -> None:
+        """Queue one product, on one of two streams by the parity of the stripe, or on the stream of high priority.
+
+        Args:
+            k: the round, whose panel is in use.
+            stripe: the stripe to relax.
+            urgent: whether it runs before products that were queued earlier.
+        """
+        place, lane = k % len(self._panel_at), stripe % 2
         stream, packed = (self._high, self._packed) if urgent else (self._low[lane], self._packs[lane])
         with self.guard():
             self._after(stream, self._ready[place], self._touched.get(stripe))
             with stream:
-                self._relax(turn, self._resident[stripe], packed, 0)
+                self._relax(k, self._resident[stripe], packed, 0)
             event = self._event(stream)
             self._touched[stripe] = self._readers[place][stream.ptr] = event
 
-    def become(self, turn: int, panel: Array) -> None:
-        """The stripe of this number is the panel."""
+    def become(self, k: int, panel: Array) -> None:
+        """Overwrite stripe ``k`` with the closed panel ``k``."""
         with self.guard():
-            self._settled(turn)
-            self._copy(self._resident[turn], panel, 0, self._load)
+            self._settled(k)
+            self._copy(self._resident[k], panel, 0, self._load)
             self._load.synchronize()
 
-    def close_panel(self, turn: int, out: Array) -> None:
-        """Close a copy of the stripe on the stream of high priority; it goes back, and to the host."""
-        panel, place = self.panel(turn), turn % len(self._turns)
+    def close_panel(self, k: int, out: Array) -> None:
+        """Close a copy of stripe ``k`` on the stream of high priority, and copy it to the stripe and to ``out``."""
+        panel, place = self.panel(k), k % len(self._panel_at)
         with self.guard():
             self._empty(place, self._high)
-            self._after(self._high, self._touched.get(turn))
+            self._after(self._high, self._touched.get(k))
             with self._high:
-                panel[:] = self._resident[turn]
-                self._close(turn, panel)
-                if self._job.settles(turn):
+                panel[:] = self._resident[k]
+                self._close(k, panel)
+                if self._job.settles(k):
                     self._settle(panel)
-                self._resident[turn][:] = panel
-            self._ready[place] = self._touched[turn] = event = self._event(self._high)
-            self._turns[place] = turn
+                self._resident[k][:] = panel
+            self._ready[place] = self._touched[k] = event = self._event(self._high)
+            self._panel_at[place] = k
             self._after(self._out, event)
             self._copy(out, panel, 0, self._out)
             self._readers[place][self._out.ptr] = self._event(self._out)
 
     def mark(self, *, urgent: bool) -> Callable[[], None]:
-        """Where the streams stand now; BelowZero if a panel that was closed by then carried the diagonal below zero."""
+        """Record where the streams stand; returns a function that waits for that, in any thread.
+
+        The function raises BelowZero if closing a panel made a diagonal entry negative.
+        """
         with self.guard():
             events = []
             for stream in (self._high, self._out) if urgent else self._low:
@@ -145,25 +163,25 @@ class CudaHolder(CudaStreamer):
         return wait
 
     def room(self, height: int) -> Array:
-        """Page-locked memory."""
+        """Return page-locked memory of ``height`` rows."""
         with self.guard():
             return self._pieces.take(height)
 
     def release(self) -> None:
-        """Give all memory back, the host's, too."""
+        """Free all memory, that of the host, too."""
         super().release()
         self._touched.clear()
         self._sources.clear()
         self._pieces.release()
 
     def _empty(self, place: int, stream: Any) -> None:
-        """``stream`` goes on when nothing reads this panel or brings it in any more."""
-        self._turns[place] = -1
+        """Empty a place; ``stream`` waits until its panel is complete and all readers of it are done."""
+        self._panel_at[place] = -1
         self._after(stream, self._ready[place], *self._readers[place].values())
         self._readers[place] = {}
 
     def _settled(self, stripe: int) -> None:
-        """Wait until all that was asked of a stripe is done."""
+        """Wait for all work queued on a stripe."""
         event = self._touched.pop(stripe, None)
         if event is not None:
             event.synchronize()

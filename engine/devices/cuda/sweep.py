@@ -1,7 +1,7 @@
-"""The sweep of the partitioned algorithm on a GPU: a batch of rows is swept while the rows of the one before leave.
+"""The sweep of the partitioned algorithm on a GPU: a batch is swept while the rows of the one before are copied out.
 
 The device holds the tables and the packed lengths of all parts, one batch of rows in the order of the parts, and two
-batches in the order of the vertices.  The launches of a batch, two a part, are the same each time: they are recorded
+batches in the order of the vertices.  The launches of a batch, two a part, are the same each time, so they are recorded
 once and replayed.
 """
 
@@ -19,7 +19,7 @@ import numpy.typing as npt
 from engine.devices.cuda.context import Modules, allocate, held_device, upload
 from engine.devices.cuda.launch import Launcher, Product
 from engine.devices.cuda.outgoing import Outgoing, Outlet
-from engine.devices.cuda.row_facts import Answers
+from engine.devices.cuda.row_facts import RowFactsReader
 from engine.graph.partition import DEVICE_GRAIN, Lengths, Parts
 from engine.model.device_layout import sweep_layout
 from engine.model.dtypes import WorkType
@@ -29,10 +29,11 @@ Integers = npt.NDArray[np.int64]
 
 _WALK: Final = np.dtype([(f, "u8") for f in ("columns", "sizes", "parents", "tables", "entries", "parts")], align=True)
 _THREADS: Final = 256
-#: Parts begin at such a multiple of entries, so that relax reads and writes whole vectors; its depth is one, too.
+#: Parts begin at multiples of this many entries, so that relax reads and writes whole vectors; so is its depth.
 _GRAIN: Final = 16
-#: Side of the squares that ``gather`` copies, and columns that a block of ``emit`` does.
+#: Side of the squares that ``gather`` copies.
 _SIDE: Final = 32
+#: Columns that a thread block of ``emit`` copies.
 _ACROSS: Final = 8 * _THREADS
 
 
@@ -47,12 +48,14 @@ def device_sweep(
     nonnegative: bool,
     memory: int | None = None,
 ) -> Iterator[DeviceSweep]:
-    """Rows of ``sources`` (vertex indices) on the first device; its memory goes back at the end, whatever happens.
+    """Context manager: a sweep on the first device, whose memory is freed at the end, also after an error.
 
     Args:
         parts: of the graph.
         kind: the working type.
-        sources, sink, threads: the rows wanted, where they go, and how many threads write there.
+        sources: vertex indices, one a row of the matrix.
+        sink: receives the rows.
+        threads: threads that write to it.
         nonnegative: whether no arc is negative.
         memory: bytes of device memory that may be used; None for all that is free.
 
@@ -73,7 +76,13 @@ def device_sweep(
 
 @dataclass(frozen=True)
 class Wanted:
-    """The rows wanted: their vertices, where they go, and how many are swept at once."""
+    """The rows wanted.
+
+    Attributes:
+        sources: vertex indices.
+        outlet: where rows go.
+        batch: rows that are swept at once, a multiple of 128.
+    """
 
     sources: Integers
     outlet: Outlet
@@ -81,9 +90,9 @@ class Wanted:
 
 
 class DeviceSweep:
-    """See :func:`device_sweep`, which makes it.  A batch is a multiple of 128 rows.  Not thread-safe.
+    """Made by :func:`device_sweep`.  A batch is a multiple of 128 rows.  Not thread-safe.
 
-    Memory is taken, page-locked memory too, while the caller finds the lengths; :meth:`load` waits for it.
+    A thread allocates memory, page-locked memory too, while the caller computes the lengths; :meth:`load` waits for it.
     """
 
     def __init__(self, found: Modules, parts: Parts, kind: WorkType, wanted: Wanted, *, nonnegative: bool) -> None:
@@ -91,7 +100,7 @@ class DeviceSweep:
         self._n, self._nonnegative = len(parts.position), nonnegative
         self._sources, self.batch = wanted.sources, wanted.batch
         self._launcher = Launcher(found, kind.dtype, nonnegative=nonnegative)
-        self._answers = Answers(found, kind, self._launcher.arithmetic)
+        self._reader = RowFactsReader(found, kind, self._launcher.arithmetic)
         self._padded = -(-parts.sizes // _GRAIN) * _GRAIN
         self._stride = int(self._padded.sum())
         self._depths = (-(-parts.depths // _GRAIN) * _GRAIN).tolist()
@@ -99,7 +108,7 @@ class DeviceSweep:
         self._graph: Any = None
         self._potentials: Any = None
         self._there: Any = None
-        self._swept, self._turn, self._rows = 0, 0, range(0)
+        self._swept, self._buffer, self._rows = 0, 0, range(0)
         self._opener = ThreadPoolExecutor(1, "apsp-open")
         self._opened = self._opener.submit(self._open, wanted)
 
@@ -115,25 +124,25 @@ class DeviceSweep:
             self._outgoing = Outgoing(self._cupy, wanted.outlet, shape, self._kind.dtype)
 
     def load(self, lengths: Lengths, potentials: npt.NDArray[np.float64] | None = None) -> None:
-        """Send the lengths; lengths over reduced weights are put right by the ``potentials``, shape (n,)."""
+        """Copy the lengths to the device; ``potentials``, shape (n,), turn reduced lengths into distances."""
         self._opened.result()
         self._potentials = None if potentials is None else self._cupy.asarray(potentials.astype(np.float64))
         self._upload(self._parts, lengths)
-        self._cupy.cuda.runtime.deviceSynchronize()  # before another stream uses what was sent
+        self._cupy.cuda.runtime.deviceSynchronize()  # before another stream reads these arrays
 
     def batches(self) -> Iterator[range]:
-        """The rows of each batch."""
+        """Yield the rows of each batch."""
         for first in range(0, len(self._sources), self.batch):
             yield range(first, min(first + self.batch, len(self._sources)))
 
     def begin(self, rows: range) -> None:
         """Queue the sweep of ``rows``; returns at once."""
-        self._turn, self._rows = (self._turn + 1) % len(self._out), rows
+        self._buffer, self._rows = (self._buffer + 1) % len(self._out), rows
         with self._stream as stream:
-            if self._left[self._turn] is not None:
-                stream.wait_event(self._left[self._turn])
+            if self._left[self._buffer] is not None:
+                stream.wait_event(self._left[self._buffer])
             self._there = self._cupy.asarray(self._sources[rows.start : rows.stop])
-            x, ld, n, out = self._x, np.int64(self._stride), np.int32(self._n), self._out[self._turn]
+            x, ld, n, out = self._x, np.int64(self._stride), np.int32(self._n), self._out[self._buffer]
             self._launch("seed", (self.batch,), x, ld, np.int32(len(rows)), self._there, self._walk)
             self._products()
             self._launch("emit", (-(-self._n // _ACROSS), len(rows)), x, ld, self._places, out, n)
@@ -144,45 +153,45 @@ class DeviceSweep:
                 self._launch("settle", (len(rows),), out, np.int64(self._n), n, limit)
 
     def finish(self) -> RowFacts:
-        """Wait for the sweep that was begun; the facts of its rows."""
+        """Wait for the sweep that ``begin`` queued; returns the facts of its rows."""
         with self._stream:
-            return self._answers.facts(self._out[self._turn], self._there)
+            return self._reader.facts(self._out[self._buffer], self._there)
 
     def histogram(self, width: float, counts: Integers) -> int:
-        """As ``engine.model.rows.Count``, of the rows swept last."""
+        """Count distances of the rows swept last, as ``engine.model.rows.Count``."""
         with self._stream:
-            return self._answers.histogram(self._out[self._turn], self._there, width, counts)
+            return self._reader.histogram(self._out[self._buffer], self._there, width, counts)
 
     def leave(self) -> tuple[Any, int, int]:
-        """What :meth:`send` takes to let the rows swept last leave, later."""
-        return self._out[self._turn][: len(self._rows)], self._rows.start, self._turn
+        """Return the rows swept last in the form that :meth:`send` takes."""
+        return self._out[self._buffer][: len(self._rows)], self._rows.start, self._buffer
 
     def send(self, leaving: tuple[Any, int, int]) -> None:
-        """Let rows go to the sink, while the next ones are swept."""
-        rows, first, turn = leaving
-        self._left[turn] = self._outgoing.send(rows, first)
+        """Queue the copy of rows to the sink, while the next ones are swept."""
+        rows, first, buffer = leaving
+        self._left[buffer] = self._outgoing.send(rows, first)
 
     def written(self) -> None:
         """Wait until all rows that were sent are written."""
         self._outgoing.finish()
 
     def release(self) -> None:
-        """Give all memory back."""
+        """Free all memory."""
         self._opener.shutdown()
         if self._opened.exception() is None:
             self._outgoing.release()
         self._stream.synchronize()
         self._launcher.release()
-        self._answers.release()
+        self._reader.release()
         for name in ("_x", "_a", "_out", "_across", "_kept", "_graph", "_potentials", "_there"):
             setattr(self, name, None)
         self._cupy.get_default_memory_pool().free_all_blocks()
         self._cupy.get_default_pinned_memory_pool().free_all_blocks()
 
-    # ---- pieces -----------------------------------------------------------------------------------------------------
+    # ---- steps ------------------------------------------------------------------------------------------------------
 
     def _upload(self, parts: Parts, lengths: Lengths) -> None:
-        """Everything that all batches use, on the device."""
+        """Copy the arrays that all batches use to the device."""
         send, sizes, owner, padded = self._send, parts.sizes, parts.owner(), self._padded
         columns = np.cumsum(padded) - padded
         shift = (columns - parts.starts[:-1])[owner]  # from a position to its column of X
@@ -204,11 +213,11 @@ class DeviceSweep:
         self._across = self._pack(lengths, padded)
 
     def _send(self, array: npt.NDArray[Any]) -> Any:
-        """``array`` on the device, flat; never without an address."""
+        """Copy ``array`` to the device, flat; an empty one becomes one entry, so that it has an address."""
         return upload(self._cupy, array.ravel() if array.size else np.zeros(1, array.dtype))
 
     def _pack(self, lengths: Lengths, padded: Integers) -> list[Any]:
-        """The lengths from each part's border to it, padded with unreachable: relax's right side as it is."""
+        """The lengths from each part's border to it, padded with unreachable, as relax reads its right side."""
         count = np.array(self._depths, np.int64) * padded
         flat = np.full(int(count.sum()), self._kind.sentinel(), self._kind.dtype)
         begin = np.cumsum(count) - count
@@ -223,7 +232,7 @@ class DeviceSweep:
         ]
 
     def _products(self) -> None:
-        """From the last part to the first; recorded the second time, when all kernels are loaded, and replayed then."""
+        """Sweep from the last part to the first; the second time, kernels being loaded, launches are recorded."""
         self._swept += 1
         if self._graph is None and self._swept == 2:
             self._stream.begin_capture()

@@ -1,4 +1,4 @@
-"""When what ran on which stream of a GPU: begin and end events, turned into seconds once all is done."""
+"""Times at which work ran on the streams of GPUs: pairs of events, converted to seconds at the end."""
 
 from __future__ import annotations
 
@@ -8,11 +8,20 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Interval:
-    """One piece of work: ``kind`` is load, relax, store, reside, close, panel or write; seconds from the start."""
+    """One piece of work on a stream.
+
+    Attributes:
+        kind: load, relax, store, reside, close, panel or write.
+        device: index of the device.
+        k: the round.
+        stripe: the stripe, or the round whose panel a resident stripe becomes; -1 for none.
+        lane: the slot, or a negative number for other streams.
+        begin, end: seconds from the start of the trace.
+    """
 
     kind: str
     device: int
-    turn: int
+    k: int
     stripe: int
     lane: int
     begin: float
@@ -20,7 +29,11 @@ class Interval:
 
 
 class Trace:
-    """Collects intervals from any number of devices; ``most`` bounds how many are kept."""
+    """Collects intervals from any number of devices.
+
+    Args:
+        most: no more intervals than this are kept.
+    """
 
     def __init__(self, most: int = 100_000) -> None:
         self._most = most
@@ -29,14 +42,23 @@ class Trace:
         self._cupy: Any = None
 
     def start(self, cupy: Any, device: int) -> None:
-        """The zero of the times of ``device``, which is the current one."""
+        """Set the origin of the times of ``device``, which is the current device."""
         self._cupy = cupy
         if device not in self._starts:
             self._starts[device] = cupy.cuda.Event()
             self._starts[device].record(cupy.cuda.Stream.null)
 
     def begin(self, stream: Any, kind: str, where: tuple[int, int, int, int]) -> Any:
-        """Work begins on ``stream`` when what was queued before is done; ``where``: device, round, stripe, lane."""
+        """Mark the beginning of work on a stream.
+
+        Args:
+            stream: the work begins when everything queued on it before is done.
+            kind: as in :class:`Interval`.
+            where: device, round, stripe and lane, as in :class:`Interval`.
+
+        Returns:
+            The mark for :meth:`end`; None if enough intervals are kept.
+        """
         if len(self._marks) >= self._most:
             return None
         events = self._cupy.cuda.Event(), self._cupy.cuda.Event()
@@ -44,17 +66,17 @@ class Trace:
         return kind, where, events
 
     def end(self, mark: Any, stream: Any) -> None:
-        """That work ends."""
+        """Mark the end of the work that ``mark`` began."""
         if mark is not None:
             mark[-1][1].record(stream)
             self._marks.append(mark)
 
     def intervals(self) -> list[Interval]:
-        """All of them, in the order of their beginnings; waits for the devices."""
+        """Return all intervals, sorted by their beginnings; waits for the devices."""
         found = []
-        for kind, (device, turn, stripe, lane), (begin, end) in self._marks:
+        for kind, (device, k, stripe, lane), (begin, end) in self._marks:
             with self._cupy.cuda.Device(device):
                 end.synchronize()
                 times = [self._cupy.cuda.get_elapsed_time(self._starts[device], e) / 1e3 for e in (begin, end)]
-            found.append(Interval(kind, device, turn, stripe, lane, *times))
+            found.append(Interval(kind, device, k, stripe, lane, *times))
         return sorted(found, key=lambda i: i.begin)

@@ -14,7 +14,7 @@ DONE: Final = 0
 FAILED: Final = 1
 BAD_USE: Final = 2
 DOES_NOT_FIT: Final = 3
-#: 128 + SIGPIPE: whoever read standard output went away.
+#: 128 + SIGPIPE: the reader of standard output has closed it.
 OUTPUT_CLOSED: Final = 141
 
 _CODES: Final[dict[type[BaseException], int]] = {
@@ -30,7 +30,7 @@ _CODES: Final[dict[type[BaseException], int]] = {
     IsADirectoryError: BAD_USE,
     PermissionError: BAD_USE,
 }
-#: what a service says, by the code of its problem; else 1
+#: exit codes for problems of a service, by code; 1 for all others
 _SAID: Final = {
     **dict.fromkeys(
         (
@@ -45,7 +45,7 @@ _SAID: Final = {
 
 
 def exit_code(error: BaseException) -> int:
-    """The exit code for ``error``: by what a service said, else by the nearest base class that has one, else 1."""
+    """The exit code for ``error``: from a service's problem, else from the nearest base class that has one, else 1."""
     said = getattr(error, "code", None) if isinstance(error, errors.ApspError) else None
     if isinstance(said, str):
         return _SAID.get(said, FAILED)
@@ -53,7 +53,7 @@ def exit_code(error: BaseException) -> int:
 
 
 def message_of(error: BaseException) -> str:
-    """One readable message, without the name of a class unless the error is a fault of ours."""
+    """One readable message, with the name of a class only if the error is a bug of apsp."""
     if isinstance(error, errors.ApspError):
         return str(error)
     if isinstance(error, MemoryError):
@@ -65,7 +65,7 @@ def message_of(error: BaseException) -> str:
 
 
 def complain(message: str) -> None:
-    """Write the message on standard error, if anybody reads it."""
+    """Write the message on standard error, if that is open."""
     with contextlib.suppress(OSError, ValueError):
         print(f"apsp: {message}", file=sys.stderr, flush=True)
 

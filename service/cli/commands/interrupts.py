@@ -16,7 +16,7 @@ class Interrupts:
     is only remembered (``requested`` answers) and a second one raises.
 
     Attributes:
-        left_behind: what an interrupted command leaves, in words.
+        left_behind: a text about what an interrupted command leaves.
     """
 
     def __init__(self) -> None:

@@ -16,7 +16,14 @@ from storage.jobs.store import JobStore
 
 
 def create(name: str, scopes: Sequence[str], *, data_dir: Path | None, as_json: bool) -> None:
-    """Make a key and print it, alone on its line; it is shown this once."""
+    """Make a key and print it, alone on its line; it is shown this once.
+
+    Args:
+        name: whose key it is, or what it is for.
+        scopes: what the key allows: read, submit, admin.
+        data_dir: the service's folder; from the environment if None.
+        as_json: whether to print one JSON object instead of text.
+    """
     with _keys(data_dir) as keys:
         record, key = keys.create(name, scopes)
     emit_json({**_plain(record), "key": key}) if as_json else emit(key)
@@ -33,7 +40,13 @@ def list_keys(*, data_dir: Path | None, as_json: bool) -> None:
 
 
 def revoke(key_id: str, *, data_dir: Path | None, as_json: bool) -> None:
-    """Make a key invalid; running services notice within seconds."""
+    """Make a key invalid; running services notice within seconds.
+
+    Args:
+        key_id: id of the key.
+        data_dir: the service's folder; from the environment if None.
+        as_json: whether to print one JSON object instead of text.
+    """
     with _keys(data_dir) as keys:
         record = keys.revoke(key_id)
     emit_json(_plain(record)) if as_json else emit(f"{record.id} ({record.name}) is revoked")

@@ -64,7 +64,13 @@ class Tally:
     failures: list[dict[str, object]] = field(default_factory=list)
 
     def note(self, index: int, path: Path, notes: Sequence[str]) -> None:
-        """Keep what was chosen or left out when a graph was read, and say so at once for the first ones."""
+        """Keep what was chosen or left out when a graph was read, and say so at once for the first ones.
+
+        Args:
+            index: position of the graph in the list.
+            path: its file.
+            notes: remarks of the reader.
+        """
         if notes:
             if len(self.noted) < SHOWN:
                 _tell(f"note: {path}: {note}" for note in notes)
@@ -73,7 +79,13 @@ class Tally:
             self.noted[index] = "; ".join(notes)
 
     def fail(self, index: int, path: Path, failure: BulkFailure) -> None:
-        """Note the failure of one graph, and say so at once."""
+        """Note the failure of one graph, and say so at once.
+
+        Args:
+            index: position of the graph in the list.
+            path: its file.
+            failure: what went wrong.
+        """
         if len(self.failures) < SHOWN:
             complain(f"{path}: {failure.message}")
         elif len(self.failures) == SHOWN:

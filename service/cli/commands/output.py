@@ -12,17 +12,17 @@ from storage.errors import StorageFailed
 
 
 class OutputClosedError(Exception):
-    """Whoever read standard output went away, as ``head`` does; nothing is wrong and nobody is left to tell."""
+    """The reader of standard output has closed it, as ``head`` does; this is not an error."""
 
 
 def emit(lines: str | Iterable[str]) -> None:
-    """Print lines on standard output, all of them flushed.  Raises OutputClosedError when nobody reads them."""
+    """Print lines on standard output, all of them flushed.  Raises OutputClosedError if the reader has closed it."""
     try:
         for line in [lines] if isinstance(lines, str) else lines:
             sys.stdout.write(line + "\n")
         sys.stdout.flush()
     except BrokenPipeError as error:
-        # Python flushes once more at exit, which would fail again, loudly.
+        # Python flushes once more at exit, which would fail again with a message.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise OutputClosedError from error
     except OSError as error:
@@ -59,7 +59,13 @@ def number(value: object) -> str:
 
 
 def table(rows: Sequence[Sequence[str]], *, right: Iterable[int] = (), indent: str = "") -> list[str]:
-    """Rows as aligned lines; columns whose number is in ``right`` are aligned to the right."""
+    """Rows as aligned lines; columns whose number is in ``right`` are aligned to the right.
+
+    Args:
+        rows: cells as text, the same number in each row.
+        right: indices of the columns that are aligned to the right.
+        indent: text before each line.
+    """
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     flush = set(right)
     return [

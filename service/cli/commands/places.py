@@ -7,13 +7,19 @@ import os
 from pathlib import Path
 
 from storage.errors import Conflict, InvalidRequest, NotFound
-from storage.matrix.writer import check_target
+from storage.matrix.frame import check_target
 from storage.remote.addresses import check_address, checkpoint_stat
 from storage.remote.objects import is_address
 
 
 def place_of(out: str, work: Path | None, *, overwrite: bool, resume: bool) -> tuple[Path, str | None]:
-    """The path to solve into, and the address that the store is sent to; what is refused is refused here.
+    """Check where the store goes; returns the path to solve into, and the address to send the store to or None.
+
+    Args:
+        out: the argument of ``--out``: a folder or an ``s3://`` address.
+        work: folder to work in, for addresses only.
+        overwrite: whether an existing store may be replaced.
+        resume: whether to continue from a checkpoint.
 
     Raises:
         Conflict: there is a store, or a checkpoint, that may not be replaced.
@@ -43,7 +49,7 @@ def place_of(out: str, work: Path | None, *, overwrite: bool, resume: bool) -> t
 
 
 def _working_path(address: str, work: Path | None) -> Path:
-    """A path of its own for each address, the same at every call: what is left there is found again."""
+    """A separate path for each address, the same at every call, so that its checkpoint is found again."""
     if work is not None and not work.is_dir():
         raise NotFound(f"--work: the folder {work} does not exist")
     base = work or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "apsp" / "work"

@@ -33,6 +33,14 @@ _BINS: Final = 64
 def plot(store: str, out: Path, *, order: Order, side: int, read: str, as_json: bool) -> None:
     """Read a store by bands of tiles, draw, and write the picture; one that is there is replaced.
 
+    Args:
+        store: folder or address of a solved matrix.
+        out: file of the picture; its suffix decides the format.
+        order: order of rows and columns, see ``take_picture``.
+        side: cells of the heat map along each side.
+        read: the most bytes of tiles to read, such as ``2GiB``.
+        as_json: whether to print one JSON object instead of text.
+
     Raises:
         InvalidRequest: matplotlib is not installed, an unknown kind of picture, no size, or a matrix without entries.
         NotFound: no such store or folder.

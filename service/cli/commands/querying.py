@@ -12,7 +12,7 @@ from service.cli.commands.interrupts import INTERRUPTS
 from service.cli.commands.output import emit, emit_json
 from service.cli.commands.showing import check_question, show_distance, show_path, show_row, show_summary
 from service.cli.progress import progress_on
-from service.jobs.results import Result
+from service.jobs.results import ResultReader
 from storage.errors import InvalidRequest, NotFound
 from storage.matrix.reader import is_sealed_store
 from storage.remote.objects import is_address
@@ -21,12 +21,18 @@ from storage.remote.objects import is_address
 def query(store: str, question: str, vertices: Sequence[str], *, as_json: bool) -> None:
     """Answer one question; vertices are named as in the graph's file.
 
+    Args:
+        store: folder or address of a solved matrix.
+        question: distance, path, row or summary.
+        vertices: names of the vertices that the question takes.
+        as_json: whether to print one JSON object instead of text.
+
     Raises:
         InvalidRequest: no such question, or the wrong number of vertices.
         NotFound: no such store or vertex, or its row was not solved.
     """
     check_question(question, vertices)
-    result = Result(store_folder(store))
+    result = ResultReader(store_folder(store))
     if question == "distance":
         show_distance(result.distance(*vertices), as_json)
     elif question == "path":
@@ -49,21 +55,27 @@ def store_folder(store: str) -> str | Path:
     return path
 
 
-def _row(result: Result, source: str) -> dict[str, Any]:
+def _row(result: ResultReader, source: str) -> dict[str, Any]:
     matrix = result.matrix
     vertex = matrix.vertex(source)
     distances = result.numbers(matrix.row(vertex))
     return {"source": result.label(vertex), "targets": matrix.target_labels.tolist(), "distances": distances}
 
 
-def _summary(result: Result, as_json: bool) -> None:
+def _summary(result: ResultReader, as_json: bool) -> None:
     matrix = result.matrix
     facts = {"shape": list(matrix.shape), "dtype": matrix.dtype.name, "directed": matrix.directed}
     show_summary({"store": str(matrix.path), **facts, "summary": matrix.summary}, str(matrix.path), as_json)
 
 
 def verify(store: str, sample: str | None, *, as_json: bool) -> None:
-    """Re-read every tile against the manifest, and search sources again; StorageFailed names what differs."""
+    """Re-read every tile against the manifest, and search sources again; StorageFailed names what differs.
+
+    Args:
+        store: folder or address of a solved matrix.
+        sample: number of rows to search again, or ``all``; None searches as many as half a second allows.
+        as_json: whether to print one JSON object instead of text.
+    """
     from engine.api.verify import verify_store
 
     count = _sample(sample)

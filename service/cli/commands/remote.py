@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 from service.cli.commands.interrupts import INTERRUPTS
 from service.cli.commands.output import emit, emit_json, table
 from service.cli.commands.showing import check_question, show_distance, show_path, show_row, show_summary, summary_lines
-from service.cli.commands.watching import FetchWatch, JobWatch, watching
+from service.cli.commands.watching import FetchDisplay, JobDisplay, displayed
 from service.client import Client, flows
 from service.client.blocking import Job
 from service.units import format_bytes, format_seconds
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 @contextmanager
 def _client(server: str | None) -> Iterator[Client]:
-    """A client that tells trouble on standard error."""
+    """A client that reports failed attempts on standard error."""
     with Client(server, tell=_Notes()) as client:
         yield client
 
 
 class _Notes:
-    """Says each kind of trouble once."""
+    """Prints each kind of failure once."""
 
     def __init__(self) -> None:
         self._said = ""
@@ -49,7 +49,16 @@ def submit(
     wait: bool,
     as_json: bool,
 ) -> None:
-    """Upload a graph and queue a job; with ``wait``, see it to its end."""
+    """Upload a graph and queue a job; with ``wait``, wait for its end.
+
+    Args:
+        graph: path of the graph file.
+        reading: how the file is read, with the name of graph and job.
+        options: options of the job; those that are None are left out.
+        server: address of the service; APSP_SERVER if None.
+        wait: whether to wait until the job has ended.
+        as_json: whether to print one JSON object instead of text.
+    """
     given = cast(Any, {**reading, **{name: value for name, value in options.items() if value is not None}})
     with _client(server) as client:
         job = client.submit(graph, **given)
@@ -66,20 +75,39 @@ def submit(
 
 
 def status(job: str, *, server: str | None, as_json: bool) -> None:
-    """Print how a job is."""
+    """Print the state of a job.
+
+    Args:
+        job: id of the job.
+        server: address of the service; APSP_SERVER if None.
+        as_json: whether to print one JSON object instead of text.
+    """
     with _client(server) as client:
         found = client.job(job)
     emit_json(found.facts) if as_json else emit(_lines(found))
 
 
 def wait(job: str, *, server: str | None, timeout: float | None, as_json: bool) -> None:
-    """Wait for a job, and tell how it ended."""
+    """Wait for a job, and print how it ended.
+
+    Args:
+        job: id of the job.
+        server: address of the service; APSP_SERVER if None.
+        timeout: seconds to wait at most; no limit if None.
+        as_json: whether to print one JSON object instead of text.
+    """
     with _client(server) as client:
         _see_to_its_end(client, client.job(job), timeout, as_json)
 
 
 def cancel(job: str, *, server: str | None, as_json: bool) -> None:
-    """Ask a job to stop."""
+    """Ask a job to stop.
+
+    Args:
+        job: id of the job.
+        server: address of the service; APSP_SERVER if None.
+        as_json: whether to print one JSON object instead of text.
+    """
     with _client(server) as client:
         found = Job(client, client.run(flows.cancel(job, client.patience)))
     if as_json:
@@ -89,7 +117,14 @@ def cancel(job: str, *, server: str | None, as_json: bool) -> None:
 
 
 def jobs(*, server: str | None, state: str | None, limit: int, as_json: bool) -> None:
-    """List jobs, newest first."""
+    """List jobs, newest first.
+
+    Args:
+        server: address of the service; APSP_SERVER if None.
+        state: list only jobs in this state.
+        limit: the most jobs to list.
+        as_json: whether to print one JSON object instead of text.
+    """
     with _client(server) as client:
         found = client.jobs(state=state, limit=limit)
     if as_json:
@@ -103,10 +138,18 @@ def jobs(*, server: str | None, state: str | None, limit: int, as_json: bool) ->
 
 
 def fetch(job: str, out: Path, *, server: str | None, overwrite: bool, as_json: bool) -> None:
-    """Fetch the store of a job into a folder."""
+    """Fetch the store of a job into a folder.
+
+    Args:
+        job: id of the job.
+        out: folder of the store.
+        server: address of the service; APSP_SERVER if None.
+        overwrite: whether an existing store may be replaced.
+        as_json: whether to print one JSON object instead of text.
+    """
     with _client(server) as client:
-        INTERRUPTS.left_behind = "what came is kept; the same command goes on from there"
-        with watching(FetchWatch(sys.stderr)) as watch:
+        INTERRUPTS.left_behind = "what was fetched is kept; the same command continues from there"
+        with displayed(FetchDisplay(sys.stderr)) as watch:
             client.job(job).result().fetch(out, overwrite=overwrite, meter=watch)
         INTERRUPTS.left_behind = f"{out} is complete"
     if as_json:
@@ -116,7 +159,15 @@ def fetch(job: str, out: Path, *, server: str | None, overwrite: bool, as_json: 
 
 
 def query(job: str, question: str, vertices: Sequence[str], *, server: str | None, as_json: bool) -> None:
-    """Answer one question about a job's result, as ``apsp query`` does about a store."""
+    """Answer one question about a job's result, as ``apsp query`` does about a store.
+
+    Args:
+        job: id of the job.
+        question: distance, path, row or summary.
+        vertices: names of the vertices that the question takes.
+        server: address of the service; APSP_SERVER if None.
+        as_json: whether to print one JSON object instead of text.
+    """
     check_question(question, vertices)
     with _client(server) as client:
         patience = client.patience
@@ -139,8 +190,8 @@ def query(job: str, question: str, vertices: Sequence[str], *, server: str | Non
 
 
 def _see_to_its_end(client: Client, job: Job, timeout: float | None, as_json: bool) -> None:
-    INTERRUPTS.left_behind = f"job {job.id} goes on; come back with: apsp wait {job.id} --server {client.url}"
-    with watching(JobWatch(sys.stderr)) as watch:
+    INTERRUPTS.left_behind = f"job {job.id} continues; wait for it with: apsp wait {job.id} --server {client.url}"
+    with displayed(JobDisplay(sys.stderr)) as watch:
         job.wait(timeout, watch)
     INTERRUPTS.left_behind = f"job {job.id} is over"
     if job.state != "successful":

@@ -69,7 +69,13 @@ def _text(distance: float | None) -> str:
 
 
 def show_summary(answer: dict[str, Any], name: str, as_json: bool) -> None:
-    """Print what a result is, and its summary."""
+    """Print what a result is, and its summary.
+
+    Args:
+        answer: shape, dtype, directed and summary of the matrix.
+        name: what the matrix is called in the first line.
+        as_json: whether to print one JSON object instead of text.
+    """
     if as_json:
         emit_json(answer)
         return

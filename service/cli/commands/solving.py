@@ -12,13 +12,13 @@ from typing import cast
 
 from engine.model.plan import Candidate, Plan
 from engine.model.problem import Options, Statistics
-from service.cli.arguments import Reading
+from service.cli.arguments import ReadingOptions
 from service.cli.commands import places
 from service.cli.commands.interrupts import INTERRUPTS
 from service.cli.commands.output import emit, emit_json, number, table
 from service.cli.commands.showing import summary_lines
 from service.cli.progress import progress_on
-from service.cli.vertex_lists import chosen_vertices
+from service.cli.vertex_lists import selected_vertices
 from service.units import format_bytes, format_seconds, parse_size
 from service.views.facts import graph_facts
 from storage.errors import Conflict, DoesNotFit, InvalidRequest, StorageFailed
@@ -32,12 +32,12 @@ class GraphArgs:
     """A graph file and how it is to be read."""
 
     graph: Path
-    reading: Reading
+    reading: ReadingOptions
 
 
 @dataclass(frozen=True)
 class SolveArgs:
-    """What is asked of the solver, as text; fields are named as on the command line."""
+    """The options of the solver as text; fields are named as on the command line."""
 
     dtype: str = "auto"
     algorithm: str = "auto"
@@ -53,6 +53,25 @@ class SolveArgs:
     scheduler: str | None = None
 
 
+@dataclass(frozen=True)
+class StoreArgs:
+    """Where the store of a solve goes, and how it is written.
+
+    Attributes:
+        out: folder or address of the store.
+        overwrite: whether an existing store is replaced.
+        resume: whether to continue from a checkpoint.
+        compression: ``none`` or ``zstd``.
+        work: folder to work in if ``out`` is an address.
+    """
+
+    out: str
+    overwrite: bool
+    resume: bool
+    compression: str
+    work: Path | None
+
+
 def load(args: GraphArgs) -> tuple[Graph, Receipt]:
     """Read the graph; raises what ``storage.readers.read_graph`` raises."""
     return read_graph(args.graph, **asdict(args.reading))
@@ -63,7 +82,7 @@ def options_of(args: SolveArgs, graph: Graph) -> Options:
     if args.sources == args.targets == "-":
         raise InvalidRequest("--sources - and --targets - cannot both read standard input", field="targets")
     sources, targets = (
-        None if text is None else chosen_vertices(text, graph, option)
+        None if text is None else selected_vertices(text, graph, option)
         for text, option in ((args.sources, "--sources"), (args.targets, "--targets"))
     )
     memory, device_memory = _budgets(args)
@@ -127,13 +146,20 @@ def _inspection(facts: Mapping[str, object]) -> Iterable[tuple[str, str]]:
 
 
 def plan(graph_args: GraphArgs, solve_args: SolveArgs, *, out: Path | None, as_json: bool) -> None:
-    """Print the plan and the rejected candidates; nothing is solved."""
+    """Print the plan and the rejected candidates; nothing is solved.
+
+    Args:
+        graph_args: the graph file.
+        solve_args: the options of the solver.
+        out: where the store would go, to check the free space there.
+        as_json: whether to print one JSON object instead of text.
+    """
     from engine.api.solve import make_plan
 
     check_budgets(solve_args)
     graph, receipt = load(graph_args)
     try:
-        chosen = make_plan(graph, options_of(solve_args, graph), out=out)
+        selected = make_plan(graph, options_of(solve_args, graph), out=out)
     except DoesNotFit as refusal:
         candidates = cast(tuple[Candidate, ...], refusal.candidates)
         if as_json:
@@ -143,22 +169,22 @@ def plan(graph_args: GraphArgs, solve_args: SolveArgs, *, out: Path | None, as_j
         else:
             emit(_table_of(candidates))
         raise
-    _tell(_notes(receipt, solve_args, chosen))
+    _tell(_notes(receipt, solve_args, selected))
     if as_json:
-        emit_json({"graph": str(graph_args.graph), "notes": receipt.notes, "plan": chosen.to_dict()})
+        emit_json({"graph": str(graph_args.graph), "notes": receipt.notes, "plan": selected.to_dict()})
     else:
-        emit([*describe_plan(chosen), "", *_table_of(chosen.candidates)])
+        emit([*describe_plan(selected), "", *_table_of(selected.candidates)])
 
 
-def _notes(receipt: Receipt, args: SolveArgs, chosen: Plan) -> Iterable[str]:
-    """What was decided for the user, who may have meant something else."""
+def _notes(receipt: Receipt, args: SolveArgs, selected: Plan) -> Iterable[str]:
+    """Notes on decisions that were made for the user."""
     yield from (f"note: {note}" for note in receipt.notes)
-    if args.device_memory is not None and chosen.device == "cpu":
+    if args.device_memory is not None and selected.device == "cpu":
         yield "note: --device-memory changes nothing here, the plan is for the CPU"
 
 
 def _tell(lines: Iterable[str]) -> None:
-    with contextlib.suppress(OSError):  # that nobody reads it must not end the job
+    with contextlib.suppress(OSError):  # a closed standard error must not end the job
         for line in lines:
             print(line, file=sys.stderr, flush=True)
 
@@ -168,28 +194,28 @@ def check_budgets(args: SolveArgs) -> None:
     _budgets(args)
 
 
-def describe_plan(chosen: Plan) -> list[str]:
+def describe_plan(selected: Plan) -> list[str]:
     """The plan in a few lines."""
-    rows, columns = chosen.shape
-    hops = f", at most {chosen.max_hops:,} arcs a path" if chosen.max_hops is not None else ""
-    if chosen.cutoff is not None:
-        hops += f", distances up to {number(chosen.cutoff)}"
-    threads = f"{chosen.threads} thread{'s' if chosen.threads != 1 else ''}"
-    if chosen.workers:
-        threads = f"{chosen.workers:,} worker{'s' if chosen.workers != 1 else ''} of Dask, {threads} each"
-    on_device = f", {format_bytes(chosen.device_memory)} of the GPU's" if chosen.device_memory else ""
+    rows, columns = selected.shape
+    hops = f", at most {selected.max_hops:,} arcs a path" if selected.max_hops is not None else ""
+    if selected.cutoff is not None:
+        hops += f", distances up to {number(selected.cutoff)}"
+    threads = f"{selected.threads} thread{'s' if selected.threads != 1 else ''}"
+    if selected.workers:
+        threads = f"{selected.workers:,} worker{'s' if selected.workers != 1 else ''} of Dask, {threads} each"
+    on_device = f", {format_bytes(selected.device_memory)} of the GPU's" if selected.device_memory else ""
     lines = [
-        f"plan: {chosen.algorithm} in {chosen.dtype} on {chosen.device}, {threads}{hops}",
-        f"  device  {chosen.device_reason}",
-        f"  why     {chosen.reason}",
-        f"  type    {chosen.dtype_reason}",
-        f"  matrix  {rows:,} x {columns:,}, {format_bytes(chosen.disk)} on disk",
-        f"  needs   {format_bytes(chosen.memory)} of memory{on_device}, about {format_seconds(chosen.seconds)}",
+        f"plan: {selected.algorithm} in {selected.dtype} on {selected.device}, {threads}{hops}",
+        f"  device  {selected.device_reason}",
+        f"  why     {selected.reason}",
+        f"  type    {selected.dtype_reason}",
+        f"  matrix  {rows:,} x {columns:,}, {format_bytes(selected.disk)} on disk",
+        f"  needs   {format_bytes(selected.memory)} of memory{on_device}, about {format_seconds(selected.seconds)}",
     ]
-    if chosen.statistics is not None:
-        lines.insert(1, f"  graph   {_statistics_text(chosen.statistics)}")
-    if chosen.streaming is not None:
-        lines.append(f"  tier    {_stream_text(chosen)}")
+    if selected.statistics is not None:
+        lines.insert(1, f"  graph   {_statistics_text(selected.statistics)}")
+    if selected.streaming is not None:
+        lines.append(f"  tier    {_stream_text(selected)}")
     return lines
 
 
@@ -204,16 +230,16 @@ def _statistics_text(graph: Statistics) -> str:
     return f"{shape}; cut into {parts.count:,} parts of {parts.largest:,} at most, borders of {parts.border:,} at most"
 
 
-def _stream_text(chosen: Plan) -> str:
+def _stream_text(selected: Plan) -> str:
     """How the matrix is streamed, in a line."""
-    cut = chosen.streaming
+    cut = selected.streaming
     if cut is None:
-        return chosen.tier
-    n, half = chosen.shape[1], ", the half above the diagonal" if cut.symmetric else ""
-    text = f"{chosen.tier}{half}: stripes of {cut.height:,} rows, {cut.rounds(n):,} rounds of {cut.width:,} vertices"
-    if chosen.device == "cuda":
+        return selected.tier
+    n, half = selected.shape[1], ", the half above the diagonal" if cut.symmetric else ""
+    text = f"{selected.tier}{half}: stripes of {cut.height:,} rows, {cut.rounds(n):,} rounds of {cut.width:,} vertices"
+    if selected.device == "cuda":
         text += f", {cut.slots} slots, {cut.resident:,} stripes stay on the GPU"
-    moved = sum(phase.bytes for phase in chosen.phases if phase.name == "relax")
+    moved = sum(phase.bytes for phase in selected.phases if phase.name == "relax")
     return f"{text}, {format_bytes(moved)} to and from the store" if moved else text
 
 
@@ -235,39 +261,37 @@ def _table_of(candidates: Iterable[Candidate]) -> list[str]:
     return table([head, *rows], right=(3, 4, 5, 6))
 
 
-def solve(
-    graph_args: GraphArgs,
-    solve_args: SolveArgs,
-    *,
-    out: str,
-    overwrite: bool,
-    resume: bool,
-    compression: str,
-    work: Path | None,
-    as_json: bool,
-) -> None:
-    """Read, plan, solve, write and seal; the plan and the progress go to standard error."""
+def solve(graph_args: GraphArgs, solve_args: SolveArgs, store_args: StoreArgs, *, as_json: bool) -> None:
+    """Read, plan, solve, write and seal; the plan and the progress go to standard error.
+
+    Args:
+        graph_args: the graph file.
+        solve_args: the options of the solver.
+        store_args: where the store goes.
+        as_json: whether to print one JSON object instead of text.
+    """
     from engine.api.solve import make_plan, solve_to_store
 
+    out, overwrite, resume = store_args.out, store_args.overwrite, store_args.resume
     check_budgets(solve_args)
-    place, address = places.place_of(out, work, overwrite=overwrite, resume=resume)
+    place, address = places.place_of(out, store_args.work, overwrite=overwrite, resume=resume)
     _check_checkpoint(place, resume=resume, overwrite=overwrite)
     started = time.perf_counter()
     graph, receipt = load(graph_args)
     reading = time.perf_counter() - started
     options = options_of(solve_args, graph)
-    chosen = make_plan(graph, options, out=place, resume=resume)
+    selected = make_plan(graph, options, out=place, resume=resume)
     planning = time.perf_counter() - started - reading
-    _tell([*describe_plan(chosen), *_notes(receipt, solve_args, chosen)])
+    _tell([*describe_plan(selected), *_notes(receipt, solve_args, selected)])
     with _keeping(place), progress_on(sys.stderr, INTERRUPTS.requested) as monitor, INTERRUPTS.politely():
         outcome = solve_to_store(
             graph,
             options,
             place,
-            plan=chosen,
+            plan=selected,
             overwrite=overwrite,
             resume=resume,
-            compression=compression,
+            compression=store_args.compression,
             monitor=monitor,
             address=address,
         )
@@ -295,7 +319,7 @@ def solve(
 
 
 def _check_checkpoint(out: Path, *, resume: bool, overwrite: bool) -> None:
-    """Say what a stopped solve has left before a large graph is read."""
+    """Report the checkpoint of a stopped solve before a large graph is read."""
     try:
         found = find_checkpoint(out)
     except StorageFailed:
@@ -310,7 +334,7 @@ def _check_checkpoint(out: Path, *, resume: bool, overwrite: bool) -> None:
 
 @contextlib.contextmanager
 def _keeping(out: Path) -> Iterator[None]:
-    """If what is done here ends early, say what has been kept, and how to go on."""
+    """Context manager that reports what was kept, and how to continue, if the block ends early."""
     try:
         yield
     except BaseException:

@@ -1,4 +1,4 @@
-"""A job of a service, or a download, as it goes on: a bar on a terminal, plain lines elsewhere."""
+"""Displays the progress of a job of a service or of a download: a bar on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 _LINE_SECONDS: Final = 5.0
 
 
-class Watch:
-    """Shows a fraction, and words about it, on ``stream``."""
+class StatusDisplay:
+    """Displays a fraction and a text about it on ``stream``."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -34,37 +34,43 @@ class Watch:
                 TaskProgressColumn(),
                 TextColumn("{task.fields[rest]}"),
             )
-            # what else is printed meanwhile appears above the bar, and standard output stays as it is
+            # other output appears above the bar, and standard output is not redirected
             self._bar = Progress(*columns, console=Console(file=stream), redirect_stdout=False, refresh_per_second=4)
             self._task = self._bar.add_task("", total=1.0, rest="")
 
     def begin(self) -> None:
-        """Draw."""
+        """Start the display."""
         if self._bar is not None:
             self._bar.start()
 
     def end(self) -> None:
-        """Leave what is drawn on the screen."""
+        """End the display; the last state stays on the screen."""
         if self._bar is not None:
             self._bar.stop()
 
     def show(self, what: str, fraction: float, rest: str) -> None:
-        """Say how far ``what`` is; lines come when that changes, and every few seconds."""
+        """Display how much of ``what`` is done; lines are printed when ``what`` changes, and every few seconds.
+
+        Args:
+            what: name of the phase.
+            fraction: how much is done, from 0 to 1.
+            rest: further text, such as rate and time left.
+        """
         if self._bar is not None and self._task is not None:
             self._bar.update(self._task, description=what, completed=fraction, rest=rest)
             return
         now = time.monotonic()
         if what != self._said or now >= self._due:
             self._said, self._due = what, now + _LINE_SECONDS
-            with contextlib.suppress(OSError, ValueError):  # that nobody reads it must not end the command
+            with contextlib.suppress(OSError, ValueError):  # a closed stream must not end the command
                 print(f"{what}: {100 * fraction:3.0f} %{f'  {rest}' if rest else ''}", file=self._stream, flush=True)
 
 
-class JobWatch(Watch):
+class JobDisplay(StatusDisplay):
     """Given a job's facts, shows phase, fraction, rate and time left."""
 
     def __call__(self, facts: dict[str, Any]) -> None:
-        """The job is like this now."""
+        """Display the job's current facts."""
         parts = []
         if facts["rate"]:
             unit = facts["unit"] or ""
@@ -78,7 +84,7 @@ class JobWatch(Watch):
         self.show(phase, facts["progress"], ", ".join(parts))
 
 
-class FetchWatch(Watch):
+class FetchDisplay(StatusDisplay):
     """Given bytes that are there and bytes in all, shows them, with rate and time left."""
 
     def __init__(self, stream: TextIO) -> None:
@@ -87,7 +93,7 @@ class FetchWatch(Watch):
         self._began = time.monotonic()
 
     def __call__(self, done: int, total: int) -> None:
-        """So many bytes are there."""
+        """Display that ``done`` of ``total`` bytes are there."""
         self.total = total
         rate = done / max(time.monotonic() - self._began, 1e-9)
         left = format_seconds((total - done) / rate) if rate else "?"
@@ -95,12 +101,12 @@ class FetchWatch(Watch):
         self.show("fetching", done / total if total else 1.0, rest)
 
 
-Shown = TypeVar("Shown", bound=Watch)
+Shown = TypeVar("Shown", bound=StatusDisplay)
 
 
 @contextlib.contextmanager
-def watching(watch: Shown) -> Iterator[Shown]:
-    """Within this context it is drawn."""
+def displayed(watch: Shown) -> Iterator[Shown]:
+    """Context manager in which the display is active."""
     watch.begin()
     try:
         yield watch

@@ -7,12 +7,12 @@ import numpy as np
 from storage.errors import InvalidGraph
 from storage.readers import fields
 from storage.readers.limits import check_plausible
-from storage.readers.parsed import Options, Parsed
+from storage.readers.parsed import Parsed, ReadOptions
 from storage.readers.source import Source
 from storage.readers.tables.table import ArcTable, Layout
 
 
-def read(source: Source, options: Options) -> Parsed:
+def read(source: Source, options: ReadOptions) -> Parsed:
     """Read the file; errors as ``read_graph``."""
     options.refuse_weight("algs4")
     (n, n_line), (m, m_line), width = _header(source)

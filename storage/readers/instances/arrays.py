@@ -22,7 +22,7 @@ from storage.graph.cleaning import AnyArray, ArcList, IntArray
 from storage.readers.columns import ArcColumns
 from storage.readers.left_out import LeftOut
 from storage.readers.limits import check_plausible
-from storage.readers.parsed import Options, Parsed
+from storage.readers.parsed import Parsed, ReadOptions
 from storage.readers.source import Source
 
 #: What NumPy's parser of headers, which are Python literals, raises for damaged bytes.
@@ -36,7 +36,7 @@ _BAD_ARCHIVE = (
 _SLAB = 1 << 20
 
 
-def read(source: Source, options: Options) -> Parsed:
+def read(source: Source, options: ReadOptions) -> Parsed:
     """Read either; errors as ``read_graph``."""
     options.refuse_weight("NumPy")
     with source.local() as path:
@@ -66,7 +66,7 @@ def _npy_header(file: IO[bytes], size: int, name: str) -> tuple[tuple[int, ...],
     return shape, dtype
 
 
-def _read_dense(path: Path, options: Options) -> Parsed:
+def _read_dense(path: Path, options: ReadOptions) -> Parsed:
     with path.open("rb") as file:
         shape, dtype = _npy_header(file, path.stat().st_size, "the array")
     if len(shape) != 2 or shape[0] != shape[1]:
@@ -108,7 +108,7 @@ def _as_weights(values: AnyArray) -> AnyArray:
     return values.astype(np.int64)
 
 
-def _read_sparse(path: Path, options: Options) -> Parsed:
+def _read_sparse(path: Path, options: ReadOptions) -> Parsed:
     try:
         with zipfile.ZipFile(path) as archive:
             return _read_archive(archive, path.stat().st_size, options)
@@ -116,7 +116,7 @@ def _read_sparse(path: Path, options: Options) -> Parsed:
         raise InvalidGraph(f"the .npz archive is damaged: {error}") from None
 
 
-def _read_archive(archive: zipfile.ZipFile, size: int, options: Options) -> Parsed:
+def _read_archive(archive: zipfile.ZipFile, size: int, options: ReadOptions) -> Parsed:
     members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
     if len(members) != len(archive.infolist()):
         raise InvalidGraph("a member of the .npz archive is there twice", field="archive")

@@ -13,7 +13,7 @@ import numpy as np
 from storage.errors import InvalidGraph
 from storage.readers import fields
 from storage.readers.limits import check_plausible
-from storage.readers.parsed import Options, Parsed
+from storage.readers.parsed import Parsed, ReadOptions
 from storage.readers.source import Block, Source
 from storage.readers.tables.table import ArcTable, Layout, is_comment
 
@@ -28,7 +28,7 @@ _OTHERS = {
 
 
 @dataclass(frozen=True)
-class Header:
+class DimacsHeader:
     """The ``p`` line: kind ``sp`` or ``tw``, declared vertices and arcs, its line number."""
 
     kind: str
@@ -40,7 +40,7 @@ class Header:
 class _DimacsTable(ArcTable):
     """A table whose careful reading knows what a stray ``p`` line means."""
 
-    def __init__(self, layout: Layout, options: Options, header: Header | None) -> None:
+    def __init__(self, layout: Layout, options: ReadOptions, header: DimacsHeader | None) -> None:
         super().__init__(layout, options.limits)
         self._header = header
 
@@ -51,10 +51,10 @@ class _DimacsTable(ArcTable):
         return super().row(raw, number)
 
 
-def read(source: Source, options: Options) -> Parsed:
+def read(source: Source, options: ReadOptions) -> Parsed:
     """Read a DIMACS file; errors as ``read_graph``."""
     options.refuse_weight("DIMACS")
-    header: Header | None = None
+    header: DimacsHeader | None = None
     table: ArcTable | None = None
     for block in source.blocks():
         if table is None:
@@ -71,7 +71,7 @@ def read(source: Source, options: Options) -> Parsed:
     return _finish(table or _DimacsTable(_layout(header), options, header), header, options)
 
 
-def _find_header(block: Block, header: Header | None) -> tuple[Header | None, Block | None]:
+def _find_header(block: Block, header: DimacsHeader | None) -> tuple[DimacsHeader | None, Block | None]:
     """Comments and the ``p`` line; the block from the first arc on, or None if it holds none."""
     at = 0
     for number, raw in enumerate(block.data.split(b"\n")[:-1], block.line):
@@ -87,7 +87,7 @@ def _find_header(block: Block, header: Header | None) -> tuple[Header | None, Bl
     return header, None
 
 
-def _parse_header(words: list[str], number: int) -> Header:
+def _parse_header(words: list[str], number: int) -> DimacsHeader:
     kind = words[1] if len(words) > 1 else ""
     if kind not in ("sp", "tw"):
         about = f" ({_OTHERS[kind]})" if kind in _OTHERS else ""
@@ -99,10 +99,10 @@ def _parse_header(words: list[str], number: int) -> Header:
     n, m = (fields.whole(word, number, "p") for word in words[2:])
     if n < 0 or m < 0:
         raise InvalidGraph(f"a count below zero: {fields.shown(' '.join(words))}", line=number, field="p")
-    return Header(kind, n, m, number)
+    return DimacsHeader(kind, n, m, number)
 
 
-def _layout(header: Header | None) -> Layout:
+def _layout(header: DimacsHeader | None) -> Layout:
     if header is None:
         return Layout(4, 1, 2, 3, mark="a", comments="c", integer=True, infinite=False)
     declared = f"line {header.line} declares {header.n} vertices"
@@ -113,7 +113,7 @@ def _layout(header: Header | None) -> Layout:
     )
 
 
-def _finish(table: ArcTable, header: Header | None, options: Options) -> Parsed:
+def _finish(table: ArcTable, header: DimacsHeader | None, options: ReadOptions) -> Parsed:
     entries = len(table)
     notes = []
     labels = None

@@ -14,7 +14,7 @@ from storage.readers import fields
 from storage.readers.columns import ArcColumns
 from storage.readers.limits import check_plausible
 from storage.readers.numbers import MatrixEntries, parse_numbers
-from storage.readers.parsed import Options, Parsed
+from storage.readers.parsed import Parsed, ReadOptions
 from storage.readers.source import Source
 from storage.readers.tables.table import ArcTable, Layout
 
@@ -22,7 +22,7 @@ _BANNER = "'%%MatrixMarket matrix coordinate|array real|integer|pattern general|
 
 
 @dataclass(frozen=True)
-class Header:
+class MatrixMarketHeader:
     """Banner and size line.  ``skip``: the number of the size line, the last before the entries."""
 
     dense: bool
@@ -33,7 +33,7 @@ class Header:
     skip: int
 
 
-def read(source: Source, options: Options) -> Parsed:
+def read(source: Source, options: ReadOptions) -> Parsed:
     """Read a Matrix Market file; errors as ``read_graph``."""
     options.refuse_weight("Matrix Market")
     header = _header(source)
@@ -51,7 +51,7 @@ def read(source: Source, options: Options) -> Parsed:
     return Parsed(columns.take(), labels, directed=not header.symmetric, entries=entries, base=base)
 
 
-def _header(source: Source) -> Header:
+def _header(source: Source) -> MatrixMarketHeader:
     words = source.head[0].lower().split()
     if not words or words[0] != "%%matrixmarket" or len(words) != 5 or words[1] != "matrix":
         raise InvalidGraph(f"expected {_BANNER}, found {fields.shown(source.head[0])}", line=1, field="banner")
@@ -71,7 +71,7 @@ def _header(source: Source) -> Header:
     for line, text in enumerate(source.head[1:], 2):
         if text.strip() and not text.lstrip().startswith("%"):
             n, entries = _size(text.split(), line, form == "array", symmetry == "symmetric")
-            return Header(form == "array", field, symmetry == "symmetric", n, entries, line)
+            return MatrixMarketHeader(form == "array", field, symmetry == "symmetric", n, entries, line)
     raise InvalidGraph("the size line is missing", field="size")
 
 
@@ -90,7 +90,9 @@ def _size(words: list[str], line: int, dense: bool, symmetric: bool) -> tuple[in
     return n, sizes[2] if not dense else (n * (n + 1) // 2 if symmetric else n * n)
 
 
-def _read_coordinates(source: Source, header: Header, options: Options, weighted: bool) -> tuple[ArcColumns, int]:
+def _read_coordinates(
+    source: Source, header: MatrixMarketHeader, options: ReadOptions, weighted: bool
+) -> tuple[ArcColumns, int]:
     layout = Layout(
         2 if header.field == "pattern" else 3,
         weight=2 if weighted else None,
@@ -112,7 +114,7 @@ def _read_coordinates(source: Source, header: Header, options: Options, weighted
     return table.columns, header.entries
 
 
-def _read_array(source: Source, header: Header, columns: ArcColumns) -> int:
+def _read_array(source: Source, header: MatrixMarketHeader, columns: ArcColumns) -> int:
     """Column by column; of a symmetric matrix the lower triangle, which is the upper one row by row."""
     make = MatrixEntries.upper if header.symmetric else MatrixEntries.full
     matrix = None

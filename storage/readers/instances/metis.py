@@ -15,7 +15,7 @@ from storage.graph.cleaning import AnyArray, IntArray
 from storage.readers import fields
 from storage.readers.columns import ArcColumns
 from storage.readers.numbers import parse_numbers
-from storage.readers.parsed import Options, Parsed
+from storage.readers.parsed import Parsed, ReadOptions
 from storage.readers.source import Block, Source
 from storage.readers.tables.table import strip_comments
 
@@ -24,7 +24,7 @@ _LISTS = 200
 
 
 @dataclass(frozen=True)
-class Header:
+class MetisHeader:
     """Counts, and how many numbers stand before the neighbours (``before``) and with each (``step``, 1 or 2)."""
 
     n: int
@@ -34,7 +34,7 @@ class Header:
     line: int
 
 
-def read(source: Source, options: Options) -> Parsed:
+def read(source: Source, options: ReadOptions) -> Parsed:
     """Read a METIS file; ``read_graph`` checks that both ends list each edge.  Errors as ``read_graph``."""
     options.refuse_weight("METIS")
     header = _header(source.head)
@@ -83,7 +83,7 @@ def may_be_metis(source: Source) -> bool:
     return _all_alike(source, header, own[0] // header.step, len(lists[0]) == len(rows[0]))
 
 
-def _all_alike(source: Source, header: Header, degree: int, like_header: bool) -> bool:
+def _all_alike(source: Source, header: MetisHeader, degree: int, like_header: bool) -> bool:
     """Whether lists of equal length, perhaps as long as the header, fit its counts; errors as ``may_be_metis``."""
     filled = total = 0
     for block in source.body(header.line):
@@ -95,7 +95,7 @@ def _all_alike(source: Source, header: Header, degree: int, like_header: bool) -
     if not like_header:
         return True
     try:
-        arcs = read(source, Options(limits=source.limits)).arcs
+        arcs = read(source, ReadOptions(limits=source.limits)).arcs
     except InvalidGraph:
         return False
     tails, heads = arcs.tails.astype(np.int64), arcs.heads.astype(np.int64)
@@ -110,7 +110,7 @@ def _all_alike(source: Source, header: Header, degree: int, like_header: bool) -
     )
 
 
-def _header(head: list[str]) -> Header:
+def _header(head: list[str]) -> MetisHeader:
     for number, text in enumerate(head, 1):
         words = text.split()
         if not words or words[0].startswith("%"):
@@ -125,14 +125,14 @@ def _header(head: list[str]) -> Header:
         if not 0 <= ncon <= 1000:
             raise InvalidGraph(f"ncon {ncon} is out of range", line=number, field="header")
         before = int(code[0]) + (ncon if code[1] == "1" else 0)
-        return Header(n, m, before, 1 + int(code[2]), number)
+        return MetisHeader(n, m, before, 1 + int(code[2]), number)
     raise InvalidGraph("the header 'n m [fmt [ncon]]' is missing")
 
 
 class _Lists:
     """Adjacency lists, block after block; ``vertices`` counts the lines, ``loops`` the self loops."""
 
-    def __init__(self, header: Header, columns: ArcColumns) -> None:
+    def __init__(self, header: MetisHeader, columns: ArcColumns) -> None:
         self.vertices = 0
         self.loops = 0
         self._header = header

@@ -11,11 +11,11 @@ import numpy as np
 from storage.errors import InvalidGraph
 from storage.graph.cleaning import ArcList
 from storage.readers import fields
-from storage.readers.parsed import Options, Parsed
+from storage.readers.parsed import Parsed, ReadOptions
 from storage.readers.source import Source
 
 
-def read(source: Source, options: Options) -> Parsed:
+def read(source: Source, options: ReadOptions) -> Parsed:
     """Read a project; errors as ``read_graph``.  A line at a time: such files have a few hundred."""
     options.refuse_weight("RCPSP/max")
     tails: list[int] = []

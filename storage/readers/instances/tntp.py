@@ -15,7 +15,7 @@ from storage.errors import InvalidGraph, InvalidRequest
 from storage.graph.cleaning import ArcList, IntArray
 from storage.readers import fields
 from storage.readers.limits import check_plausible
-from storage.readers.parsed import Options, Parsed
+from storage.readers.parsed import Parsed, ReadOptions
 from storage.readers.source import Source
 from storage.readers.tables.sniff import listed
 from storage.readers.tables.table import ArcTable, Layout
@@ -40,7 +40,7 @@ class _Header:
     separator: str | None
 
 
-def read(source: Source, options: Options) -> Parsed:
+def read(source: Source, options: ReadOptions) -> Parsed:
     """Read a link table; the weight is the column ``length`` unless told otherwise.  Errors as ``read_graph``."""
     header = _header(source.head)
     weight = _weight(header, options)
@@ -112,7 +112,7 @@ def _fields(rows: list[str]) -> tuple[int, int, str | None]:
     return len(rows[0].split()), 0, None
 
 
-def _weight(header: _Header, options: Options) -> int | None:
+def _weight(header: _Header, options: ReadOptions) -> int | None:
     if options.unweighted:
         return None
     wanted = (options.column or "length").lower()
@@ -143,7 +143,7 @@ def _first_through(header: _Header, arcs: ArcList, labels: IntArray | None) -> i
     return first
 
 
-def _labels(header: _Header, arcs: ArcList, options: Options) -> tuple[IntArray | None, list[str]]:
+def _labels(header: _Header, arcs: ArcList, options: ReadOptions) -> tuple[IntArray | None, list[str]]:
     """1 .. n as declared, unless the links use other numbers (Munich does): then those that occur."""
     n, line = header.counts.get("NUMBER OF NODES", (0, 0))
     options.limits.check_vertices(n, line)

@@ -12,7 +12,7 @@ from storage.readers import fields
 from storage.readers.columns import ArcColumns
 from storage.readers.left_out import LeftOut
 from storage.readers.numbers import MatrixEntries, parse_numbers
-from storage.readers.parsed import Options, Parsed
+from storage.readers.parsed import Parsed, ReadOptions
 from storage.readers.source import Block, Source
 
 #: Columns of one triangle are the rows of the other.
@@ -34,7 +34,7 @@ _OTHER = re.compile(rb"(?m)^[ \t]*+([A-Z_]{1,40}_SECTION)\b")
 _SECTION = re.compile(rb"(?m)^[ \t]*+EDGE_WEIGHT_SECTION[ \t]*+:?[ \t]*+\n")
 
 
-def read(source: Source, options: Options) -> Parsed:
+def read(source: Source, options: ReadOptions) -> Parsed:
     """Read a TSPLIB file; errors as ``read_graph``."""
     options.refuse_weight("TSPLIB")
     keys = _keys(source.head)
@@ -76,7 +76,7 @@ def _keys(head: list[str]) -> dict[str, tuple[str, int]]:
     return keys
 
 
-def _check(keys: dict[str, tuple[str, int]], options: Options) -> tuple[int, str, int]:
+def _check(keys: dict[str, tuple[str, int]], options: ReadOptions) -> tuple[int, str, int]:
     """Dimension, form and the line of the dimension."""
     for key in ("DIMENSION", "EDGE_WEIGHT_TYPE"):
         if key not in keys:

@@ -14,7 +14,7 @@ from storage.readers import fields
 from storage.readers.left_out import LeftOut
 from storage.readers.named import NamedGraph
 from storage.readers.networks.xml import XmlEvents, parse_xml
-from storage.readers.parsed import Options, Parsed
+from storage.readers.parsed import Parsed, ReadOptions
 from storage.readers.source import Source
 
 _DIRECTED = {"directed": True, "undirected": False, "mutual": False}
@@ -24,7 +24,7 @@ _TIMES = ("start", "end", "startopen", "endopen", "timestamp", "timestamps", "in
 _VALUE = 4096
 
 
-def read(source: Source, options: Options) -> Parsed:
+def read(source: Source, options: ReadOptions) -> Parsed:
     """Read a GEXF file; errors as ``read_graph``."""
     events = _Events(options)
     parse_xml(source, events)
@@ -39,7 +39,7 @@ def _tag(name: str) -> str:
 class _Events(XmlEvents):
     """Collects nodes and edges."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: ReadOptions) -> None:
         super().__init__()
         self._graph = NamedGraph(options, default=1)
         self._directed: bool | None = None

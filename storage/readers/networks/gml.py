@@ -19,7 +19,7 @@ from storage.readers.left_out import LeftOut
 from storage.readers.lengths import named_length
 from storage.readers.named import with_directions
 from storage.readers.names import VertexNames
-from storage.readers.parsed import Options, Parsed
+from storage.readers.parsed import Parsed, ReadOptions
 from storage.readers.source import Source
 
 _TOKEN = re.compile(r'"[^"]*+"|\[|\]|[^\s\[\]"]++')
@@ -31,7 +31,7 @@ OPEN, CLOSE = "[", "]"
 Token = tuple[str, int]
 
 
-def read(source: Source, options: Options) -> Parsed:
+def read(source: Source, options: ReadOptions) -> Parsed:
     """Read a GML file; errors as ``read_graph``."""
     reader = _Gml(options)
     tokens = _tokens(source)
@@ -117,7 +117,7 @@ def _one_way(value: str, line: int) -> bool:
 class _Gml:
     """What has been read of the graph."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: ReadOptions) -> None:
         self.found = False
         self._options = options
         self._directed: bool | None = None

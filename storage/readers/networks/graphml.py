@@ -18,7 +18,7 @@ from storage.readers.left_out import LeftOut
 from storage.readers.named import with_directions
 from storage.readers.names import VertexNames, order_names
 from storage.readers.networks.xml import XmlEvents, parse_xml
-from storage.readers.parsed import Options, Parsed
+from storage.readers.parsed import Parsed, ReadOptions
 from storage.readers.source import Source
 
 #: Pieces of text that are kept of a value; what is longer is no weight.
@@ -28,7 +28,7 @@ _DEPTH = 100
 _INSIDE = {"graph": ("graphml",), "node": ("graph",), "edge": ("graph",), "hyperedge": ("graph",), "default": ("key",)}
 
 
-def read(source: Source, options: Options) -> Parsed:
+def read(source: Source, options: ReadOptions) -> Parsed:
     """Read a GraphML file; errors as ``read_graph``."""
     events = _Events(options)
     parse_xml(source, events)
@@ -38,7 +38,7 @@ def read(source: Source, options: Options) -> Parsed:
 class _Events(XmlEvents):
     """Collects nodes and edges; labels stay text until all are known."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: ReadOptions) -> None:
         super().__init__()
         self._options = options
         self._directed: bool | None = None

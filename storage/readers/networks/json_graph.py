@@ -16,7 +16,7 @@ from storage.readers.left_out import LeftOut
 from storage.readers.lengths import plain
 from storage.readers.named import NamedGraph
 from storage.readers.networks.json_walk import Number, Walker
-from storage.readers.parsed import Options, Parsed
+from storage.readers.parsed import Parsed, ReadOptions
 from storage.readers.source import Source
 
 _KNOWN = (
@@ -29,7 +29,7 @@ _DIRECTIONS = ("directed", "undirected")
 _PROGRAM = frozenset({"format_version", "generated_by", "target_cytoscapejs_version"})
 
 
-def read(source: Source, options: Options) -> Parsed:
+def read(source: Source, options: ReadOptions) -> Parsed:
     """Read the file; errors as ``read_graph``."""
     walker = Walker(source.text())
     reader = _Json(walker, options)
@@ -44,7 +44,7 @@ def read(source: Source, options: Options) -> Parsed:
 class _Json:
     """What has been read so far."""
 
-    def __init__(self, walker: Walker, options: Options) -> None:
+    def __init__(self, walker: Walker, options: ReadOptions) -> None:
         self._walker = walker
         self._graph = NamedGraph(options)
         self._seen: dict[str, int] = {}

@@ -15,14 +15,14 @@ from storage.readers.left_out import LeftOut
 from storage.readers.limits import check_plausible
 from storage.readers.lines import text_lines
 from storage.readers.named import NamedGraph
-from storage.readers.parsed import Options, Parsed
+from storage.readers.parsed import Parsed, ReadOptions
 from storage.readers.source import Source
 
 _TOKEN = re.compile(r'"[^"]*+"|[^ \t]++')
 _SECTIONS = ("vertices", "arcs", "edges", "arcslist", "edgeslist", "matrix", "network")
 
 
-def read(source: Source, options: Options) -> Parsed:
+def read(source: Source, options: ReadOptions) -> Parsed:
     """Read a Pajek network; errors as ``read_graph``."""
     reader = _Pajek(options)
     for line, text in text_lines(source):
@@ -36,7 +36,7 @@ def read(source: Source, options: Options) -> Parsed:
 class _Pajek:
     """What has been read so far."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: ReadOptions) -> None:
         self._options = options
         self._graph = NamedGraph(options, default=1)
         self._section = ""

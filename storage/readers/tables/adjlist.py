@@ -6,11 +6,11 @@ from storage.errors import InvalidGraph
 from storage.readers import fields
 from storage.readers.lines import text_lines
 from storage.readers.named import NO_DIRECTION, NamedGraph
-from storage.readers.parsed import Options, Parsed
+from storage.readers.parsed import Parsed, ReadOptions
 from storage.readers.source import Source
 
 
-def read(source: Source, options: Options) -> Parsed:
+def read(source: Source, options: ReadOptions) -> Parsed:
     """Read the file; every word of a line after the first is a neighbour.  Errors as ``read_graph``."""
     options.refuse_weight("adjacency list")
     graph = NamedGraph(options, listed=False)

@@ -22,7 +22,7 @@ from storage.readers.lengths import (
     similarity_refused,
     unnamed_refused,
 )
-from storage.readers.parsed import Options
+from storage.readers.parsed import ReadOptions
 from storage.readers.tables.ends import asked, find_ends, is_no_vertex, turned
 from storage.readers.tables.remarks import Remarks
 
@@ -48,7 +48,9 @@ class Columns:
     kind: int | None = None
 
 
-def choose(names: list[str] | None, body: list[list[str]], width: int, options: Options, remarks: Remarks) -> Columns:
+def choose(
+    names: list[str] | None, body: list[list[str]], width: int, options: ReadOptions, remarks: Remarks
+) -> Columns:
     """Source, target and weight columns: by name, else by position, the caller's wish first."""
     wanted = _wanted(options.column, names, width, "weight" if options.length_of is None else "length_of")
     kind = _kind(names, body)
@@ -73,7 +75,7 @@ def _ends(
     body: list[list[str]],
     width: int,
     taken: tuple[int | None, int | None],
-    options: Options,
+    options: ReadOptions,
 ) -> tuple[int, int, tuple[str, ...]]:
     """The columns of source and target, and a note where one that merely counts the rows is skipped."""
     source, target = (_wanted(name, names, width, side) for name, side in
@@ -138,7 +140,7 @@ def _refuse_row_numbers(body: list[list[str]], free: list[int]) -> None:
 
 
 def choose_by_name(
-    names: list[str], numeric: list[bool], options: Options, sample: Sequence[Sequence[str]] = ()
+    names: list[str], numeric: list[bool], options: ReadOptions, sample: Sequence[Sequence[str]] = ()
 ) -> Columns:
     """Source, target and weight columns of a table with named, typed columns; the rules of edge lists.
 

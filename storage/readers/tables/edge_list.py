@@ -17,7 +17,7 @@ from storage.readers import fields
 from storage.readers.fields import TextVertex
 from storage.readers.limits import check_plausible
 from storage.readers.named import NO_DIRECTION
-from storage.readers.parsed import Options, Parsed
+from storage.readers.parsed import Parsed, ReadOptions
 from storage.readers.source import FIRST_LINE, Source
 from storage.readers.tables.choose import kinds_of
 from storage.readers.tables.commented import CommentedRows
@@ -41,7 +41,7 @@ class _Declared:
     exact: bool
 
 
-def read(source: Source, options: Options) -> Parsed:
+def read(source: Source, options: ReadOptions) -> Parsed:
     """Read an edge list; errors as ``read_graph``."""
     if source.head_is_cut:
         raise InvalidGraph(f"a row of more than {FIRST_LINE:,} bytes: this is no edge list", line=1, field="row")
@@ -61,7 +61,7 @@ def read(source: Source, options: Options) -> Parsed:
     return parsed
 
 
-def _read(source: Source, options: Options, sniffed: Sniffed) -> Parsed:
+def _read(source: Source, options: ReadOptions, sniffed: Sniffed) -> Parsed:
     directed, notes = _direction(source, options, sniffed)
     table, commented = ArcTable(sniffed.layout, options.limits), CommentedRows(sniffed.layout)
     for block in source.body(sniffed.skip):
@@ -96,7 +96,7 @@ def _read(source: Source, options: Options, sniffed: Sniffed) -> Parsed:
     return Parsed(arcs, labels, directed, entries, base=base, weight_column=sniffed.weight_name, notes=notes)
 
 
-def _direction(source: Source, options: Options, sniffed: Sniffed) -> tuple[bool, list[str]]:
+def _direction(source: Source, options: ReadOptions, sniffed: Sniffed) -> tuple[bool, list[str]]:
     """Whether the edges are directed, and what the receipt says of that: the caller, the file, or nobody decides."""
     stated, notes = sniffed.remarks.directed, sniffed.remarks.notes(options)
     if options.directed is not None:
@@ -195,7 +195,7 @@ def _declared(head: list[str], sniffed: Sniffed) -> _Declared | None:
     return None
 
 
-def _declared_labels(counts: _Declared, arcs: ArcList, notes: list[str], options: Options) -> AnyArray | None:
+def _declared_labels(counts: _Declared, arcs: ArcList, notes: list[str], options: ReadOptions) -> AnyArray | None:
     """The vertices that a count stands for: 0 .. n - 1 or 1 .. n; None if it merely counts those that occur."""
     rows = len(arcs.tails)
     low = min(int(arcs.tails.min()), int(arcs.heads.min()))

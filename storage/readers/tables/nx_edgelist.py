@@ -6,14 +6,14 @@ from storage.errors import InvalidGraph
 from storage.readers import fields
 from storage.readers.lines import text_lines
 from storage.readers.named import NO_DIRECTION, NamedGraph
-from storage.readers.parsed import Options, Parsed
+from storage.readers.parsed import Parsed, ReadOptions
 from storage.readers.source import Source
 from storage.readers.tables.literal import parse_dict
 
 _SEPARATORS = ("\t", ",", ";", "|", ":")
 
 
-def read(source: Source, options: Options) -> Parsed:
+def read(source: Source, options: ReadOptions) -> Parsed:
     """Read the file; errors as ``read_graph``."""
     graph = NamedGraph(options, listed=False)
     entries = 0

@@ -13,7 +13,7 @@ from storage.readers.columns import ArcColumns, TextLabels
 from storage.readers.formula import Formula
 from storage.readers.limits import HARMLESS_BYTES
 from storage.readers.named import NO_DIRECTION
-from storage.readers.parsed import Options, Parsed
+from storage.readers.parsed import Parsed, ReadOptions
 from storage.readers.source import Source
 from storage.readers.tables.choose import choose_by_name, direction_of
 from storage.readers.tables.sniff import names_ends
@@ -27,7 +27,7 @@ _ROWS = 1 << 18
 _SAMPLE = 1000
 
 
-def read(source: Source, options: Options) -> Parsed:
+def read(source: Source, options: ReadOptions) -> Parsed:
     """Read the file a slice of rows at a time; errors as ``read_graph``."""
     import polars as pl
 
@@ -39,7 +39,7 @@ def read(source: Source, options: Options) -> Parsed:
             raise InvalidGraph(f"the Parquet file is damaged: {f'{error} '.splitlines()[0].strip()}") from None
 
 
-def _read(path: Path, options: Options) -> Parsed:
+def _read(path: Path, options: ReadOptions) -> Parsed:
     import polars as pl
 
     table = pl.scan_parquet(path)
@@ -93,7 +93,7 @@ def _sample(frame: pl.DataFrame) -> list[list[str]]:
     return [list(row) for row in zip(*columns, strict=True)]
 
 
-def _direction(table: pl.LazyFrame, names: list[str], kind: int | None, options: Options) -> tuple[bool, list[str]]:
+def _direction(table: pl.LazyFrame, names: list[str], kind: int | None, options: ReadOptions) -> tuple[bool, list[str]]:
     """Whether the edges are directed, and what the receipt says of that."""
     import polars as pl
 
@@ -106,7 +106,7 @@ def _direction(table: pl.LazyFrame, names: list[str], kind: int | None, options:
     return directed, [f"column {names[kind]!r}: all edges are {'directed' if directed else 'undirected'}"]
 
 
-def _refuse_matrix(names: list[str], numeric: list[bool], rows: int, options: Options) -> None:
+def _refuse_matrix(names: list[str], numeric: list[bool], rows: int, options: ReadOptions) -> None:
     """As many rows as columns of numbers, none of which has a name of edge lists, may well be a matrix."""
     if options.source or options.target or options.column or rows < 2:
         return

@@ -9,7 +9,7 @@ from typing import Final
 from storage.errors import InvalidGraph, InvalidRequest
 from storage.readers import fields
 from storage.readers.fields import BLANKS, is_number, shown
-from storage.readers.parsed import Options
+from storage.readers.parsed import ReadOptions
 from storage.readers.tables.ends import looks_like_names, names_ends
 from storage.readers.tables.table import is_comment
 
@@ -54,7 +54,7 @@ class Remarks:
     counted: str | None = None
     unweighted: bool = False
 
-    def notes(self, options: Options) -> list[str]:
+    def notes(self, options: ReadOptions) -> list[str]:
         """What the receipt says of the direction that the file states."""
         if self.directed is None:
             return []
@@ -72,7 +72,7 @@ class Remarks:
         )
 
 
-def read_remarks(head: list[str], first: int, separator: str | None, width: int, options: Options) -> Remarks:
+def read_remarks(head: list[str], first: int, separator: str | None, width: int, options: ReadOptions) -> Remarks:
     """Read the comments before line ``first`` of ``head``, the first row, which has ``width`` fields.
 
     Raises InvalidRequest where a comment speaks of undirected edges in words that are not understood, and where KONECT
@@ -94,7 +94,7 @@ def read_remarks(head: list[str], first: int, separator: str | None, width: int,
     )
 
 
-def _direction(comments: list[tuple[int, str]], options: Options) -> tuple[bool | None, int]:
+def _direction(comments: list[tuple[int, str]], options: ReadOptions) -> tuple[bool | None, int]:
     """What the comments state, and on which line."""
     stated = [(line, found) for line, text in comments if (found := _stated(text)) is not None]
     kinds = {kind for _, kind in stated}

@@ -10,11 +10,11 @@ from storage.readers import fields
 from storage.readers.left_out import LeftOut
 from storage.readers.lines import text_lines
 from storage.readers.named import NO_DIRECTION, NamedGraph
-from storage.readers.parsed import Options, Parsed
+from storage.readers.parsed import Parsed, ReadOptions
 from storage.readers.source import Source
 
 
-def read(source: Source, options: Options) -> Parsed:
+def read(source: Source, options: ReadOptions) -> Parsed:
     """Read the file; errors as ``read_graph``."""
     options.refuse_weight("SIF")
     graph = NamedGraph(options, listed=False)

@@ -10,7 +10,7 @@ from storage.errors import InvalidGraph
 from storage.graph.cleaning import is_label
 from storage.readers import fields
 from storage.readers.fields import BLANKS, is_missing, is_number, is_whole, shown
-from storage.readers.parsed import Options
+from storage.readers.parsed import ReadOptions
 from storage.readers.tables.choose import Columns, choose, listed
 from storage.readers.tables.ends import looks_like_names, names_ends
 from storage.readers.tables.remarks import Remarks, read_remarks
@@ -55,7 +55,7 @@ class Sniffed:
     remarks: Remarks = field(default_factory=Remarks)
 
 
-def sniff(head: list[str], options: Options, separator: str | None = None) -> Sniffed:
+def sniff(head: list[str], options: ReadOptions, separator: str | None = None) -> Sniffed:
     """Look at the first lines; ``separator`` is what the file itself says.
 
     Raises InvalidGraph if they are no edge list, InvalidRequest if the weight is not there.
@@ -117,7 +117,7 @@ def sniff(head: list[str], options: Options, separator: str | None = None) -> Sn
     )
 
 
-def _as_remarked(options: Options, remarks: Remarks) -> Options:
+def _as_remarked(options: ReadOptions, remarks: Remarks) -> ReadOptions:
     """The caller's wishes, and that of a file which says that it has no weights."""
     return replace(options, unweighted=True) if remarks.unweighted else options
 

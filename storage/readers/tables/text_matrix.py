@@ -23,7 +23,7 @@ from storage.readers.fields import is_number, shown
 from storage.readers.lengths import is_similarity, named_length
 from storage.readers.names import order_names
 from storage.readers.numbers import parse_numbers
-from storage.readers.parsed import Options, Parsed
+from storage.readers.parsed import Parsed, ReadOptions
 from storage.readers.source import Block, Source
 from storage.readers.tables.no_lengths import refuse_diagonal, refuse_totals
 from storage.readers.tables.sniff import COMMENTS, names_ends
@@ -60,7 +60,7 @@ class Shape:
     trailing: bool = False
 
 
-def is_matrix(source: Source, options: Options) -> bool:
+def is_matrix(source: Source, options: ReadOptions) -> bool:
     """Whether a file that might be an edge list is a matrix.
 
     Raises InvalidGraph where it may as well be either, and where its rows have other names than its columns.
@@ -90,14 +90,14 @@ def is_matrix(source: Source, options: Options) -> bool:
     raise InvalidGraph(f"{message}: say --format matrix or --format edges", line=body[0][0], field="format")
 
 
-def read(source: Source, options: Options) -> Parsed:
+def read(source: Source, options: ReadOptions) -> Parsed:
     """Read a matrix; errors as ``read_graph``."""
     options.refuse_weight("matrix")
     sample = _first_rows(source)
     if not sample.rows:
         raise InvalidGraph("the file has no rows of a matrix")
     # Who says that it is one hears of the row at fault, not that it is none.
-    few = Sample(sample.rows[:3], sample.separator, sample.trailing)
+    few = FirstRows(sample.rows[:3], sample.separator, sample.trailing)
     numbered = _numbered(sample)
     if numbered is not None and _count(source, numbered) != numbered.n:
         numbered = None
@@ -110,7 +110,7 @@ def read(source: Source, options: Options) -> Parsed:
 
 
 @dataclass(frozen=True)
-class Sample:
+class FirstRows:
     """Some rows from the top, and how they are written; fields as in ``Shape``."""
 
     rows: list[Row]
@@ -118,7 +118,7 @@ class Sample:
     trailing: bool = False
 
 
-def _first_rows(source: Source) -> Sample:
+def _first_rows(source: Source) -> FirstRows:
     """Some rows from the top; none where they are too wide for a matrix within the limits."""
     lines: list[tuple[int, str]] = []
     with contextlib.closing(source.blocks()) as blocks:
@@ -130,13 +130,13 @@ def _first_rows(source: Source) -> Sample:
     separator = source.separator or next((sign for sign in ";\t," if all(sign in text for text in body)), None)
     widest = math.isqrt(source.limits.max_arcs) + 2
     if any(text.count(separator or " ") > widest for _, text in lines):
-        return Sample([], separator)
+        return FirstRows([], separator)
     try:
         rows = [(number, fields.split(text, separator, True, number)) for number, text in lines]
     except InvalidGraph:
-        return Sample([], separator)  # quotes that do not match: the reader of edge lists names the line
+        return FirstRows([], separator)  # quotes that do not match: the reader of edge lists names the line
     trailing = len(rows) > 1 and separator is not None and all(len(row) > 1 and not row[-1] for _, row in rows)
-    return Sample([(number, row[:-1]) for number, row in rows] if trailing else rows, separator, trailing)
+    return FirstRows([(number, row[:-1]) for number, row in rows] if trailing else rows, separator, trailing)
 
 
 def _lines(block: Block, most: int) -> list[tuple[int, str]]:
@@ -153,7 +153,7 @@ def _lines(block: Block, most: int) -> list[tuple[int, str]]:
     return found
 
 
-def _labelled(sample: Sample) -> Shape | None:
+def _labelled(sample: FirstRows) -> Shape | None:
     """A matrix whose first row and column name the same vertices; the corner is empty, a word, or left out.
 
     The names decide.  Single ones that differ, and entries that are no numbers, are for the reader to name.
@@ -179,7 +179,7 @@ def _labelled(sample: Sample) -> Shape | None:
     return None
 
 
-def _bare(sample: Sample) -> Shape | None:
+def _bare(sample: FirstRows) -> Shape | None:
     """Rows of as many numbers each, perhaps below a row of as many names."""
     rows = sample.rows
     width, head = len(rows[-1][1]), rows[0][1]
@@ -190,9 +190,9 @@ def _bare(sample: Sample) -> Shape | None:
     return Shape(width, sample.separator, head if named else None, False, rows[0][0] if named else 0, sample.trailing)
 
 
-def _numbered(sample: Sample) -> Shape | None:
+def _numbered(sample: FirstRows) -> Shape | None:
     """Rows of as many numbers each below the numbers of the columns, 0 .. n - 1 or 1 .. n, as pandas writes them."""
-    (line, head), body = sample.rows[0], Sample(sample.rows[1:], sample.separator, sample.trailing)
+    (line, head), body = sample.rows[0], FirstRows(sample.rows[1:], sample.separator, sample.trailing)
     width = len(head)
     if head not in ([str(i) for i in range(width)], [str(i + 1) for i in range(width)]) or not body.rows:
         return None
@@ -202,7 +202,7 @@ def _numbered(sample: Sample) -> Shape | None:
     return Shape(width, sample.separator, head, False, line, sample.trailing)
 
 
-def _refuse_row_names(source: Source, sample: Sample) -> None:
+def _refuse_row_names(source: Source, sample: FirstRows) -> None:
     """Rows that are named or numbered, below no names of columns: n rows of n + 1 fields.
 
     As an edge list the names of rows would be vertices, and the first entries their neighbours.
@@ -272,7 +272,7 @@ def _count(source: Source, shape: Shape) -> int:
 class _Matrix:
     """Reads the rows of a matrix into arcs."""
 
-    def __init__(self, shape: Shape, options: Options) -> None:
+    def __init__(self, shape: Shape, options: ReadOptions) -> None:
         self._shape, self._options = shape, options
         self._columns = ArcColumns(options.limits, weighted=not options.unweighted)
         self._rows: list[int] = []

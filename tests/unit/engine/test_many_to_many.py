@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.graphs import grid, random
 from engine.api.solve import make_plan, solve
-from engine.devices.cpu.search import prepare
+from engine.devices.cpu.arcs import prepare
 from engine.graph.analysis import describe
 from engine.graph.selection import Rectangle
 from engine.graph.transpose import reverse

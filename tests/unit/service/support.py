@@ -13,7 +13,7 @@ from service.settings import Settings
 from storage.graph.graph import Graph, Receipt, build_graph
 from storage.graph.graph_store import GraphStore
 from storage.jobs.store import GraphRecord, JobStore
-from storage.matrix.reader import create_matrix
+from storage.matrix.reader import MatrixSpec, create_matrix
 
 RECEIPT = Receipt("csv", None, 5, 0, 0, 0, "weight")
 UNREACHABLE = {"uint16": 2**15 - 1, "int32": 2**30 - 1, "float32": np.inf, "float64": np.inf}
@@ -47,12 +47,14 @@ class Bench:
         path = self.settings.store(record.id)
         path.parent.mkdir()
         summary = {"pairs": graph.n * (graph.n - 1)}
-        with create_matrix(
-            path, graph, dtype=np.dtype(dtype), unreachable=UNREACHABLE[dtype], attributes={
-                "unit": "weight", "algorithm": "dijkstra", "max_hops": None,
-            }, sources=None if sources is None else np.array(sources),
+        spec = MatrixSpec(
+            np.dtype(dtype),
+            UNREACHABLE[dtype],
+            sources=None if sources is None else np.array(sources),
             targets=None if targets is None else np.array(targets),
-        ) as writer:  # fmt: skip
+            attributes={"unit": "weight", "algorithm": "dijkstra", "max_hops": None},
+        )
+        with create_matrix(path, graph, spec) as writer:
             writer.write(0, 0, np.where(np.isinf(distances), UNREACHABLE[dtype], distances).astype(dtype))
             writer.seal(summary)
         assert self.jobs.succeed(claimed, summary, {"search": 0.5})

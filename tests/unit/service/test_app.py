@@ -17,7 +17,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from service.api.fault import Fault, Refused
-from service.api.schemas import Problem
+from service.api.schemas.wire import ProblemDocument
 from service.auth.callers import ANYBODY
 from service.settings import Settings
 from storage.jobs.store import Progress
@@ -31,7 +31,7 @@ def problem(response, status: int, code: str) -> dict:
     assert response.status_code == status, response.text
     assert response.headers["content-type"] == "application/problem+json"
     body = response.json()
-    Problem.model_validate(body)
+    ProblemDocument.model_validate(body)
     assert (body["status"], body["code"], body["type"]) == (status, code, f"urn:apsp:problem:{code}")
     assert body["request_id"] == response.headers["x-request-id"]
     assert response.headers.get_list("x-request-id") == [body["request_id"]]
@@ -149,7 +149,7 @@ def test_health(client: TestClient):
 def test_openapi_documents_errors_as_problems(client: TestClient):
     schema = client.get("/openapi.json").json()
     assert "HTTPValidationError" not in schema["components"]["schemas"]
-    assert "Problem" in schema["components"]["schemas"]
+    assert "ProblemDocument" in schema["components"]["schemas"]
     for path, operations in schema["paths"].items():
         for method, operation in operations.items():
             for status, answer in operation["responses"].items():

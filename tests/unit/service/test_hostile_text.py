@@ -17,7 +17,7 @@ from fastapi.testclient import TestClient
 from sqlalchemy import event
 
 from service import logs
-from service.api import schemas
+from service.api.schemas.jobs import JobRequest
 from service.app import create_app
 from service.auth.sessions import COOKIE, tokens_of
 from service.jobs import joblog
@@ -107,9 +107,7 @@ def test_no_text_in_a_body_is_an_accident(client: TestClient, bench: Bench, aske
     job_id, _ = bench.solved(small_graph(), "int32")
     graph = bench.jobs.job(job_id).graph
     bodies: list[tuple[str, Any]] = [
-        ("/v1/jobs", {"graph": graph, name: value})
-        for name in schemas.JobRequest.model_fields
-        for value in (text, [text])
+        ("/v1/jobs", {"graph": graph, name: value}) for name in JobRequest.model_fields for value in (text, [text])
     ]
     bodies += [(f"/v1/jobs/{job_id}/submatrix", {name: [text]}) for name in ("sources", "targets", text)]
     bodies += [(f"/v1/jobs/{job_id}/{path}", {"pairs": [[text, 10]]}) for path in ("distances", "paths")]

@@ -19,6 +19,7 @@ from service.jobs.joblog import fetch_log, job_log
 from service.jobs.retention import Retention
 from service.settings import Settings
 from storage.errors import InvalidRequest, StorageFailed
+from storage.matrix.frame import MatrixSpec
 from storage.matrix.working import find_checkpoint, open_working
 from storage.remote.objects import Objects
 from tests.s3 import S3Server
@@ -40,7 +41,7 @@ def solve(settings: Settings, job: str, *, seal: bool) -> None:
     store.parent.mkdir(parents=True, exist_ok=True)
     entries = entries_of(N, N, "float32", 1)
     with open_working(
-        store, line_graph(N), dtype="float32", unreachable=float("inf"), address=settings.address(job), resume=True
+        store, line_graph(N), MatrixSpec("float32", float("inf")), address=settings.address(job), resume=True
     ) as writer:
         writer.write(0, 0, entries)
         writer.commit({"rows": N})

@@ -20,7 +20,7 @@ from engine.streaming import checkpoint
 from storage.errors import Cancelled, InvalidRequest, StorageFailed
 from storage.graph.graph import Graph, build_graph, graph_digest, load_graph, save_graph
 from storage.matrix.format import read_seal
-from storage.matrix.reader import create_matrix, open_matrix
+from storage.matrix.reader import MatrixSpec, create_matrix, open_matrix
 from storage.readers import read_graph
 from tests import oracle
 
@@ -181,7 +181,7 @@ def test_verify_searches_with_terminals_too(tmp_path: Path, asked: dict, fractio
     sides = {name: np.array(asked[name]) for name in ("sources", "targets") if name in asked}
     unreachable = work_type(sink.array.dtype).unreachable
     with create_matrix(
-        tmp_path / "w.zarr", graph, dtype=sink.array.dtype, unreachable=unreachable, attributes=attributes, **sides
+        tmp_path / "w.zarr", graph, MatrixSpec(sink.array.dtype, unreachable, attributes=attributes, **sides)
     ) as writer:
         writer.write(0, 0, sink.array)
         writer.seal({})

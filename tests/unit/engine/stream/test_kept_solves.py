@@ -29,6 +29,7 @@ from engine.streaming import checkpoint, host_tier, store_tier
 from engine.streaming.progress_record import levels_of, progress_of
 from storage.errors import Cancelled, NegativeCycle, StorageFailed
 from storage.graph.graph import Graph, build_graph
+from storage.matrix.frame import MatrixSpec
 from storage.matrix.reader import open_matrix, verify_matrix
 from storage.matrix.working import find_checkpoint, open_working
 from tests.cycles import no_collection
@@ -298,7 +299,7 @@ def test_copies_wait_until_the_process_has_computed_enough(tmp_path, monkeypatch
     monkeypatch.setattr(host_tier, "IDLE_COST", 10.0**6)
     monkeypatch.setattr(host_tier.time, "thread_time", lambda: float(next(looks)))  # a second a look
     monkeypatch.setattr(host_tier.time, "process_time", lambda: computed[0])
-    with open_working(tmp_path / "d.zarr", sample(n), dtype="int32", unreachable=2**31 - 2) as writer:
+    with open_working(tmp_path / "d.zarr", sample(n), MatrixSpec("int32", 2**31 - 2)) as writer:
         journal = SimpleNamespace(writer=writer, interval=0.0, commit=begun.append, work=0.0)
         matrix = np.zeros((n, n), np.int32)
         with host_tier.KeptHostTier(matrix, Streaming("host", 64, 64), journal, threads=10**9, idle=idle) as tier:

@@ -21,6 +21,7 @@ from engine.streaming import checkpoint, host_tier, progress_record, schedule
 from engine.streaming.forms import UNKNOWN, Form, Way, fingerprint, way_on
 from storage.errors import Cancelled, Conflict
 from storage.graph.graph import Graph, build_graph
+from storage.matrix.frame import MatrixSpec
 from storage.matrix.reader import open_matrix, verify_matrix
 from storage.matrix.working import find_checkpoint, open_working
 from tests.stepping import keep_in_step
@@ -245,7 +246,7 @@ def test_a_resume_over_host_memory_that_is_stopped_at_once_keeps_what_is_worth_m
         step(graph, path, "wider", At("relax", 0.25))
     before = find_checkpoint(path).record
     plan, matrix = plan_for(graph, "true"), np.zeros((N, N), np.int32)
-    with open_working(path, graph, dtype="int32", unreachable=int(KIND.unreachable), resume=True) as writer:
+    with open_working(path, graph, MatrixSpec("int32", int(KIND.unreachable)), resume=True) as writer:
         journal = checkpoint.Journal(writer, plan, dict)
         assert (progress_record.take_up(journal, plan.streaming, N) == -1).all()
         with host_tier.KeptHostTier(matrix, plan.streaming, journal) as tier:

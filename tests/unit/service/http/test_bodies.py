@@ -14,7 +14,9 @@ from pydantic import ValidationError
 
 from service.api import problems
 from service.api.fault import Refused
-from service.api.schemas import MOST_LISTED, JobRequest, PairsRequest, Question, SubmatrixRequest
+from service.api.schemas.jobs import JobRequest
+from service.api.schemas.results import PairsRequest, SubmatrixRequest
+from service.api.schemas.wire import MOST_LISTED, Question
 from service.http.bodies import SHORT, check_body
 from service.settings import Settings
 from tests.property.test_openapi import here

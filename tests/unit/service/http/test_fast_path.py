@@ -11,7 +11,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from service.app import create_app
-from service.http.fast_path import Quick
+from service.http.fast_path import FastPath
 from service.settings import Settings
 from tests.unit.service.support import Bench, small_graph
 
@@ -22,20 +22,20 @@ _ITS_OWN = {"x-request-id"}
 @pytest.fixture
 def taken(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Whether each question went the short way, as they came."""
-    usual, redirect, found = Quick._find, Quick._redirect, list[bool]()
+    usual, redirect, found = FastPath._find, FastPath._redirect, list[bool]()
 
-    async def find(self: Quick, *arguments: Any) -> Any:
+    async def find(self: FastPath, *arguments: Any) -> Any:
         answer = await usual(self, *arguments)
         found.append(answer is not None)
         return answer
 
-    def to_proxy(self: Quick, *arguments: Any) -> Any:
+    def to_proxy(self: FastPath, *arguments: Any) -> Any:
         answer = redirect(self, *arguments)
         found.append(answer is not None)
         return answer
 
-    monkeypatch.setattr(Quick, "_find", find)
-    monkeypatch.setattr(Quick, "_redirect", to_proxy)
+    monkeypatch.setattr(FastPath, "_find", find)
+    monkeypatch.setattr(FastPath, "_redirect", to_proxy)
     return found
 
 

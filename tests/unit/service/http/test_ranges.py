@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from service.http.ranges import MAX_RANGES, Part, Refusal, matches, parse_ranges, unchanged
+from service.http.ranges import MAX_RANGES, ByteRange, Refusal, matches, parse_ranges, unchanged
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,7 @@ from service.http.ranges import MAX_RANGES, Part, Refusal, matches, parse_ranges
     ],
 )
 def test_parts(header: str, parts: list[tuple[int, int]]):
-    assert parse_ranges(header, 10) == tuple(Part(*part) for part in parts)
+    assert parse_ranges(header, 10) == tuple(ByteRange(*part) for part in parts)
 
 
 @pytest.mark.parametrize("header", [None, "rows=0-1", "bytes=0-,0-,0-", "bytes=0-9,-1"])

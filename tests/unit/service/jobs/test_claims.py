@@ -16,6 +16,7 @@ from service.jobs import claims
 from service.jobs.checkpoints import checkpoint_time, has_checkpoint
 from storage.errors import ApspError
 from storage.matrix import handover
+from storage.matrix.frame import MatrixSpec
 from storage.matrix.reader import open_matrix, verify_matrix
 from storage.matrix.working import WorkingMatrix, find_checkpoint, open_working
 from tests.stores import entries_of, line_graph
@@ -42,7 +43,7 @@ def trash(tmp_path: Path) -> Path:
 def working(store: Path, claim: int) -> WorkingMatrix:
     """What a claim writes into."""
     place = claims.place(store, claim)
-    return open_working(place, line_graph(N), dtype="float32", unreachable=float("inf"), resume=True)
+    return open_working(place, line_graph(N), MatrixSpec("float32", float("inf")), resume=True)
 
 
 def state(folder: Path) -> dict[str, bytes]:
@@ -78,7 +79,7 @@ class Stale:
 
     def overwrites(self) -> None:
         place = claims.place(self.store, OLD)
-        open_working(place, line_graph(N), dtype="float32", unreachable=float("inf"), overwrite=True).abort()
+        open_working(place, line_graph(N), MatrixSpec("float32", float("inf")), overwrite=True).abort()
 
     def writes(self) -> None:
         self.writer.write(0, 0, ENTRIES + 1)
@@ -91,7 +92,7 @@ class Stale:
         self.writer.commit({"rows": 1})
 
     def makes_a_room(self) -> None:
-        self.writer.room()
+        self.writer.make_exchange_dir()
 
     def seals(self) -> None:
         self.writer.seal({})
@@ -113,7 +114,7 @@ DEEDS = [name for name in vars(Stale) if not name.startswith("_")]
 def test_no_deed_is_forgotten():
     """All that changes files in ``service.jobs.claims`` is among the deeds."""
     ours = {name for name, value in vars(claims).items() if callable(value) and value.__module__ == claims.__name__}
-    asking = {"place", "places", "record_of", "throw_away", "_make", "_put", "_workplace"}
+    asking = {"place", "places", "record_of", "throw_away", "_make", "_put", "_working_dir"}
     assert ours - asking == {"begin", "begin_anew", "tidy", "publish"}
 
 
@@ -254,7 +255,7 @@ def test_a_record_that_is_lowered_while_tiles_are_copied_is_not_believed(
 
 
 def test_a_checkpoint_of_a_release_before_claims_had_folders_is_taken_up(store: Path, trash: Path):
-    with open_working(store, line_graph(N), dtype="float32", unreachable=float("inf")) as writer:
+    with open_working(store, line_graph(N), MatrixSpec("float32", float("inf"))) as writer:
         writer.write(0, 0, ENTRIES)
         writer.commit({"rows": N})
     assert has_checkpoint(store)

@@ -13,7 +13,7 @@ from fastapi.testclient import TestClient
 
 from service.app import create_app
 from service.jobs import events
-from service.jobs.events import Position, Watch
+from service.jobs.events import EventStreams, Position
 from service.jobs.joblog import log_path
 from service.settings import Settings
 from storage.jobs.store import JobRecord, JobStore, Progress
@@ -160,7 +160,9 @@ class Counted(JobStore):
         return super().job(job_id)
 
 
-async def gather(watch: Watch, snapshot: events.Snapshot, change: Callable[[], None], listeners: int) -> list[str]:
+async def gather(
+    watch: EventStreams, snapshot: events.Snapshot, change: Callable[[], None], listeners: int
+) -> list[str]:
     async def one() -> str:
         return b"".join([piece async for piece in watch.stream(snapshot, Position())]).decode()
 
@@ -173,7 +175,7 @@ async def gather(watch: Watch, snapshot: events.Snapshot, change: Callable[[], N
 def test_many_listeners_cost_one_look(settings: Settings, bench: Bench, job: JobRecord, monkeypatch):
     monkeypatch.setattr(events, "_LOOK_SECONDS", 0.1)
     jobs = Counted(settings.database)
-    watch = Watch(settings, jobs, lambda: False)
+    watch = EventStreams(settings, jobs, lambda: False)
     began = time.monotonic()
     heard = asyncio.run(gather(watch, watch.snapshot(job), lambda: bench.jobs.cancel(job.id), 50))
     elapsed = time.monotonic() - began
@@ -189,7 +191,7 @@ def test_many_listeners_cost_one_look(settings: Settings, bench: Bench, job: Job
 def test_comments_keep_a_quiet_stream_alive_and_its_end_is_said(settings: Settings, bench: Bench, job, monkeypatch):
     monkeypatch.setattr(events, "QUIET_SECONDS", 0.05)
     closing: list[bool] = []
-    watch = Watch(settings, bench.jobs, lambda: bool(closing))
+    watch = EventStreams(settings, bench.jobs, lambda: bool(closing))
     [text] = asyncio.run(gather(watch, watch.snapshot(job), lambda: closing.append(True), 1))
     assert text.count(": still here\n\n") >= 2
     assert text.endswith(": come back with the last id\n\n")
@@ -201,7 +203,7 @@ def test_comments_keep_a_quiet_stream_alive_and_its_end_is_said(settings: Settin
 
 
 def test_a_job_that_is_deleted_ends_its_streams(settings: Settings, bench: Bench, job: JobRecord):
-    watch = Watch(settings, bench.jobs, lambda: False)
+    watch = EventStreams(settings, bench.jobs, lambda: False)
     snapshot = watch.snapshot(job)
 
     def delete() -> None:

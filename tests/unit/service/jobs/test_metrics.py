@@ -17,7 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from engine.model import traffic
 from service.app import create_app
 from service.jobs.metrics import Metrics
-from service.runner.metrics import Figures
+from service.runner.metrics import RunnerMetrics
 from service.settings import Settings
 from storage.jobs.store import JobRecord, RunnerRecord
 from tests.unit.service.support import Bench, small_graph
@@ -180,7 +180,7 @@ def test_the_port_is_its_own_and_no_reason_to_fail(settings: Settings, bench: Be
 
 
 def test_figures_of_this_process(tmp_path: Path):
-    figures = Figures("cpu")
+    figures = RunnerMetrics("cpu")
     figures.step("search", 0.5)
     figures.step("search", 0.25)
     (tmp_path / "file").write_bytes(b"x" * 100_000)
@@ -192,20 +192,20 @@ def test_figures_of_this_process(tmp_path: Path):
     traffic.moved("read", 7)
     assert figures.read()["bytes"]["device"]["read"] == before + 7
     assert found["name"]
-    assert Figures("cuda0").read()["memory"] == {"used": None, "limit": None}, "an idle GPU is not woken"
+    assert RunnerMetrics("cuda0").read()["memory"] == {"used": None, "limit": None}, "an idle GPU is not woken"
 
 
 def test_gpus_are_called_by_their_name_where_all_have_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("service.runner.metrics._GPUS", tmp_path)
-    assert Figures("cuda0").read()["name"] is None
+    assert RunnerMetrics("cuda0").read()["name"] is None
     for address, model, name in (("1", "NVIDIA A", "NVIDIA A"), ("2", "NVIDIA A", "NVIDIA A"), ("3", "NVIDIA B", None)):
         (tmp_path / address).mkdir()
         (tmp_path / address / "information").write_text(f"Model: \t\t {model}\nIRQ:   \t\t 3\n")
-        assert Figures("cuda1").read()["name"] == name
+        assert RunnerMetrics("cuda1").read()["name"] == name
 
 
 def test_the_metrics_are_documented(metrics: Metrics, bench: Bench):
-    bench.jobs.announce(RunnerRecord("n/cpu", "n/cpu:1", "cpu", "idle", None, time.time(), Figures("cpu").read()))
+    bench.jobs.announce(RunnerRecord("n/cpu", "n/cpu:1", "cpu", "idle", None, time.time(), RunnerMetrics("cpu").read()))
     text = (ROOT / "docs" / "operations.md").read_text()
     ours = {family.name for family in metrics.registry.collect() if family.name.startswith("apsp_")}
     documented = {name.removesuffix("_total") for name in re.findall(r"^\| `(apsp_\w+)", text, re.MULTILINE)}

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from service.api.fault import Refused
-from service.pool.process_pool import Worker
+from service.pool.process_pool import ProcessPool
 from service.pool.tasks import job_options, plan_job, read_upload
 from service.settings import Settings
 from storage.errors import InvalidRequest, LimitExceeded
@@ -23,17 +23,17 @@ from tests.unit.service.support import Bench, small_graph
 
 
 @pytest.fixture
-def worker() -> Iterator[Worker]:
-    worker = Worker(nice=1)
+def worker() -> Iterator[ProcessPool]:
+    worker = ProcessPool(nice=1)
     yield worker
     worker.stop()
 
 
-def run(worker: Worker, task, *args):
+def run(worker: ProcessPool, task, *args):
     return asyncio.run(worker.run(task, *args))
 
 
-def test_graphs_are_read_and_jobs_planned_beside(worker: Worker, settings: Settings, bench: Bench, tmp_path: Path):
+def test_graphs_are_read_and_jobs_planned_beside(worker: ProcessPool, settings: Settings, bench: Bench, tmp_path: Path):
     assert run(worker, os.getpid) != os.getpid()
     assert run(worker, os.getpriority, os.PRIO_PROCESS, 0) == os.getpriority(os.PRIO_PROCESS, 0) + 1
     path = tmp_path / "graph.txt"
@@ -55,13 +55,13 @@ def test_graphs_are_read_and_jobs_planned_beside(worker: Worker, settings: Setti
     assert caught.value.fault.details["limit"] == 2
 
 
-def test_unexpected_errors_become_faults(worker: Worker):
+def test_unexpected_errors_become_faults(worker: ProcessPool):
     with pytest.raises(Refused, match="ValueError") as caught:
         run(worker, int, "x")
     assert caught.value.fault.code == "internal"
 
 
-def test_its_death_is_told_and_survived(worker: Worker):
+def test_its_death_is_told_and_survived(worker: ProcessPool):
     first = run(worker, os.getpid)
     with pytest.raises(Refused) as caught:
         run(worker, os._exit, 9)
@@ -102,7 +102,7 @@ def tell_and_run_for_ever(path: str) -> None:
     FOR_EVER[0](*FOR_EVER[1:])
 
 
-async def start_both(worker: Worker) -> None:
+async def start_both(worker: ProcessPool) -> None:
     """Ask until both processes have answered: which of them takes a task is not determined."""
     seen: set[int] = set()
     while len(seen) < 2:
@@ -110,7 +110,7 @@ async def start_both(worker: Worker) -> None:
 
 
 def test_a_task_is_ended_at_its_limit_and_others_are_answered_meanwhile(tmp_path: Path):
-    worker = Worker(nice=1, most=2, setting="read_seconds")
+    worker = ProcessPool(nice=1, most=2, setting="read_seconds")
     told = tmp_path / "pid"
 
     async def scene() -> tuple[int, Refused]:
@@ -139,7 +139,7 @@ def test_a_task_is_ended_at_its_limit_and_others_are_answered_meanwhile(tmp_path
 
 
 def test_nobody_holds_all_processes():
-    worker = Worker(nice=1, most=2)
+    worker = ProcessPool(nice=1, most=2)
 
     async def scene() -> None:
         await start_both(worker)
@@ -163,9 +163,9 @@ def test_nobody_holds_all_processes():
 def test_it_dies_with_its_parent_whatever_it_does():
     code = """
 import asyncio, os
-from service.pool.process_pool import Worker
+from service.pool.process_pool import ProcessPool
 async def scene():
-    worker = Worker(0)
+    worker = ProcessPool(0)
     print(await worker.run(os.getpid), flush=True)
     await worker.run(sum, range(10**13))
 if __name__ == "__main__":
@@ -189,7 +189,7 @@ def processor_seconds(pid: int) -> float:
 
 
 def test_memory_and_open_files_are_bounded():
-    worker = Worker(nice=1, memory=200 << 20)
+    worker = ProcessPool(nice=1, memory=200 << 20)
     try:
         first = run(worker, os.getpid)
         assert len(run(worker, bytes, 50 << 20)) == 50 << 20
@@ -203,7 +203,7 @@ def test_memory_and_open_files_are_bounded():
         worker.stop()
 
 
-def test_what_is_no_exception_is_told_too(worker: Worker):
+def test_what_is_no_exception_is_told_too(worker: ProcessPool):
     with pytest.raises(Refused, match="Panic: the disco") as caught:
         run(worker, panic)
     assert caught.value.fault.code == "internal"
@@ -212,7 +212,7 @@ def test_what_is_no_exception_is_told_too(worker: Worker):
     assert caught.value.fault.code == "worker-lost"
 
 
-def test_stopping_ends_the_process(worker: Worker):
+def test_stopping_ends_the_process(worker: ProcessPool):
     pid = run(worker, os.getpid)
     worker.stop()
     assert gone(pid)

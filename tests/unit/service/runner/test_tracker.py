@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from engine.model.plan import Phase, Plan
-from service.runner.tracker import Gauge, JobMonitor
+from service.runner.tracker import JobMonitor, ProgressEstimator
 from storage.errors import Cancelled, StorageFailed
 from storage.jobs.store import Progress
 
@@ -18,7 +18,7 @@ def plan(**seconds: float) -> Plan:
 
 
 def test_phases_weigh_as_predicted_and_the_fraction_never_falls():
-    gauge = Gauge(plan(ingest=10, relax=80, write=10), 0.0)
+    gauge = ProgressEstimator(plan(ingest=10, relax=80, write=10), 0.0)
     gauge.begin("create", 1, "store", 0.0)
     assert gauge.read(0.1).fraction == 0
     gauge.begin("ingest", 100, "rows", 0.1)
@@ -38,7 +38,7 @@ def test_phases_weigh_as_predicted_and_the_fraction_never_falls():
 
 
 def test_rate_and_time_left():
-    gauge = Gauge(plan(search=10, write=5), 0.0)
+    gauge = ProgressEstimator(plan(search=10, write=5), 0.0)
     gauge.begin("search", 1000, "rows", 0.0)
     assert gauge.read(0.0) == Progress(0.0, None, "rows", None)
     gauge.advance(100)

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from service.jobs.results import Result
+from service.jobs.results import ResultReader
 from service.views import representations
 from service.views.representations import ENCODERS, Selection
 from tests.unit.service.support import UNREACHABLE, Bench, small_graph
@@ -24,7 +24,7 @@ def choose(bench: Bench) -> Choose:
     def make(dtype: str, sources: list[int], targets: list[int] | None = None, names: bool = False):
         graph = small_graph(names, real=dtype.startswith("float"))
         job_id, distances = bench.solved(graph, dtype)
-        result = Result(bench.settings.store(job_id))
+        result = ResultReader(bench.settings.store(job_id))
         columns = None if targets is None else np.array(targets)
         expected = distances[sources] if targets is None else distances[np.ix_(sources, targets)]
         return Selection(result, np.array(sources), columns), expected.astype(dtype if dtype[0] == "f" else float)

@@ -12,7 +12,7 @@ import pytest
 from fastapi.testclient import TestClient
 from httpx2 import ASGITransport, AsyncClient
 
-from service.jobs.results import Result
+from service.jobs.results import ResultReader
 from service.settings import Settings
 from service.views import sampling
 from service.views.sampling import eccentricities, sample, spread
@@ -50,7 +50,7 @@ def test_positions_are_in_order_apart_and_inside(count: int, most: int):
 @pytest.mark.parametrize("dtype", ["uint16", "float32"])
 def test_a_sample_is_of_the_matrix(bench: Bench, size: int, dtype: str):
     job_id, distances = bench.solved(ring(150), dtype)
-    result = Result(bench.settings.store(job_id))
+    result = ResultReader(bench.settings.store(job_id))
     found = sample(result, row=0, rows=None, column=0, columns=None, size=size)
     picked = np.array(found["distances"], float)
     np.testing.assert_array_equal(picked, distances[np.ix_(found["rows"], found["columns"])])
@@ -64,20 +64,20 @@ def test_a_sample_is_of_the_matrix(bench: Bench, size: int, dtype: str):
 def test_eccentricities_leave_the_source_out(bench: Bench):
     graph, _ = build_graph([0, 1], [1, 0], [-1, 4], labels=["a", "b", "c"], directed=True)
     job_id, _ = bench.solved(graph, "int32")
-    found = eccentricities(Result(bench.settings.store(job_id)), 10)
+    found = eccentricities(ResultReader(bench.settings.store(job_id)), 10)
     assert found == {
         "sources": ["a", "b", "c"], "eccentricities": [-1, 4, None], "reached": [2, 2, 1],
         "central": [True, True, False], "of": 3, "complete": True,
     }  # fmt: skip
     job_id, distances = bench.solved(ring(150), "int32", sources=[5, 3, 140], targets=[2, 3, 4])
-    found = eccentricities(Result(bench.settings.store(job_id)), 2)
+    found = eccentricities(ResultReader(bench.settings.store(job_id)), 2)
     assert (found["sources"], found["of"], found["complete"]) == ([5, 140], 3, False)
     assert found["eccentricities"] == [distances[0].max(), distances[2].max()]
 
 
 def test_rows_are_fewer_where_tiles_are_large(bench: Bench, monkeypatch: pytest.MonkeyPatch):
     job_id, distances = bench.solved(ring(700), "int32")
-    result = Result(bench.settings.store(job_id))
+    result = ResultReader(bench.settings.store(job_id))
     monkeypatch.setattr(sampling, "BUDGET", 6 * (64 * 700 * 4 + 4))
     found = sample(result, row=0, rows=None, column=0, columns=None, size=100)
     assert (len(found["rows"]), len(found["columns"]), found["complete"]) == (6, 100, False)
@@ -90,7 +90,7 @@ def test_rows_are_fewer_where_tiles_are_large(bench: Bench, monkeypatch: pytest.
 
 def test_a_packed_tile_is_unpacked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     entries = make_store(tmp_path / "m.zarr", 150, "uint16", compression="zstd")
-    result, read = Result(tmp_path / "m.zarr"), []
+    result, read = ResultReader(tmp_path / "m.zarr"), []
     tiles = result.matrix._tiles
     whole = tiles.whole
 

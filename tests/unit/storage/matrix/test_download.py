@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from storage.errors import Conflict, NotFound, StorageFailed
-from storage.matrix.download import Incoming, Piece, labels_of, side_files
+from storage.matrix.download import Download, Piece, labels_of, side_files
 from storage.matrix.reader import open_matrix, verify_matrix
 from tests.stores import line_graph, make_store
 
@@ -23,31 +23,31 @@ def origin(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     return path
 
 
-def begin(origin: Path, target: Path, *, overwrite: bool = False) -> Incoming:
-    return Incoming(target, (origin / "zarr.json").read_bytes(), overwrite=overwrite)
+def begin(origin: Path, target: Path, *, overwrite: bool = False) -> Download:
+    return Download(target, (origin / "zarr.json").read_bytes(), overwrite=overwrite)
 
 
-def bring(incoming: Incoming, origin: Path, pieces: list[Piece]) -> None:
+def bring(download: Download, origin: Path, pieces: list[Piece]) -> None:
     for piece in pieces:
-        shutil.copy(origin / piece.name, incoming.draft(piece))
-        assert incoming.accept(piece)
+        shutil.copy(origin / piece.name, download.draft(piece))
+        assert download.accept(piece)
 
 
-def tiles(incoming: Incoming, *, there: bool = False) -> list[Piece]:
-    return [piece for piece, found in incoming.tiles() if found == there]
+def tiles(download: Download, *, there: bool = False) -> list[Piece]:
+    return [piece for piece, found in download.tiles() if found == there]
 
 
 def test_a_store_that_comes_whole_is_put_in_place(origin, tmp_path):
     target = tmp_path / "target.zarr"
-    with begin(origin, target) as incoming:
-        assert incoming.total is None
-        bring(incoming, origin, incoming.sides())
-        lacking = tiles(incoming)
+    with begin(origin, target) as download:
+        assert download.total is None
+        bring(download, origin, download.sides())
+        lacking = tiles(download)
         assert len(lacking) == 3
-        assert incoming.total == open_matrix(origin).bytes
-        bring(incoming, origin, lacking)
+        assert download.total == open_matrix(origin).bytes
+        bring(download, origin, lacking)
         assert not target.exists()
-        incoming.publish()
+        download.publish()
     verify_matrix(target)
     assert open_matrix(target).digest == open_matrix(origin).digest
     assert sorted(path.name for path in tmp_path.iterdir()) == ["origin.zarr", "target.zarr"]
@@ -55,59 +55,59 @@ def test_a_store_that_comes_whole_is_put_in_place(origin, tmp_path):
 
 def test_what_was_broken_off_is_gone_on_with_tiles_only(origin, tmp_path):
     target = tmp_path / "target.zarr"
-    with begin(origin, target) as incoming:
-        bring(incoming, origin, incoming.sides())
-        bring(incoming, origin, tiles(incoming)[:2])
+    with begin(origin, target) as download:
+        bring(download, origin, download.sides())
+        bring(download, origin, tiles(download)[:2])
     assert not target.exists()
-    with begin(origin, target) as incoming:
-        bring(incoming, origin, incoming.sides())
-        assert len(tiles(incoming, there=True)) == 2
-        bring(incoming, origin, tiles(incoming))
-        incoming.publish()
+    with begin(origin, target) as download:
+        bring(download, origin, download.sides())
+        assert len(tiles(download, there=True)) == 2
+        bring(download, origin, tiles(download))
+        download.publish()
     verify_matrix(target)
 
 
 def test_a_kept_tile_that_was_damaged_meanwhile_is_asked_for_again(origin, tmp_path):
-    with begin(origin, tmp_path / "target.zarr") as incoming:
-        bring(incoming, origin, incoming.sides())
-        bring(incoming, origin, tiles(incoming))
+    with begin(origin, tmp_path / "target.zarr") as download:
+        bring(download, origin, download.sides())
+        bring(download, origin, tiles(download))
     kept = tmp_path / ".target.zarr.working" / "store" / "distances" / "c" / "1" / "0"
     data = bytearray(kept.read_bytes())
     data[100] ^= 1
     kept.write_bytes(data)
-    with begin(origin, tmp_path / "target.zarr") as incoming:
-        bring(incoming, origin, incoming.sides())
-        assert [piece.name for piece in tiles(incoming)] == ["distances/c/1/0"]
+    with begin(origin, tmp_path / "target.zarr") as download:
+        bring(download, origin, download.sides())
+        assert [piece.name for piece in tiles(download)] == ["distances/c/1/0"]
 
 
 @pytest.mark.parametrize("name", ["source/c/0", "distances/zarr.json", "distances/c/0/0"])
 @pytest.mark.parametrize("harm", ["flip", "cut", "longer"])
 def test_a_file_that_is_not_what_was_sealed_is_not_accepted(origin, tmp_path, name, harm):
-    with begin(origin, tmp_path / "target.zarr") as incoming:
-        bring(incoming, origin, incoming.sides())
-        [piece] = [piece for piece in [*incoming.sides(), *tiles(incoming)] if piece.name == name]
+    with begin(origin, tmp_path / "target.zarr") as download:
+        bring(download, origin, download.sides())
+        [piece] = [piece for piece in [*download.sides(), *tiles(download)] if piece.name == name]
         data = bytearray((origin / name).read_bytes())
         data[len(data) // 2] ^= 1
         whole = (origin / name).read_bytes()
-        incoming.draft(piece).write_bytes({"flip": bytes(data), "cut": whole[:-1], "longer": whole + b"x"}[harm])
-        assert not incoming.accept(piece)
-        assert not incoming.draft(piece).exists()
+        download.draft(piece).write_bytes({"flip": bytes(data), "cut": whole[:-1], "longer": whole + b"x"}[harm])
+        assert not download.accept(piece)
+        assert not download.draft(piece).exists()
 
 
 def test_another_store_does_not_go_on_with_this_one(origin, tmp_path):
     other = tmp_path / "other.zarr"
     make_store(other, 7)
     target = tmp_path / "target.zarr"
-    with begin(origin, target) as incoming:
-        bring(incoming, origin, incoming.sides())
-        bring(incoming, origin, tiles(incoming))
+    with begin(origin, target) as download:
+        bring(download, origin, download.sides())
+        bring(download, origin, tiles(download))
     with pytest.raises(Conflict, match="begin anew"):
         begin(other, target)
-    with begin(other, target, overwrite=True) as incoming:
-        bring(incoming, other, incoming.sides())
-        assert tiles(incoming, there=True) == []
-        bring(incoming, other, tiles(incoming))
-        incoming.publish()
+    with begin(other, target, overwrite=True) as download:
+        bring(download, other, download.sides())
+        assert tiles(download, there=True) == []
+        bring(download, other, tiles(download))
+        download.publish()
     assert open_matrix(target).shape == (7, 7)
 
 
@@ -130,7 +130,7 @@ def test_a_seal_that_is_none_is_refused(origin, tmp_path):
     document["attributes"]["seal"]["files"]["source/c/0"][1] ^= 1
     for data in (b"<html>", b"{}", json.dumps(document).encode()):
         with pytest.raises(StorageFailed):
-            Incoming(tmp_path / "target.zarr", data)
+            Download(tmp_path / "target.zarr", data)
     assert [path.name for path in tmp_path.iterdir()] == ["origin.zarr"]
 
 
@@ -140,7 +140,7 @@ def test_names_that_lead_elsewhere_are_refused(origin, tmp_path, name, monkeypat
     document = json.loads((origin / "zarr.json").read_bytes())
     document["attributes"]["seal"] |= {"files": {name: [1, 1]}, "digest": "sha256:any"}
     with pytest.raises(StorageFailed, match="which no store has"):
-        Incoming(tmp_path / "target.zarr", json.dumps(document).encode())
+        Download(tmp_path / "target.zarr", json.dumps(document).encode())
 
 
 @pytest.mark.parametrize("text", [False, True])

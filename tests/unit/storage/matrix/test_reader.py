@@ -19,7 +19,7 @@ import zarr
 from storage.errors import Conflict, InvalidRequest, NotFound, StorageFailed
 from storage.files import atomic
 from storage.graph.graph import graph_digest
-from storage.matrix.reader import create_matrix, matrix_bytes, open_matrix, verify_matrix
+from storage.matrix.reader import MatrixSpec, create_matrix, matrix_bytes, open_matrix, verify_matrix
 from tests.stores import UNREACHABLE, entries_of, line_graph, make_store
 
 TYPES = ["uint16", "int32", "float32", "float64"]
@@ -34,8 +34,8 @@ def tile_file(path, i=0, j=0):
     return path / "distances" / "c" / str(i) / str(j)
 
 
-def begin(path, n=100, dtype="float32", **options):
-    return create_matrix(path, line_graph(n), dtype=dtype, unreachable=UNREACHABLE[dtype], **options)
+def begin(path, n=100, dtype="float32", *, overwrite=False, **fields):
+    return create_matrix(path, line_graph(n), MatrixSpec(dtype, UNREACHABLE[dtype], **fields), overwrite=overwrite)
 
 
 class TestRoundTrip:
@@ -117,7 +117,7 @@ class TestRoundTrip:
 
     def test_hops_are_the_unit_of_unweighted_graphs(self, path):
         graph = line_graph(0, weighted=False)
-        create_matrix(path, graph, dtype="uint16", unreachable=32767).seal({})
+        create_matrix(path, graph, MatrixSpec("uint16", 32767)).seal({})
         with open_matrix(path) as matrix:
             assert matrix.attributes["unit"] == "hops"
 
@@ -238,7 +238,7 @@ class TestOtherClients:
 
     def test_a_sentinel_equal_to_the_fill_value_is_refused(self, path):
         with pytest.raises(InvalidRequest, match="65535 of uint16 must lie below 65535"):
-            create_matrix(path, line_graph(3), dtype="uint16", unreachable=65535)
+            create_matrix(path, line_graph(3), MatrixSpec("uint16", 65535))
 
 
 class TestRefusals:
@@ -349,7 +349,7 @@ class TestWriting:
         with pytest.raises(InvalidRequest, match="sets these attributes itself: graph, type"):
             begin(path, attributes={"type": "x", "graph": "y"})
         with pytest.raises(InvalidRequest, match="complex128"):
-            create_matrix(path, line_graph(3), dtype=complex, unreachable=0)
+            create_matrix(path, line_graph(3), MatrixSpec(complex, 0))
         with pytest.raises(NotFound, match=r"the folder .*absent does not exist"):
             begin(path.parent / "absent" / "d.zarr")
 

@@ -18,7 +18,7 @@ from storage.errors import Conflict, StorageFailed
 from storage.files import atomic, direct
 from storage.matrix import file_pool, working
 from storage.matrix import writer as matrix_writer
-from storage.matrix.reader import create_matrix, open_matrix, verify_matrix
+from storage.matrix.reader import MatrixSpec, create_matrix, open_matrix, verify_matrix
 from storage.matrix.shared import GuestMatrix
 from storage.matrix.working import discard_checkpoint, find_checkpoint, open_working
 from tests.stores import UNREACHABLE, entries_of, line_graph, make_store
@@ -26,11 +26,10 @@ from tests.stores import UNREACHABLE, entries_of, line_graph, make_store
 N = 150
 
 
-def opened(path, *, n=N, dtype="float32", resume=False, overwrite=False, graph=None, **more):
+def opened(path, *, n=N, dtype="float32", resume=False, overwrite=False, graph=None, **fields):
     graph = graph or line_graph(n)
-    return open_working(
-        path, graph, dtype=dtype, unreachable=UNREACHABLE[dtype], resume=resume, overwrite=overwrite, **more
-    )
+    spec = MatrixSpec(dtype, UNREACHABLE[dtype], **fields)
+    return open_working(path, graph, spec, resume=resume, overwrite=overwrite)
 
 
 def base(path: Path) -> Path:
@@ -149,7 +148,7 @@ def test_the_record_is_lowered_before_the_first_tile_is_changed_and_not_before(t
         writer.read_rows(0, found)
         assert find_checkpoint(path).record == writer.record() == {"round": 5}
         if adopted:
-            room = writer.room()
+            room = writer.make_exchange_dir()
             guest = GuestMatrix(base(path) / "store", room, writer.grid, "float32", "none")
             files = [guest.write_tile(0, 0, old[:64] + 1), guest.write_tile(1, 0, old[64:128] + 1)]
             assert find_checkpoint(path).record == {"round": 5}
@@ -157,7 +156,7 @@ def test_the_record_is_lowered_before_the_first_tile_is_changed_and_not_before(t
             writer.adopt(room, files)
             seen = seen[-2:]  # the record has a draft, too
         else:
-            monkeypatch.setattr(file_pool.Spares, "write", looking(file_pool.Spares.write))
+            monkeypatch.setattr(file_pool.FilePool, "write", looking(file_pool.FilePool.write))
             writer.write(0, 0, old + 1)
         assert len(seen) >= 2
         assert all(record == {"round": 2} for record in seen)
@@ -500,7 +499,7 @@ def test_a_replaced_tile_is_not_written_over_before_its_folder_is_durable(tmp_pa
     folder = tmp_path / "c"
     folder.mkdir()
     (tmp_path / "spare").mkdir()
-    pool = file_pool.Spares(tmp_path / "spare", 1)
+    pool = file_pool.FilePool(tmp_path / "spare", 1)
     band = folder.stat().st_ino
     for k in range(3):
         (folder / str(k)).write_bytes(b"old")
@@ -544,13 +543,13 @@ def test_a_kill_between_publishing_and_tidying_up_leaves_the_new_store_and_no_ch
     left_at(path, entries_of(N, N, "float32", 2), {"round": 1}, overwrite=True)
     writer = opened(path, resume=True, overwrite=True)
     with monkeypatch.context() as patch:
-        patch.setattr("storage.matrix.working_dir.Workplace._remove", lambda _: None)
+        patch.setattr("storage.matrix.working_dir.WorkingDir._remove", lambda _: None)
         patch.setattr("shutil.rmtree", lambda *_, **__: None)
         writer.seal({})
     writer._place._release()
     assert base(path).exists()
     assert find_checkpoint(path) is None
-    create_matrix(path, line_graph(N), dtype="float32", unreachable=np.inf, overwrite=True).abort()
+    create_matrix(path, line_graph(N), MatrixSpec("float32", np.inf), overwrite=True).abort()
     opened(path, overwrite=True, resume=True).leave()
     assert [p.name for p in tmp_path.iterdir()] == ["d.zarr"]
     with open_matrix(path) as matrix:
@@ -563,7 +562,7 @@ def test_a_finished_store_that_was_moved_away_before_tidying_up_is_no_checkpoint
     left_at(path, entries, {"round": 1})
     writer = opened(path, resume=True)
     with monkeypatch.context() as patch:
-        patch.setattr("storage.matrix.working_dir.Workplace._remove", lambda _: None)
+        patch.setattr("storage.matrix.working_dir.WorkingDir._remove", lambda _: None)
         writer.seal({})
     writer._place._release()
     path.rename(tmp_path / "elsewhere.zarr")

@@ -223,7 +223,7 @@ READ: dict[str, tuple[str, str, bool, Arcs]] = {
         {(u, v): 1 for u in range(1, 5) for v in range(1, 5) if u != v},
     ),
     "a count and as many edges": (
-        "4 4\n1 2\n2 3\n3 4\n4 1\n",
+        "# Nodes: 4 Edges: 4\n1 2\n2 3\n3 4\n4 1\n",
         "edges",
         True,
         {(1, 2): 1, (2, 3): 1, (3, 4): 1, (4, 1): 1},
@@ -286,7 +286,11 @@ def test_read(name: str, tmp_path: Path) -> None:
         ("4 4\n2 4\n1 3\n2 4\n1 3\n", {"format": "metis"}, both({(1, 2): 1, (2, 3): 1, (3, 4): 1, (1, 4): 1})),
         ("a: b\nb: a:\n", {"format": "edges"}, {("a:", "b"): 1, ("b:", "a:"): 1}),
         (",a,b\na,1,1\nb,1,1\n", {"unweighted": True}, {("a", "b"): 1, ("b", "a"): 1}),
-        ("x1,x2,x3\n1,2,3\n4,1,6\n7,8,1\n", {"format": "edges"}, {(1, 2): 3, (4, 1): 6, (7, 8): 1}),
+        (
+            "x1,x2,x3\n1,2,3\n4,1,6\n7,8,1\n",
+            {"source": "1", "target": "2", "weight": "3"},
+            {(1, 2): 3, (4, 1): 6, (7, 8): 1},
+        ),
     ],
 )
 def test_what_the_refusals_offer_helps(content: str, options: dict[str, Any], arcs: Arcs, tmp_path: Path) -> None:
@@ -312,7 +316,7 @@ def test_a_name_that_ends_in_sif_is_no_licence(content: str, words: str, tmp_pat
 def test_rows_that_are_comments_are_named(tmp_path: Path) -> None:
     graph, receipt = read(tmp_path, "# a b 1\na,b,5\n#b,c,4\n# c,d,4\n# checked by hand, 2020\nc,a,3\n")
     assert graph.arcs == 2
-    assert receipt.notes == ("comments that have the fields of an arc: 2, the first on line 3: '#b,c,4'",)
+    assert receipt.notes[0] == "comments that have the fields of an arc: 2, the first on line 3: '#b,c,4'"
 
 
 @pytest.mark.parametrize("columns", [["c0", "c1", "c2"], ["0", "1", "2"], ["oslo", "rome", "bonn"]])
@@ -324,9 +328,9 @@ def test_a_matrix_as_parquet_is_refused(columns: list[str], diagonal: int, tmp_p
         table.write_parquet(path)
         with pytest.raises(InvalidGraph, match="may be a matrix"):
             read_graph(path)
-        assert read_graph(path, source="1", target="2")[0].arcs == 3
+        assert read_graph(path, source=columns[0], target=columns[1], weight=columns[2])[0].arcs == 3
     frame.rename({columns[0]: "from", columns[1]: "to"}).write_parquet(path)
-    assert read_graph(path)[0].arcs == 3
+    assert read_graph(path, weight=columns[2])[0].arcs == 3
 
 
 def link(**members: object) -> dict[str, object]:

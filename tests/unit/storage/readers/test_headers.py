@@ -167,7 +167,7 @@ CASES: dict[str, tuple[str, dict[str, Any], Arcs | str]] = {
     "nodes with text": (table(id=[1, 2], name=["p", "q"], a=[1, 2], b=[1, 2], c=[1, 2]), {}, "does not read like"),
     "nodes, unweighted": (table(id=[1, 2], name=["p", "q"]), {"unweighted": True}, "does not read like"),
     "places": (table(x=[1, 2], y=[2, 3]), {}, "'x' does not read like"),
-    "triples": ("subject,predicate,object\nAda,likes,Bob\nBob,likes,Eve\n", {}, "'subject' does not read like"),
+    "triples": ("subject,predicate,object\nAda,likes,Bob\nBob,likes,Eve\n", {}, "say --from 1 --to 3"),
     "triples by tabs": ("subject\tpredicate\tobject\nAda\tlikes\tBob\nBob\tlikes\tAda\n", {}, "'subject' does not"),
     "facts": ("head,relation,tail\nAda,likes,Bob\nBob,likes,Eve\n", {}, "head before tail"),
     "a target first": (table(to=[6, 7], there=[5, 6], km=[1.5, 2]), {}, "the opposite of their names"),

@@ -14,7 +14,7 @@ from storage.graph.graph import Graph, Receipt
 from storage.readers import ReadLimits, read_graph
 from storage.readers.named import NamedGraph
 from storage.readers.networks.json_walk import VALUE, Walker
-from storage.readers.parsed import Options
+from storage.readers.parsed import ReadOptions
 
 
 def read(tmp_path: Path, content: str, name: str = "g.txt", **options: Any) -> tuple[Graph, Receipt]:
@@ -428,11 +428,11 @@ def test_sif_refuses(tmp_path: Path, text: str, message: str) -> None:
 
 
 def test_limits_hold_while_vertices_and_edges_come() -> None:
-    graph = NamedGraph(Options(limits=ReadLimits(max_vertices=2, max_arcs=2)), listed=False)
+    graph = NamedGraph(ReadOptions(limits=ReadLimits(max_vertices=2, max_arcs=2)), listed=False)
     graph.edge("a", "b", 1)
     with pytest.raises(LimitExceeded, match="line 2: 3 vertices"):
         graph.edge("a", "c", 2)
-    graph = NamedGraph(Options(limits=ReadLimits(max_vertices=2, max_arcs=2)), listed=False)
+    graph = NamedGraph(ReadOptions(limits=ReadLimits(max_vertices=2, max_arcs=2)), listed=False)
     graph.edge("a", "b", 1)
     graph.edge("a", "b", 2)
     with pytest.raises(LimitExceeded, match="line 3: 3 arcs"):

@@ -16,6 +16,7 @@ import pytest
 from storage.errors import Conflict, InvalidRequest, NotFound, StorageFailed
 from storage.graph.graph import Receipt, graph_digest
 from storage.graph.graph_store import GraphStore
+from storage.matrix.frame import MatrixSpec
 from storage.matrix.reader import open_matrix, verify_matrix
 from storage.matrix.shared import GuestMatrix
 from storage.matrix.working import find_checkpoint, open_working
@@ -38,7 +39,9 @@ def address(s3: S3Server) -> str:
 def opened(folder: Path, address: str, *, n=N, dtype="float32", **more) -> RemoteMatrix:
     folder.mkdir(exist_ok=True)
     graph = line_graph(n)
-    found = open_working(folder / "d.zarr", graph, dtype=dtype, unreachable=UNREACHABLE[dtype], address=address, **more)
+    fields = {name: more.pop(name) for name in ("sources", "compression") if name in more}
+    spec = MatrixSpec(dtype, UNREACHABLE[dtype], **fields)
+    found = open_working(folder / "d.zarr", graph, spec, address=address, **more)
     assert isinstance(found, RemoteMatrix)
     return found
 
@@ -187,7 +190,7 @@ def test_tiles_of_other_processes_are_sent(tmp_path, address):
         writer.write(0, 0, np.zeros_like(entries))
         writer.commit({"rows": N})
         writer._wait_for_sender()  # so that what was sent is no longer what is here
-        room = writer.room()
+        room = writer.make_exchange_dir()
         guest = GuestMatrix(room.parents[1] / "store", room, writer.grid, "float32", "none")
         places = [
             (i, j, *writer.grid.slices(i, j))

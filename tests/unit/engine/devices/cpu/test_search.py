@@ -11,8 +11,10 @@ import pytest
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import dijkstra
 
+from engine.devices.cpu import arcs as cpu_arcs
 from engine.devices.cpu import search as cpu_search
-from engine.devices.cpu.search import label_type, prepare, search
+from engine.devices.cpu.arcs import prepare
+from engine.devices.cpu.search import label_type, search
 from engine.devices.cpu.team import Team
 from engine.model.backend import Arcs
 from engine.model.dtypes import WORK_TYPES
@@ -252,7 +254,7 @@ def test_a_graph_that_lanes_are_bad_at_is_given_up_and_still_right(team: Team) -
 def test_the_prepared_form_lives_as_long_as_its_arcs() -> None:
     arcs = random_arcs(np.random.default_rng(1), 20, 60, WEIGHTS["packed"])
     assert prepare(arcs) is prepare(arcs)
-    kept = len(cpu_search._PREPARED)
+    kept = len(cpu_arcs._PREPARED)
     del arcs
     gc.collect()
-    assert len(cpu_search._PREPARED) == kept - 1
+    assert len(cpu_arcs._PREPARED) == kept - 1

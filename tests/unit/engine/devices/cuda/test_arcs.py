@@ -10,7 +10,7 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import dijkstra
 
 from benchmarks import graphs
-from engine.devices.cuda.arcs import Incoming, incoming
+from engine.devices.cuda.arcs import IncomingArcs, incoming
 from engine.graph._clusters import cluster_places
 from engine.graph.ordering import hop_radius, near_places
 from storage.graph.graph import Graph, build_graph
@@ -25,7 +25,7 @@ EXAMPLES = {
 }
 
 
-def sweep(arcs: Incoming, sources: np.ndarray, *, nothing: int = 2**30 - 1) -> tuple[np.ndarray, int]:
+def sweep(arcs: IncomingArcs, sources: np.ndarray, *, nothing: int = 2**30 - 1) -> tuple[np.ndarray, int]:
     """Labels, shape (vertices, sources), and the number of sweeps: chunk by chunk, only over arcs from what changed."""
     labels = np.full((arcs.vertices, len(sources)), nothing, np.int64)
     labels[arcs.place[sources], np.arange(len(sources))] = 0

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine.devices.cuda import outgoing as cuda_rows
+from benchmarks.kernels.locked_sink import LockedSink
 from engine.devices.cuda.outgoing import Outgoing, Outlet
-from engine.devices.cuda.pinned import HostMemory, LockedSink
+from engine.devices.cuda.pinned import HostMemory
 from engine.model.rows import ArraySink
 
 
@@ -110,7 +110,7 @@ def locked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         yield memory(np.full(shape, 77, dtype))
         held.pop()
 
-    monkeypatch.setattr(cuda_rows, "host_matrix", imitated)
+    monkeypatch.setattr("engine.devices.cuda.outgoing.host_matrix", imitated)
     return held
 
 

@@ -233,13 +233,13 @@ def test_one_line_of_millions_of_commas_is_not_split(tmp_path: Path) -> None:
 
     path = tmp_path / "wide.csv"
     path.write_text("," * 4_000_000 + "\n" + "," * 4_000_000 + "\n1,2\n")
-    from storage.readers.parsed import Options
+    from storage.readers.parsed import ReadOptions
     from storage.readers.source import Source
     from storage.readers.tables.text_matrix import is_matrix
 
     source = Source(path, ReadLimits())
     tracemalloc.start()
-    assert not is_matrix(source, Options())
+    assert not is_matrix(source, ReadOptions())
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 60e6  # two million fields alone would take more than 100 MB as a list of strings

@@ -201,7 +201,7 @@ def test_where_nothing_lets_it_wait_the_service_is_asked_as_often_as_it_says():
 
 def test_waiting_gives_up_in_time_and_says_that_the_job_goes_on():
     script = Script(*[good(job("running"), retry_after="2")] * 100)
-    with pytest.raises(StillOpen, match="not over after 9 s; it goes on"):
+    with pytest.raises(StillOpen, match="not over after 9 s; the job continues"):
         script.run(flows.wait("j", script.patience, timeout=9.0, watcher=None))
     assert script.clock.now == pytest.approx(9.0)
     assert issubclass(StillOpen, TimeoutError)

@@ -1,4 +1,4 @@
-"""How a file is read can be said through every door, in the same words, and every door says what was chosen."""
+"""Every interface has the same options for reading a file, and reports what the reader selected."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from service.cli import arguments, main
 from service.cli import remote as cli_remote
 from service.cli.commands import remote
 from service.client import AsyncClient, Client
-from service.client.graphs import Reading, prepared
+from service.client.graphs import GraphReading, prepared
 from service.dashboard.render import _environment
 from service.routes.graphs import upload_graph
 from service.state import Service
@@ -29,7 +29,7 @@ from storage.readers import FORMATS, read_graph
 from storage.readers.named import NO_DIRECTION
 from tests.property.test_openapi import here
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 OPTIONS = {name for name in inspect.signature(read_graph).parameters if name not in ("path", "limits")}
 TEXTS = "here,there,score,km\n1,2,0.75,9\n2,3,0.25,8\n"
 
@@ -51,7 +51,7 @@ def test_the_reader_has_these_options() -> None:
 @pytest.mark.parametrize("command", [main.solve, main.solve_many, main.plan, main.inspect, cli_remote.submit])
 def test_every_command_that_reads_a_graph_has_every_option(command: Any) -> None:
     assert set(inspect.signature(command).parameters) >= OPTIONS
-    assert {field.name for field in fields(arguments.Reading)} == OPTIONS
+    assert {field.name for field in fields(arguments.ReadingOptions)} == OPTIONS
 
 
 def test_no_other_command_takes_a_graph_file() -> None:
@@ -68,7 +68,7 @@ def test_the_upload_has_every_option() -> None:
 @pytest.mark.parametrize("method", [Client.solve, Client.submit, AsyncClient.solve, AsyncClient.submit])
 def test_the_client_has_every_option(method: Any) -> None:
     assert set(inspect.signature(method).parameters) >= OPTIONS
-    assert {field.name for field in fields(Reading)} - {"name"} == OPTIONS
+    assert {field.name for field in fields(GraphReading)} - {"name"} == OPTIONS
 
 
 def test_the_client_sends_every_option_of_a_file(tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ def test_the_client_sends_every_option_of_a_file(tmp_path: Path) -> None:
     said: dict[str, Any] = {
         name: True if name in ("directed", "unweighted", "centroids_through") else name for name in OPTIONS
     }
-    with prepared(tmp_path / "g.csv", Reading(**said)) as upload:
+    with prepared(tmp_path / "g.csv", GraphReading(**said)) as upload:
         assert {name: value for name, value in upload.query.items() if name in OPTIONS} == said
 
 
@@ -199,7 +199,7 @@ def test_centroids_over_http(client: TestClient, service: Service) -> None:
 
 
 def understood(graph: Any, **how: Any) -> tuple[Any, Any]:
-    with prepared(graph, Reading(**how)) as upload:
+    with prepared(graph, GraphReading(**how)) as upload:
         query = {name: value for name, value in upload.query.items() if name in OPTIONS and value is not None}
         return read_graph(upload.file, **query)
 

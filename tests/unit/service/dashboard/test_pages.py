@@ -14,7 +14,7 @@ from fastapi.testclient import TestClient
 
 from service.app import create_app
 from service.auth.callers import Caller
-from service.auth.sessions import COOKIE, Visitors
+from service.auth.sessions import COOKIE, Sessions
 from service.dashboard import forms, views
 from service.dashboard.charts import HEIGHT, WIDTH, counted, histogram
 from service.dashboard.options import read_options
@@ -231,11 +231,11 @@ def test_a_printed_link_lets_in_once_and_not_for_long(client: TestClient, servic
 
 
 def test_sessions_outlive_the_process(settings: Settings, bench: Bench):
-    visitors = Visitors(key_store := _keys(bench.jobs))
+    visitors = Sessions(key_store := _keys(bench.jobs))
     _, key = key_store.create("ann", ("read",))
     token = visitors.enter(key)
     assert token is not None
-    assert Visitors(key_store)._sessions.find(token) is not None
+    assert Sessions(key_store)._sessions.find(token) is not None
     with bench.jobs.database.transaction("read") as connection:
         kept = connection.exec_driver_sql("SELECT * FROM sessions").all()
     assert token not in str(kept)

@@ -1,4 +1,7 @@
-"""CUDA backend: the verbs on one GPU, for arrays of the host and of the device."""
+"""The verbs of a backend over the kernels of one GPU, so that the contract of backends holds for them, too.
+
+The product calls ``Launcher`` and ``Solver`` themselves; only tests need the verbs.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +26,7 @@ class CudaBackend:
 
     Arrays may be NumPy's, which are copied to the device and back, or cupy's, which stay there; one call does not mix
     them.  Work is queued on the current stream of the device; calls with NumPy arrays return when the result is there.
-    Not re-entrant: one call at a time.  Searches run on the host (``cpu_search``): on a GPU they would need kernels of
-    their own.
+    Not re-entrant: one call at a time.  Searches run on the host.
     """
 
     name = "cuda"

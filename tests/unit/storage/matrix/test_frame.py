@@ -1,4 +1,4 @@
-"""Stores of chosen sources and targets: the labelled rectangle, and stores of before targets could be chosen."""
+"""Stores of selected sources and targets: the labelled rectangle, and stores of versions without such a selection."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 import xarray as xr
 
 from storage.errors import InvalidRequest, NotFound
-from storage.matrix.reader import create_matrix, open_matrix, verify_matrix
+from storage.matrix.reader import MatrixSpec, create_matrix, open_matrix, verify_matrix
 from tests.stores import line_graph, make_store
 
 SOURCES, TARGETS = np.array([70, 3, 99]), np.array([5, 70, 0, 41])
@@ -84,7 +84,7 @@ def test_xarray_sees_the_labels_of_both_sides(path):
 )
 def test_bad_targets(path, targets, message):
     with pytest.raises(InvalidRequest, match=message) as caught:
-        create_matrix(path, line_graph(100), dtype="int32", unreachable=2**30 - 1, targets=np.array(targets))
+        create_matrix(path, line_graph(100), MatrixSpec("int32", 2**30 - 1, targets=np.array(targets)))
     assert caught.value.field == "targets"
 
 

@@ -11,14 +11,16 @@ import pytest
 from fastapi.testclient import TestClient
 from pydantic import BaseModel
 
-from service.api import openapi_page, schemas
+from service.api import openapi_page
 from service.api.openapi import EVERYWHERE, WITH_BODY
 from service.api.problems import CODES
+from service.api.schemas import graphs, jobs, results, wire
+from service.api.schemas import service as about_service
 from service.app import create_app
 from service.settings import Settings, variable
 from service.views.formats import MEDIA_TYPES
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 TEXT = (ROOT / "docs" / "api.md").read_text()
 
 
@@ -88,6 +90,11 @@ def test_keys_and_scopes_are_in_the_document(tmp_path: Path):
     app.state.service.jobs.close()
 
 
+def test_descriptions_leave_out_what_docstrings_say_to_developers(client: TestClient):
+    operations = [item for path in client.get("/openapi.json").json()["paths"].values() for item in path.values()]
+    assert all(item["description"] and "Args:" not in item["description"] for item in operations)
+
+
 def test_the_page_is_whole_and_loads_nothing(client: TestClient):
     answer = client.get("/docs")
     assert answer.headers["content-type"].startswith("text/html")
@@ -117,8 +124,15 @@ def test_the_page_shows_what_looks_like_markup_as_text():
 
 
 def models() -> list[type[BaseModel]]:
-    found = [c for c in vars(schemas).values() if isinstance(c, type) and issubclass(c, schemas.Wire)]
-    return [c for c in found if c.model_json_schema().get("examples")]
+    found = {
+        c for module in (graphs, jobs, results, about_service, wire) for c in vars(module).values() if _is_schema(c)
+    }
+    assert len(found) > 20
+    return sorted((c for c in found if c.model_json_schema().get("examples")), key=lambda c: c.__name__)
+
+
+def _is_schema(found: object) -> bool:
+    return isinstance(found, type) and issubclass(found, wire.Wire)
 
 
 @pytest.mark.parametrize("model", models())

@@ -1,0 +1,214 @@
+"""The arcs of a graph in the form that the CPU's searches walk: renumbered, in both directions, weights converted.
+
+What depends on the graph alone (a vertex order that keeps neighbours near each other in memory, weights in the form
+that the kernels take) is prepared once per ``Arcs`` object and kept as long as that object lives.
+"""
+
+from __future__ import annotations
+
+import weakref
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from engine.devices.cpu.heap import search_packed, search_wide
+from engine.model.backend import Arcs, Array
+from engine.model.decimals import Units, in_units
+from engine.model.dtypes import WORK_TYPES
+
+#: int64 value of a vertex that no path has reached yet; the sums of a search stay far below it.
+FAR: Final = 2**62
+#: Up to this many neighbours are sorted by insertion.
+FEW_SORTED: Final = 24
+
+
+@dataclass(frozen=True)
+class PreparedArcs:
+    """The arcs of a graph with renumbered vertices, in the form that the kernels walk.
+
+    Attributes:
+        indptr: int64, shape (n + 1,): where the arcs out of each vertex begin.
+        heads: int32, shape (arcs,): their heads.
+        weights: shape (arcs,): their weights; int32 for packed keys, int64 or float64 for wide keys.
+        into: int64, shape (n + 1,): where the arcs into each vertex begin; ``indptr`` itself if the arcs mirror
+            each other.
+        tails: int32, shape (arcs,): their tails; ``heads`` itself if the arcs mirror each other.
+        back: int64, shape (arcs,): the index in ``weights`` of each arc into a vertex; None if the arcs mirror each
+            other.
+        rank: int32, shape (n,): the new number of each vertex.
+        bits: bits of a packed key that hold the vertex; 0 for wide keys.
+        largest: the largest weight.
+        tally: for each label type, the numbers of blocks of lanes [finished, given up], int64.
+        lane_weights: for each label type, the weights of the arcs into each vertex; filled on first use.
+        decimal: float weights as whole multiples of a decimal unit, and that unit; None if there is no such unit.
+        short: empty, or one entry that says whether 16 bits hold the distances from the first source asked about.
+    """
+
+    indptr: npt.NDArray[np.int64]
+    heads: npt.NDArray[np.int32]
+    weights: Array
+    into: npt.NDArray[np.int64]
+    tails: npt.NDArray[np.int32]
+    back: npt.NDArray[np.int64] | None
+    rank: npt.NDArray[np.int32]
+    bits: int
+    largest: float
+    tally: dict[str, npt.NDArray[np.int64]]
+    lane_weights: dict[str, Array]
+    decimal: Units | None = None
+    short: list[bool] = field(default_factory=list)
+
+    def weights_into(self, kind: str) -> Array:
+        """Return the weights of the arcs into each vertex in label type ``kind``, capped at its *unreachable*."""
+        if kind not in self.lane_weights:
+            weights = self.weights if self.decimal is None or kind == "float64" else self.decimal[0]
+            weights = weights if self.back is None else weights[self.back]
+            self.lane_weights[kind] = np.minimum(weights, WORK_TYPES[kind].unreachable).astype(kind)
+        return self.lane_weights[kind]
+
+    def heaviest(self) -> float:
+        """Return the largest weight in the unit of labels that are whole numbers."""
+        return self.largest if self.decimal is None else round(self.largest / self.decimal[1])
+
+    def looks_short(self, source: np.int64) -> bool:
+        """Return whether 16 bits hold the distances from ``source``; the first answer is kept for all sources."""
+        if not self.short:
+            n, real = len(self.rank), self.weights.dtype.kind == "f"
+            dist = np.full(n, np.inf if real else FAR, self.weights.dtype if real else np.int64)
+            seen, place, none = np.empty(n, np.int32), np.full(n, -1, np.int32), np.zeros(0, np.uint8)
+            common = (self.indptr, self.heads, self.weights, self.rank[source], dist, seen, none, 0)
+            if self.bits:
+                count = search_packed(*common, np.empty(n, np.int64), place, self.bits)
+            else:
+                count = search_wide(*common, np.empty(n, dist.dtype), np.empty(n, np.int32), place)
+            longest = dist[seen[:count]].max() / (1 if self.decimal is None else self.decimal[1])
+            self.short.append(bool(longest + self.heaviest() < WORK_TYPES["uint16"].unreachable))
+        return self.short[0]
+
+
+_PREPARED: dict[int, PreparedArcs] = {}
+
+
+def prepare(arcs: Arcs) -> PreparedArcs:
+    """Return the prepared form of ``arcs``, which is made at the first call and freed together with ``arcs``."""
+    known = _PREPARED.get(id(arcs))
+    if known is None:
+        known = _PREPARED[id(arcs)] = _prepare(arcs)
+        weakref.finalize(arcs, _PREPARED.pop, id(arcs), None)
+    return known
+
+
+def _prepare(arcs: Arcs) -> PreparedArcs:
+    n = len(arcs.indptr) - 1
+    order = near_order(arcs.indptr, arcs.heads)
+    rank = np.empty(n, np.int32)
+    rank[order] = np.arange(n, dtype=np.int32)
+    # transposed twice, the heads of each vertex ascend, so that one comparison finds out whether arcs mirror each other
+    into, tails, first = _transposed(*_renumber(arcs.indptr, arcs.heads, order, rank))
+    indptr, heads, second = _transposed(into, tails, np.arange(len(tails)))
+    weights = arcs.weights[first[second]]
+    largest = weights.max(initial=0).item()
+    bits = 0
+    decimal = None
+    if weights.dtype.kind == "f":
+        weights = weights.astype(np.float64)
+        decimal = in_units(indptr, weights)
+    else:
+        bits = max(1, n - 1).bit_length()
+        # The key of a tentative distance, n * largest at most, must stay below 2^62, and the weight within int32.
+        bits = 0 if (n * largest) >> (62 - bits) or largest >> 31 else bits
+        weights = weights.astype(np.int32 if bits else np.int64)
+    back = np.empty(len(second), np.int64)
+    back[second] = np.arange(len(second))
+    mirrored = np.array_equal(into, indptr) and np.array_equal(tails, heads) and np.array_equal(weights[back], weights)
+    if mirrored:
+        into, tails = indptr, heads
+    return PreparedArcs(
+        *(indptr, heads, weights, into, tails, None if mirrored else back, rank),
+        *(bits, largest, {}, {}, decimal),
+    )
+
+
+@njit(nogil=True, cache=True)
+def _renumber(indptr, heads, order, rank):  # type: ignore[no-untyped-def]
+    """CSR in which vertex ``order[i]`` has number i, and the old index of each arc."""
+    moved = np.empty(len(heads), np.int64)
+    ends = np.zeros(len(indptr), np.int64)
+    filled = 0
+    for i in range(len(order)):
+        for e in range(indptr[order[i]], indptr[order[i] + 1]):
+            moved[filled] = e
+            filled += 1
+        ends[i + 1] = filled
+    return ends, rank[heads[moved]], moved
+
+
+@njit(nogil=True, cache=True)
+def _transposed(indptr, heads, carried):  # type: ignore[no-untyped-def]
+    """CSR of the reversed arcs, tails ascending in each row, and ``carried`` (int64, shape (arcs,)) in their order."""
+    n = len(indptr) - 1
+    into = np.zeros(n + 1, np.int64)
+    for v in heads:
+        into[v + 1] += 1
+    into = np.cumsum(into)
+    free = into[:-1].copy()
+    tails = np.empty(len(heads), np.int32)
+    placed = np.empty(len(heads), np.int64)
+    for u in range(n):
+        for e in range(indptr[u], indptr[u + 1]):
+            at = free[heads[e]]
+            free[heads[e]] = at + 1
+            tails[at] = u
+            placed[at] = carried[e]
+    return into, tails, placed
+
+
+def near_order(indptr: npt.NDArray[np.int64], heads: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
+    """Return the vertices in an order in which neighbours, over arcs of either direction, lie near each other.
+
+    This is reverse Cuthill-McKee (George and Liu 1981), from a vertex of least degree in each component.
+    """
+    into, tails, _ = _transposed(indptr, heads, np.zeros(len(heads), np.int64))
+    degree = np.diff(indptr) + np.diff(into)
+    order: npt.NDArray[np.int32] = _cuthill_mckee(indptr, heads, into, tails, degree, np.argsort(degree, kind="stable"))
+    return order[::-1]
+
+
+@njit(nogil=True, cache=True)
+def _cuthill_mckee(indptr, heads, into, tails, degree, seeds):  # type: ignore[no-untyped-def]
+    order = np.empty(len(seeds), np.int32)
+    placed = np.zeros(len(seeds), np.uint8)
+    last = looked = 0
+    for seed in seeds:
+        if placed[seed]:
+            continue
+        placed[seed] = 1
+        order[last] = seed
+        last += 1
+        while looked < last:
+            u = order[looked]
+            looked += 1
+            first = last
+            for side in range(2):
+                ends, others = (indptr, heads) if side == 0 else (into, tails)
+                for e in range(ends[u], ends[u + 1]):
+                    v = others[e]
+                    if not placed[v]:
+                        placed[v] = 1
+                        order[last] = v
+                        last += 1
+            if last - first > FEW_SORTED:
+                some = order[first:last].copy()
+                order[first:last] = some[np.argsort(degree[some], kind="mergesort")]
+                continue
+            for i in range(first + 1, last):
+                v = order[i]
+                k = i
+                while k > first and degree[order[k - 1]] > degree[v]:
+                    order[k] = order[k - 1]
+                    k -= 1
+                order[k] = v
+    return order

@@ -1,0 +1,41 @@
+"""Schemas of the answers about graphs."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from pydantic import Field
+
+from service.api.schemas.wire import Wire, moment
+from storage.jobs.store import GraphRecord
+
+
+class GraphDocument(Wire):
+    """An uploaded graph."""
+
+    id: str = Field(examples=["2f1c0a7be85d4f0d9f4f3f8d0a3b7c11"])
+    digest: str = Field(description="SHA-256 of the content: vertices, arcs, weights, direction.")
+    name: str | None = None
+    n: int = Field(description="Vertices.", examples=[3353])
+    m: int = Field(description="Arcs of a directed graph, edges of an undirected one.", examples=[8859])
+    facts: dict[str, Any] = Field(description="Direction, weights, components, degrees.")
+    receipt: dict[str, Any] = Field(description="What the reader understood and what cleaning changed.")
+    created: datetime
+    links: dict[str, str]
+
+    @classmethod
+    def of(cls, record: GraphRecord) -> GraphDocument:
+        """The wire form of a record."""
+        links = {"self": f"/v1/graphs/{record.id}", "jobs": f"/v1/jobs?graph={record.id}"}
+        return cls(
+            id=record.id, digest=record.digest, name=record.name, n=record.n, m=record.m, facts=record.facts,
+            receipt=record.receipt, created=moment(record.created), links=links,
+        )  # fmt: skip
+
+
+class GraphList(Wire):
+    """Graphs, newest first; ``next`` leads to older ones."""
+
+    graphs: list[GraphDocument]
+    next: str | None

@@ -1,0 +1,182 @@
+"""Schemas of requests for jobs and of the answers about them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, Literal
+
+from pydantic import ConfigDict, Field
+
+from service.api.fault import Fault
+from service.api.problems import document
+from service.api.schemas.wire import (
+    NAME_PATTERN,
+    RESULT_LINKS,
+    AskedList,
+    ProblemDocument,
+    Question,
+    Shape,
+    Size,
+    State,
+    Wire,
+    moment,
+)
+from storage.jobs.store import JobRecord
+
+
+class JobRequest(Question):
+    """A graph and the options of a solve; all but the graph may be left out."""
+
+    graph: str = Field(max_length=100, pattern=NAME_PATTERN, description="Id of an uploaded graph.")
+    name: str | None = Field(None, max_length=200, pattern=NAME_PATTERN, description="A name of your own.")
+    dtype: Literal["auto", "uint16", "int32", "float32", "float64"] = "auto"
+    algorithm: str = Field(
+        "auto", max_length=100, description="Name of an algorithm, or auto.", examples=["auto", "dijkstra"]
+    )
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    memory: Size | None = Field(None, description="Host memory in bytes.")
+    device_memory: Size | None = Field(None, description="Device memory in bytes.")
+    max_hops: Size | None = Field(None, description="At most that many arcs a path.")
+    sources: AskedList | None = Field(None, description="Only these rows; vertices as in the file.")
+    targets: AskedList | None = Field(None, description="Only these columns; vertices as in the file.")
+    cutoff: float | None = Field(
+        None,
+        ge=0,
+        allow_inf_nan=False,
+        strict=True,
+        description="Only distances up to this one; longer ones become unreachable.",
+    )
+    threads: Size | None = Field(None, description="Processors.")
+    executor: Literal["local", "dask"] = Field(
+        "local", description="Who solves: the runner, or the workers of the service's Dask scheduler, if it has one."
+    )
+    priority: int = Field(0, ge=-100, le=100, strict=True, description="Jobs of higher priority run first.")
+    fresh: bool = Field(False, description="Solve again even if there is a result of the same graph and options.")
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "examples": [
+                {"graph": "2f1c0a7be85d4f0d9f4f3f8d0a3b7c11"},
+                {"graph": "2f1c0a7be85d4f0d9f4f3f8d0a3b7c11", "dtype": "float64", "sources": [1, 17]},
+                {"graph": "2f1c0a7be85d4f0d9f4f3f8d0a3b7c11", "sources": [1, 17], "targets": [3, 4], "cutoff": 600},
+            ]
+        },
+    )
+
+    def options(self) -> dict[str, Any]:
+        """The members that are options, as stored with the job."""
+        return self.model_dump(exclude={"graph", "name", "priority", "fresh"})
+
+
+class JobItem(Wire):
+    """A job in a list."""
+
+    id: str
+    graph: str
+    name: str | None
+    state: State
+    phase: str
+    progress: float = Field(ge=0, le=1, description="Fraction of the whole job.")
+    rate: float | None = Field(description="Recent rate, in units a second.")
+    unit: str | None = Field(examples=["updates", "rows"])
+    eta_seconds: float | None
+    attempt: int
+    priority: int
+    cancel_requested: bool
+    created: datetime
+    started: datetime | None
+    finished: datetime | None
+    error: ProblemDocument | None
+    links: dict[str, str]
+
+    @classmethod
+    def of(cls, record: JobRecord) -> JobItem:
+        """The wire form of a record."""
+        return cls(**_job_members(record))
+
+
+class JobDocument(JobItem):
+    """A job with its options, its plan and, once it is over, the seconds of each phase."""
+
+    options: dict[str, Any]
+    plan: dict[str, Any] = Field(description="What is done, on what, in which type, and every rejected candidate.")
+    seconds: dict[str, float] | None
+    attempts: list[dict[str, Any]] = Field(description="Attempts that were lost with their runner, and why.")
+    queue_position: int | None = Field(description="How many jobs are before it in the queue; null once it runs.")
+    bytes: int | None = Field(description="Of the result.")
+    removed: datetime | None = Field(description="When the result expired and was removed.")
+
+    @classmethod
+    def of(cls, record: JobRecord, *, queue_position: int | None = None, resumable: bool = False) -> JobDocument:
+        """The wire form of a record.
+
+        Args:
+            record: the stored job.
+            queue_position: jobs before it in the queue; None once it runs.
+            resumable: whether a link to ``resume`` is offered.
+        """
+        members = _job_members(record)
+        if resumable:
+            members["links"]["resume"] = f"/v1/jobs/{record.id}/resume"
+        return cls(
+            **members, options=record.options, plan=record.plan, seconds=record.seconds,
+            attempts=record.history, queue_position=queue_position, bytes=record.bytes, removed=moment(record.removed),
+        )  # fmt: skip
+
+
+class Estimate(Wire):
+    """What a job would need on this service now."""
+
+    graph: str
+    algorithm: str
+    dtype: str
+    device: str
+    shape: Shape = Field(description="Sources, targets.")
+    seconds: float = Field(description="Predicted wall time.")
+    memory: int = Field(description="Bytes of host memory, at the peak.")
+    device_memory: int
+    disk: int = Field(description="Bytes of the result.")
+    plan: dict[str, Any]
+    notes: list[str] = Field(description="What the reader selected or left out, as in the graph's receipt.")
+
+    @classmethod
+    def of(cls, graph: str, plan: dict[str, Any], notes: Sequence[str]) -> Estimate:
+        """The wire form of a plan.
+
+        Args:
+            graph: id of the graph.
+            plan: the plan as JSON types.
+            notes: remarks on how the graph was read.
+        """
+        names = ("algorithm", "dtype", "device", "shape", "seconds", "memory", "device_memory", "disk")
+        return cls(graph=graph, plan=plan, notes=list(notes), **{name: plan[name] for name in names})
+
+
+class JobList(Wire):
+    """Jobs, newest first; ``next`` leads to older ones."""
+
+    jobs: list[JobItem]
+    next: str | None
+
+
+def _job_members(record: JobRecord) -> dict[str, Any]:
+    base = f"/v1/jobs/{record.id}"
+    links = {"self": base, "graph": f"/v1/graphs/{record.graph}", "log": f"{base}/log"}
+    if record.open:
+        links["cancel"] = f"{base}/cancel"
+    if record.state == "successful" and record.removed is None:
+        links |= {name: f"{base}/{name}" for name in RESULT_LINKS}
+    progress = record.progress
+    error = None
+    if record.error is not None:
+        error = ProblemDocument(**document(Fault(**record.error)))
+    return {
+        "id": record.id, "graph": record.graph, "name": record.name, "state": record.state, "phase": record.phase,
+        "progress": progress.fraction, "rate": progress.rate if record.open else None, "unit": progress.unit,
+        "eta_seconds": progress.eta if record.open else None,
+        "attempt": record.attempt, "priority": record.priority, "cancel_requested": record.cancel,
+        "created": moment(record.created), "started": moment(record.started), "finished": moment(record.finished),
+        "error": error, "links": links,
+    }  # fmt: skip

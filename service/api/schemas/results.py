@@ -1,0 +1,180 @@
+"""Schemas of questions about a result and of their answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import ConfigDict, Field
+
+from service.api.schemas.wire import MOST_LISTED, RESULT_LINKS, Asked, AskedList, Label, Question, Shape, Wire
+
+
+class Distance(Wire):
+    """One distance; null where there is no path."""
+
+    source: Label
+    target: Label
+    reachable: bool
+    distance: int | float | None
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"source": 1, "target": 17, "reachable": True, "distance": 4711}]}
+    )
+
+
+class PairsRequest(Question):
+    """Pairs of vertices, source first."""
+
+    pairs: list[tuple[Asked, Asked]] = Field(
+        fail_fast=True, min_length=1, max_length=MOST_LISTED, examples=[[[1, 17], [17, 1]]]
+    )
+
+
+class Distances(Wire):
+    """Distances in the order of the pairs; null where there is no path."""
+
+    distances: list[int | float | None] = Field(examples=[[4711, None]])
+
+
+class PathDocument(Wire):
+    """One shortest path; ``weights[i]`` belongs to the arc from ``vertices[i]`` to ``vertices[i + 1]``."""
+
+    source: Label
+    target: Label
+    reachable: bool
+    length: int | float | None
+    vertices: list[Label]
+    weights: list[int | float]
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {"source": 1, "target": 3, "reachable": True, "length": 7, "vertices": [1, 2, 3], "weights": [3, 4]}
+            ]
+        }
+    )
+
+
+class Paths(Wire):
+    """Paths in the order of the pairs."""
+
+    paths: list[PathDocument]
+
+
+class SubmatrixRequest(Question):
+    """Sources and targets, each a vertex as the file names it; null for all."""
+
+    sources: AskedList | None = Field(None, examples=[[1, 17]])
+    targets: AskedList | None = Field(None, examples=[[17, 40]])
+
+
+class Nearest(Wire):
+    """The vertices nearest to a source; ``distances[i]`` belongs to ``targets[i]``."""
+
+    source: Label
+    targets: list[Label]
+    distances: list[int | float]
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"source": 1, "targets": [2, 17], "distances": [3, 4711]}]}
+    )
+
+
+class Histogram(Wire):
+    """Finite distances, the diagonal left out; bin i holds those from ``edges[i]`` to below ``edges[i + 1]``."""
+
+    edges: list[int | float]
+    counts: list[int]
+    below_zero: int = Field(description="How many are negative; with a source they are also in the bins.")
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"edges": [0, 2, 4], "counts": [10, 3], "below_zero": 0}]}
+    )
+
+
+class SampleDocument(Wire):
+    """Entries of evenly spaced rows and columns; ``distances[i][j]`` is that of ``sources[i]`` and ``targets[j]``."""
+
+    rows: list[int] = Field(description="Positions in the matrix, from 0.")
+    columns: list[int] = Field(description="Positions in the matrix, from 0.")
+    sources: list[Label]
+    targets: list[Label]
+    distances: list[list[int | float | None]] = Field(
+        description="A list for each source; null where there is no path."
+    )
+    complete: bool = Field(description="Whether these are all rows and columns that were asked for.")
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "rows": [1], "columns": [0, 2], "sources": [17], "targets": [1, 40], "distances": [[3, None]],
+                    "complete": False,
+                }
+            ]
+        }
+    )  # fmt: skip
+
+
+class Eccentricities(Wire):
+    """The largest finite distance from each of some sources to another target; null where there is none."""
+
+    sources: list[Label]
+    eccentricities: list[int | float | None]
+    reached: list[int] = Field(description="How many targets each source reaches, itself counted where it is one.")
+    central: list[bool] = Field(
+        description="Whether a source reaches nine tenths of what any of them reaches: only those compare as centres."
+    )
+    of: int = Field(description="Sources of the matrix.")
+    complete: bool = Field(description="Whether these are all of them.")
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "sources": [1, 17], "eccentricities": [4711, None], "reached": [2, 1], "central": [True, False],
+                    "of": 2, "complete": True,
+                }
+            ]
+        }
+    )  # fmt: skip
+
+
+class Manifest(Wire):
+    """What a sealed result is, and where to read it."""
+
+    job: str
+    shape: Shape = Field(description="Sources, targets.")
+    dtype: str
+    unreachable: int | float | str | None = Field(description="The stored value of *no path*.")
+    unit: str | None
+    directed: bool
+    algorithm: str | None
+    max_hops: int | None
+    cutoff: float | None
+    graph: str | None = Field(description="Digest of the graph.")
+    sources: str | None = Field(description="all or subset.")
+    targets: str | None = Field(description="all or subset.")
+    compression: str | None
+    software: str | None
+    tiles: dict[str, list[int]] = Field(description="Shape of a tile, tiles down and across.")
+    bytes: int
+    digest: str = Field(description="Of the seal, which names size and checksum of every file.")
+    links: dict[str, str]
+
+    @staticmethod
+    def links_of(job_id: str) -> dict[str, str]:
+        """All that can be read of a result."""
+        base = f"/v1/jobs/{job_id}"
+        return {"job": base, **{name: f"{base}/{name}" for name in RESULT_LINKS}}
+
+
+class SummaryDocument(Wire):
+    """Facts about a solved matrix."""
+
+    job: str
+    shape: Shape
+    dtype: str
+    directed: bool
+    unit: str
+    summary: dict[str, Any]

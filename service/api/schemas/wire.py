@@ -1,0 +1,85 @@
+"""What the schemas of all bodies share: limits of lists, types of members, and the problem document."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr, model_validator
+from pydantic_core import PydanticCustomError
+
+#: limits on the entries of one list of a request, on the characters of a name, and on unknown members
+MOST_LISTED: Final = 1_000_000
+LONGEST_NAME: Final = 10_000
+_MOST_UNKNOWN: Final = 10
+#: a vertex as the file names it
+Label = StrictInt | StrictStr
+#: a vertex in a request
+Asked = StrictInt | Annotated[StrictStr, Field(max_length=LONGEST_NAME)]
+#: vertices in a request; validation stops at the first error, because there may be a million entries
+AskedList = Annotated[list[Asked], Field(fail_fast=True, min_length=1, max_length=MOST_LISTED)]
+Size = Annotated[int, Field(ge=1, lt=2**63, strict=True)]
+#: names contain no NUL, because not every database accepts it
+NAME_PATTERN = r"^[^\x00]*$"
+#: sources, targets
+Shape = Annotated[list[int], Field(min_length=2, max_length=2)]
+State = Literal["accepted", "running", "successful", "failed", "dismissed"]
+#: paths below a job that exist once it has a result
+RESULT_LINKS = (
+    "results", "summary", "histogram", "distance", "distances", "rows", "columns", "submatrix", "path", "paths",
+    "nearest", "zarr",
+)  # fmt: skip
+
+
+class Wire(BaseModel):
+    """The base of all schemas.  Unknown members are refused, so that a misspelt option is not silently ignored."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class Question(Wire):
+    """The body of a request; the number of validation errors is bounded, whatever the client sends."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _few_members(cls, members: Any) -> Any:
+        if isinstance(members, dict) and len(members) > len(cls.model_fields) + _MOST_UNKNOWN:
+            message = "{given} members are given, and there are only {known}"
+            known = ", ".join(cls.model_fields)
+            raise PydanticCustomError("too_many_members", message, {"given": len(members), "known": known})
+        return members
+
+
+class ProblemDocument(Wire):
+    """An RFC 9457 problem document; ``code`` is stable, ``details`` depends on it."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    code: str
+    details: dict[str, Any]
+    instance: str | None = None
+    request_id: str | None = None
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "type": "urn:apsp:problem:limit-exceeded",
+                    "title": "A limit is exceeded",
+                    "status": 413,
+                    "detail": "12000000 entries are asked for, at most 4000000 go in one answer",
+                    "code": "limit-exceeded",
+                    "details": {"limit": 4000000, "requested": 12000000, "setting": "APSP_MAX_CELLS"},
+                    "instance": "/v1/jobs/01a1fd52-422a-70e5-8284-8de96e7ad0e1/rows",
+                    "request_id": "5f0c1f6c9d1b4a55",
+                }
+            ]
+        }
+    )
+
+
+def moment(seconds: float | None) -> Any:
+    """The UTC time of ``seconds`` since 1970, as a schema takes it; None stays None."""
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC)

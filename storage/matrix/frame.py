@@ -1,0 +1,200 @@
+"""A store before its tiles: the description of the matrix, the checks of it, labels, arcs and metadata."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from storage.errors import Conflict, InvalidRequest, NotFound, StorageFailed
+from storage.files import atomic
+from storage.graph.graph import Graph, graph_digest
+from storage.matrix.format import (
+    COMPRESSIONS,
+    DISTANCES,
+    ROOT_DOCUMENT,
+    IntArray,
+    consolidated,
+    distances_array,
+    fill_value,
+    group_document,
+    read_seal,
+    side_array,
+    software,
+)
+from storage.matrix.grid import TileGrid
+
+if TYPE_CHECKING:
+    import zarr
+
+#: Attributes that the store sets; a caller must not.
+_OWN: Final = frozenset(
+    {"type", "unreachable", "directed", "graph", "sources", "targets", "compression", "summary", "seal"}
+)
+#: Vertex indices of the rows and of the columns; None for all vertices, in order.
+Sides = tuple[IntArray | None, IntArray | None]
+#: Defaults of attributes that every store has; the caller's values replace them.
+_USUAL: Final = {"algorithm": None, "plan": None, "max_hops": None, "cutoff": None}
+
+
+@dataclass(frozen=True, eq=False)
+class MatrixSpec:
+    """The content of a store apart from the graph: type, vertices of rows and columns, attributes, compression.
+
+    Attributes:
+        dtype: type of the entries (uint16, int32, float32, float64).
+        unreachable: the stored value for *no path*; +inf for floats.
+        sources: vertex indices of the rows, shape (rows,), no two alike; None for all, in order.
+        targets: vertex indices of the columns, shape (columns,), likewise.
+        attributes: further attributes (``algorithm``, ``plan``, ``max_hops``, ``cutoff``, ``unit``), JSON types.
+        compression: ``none`` or ``zstd``.
+    """
+
+    dtype: npt.DTypeLike
+    unreachable: float
+    sources: IntArray | None = None
+    targets: IntArray | None = None
+    attributes: Mapping[str, object] | None = None
+    compression: str = "none"
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A store before its tiles: where it goes, the graph, the vertices of its rows and columns, and its attributes."""
+
+    target: Path
+    graph: Graph
+    sides: Sides
+    common: Mapping[str, object]
+    overwrite: bool
+
+
+def frame_of(path: str | Path, graph: Graph, spec: MatrixSpec, *, overwrite: bool) -> Frame:
+    """Check the arguments of ``create_matrix`` and compute the attributes of the store; writes nothing.
+
+    Leftovers of dead writers to ``path`` are removed.
+
+    Args:
+        path, graph, spec, overwrite: as in ``create_matrix``.
+
+    Raises:
+        ApspError: as in ``create_matrix``.
+    """
+    target = Path(path).absolute()
+    kind, compression = np.dtype(spec.dtype), spec.compression
+    attributes = dict(spec.attributes or {})
+    if compression not in COMPRESSIONS:
+        known = ", ".join(COMPRESSIONS)
+        raise InvalidRequest(f"unknown compression {compression!r}; known are {known}", field="compression")
+    if clash := sorted(_OWN & attributes.keys()):
+        raise InvalidRequest(f"the store sets these attributes itself: {', '.join(clash)}", field="attributes")
+    if kind.kind not in "uif":
+        raise InvalidRequest(f"a matrix of type {kind} cannot be stored", field="dtype")
+    fill_value(kind, spec.unreachable)
+    rows, columns = _checked(spec.sources, graph.n, "source"), _checked(spec.targets, graph.n, "target")
+    # First: a writer that died between two renames has left the old store next to the target.
+    atomic.clear_stale(target)
+    check_target(target, overwrite)
+    common = {
+        **_USUAL,
+        "unit": "weight" if graph.weighted else "hops",
+        **attributes,
+        "type": kind.name,
+        "unreachable": float(spec.unreachable) if kind.kind == "f" else int(spec.unreachable),
+        "directed": graph.directed,
+        "graph": graph_digest(graph),
+        "sources": "all" if rows is None else "subset",
+        "targets": "all" if columns is None else "subset",
+        "compression": compression,
+        "software": software(),
+    }
+    if graph.terminals:
+        common["terminals"] = graph.terminals
+    return Frame(target, graph, (rows, columns), common, overwrite)
+
+
+def write_frame(folder: Path, graph: Graph, sides: Sides, grid: TileGrid, common: Mapping[str, object]) -> None:
+    """Write everything but the tiles and the seal.
+
+    Args:
+        folder: where the store is made.
+        graph: its labels and arcs are stored.
+        sides: vertex indices of rows and columns.
+        grid: shape and tiles of the matrix.
+        common: the attributes of the store.
+
+    Raises:
+        OSError: the file system refused.
+    """
+    root = new_group(folder)
+    distances_array(root, grid, common)
+    (folder / DISTANCES / "c").mkdir(exist_ok=True)
+    for name, vertices in zip(("source", "target"), sides, strict=True):
+        side_array(root, name, graph.labels if vertices is None else graph.labels[vertices], (name,))
+    side_array(root, "vertex", graph.labels, ("vertex",))
+    # zarr has written a root document; without one nothing can open the folder before the seal.
+    (folder / ROOT_DOCUMENT).unlink()
+    arcs = new_group(folder / "graph")
+    side_array(arcs, "indptr", graph.indptr, ("boundary",))
+    side_array(arcs, "heads", graph.heads, ("arc",))
+    side_array(arcs, "weights", graph.weights, ("arc",))
+    for name, dimension, vertices in zip(("sources", "targets"), ("row", "column"), sides, strict=True):
+        if vertices is not None:
+            side_array(arcs, name, vertices, (dimension,))
+    terminals = {"terminals": graph.terminals} if graph.terminals else {}
+    consolidate(folder / "graph", {"directed": graph.directed, "weighted": graph.weighted, **terminals})
+
+
+def new_group(folder: Path) -> zarr.Group:
+    """Make an empty Zarr group."""
+    import zarr
+
+    return zarr.create_group(folder, zarr_format=3)
+
+
+def consolidate(folder: Path, attributes: Mapping[str, object]) -> None:
+    """Write the document of a group, with the metadata of all nodes below it.  Raises OSError."""
+    data = json.dumps(group_document(attributes, consolidated(folder)), indent=1)
+    atomic.write_file(folder / ROOT_DOCUMENT, [data.encode()])
+
+
+def _checked(vertices: IntArray | None, n: int, name: str) -> IntArray | None:
+    """Check the vertex indices of one side of the matrix; ``name`` is ``source`` or ``target``, for messages."""
+    if vertices is None:
+        return None
+    side = np.ascontiguousarray(vertices, dtype=np.int64)
+    if side.ndim != 1:
+        raise InvalidRequest(f"{name}s must be a list of vertex indices", field=f"{name}s")
+    if len(side) and (side.min() < 0 or side.max() >= n):
+        wrong = int(side[(side < 0) | (side >= n)][0])
+        raise InvalidRequest(f"{name} {wrong} is no vertex index: the graph has {n} vertices", field=f"{name}s")
+    values, counts = np.unique(side, return_counts=True)
+    if len(values) < len(side):
+        raise InvalidRequest(f"{name} {int(values[counts > 1][0])} is given more than once", field=f"{name}s")
+    return side
+
+
+def check_target(target: Path, overwrite: bool) -> None:
+    """Refuse a target that may not be replaced.  Only matrix stores are, so that a mistyped path removes nothing else.
+
+    Raises:
+        NotFound: the folder around it does not exist.
+        Conflict: it exists and ``overwrite`` is False, or it is no matrix store.
+    """
+    if not target.parent.is_dir():
+        raise NotFound(f"the folder {target.parent} does not exist")
+    if not target.exists() and not target.is_symlink():
+        return
+    if not overwrite:
+        raise Conflict(f"{target} exists already; choose another path or ask for it to be overwritten")
+    with contextlib.suppress(OSError, StorageFailed):
+        read_seal(target, (target / ROOT_DOCUMENT).read_bytes())
+        if not target.is_symlink():
+            return
+    raise Conflict(f"{target} is no matrix store of this program and is not replaced; remove it or choose another path")

@@ -156,7 +156,7 @@ class Own:
         whole = candidate.algorithm not in ROWS or len(sources) == graph.n
         self._graph, self._sources = graph, None if whole else tuple(sources)
         shape = (graph.n if whole else len(sources), graph.n)
-        fields = {"algorithm", "tier", "streaming", "turned", "phases", "memory", "seconds"}
+        fields = {"algorithm", "tier", "streaming", "from_targets", "phases", "memory", "seconds"}
         self._plan = replace(plan, shape=shape, **{name: getattr(candidate, name) for name in fields})
         self._heap, self.name = heap, "heap" if heap else candidate.algorithm
         self.best, self.spent = np.full(2, math.inf), 0.0

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from engine.api.bulk import Entry, Result, make_bulk_plan, run
+from engine.api.bulk import BulkResult, Entry, make_bulk_plan, run
 from engine.api.solve import solve_to_store
 from engine.model.problem import Options
 from storage.graph.graph import Graph, build_graph
@@ -41,7 +41,12 @@ def cycle() -> Graph:
     return build_graph(*arcs, n=3, directed=True)[0]
 
 
-def solved(graphs: list[Graph], folder: Path, options: Options = Options(device="cpu"), **kwargs: Any) -> list[Result]:  # noqa: B008
+def solved(
+    graphs: list[Graph],
+    folder: Path,
+    options: Options = Options(device="cpu"),  # noqa: B008
+    **kwargs: Any,
+) -> list[BulkResult]:
     folder.mkdir(exist_ok=True)
     entries = {i: Entry(graph, folder / f"{i}.zarr") for i, graph in enumerate(graphs)}
     plan = kwargs.pop("plan", None) or make_bulk_plan(dict(enumerate(graphs)), options, stores=True, out=folder)
@@ -53,7 +58,7 @@ def facts(summary: Any) -> dict[str, object]:
     return {name: value for name, value in summary.items() if name != "histogram"}
 
 
-def same_as_alone(graphs: list[Graph], folder: Path, results: list[Result]) -> None:
+def same_as_alone(graphs: list[Graph], folder: Path, results: list[BulkResult]) -> None:
     for graph, result in zip(graphs, results, strict=True):
         assert result.failure is None
         alone = folder / "alone.zarr"

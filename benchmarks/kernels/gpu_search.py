@@ -30,10 +30,10 @@ from engine.devices.cuda.pinned import host_matrix
 from engine.devices.cuda.search import device_search
 from engine.graph.ordering import hop_radius
 from engine.model.backend import Arcs
+from engine.model.device_layout import form_of
 from engine.model.dtypes import WORK_TYPES
 from engine.model.problem import Options
 from engine.model.rows import ArraySink
-from engine.model.search_form import form_of
 from storage.graph.graph import Graph, load_graph
 
 #: Bytes a second from the device to page-locked memory of the host, copies alone.

@@ -1,1 +1,1 @@
-"""One module per algorithm, each written over the verbs of a backend."""
+"""One module per algorithm, each written over the operations of a backend."""

@@ -21,17 +21,29 @@ def solve(  # noqa: PLR0917 - the signature that all searching algorithms share
     monitor: Monitor,
     batch_rows: int,
     *,
-    turned: bool = False,
+    from_targets: bool = False,
 ) -> None:
-    """As :func:`engine.algorithms.dijkstra.solve`, for arcs that all weigh 1; with as many threads as ``backend`` has.
+    """Solve as :func:`engine.algorithms.dijkstra.solve`, for arcs that all weigh 1.
+
+    Args:
+        backend: its number of threads is used.
+        graph: the graph.
+        rectangle: rows and columns of the result.
+        dtype: the working type.
+        sink: receives the rows.
+        monitor: receives the progress, in rows.
+        batch_rows: most rows of a batch.
+        from_targets: search from the targets over the reversed arcs.
 
     Raises:
-        Cancelled: as there.
+        Cancelled: the monitor asked to stop; the rows in the sink are then incomplete.
     """
     from engine.devices.cpu.bfs_bits import BreadthFirst
 
     searcher = BreadthFirst(backend.threads)
     try:
-        dijkstra.solve(searcher, graph, rectangle, dtype, sink, monitor, batch_rows, unit=True, turned=turned)
+        dijkstra.solve(
+            searcher, graph, rectangle, dtype, sink, monitor, batch_rows, unit=True, from_targets=from_targets
+        )
     finally:
         searcher.shutdown()

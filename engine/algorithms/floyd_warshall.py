@@ -5,11 +5,11 @@
 Mukhopadhyaya, "A blocked all-pairs shortest-paths algorithm", 2003): rounds of pivot block, panels and remainder, the
 order in which a matrix can be streamed.
 
-Floats with negative arcs: where cycles of length (nearly) zero abound, rounding makes some of them negative, and what
-passes through many of those falls without bound, as with any negative cycle; relax weights reduced by potentials then.
+Floats with negative arcs need weights reduced by potentials: where many cycles have a length of (nearly) zero, rounding
+makes some of them negative, and walks through many of those fall without bound, as with any negative cycle.
 
-A panel is relaxed with a copy of itself, a stripe at a time, so that the sums of floats do not depend on who came
-first.  Undirected graphs need half: what lies below the diagonal is transposed, not computed.
+A panel is relaxed with a copy of itself, a stripe at a time, so that the sums of floats do not depend on the order of
+the threads.  Undirected graphs need half of the work: entries below the diagonal are transposed, not computed.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ def recursive(
     """Close ``d`` in the recursive order.
 
     Args:
-        backend: what relaxes.
+        backend: relaxes and closes blocks.
         d: square matrix of arc weights (n x n), zero on the diagonal; becomes the matrix of distances.
-        nonnegative: promises that no entry is below zero; without it, that there is no negative cycle.
+        nonnegative: promises that no entry is below zero; otherwise there must be no negative cycle.
         symmetric: promises that ``d`` is symmetric, for half the work.
-        monitor: told of progress in updates, asked whether to stop.
+        monitor: receives the progress, in updates, and can stop the run.
 
     Raises:
         Cancelled: the monitor asked to stop; ``d`` then holds lengths of walks, not all of them shortest.
@@ -47,7 +47,18 @@ def recursive(
 def blocked(
     backend: Backend, d: Array, *, nonnegative: bool, symmetric: bool = False, monitor: Monitor | None = None
 ) -> None:
-    """Close ``d`` in rounds of PIVOT vertices; arguments and errors as in :func:`recursive`."""
+    """Close ``d`` in rounds of PIVOT vertices.
+
+    Args:
+        backend: relaxes and closes blocks.
+        d: square matrix of arc weights (n x n), zero on the diagonal; becomes the matrix of distances.
+        nonnegative: promises that no entry is below zero; otherwise there must be no negative cycle.
+        symmetric: promises that ``d`` is symmetric, for half the work.
+        monitor: receives the progress, in updates, and can stop the run.
+
+    Raises:
+        Cancelled: the monitor asked to stop; ``d`` then holds lengths of walks, not all of them shortest.
+    """
     n = len(d)
     solve = _Solve(backend, d, nonnegative, symmetric, monitor or Monitor())
     rounds = [(p, min(n, p + PIVOT)) for p in range(0, n, PIVOT)]
@@ -74,16 +85,16 @@ class _Solve:
         self._stripe = np.empty(0, d.dtype)
 
     def begin(self, total: int) -> None:
-        """Tell the monitor how much there is to do."""
+        """Report the number of updates to the monitor."""
         self._monitor.begin("relax", total, "updates")
 
     def finish(self) -> None:
-        """Put sums with the integer sentinel back to the sentinel."""
+        """Set sums with the integer sentinel back to the sentinel."""
         if not self._nonnegative:
             settle_all(self._d)
 
     def close(self, span: Span) -> None:
-        """Kleene's recursion on the diagonal block of ``span``."""
+        """Close the diagonal block of ``span`` by Kleene's recursion."""
         start, stop = span
         if stop - start <= LEAF:
             block = self._d[start:stop, start:stop]
@@ -102,7 +113,7 @@ class _Solve:
                 self.product(other, done)
 
     def _carry_symmetric(self, done: Span, other: Span, one: Span, two: Span) -> None:
-        """What the closed block ``done`` means for ``other``, computing only what is above the diagonal."""
+        """Relax ``other`` by the closed block ``done``, computing only entries above the diagonal."""
         if done == one:
             self.row_panel(one, two)
         else:
@@ -113,12 +124,12 @@ class _Solve:
         self.mirror(other)
 
     def mirror(self, span: Span) -> None:
-        """Copy what is above the diagonal of a block to below it."""
+        """Copy the entries above the diagonal of a block to below it."""
         block = self._block(span, span)
         self._backend.transpose(block, block, lower=True)
 
     def round(self, pivot: Span) -> None:
-        """Panels and remainder of a round whose pivot block is closed."""
+        """Relax panels and remainder of a round whose pivot block is closed."""
         for other in self._others(pivot):
             self.row_panel(pivot, other)
             self.column_panel(other, pivot)
@@ -128,7 +139,7 @@ class _Solve:
             clamp_diagonal(self._block(rows, rows))
 
     def round_symmetric(self, pivot: Span) -> None:
-        """The same where only entries above the diagonal are kept right: panels are put together from both arms."""
+        """Relax a round where only entries above the diagonal are kept right: panels are assembled from both arms."""
         before, after = self._others(pivot)
         self.column_panel(before, pivot)
         self.row_panel(pivot, after)

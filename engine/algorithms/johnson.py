@@ -22,16 +22,26 @@ def solve(  # noqa: PLR0917 - the signature that all searching algorithms share
     monitor: Monitor,
     batch_rows: int,
     *,
-    turned: bool = False,
+    from_targets: bool = False,
 ) -> None:
-    """As :func:`engine.algorithms.dijkstra.solve`, for arcs of any sign.
+    """Solve as :func:`engine.algorithms.dijkstra.solve`; arcs may be negative.
+
+    Args:
+        backend: makes the searches.
+        graph: the graph.
+        rectangle: rows and columns of the result.
+        dtype: the working type.
+        sink: receives the rows.
+        monitor: receives the progress, in rows.
+        batch_rows: most rows of a batch.
+        from_targets: search from the targets over the reversed arcs.
 
     Raises:
         NegativeCycle: before any row is written.
-        Cancelled: as there.
+        Cancelled: the monitor asked to stop; the rows in the sink are then incomplete.
     """
     monitor.begin("potentials", graph.arcs, "arcs")
     h = find_potentials(graph)
     arcs = Arcs(graph.indptr, graph.heads, reduced_weights(graph, h), h) if h.any() else None
     monitor.step(graph.arcs)
-    dijkstra.solve(backend, graph, rectangle, dtype, sink, monitor, batch_rows, arcs=arcs, turned=turned)
+    dijkstra.solve(backend, graph, rectangle, dtype, sink, monitor, batch_rows, arcs=arcs, from_targets=from_targets)

@@ -1,7 +1,4 @@
-"""What ``engine.algorithms.partitioned`` finds once, before any row: the lengths inside parts, and to the parts above.
-
-These are steps 1 and 2 of the algorithm that is described there.
-"""
+"""Finds the lengths inside parts and to the parts above: steps 1 and 2 of ``engine.algorithms.partitioned``."""
 
 from __future__ import annotations
 
@@ -23,14 +20,22 @@ from storage.graph.graph import Graph
 
 Positions = npt.NDArray[np.int64] | npt.NDArray[np.int32]
 
-#: Updates of a product up to which nobody asks the monitor on the way: most parts are small and many.
+#: Products of at most this number of updates do not report to the monitor: most parts are small and many.
 SMALL: Final = 2**24
 
 
 def find_lengths(
     backend: Backend, graph: Graph, parts: Parts, kind: WorkType, *, nonnegative: bool, monitor: Monitor
 ) -> Lengths:
-    """Steps 1 and 2.  Negative arcs are allowed for integers, negative cycles are not.
+    """Find the lengths of all parts.
+
+    Args:
+        backend: relaxes and closes blocks.
+        graph: the graph; negative arcs are allowed for integers, negative cycles are not.
+        parts: the parts of the graph.
+        kind: the working type.
+        nonnegative: promises that no arc is negative.
+        monitor: receives the progress, in updates.
 
     Raises:
         Cancelled: the monitor asked to stop.
@@ -48,7 +53,7 @@ def find_lengths(
 
 @dataclass(frozen=True)
 class _Step:
-    """Steps 1 and 2 with what both need."""
+    """The data that steps 1 and 2 share."""
 
     backend: Backend
     graph: Graph
@@ -58,7 +63,7 @@ class _Step:
     monitor: Monitor
 
     def eliminate(self, tables: list[Array]) -> tuple[list[Array], list[Array]]:
-        """Step 1: the lengths to and from each part's border; those inside go to the first columns of its table."""
+        """Make step 1: return the lengths to and from each part's border; fill the first columns of its table."""
         from engine.graph._elimination import join
 
         parts, arcs, updates = self.parts, _Arcs(self.graph, self.parts, self.kind), self.parts.updates()[0]
@@ -86,7 +91,7 @@ class _Step:
         return upward, across
 
     def extend(self, tables: list[Array], upward: list[Array]) -> None:
-        """Step 2, in place: each part's table grows by the parts above."""
+        """Make step 2 in place: fill the columns of each part's table for the parts above."""
         parts, updates = self.parts, self.parts.updates()[1]
         owner = parts.owner()
         for i in range(parts.count - 1, -1, -1):
@@ -109,7 +114,7 @@ class _Step:
             floyd_warshall.recursive(self.backend, block, **signs, monitor=part)
 
     def _relaxed(self, c: Array, a: Array, b: Array, part: Monitor) -> Array:
-        """min(C, A (x) B) as an array of its own."""
+        """Return min(C, A (x) B) as a new array."""
         new = c.copy()
         self._relax(new, a, b, part)
         return new
@@ -122,9 +127,9 @@ class _Step:
 
 
 class _OnePart(Monitor):
-    """Passes on what the products of one part tell a monitor, and adds up their updates.
+    """Passes the progress of one part's products on to a monitor, and adds up their updates.
 
-    A part may be most of the graph: a wish to stop is asked for between the pieces of its products, too.
+    A part may be most of the graph, so a request to stop is noticed between the pieces of its products, too.
     """
 
     def __init__(self, whole: Monitor) -> None:
@@ -132,16 +137,26 @@ class _OnePart(Monitor):
         self.done = 0
 
     def begin(self, phase: str, total: int, unit: str) -> None:
-        """Nothing: the phase is that of all parts."""
+        """Do nothing, because one phase covers all parts.
+
+        Args:
+            phase: ignored.
+            total: ignored.
+            unit: ignored.
+        """
 
     def step(self, amount: int) -> None:
-        """Count, and pass on.  Cancelled, or whatever the monitor of the whole raises."""
+        """Count ``amount`` updates and pass them on.
+
+        Raises:
+            Cancelled: the monitor of the whole asked to stop.
+        """
         self.done += amount
         self._whole.step(amount)
 
 
 class _Arcs:
-    """The arcs of a graph by the part that is eliminated first of their two ends' parts."""
+    """The arcs of a graph, sorted by the part of their ends that is eliminated first."""
 
     def __init__(self, graph: Graph, parts: Parts, kind: WorkType) -> None:
         self._parts, self._kind = parts, kind
@@ -157,7 +172,7 @@ class _Arcs:
         self._begin = np.searchsorted(first[order], np.arange(parts.count + 1))
 
     def front(self, i: int) -> Array:
-        """The weights between part ``i`` and itself and its border, 0 on the diagonal, unreachable elsewhere."""
+        """Return the weights among part ``i`` and its border: 0 on the diagonal, unreachable where there is no arc."""
         side = int(self._parts.starts[i + 1] - self._parts.starts[i]) + len(self._parts.border(i))
         front = np.full((side, side), self._kind.sentinel(), self._kind.dtype)
         front[np.arange(side), np.arange(side)] = 0
@@ -166,7 +181,7 @@ class _Arcs:
         return front
 
     def local(self, i: int, positions: Positions) -> npt.NDArray[np.int64]:
-        """Rows of the front of part ``i`` that hold ``positions``."""
+        """Return the rows of the front of part ``i`` that hold ``positions``."""
         start, stop = self._parts.starts[i : i + 2]
         beyond = (stop - start) + np.searchsorted(self._parts.border(i), positions)
         return np.asarray(np.where(positions < stop, positions - start, beyond), np.int64)

@@ -1,4 +1,4 @@
-"""All-pairs shortest paths over small separators: parts, nested, that meet in their borders only.
+"""All-pairs shortest paths over small separators: nested parts that are joined only through their borders.
 
 The boundary algorithm (Djidjev, Thulasidasan, Chapuis, Andonov and Lavenier, "Efficient multi-GPU computation of
 all-pairs shortest paths", 2014) with its recursion carried to the end, as in supernodal Floyd-Warshall (Sao, Kannan,
@@ -43,7 +43,7 @@ Positions = npt.NDArray[np.int64] | npt.NDArray[np.int32]
 
 
 def _partition(graph: Graph, grain: Grain, kind: WorkType, monitor: Monitor) -> tuple[Parts, Relaxed]:
-    """The parts, and the graph as products relax it.
+    """Return the parts, and the graph in the form in which products relax it.
 
     Raises:
         NegativeCycle: looked for only where weights are reduced by potentials.
@@ -65,11 +65,20 @@ def run(  # noqa: PLR0917 - the signature that all searching algorithms share
     monitor: Monitor,
     batch_rows: int,
 ) -> None:
-    """As :func:`engine.algorithms.dijkstra.run`, for arcs of any sign.
+    """Find the distances from some sources; arcs may be negative.
+
+    Args:
+        backend: relaxes and closes blocks.
+        graph: the graph.
+        sources: vertex indices, shape (rows,).
+        dtype: the working type.
+        sink: receives the rows.
+        monitor: receives the progress.
+        batch_rows: most rows of a batch.
 
     Raises:
         NegativeCycle: before any row is written; looked for only where weights are reduced by potentials.
-        Cancelled: as there.
+        Cancelled: the monitor asked to stop; the rows in the sink are then incomplete.
     """
     parts, relaxed = _partition(graph, CPU_GRAIN, work_type(dtype), monitor)
     graph = relaxed.graph
@@ -82,7 +91,17 @@ def run(  # noqa: PLR0917 - the signature that all searching algorithms share
 
 
 def sweeper_of(backend: Backend, graph: Graph, dtype: npt.DTypeLike, monitor: Monitor) -> Sweeper:
-    """Steps 1 and 2, whatever the rows; floats of both signs are to be reduced before.  Cancelled."""
+    """Make steps 1 and 2 for sweeps of any rows on the processors.
+
+    Args:
+        backend: relaxes and closes blocks.
+        graph: the graph; floats of both signs must be reduced by potentials before.
+        dtype: the working type.
+        monitor: receives the progress, in updates.
+
+    Raises:
+        Cancelled: the monitor asked to stop.
+    """
     parts = find_parts(graph, CPU_GRAIN, graph.n**2)
     assert parts is not None
     return _sweeper(backend, graph, parts, dtype, monitor)
@@ -99,9 +118,15 @@ def _sweeper(backend: Backend, graph: Graph, parts: Parts, dtype: npt.DTypeLike,
 def run_on_device(  # noqa: PLR0917 - as resident.run
     graph: Graph, plan: Plan, sources: npt.NDArray[np.int64], sink: Sink, monitor: Monitor, memory: int | None
 ) -> Summary:
-    """The same with the rows on the GPU, which gets ready while the processors prepare.
+    """Find the distances from some sources, with the rows on the GPU, which gets ready while the processors prepare.
 
-    ``memory`` limits the bytes of device memory.
+    Args:
+        graph: the graph.
+        plan: the plan.
+        sources: vertex indices, shape (rows,).
+        sink: receives the rows.
+        monitor: receives the progress.
+        memory: most bytes of device memory; None for no limit.
 
     Raises:
         DoesNotFit: less device memory was free than when the plan was made.
@@ -128,8 +153,15 @@ def run_on_device(  # noqa: PLR0917 - as resident.run
 
 
 @dataclass(frozen=True)
-class Prepared:
-    """Steps 1 and 2 of a graph in the parts that suit a GPU, for rows that are swept some at a time."""
+class PreparedParts:
+    """The results of steps 1 and 2 in parts that suit a GPU, for sweeps of some rows at a time.
+
+    Attributes:
+        parts: the parts.
+        lengths: lengths inside parts and to the parts above.
+        kind: the working type.
+        nonnegative: no arc is negative.
+    """
 
     parts: Parts
     lengths: Lengths
@@ -137,8 +169,18 @@ class Prepared:
     nonnegative: bool
 
 
-def prepare(graph: Graph, kind: WorkType, threads: int, monitor: Monitor) -> Prepared:
-    """Steps 1 and 2 on the processors; floats of both signs are to be reduced before.  Cancelled."""
+def prepare(graph: Graph, kind: WorkType, threads: int, monitor: Monitor) -> PreparedParts:
+    """Make steps 1 and 2 on the processors, for sweeps on a GPU.
+
+    Args:
+        graph: the graph; floats of both signs must be reduced by potentials before.
+        kind: the working type.
+        threads: number of threads.
+        monitor: receives the progress, in updates.
+
+    Raises:
+        Cancelled: the monitor asked to stop.
+    """
     from engine.devices.cpu.backend import CpuBackend
 
     parts, nonnegative = find_parts(graph, DEVICE_GRAIN, graph.n**2), is_nonnegative(graph)
@@ -148,11 +190,11 @@ def prepare(graph: Graph, kind: WorkType, threads: int, monitor: Monitor) -> Pre
         lengths = find_lengths(backend, graph, parts, kind, nonnegative=nonnegative, monitor=monitor)
     finally:
         backend.shutdown()
-    return Prepared(parts, lengths, kind, nonnegative)
+    return PreparedParts(parts, lengths, kind, nonnegative)
 
 
 def rows_on_device(  # noqa: PLR0917 - as run_on_device
-    ready: Prepared,
+    ready: PreparedParts,
     potentials: Array | None,
     sources: npt.NDArray[np.int64],
     sink: Sink,
@@ -160,7 +202,16 @@ def rows_on_device(  # noqa: PLR0917 - as run_on_device
     monitor: Monitor,
     threads: int,
 ) -> None:
-    """Step 3 on the GPU for the rows of ``sources``, of which ``summary`` is told.
+    """Make step 3 on the GPU for the rows of some sources.
+
+    Args:
+        ready: the results of steps 1 and 2.
+        potentials: shape (n,), of reduced weights; None without.
+        sources: vertex indices, shape (rows,).
+        sink: receives the rows.
+        summary: receives the facts of the rows.
+        monitor: receives the progress, in rows.
+        threads: number of threads that write.
 
     Raises:
         DoesNotFit, SolveFailed, Cancelled: as :func:`run_on_device`.
@@ -173,7 +224,7 @@ def rows_on_device(  # noqa: PLR0917 - as run_on_device
 
 
 def _sweep(sweep: DeviceSweep, summary: Summary, monitor: Monitor) -> None:
-    """Batch after batch; the rows of one leave while the next one is swept."""
+    """Sweep batch after batch; the rows of a batch are copied to the host while the next one is swept."""
     leaving = None
     for rows in sweep.batches():
         sweep.begin(rows)

@@ -1,4 +1,4 @@
-"""A min-plus product in pieces: what Floyd-Warshall and repeated squaring are made of."""
+"""Min-plus products in pieces, of which Floyd-Warshall and repeated squaring consist."""
 
 from __future__ import annotations
 
@@ -11,17 +11,30 @@ from engine.model.blocks import GRAIN, cut, triangle
 from engine.model.dtypes import settle
 from engine.model.progress import Monitor
 
-#: Most updates between two questions to the monitor, for each thread, times the bytes of an entry: 0.04 s with the
-#: widest vectors there are, half a second with the narrowest.
+#: Most updates between two calls of the monitor, for each thread, times the bytes of an entry: 0.04 s with the widest
+#: vectors, half a second with the narrowest.
 PIECE: Final = 2**34
-#: Columns and depth of a piece; its rows follow from PIECE.
+#: Columns and depth of a piece; PIECE then determines its rows.
 SIDE: Final = 2048
 
 
 def multiply(
     backend: Backend, c: Array, a: Array, b: Array, *, nonnegative: bool, upper: bool = False, monitor: Monitor
 ) -> None:
-    """C <- min(C, A (x) B) as :meth:`Backend.relax`, with the monitor stepped by :func:`product_updates` in all."""
+    """Set C to min(C, A (x) B) as :meth:`Backend.relax`, in pieces.
+
+    Args:
+        backend: relaxes blocks.
+        c: shape (m, n), changed in place.
+        a: shape (m, k).
+        b: shape (k, n).
+        nonnegative: as in :meth:`Backend.relax`.
+        upper: as in :meth:`Backend.relax`.
+        monitor: receives the progress, in updates.
+
+    Raises:
+        Cancelled: the monitor asked to stop.
+    """
     (rows, columns), depth = c.shape, a.shape[1]
     slab = min(SIDE, max(1, columns)) * min(SIDE, max(1, depth)) * c.itemsize
     high = PIECE * backend.threads // slab
@@ -37,15 +50,15 @@ def multiply(
 
 
 def clamp_diagonal(block: Array) -> None:
-    """Put a diagonal that rounding has carried below zero back to zero, in place.
+    """Set a diagonal that rounding has carried below zero back to zero, in place.
 
-    Without negative cycles it is zero; left below zero, it would be subtracted again by every later product.
+    Without negative cycles it is zero.  If it stayed below zero, every later product would subtract it again.
     """
     diagonal = np.lib.stride_tricks.as_strided(block, (min(block.shape),), (sum(block.strides),))
     np.maximum(diagonal, diagonal.dtype.type(0), out=diagonal)
 
 
 def settle_all(d: Array) -> None:
-    """:func:`engine.model.dtypes.settle` in bands of rows, without a mask as large as the matrix."""
+    """Apply :func:`engine.model.dtypes.settle` in bands of rows, without a mask as large as the matrix."""
     for i, j in cut((0, len(d)), GRAIN):
         settle(d[i:j])

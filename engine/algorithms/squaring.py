@@ -1,8 +1,8 @@
-"""Min-plus powers of the weight matrix: shortest paths of at most so many arcs.
+"""Min-plus powers of the weight matrix, for shortest paths with a limit on their arcs.
 
 With zeros on the diagonal, the K-th power of W holds the shortest lengths over at most K arcs, and powers past n - 1
-change nothing.  Powers are multiplied together by the bits of K, or, where few rows are asked for, the rows are
-multiplied by W again and again; whichever takes fewer updates.  A power equal to the one before it is the last.
+are all equal.  Powers are multiplied together by the bits of K, or, where few rows are wanted, the rows are multiplied
+by W again and again; the way with fewer updates is taken.  If a power equals the previous one, it is the last.
 """
 
 from __future__ import annotations
@@ -27,14 +27,16 @@ def power(
     symmetric: bool = False,
     monitor: Monitor | None = None,
 ) -> Array:
-    """Lengths of the shortest paths of at most ``hops`` arcs.
+    """Find the lengths of the shortest paths of at most ``hops`` arcs.
 
     Args:
-        backend: what multiplies.
-        d: arc weights (n x n), zero on the diagonal; overwritten.
+        backend: multiplies.
+        d: arc weights, shape (n, n), zero on the diagonal; overwritten.
         hops: at least 1; None for no limit.
         rows: the sources wanted; None for all.
-        nonnegative, symmetric, monitor: as in ``floyd_warshall.recursive``.
+        nonnegative: as in ``floyd_warshall.recursive``.
+        symmetric: as in ``floyd_warshall.recursive``.
+        monitor: as in ``floyd_warshall.recursive``.
 
     Returns:
         The rows wanted, shape (sources, n); may be ``d`` itself.
@@ -57,7 +59,13 @@ class _Power:
         self._nonnegative, self._symmetric = nonnegative, symmetric
 
     def by_squares(self, d: Array, rows: npt.NDArray[np.int64] | None, hops: int) -> Array:
-        """Square ``d`` again and again; multiply those powers together that the bits of ``hops`` name."""
+        """Square ``d`` again and again, and multiply the squares of the bits of ``hops`` together.
+
+        Args:
+            d: arc weights, shape (n, n); overwritten.
+            rows: the sources wanted; None for all.
+            hops: the power.
+        """
         n = len(d)
         total = power_updates(n, n if rows is None else len(rows), hops, symmetric=self._symmetric)
         self._monitor.begin("relax", total, "updates")
@@ -82,7 +90,13 @@ class _Power:
                 return square if rows is None else square[rows]
 
     def by_rows(self, d: Array, rows: npt.NDArray[np.int64], hops: int) -> Array:
-        """Multiply the rows wanted by the weights, one arc more each time."""
+        """Multiply the rows wanted by the weights, one arc more each time.
+
+        Args:
+            d: arc weights, shape (n, n).
+            rows: the sources wanted.
+            hops: the power.
+        """
         self._monitor.begin("relax", row_updates(len(d), len(rows), hops), "updates")
         result = d[rows]
         product = np.empty_like(result)
@@ -94,7 +108,7 @@ class _Power:
         return result
 
     def _times(self, product: Array, a: Array, b: Array, *, whole: bool) -> None:
-        """``product`` <- A (x) B, powers of the same matrix; ``whole`` says that they are square."""
+        """Set ``product`` to A (x) B, both powers of the same matrix; with ``whole`` both are square."""
         product[:] = a
         upper = whole and self._symmetric
         multiply(self._backend, product, a, b, nonnegative=self._nonnegative, upper=upper, monitor=self._monitor)
@@ -107,5 +121,5 @@ class _Power:
 
 
 def _same(a: Array, b: Array) -> bool:
-    """Whether two matrices are equal, without a mask as large as they are."""
+    """Return whether two matrices are equal, without a mask of their size."""
     return all(np.array_equal(a[i:j], b[i:j]) for i, j in cut((0, len(a)), GRAIN))

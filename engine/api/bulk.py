@@ -1,4 +1,4 @@
-"""Solving many graphs at once: plan them together, solve small ones side by side or in stacks, lose none to another.
+"""Solves many graphs at once: they are planned together, small ones side by side or in stacks, and fail one by one.
 
 Every graph gives the same matrix as when it is solved alone: integers bit for bit, floats within rounding.
 """
@@ -31,7 +31,7 @@ from engine.model.dtypes import WORK_TYPES
 from engine.model.plan import Plan
 from engine.model.problem import Machine, Options, Problem
 from engine.model.progress import Monitor
-from engine.model.rows import Array
+from engine.model.rows import Array, NullSink
 from engine.planning.bulk import BulkPlan, Group, plan_bulk
 from engine.planning.cost import DEVICE_START
 from engine.rows.dense import weight_matrix, write_rows
@@ -43,24 +43,24 @@ from storage.matrix.reader import MatrixSpec, create_matrix
 if TYPE_CHECKING:
     from engine.devices.cuda.bulk import DeviceStacks
 
-#: Predicted seconds from which processes, which take a second or two to start, are worth it: threads share one
-#: interpreter, and most of the time of a small store passes in it.
+#: From this number of predicted seconds on, processes are used, which take a second or two to start.  Threads share one
+#: interpreter, in which most of the time of a small store is spent.
 PROCESSES: Final = 8.0
-#: Graphs handed to the workers ahead, for each worker.
+#: Graphs that are submitted ahead for each worker.
 AHEAD: Final = 4
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One graph of a bulk and where its store goes; None for no store, only the summary."""
+    """One graph of a bulk, and the path of its store; ``target`` is None for a summary without a store."""
 
     graph: Graph
     target: Path | None = None
 
 
 @dataclass(frozen=True)
-class Failure:
-    """Why one graph has no result: ``kind`` and ``details`` as in ``storage.errors``."""
+class BulkFailure:
+    """Why one graph has no result; ``kind`` and ``details`` are as in ``storage.errors``."""
 
     kind: str
     message: str
@@ -68,45 +68,43 @@ class Failure:
 
 
 @dataclass(frozen=True)
-class Result:
-    """What became of graph ``index``: a plan and a summary, or a failure."""
+class BulkResult:
+    """The result of one graph: a plan and a summary, or a failure.
+
+    Attributes:
+        index: the graph's place in the bulk.
+        plan: the plan that was followed.
+        summary: facts about the matrix.
+        failure: why there is no result.
+    """
 
     index: int
     plan: Plan | None = None
     summary: Mapping[str, object] | None = None
-    failure: Failure | None = None
+    failure: BulkFailure | None = None
 
 
 @dataclass(frozen=True)
 class Stores:
-    """How stores are written: as in ``engine.api.solve.solve_to_store``."""
+    """Options of the stores, as in ``engine.api.solve.solve_to_store``."""
 
     compression: str = "none"
     overwrite: bool = False
 
 
-class NullSink:
-    """Takes rows and keeps none."""
-
-    def __init__(self, n: int) -> None:
-        self.tile = (64, max(1, n))
-
-    def write(self, row: int, column: int, block: Array) -> None:
-        """Forget the block."""
-
-
 def make_bulk_plan(graphs: Mapping[int, Graph], options: Options, *, stores: bool, out: Path | None = None) -> BulkPlan:
-    """Group the graphs; a graph for which no plan can be made, or with a negative cycle, is refused by itself.
+    """Group the graphs; graphs without a possible plan, or with a negative cycle, are refused one by one.
 
-    A GPU is looked for if it was asked for, or if the CPU would take longer than a GPU takes to start.
+    A GPU is searched for if the options demand one, or if the CPU would take longer than a GPU takes to start.
 
     Args:
-        graphs: by their place in the bulk.
-        options: those of every graph.
-        stores: whether each graph gets a store; out: the folder of the stores.
+        graphs: the graphs, by their place in the bulk.
+        options: the options of every graph.
+        stores: whether each graph gets a store.
+        out: the folder of the stores.
 
     Raises:
-        InvalidRequest: options that suit no graph.
+        InvalidRequest: the options suit no graph.
     """
     refused: dict[int, ApspError] = {}
     problems: dict[int, Problem] = {}
@@ -139,11 +137,18 @@ def _planned(problems: Mapping[int, Problem], options: Options, stores: bool, ou
 def run(
     entries: Mapping[int, Entry], plan: BulkPlan, options: Options, stores: Stores | None = None,
     monitor: Monitor | None = None,
-) -> Iterator[Result]:  # fmt: skip
-    """Follow ``plan``; results come as graphs are done, in no order, one for each entry.
+) -> Iterator[BulkResult]:  # fmt: skip
+    """Execute a plan and yield one result for each graph, in the order in which they finish.
+
+    Args:
+        entries: the graphs, by their place in the bulk.
+        plan: from :func:`make_bulk_plan`.
+        options: the options of every graph.
+        stores: options of the stores; None for the defaults.
+        monitor: receives the progress, in graphs.
 
     Raises:
-        Cancelled: the monitor asked to stop; graphs under way are finished first, nothing of the others is left.
+        Cancelled: the monitor asked to stop; running graphs are finished first, the others leave nothing.
     """
     monitor, stores = monitor or Monitor(), stores or Stores()
     monitor.begin("solve", len(entries), "graphs")
@@ -154,9 +159,9 @@ def run(
 
 def _results(
     entries: Mapping[int, Entry], plan: BulkPlan, options: Options, stores: Stores, monitor: Monitor
-) -> Iterator[Result]:
+) -> Iterator[BulkResult]:
     for index, error in plan.refused.items():
-        yield Result(index, failure=failure_of(error))
+        yield BulkResult(index, failure=failure_of(error))
     shared = [group for group in plan.groups if group.way != "alone"]
     if shared:
         seconds, launch = sum(group.seconds for group in shared), max(group.launch for group in shared)
@@ -173,14 +178,14 @@ def _results(
 
 # ---- workers --------------------------------------------------------------------------------------------------------
 
-#: A graph's place and the work on it: a function of this module, so that processes find it, and its arguments.
+#: A graph's place in the bulk, a function of this module (so that processes can import it), and its arguments.
 Work = tuple[int, Callable[..., "Solved"], tuple[Any, ...]]
 Solved = tuple[Plan, dict[str, object]]
 
 
 @contextmanager
 def workers(count: int, seconds: float) -> Iterator[Executor]:
-    """``count`` threads, or processes where the predicted ``seconds`` are worth their start."""
+    """Provide ``count`` threads, or processes where the predicted ``seconds`` are worth their start."""
     pool: Executor
     if count > 1 and seconds > PROCESSES:
         context = multiprocessing.get_context("spawn")
@@ -194,18 +199,18 @@ def workers(count: int, seconds: float) -> Iterator[Executor]:
 
 
 def _begin() -> None:
-    """In a new process: interrupts are the parent's affair, and its end is ours."""
+    """Prepare a new process: it ignores interrupts, which the parent handles, and ends when the parent ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
     if parent is not None:
         threading.Thread(target=lambda: (wait_for([parent.sentinel]), os._exit(1)), daemon=True).start()
 
 
-def _gathered(pool: Executor, work: Iterator[Work | Result], ahead: int) -> Iterator[Result]:
-    """Results as they come; no more than ``ahead`` graphs are with the workers at once."""
-    pending: dict[Future[Solved | Failure], int] = {}
+def _gathered(pool: Executor, work: Iterator[Work | BulkResult], ahead: int) -> Iterator[BulkResult]:
+    """Yield results as graphs finish; at most ``ahead`` graphs are submitted at a time."""
+    pending: dict[Future[Solved | BulkFailure], int] = {}
     for item in work:
-        if isinstance(item, Result):
+        if isinstance(item, BulkResult):
             yield item
             continue
         index, function, arguments = item
@@ -216,16 +221,18 @@ def _gathered(pool: Executor, work: Iterator[Work | Result], ahead: int) -> Iter
         yield from _done(pending)
 
 
-def _submitted(pool: Executor, function: Callable[..., Solved], arguments: tuple[Any, ...]) -> Future[Solved | Failure]:
+def _submitted(
+    pool: Executor, function: Callable[..., Solved], arguments: tuple[Any, ...]
+) -> Future[Solved | BulkFailure]:
     try:
         return pool.submit(_guarded, function, arguments)
     except BrokenProcessPool as error:
-        failed: Future[Solved | Failure] = Future()
+        failed: Future[Solved | BulkFailure] = Future()
         failed.set_exception(error)
         return failed
 
 
-def _done(pending: dict[Future[Solved | Failure], int]) -> Iterator[Result]:
+def _done(pending: dict[Future[Solved | BulkFailure], int]) -> Iterator[BulkResult]:
     finished, _ = wait(pending, return_when=FIRST_COMPLETED)
     for future in finished:
         index = pending.pop(future)
@@ -233,30 +240,30 @@ def _done(pending: dict[Future[Solved | Failure], int]) -> Iterator[Result]:
             found = future.result()
         except BrokenProcessPool:
             message = "a process that solved graphs died, probably for want of memory; set lower --threads"
-            found = Failure(SolveFailed.kind, message, {})
-        if isinstance(found, Failure):
-            yield Result(index, failure=found)
+            found = BulkFailure(SolveFailed.kind, message, {})
+        if isinstance(found, BulkFailure):
+            yield BulkResult(index, failure=found)
         else:
-            yield Result(index, *found)
+            yield BulkResult(index, *found)
 
 
-def _guarded(function: Callable[..., Solved], arguments: tuple[Any, ...]) -> Solved | Failure:
-    """Errors cross the border between processes as failures: exceptions with own constructors do not survive it."""
+def _guarded(function: Callable[..., Solved], arguments: tuple[Any, ...]) -> Solved | BulkFailure:
+    """Return errors as failures, because exceptions with constructors of their own cannot be pickled."""
     try:
         return function(*arguments)
     except Exception as error:
         return failure_of(error)
 
 
-def failure_of(error: Exception) -> Failure:
-    """An error as the failure of one graph."""
+def failure_of(error: Exception) -> BulkFailure:
+    """Return an error as the failure of one graph."""
     if isinstance(error, ApspError):
-        return Failure(error.kind, str(error), error.details())
+        return BulkFailure(error.kind, str(error), error.details())
     if isinstance(error, MemoryError):
-        return Failure("does-not-fit", f"out of memory{f': {error}' if str(error) else ''}", {})
+        return BulkFailure("does-not-fit", f"out of memory{f': {error}' if str(error) else ''}", {})
     if isinstance(error, OSError):
-        return Failure("storage-failed", str(error), {})
-    return Failure("internal", f"a fault in apsp, please report it: {type(error).__name__}: {error}", {})
+        return BulkFailure("storage-failed", str(error), {})
+    return BulkFailure("internal", f"a fault in apsp, please report it: {type(error).__name__}: {error}", {})
 
 
 # ---- the three ways -------------------------------------------------------------------------------------------------
@@ -264,18 +271,18 @@ def failure_of(error: Exception) -> Failure:
 
 def _beside(
     group: Group, entries: Mapping[int, Entry], plan: BulkPlan, options: Options, stores: Stores
-) -> Iterator[Work | Result]:
+) -> Iterator[Work | BulkResult]:
     for index in group.members:
         yield _on_cpu(index, entries, plan, options, stores)
 
 
 def _on_cpu(index: int, entries: Mapping[int, Entry], plan: BulkPlan, options: Options, stores: Stores) -> Work:
-    chosen = replace(plan.plans[index], device_reason="one thread, for other graphs are solved beside it")
-    return index, _solve_one, (entries[index], chosen, replace(options, device="cpu", threads=1), stores)
+    own = replace(plan.plans[index], device_reason="one thread, for other graphs are solved beside it")
+    return index, _solve_one, (entries[index], own, replace(options, device="cpu", threads=1), stores)
 
 
 def _solve_one(entry: Entry, plan: Plan, options: Options, stores: Stores) -> Solved:
-    """One graph by one thread."""
+    """Solve one graph with one thread."""
     graph, target = entry.graph, entry.target
     if target is None:
         return plan, solve(graph, plan, options, NullSink(graph.n)).summary
@@ -287,8 +294,8 @@ def _solve_one(entry: Entry, plan: Plan, options: Options, stores: Stores) -> So
 
 def _stacked(
     group: Group, entries: Mapping[int, Entry], plan: BulkPlan, options: Options, stores: Stores
-) -> Iterator[Work | Result]:
-    """Launch after launch; the workers take one stack apart while the next is filled and closed."""
+) -> Iterator[Work | BulkResult]:
+    """Close stack after stack; workers write the matrices of one stack while the next is filled and closed."""
     from engine.devices.cuda.bulk import device_stacks
 
     with device_stacks(memory=options.device_memory) as device:
@@ -301,15 +308,15 @@ def _stacked(
                     if options.device == "auto":
                         yield _on_cpu(index, entries, plan, options, stores)
                     else:
-                        yield Result(index, failure=failure_of(error))
+                        yield BulkResult(index, failure=failure_of(error))
                 continue
             for index, matrix, h in zip(members, matrices, potentials, strict=True):
-                chosen = _device_plan(plan.plans[index], group, len(members))
-                yield index, _finish_one, (entries[index], chosen, matrix, h, stores)
+                own = _device_plan(plan.plans[index], group, len(members))
+                yield index, _finish_one, (entries[index], own, matrix, h, stores)
 
 
 def _device_plan(plan: Plan, group: Group, graphs: int) -> Plan:
-    """The plan of one graph of a stack, as its store tells it."""
+    """Return the plan of one graph of a stack, for its store."""
     return replace(
         plan,
         algorithm="blocked-floyd-warshall",
@@ -324,7 +331,7 @@ def _device_plan(plan: Plan, group: Group, graphs: int) -> Plan:
 
 
 def _closed(device: DeviceStacks, group: Group, graphs: Sequence[Graph]) -> tuple[list[Array], list[Potentials | None]]:
-    """The distance matrices of graphs, closed in one launch, and the potentials that are still to be taken out."""
+    """Return matrices closed in one launch, with the potentials to convert reduced lengths back to distances."""
     kind, potentials = WORK_TYPES[group.dtype], []
     stack = np.full((len(graphs), group.side, group.side), kind.sentinel(), kind.dtype)
     for matrix, graph in zip(stack, graphs, strict=True):
@@ -334,14 +341,16 @@ def _closed(device: DeviceStacks, group: Group, graphs: Sequence[Graph]) -> tupl
     device.close(stack, nonnegative=group.nonnegative)
     matrices = [matrix[: graph.n, : graph.n] for matrix, graph in zip(stack, graphs, strict=True)]
     for matrix, graph in zip(matrices, graphs, strict=True):
-        if not graph.directed and not kind.integer:  # blocks work side by side: last bits may differ
+        if (
+            not graph.directed and not kind.integer
+        ):  # thread blocks run concurrently, so the last bits of the halves may differ
             below = np.tril_indices(graph.n, -1)
             matrix[below] = matrix.T[below]
     return matrices, potentials
 
 
 def _finish_one(entry: Entry, plan: Plan, matrix: Array, potentials: Potentials | None, stores: Stores) -> Solved:
-    """Summary and store of a matrix that the device has closed."""
+    """Write summary and store of a matrix that the device has closed."""
     graph, kind = entry.graph, WORK_TYPES[plan.dtype]
     if entry.target is None:
         rows = SummarySink(NullSink(graph.n), np.arange(graph.n), graph.n, integral=graph.integral)
@@ -363,7 +372,7 @@ def _finish_one(entry: Entry, plan: Plan, matrix: Array, potentials: Potentials 
 
 
 class _OnlyCancels(Monitor):
-    """Asks another monitor whether to stop, and tells it nothing."""
+    """Asks another monitor whether to stop, and reports no progress to it."""
 
     def __init__(self, other: Monitor) -> None:
         self._other = other
@@ -373,17 +382,17 @@ class _OnlyCancels(Monitor):
         return self._other.cancelled()
 
 
-def _alone(index: int, entry: Entry, options: Options, stores: Stores, monitor: Monitor) -> Result:
+def _alone(index: int, entry: Entry, options: Options, stores: Stores, monitor: Monitor) -> BulkResult:
     graph, target, quiet = entry.graph, entry.target, _OnlyCancels(monitor)
     try:
         plan = make_plan(graph, options, out=target)
         if target is None:
-            return Result(index, plan, solve(graph, plan, options, NullSink(graph.n), quiet).summary)
+            return BulkResult(index, plan, solve(graph, plan, options, NullSink(graph.n), quiet).summary)
         outcome = solve_to_store(
             graph, options, target, plan=plan, overwrite=stores.overwrite, compression=stores.compression, monitor=quiet
         )
-        return Result(index, plan, outcome.summary)
+        return BulkResult(index, plan, outcome.summary)
     except (ApspError, MemoryError, OSError) as error:
         if isinstance(error, ApspError) and error.kind == "cancelled":
             raise
-        return Result(index, failure=failure_of(error))
+        return BulkResult(index, failure=failure_of(error))

@@ -1,8 +1,8 @@
-"""Shortest paths of at most so many arcs, one at a time, within a budget of memory.
+"""Finds shortest paths with a limit on their arcs, one at a time, within a memory budget.
 
-Layer k of Bellman and Ford holds the lengths of walks of at most k arcs.  A path is told backwards, from the last
-layer to the first, so all of them are needed once, but not at once: where they do not fit, some are kept and those
-between are made again, part by part (checkpoints, as in reverse differentiation).
+Layer k of Bellman and Ford holds the lengths of walks of at most k arcs.  A path is traced from the last layer back to
+the first, so every layer is needed once, but not all at the same time.  If they do not fit, some layers are kept and
+those between are computed again, part by part (checkpoints, as in reverse differentiation).
 """
 
 from __future__ import annotations
@@ -16,17 +16,30 @@ from storage.errors import DoesNotFit
 
 
 class Layers:
-    """Paths over the layers of one graph; ``memory`` is the budget in bytes for layers that are kept."""
+    """Paths over the layers of one graph.
+
+    Args:
+        reference: searches of the graph.
+        n: vertices.
+        memory: bytes for layers that are kept.
+    """
 
     def __init__(self, reference: Reference, n: int, memory: int) -> None:
         self._reference, self._n = reference, n
-        self._rooms = max(2, memory // (8 * max(1, n)))
+        self._capacity = max(2, memory // (8 * max(1, n)))
 
     def path(self, source: int, target: int, hops: int, enough: Callable[[float, int], bool]) -> list[int] | None:
-        """The vertices of a shortest path of at most ``hops`` arcs, from source to target; None where there is none.
+        """Find a shortest path of at most ``hops`` arcs.
 
-        ``enough`` is given the length of a path to the target and its arcs at most, and ends the search if it answers
-        so; else it goes on until nothing changes or all arcs are used.
+        Args:
+            source: vertex index.
+            target: vertex index.
+            hops: most arcs.
+            enough: called with the length of a path to the target and a bound on its arcs; the search ends if it
+                returns True, or when no label changes, or when all arcs are used.
+
+        Returns:
+            The vertices from source to target; None where there is no path.
 
         Raises:
             DoesNotFit: the path has so many arcs that even a few kept layers pass the budget.
@@ -41,7 +54,7 @@ class Layers:
             if following[target] != layer[target]:
                 changed = last
             layer = following
-            if len(kept) == last < self._rooms:
+            if len(kept) == last < self._capacity:
                 kept.append(layer)
         if not np.isfinite(layer[target]):
             return None
@@ -50,35 +63,35 @@ class Layers:
             self._walk(kept[: changed + 1], path)
         else:
             del kept[1:]
-            self._check_rooms(changed)
-            self._back(first, changed, path, self._rooms)
+            self._check_capacity(changed)
+            self._back(first, changed, path, self._capacity)
         return _simple(path[::-1])
 
-    def _check_rooms(self, arcs: int) -> None:
-        if _reach(self._rooms) >= arcs:
+    def _check_capacity(self, arcs: int) -> None:
+        if _reach(self._capacity) >= arcs:
             return
-        rooms = self._rooms
-        while _reach(rooms) < arcs:
-            rooms += 1
-        needed, there = 8 * self._n * rooms, 8 * self._n * self._rooms
+        needed_layers = self._capacity
+        while _reach(needed_layers) < arcs:
+            needed_layers += 1
+        needed, there = 8 * self._n * needed_layers, 8 * self._n * self._capacity
         raise DoesNotFit(
-            f"the path has up to {arcs:,} arcs; telling it takes {rooms:,} layers of {self._n:,} lengths, "
+            f"the path has up to {arcs:,} arcs; telling it takes {needed_layers:,} layers of {self._n:,} lengths, "
             f"{needed:,} bytes, and {there:,} may be used; ask for its distance, or solve with smaller --max-hops",
             resource="memory",
             needed=needed,
             available=there,
         )
 
-    def _back(self, layer: Floats, steps: int, path: list[int], rooms: int) -> None:
-        """Lengthen ``path`` back to ``layer``, over the ``steps`` layers after it; at most ``rooms`` are kept."""
-        if steps < rooms:
+    def _back(self, layer: Floats, steps: int, path: list[int], capacity: int) -> None:
+        """Lengthen ``path`` back to ``layer``, over the ``steps`` layers after it; at most ``capacity`` are kept."""
+        if steps < capacity:
             self._walk([layer, *self._following(layer, steps, 1)], path)
             return
-        stride = -(-steps // (rooms // 2))
+        stride = -(-steps // (capacity // 2))
         kept = [layer, *self._following(layer, (steps - 1) // stride * stride, stride)]
         while kept:
             here = kept.pop()
-            self._back(here, min(stride, steps - stride * len(kept)), path, rooms - len(kept))
+            self._back(here, min(stride, steps - stride * len(kept)), path, capacity - len(kept))
 
     def _following(self, layer: Floats, steps: int, stride: int) -> list[Floats]:
         """Every ``stride``-th of the ``steps`` layers after ``layer``."""
@@ -101,13 +114,13 @@ class Layers:
             path.append(int(tails[np.argmin(layers[k - 1][tails] + into.data[arcs])]))
 
 
-def _reach(rooms: int) -> int:
-    """The most steps that :meth:`Layers._back` manages with so many layers kept."""
-    return max(rooms - 1, rooms // 2 * _reach(rooms - rooms // 2)) if rooms > 1 else 0
+def _reach(capacity: int) -> int:
+    """Return the most steps that :meth:`Layers._back` can trace with ``capacity`` kept layers."""
+    return max(capacity - 1, capacity // 2 * _reach(capacity - capacity // 2)) if capacity > 1 else 0
 
 
 def _simple(path: list[int]) -> list[int]:
-    """``path`` without the cycles that rounding alone has made worth their arcs."""
+    """Return ``path`` without cycles; only rounding can have made them seem short."""
     found: list[int] = []
     places: dict[int, int] = {}
     for vertex in path:

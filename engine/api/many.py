@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
 
-from engine.api.bulk import Entry, Result, Stores, make_bulk_plan, run
+from engine.api.bulk import BulkResult, Entry, Stores, make_bulk_plan, run
 from engine.model.problem import Options
 from engine.model.progress import Monitor
 from storage.errors import InvalidRequest
@@ -22,7 +22,7 @@ def solve_many(
     overwrite: bool = False,
     compression: str = "none",
     monitor: Monitor | None = None,
-) -> list[Result]:
+) -> list[BulkResult]:
     """Solve many graphs, small ones side by side or in stacks on a GPU; one that fails takes no other with it.
 
     Args:

@@ -1,8 +1,8 @@
-"""Distances searched again from the graph alone, in float64, by code that no solve uses.
+"""Independent searches of distances from the graph alone, in float64, by code that no solve uses.
 
-Routes and ``apsp verify`` trust these searches where they doubt the stored matrix, so nothing here may be shared with
-the algorithms that make matrices: SciPy's Dijkstra, or rounds of Bellman and Ford in NumPy where arcs are negative or
-hops are limited.  Whole numbers are exact below 2^53.
+Routes and ``apsp verify`` check the stored matrix against these searches, so they share nothing with the algorithms
+that make matrices: they are SciPy's Dijkstra, or rounds of Bellman and Ford in NumPy where arcs are negative or hops
+are limited.  Whole numbers are exact below 2^53.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ from storage.graph.graph import Graph
 
 Floats = npt.NDArray[np.float64]
 
-#: Relative amount by which a label of floats must fall for another round: rounding alone must not go on for ever.
+#: Relative amount by which a float label must fall for another round, so that rounding alone cannot cause endless
+#: rounds.
 _SLACK: Final = 2.0**-48
 
 
 class Reference:
-    """Independent searches of one graph; keeps the arcs turned round between calls."""
+    """Independent searches of one graph; the reversed arcs are kept between calls."""
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
@@ -34,20 +35,20 @@ class Reference:
     def into(self) -> csr_array:
         """Row v holds the arcs into v: tails as indices, weights as data, in the type of the graph."""
         graph = self._graph
-        # positions, not weights, are turned round: SciPy would drop nothing, but int64 weights must stay exact
+        # SciPy transposes positions, not weights, so that int64 weights stay exact
         arcs = csr_array((np.arange(graph.arcs), graph.heads, graph.indptr), shape=(graph.n, graph.n))
-        turned = arcs.T.tocsr()
-        turned.data = graph.weights[turned.data]
-        return turned
+        into = arcs.T.tocsr()
+        into.data = graph.weights[into.data]
+        return into
 
     def start(self, source: int) -> Floats:
-        """The lengths of walks without arcs: 0 for ``source``, else infinite; shape (n,)."""
+        """Return the lengths of walks without arcs: 0 for ``source``, else infinite; shape (n,)."""
         layer = np.full(self._graph.n, np.inf)
         layer[source] = 0
         return layer
 
     def step(self, layer: Floats) -> Floats:
-        """From the lengths of walks of at most k arcs those of at most k + 1 arcs, both of shape (n,)."""
+        """Return the lengths of walks of at most k + 1 arcs from those of at most k arcs, both of shape (n,)."""
         heads, starts, tails, weights = self._rounds
         following = layer.copy()
         if len(heads):
@@ -57,9 +58,12 @@ class Reference:
         return following
 
     def settled(self, layer: Floats, most: int | None = None) -> tuple[Floats, int]:
-        """``layer`` after as many steps as change it, or ``most``, and how many these were.
+        """Repeat :meth:`step` until the layer does not change, at most ``most`` times.
 
-        There is no negative cycle, or nothing would have been stored; so n steps are enough.
+        n steps suffice, because a graph with a negative cycle is never stored.
+
+        Returns:
+            The last layer, shape (n,), and the number of steps.
         """
         slack = 0.0 if self._graph.integral else _SLACK
         most = self._graph.n if most is None else min(most, self._graph.n)
@@ -74,13 +78,13 @@ class Reference:
         return layer, most
 
     def distances(self, source: int, limit: float = np.inf) -> Floats:
-        """Lengths of shortest paths from ``source``, at least those up to ``limit``; the rest infinite; shape (n,)."""
+        """Return the lengths of shortest paths from ``source``, shape (n,); those beyond ``limit`` may be infinite."""
         if self.negative:
             return self.settled(self.start(source))[0]
         return np.asarray(dijkstra(self._forward, indices=source, limit=limit))
 
     def trees(self, sources: npt.NDArray[np.int64]) -> tuple[Floats, npt.NDArray[np.int64]]:
-        """Shortest paths of a graph without negative arcs: lengths, shape (k, n), and the most arcs of one, (k,)."""
+        """Return lengths, shape (k, n), and the most arcs of a path, shape (k,), of a graph without negative arcs."""
         lengths, before = dijkstra(self._forward, indices=sources, return_predecessors=True)
         return lengths, np.array([_depth(row) for row in before], np.int64)
 
@@ -91,14 +95,14 @@ class Reference:
 
     @cached_property
     def _rounds(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64], Floats]:
-        """Vertices with arcs into them, where these begin, their tails and weights."""
+        """The vertices with arcs into them, where their arcs begin, and the arcs' tails and weights."""
         into = self.into
         heads = np.flatnonzero(np.diff(into.indptr))
         return heads, into.indptr[heads], into.indices, into.data.astype(np.float64)
 
 
 def _depth(before: npt.NDArray[np.int32]) -> int:
-    """The most arcs from the root to a vertex of a tree, of which ``before`` names the parents (negative: none)."""
+    """Return the depth of a tree in arcs; ``before`` holds the parent of each vertex (negative: none)."""
     ahead = np.where(before < 0, np.arange(len(before)), before)
     arcs = (before >= 0).astype(np.int64)
     while True:  # each pass doubles the number of arcs looked at

@@ -2,8 +2,8 @@
 
 From row D[u, .] the walk goes back from v over *tight* arcs, those with D[u, w] + weight(w, v) = D[u, v].  Arcs of
 length zero and rounding can make tight arcs form cycles, so the walk is a depth-first search with a visited set.
-What it finds is believed only if the sum of its own weights is the stored distance; else, and where the store has no
-whole row, one search on the stored graph stands in for the row.  Hop limits need layers (``engine.api.hop_layers``).
+Its path counts only if the sum of the path's weights is the stored distance.  Otherwise, and where the store has no
+whole row, one search on the stored graph replaces the row.  Hop limits need layers (``engine.api.hop_layers``).
 """
 
 from __future__ import annotations
@@ -29,13 +29,19 @@ Array = npt.NDArray[np.generic]
 
 #: Bytes of the layers that are kept for a route with a hop limit.
 LAYERS_BYTES: Final = 256 << 20
-#: How far from tight an arc may be in a stored row of floats, in units of rounding: the first that gives a route.
+#: How far from tight an arc may be in a stored row of floats, in units of rounding; they are tried in this order.
 _LOOSE: Final = (1, 4, 16, 64, 256, 1024)
 
 
 @dataclass(frozen=True)
 class Route:
-    """A shortest path: vertex indices from source to target, the arcs' weights between them, and their sum."""
+    """A shortest path.
+
+    Attributes:
+        vertices: vertex indices from source to target.
+        weights: weights of the arcs between them.
+        length: the sum of the weights.
+    """
 
     vertices: list[int]
     weights: list[int] | list[float]
@@ -43,10 +49,10 @@ class Route:
 
 
 class Router:
-    """Answers routes over one solved matrix; keeps the arcs turned round between calls."""
+    """Finds routes over one solved matrix; the reversed arcs are kept between calls."""
 
     def __init__(self, matrix: Matrix, *, memory: int = LAYERS_BYTES) -> None:
-        """``memory``: bytes of layers that a route with a hop limit may keep."""
+        """Prepare routes over ``matrix``; a route with a hop limit may keep ``memory`` bytes of layers."""
         self._matrix, self._memory = OpenedMatrix(matrix), memory
 
     @cached_property
@@ -58,7 +64,7 @@ class Router:
         return Reference(self._graph)
 
     def route(self, source: int, target: int) -> Route | None:
-        """A shortest path from ``source`` to ``target`` (vertex indices); None where there is none.
+        """Find a shortest path from ``source`` to ``target`` (vertex indices); None where there is none.
 
         Its length is the stored distance, exactly for whole numbers, else to within the rounding of its own sum (see
         :func:`rounding`).  Reads one row of the matrix, or one entry where that does not do.  With a hop limit, the
@@ -67,7 +73,7 @@ class Router:
         Raises:
             NotFound: ``source`` or ``target`` is not among the solved ones.
             StorageFailed: no path has the stored distance.
-            DoesNotFit: a path of that many arcs cannot be told within the budget for layers.
+            DoesNotFit: a path of that many arcs cannot be traced within the budget for layers.
         """
         if target != source:
             target = self._matrix.arrival(target)
@@ -99,7 +105,7 @@ class Router:
         )
 
     def _walks(self, stored: Any, source: int, target: int) -> Iterator[list[int]]:
-        """Vertices of paths that may have the stored length: from the stored row, then from a search."""
+        """Yield vertices of paths that may have the stored length: from the stored row, then from a search."""
         if self._matrix.attributes["targets"] == "all":
             yield from self._walk(self._matrix.row(source), source, target)
         length = float(stored)
@@ -109,7 +115,7 @@ class Router:
         yield from self._walk(self._reference.distances(source, limit), source, target)
 
     def _limited(self, stored: Any, source: int, target: int, hops: int) -> Iterator[list[int]]:
-        """Vertices of paths of at most ``hops`` arcs: the first that is short enough, then the shortest."""
+        """Yield vertices of paths of at most ``hops`` arcs: the first that is short enough, then the shortest."""
         layers = Layers(self._reference, self._graph.n, self._memory)
         length = float(stored)
 
@@ -128,7 +134,7 @@ class Router:
         return graph.weights[at].item()  # type: ignore[no-any-return]
 
     def _walk(self, row: Array, source: int, target: int) -> Iterator[list[int]]:
-        """Vertices from source to target over tight arcs of a row; looser and looser for floats until there is one."""
+        """Yield the vertices of a path over tight arcs of a row; the tolerance of floats grows until there is one."""
         floats = row.dtype.kind == "f"
         unit = float(np.finfo(row.dtype.name).eps) if floats else 0.0
         wide = row.astype(np.float64 if floats else np.int64)
@@ -139,7 +145,7 @@ class Router:
                 return
 
     def _tight(self, row: Array, head: int, tolerance: float) -> Iterator[int]:
-        """Tails of the tight arcs into ``head``, the tightest first; ``tolerance`` is relative to the numbers added."""
+        """Iterate over tails of tight arcs into ``head``, tightest first; ``tolerance`` is relative to the summands."""
         into: Any = self._reference.into
         arcs = slice(into.indptr[head], into.indptr[head + 1])
         tails, weights, end = into.indices[arcs], into.data[arcs], row[head]
@@ -164,17 +170,22 @@ class Router:
 
 
 def rounding(arcs: Any, magnitude: Any, dtype: npt.DTypeLike) -> Any:
-    """How far a sum of ``arcs`` floats, kept in ``dtype``, may be from the exact one, whatever the order of addition.
+    """Bound the rounding error of a sum of floats, for any order of addition.
 
-    Each weight and each addition is off by at most half a unit of rounding of ``magnitude``, the sum of the absolute
-    weights; this is twice that bound, and what numbers below the least normal one lose.  Both may be arrays.
+    Each weight and each addition is off by at most half a unit of rounding of ``magnitude``.  The bound is twice the
+    sum of these errors, plus the errors of numbers below the least normal one.
+
+    Args:
+        arcs: number of summands, a number or an array.
+        magnitude: sum of the absolute weights, a number or an array.
+        dtype: type of the stored sum.
     """
     kind = np.finfo(np.dtype(dtype).name)
     return (arcs + 1) * (float(kind.eps) * magnitude + float(kind.smallest_subnormal))
 
 
 def _agrees(found: Route, stored: Any) -> bool:
-    """Whether a route has the stored length."""
+    """Return whether a route has the stored length."""
     if stored.dtype.kind != "f":
         return bool(found.length == stored.item())
     magnitude = math.fsum(map(abs, found.weights))
@@ -182,5 +193,11 @@ def _agrees(found: Route, stored: Any) -> bool:
 
 
 def route(matrix: Matrix, source: int, target: int) -> Route | None:
-    """A shortest path between two vertex indices of ``matrix``; see :meth:`Router.route`."""
+    """Find a shortest path as :meth:`Router.route`.
+
+    Args:
+        matrix: the solved matrix.
+        source: vertex index.
+        target: vertex index.
+    """
     return Router(matrix).route(source, target)

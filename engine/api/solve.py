@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,7 +24,7 @@ from engine.model.algorithms import ALGORITHMS, by_rows
 from engine.model.dtypes import WORK_TYPES
 from engine.model.plan import Plan
 from engine.model.problem import Machine, Options, Problem
-from engine.model.progress import Monitor
+from engine.model.progress import Monitor, PhaseClock
 from engine.model.rows import Sink
 from engine.model.system import available_memory
 from engine.planning.cost import DEVICE_START
@@ -54,7 +53,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Task:
-    """Everything that one algorithm's run needs."""
+    """The inputs of one algorithm's run."""
 
     graph: Graph
     plan: Plan
@@ -65,7 +64,7 @@ class Task:
 
     @property
     def sources(self) -> npt.NDArray[np.int64] | None:
-        """Vertex indices of the rows of the result; None for all vertices."""
+        """The vertex indices of the rows of the result; None for all vertices."""
         return self.rectangle.sources
 
     @property
@@ -75,57 +74,23 @@ class Task:
 
     @property
     def rows(self) -> npt.NDArray[np.int64]:
-        """Vertex index of each row of the result."""
+        """The vertex index of each row of the result."""
         return self.rectangle.rows
 
 
-class PhaseClock(Monitor):
-    """Passes everything on to another monitor and adds up the wall seconds of each phase."""
-
-    def __init__(self, inner: Monitor) -> None:
-        self._inner = inner
-        self._phase: str | None = None
-        self._since = time.perf_counter()
-        self.seconds: dict[str, float] = {}
-
-    def begin(self, phase: str, total: int, unit: str) -> None:
-        """Stop the clock of the phase before and start this one's."""
-        self.stop()
-        self._phase = phase
-        self._inner.begin(phase, total, unit)
-
-    def advance(self, amount: int) -> None:
-        """Pass on."""
-        self._inner.advance(amount)
-
-    def cancelled(self) -> bool:
-        """Ask the monitor inside."""
-        return self._inner.cancelled()
-
-    def so_far(self) -> dict[str, float]:
-        """Seconds of each phase, the present one's until now included."""
-        seconds, phase = dict(self.seconds), self._phase
-        if phase is not None:
-            seconds[phase] = seconds.get(phase, 0.0) + time.perf_counter() - self._since
-        return seconds
-
-    def stop(self) -> None:
-        """Book the time since the last call on the present phase."""
-        now = time.perf_counter()
-        if self._phase is not None:
-            self.seconds[self._phase] = self.seconds.get(self._phase, 0.0) + now - self._since
-        self._phase, self._since = None, now
-
-
 def make_plan(graph: Graph, options: Options, *, out: Path | None = None, resume: bool = False) -> Plan:
-    """Everything that can be said and refused before work is done; ``out`` is where the store would go.
+    """Plan a solve, and refuse it before any work is done if it cannot succeed.
 
-    With ``resume`` the plan goes on from the checkpoint there, if there is one.
+    Args:
+        graph: the graph.
+        options: the user's options.
+        out: path of the store; None where the result stays in memory.
+        resume: continue from the checkpoint at ``out``, if there is one.
 
     Raises:
         Conflict: the options contradict that checkpoint.
-        InvalidRequest: options that contradict the graph, or distances that no type holds.
-        NegativeCycle: the graph has one; it is named.
+        InvalidRequest: the options contradict the graph, or no type holds the distances.
+        NegativeCycle: the graph has a negative cycle, which the error names.
         DoesNotFit: memory or disk is too small.
     """
     check_vertices("sources", options.sources, graph.labels)
@@ -176,7 +141,11 @@ def make_plan(graph: Graph, options: Options, *, out: Path | None = None, resume
 
 
 def over_workers(options: Options) -> bool:
-    """Whether workers of a Dask scheduler are to solve, not this process.  InvalidRequest."""
+    """Return whether workers of a Dask scheduler solve, not this process.
+
+    Raises:
+        InvalidRequest: the executor is unknown, or contradicts the scheduler.
+    """
     if options.executor not in ("local", "dask"):
         raise InvalidRequest(f"executor {options.executor!r} is unknown; use local, dask", field="executor")
     if options.executor == "local" and options.scheduler is not None:
@@ -191,10 +160,10 @@ def _survey(problem: Problem, options: Options, out: Path | None, store: int) ->
         return machine
     if options.device == "auto" and options.algorithm in ("auto", *ESTIMATES):
         try:
-            quick = choose(problem, machine, options, store=store).seconds < DEVICE_START
+            is_short = choose(problem, machine, options, store=store).seconds < DEVICE_START
         except DoesNotFit:
-            quick = False
-        if quick:
+            is_short = False
+        if is_short:
             return replace(machine, no_cuda="it is done sooner than a GPU is started")
     return survey(
         out=out,
@@ -212,10 +181,17 @@ def _store_bytes(graph: Graph, tiles: int) -> int:
 
 
 def solve(graph: Graph, plan: Plan, options: Options, sink: Sink, monitor: Monitor | None = None) -> Outcome:
-    """Run ``plan`` into ``sink``; the sink is neither sealed nor closed.
+    """Execute a plan; the sink is neither sealed nor closed.
+
+    Args:
+        graph: the graph.
+        plan: from :func:`make_plan`.
+        options: the options of the plan.
+        sink: receives the rows.
+        monitor: receives the progress.
 
     Raises:
-        Cancelled: the monitor asked to stop; what the sink holds is then incomplete.
+        Cancelled: the monitor asked to stop; the rows in the sink are then incomplete.
     """
     clock = PhaseClock(monitor or Monitor())
     asked = Rectangle.of(options, graph.n)
@@ -341,7 +317,7 @@ def _follow(graph: Graph, plan: Plan, options: Options, journal: Journal, monito
 
 
 def store_attributes(graph: Graph, plan: Plan) -> dict[str, object]:
-    """What a store says about how it was solved."""
+    """Return the attributes in which a store records how it was solved."""
     return {
         "unit": "weight" if graph.weighted else "hops",
         "algorithm": plan.algorithm,
@@ -355,18 +331,22 @@ def _dijkstra(task: Task) -> None:
     dtype = WORK_TYPES[task.plan.dtype].dtype
     dijkstra.solve(
         *(task.backend, task.graph, task.rectangle, dtype, task.sink, task.monitor, task.plan.batch),
-        unit=task.unit, turned=task.plan.turned,
+        unit=task.unit, from_targets=task.plan.from_targets,
     )  # fmt: skip
 
 
 def _johnson(task: Task) -> None:
-    dtype, turned, batch = WORK_TYPES[task.plan.dtype].dtype, task.plan.turned, task.plan.batch
-    johnson.solve(task.backend, task.graph, task.rectangle, dtype, task.sink, task.monitor, batch, turned=turned)
+    dtype, from_targets, batch = WORK_TYPES[task.plan.dtype].dtype, task.plan.from_targets, task.plan.batch
+    johnson.solve(
+        task.backend, task.graph, task.rectangle, dtype, task.sink, task.monitor, batch, from_targets=from_targets
+    )
 
 
 def _bfs(task: Task) -> None:
-    dtype, turned, batch = WORK_TYPES[task.plan.dtype].dtype, task.plan.turned, task.plan.batch
-    breadth_first.solve(task.backend, task.graph, task.rectangle, dtype, task.sink, task.monitor, batch, turned=turned)
+    dtype, from_targets, batch = WORK_TYPES[task.plan.dtype].dtype, task.plan.from_targets, task.plan.batch
+    breadth_first.solve(
+        task.backend, task.graph, task.rectangle, dtype, task.sink, task.monitor, batch, from_targets=from_targets
+    )
 
 
 def _partitioned(task: Task) -> None:

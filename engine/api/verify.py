@@ -1,7 +1,7 @@
-"""Whether a store holds the distances of its graph: tiles against their checksums, and rows searched again.
+"""Verifies that a store holds the distances of its graph, by checksums of tiles and by new searches of rows.
 
-Checksums tell damage, not a matrix that was computed wrongly and sealed.  So some sources are searched again from the
-graph kept in the store, by code that no solve uses (``engine.api.reference``), and their rows compared.
+Checksums detect damage, but not a matrix that was computed wrongly and then sealed.  So some sources are searched again
+in the store's graph, by code that no solve uses (``engine.api.reference``), and their rows are compared.
 """
 
 from __future__ import annotations
@@ -23,17 +23,23 @@ from storage.matrix.reader import Matrix, check_tiles, open_matrix
 
 Indices = npt.NDArray[np.int64]
 
-#: Work of the searches made unasked, in arcs and vertices that a round of Bellman and Ford looks at: some half second.
+#: Work of the searches that are made by default, about half a second; the unit is an arc or vertex of a round of
+#: Bellman and Ford.
 FREE_WORK: Final = 60_000_000
-#: The same measure of a search by SciPy's Dijkstra, for each arc and vertex.
+#: Work of a search by SciPy's Dijkstra in the same unit, for each arc and vertex.
 _SEARCH: Final = 16
-#: Numbers that are searched at a time, all vertices of some sources.
+#: Entries that are searched at a time, all vertices of some sources.
 _AT_A_TIME: Final = 1 << 21
 
 
 @dataclass(frozen=True)
 class Verified:
-    """What was compared: ``searched`` of the ``sources`` rows agree with a new search."""
+    """The result of a verification without faults.
+
+    Attributes:
+        sources: rows of the matrix.
+        searched: rows that were compared with a new search, and agree.
+    """
 
     sources: int
     searched: int
@@ -46,12 +52,12 @@ def verify_store(
 
     Args:
         path: a folder, or an address in an object store.
-        sample: how many sources, spread evenly over the rows; None for as many as take some half second, which is none
-            for a graph so large that one takes longer.
-        monitor: is told of rows searched, and asked whether to stop.
+        sample: number of sources, spread evenly over the rows; None for as many as take about half a second, which is
+            none where one takes longer.
+        monitor: receives the progress, in rows.
 
     Returns:
-        How many sources there are, and how many of them were searched again and agree.
+        The number of sources, and the number of them that were searched again and agree.
 
     Raises:
         NotFound: there is nothing at ``path``.
@@ -66,7 +72,17 @@ def verify_store(
 def verify_rows(
     matrix: Matrix, sample: int | Literal["all"] | None = None, *, monitor: Monitor | None = None
 ) -> Verified:
-    """Search sources again and compare their rows; arguments and errors as in :func:`verify_store`."""
+    """Search sources again and compare their rows.
+
+    Args:
+        matrix: an open matrix.
+        sample: as in :func:`verify_store`.
+        monitor: as in :func:`verify_store`.
+
+    Raises:
+        StorageFailed: naming the first entry that differs from the graph's.
+        Cancelled: the monitor asked to stop.
+    """
     monitor = monitor or Monitor()
     rows = matrix.shape[0]
     if sample == 0 or 0 in matrix.shape:
@@ -84,10 +100,10 @@ def verify_rows(
 
 
 class _Again:
-    """Searches the graph of one store again, as the store says it was solved.
+    """Searches the graph of one store again, with the options that the store records.
 
     Attributes:
-        cost: of a search from one source, in the units of ``FREE_WORK``.
+        cost: work of a search from one source, in the unit of ``FREE_WORK``.
     """
 
     def __init__(self, matrix: Matrix) -> None:
@@ -114,7 +130,11 @@ class _Again:
         return bool(self._matrix.dtype.kind == "f")
 
     def compare(self, sources: Indices) -> None:
-        """StorageFailed names the first entry of these rows that is not the distance."""
+        """Compare the rows of ``sources`` with a new search.
+
+        Raises:
+            StorageFailed: naming the first entry that is not the distance.
+        """
         matrix = self._matrix
         lengths, arcs = self._search(sources)
         stored: npt.NDArray[Any] = matrix.rows(sources)
@@ -142,10 +162,10 @@ class _Again:
         )
 
     def _allowed(self, lengths: Floats, arcs: Indices) -> Floats:
-        """How far entries of floats may be off, shape as ``lengths``: the rounding of sums of so many arcs.
+        """Return how far float entries may be off by rounding, in the shape of ``lengths``.
 
-        A path other than the one found here may have given the stored sum, one as short but for rounding; so the
-        deepest path of the row counts.  Arcs that cancel are rounded by the size of what cancels.
+        The stored sum may belong to another path that is equally short except for rounding, so the path of most arcs in
+        the row counts.  Where arcs cancel, the size of the cancelling terms determines the rounding.
         """
         magnitude = np.abs(np.where(np.isfinite(lengths), lengths, 0))
         if self._reference.negative:

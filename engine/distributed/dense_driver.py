@@ -28,7 +28,7 @@ from engine.distributed.driver import PAUSE, Driver, result_of
 from engine.distributed.messages import DistributedJob, StoredStripe, TaskFailure, TaskRequest, TaskResult, WorkerInfo
 from engine.model.progress import Monitor
 from engine.model.tiling import stripe_entries
-from engine.planning.cost_distributed import room
+from engine.planning.cost_distributed import capacity
 from engine.rows.summary import Summary
 from engine.streaming.checkpoint import Journal
 from engine.streaming.progress_record import progress_of
@@ -131,7 +131,7 @@ class DenseDriver(Driver):
     def _join(self, name: str, info: WorkerInfo) -> None:
         rate = info.relax_rate.get(self._job.plan.dtype, 1e10)
         self._workers[name] = AssignedWorker(
-            info, rate, room(self._streaming, self._n, self._writer.dtype.itemsize, info.memory, self._pace)
+            info, rate, capacity(self._streaming, self._n, self._writer.dtype.itemsize, info.memory, self._pace)
         )
         assign_stripes(self._stripes, self._workers)
 

@@ -31,7 +31,7 @@ from engine.model.backend import Array
 from engine.model.dtypes import WORK_TYPES
 from engine.model.tiling import stripe_entries
 from engine.rows.dense import fill_weights
-from engine.rows.summary import Part, Summary
+from engine.rows.summary import PartialSummary, Summary
 from storage.errors import StorageFailed
 from storage.graph.graph import Graph
 from storage.matrix.exchange import TileFile, read_panel, write_panel
@@ -347,7 +347,7 @@ class DenseWorker:
             self.matrix.write_tile(i, j, rows[:, across]) for i, j, _down, across in self._tiles(row, row + len(rows))
         ]
 
-    def _finish(self, stripe: int) -> tuple[Part, tuple[TileFile, ...]]:
+    def _finish(self, stripe: int) -> tuple[PartialSummary, tuple[TileFile, ...]]:
         """Take off the potentials, gather the facts, and write the rows of a stripe."""
         first, last = self._streaming.rows(stripe, self.job.n)
         band, vertices = self._grid.tile[0], np.arange(first, last)

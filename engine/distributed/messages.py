@@ -11,7 +11,7 @@ from pathlib import Path
 from engine.model.pace import PASSING, PROCESSORS, RESIDENT, Pace
 from engine.model.plan import Plan
 from engine.model.tiling import Streaming
-from engine.rows.summary import Part
+from engine.rows.summary import PartialSummary
 from storage.matrix.exchange import Marks, TileFile
 
 
@@ -127,7 +127,7 @@ class TaskResult:
     seconds: float = 0.0
     files: Mapping[int, tuple[TileFile, ...]] = field(default_factory=dict)
     panel: str | None = None
-    parts: tuple[Part, ...] = ()
+    parts: tuple[PartialSummary, ...] = ()
 
 
 @dataclass(frozen=True)

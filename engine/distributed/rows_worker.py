@@ -50,7 +50,7 @@ class RowsWorker:
         self._backend: CpuBackend | None = None
         self._sweeper: Sweeper | None = None
         self._arcs: Arcs | None = None
-        self._parts: partitioned.Prepared | None = None
+        self._parts: partitioned.PreparedParts | None = None
         sources, targets = (None if side is None else np.frombuffer(side, np.int64) for side in job.sides)
         self._sources, self._targets = sources, targets
 

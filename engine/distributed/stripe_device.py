@@ -13,7 +13,7 @@ import numpy as np
 from engine.distributed.messages import DistributedJob
 from engine.model.backend import Array, Backend
 from engine.model.dtypes import WORK_TYPES
-from engine.model.stripe_device import Job as Run
+from engine.model.stripe_device import StripeJob
 from engine.model.tier import Tier
 from engine.streaming.cpu_device import CpuStreamer
 
@@ -86,12 +86,12 @@ class WorkerDevice(Protocol):
         ...
 
 
-def streaming_run(job: DistributedJob, check: Callable[[], None]) -> Run:
+def streaming_run(job: DistributedJob, check: Callable[[], None]) -> StripeJob:
     """Return the solve as streamers see it: one device, which closes every panel."""
     streaming = job.streaming
     tier = cast(Tier, _Here(job.n, WORK_TYPES[job.plan.dtype].dtype))
     leaders = [0] * streaming.rounds(job.n)
-    return Run(streaming, tier, job.nonnegative, leaders, [], _told, _counted, check)
+    return StripeJob(streaming, tier, job.nonnegative, leaders, [], _told, _counted, check)
 
 
 def _told(k: int, stripe: int, rows: Array) -> None:

@@ -14,11 +14,11 @@ from engine.algorithms import dijkstra
 from engine.graph.ordering import hops_of
 from engine.graph.potentials import find_potentials, reduced_weights
 from engine.model.backend import Arcs, Array
+from engine.model.device_layout import form_of
 from engine.model.dtypes import WORK_TYPES
 from engine.model.plan import Plan
 from engine.model.progress import Monitor
 from engine.model.rows import RowFacts, Sink
-from engine.model.search_form import form_of
 from engine.planning.cost import batch_rows
 from engine.rows.summary import Summary
 from storage.graph.graph import Graph

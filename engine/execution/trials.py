@@ -19,10 +19,10 @@ from engine.execution.rates import with_rates
 from engine.execution.search_cuda import ALGORITHMS as SEARCHES
 from engine.graph.selection import Rectangle
 from engine.model.backend import Arcs
+from engine.model.device_layout import form_of
 from engine.model.dtypes import WorkType
 from engine.model.plan import Plan
 from engine.model.problem import Machine, Problem
-from engine.model.search_form import form_of
 from engine.planning import cost_bfs
 from engine.planning.cost import search_workspace
 from engine.planning.cost_dijkstra import FEW, SIDE_BY_SIDE
@@ -89,7 +89,9 @@ def calibrate(
         return machine
     search = hops = None
     searched = rectangle or Rectangle(graph.n, None, None, None)
-    if any(c.turned for c in plan.candidates):  # the transposed graph takes about as long, and is not made for this
+    if any(
+        c.from_targets for c in plan.candidates
+    ):  # the transposed graph takes about as long, and is not made for this
         searched = Rectangle(graph.n, searched.targets, searched.sources, searched.cutoff)
     if problem.max_hops is None:
         search = search_seconds(graph, kind, machine.threads, unit=problem.unit, rectangle=searched)

@@ -1,1 +1,1 @@
-"""Facts of one graph: its order, parts, potentials and selected vertices."""
+"""Facts about one graph: its vertex order, parts, potentials and selected vertices."""

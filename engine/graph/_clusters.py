@@ -1,4 +1,4 @@
-"""A vertex order in clusters: runs of so many vertices, each grown breadth first, so that they lie close together."""
+"""A vertex order in clusters of one size, each grown breadth first so that its vertices lie close together."""
 
 from __future__ import annotations
 
@@ -10,12 +10,16 @@ Ints = npt.NDArray[np.int32]
 
 
 def cluster_places(indptr: npt.NDArray[np.int64], heads: Ints, seeds: Ints, size: int) -> Ints:
-    """The new number of each vertex: clusters of ``size`` vertices one after the other.
+    """Number the vertices so that clusters of ``size`` vertices follow one another.
 
     Args:
-        indptr, heads: the arcs out of each vertex.
-        seeds: every vertex once; clusters begin at the first that is in none yet.
+        indptr: int64, shape (n + 1,), with ``heads`` the arcs out of each vertex (CSR).
+        heads: int32, shape (arcs,).
+        seeds: every vertex once, shape (n,); a cluster begins at the first of them that is in no cluster yet.
         size: vertices of a cluster.
+
+    Returns:
+        The new number of each vertex, shape (n,).
     """
     place = np.full(len(seeds), -1, np.int32)
     _grow(indptr, heads, seeds, size, place)
@@ -24,7 +28,8 @@ def cluster_places(indptr: npt.NDArray[np.int64], heads: Ints, seeds: Ints, size
 
 @njit(nogil=True, cache=True)
 def _grow(indptr, heads, seeds, size, place):  # type: ignore[no-untyped-def]
-    order = np.empty(len(seeds), np.int32)  # vertices by place; those of a cluster not yet looked at are its queue
+    # vertices by place; those from ``looked`` on are the queue of the current cluster
+    order = np.empty(len(seeds), np.int32)
     placed, looked, full = 0, 0, size
     for seed in seeds:
         if place[seed] >= 0:
@@ -33,7 +38,7 @@ def _grow(indptr, heads, seeds, size, place):  # type: ignore[no-untyped-def]
         order[placed] = seed
         placed += 1
         while True:
-            if placed >= full:  # the next cluster begins afresh
+            if placed >= full:  # the cluster is full, so its queue is dropped
                 looked = placed
                 full = placed + size
                 break

@@ -1,7 +1,7 @@
-"""Kernels of the symbolic side of a partition: which vertices touch which, once others are eliminated.
+"""Kernels of symbolic elimination: which vertices are neighbours once others are eliminated.
 
-Eliminating a vertex joins all its remaining neighbours (with the lengths through it), so the neighbours that a vertex
-has when its turn comes, its *border*, are known before any length is (George and Liu, "Computer Solution of Large
+Eliminating a vertex joins all its remaining neighbours (with the lengths through it).  So the neighbours that a vertex
+has when it is eliminated, its *border*, are known before any length is (George and Liu, "Computer Solution of Large
 Sparse Positive Definite Systems", 1981).
 """
 
@@ -13,16 +13,19 @@ from numba import njit
 
 @njit(nogil=True, cache=True)
 def eliminate(indptr, heads, order, rank, most):  # type: ignore[no-untyped-def]
-    """The border of each vertex when they are eliminated in ``order``; given up above ``most`` entries in all.
+    """Find the border of each vertex for elimination in ``order``; stop where the borders pass ``most`` entries.
 
     Args:
-        indptr, heads: a symmetric pattern (CSR), loops allowed.
-        order, rank: the vertex eliminated at each step, and the step of each vertex.
-        most: entries of all borders together at which to give up.
+        indptr: shape (n + 1,), with ``heads`` a symmetric pattern (CSR), loops allowed.
+        heads: shape (entries,).
+        order: shape (n,), the vertex eliminated at each step.
+        rank: shape (n,), the step of each vertex.
+        most: entries of all borders together above which the search stops.
 
     Returns:
-        Step by step: where each border begins (n + 1 of them), the borders as steps (in no order), the first step of
-        the border (the parent in the elimination tree; -1 for none), and whether it was finished.
+        For each step, where its border begins, shape (n + 1,); the borders as steps, in no order; the first step of
+        each border, shape (n,), which is the parent in the elimination tree, -1 for none; and whether all borders were
+        found.
     """
     n = len(order)
     parent = np.full(n, -1, np.int32)
@@ -67,7 +70,7 @@ def eliminate(indptr, heads, order, rank, most):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def _cost(size, border, width, entry, part, inside):  # type: ignore[no-untyped-def]
-    """Updates' worth of time a row that a part of ``size`` vertices takes."""
+    """Return the time that a part of ``size`` vertices takes for each row, expressed in updates."""
     once = inside * size * (size + border) ** 2
     if border == 0:
         return once
@@ -76,18 +79,18 @@ def _cost(size, border, width, entry, part, inside):  # type: ignore[no-untyped-
 
 @njit(nogil=True, cache=True)
 def merge(parent, borders, width, entry, part, inside):  # type: ignore[no-untyped-def]
-    """Merge vertices into parts, children into parents, while the whole gets cheaper by it.
+    """Merge vertices into parts, children into parents, where that makes the sum of the costs smaller.
 
     Args:
-        parent: of each vertex in the elimination tree.
-        borders: how many vertices the border of each vertex has.
-        width: columns that a product does at once.
-        entry: updates' worth of time that gathering an entry of the border takes, a row.
-        part: the same for beginning a product.
-        inside: the same for an update made once, before any row.
+        parent: shape (n,), of each vertex in the elimination tree.
+        borders: shape (n,), the number of vertices of each border.
+        width: columns that a product computes at once.
+        entry: time to gather an entry of a border for a row, expressed in updates.
+        part: time to begin a product, expressed in updates.
+        inside: time of an update that is made once, before any row, expressed in updates of one row.
 
     Returns:
-        For each vertex the last vertex of its part.
+        For each vertex the last vertex of its part, shape (n,).
     """
     fixed = (width, entry, part, inside)
     n = len(parent)
@@ -114,11 +117,13 @@ def merge(parent, borders, width, entry, part, inside):  # type: ignore[no-untyp
 
 @njit(nogil=True, cache=True)
 def arrange(parent, last, begin, border):  # type: ignore[no-untyped-def]
-    """Number the vertices so that each part, and each part with all below it, is one span.
+    """Number the vertices so that each part, and each part together with all parts below it, is one span.
 
     Args:
-        parent: of each vertex in the elimination tree; last: as ``merge`` returns it.
-        begin, border: borders of the vertices, as ``eliminate`` returns them.
+        parent: shape (n,), of each vertex in the elimination tree.
+        last: shape (n,), the last vertex of each vertex's part, from ``merge``.
+        begin: where the border of each vertex begins, from ``eliminate``.
+        border: the borders of the vertices, from ``eliminate``.
 
     Returns:
         The position of each vertex, where the parts begin (parts + 1), the parent of each part (-1 for none), where the
@@ -184,7 +189,13 @@ def arrange(parent, last, begin, border):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def join(front, at, lengths):  # type: ignore[no-untyped-def]
-    """front[at[i], at[j]] <- the minimum of it and lengths[i, j]."""
+    """Set front[at[i], at[j]] to the minimum of itself and lengths[i, j], in place.
+
+    Args:
+        front: square array of lengths.
+        at: shape (k,), rows and columns of ``front``.
+        lengths: shape (k, k).
+    """
     for i in range(len(at)):
         row = front[at[i]]
         for j in range(len(at)):
@@ -193,17 +204,19 @@ def join(front, at, lengths):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def block_cubes(indptr, heads):  # type: ignore[no-untyped-def]
-    """The sum of the cubes of the sizes of all blocks: what is left when a graph is cut at single vertices.
+    """Return the sum of the cubes of the sizes of all biconnected components.
 
-    A block is a largest set of vertices that stays connected whichever one of them is taken away; two blocks share one
-    vertex at most.  Depth first (Hopcroft and Tarjan, "Efficient algorithms for graph manipulation", 1973), one pass.
+    A biconnected component, here a block, is a maximal set of vertices that stays connected without any one of them;
+    two blocks share at most one vertex.  One depth-first pass finds them (Hopcroft and Tarjan, "Efficient algorithms
+    for graph manipulation", 1973).
 
     Args:
-        indptr, heads: a symmetric pattern (CSR), loops allowed.
+        indptr: shape (n + 1,), with ``heads`` a symmetric pattern (CSR), loops allowed.
+        heads: shape (entries,).
     """
     n = len(indptr) - 1
     number = np.full(n, -1, np.int32)  # in the order of discovery
-    low = np.empty(n, np.int32)  # the least number that is reached from below by one arc more
+    low = np.empty(n, np.int32)  # the least number that an arc from the vertex's subtree reaches
     at = indptr[:-1].copy()
     path, waiting = np.empty(n, np.int32), np.empty(n, np.int32)
     found, cubes = 0, 0.0
@@ -231,7 +244,7 @@ def block_cubes(indptr, heads):  # type: ignore[no-untyped-def]
                 break
             above = path[deep - 1]
             low[above] = min(low[above], low[u])
-            if low[u] >= number[above]:  # what was found from u on hangs on the rest by the vertex above alone
+            if low[u] >= number[above]:  # only the vertex above joins what was found from u on to the rest
                 size = 1.0
                 while True:
                     kept, size = kept - 1, size + 1

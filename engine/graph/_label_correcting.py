@@ -1,11 +1,12 @@
-"""The kernel under ``engine.graph.potentials``: label correcting with subtree disassembly.
+"""The kernel of ``engine.graph.potentials``: label correcting with subtree disassembly.
 
-Bellman-Ford-Moore with a first-in first-out queue, where a vertex whose label falls has its whole subtree taken out
-of the tree of shortest walks (Tarjan 1981; *BFCT* in Cherkassky and Goldberg, "Negative-cycle detection algorithms",
-Mathematical Programming 85, 1999).  O(n m) at worst, and a negative cycle is met the moment it closes.
+This is Bellman-Ford-Moore with a first-in first-out queue.  When the label of a vertex falls, its whole subtree is
+taken out of the tree of shortest walks (Tarjan 1981; *BFCT* in Cherkassky and Goldberg, "Negative-cycle detection
+algorithms", Mathematical Programming 85, 1999).  It takes O(n m) at worst, and finds a negative cycle as soon as the
+cycle closes.
 
-The tree is kept as its preorder in a doubly linked list, with depths: the subtree of v is the run of deeper vertices
-after it.  The root is number n, an imagined vertex before all others.
+The tree is stored as its preorder in a doubly linked list, with depths: the subtree of v is the run of deeper vertices
+after it.  The root is number n, an additional vertex before all others.
 """
 
 from __future__ import annotations
@@ -16,7 +17,19 @@ from numba import njit
 
 @njit(nogil=True, cache=True)
 def mark_tails(indptr, heads, weights, h, slack, begin):  # type: ignore[no-untyped-def]
-    """Set ``begin``, bool, shape (n,), for the tails of arcs that can lower a label; returns how many there are."""
+    """Mark the tails of arcs that can lower a label.
+
+    Args:
+        indptr: shape (n + 1,), with ``heads`` and ``weights`` the arcs (CSR).
+        heads: shape (arcs,).
+        weights: shape (arcs,).
+        h: shape (n,), the labels.
+        slack: relative amount by which a label must fall; 0 for integers.
+        begin: bool, shape (n,), receives the marks.
+
+    Returns:
+        The number of marks.
+    """
     count = 0
     for u in range(len(indptr) - 1):
         begin[u] = False
@@ -30,16 +43,16 @@ def mark_tails(indptr, heads, weights, h, slack, begin):  # type: ignore[no-unty
 
 @njit(nogil=True, cache=True, inline="always")
 def _lowers(tail, w, head, slack):  # type: ignore[no-untyped-def]
-    """Whether an arc of weight ``w`` lowers the label of its head by more than ``slack`` times the sizes involved."""
+    """Return whether an arc of weight ``w`` lowers the label of its head by more than ``slack`` times the sizes."""
     new = tail + w
     return new < head and (slack == 0 or new < head - slack * (abs(head) + abs(w)))
 
 
 @njit(nogil=True, cache=True)
 def _is_negative(weights, arc_into, parent, start, stop, closing, tolerance):  # type: ignore[no-untyped-def]
-    """Whether the tree path ``stop`` … ``start``, closed by arc ``closing``, weighs less than -tolerance * sum |w|.
+    """Return whether the cycle of tree path ``stop`` … ``start`` and arc ``closing`` weighs < -tolerance * sum |w|.
 
-    Sums with the rounding errors caught (Neumaier 1974).
+    The sum compensates rounding errors (Neumaier 1974).
     """
     total = weights[closing]
     size = abs(total)
@@ -57,7 +70,7 @@ def _is_negative(weights, arc_into, parent, start, stop, closing, tolerance):  #
 
 @njit(nogil=True, cache=True)
 def _star(n):  # type: ignore[no-untyped-def]
-    """The tree where all vertices are children of the root: preorder after, preorder before, depth."""
+    """Return the tree where all vertices are children of the root: successor and predecessor in preorder, and depth."""
     after = np.arange(1, n + 2).astype(np.int32)
     before = np.arange(-1, n).astype(np.int32)
     after[n], before[0] = 0, n
@@ -70,7 +83,7 @@ def _star(n):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def _detach(v, u, after, before, depth):  # type: ignore[no-untyped-def]
-    """Take the subtree of ``v`` out of the preorder, unless it holds ``u``; returns whether it does."""
+    """Take the subtree of ``v`` out of the preorder unless it holds ``u``; return whether it holds ``u``."""
     x = after[v]
     while depth[x] > depth[v]:
         if x == u:
@@ -89,13 +102,24 @@ def _detach(v, u, after, before, depth):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def correct_labels(indptr, heads, weights, h, begin, parent, arc_into, slack, tolerance):  # type: ignore[no-untyped-def]
-    """Lower ``h``, shape (n,), until no arc can lower it further; returns -1, or the arc that closes a negative cycle.
+    """Lower the labels until no arc can lower one further.
 
-    ``begin``: bool, shape (n,), the vertices to start from.  ``parent`` (int32) and ``arc_into`` (int64), shape
-    (n,), receive the tree; the path from the closing arc's tail back to its head is then the rest of the cycle.
-    ``slack`` and ``tolerance`` are 0 for integers.  For floats ``slack`` is the relative amount that a label must
-    fall by, so that walks equal but for rounding do not chase each other, and ``tolerance`` the fraction of sum |w|
-    that a cycle must lie below zero; an arc that would close a cycle above that is left alone.
+    Args:
+        indptr: shape (n + 1,), with ``heads`` and ``weights`` the arcs (CSR).
+        heads: shape (arcs,).
+        weights: shape (arcs,).
+        h: shape (n,), the labels, lowered in place.
+        begin: bool, shape (n,), the vertices to start from.
+        parent: int32, shape (n,), receives the tree's parents.
+        arc_into: int64, shape (n,), receives the tree's arcs.
+        slack: relative amount by which a label must fall, so that walks that differ only by rounding do not lower each
+            other for ever; 0 for integers.
+        tolerance: fraction of sum |w| by which a cycle must lie below zero; an arc that would close a cycle above that
+            is ignored.  0 for integers.
+
+    Returns:
+        -1, or the arc that closes a negative cycle; the tree path from the arc's tail back to its head is then the rest
+        of the cycle.
     """
     n = len(indptr) - 1
     after, before, depth = _star(n)

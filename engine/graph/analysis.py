@@ -1,4 +1,4 @@
-"""From a graph to the facts that planning needs, above all a proven bound on the distances."""
+"""Finds the facts about a graph that planning needs, above all a proven bound on the distances."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from engine.model.dtypes import WORK_TYPES
 from engine.model.problem import Problem, Statistics
 from storage.graph.graph import Graph
 
-#: Larger cutoffs are none: no type holds such distances exactly.
+#: Larger cutoffs count as no cutoff, because no type holds such distances exactly.
 LARGEST_EXACT: Final = 2.0**53
 
 
@@ -27,17 +27,18 @@ def describe(
     max_hops: int | None = None,
     cutoff: float | None = None,
 ) -> Problem:
-    """The facts about ``graph`` that planning uses; O(m), plus at most two searches for the hub bound.
+    """Find the facts about ``graph`` that planning uses, in O(m) plus at most two searches for the hub bound.
 
     Args:
         graph: the clean graph.
-        rows, targets: number of sources and of targets asked for; None for all.
+        rows: number of sources; None for all vertices.
+        targets: number of targets; None for all vertices.
         max_hops: most arcs of a path; a limit of n - 1 or more is no limit.
         cutoff: the largest distance wanted; None for no limit.
     """
     hops = None if max_hops is None or max_hops >= graph.n - 1 else max_hops
     low, high = _weight_range(graph)
-    # lengths of floats of both signs are found by potentials, which are lengths of walks of any number of arcs
+    # with floats of both signs potentials are needed, which are lengths of walks of any number of arcs
     bound, proof = _bound(graph, None if low < 0 and not graph.integral else hops, cutoff, signed=low < 0)
     return Problem(
         n=graph.n,
@@ -59,7 +60,7 @@ def describe(
 
 
 def statistics(graph: Graph, problem: Problem) -> Statistics:
-    """The shape of ``graph`` in numbers, with what ``problem`` knows of its parts; O(m)."""
+    """Return the shape of ``graph`` in numbers, with the parts from ``problem``, in O(m)."""
     degrees = np.diff(graph.indptr)
     return Statistics(
         vertices=graph.n,
@@ -75,9 +76,9 @@ def statistics(graph: Graph, problem: Problem) -> Statistics:
 
 
 def _bound(graph: Graph, hops: int | None, cutoff: float | None, *, signed: bool) -> tuple[float, str]:
-    """A bound on the distances that the result holds.
+    """Return a bound on the distances that the result holds, and its proof.
 
-    Where no arc is negative, what lies beyond the cutoff needs no room: it may end up unreachable on the way.
+    Where no arc is negative, lengths beyond the cutoff need not fit the type: they may become unreachable on the way.
     """
     if cutoff is None or signed or cutoff > LARGEST_EXACT:
         return distance_bound(graph, hops)
@@ -96,7 +97,7 @@ def _weight_range(graph: Graph) -> tuple[float, float]:
 
 
 def _smallest(graph: Graph) -> float:
-    """The smallest absolute weight that is not zero; 0 where there is none (only floats are asked)."""
+    """Return the smallest absolute weight that is not zero; 0 where there is none, and for whole numbers."""
     if graph.integral:
         return 0
     sizes = np.abs(graph.weights)
@@ -104,11 +105,11 @@ def _smallest(graph: Graph) -> float:
 
 
 def distance_bound(graph: Graph, max_hops: int | None) -> tuple[float, str]:
-    """A proven bound on |d(u, v)| over all reachable pairs, and how it was proven.
+    """Return a proven bound on |d(u, v)| over all reachable pairs, and its proof in words.
 
-    Two proofs; the smaller bound wins.  *Arcs*: a shortest path leaves each vertex at most once, so its length is at
-    most the sum of the n - 1 (or ``max_hops``) largest of the vertices' heaviest arcs.  *Hub*: where every weak
-    component is strongly connected and no weight is negative, d(u, v) <= d(u, h) + d(h, v) for a hub h of their
+    There are two proofs, and the smaller bound counts.  *Arcs*: a shortest path leaves each vertex at most once, so its
+    length is at most the sum of the n - 1 (or ``max_hops``) largest of the vertices' heaviest arcs.  *Hub*: where every
+    weak component is strongly connected and no weight is negative, d(u, v) <= d(u, h) + d(h, v) for a hub h of their
     component.  The hub's two searches are made only where they can lead to a narrower type.
     """
     if graph.arcs == 0:
@@ -118,7 +119,7 @@ def distance_bound(graph: Graph, max_hops: int | None) -> tuple[float, str]:
     if most < len(heaviest):
         heaviest = np.partition(heaviest, len(heaviest) - most)[len(heaviest) - most :]
     # Python integers: a sum of int64 weights may pass 2^63.
-    with np.errstate(over="ignore"):  # an infinite bound is refused by whoever asks
+    with np.errstate(over="ignore"):  # callers refuse an infinite bound
         bound = sum(heaviest.tolist()) if graph.integral else float(np.sum(heaviest, dtype=np.float64))
     proof = f"the {most} heaviest arcs out of different vertices sum to {bound:g}"
     if bound <= WORK_TYPES["uint16"].largest or not graph.integral or max_hops is not None or graph.weights.min() < 0:
@@ -130,21 +131,21 @@ def distance_bound(graph: Graph, max_hops: int | None) -> tuple[float, str]:
 
 
 def _heaviest_out_arcs(graph: Graph) -> np.ndarray[tuple[int], np.dtype[np.generic]]:
-    """The largest absolute weight out of each vertex that has arcs."""
+    """Return the largest absolute weight out of each vertex that has arcs."""
     starts = graph.indptr[:-1][np.diff(graph.indptr) > 0]
     weights = graph.weights.astype(np.int64) if graph.integral else graph.weights
     return np.maximum.reduceat(np.abs(weights), starts)
 
 
 def _hub_bound(graph: Graph) -> float | None:
-    """max d(u, h) + max d(h, v) over hubs h, one a component; None where a component is not strongly connected."""
+    """Return max d(u, h) + max d(h, v) over one hub h a component; None if a component is not strongly connected."""
     matrix = csr_array((graph.weights.astype(np.float64), graph.heads, graph.indptr), shape=(graph.n, graph.n))
     pieces, label = connected_components(matrix, directed=True, connection="strong")
     if graph.directed and connected_components(matrix, directed=True, connection="weak", return_labels=False) != pieces:
         return None
     by_degree = np.argsort(np.diff(graph.indptr), kind="stable")
     hubs = np.empty(pieces, np.int64)
-    hubs[label[by_degree]] = by_degree  # the last one written, of highest degree, stays
+    hubs[label[by_degree]] = by_degree  # the last write to a component, that of its vertex of highest degree, stays
     out = dijkstra(matrix, indices=hubs, min_only=True).max()
     back = out if not graph.directed else dijkstra(matrix.T.tocsr(), indices=hubs, min_only=True).max()
     return float(out + back)

@@ -1,4 +1,4 @@
-"""What a graph's shape says before any length is known: a near order of its vertices, how many hops it spans."""
+"""Vertex orders in which neighbours lie close together, and the number of hops that a graph spans."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Ints = npt.NDArray[np.int32]
 
 
 def near_places(indptr: npt.NDArray[np.int64], heads: Ints) -> Ints:
-    """Reverse Cuthill-McKee: the new number of each vertex."""
+    """Return the new number of each vertex in reverse Cuthill-McKee order, shape (n,)."""
     n = len(indptr) - 1
     place = np.arange(n, dtype=np.int32)
     if n > 1:
@@ -27,11 +27,18 @@ def near_places(indptr: npt.NDArray[np.int64], heads: Ints) -> Ints:
 
 
 def halved_places(indptr: npt.NDArray[np.int64], heads: Ints, parts: int = 256) -> Ints:
-    """The new number of each vertex where the graph is halved again and again (METIS): parts, halves, quarters lie
-    together.
+    """Number the vertices by recursive bisection (METIS), so that halves, quarters and parts lie together.
 
-    For the eye: a matrix in this order shows which regions are near and which far.  Inside a part as
-    :func:`near_places`.
+    A picture of a matrix in this order shows which regions are near and which are far.  Inside a part the order is that
+    of :func:`near_places`.
+
+    Args:
+        indptr: int64, shape (n + 1,), with ``heads`` the arcs (CSR).
+        heads: int32, shape (arcs,).
+        parts: most parts.
+
+    Returns:
+        The new number of each vertex, shape (n,).
     """
     n, near = len(indptr) - 1, near_places(indptr, heads)
     count = min(parts, n // 4)
@@ -49,16 +56,16 @@ def halved_places(indptr: npt.NDArray[np.int64], heads: Ints, parts: int = 256) 
 
 
 def hop_radius(indptr: npt.NDArray[np.int64], heads: Ints) -> int:
-    """The most arcs that a breadth-first search needs from a vertex of highest degree; a hint at the diameter."""
+    """Return the most hops from a vertex of highest degree to any vertex, which hints at the diameter."""
     if len(indptr) <= 2 or len(heads) == 0:
         return 0
     return _levels(_pattern(indptr, heads), int(np.argmax(np.diff(indptr))))[0]
 
 
 def hops_across(indptr: npt.NDArray[np.int64], heads: Ints) -> int:
-    """Arcs of some shortest path: no more than the diameter in arcs, and seldom much less.
+    """Return the arcs of some shortest path: at most the diameter in arcs, and seldom much less.
 
-    Breadth first from a vertex of highest degree, then from the farthest vertex found, twice.
+    The search is breadth first from a vertex of highest degree, then twice from the farthest vertex found.
     """
     if len(indptr) <= 2 or len(heads) == 0:
         return 0
@@ -71,7 +78,7 @@ def hops_across(indptr: npt.NDArray[np.int64], heads: Ints) -> int:
 
 
 def _levels(pattern: csr_array[Any, tuple[int, int]], start: int) -> tuple[int, int]:
-    """Arcs to the vertex farthest from ``start``, and that vertex."""
+    """Return the number of arcs from ``start`` to the vertex farthest from it, and that vertex."""
     n = pattern.shape[0]
     order, before = breadth_first_order(pattern, start, return_predecessors=True)
     levels = 0
@@ -89,7 +96,7 @@ _KNOWN: dict[int, int] = {}
 
 
 def hops_of(graph: Graph) -> int:
-    """As :func:`hop_radius`; kept as long as the graph lives."""
+    """Return :func:`hop_radius` of ``graph``, computed once in the lifetime of the graph object."""
     if id(graph) not in _KNOWN:
         _KNOWN[id(graph)] = hop_radius(graph.indptr, graph.heads)
         weakref.finalize(graph, _KNOWN.pop, id(graph), None)

@@ -1,11 +1,12 @@
-"""Parts of a graph, nested: small separators first found by METIS, then what they mean for all-pairs shortest paths.
+"""Partition of a graph into nested parts with small separators, for the partitioned algorithm.
 
-A *part* is a set of vertices that are eliminated together, and its *border* the later vertices that it touches once
-all before it are gone.  Parts form a tree: the border of a part lies in the parts above it.  A path that leaves the
-part and everything below it passes through the border, which is all that ``engine.algorithms.partitioned`` needs.
+A *part* is a set of vertices that are eliminated together.  Its *border* holds the later vertices that it touches once
+all earlier ones are eliminated.  Parts form a tree: the border of a part lies in the parts above it.  A path that
+leaves the part and everything below it passes through the border, which is all that ``engine.algorithms.partitioned``
+needs.
 
 The order is nested dissection (George, "Nested dissection of a regular finite element mesh", 1973) by METIS (Karypis
-and Kumar 1998); vertices are then merged into parts as large as is cheap.
+and Kumar 1998); vertices are then merged into parts while that lowers the cost.
 """
 
 from __future__ import annotations
@@ -20,34 +21,34 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 
 from engine.graph.ordering import hops_across
+from engine.model.device_layout import SHALLOW
 from engine.model.plan import Plan
 from engine.model.problem import Machine, PartsFacts, Problem
-from engine.model.search_form import SHALLOW
 
 if TYPE_CHECKING:
     from storage.graph.graph import Graph
 
 
-#: Seconds that METIS and the elimination take for each vertex and arc, on the cautious side.
+#: Seconds that METIS and the elimination take for each vertex and arc; a cautious estimate.
 TRIAL_SECONDS: Final = 1e-6
-#: A trial partition is made where all else is predicted to take this many times as long.
+#: A trial partition is made where the rest of the solve is predicted to take at least this many times as long.
 WORTHWHILE: Final = 10.0
-#: The same for graphs of as many arcs across as lattices have, a good half of the root of n: their separators are
-#: likely small.
+#: The same for graphs that are as long as lattices: the hops across are at least LATTICE times the root of n, so the
+#: separators are likely small.
 LONG_WORTHWHILE: Final = 2.5
 LATTICE: Final = 0.5
 #: The same where a GPU would search a graph of many hops: its separators are mostly small, and sweeps much faster.
 DEVICE_WORTHWHILE: Final = 1.0
-#: Seconds that looking for single vertices at which a graph falls apart takes for each vertex and arc, and the share of
-#: all else that it may take.
+#: Seconds that looking for articulation vertices takes for each vertex and arc, and the share of the rest of the solve
+#: that this may take.
 LOOK_SECONDS: Final = 5e-9
 LOOK_SHARE: Final = 0.1
-#: Seconds that METIS and the elimination take for each vertex and arc of a graph that falls apart so: dense pieces are
-#: quickly told to be no further divisible.  0.05 to 0.07 us measured on cliques, barbells and lollipops.
+#: Seconds that METIS and the elimination take for each vertex and arc of a graph that falls apart at single vertices:
+#: they soon find that dense pieces cannot be divided.  0.05 to 0.07 us measured on cliques, barbells and lollipops.
 BRIDGED_SECONDS: Final = 8e-8
-#: Share of the rate at which a whole graph is closed that its pieces are closed at.
+#: Pieces are closed at this share of the rate at which a whole graph is closed.
 BRIDGED_RATE: Final = 0.5
-#: Bytes that finding parts holds for each entry of the borders of single vertices, at most.
+#: Finding parts takes at most this number of bytes for each entry of the borders of single vertices.
 ENTRY_BYTES: Final = 16
 
 Array = npt.NDArray[np.generic]
@@ -55,12 +56,13 @@ Array = npt.NDArray[np.generic]
 
 @dataclass(frozen=True)
 class Grain:
-    """What makes parts large or small, in updates' worth of time a row of the matrix.
+    """Costs that decide how large parts become, expressed in updates of one row of the matrix.
 
     Attributes:
-        width: columns that a product does at once; others are done, too, and thrown away.
-        entry: gathering an entry of a border; part: beginning a product.
-        inside: an update made once, before any row.
+        width: columns that a product computes at once; narrower products are padded to a multiple of it.
+        entry: cost of gathering an entry of a border.
+        part: cost of beginning a product.
+        inside: cost of an update that is made once, before any row.
     """
 
     width: int
@@ -69,9 +71,9 @@ class Grain:
     inside: float
 
 
-#: On a processor, where the rows of a product are few and its beginning cheap.
+#: Costs on a processor, where the rows of a product are few and beginning one is cheap.
 CPU_GRAIN: Final = Grain(width=16, entry=40.0, part=200.0, inside=10.0)
-#: On a GPU, where a launch takes as long as many updates.
+#: Costs on a GPU, where a launch takes as long as many updates.
 DEVICE_GRAIN: Final = Grain(width=32, entry=100.0, part=5_000.0, inside=100.0)
 
 
@@ -80,7 +82,7 @@ class Parts:
     """The parts of a graph in the order in which they are eliminated; a *position* is a vertex's place in that order.
 
     Attributes:
-        position: int64, shape (n,): of each vertex.
+        position: int64, shape (n,): the position of each vertex.
         starts: int64, shape (parts + 1,): part i holds the positions ``starts[i]:starts[i + 1]``.
         parents: int32, shape (parts,): the part that holds the first vertex of the border; -1 where there is none.
         ends: int64, shape (parts + 1,): the border of part i is ``borders[ends[i]:ends[i + 1]]``.
@@ -95,29 +97,29 @@ class Parts:
 
     @property
     def count(self) -> int:
-        """How many parts there are."""
+        """The number of parts."""
         return len(self.parents)
 
     @property
     def sizes(self) -> npt.NDArray[np.int64]:
-        """Vertices of each part."""
+        """The number of vertices of each part, shape (parts,)."""
         return np.diff(self.starts)
 
     @property
     def depths(self) -> npt.NDArray[np.int64]:
-        """Vertices of the border of each part."""
+        """The number of vertices of each part's border, shape (parts,)."""
         return np.diff(self.ends)
 
     def border(self, i: int) -> npt.NDArray[np.int32]:
-        """The border of part ``i``."""
+        """Return the border of part ``i`` as positions, ascending."""
         return self.borders[self.ends[i] : self.ends[i + 1]]
 
     def owner(self) -> npt.NDArray[np.int32]:
-        """int32, shape (n,): the part of each position."""
+        """Return the part of each position, int32, shape (n,)."""
         return np.repeat(np.arange(self.count, dtype=np.int32), self.sizes)
 
     def widths(self) -> npt.NDArray[np.int64]:
-        """Vertices of each part and all parts above it."""
+        """Return the number of vertices of each part together with all parts above it, shape (parts,)."""
         wide = self.sizes.copy()
         for i in range(self.count - 1, -1, -1):
             if self.parents[i] >= 0:
@@ -125,12 +127,12 @@ class Parts:
         return wide
 
     def updates(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Updates that eliminating each part takes, and those of its lengths to all parts above."""
+        """Return, for each part, the updates to eliminate it, and those to find its lengths to all parts above."""
         size, depth = self.sizes, self.depths
         return size**3 + 2 * size**2 * depth + size * depth**2, size * depth * (self.widths() - size)
 
     def facts(self, grain: Grain, seconds: float) -> PartsFacts:
-        """What planning needs to know; ``seconds`` were spent on finding the parts."""
+        """Return the facts that planning needs; ``seconds`` is the time that finding the parts took."""
         size, depth, wide = self.sizes, self.depths, self.widths()
         padded = -(-size // grain.width) * grain.width
         overhead = grain.entry * depth.sum() + grain.part * np.count_nonzero(depth)
@@ -148,13 +150,14 @@ class Parts:
 
 @dataclass(frozen=True)
 class Lengths:
-    """What ``engine.algorithms.partitioned`` finds before it sweeps, part by part.
+    """The lengths that ``engine.algorithms.partitioned`` finds for each part before it sweeps.
 
     Attributes:
-        tables: (size, width): from the part's vertices to itself and all parts above, its parent's first; all of them
-            are views of ``flat``, one after the other.
-        across: (border, size): from the border to the part, through the part and what is below it.
-        flat: one-dimensional.
+        tables: for each part, shape (size, width): lengths from the part's vertices to the part itself and to all parts
+            above, its parent first; all of them are views of ``flat``, one after the other.
+        across: for each part, shape (border, size): lengths from the border to the part, through the part and the parts
+            below it.
+        flat: one-dimensional array of all tables.
     """
 
     tables: list[Array]
@@ -163,9 +166,17 @@ class Lengths:
 
 
 def find_parts(graph: Graph, grain: Grain, most: int) -> Parts | None:
-    """The parts of ``graph``; None if its borders come to more than ``most`` entries.
+    """Find the parts of ``graph``.
 
-    Takes about 5 microseconds a vertex and arc, and 20 bytes for each entry of the borders of single vertices.
+    This takes about 5 microseconds a vertex and arc, and 20 bytes for each entry of the borders of single vertices.
+
+    Args:
+        graph: the graph.
+        grain: costs that decide how large parts become.
+        most: most entries of the borders of all single vertices.
+
+    Returns:
+        The parts; None if the borders have more than ``most`` entries.
     """
     found = _dissect(graph, most)
     if found is None:
@@ -184,7 +195,7 @@ _KNOWN: dict[int, tuple[int, _Dissection | None]] = {}
 
 
 def _dissect(graph: Graph, most: int) -> _Dissection | None:
-    """The step at which each vertex is eliminated, the borders and the tree; kept as long as the graph lives."""
+    """Return the step of each vertex, the borders and the tree, computed once in the lifetime of the graph object."""
     known = _KNOWN.get(id(graph))
     if known is not None and (known[1] is not None or known[0] >= most):
         return known[1]
@@ -201,7 +212,7 @@ def _dissect(graph: Graph, most: int) -> _Dissection | None:
 
 
 def _pattern(graph: Graph) -> csr_array:
-    """Who is joined to whom by an arc of either direction; entries of no meaning."""
+    """Return the symmetric pattern of the arcs, regardless of their direction; its values have no meaning."""
     ones = np.ones(graph.arcs, np.int8)
     arcs = csr_array((ones, graph.heads, graph.indptr), shape=(graph.n, graph.n))
     return (arcs + arcs.T).tocsr() if graph.directed else arcs
@@ -220,10 +231,19 @@ def _nested_dissection(pattern: csr_array) -> tuple[npt.NDArray[np.int32], npt.N
 
 
 def with_trial(graph: Graph, problem: Problem, plan: Plan, machine: Machine) -> Problem:
-    """``problem`` with what a trial partition finds, where one can pay; else with the reason why there is none.
+    """Make a trial partition where one can pay.
 
-    ``plan`` is what would be done otherwise: finding parts may take a small share of its time, and no row may take
-    longer over parts than it predicts.
+    Finding parts may take a small share of the time of ``plan``, and no row may take longer over parts than ``plan``
+    predicts.
+
+    Args:
+        graph: the graph.
+        problem: its facts.
+        plan: the plan without a partition.
+        machine: rates and memory.
+
+    Returns:
+        ``problem`` with the facts of its parts, or with the reason why there are none.
     """
     if problem.max_hops is not None or problem.parts is not None:
         return problem
@@ -236,11 +256,20 @@ def with_trial(graph: Graph, problem: Problem, plan: Plan, machine: Machine) -> 
 
 
 def with_bridges(graph: Graph, problem: Problem, plan: Plan, machine: Machine) -> Problem:
-    """``problem`` with its parts where the graph falls into much smaller pieces at single vertices; else as it is.
+    """Partition a graph that falls into much smaller pieces at single vertices.
 
-    Dense pieces that hang together by bridges, as cliques, barbells and lollipops do, are solved piece by piece in a
-    fraction of the time, and looking for the places takes one pass over the arcs.  It comes before anything is measured
-    on the machine, which can take longer than such a solve.
+    Dense pieces that are joined by bridges, as in barbells and lollipops, are solved piece by piece in a fraction of
+    the time, and one pass over the arcs finds where they are joined.  This comes before any measurement on the machine,
+    which can take longer than such a solve.
+
+    Args:
+        graph: the graph.
+        problem: its facts.
+        plan: the plan without a partition.
+        machine: rates and memory.
+
+    Returns:
+        ``problem`` with the facts of its parts; ``problem`` itself where the pieces are not much smaller.
     """
     if problem.max_hops is not None or problem.parts is not None:
         return problem
@@ -257,19 +286,19 @@ def with_bridges(graph: Graph, problem: Problem, plan: Plan, machine: Machine) -
 
 
 def _work(plan: Plan) -> float:
-    """Predicted seconds of all but writing."""
+    """Return the predicted seconds of all phases except writing."""
     return sum(phase.seconds for phase in plan.phases if phase.name != "write")
 
 
 def _most_entries(problem: Problem, plan: Plan, machine: Machine) -> int:
-    """Entries of borders above which sweeping takes longer than ``plan``, or finding them more than the memory."""
+    """Return the entries of borders above which sweeping is slower than ``plan``, or finding them takes the memory."""
     rates = machine.relax_rate if plan.device == "cpu" or machine.cuda is None else machine.cuda.relax_rate
     most = int(_work(plan) / max(1, problem.rows) * rates[plan.dtype])
     return min(most, machine.memory // ENTRY_BYTES)
 
 
 def _worthwhile(graph: Graph, problem: Problem, plan: Plan, found: float) -> float:
-    """How many times as long as a trial all else must take; ``found`` is how many times as long it does."""
+    """Return how many times as long as a trial the rest must take; ``found`` is how many times as long it takes."""
     if plan.device == "cuda" and problem.hops > SHALLOW:
         return DEVICE_WORTHWHILE
     if LONG_WORTHWHILE <= found < WORTHWHILE and hops_across(graph.indptr, graph.heads) >= LATTICE * graph.n**0.5:
@@ -278,7 +307,16 @@ def _worthwhile(graph: Graph, problem: Problem, plan: Plan, found: float) -> flo
 
 
 def with_parts(graph: Graph, problem: Problem, most: int) -> Problem:
-    """``problem`` with the facts of its parts, if the borders of single vertices come to at most ``most`` entries."""
+    """Partition a graph.
+
+    Args:
+        graph: the graph.
+        problem: its facts.
+        most: most entries of the borders of all single vertices.
+
+    Returns:
+        ``problem`` with the facts of its parts, or with the reason why there are none.
+    """
     began = time.perf_counter()
     parts = find_parts(graph, CPU_GRAIN, most)
     if parts is None:

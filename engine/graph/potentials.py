@@ -1,7 +1,7 @@
 """Potentials: labels of the vertices that make every arc's reduced weight non-negative (Johnson 1977).
 
-Here is also decided who needs them (:func:`needs_potentials`): planning, every executor and checkpoints ask the same
-function, since lengths over reduced weights and true lengths must never be mixed.
+Planning, every executor and checkpoints use the same function to decide whether potentials are needed
+(``engine.model.dtypes.needs_potentials``), because lengths over reduced weights and true lengths must never be mixed.
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.graph.analysis import distance_bound
-from engine.model.dtypes import REACH, WorkType
+from engine.model.dtypes import REACH, WorkType, needs_potentials
 from engine.model.progress import Monitor
-from engine.model.signs import needs_potentials
 from storage.errors import InvalidRequest, NegativeCycle
 from storage.graph.graph import Graph
 
@@ -31,7 +30,15 @@ _SLACK: Final = 2.0**-50
 
 
 def holds_reduced(graph: Graph, kind: WorkType, max_hops: int | None = None) -> bool:
-    """:func:`needs_potentials` for a graph; O(m).  Tiles of a checkpoint of rounds hold reduced lengths if so."""
+    """Return whether products over ``graph`` relax reduced weights, in O(m).
+
+    If so, the tiles of a checkpoint of rounds hold reduced lengths.
+
+    Args:
+        graph: the graph.
+        kind: the working type.
+        max_hops: most arcs of a path; None for no limit.
+    """
     if is_nonnegative(graph) or kind.integer:
         return False
     bound = distance_bound(graph, max_hops)[0] if graph.integral else math.inf
@@ -39,18 +46,18 @@ def holds_reduced(graph: Graph, kind: WorkType, max_hops: int | None = None) -> 
 
 
 def is_nonnegative(graph: Graph) -> bool:
-    """Whether no arc is negative."""
+    """Return whether no arc is negative."""
     return graph.arcs == 0 or bool(graph.weights.min() >= 0)
 
 
 @dataclass(frozen=True)
 class Relaxed:
-    """A graph as products relax it.
+    """A graph in the form in which products relax it.
 
     Attributes:
-        graph: with reduced weights where there are ``potentials``.
-        potentials: what turns lengths over reduced weights into distances (see :func:`find_potentials`); None where the
-            weights are as they were.
+        graph: the graph, with reduced weights where there are ``potentials``.
+        potentials: shape (n,), h of :func:`find_potentials`, which lead from lengths over reduced weights back to
+            distances; None where the weights are the graph's own.
         nonnegative: no weight of ``graph`` is negative.
     """
 
@@ -60,7 +67,13 @@ class Relaxed:
 
 
 def for_products(graph: Graph, kind: WorkType, monitor: Monitor, max_hops: int | None = None) -> Relaxed:
-    """``graph`` as products in the type ``kind`` relax it.
+    """Reduce the weights of ``graph`` by potentials where products need that.
+
+    Args:
+        graph: the graph.
+        kind: the working type.
+        monitor: receives the progress, in arcs.
+        max_hops: most arcs of a path; None for no limit.
 
     Raises:
         NegativeCycle, InvalidRequest: as :func:`find_potentials`, which is called only where potentials are needed.
@@ -75,10 +88,14 @@ def for_products(graph: Graph, kind: WorkType, monitor: Monitor, max_hops: int |
 
 
 def find_potentials(graph: Graph) -> Potentials:
-    """Shape (n,), int64 or float64: h with w + h[u] - h[v] >= 0 for each arc, exactly so for integers.
+    """Find potentials h with w + h[u] - h[v] >= 0 for each arc.
 
-    h[v] is the length of the shortest walk that ends in v, at most 0; all are 0 when no arc is negative.  Floats keep
-    it within rounding (2^-46 of |h| and |w|), where ``reduced_weights`` clamps to 0.
+    h[v] is the length of the shortest walk that ends in v, at most 0; all are 0 when no arc is negative.  The
+    inequality is exact for integers.  For floats it holds within rounding (2^-46 of |h| and |w|), and
+    ``reduced_weights`` clamps the rest to 0.
+
+    Returns:
+        h, int64 or float64, shape (n,).
 
     Raises:
         NegativeCycle: names the vertices of one cycle, by label, and its exact weight.
@@ -106,8 +123,8 @@ def find_potentials(graph: Graph) -> Potentials:
     arc_into = np.empty(graph.n, np.int64)
     slack, tolerance = (0, 0) if integral else (_SLACK, TOLERANCE)
     arcs = (graph.indptr, graph.heads, graph.weights)
-    # Integers are done after one call.  A float label that falls by less than the slack of a vertex behind it leaves
-    # that vertex unscanned, so what is left is tried again, more coarsely each time, which ends the chase.
+    # Integers need one call.  A float label that falls by less than the slack is not scanned again, so arcs may remain
+    # that can still lower a label; they are tried again with twice the slack each time, which ends the loop.
     while mark_tails(*arcs, h, slack, begin):
         closing = correct_labels(*arcs, h, begin, parent, arc_into, slack, tolerance)
         if closing >= 0:
@@ -117,11 +134,11 @@ def find_potentials(graph: Graph) -> Potentials:
 
 
 def reduced_weights(graph: Graph, h: Potentials) -> Potentials:
-    """Shape (arcs,), int64 or float64: w + h[u] - h[v], non-negative; what rounding left below zero is set to 0.
+    """Return the reduced weights w + h[u] - h[v], int64 or float64, shape (arcs,); none is below zero.
 
-    The potentials are subtracted from each other first: their difference is rounded little, and what it lacks is taken
-    off again with the same difference (:func:`engine.rows.dense.write_rows`), so that small weights survive behind
-    large potentials.
+    The potentials are subtracted from each other first.  Their difference is rounded little, and the same difference is
+    taken off again later (:func:`engine.rows.dense.write_rows`), so that small weights survive next to large
+    potentials. Values that rounding left below zero become 0.
     """
     falls = np.repeat(h, np.diff(graph.indptr))
     falls -= h[graph.heads]
@@ -134,7 +151,7 @@ def reduced_weights(graph: Graph, h: Potentials) -> Potentials:
 def _negative_cycle(
     graph: Graph, closing: int, parent: npt.NDArray[np.int32], arc_into: npt.NDArray[np.int64]
 ) -> NegativeCycle:
-    """The error that names the cycle which arc ``closing`` closes in the tree."""
+    """Return the error that names the cycle that arc ``closing`` closes in the tree."""
     start = int(graph.heads[closing])
     v = int(np.searchsorted(graph.indptr, closing, side="right")) - 1
     cycle, weights = [v], [graph.weights[closing].item()]

@@ -1,7 +1,7 @@
-"""The part of the matrix that is asked for: rows are sources, columns are targets, entries end at the cutoff.
+"""The selected part of the matrix: rows are sources, columns are targets, and the cutoff limits the entries.
 
-The cutoff means the stored value: it is rounded to the type of the distances, and an entry stays where the stored
-distance is not greater.  So the same entries stay whichever algorithm found them, but for rounding of their sums.
+The cutoff applies to the stored value: it is rounded to the type of the distances, and an entry stays where the stored
+distance is not greater.  So every algorithm keeps the same entries, except where the rounding of sums differs.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ class Rectangle:
 
     Attributes:
         n: vertices of the graph.
-        sources, targets: vertex indices of rows and columns; None for all vertices, in order.
+        sources: vertex indices of the rows; None for all vertices, in order.
+        targets: vertex indices of the columns; None for all vertices, in order.
         cutoff: the largest distance wanted; None for no limit.
     """
 
@@ -39,7 +40,7 @@ class Rectangle:
 
     @classmethod
     def of(cls, options: Options, n: int) -> Rectangle:
-        """What ``options`` ask of a graph of ``n`` vertices."""
+        """Return the rectangle that ``options`` select of a graph of ``n`` vertices."""
         sources, targets = (
             None if side is None else np.array(side, np.int64) for side in (options.sources, options.targets)
         )
@@ -47,13 +48,13 @@ class Rectangle:
 
     @property
     def permuted(self) -> bool:
-        """Whether all vertices are asked for, as sources or as targets, but in an order of their own."""
+        """Whether all vertices are selected, as sources or as targets, but not in ascending order."""
         sides = [side for side in (self.sources, self.targets) if side is not None and len(side) == self.n]
         return any(bool((side != np.arange(self.n)).any()) for side in sides)
 
     @property
     def rows(self) -> Indices:
-        """Vertex index of each row."""
+        """The vertex index of each row, shape (rows,)."""
         return np.arange(self.n) if self.sources is None else self.sources
 
     @property
@@ -63,9 +64,9 @@ class Rectangle:
 
 
 class Narrow:
-    """A sink of rows of all ``n`` distances that passes on those of the targets, ended at the cutoff.
+    """A sink that takes rows of all ``n`` distances and passes on the entries of the targets within the cutoff.
 
-    Thread-safe where the sink inside is.
+    It is thread-safe if the inner sink is.
     """
 
     def __init__(self, sink: Sink, rectangle: Rectangle) -> None:
@@ -73,7 +74,16 @@ class Narrow:
         self.tile = (sink.tile[0], max(1, rectangle.n))
 
     def write(self, row: int, column: int, block: Array) -> None:
-        """Cut ``block``, whole rows, and pass it on; ``block`` itself stays as it is."""
+        """Cut whole rows and pass them on; ``block`` itself stays unchanged.
+
+        Args:
+            row: matrix row of the block's first entry.
+            column: 0.
+            block: shape (rows, n).
+
+        Raises:
+            ValueError: the rows are not whole.
+        """
         wanted = self._wanted
         if column != 0 or block.shape[1] != wanted.n:
             raise ValueError(f"whole rows are expected, found columns {column} to {column + block.shape[1]}")
@@ -82,23 +92,22 @@ class Narrow:
 
 
 def end_at(block: Array, cutoff: float) -> Array:
-    """A copy of ``block`` in which the entries beyond ``cutoff`` are unreachable."""
+    """Return a copy of ``block`` in which the entries beyond ``cutoff`` are unreachable."""
     kind = work_type(block.dtype)
     return np.where(np.greater_equal(block, first_beyond(cutoff, block.dtype)), kind.sentinel(), block)
 
 
 def first_beyond(cutoff: float, dtype: npt.DTypeLike) -> np.generic:
-    """The smallest value of a working type that is beyond ``cutoff``, itself rounded to the type; never past
-    *unreachable*."""
+    """Return the smallest value of a working type beyond ``cutoff`` rounded to the type, at most *unreachable*."""
     kind = work_type(dtype)
     if kind.integer:
         return kind.dtype.type(min(math.floor(cutoff) + 1, int(kind.unreachable)))
-    with np.errstate(over="ignore"):  # what is beyond the type becomes infinite
+    with np.errstate(over="ignore"):  # a cutoff beyond the type becomes infinite
         return np.nextafter(kind.dtype.type(cutoff), kind.dtype.type(np.inf))  # type: ignore[no-any-return]
 
 
 def first_sum_beyond(cutoff: float, dtype: npt.DTypeLike) -> float:
-    """The smallest float64 that, rounded to a working type, is beyond ``cutoff``."""
+    """Return the smallest float64 that, rounded to a working type, is beyond ``cutoff``."""
     beyond = first_beyond(cutoff, dtype)
     if beyond.dtype != np.float32:
         return float(beyond)
@@ -108,7 +117,16 @@ def first_sum_beyond(cutoff: float, dtype: npt.DTypeLike) -> float:
 
 
 def check_vertices(name: str, vertices: Sequence[int] | None, labels: Array) -> None:
-    """Refuse odd ``sources`` or ``targets`` (``name``), vertices being named by their labels.  InvalidRequest."""
+    """Check the sources or the targets of a request.
+
+    Args:
+        name: ``sources`` or ``targets``, for messages.
+        vertices: vertex indices; None for all vertices.
+        labels: shape (n,), the labels of all vertices, for messages.
+
+    Raises:
+        InvalidRequest: there is no vertex, one is out of range, or one occurs twice.
+    """
     if vertices is None:
         return
     if not vertices:
@@ -123,6 +141,10 @@ def check_vertices(name: str, vertices: Sequence[int] | None, labels: Array) -> 
 
 
 def check_cutoff(cutoff: float | None) -> None:
-    """Refuse a cutoff that is no distance.  InvalidRequest."""
+    """Check a cutoff.
+
+    Raises:
+        InvalidRequest: it is no distance.
+    """
     if cutoff is not None and not 0 <= cutoff < math.inf:
         raise InvalidRequest(f"cutoff must be a distance of at least 0, found {cutoff}", field="cutoff")

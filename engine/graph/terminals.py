@@ -1,9 +1,10 @@
-"""Vertices that paths may begin and end at, but not pass through: the zone centroids of traffic networks.
+"""Terminals are vertices where paths may begin and end, but not pass through: the zone centroids of traffic networks.
 
-No algorithm knows them.  The graph is *opened* before it is solved: each of the first ``Graph.terminals`` vertices, c,
-keeps its arcs out and loses those into it, which lead to a new vertex n + c, its arrival, from which no arc leads on.
-An arc of length zero from c to its arrival makes the distance from c to itself 0.  The matrix asked for is then a
-rectangle of the opened graph's: rows are the vertices, columns the vertices with arrivals in place of terminals.
+Algorithms need no case for them, because the graph is *opened* before it is solved.  Each of the first
+``Graph.terminals`` vertices, c, keeps its arcs out.  The arcs into c lead to a new vertex n + c instead, its arrival,
+which has no arcs out.  An arc of length zero from c to its arrival makes the distance from c to itself 0.  The wanted
+matrix is then a rectangle of the opened graph's matrix: rows are the vertices, columns the vertices with arrivals in
+place of terminals.
 """
 
 from __future__ import annotations
@@ -22,9 +23,10 @@ Array = npt.NDArray[np.generic]
 
 
 def opened(graph: Graph) -> Graph:
-    """The graph in which no path passes through a terminal; a graph without terminals as it is.
+    """Return the graph in which no path passes through a terminal; a graph without terminals is returned unchanged.
 
-    Vertices n, n + 1, ... of the result are the arrivals; they have the labels of their terminals.  O(n + arcs).
+    Vertices n, n + 1, ... of the result are the arrivals; they have the labels of their terminals.  This takes
+    O(n + arcs).
     """
     n, count = graph.n, graph.terminals
     if not count:
@@ -32,7 +34,7 @@ def opened(graph: Graph) -> Graph:
     ends = np.arange(count)
     tails = np.concatenate([np.repeat(np.arange(n), np.diff(graph.indptr)), ends])
     heads = np.concatenate([arrivals(graph.heads.astype(np.int64), n, count), n + ends])
-    # positions, not weights, are sorted: SciPy would change the type of some
+    # SciPy sorts positions, not weights, because it would change the type of some weights
     size = n + count
     rows = coo_array((np.arange(len(tails)), (tails, heads)), shape=(size, size)).tocsr()
     rows.sort_indices()
@@ -48,13 +50,21 @@ def opened(graph: Graph) -> Graph:
 
 
 def arrivals(targets: Indices, n: int, count: int) -> Indices:
-    """The vertices of the opened graph at which paths to ``targets`` end."""
+    """Return the vertices of the opened graph where paths to ``targets`` end.
+
+    Args:
+        targets: vertex indices.
+        n: vertices of the graph before it was opened.
+        count: number of terminals.
+    """
     return np.where(targets < count, targets + n, targets)
 
 
 def open_rectangle(graph: Graph, asked: Rectangle) -> tuple[Graph, Rectangle]:
-    """The opened graph, and what of its matrix is the rectangle ``asked`` of ``graph``'s; as they are where no vertex
-    is a terminal."""
+    """Return the opened graph, and the rectangle of its matrix that is the rectangle ``asked`` of ``graph``'s matrix.
+
+    Both are returned unchanged where no vertex is a terminal.
+    """
     n, count = graph.n, graph.terminals
     if not count:
         return graph, asked
@@ -63,10 +73,10 @@ def open_rectangle(graph: Graph, asked: Rectangle) -> tuple[Graph, Rectangle]:
 
 
 class OpenedMatrix:
-    """A matrix, solved with terminals, as that of the opened graph; where it differs from
-    ``storage.matrix.reader.Matrix``.
+    """A matrix that was solved with terminals, seen as the matrix of the opened graph.
 
-    Entries into a terminal itself, which no path has but one that begins there, are unreachable.
+    All other attributes are those of ``storage.matrix.reader.Matrix``.  Entries into a terminal itself are unreachable,
+    except from the terminal itself: no other path ends there.
     """
 
     def __init__(self, matrix: Matrix) -> None:
@@ -77,23 +87,23 @@ class OpenedMatrix:
         return getattr(self._matrix, name)
 
     def graph(self) -> Graph:
-        """The opened graph."""
+        """Return the opened graph."""
         return opened(self._matrix.graph())
 
     def vertex(self, index: int) -> int:
-        """The vertex that an index of the opened graph means."""
+        """Return the vertex of the original graph for an index of the opened graph."""
         return index - self._n if index >= self._n else index
 
     def arrival(self, target: int) -> int:
-        """The index at which paths to ``target`` end."""
+        """Return the index where paths to ``target`` end."""
         return target + self._n if target < self._count else target
 
     def entries(self, sources: list[int], targets: list[int]) -> Array:
-        """As in ``Matrix``."""
+        """Return entries as ``Matrix.entries`` does."""
         return self._matrix.entries(sources, [self.vertex(target) for target in targets])
 
     def row(self, source: int) -> Array:
-        """As in ``Matrix``, one entry for each vertex of the opened graph."""
+        """Return a row as ``Matrix.row`` does, with one entry for each vertex of the opened graph."""
         row = self._matrix.row(source)
         if not self._count:
             return row

@@ -1,7 +1,7 @@
-"""Searches from the targets: with fewer targets than sources, one search a target over the arcs turned round.
+"""Reversed arcs, for searches that begin at the targets where there are fewer targets than sources.
 
-d(u, v) along the arcs is d(v, u) along the arcs turned round, so the rectangle comes out transposed.  Sums of floats
-then begin at the target: their last bits may differ from those of searches from the source.
+d(u, v) along the arcs is d(v, u) along the reversed arcs, so one search a target finds the rectangle transposed.  Sums
+of floats then begin at the target: their last bits may differ from those of searches from the source.
 """
 
 from __future__ import annotations
@@ -13,11 +13,14 @@ from scipy.sparse import csr_array
 from engine.model.backend import Arcs
 
 
-def turn(arcs: Arcs) -> Arcs:
-    """The arcs turned round; potentials change their sign with it: w + h[u] - h[v] = w - h'[u] + h'[v] with h' = -h."""
+def reverse(arcs: Arcs) -> Arcs:
+    """Return the reversed arcs.
+
+    Potentials change their sign: the reduced weight w + h[u] - h[v] is w - h'[u] + h'[v] with h' = -h.
+    """
     n = len(arcs.indptr) - 1
-    # positions, not weights, are turned round: SciPy would drop nothing, but int64 weights must stay exact
-    turned = csr_array((np.arange(len(arcs.heads)), arcs.heads, arcs.indptr), shape=(n, n)).T.tocsr()
-    indptr: npt.NDArray[np.int64] = turned.indptr.astype(np.int64, copy=False)
+    # SciPy transposes positions, not weights, so that int64 weights stay exact
+    backward = csr_array((np.arange(len(arcs.heads)), arcs.heads, arcs.indptr), shape=(n, n)).T.tocsr()
+    indptr: npt.NDArray[np.int64] = backward.indptr.astype(np.int64, copy=False)
     potentials = None if arcs.potentials is None else np.negative(arcs.potentials)
-    return Arcs(indptr, turned.indices.astype(np.int32, copy=False), arcs.weights[turned.data], potentials)
+    return Arcs(indptr, backward.indices.astype(np.int32, copy=False), arcs.weights[backward.data], potentials)

@@ -1,4 +1,4 @@
-"""What every function of the NetworkX backend shares: the converted graph, its weights, and how functions register."""
+"""Shared parts of the NetworkX backend: the converted graph, its weights, and the registration of functions."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from storage.errors import InvalidGraph, InvalidRequest, NegativeCycle
 from storage.graph.graph import Graph, build_graph
 
 Node = Hashable
-#: How often each function really ran here, in this process.
+#: The number of calls of each function that this process answered here.
 CALLS: Final[Counter[str]] = Counter()
-#: Most matrix entries that are held at once while rows become dictionaries.
+#: Most matrix entries that are held at once while rows are converted to dictionaries.
 _ENTRIES: Final = 1 << 24
 
 
 class BackendGraph:
-    """A NetworkX graph together with its arcs in compressed rows, made when they are first asked for."""
+    """A NetworkX graph together with its arcs in CSR form, which is made when it is first needed."""
 
     __networkx_backend__ = "apsp"
 
@@ -35,20 +35,20 @@ class BackendGraph:
         self._graphs: dict[Any, Weighted] = {}
 
     def is_directed(self) -> bool:
-        """Whether arcs have a direction."""
+        """Return whether arcs have a direction."""
         return bool(self.original.is_directed())
 
     def is_multigraph(self) -> bool:
-        """Whether parallel edges are allowed; the shortest counts."""
+        """Return whether parallel edges are allowed; the shortest of them counts."""
         return bool(self.original.is_multigraph())
 
     @cached_property
     def nodes(self) -> list[Node]:
-        """The vertices in NetworkX's order; their positions are our indices."""
+        """The vertices in NetworkX's order; their positions are the engine's vertex indices."""
         return list(self.original)
 
     def under(self, weight: Any) -> Weighted:
-        """The graph with its weights under the key ``weight`` (None: every edge counts 1)."""
+        """Return the graph with its weights under the key ``weight`` (None: every edge counts 1)."""
         if callable(weight):
             raise NotImplementedError("functions of edges are not asked here")
         if weight not in self._graphs:
@@ -57,7 +57,7 @@ class BackendGraph:
 
 
 class Weighted:
-    """A graph under one weight: ours, and how its lengths become NetworkX's numbers."""
+    """The engine's graph under one weight, with the conversion of its lengths to NetworkX's numbers."""
 
     def __init__(self, backend_graph: BackendGraph, weight: Any) -> None:
         original, self.nodes = backend_graph.original, backend_graph.nodes
@@ -79,21 +79,25 @@ class Weighted:
         return self.graph.arcs > 0 and bool(self.graph.weights.min() < 0)
 
     def nonnegative(self) -> Weighted:
-        """Itself; NetworkX has its own ways with negative arcs where it does not expect any."""
+        """Return this object; negative arcs are left to NetworkX in functions that do not expect them.
+
+        Raises:
+            NotImplementedError: some arc is negative.
+        """
         if self.negative:
             raise NotImplementedError("negative weights")
         return self
 
     def numbers(self, lengths: Floats) -> list[Any]:
-        """Finite lengths as NetworkX's numbers."""
+        """Return finite lengths as NetworkX's numbers."""
         return (lengths.astype(np.int64) if self.whole else lengths).tolist()  # type: ignore[no-any-return]
 
     def number(self, length: float) -> Any:
-        """One finite length."""
+        """Return one finite length as NetworkX's number."""
         return int(length) if self.whole else float(length)
 
     def reversed(self) -> Graph:
-        """The graph with every arc turned round."""
+        """Return the graph with every arc reversed."""
         graph = self.graph
         if not self.directed:
             return graph
@@ -101,14 +105,19 @@ class Weighted:
         return build_graph(graph.heads, tails, graph.weights, n=graph.n, directed=True)[0]
 
     def statistics(self, *, inward: bool = False) -> RowStatistics:
-        """Facts of each row (of each column with ``inward``), without holding the matrix."""
+        """Return the facts of each row (of each column with ``inward``), without holding the matrix."""
         with exceptions():
             return gather(self.reversed() if inward else self.graph)
 
     def nearest(self, row: Floats, cutoff: float | None = None) -> tuple[list[int], dict[Node, Any]]:
-        """The vertices within ``cutoff`` in ``row`` of distances, shape (n,): their indices, and names with lengths.
+        """Return the vertices within ``cutoff``, nearest first as in NetworkX.
 
-        Both are in NetworkX's order, nearest first.
+        Args:
+            row: distances, shape (n,).
+            cutoff: the largest length; None for all vertices that are reached.
+
+        Returns:
+            Their indices, and their names with their lengths.
         """
         near = np.flatnonzero(row < np.inf if cutoff is None else row <= cutoff)
         near = near[np.argsort(row[near], kind="stable")]
@@ -116,7 +125,7 @@ class Weighted:
         return order, dict(zip([self.nodes[v] for v in order], self.numbers(row[near]), strict=True))
 
     def rows(self, *, trees: bool = False) -> Iterator[tuple[range, Floats, npt.NDArray[np.int32] | None]]:
-        """Rows of distances, and predecessors with ``trees``, some at a time."""
+        """Yield rows of distances, with predecessors if ``trees``, some rows at a time."""
         n = self.graph.n
         height = max(1, _ENTRIES // n)
         for first in range(0, n, height):
@@ -127,7 +136,7 @@ class Weighted:
 
 
 def _numbers(values: list[Any]) -> npt.NDArray[Any]:
-    """Weights as int64 or float64; what is no finite number is left to NetworkX."""
+    """Return weights as int64 or float64; graphs with other weights are left to NetworkX."""
     try:
         array = np.array(values) if values else np.zeros(0, np.int64)
     except ValueError as error:
@@ -139,7 +148,7 @@ def _numbers(values: list[Any]) -> npt.NDArray[Any]:
 
 @contextmanager
 def exceptions() -> Iterator[None]:
-    """The engine's refusals as NetworkX's exceptions."""
+    """Translate the engine's errors into NetworkX's exceptions."""
     try:
         yield
     except NegativeCycle as error:
@@ -148,23 +157,29 @@ def exceptions() -> Iterator[None]:
         raise NotImplementedError(str(error)) from error
 
 
-class Backend:
-    """What NetworkX calls; its methods carry NetworkX's names and signatures."""
+class NetworkXBackend:
+    """The object that NetworkX calls; its methods have NetworkX's names and signatures."""
 
     @staticmethod
     def convert_from_nx(graph: Any, **_: Any) -> BackendGraph:
-        """Our form of a NetworkX graph."""
+        """Return a NetworkX graph in the backend's form."""
         return BackendGraph(graph)
 
     @staticmethod
     def convert_to_nx(result: Any, **_: Any) -> Any:
-        """NetworkX's form of what we returned."""
+        """Return a result of the backend in NetworkX's form."""
         return result.original if isinstance(result, BackendGraph) else result
 
     @staticmethod
     def can_run(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool | str:
-        """Whether a call can be answered here, or why not."""
-        asked = signature(getattr(Backend, name)).bind(*args, **kwargs).arguments
+        """Return True if the backend can answer a call, else the reason.
+
+        Args:
+            name: the function.
+            args: positional arguments of the call.
+            kwargs: keyword arguments of the call.
+        """
+        asked = signature(getattr(NetworkXBackend, name)).bind(*args, **kwargs).arguments
         graph = asked["G"]
         if len(getattr(graph, "original", graph)) == 0:
             return "the graph has no vertices"
@@ -186,12 +201,22 @@ def answers(function: Callable[..., Any]) -> Callable[..., Any]:
         CALLS[function.__name__] += 1
         return found
 
-    setattr(Backend, function.__name__, staticmethod(call))
+    setattr(NetworkXBackend, function.__name__, staticmethod(call))
     return call
 
 
 def walk(nodes: list[Node], sources: list[int], wanted: list[int], tree: list[int]) -> dict[Node, list[Node]]:
-    """Paths from the nearest of ``sources`` to each of ``wanted``; ``tree``: the vertex before each on its path."""
+    """Follow a tree of shortest paths back from some vertices.
+
+    Args:
+        nodes: names of the vertices.
+        sources: vertex indices where paths begin.
+        wanted: vertex indices where paths end.
+        tree: for each vertex, the vertex before it on its path.
+
+    Returns:
+        For each of ``wanted`` the path from the nearest source, as names.
+    """
     paths = {source: [nodes[source]] for source in sources}
     for v in wanted:
         back = []

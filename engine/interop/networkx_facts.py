@@ -30,7 +30,14 @@ def _eccentricities(G: BackendGraph, weight: Any) -> tuple[Weighted, Floats]:
 
 @answers
 def eccentricity(G: BackendGraph, v: Any = None, sp: Any = None, weight: Any = None) -> Any:  # noqa: ARG001
-    """The largest length from each vertex, or from those named."""
+    """Return the largest length from each vertex, or from those named.
+
+    Args:
+        G: a NetworkX graph.
+        v: a vertex, or several; None for all.
+        sp: accepted for NetworkX's signature; a value is left to NetworkX.
+        weight: key of the weights; None counts every edge as 1.
+    """
     weighted, largest = _eccentricities(G, weight)
     every = dict(zip(weighted.nodes, weighted.numbers(largest), strict=True))
     if v is None:
@@ -42,35 +49,70 @@ def eccentricity(G: BackendGraph, v: Any = None, sp: Any = None, weight: Any = N
 
 @answers
 def diameter(G: BackendGraph, e: Any = None, usebounds: bool = False, weight: Any = None) -> Any:  # noqa: ARG001
-    """The largest eccentricity."""
+    """Return the largest eccentricity.
+
+    Args:
+        G: a NetworkX graph.
+        e: accepted for NetworkX's signature; a value is left to NetworkX.
+        usebounds: accepted for NetworkX's signature; a value is left to NetworkX.
+        weight: key of the weights; None counts every edge as 1.
+    """
     weighted, largest = _eccentricities(G, weight)
     return weighted.number(largest.max())
 
 
 @answers
 def radius(G: BackendGraph, e: Any = None, usebounds: bool = False, weight: Any = None) -> Any:  # noqa: ARG001
-    """The smallest eccentricity."""
+    """Return the smallest eccentricity.
+
+    Args:
+        G: a NetworkX graph.
+        e: accepted for NetworkX's signature; a value is left to NetworkX.
+        usebounds: accepted for NetworkX's signature; a value is left to NetworkX.
+        weight: key of the weights; None counts every edge as 1.
+    """
     weighted, largest = _eccentricities(G, weight)
     return weighted.number(largest.min())
 
 
 @answers
 def center(G: BackendGraph, e: Any = None, usebounds: bool = False, weight: Any = None) -> list[Node]:  # noqa: ARG001
-    """The vertices of smallest eccentricity."""
+    """Return the vertices of smallest eccentricity.
+
+    Args:
+        G: a NetworkX graph.
+        e: accepted for NetworkX's signature; a value is left to NetworkX.
+        usebounds: accepted for NetworkX's signature; a value is left to NetworkX.
+        weight: key of the weights; None counts every edge as 1.
+    """
     weighted, largest = _eccentricities(G, weight)
     return [weighted.nodes[i] for i in np.flatnonzero(largest == largest.min()).tolist()]
 
 
 @answers
 def periphery(G: BackendGraph, e: Any = None, usebounds: bool = False, weight: Any = None) -> list[Node]:  # noqa: ARG001
-    """The vertices of largest eccentricity."""
+    """Return the vertices of largest eccentricity.
+
+    Args:
+        G: a NetworkX graph.
+        e: accepted for NetworkX's signature; a value is left to NetworkX.
+        usebounds: accepted for NetworkX's signature; a value is left to NetworkX.
+        weight: key of the weights; None counts every edge as 1.
+    """
     weighted, largest = _eccentricities(G, weight)
     return [weighted.nodes[i] for i in np.flatnonzero(largest == largest.max()).tolist()]
 
 
 @answers
 def barycenter(G: BackendGraph, weight: Any = None, attr: Any = None, sp: Any = None) -> list[Node]:  # noqa: ARG001
-    """The vertices of smallest sum of lengths."""
+    """Return the vertices of smallest sum of lengths.
+
+    Args:
+        G: a NetworkX graph.
+        weight: key of the weights; None counts every edge as 1.
+        attr: accepted for NetworkX's signature; a value is left to NetworkX.
+        sp: accepted for NetworkX's signature; a value is left to NetworkX.
+    """
     weighted = G.under(weight).nonnegative()
     facts = weighted.statistics()
     if not _connected(weighted, facts):
@@ -82,7 +124,13 @@ def barycenter(G: BackendGraph, weight: Any = None, attr: Any = None, sp: Any = 
 
 @answers
 def average_shortest_path_length(G: BackendGraph, weight: Any = None, method: str | None = None) -> float:
-    """The mean length over all ordered pairs."""
+    """Return the mean length over all ordered pairs.
+
+    Args:
+        G: a NetworkX graph.
+        weight: key of the weights; None counts every edge as 1.
+        method: the algorithm in NetworkX's words; it decides which weights are allowed.
+    """
     signed = ("bellman-ford", "floyd-warshall", "floyd-warshall-numpy")
     if method not in (None, "unweighted", "dijkstra", *signed):
         raise NotImplementedError(f"method {method}")
@@ -100,7 +148,7 @@ def average_shortest_path_length(G: BackendGraph, weight: Any = None, method: st
 
 @answers
 def wiener_index(G: BackendGraph, weight: Any = None) -> Any:
-    """The sum of the lengths of all pairs, each unordered pair once where edges have no direction."""
+    """Return the sum of the lengths of all pairs, each unordered pair once where edges have no direction."""
     weighted = G.under(weight).nonnegative()
     facts = weighted.statistics()
     if not _connected(weighted, facts):
@@ -111,7 +159,7 @@ def wiener_index(G: BackendGraph, weight: Any = None) -> Any:
 
 @answers
 def global_efficiency(G: BackendGraph) -> float:
-    """The mean of 1 / hops over all pairs."""
+    """Return the mean of 1 / hops over all pairs."""
     if G.is_directed():
         raise NotImplementedError("NetworkX refuses graphs with directions")
     n = len(G.nodes)
@@ -125,7 +173,7 @@ _UNION: Final = 2048
 
 @answers
 def local_efficiency(G: BackendGraph) -> float:
-    """The mean, over all vertices, of the efficiency of the graph that the vertex's neighbours induce."""
+    """Return the mean, over all vertices, of the efficiency of the graph that the vertex's neighbours induce."""
     if G.is_directed():
         raise NotImplementedError("NetworkX refuses graphs with directions")
     place = {node: i for i, node in enumerate(G.nodes)}
@@ -164,7 +212,13 @@ def _efficiencies(adjacency: Any, group: list[list[int]]) -> float:
 
 @answers
 def harmonic_diameter(G: BackendGraph, sp: Any = None, *, weight: Any = None) -> float:  # noqa: ARG001
-    """The harmonic mean of the lengths between all pairs; pairs without a path add nothing to the sum of inverses."""
+    """Return the harmonic mean of the lengths between all pairs; pairs without a path count as infinitely far apart.
+
+    Args:
+        G: a NetworkX graph.
+        sp: accepted for NetworkX's signature; a value is left to NetworkX.
+        weight: key of the weights; None counts every edge as 1.
+    """
     n = len(G.nodes)
     total = math.fsum(G.under(weight).nonnegative().statistics().inverse)
     if total:
@@ -176,7 +230,14 @@ def harmonic_diameter(G: BackendGraph, sp: Any = None, *, weight: Any = None) ->
 def closeness_centrality(
     G: BackendGraph, u: Node | None = None, distance: Any = None, wf_improved: bool = True
 ) -> dict[Node, float]:
-    """The inverse of the mean length to each vertex (from the others), scaled by how many there are."""
+    """Return the inverse of the mean length from the other vertices to each vertex.
+
+    Args:
+        G: a NetworkX graph.
+        u: None; a single vertex is left to NetworkX.
+        distance: key of the weights; None counts every edge as 1.
+        wf_improved: scale by the share of vertices that are reached.
+    """
     if u is not None:
         raise NotImplementedError("one vertex")
     weighted = G.under(distance).nonnegative()
@@ -192,7 +253,14 @@ def closeness_centrality(
 def harmonic_centrality(
     G: BackendGraph, nbunch: Any = None, distance: Any = None, sources: Any = None
 ) -> dict[Node, float]:
-    """The sum of 1 / length to each vertex, from all others."""
+    """Return the sum of 1 / length to each vertex, from all others.
+
+    Args:
+        G: a NetworkX graph.
+        nbunch: None; a selection of vertices is left to NetworkX.
+        distance: key of the weights; None counts every edge as 1.
+        sources: None; a selection of vertices is left to NetworkX.
+    """
     if nbunch is not None or sources is not None:
         raise NotImplementedError("some vertices only")
     weighted = G.under(distance).nonnegative()

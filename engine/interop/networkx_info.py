@@ -1,10 +1,10 @@
-"""What NetworkX reads of every installed backend when it is imported itself; imports nothing, to cost it nothing."""
+"""The description of the backend, which NetworkX reads when it is imported; it imports nothing, to stay fast."""
 
 from __future__ import annotations
 
 from typing import Final
 
-#: NetworkX's functions that run here, and what each leaves to NetworkX.
+#: NetworkX's functions that run here, and the arguments that each leaves to NetworkX.
 FUNCTIONS: Final[dict[str, str]] = {
     "all_pairs_dijkstra": "",
     "all_pairs_dijkstra_path": "",
@@ -49,7 +49,7 @@ FUNCTIONS: Final[dict[str, str]] = {
 
 
 def get_info() -> dict[str, object]:
-    """The description that NetworkX wants of a backend."""
+    """Return the description of the backend in NetworkX's form."""
     notes = (
         "Weights are finite numbers under a key; others, functions of edges and graphs without vertices go to NetworkX"
     )

@@ -13,14 +13,14 @@ from engine.interop.rows import Floats
 
 
 def _lengths(weighted: Weighted, cutoff: float | None = None) -> Iterator[tuple[Node, dict[Node, Any]]]:
-    """Each vertex with the lengths to the vertices that it reaches."""
+    """Yield each vertex with the lengths to the vertices that it reaches."""
     for some, block, _ in weighted.rows():
         for i, row in zip(some, block, strict=True):
             yield weighted.nodes[i], weighted.nearest(row, cutoff)[1]
 
 
 def _paths(weighted: Weighted, cutoff: float | None = None) -> Iterator[tuple[Node, dict[Node, Any], dict[Node, Any]]]:
-    """Each vertex with lengths and paths to the vertices that it reaches."""
+    """Yield each vertex with lengths and paths to the vertices that it reaches."""
     for some, block, trees in weighted.rows(trees=True):
         if trees is None:
             raise AssertionError
@@ -30,7 +30,7 @@ def _paths(weighted: Weighted, cutoff: float | None = None) -> Iterator[tuple[No
 
 
 def _started(iterator: Iterator[Any]) -> Iterator[Any]:
-    """The same iterator, its first piece of work done: what cannot be answered is said at the call."""
+    """Return the iterator with its first item computed, so that errors are raised at the call."""
     first = next(iterator)
 
     def everything() -> Iterator[Any]:
@@ -42,7 +42,13 @@ def _started(iterator: Iterator[Any]) -> Iterator[Any]:
 
 @answers
 def all_pairs_dijkstra(G: BackendGraph, cutoff: float | None = None, weight: Any = "weight") -> Iterator[Any]:
-    """(vertex, (lengths, paths)) for each vertex."""
+    """Yield (vertex, (lengths, paths)) for each vertex.
+
+    Args:
+        G: a NetworkX graph.
+        cutoff: lengths beyond it are left out; None for no limit.
+        weight: key of the weights; None counts every edge as 1.
+    """
     weighted = G.under(weight).nonnegative()
     return _started((node, (lengths, paths)) for node, lengths, paths in _paths(weighted, cutoff))
 
@@ -51,50 +57,62 @@ def all_pairs_dijkstra(G: BackendGraph, cutoff: float | None = None, weight: Any
 def all_pairs_dijkstra_path_length(
     G: BackendGraph, cutoff: float | None = None, weight: Any = "weight"
 ) -> Iterator[Any]:
-    """(vertex, lengths) for each vertex."""
+    """Yield (vertex, lengths) for each vertex.
+
+    Args:
+        G: a NetworkX graph.
+        cutoff: lengths beyond it are left out; None for no limit.
+        weight: key of the weights; None counts every edge as 1.
+    """
     return _started(_lengths(G.under(weight).nonnegative(), cutoff))
 
 
 @answers
 def all_pairs_dijkstra_path(G: BackendGraph, cutoff: float | None = None, weight: Any = "weight") -> Iterator[Any]:
-    """(vertex, paths) for each vertex."""
+    """Yield (vertex, paths) for each vertex.
+
+    Args:
+        G: a NetworkX graph.
+        cutoff: lengths beyond it are left out; None for no limit.
+        weight: key of the weights; None counts every edge as 1.
+    """
     weighted = G.under(weight).nonnegative()
     return _started((node, paths) for node, _, paths in _paths(weighted, cutoff))
 
 
 @answers
 def all_pairs_bellman_ford_path_length(G: BackendGraph, weight: Any = "weight") -> Iterator[Any]:
-    """(vertex, lengths) for each vertex; arcs of any sign."""
+    """Yield (vertex, lengths) for each vertex; arcs may be negative."""
     return _started(_lengths(G.under(weight)))
 
 
 @answers
 def all_pairs_bellman_ford_path(G: BackendGraph, weight: Any = "weight") -> Iterator[Any]:
-    """(vertex, paths) for each vertex; arcs of any sign."""
+    """Yield (vertex, paths) for each vertex; arcs may be negative."""
     return _started((node, paths) for node, _, paths in _paths(G.under(weight)))
 
 
 @answers
 def all_pairs_shortest_path_length(G: BackendGraph, cutoff: float | None = None) -> Iterator[Any]:
-    """(vertex, hops) for each vertex."""
+    """Yield (vertex, hops) for each vertex."""
     return _started(_lengths(G.under(None), cutoff))
 
 
 @answers
 def all_pairs_shortest_path(G: BackendGraph, cutoff: float | None = None) -> Iterator[Any]:
-    """(vertex, paths of fewest edges) for each vertex."""
+    """Yield (vertex, paths of fewest edges) for each vertex."""
     return _started((node, paths) for node, _, paths in _paths(G.under(None), cutoff))
 
 
 @answers
 def johnson(G: BackendGraph, weight: Any = "weight") -> dict[Node, Any]:
-    """Paths between all pairs; arcs of any sign."""
+    """Return paths between all pairs; arcs may be negative."""
     return {node: paths for node, _, paths in _paths(G.under(weight))}
 
 
 @answers
 def floyd_warshall(G: BackendGraph, weight: Any = "weight") -> dict[Node, dict[Node, Any]]:
-    """Lengths between all pairs, inf where there is no path."""
+    """Return lengths between all pairs, inf where there is no path."""
     weighted, found = G.under(weight), {}
     for some, block, _ in weighted.rows():
         for i, row in zip(some, block, strict=True):
@@ -105,7 +123,13 @@ def floyd_warshall(G: BackendGraph, weight: Any = "weight") -> dict[Node, dict[N
 
 @answers
 def floyd_warshall_numpy(G: BackendGraph, nodelist: list[Node] | None = None, weight: Any = "weight") -> Floats:
-    """Lengths between all pairs as an array, in the order of ``nodelist``."""
+    """Return lengths between all pairs as an array, in the order of ``nodelist``.
+
+    Args:
+        G: a NetworkX graph.
+        nodelist: every vertex once, in the order of rows and columns; None for NetworkX's order.
+        weight: key of the weights; None counts every edge as 1.
+    """
     weighted = G.under(weight)
     order = np.arange(len(weighted.nodes))
     if nodelist is not None:
@@ -119,7 +143,7 @@ def floyd_warshall_numpy(G: BackendGraph, nodelist: list[Node] | None = None, we
 
 @answers
 def floyd_warshall_predecessor_and_distance(G: BackendGraph, weight: Any = "weight") -> tuple[Any, Any]:
-    """Predecessors and lengths between all pairs."""
+    """Return predecessors and lengths between all pairs."""
     weighted, before, found = G.under(weight), {}, {}
     nodes = weighted.nodes
     for some, block, trees in weighted.rows(trees=True):

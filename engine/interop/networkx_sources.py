@@ -23,7 +23,7 @@ Paths = dict[Node, list[Node]]
 
 
 def _indices(G: BackendGraph, sources: Iterable[Node], message: str) -> list[int]:
-    """The positions of ``sources``; NetworkX's error with ``message``, which holds {}, names the first unknown one."""
+    """Return the indices of ``sources``; NodeNotFound with ``message``, which holds {}, names the first unknown one."""
     if isinstance(sources, str) or not isinstance(sources, Iterable):
         raise NotImplementedError("sources that are no collection of vertices")
     wanted = list(dict.fromkeys(sources))
@@ -37,7 +37,7 @@ def _indices(G: BackendGraph, sources: Iterable[Node], message: str) -> list[int
 def _search(
     weighted: Weighted, sources: list[int], *, paths: bool, cutoff: float | None = None, inward: bool = False
 ) -> tuple[Lengths, Paths]:
-    """Lengths from the nearest of ``sources`` to each vertex (to the source with ``inward``), and paths if wanted."""
+    """Return lengths from the nearest of ``sources`` (to it with ``inward``) for each vertex, and paths if wanted."""
     graph = weighted.reversed() if inward else weighted.graph
     with exceptions():
         row, tree, _ = _nearest(graph, np.array(sources), paths=paths)
@@ -47,7 +47,7 @@ def _search(
 
 
 def _nearest(graph: Graph, sources: npt.NDArray[np.int64], *, paths: bool) -> Any:
-    """As ``nearest_row``; a negative cycle that no source reaches is no obstacle, as in NetworkX."""
+    """Return ``nearest_row``, ignoring negative cycles that no source reaches, as NetworkX does."""
     try:
         return nearest_row(graph, sources, trees=paths)
     except NegativeCycle:
@@ -58,7 +58,7 @@ def _nearest(graph: Graph, sources: npt.NDArray[np.int64], *, paths: bool) -> An
 
 
 def _reached(graph: Graph, sources: npt.NDArray[np.int64]) -> Graph:
-    """``graph`` without the arcs that leave vertices that no source reaches."""
+    """Return ``graph`` without the arcs out of vertices that no source reaches."""
     arcs = csr_array((np.ones(graph.arcs, np.int8), graph.heads, graph.indptr), shape=(graph.n, graph.n))
     reached = np.zeros(graph.n, np.bool_)
     for source in sources.tolist():
@@ -75,28 +75,52 @@ def _reached(graph: Graph, sources: npt.NDArray[np.int64]) -> Graph:
 
 @answers
 def single_source_shortest_path_length(G: BackendGraph, source: Node, cutoff: float | None = None) -> Lengths:
-    """Hops from ``source`` to each vertex."""
+    """Return hops from ``source`` to each vertex.
+
+    Args:
+        G: a NetworkX graph.
+        source: the vertex where paths begin.
+        cutoff: lengths beyond it are left out; None for no limit.
+    """
     sources = _indices(G, [source], "Source {} is not in G")
     return _search(G.under(None), sources, paths=False, cutoff=cutoff)[0]
 
 
 @answers
 def single_source_shortest_path(G: BackendGraph, source: Node, cutoff: float | None = None) -> Paths:
-    """Paths of fewest edges from ``source`` to each vertex."""
+    """Return paths of fewest edges from ``source`` to each vertex.
+
+    Args:
+        G: a NetworkX graph.
+        source: the vertex where paths begin.
+        cutoff: lengths beyond it are left out; None for no limit.
+    """
     sources = _indices(G, [source], "Source {} not in G")
     return _search(G.under(None), sources, paths=True, cutoff=cutoff)[1]
 
 
 @answers
 def single_target_shortest_path_length(G: BackendGraph, target: Node, cutoff: float | None = None) -> Lengths:
-    """Hops from each vertex to ``target``."""
+    """Return hops from each vertex to ``target``.
+
+    Args:
+        G: a NetworkX graph.
+        target: the vertex where paths end.
+        cutoff: lengths beyond it are left out; None for no limit.
+    """
     targets = _indices(G, [target], "Target {} is not in G")
     return _search(G.under(None), targets, paths=False, cutoff=cutoff, inward=True)[0]
 
 
 @answers
 def single_target_shortest_path(G: BackendGraph, target: Node, cutoff: float | None = None) -> Paths:
-    """Paths of fewest edges from each vertex to ``target``."""
+    """Return paths of fewest edges from each vertex to ``target``.
+
+    Args:
+        G: a NetworkX graph.
+        target: the vertex where paths end.
+        cutoff: lengths beyond it are left out; None for no limit.
+    """
     targets = _indices(G, [target], "Target {} not in G")
     return _search(G.under(None), targets, paths=True, cutoff=cutoff, inward=True)[1]
 
@@ -108,7 +132,14 @@ def single_target_shortest_path(G: BackendGraph, target: Node, cutoff: float | N
 def multi_source_dijkstra_path_length(
     G: BackendGraph, sources: Any, cutoff: float | None = None, weight: Any = "weight"
 ) -> Lengths:
-    """Lengths from the nearest of ``sources`` to each vertex."""
+    """Return lengths from the nearest of ``sources`` to each vertex.
+
+    Args:
+        G: a NetworkX graph.
+        sources: the vertices where paths may begin.
+        cutoff: lengths beyond it are left out; None for no limit.
+        weight: key of the weights; None counts every edge as 1.
+    """
     if not sources:
         raise ValueError("sources must not be empty")
     found = _indices(G, sources, "Node {} not found in graph")
@@ -119,7 +150,15 @@ def multi_source_dijkstra_path_length(
 def multi_source_dijkstra(
     G: BackendGraph, sources: Any, target: Any = None, cutoff: float | None = None, weight: Any = "weight"
 ) -> tuple[Any, Any]:
-    """(lengths, paths) from the nearest of ``sources`` to each vertex, or (length, path) to ``target`` alone."""
+    """Return (lengths, paths) from the nearest of ``sources`` to each vertex, or (length, path) to ``target`` alone.
+
+    Args:
+        G: a NetworkX graph.
+        sources: the vertices where paths may begin.
+        target: the only vertex wanted; None for all.
+        cutoff: lengths beyond it are left out; None for no limit.
+        weight: key of the weights; None counts every edge as 1.
+    """
     if not sources:
         raise ValueError("sources must not be empty")
     found = _indices(G, sources, "Node {} not found in graph")
@@ -130,7 +169,7 @@ def multi_source_dijkstra(
 
 
 def _to_target(lengths: Lengths, paths: Paths, target: Any, message: str) -> tuple[Any, Any]:
-    """Everything, or what concerns ``target``; NetworkXNoPath with ``message`` if nothing does."""
+    """Return all lengths and paths, or those of ``target``; NetworkXNoPath with ``message`` if it is not reached."""
     if target is None:
         return lengths, paths
     if target not in lengths:
@@ -142,7 +181,14 @@ def _to_target(lengths: Lengths, paths: Paths, target: Any, message: str) -> tup
 def multi_source_dijkstra_path(
     G: BackendGraph, sources: Any, cutoff: float | None = None, weight: Any = "weight"
 ) -> Paths:
-    """Paths from the nearest of ``sources`` to each vertex."""
+    """Return paths from the nearest of ``sources`` to each vertex.
+
+    Args:
+        G: a NetworkX graph.
+        sources: the vertices where paths may begin.
+        cutoff: lengths beyond it are left out; None for no limit.
+        weight: key of the weights; None counts every edge as 1.
+    """
     return multi_source_dijkstra(G, sources, None, cutoff, weight)[1]  # type: ignore[no-any-return]
 
 
@@ -150,7 +196,15 @@ def multi_source_dijkstra_path(
 def single_source_dijkstra(
     G: BackendGraph, source: Node, target: Any = None, cutoff: float | None = None, weight: Any = "weight"
 ) -> tuple[Any, Any]:
-    """(lengths, paths) from ``source`` to each vertex, or (length, path) to ``target`` alone."""
+    """Return (lengths, paths) from ``source`` to each vertex, or (length, path) to ``target`` alone.
+
+    Args:
+        G: a NetworkX graph.
+        source: the vertex where paths begin.
+        target: the only vertex wanted; None for all.
+        cutoff: lengths beyond it are left out; None for no limit.
+        weight: key of the weights; None counts every edge as 1.
+    """
     return multi_source_dijkstra(G, {source}, target, cutoff, weight)  # type: ignore[no-any-return]
 
 
@@ -158,7 +212,14 @@ def single_source_dijkstra(
 def single_source_dijkstra_path(
     G: BackendGraph, source: Node, cutoff: float | None = None, weight: Any = "weight"
 ) -> Paths:
-    """Paths from ``source`` to each vertex."""
+    """Return paths from ``source`` to each vertex.
+
+    Args:
+        G: a NetworkX graph.
+        source: the vertex where paths begin.
+        cutoff: lengths beyond it are left out; None for no limit.
+        weight: key of the weights; None counts every edge as 1.
+    """
     return multi_source_dijkstra(G, {source}, None, cutoff, weight)[1]  # type: ignore[no-any-return]
 
 
@@ -166,7 +227,14 @@ def single_source_dijkstra_path(
 def single_source_dijkstra_path_length(
     G: BackendGraph, source: Node, cutoff: float | None = None, weight: Any = "weight"
 ) -> Lengths:
-    """Lengths from ``source`` to each vertex."""
+    """Return lengths from ``source`` to each vertex.
+
+    Args:
+        G: a NetworkX graph.
+        source: the vertex where paths begin.
+        cutoff: lengths beyond it are left out; None for no limit.
+        weight: key of the weights; None counts every edge as 1.
+    """
     return multi_source_dijkstra_path_length(G, {source}, cutoff, weight)  # type: ignore[no-any-return]
 
 
@@ -177,7 +245,14 @@ def single_source_dijkstra_path_length(
 def single_source_bellman_ford(
     G: BackendGraph, source: Node, target: Any = None, weight: Any = "weight"
 ) -> tuple[Any, Any]:
-    """(lengths, paths) from ``source`` to each vertex, or (length, path) to ``target`` alone; arcs of any sign."""
+    """Return (lengths, paths) from ``source`` to each vertex, or to ``target`` alone; arcs may be negative.
+
+    Args:
+        G: a NetworkX graph.
+        source: the vertex where paths begin.
+        target: the only vertex wanted; None for all.
+        weight: key of the weights; None counts every edge as 1.
+    """
     if source == target:
         _indices(G, [source], "Node {} is not found in the graph")
         return 0, [source]
@@ -188,13 +263,25 @@ def single_source_bellman_ford(
 
 @answers
 def single_source_bellman_ford_path(G: BackendGraph, source: Node, weight: Any = "weight") -> Paths:
-    """Paths from ``source`` to each vertex; arcs of any sign."""
+    """Return paths from ``source`` to each vertex; arcs may be negative.
+
+    Args:
+        G: a NetworkX graph.
+        source: the vertex where paths begin.
+        weight: key of the weights; None counts every edge as 1.
+    """
     return single_source_bellman_ford(G, source, None, weight)[1]  # type: ignore[no-any-return]
 
 
 @answers
 def single_source_bellman_ford_path_length(G: BackendGraph, source: Node, weight: Any = "weight") -> Lengths:
-    """Lengths from ``source`` to each vertex; arcs of any sign."""
+    """Return lengths from ``source`` to each vertex; arcs may be negative.
+
+    Args:
+        G: a NetworkX graph.
+        source: the vertex where paths begin.
+        weight: key of the weights; None counts every edge as 1.
+    """
     return _search(G.under(weight), _indices(G, [source], "Source {} not in G"), paths=False)[0]
 
 
@@ -210,7 +297,7 @@ def _method(weight: Any, method: str) -> str:
 def _one_end(
     G: BackendGraph, source: Any, target: Any, weight: Any, method: str, *, paths: bool
 ) -> tuple[Lengths, Paths]:
-    """Lengths, and paths if wanted, from ``source`` or to ``target``, whichever is given."""
+    """Return lengths, and paths if wanted, from ``source`` or to ``target``, whichever is given."""
     if source is not None and target is not None:
         raise NotImplementedError("one pair of vertices")
     kind, end = _method(weight, method), target if source is None else source
@@ -225,7 +312,15 @@ def _one_end(
 def shortest_path(
     G: BackendGraph, source: Any = None, target: Any = None, weight: Any = None, method: str = "dijkstra"
 ) -> Any:
-    """Paths between all pairs, from ``source`` or to ``target``; a single pair is left to NetworkX."""
+    """Return paths between all pairs, from ``source`` or to ``target``; NetworkX solves single pairs itself.
+
+    Args:
+        G: a NetworkX graph.
+        source: the vertex where paths begin; None for all.
+        target: the vertex where paths end; None for all.
+        weight: key of the weights; None counts every edge as 1.
+        method: the algorithm in NetworkX's words; it decides which weights are allowed.
+    """
     kind = _method(weight, method)
     if source is not None or target is not None:
         return _one_end(G, source, target, weight, method, paths=True)[1]
@@ -240,7 +335,15 @@ def shortest_path(
 def shortest_path_length(
     G: BackendGraph, source: Any = None, target: Any = None, weight: Any = None, method: str = "dijkstra"
 ) -> Any:
-    """Lengths between all pairs, from ``source`` or to ``target``; a single pair is left to NetworkX."""
+    """Return lengths between all pairs, from ``source`` or to ``target``; NetworkX solves single pairs itself.
+
+    Args:
+        G: a NetworkX graph.
+        source: the vertex where paths begin; None for all.
+        target: the vertex where paths end; None for all.
+        weight: key of the weights; None counts every edge as 1.
+        method: the algorithm in NetworkX's words; it decides which weights are allowed.
+    """
     kind = _method(weight, method)
     if source is not None or target is not None:
         return _one_end(G, source, target, weight, method, paths=False)[0]

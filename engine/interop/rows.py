@@ -1,4 +1,4 @@
-"""Rows of distances in memory, as the doors need them: float64 with +inf, trees of paths, or facts of rows alone."""
+"""Rows of distances in memory for the interfaces of other libraries: float64 with +inf, trees, or facts of rows."""
 
 from __future__ import annotations
 
@@ -28,10 +28,20 @@ NONE: Final = -9999
 def distance_rows(
     graph: Graph, rows: npt.NDArray[np.int64], *, trees: bool = False, algorithm: str = "auto"
 ) -> tuple[Floats, Indices | None]:
-    """Distances from ``rows`` (vertex indices, ascending), shape (len(rows), n), and predecessors with ``trees``.
+    """Find rows of distances, and predecessors if wanted.
 
-    Trees come from arcs that are tight.  Whole numbers are exact whoever adds them; fractions are tight only in the
-    sums that searches make, in order along a path, so those answer then, over reduced weights if arcs are negative.
+    Predecessors come from tight arcs.  Sums of whole numbers are exact in every algorithm.  Sums of fractions are tight
+    only if they are added in order along a path, so predecessors of fractions need searches, over reduced weights if
+    arcs are negative.
+
+    Args:
+        graph: the graph.
+        rows: sources, vertex indices, ascending.
+        trees: also return predecessors.
+        algorithm: name, or ``auto``.
+
+    Returns:
+        Distances, shape (rows, n), and predecessors of the same shape, None without ``trees``.
 
     Raises:
         NegativeCycle: the graph has one.
@@ -54,14 +64,20 @@ def distance_rows(
 def nearest_row(
     graph: Graph, sources: npt.NDArray[np.int64], *, trees: bool = False
 ) -> tuple[Floats, Indices | None, Indices | None]:
-    """Distances from the nearest of ``sources`` (vertex indices), shape (n,).
+    """Find the distances from the nearest of several sources.
 
-    SciPy's search answers where no arc is negative: planning, which pays for many rows, would take longer than a single
-    search.  Else one row of the graph with an imagined vertex, from which arcs of length zero lead to all sources.
+    Where no arc is negative, SciPy searches: planning, which pays for many rows, would take longer than one search.
+    Otherwise the distances are one row of the graph with an additional vertex, from which arcs of length zero lead to
+    all sources.
+
+    Args:
+        graph: the graph.
+        sources: vertex indices.
+        trees: also return predecessors and origins.
 
     Returns:
-        distances; with ``trees`` the vertex before each on its path, and the source where that path begins, both int32
-        with ``NONE`` where there is no path (and before a source).
+        Distances, shape (n,); with ``trees`` the vertex before each on its path, and the source where that path begins,
+        both int32, shape (n,), with ``NONE`` where there is no path (and before a source).
 
     Raises:
         NegativeCycle: the graph has one.
@@ -85,13 +101,13 @@ def nearest_row(
 
 
 def _sums_fit(graph: Graph) -> bool:
-    """Whether float64 holds the length of every path, of whole weights exactly; else planning refuses the graph."""
+    """Return whether float64 holds the length of every path, exactly for whole weights."""
     most = float(graph.weights.max()) * graph.n
     return most <= 2.0**53 if graph.integral else most < np.inf
 
 
 def _origins(before: Indices, root: int) -> Indices:
-    """The source at the beginning of each vertex's path, by doubling the steps back; ``NONE`` where there is none."""
+    """Return the source where each vertex's path begins, ``NONE`` without a path, by doubling the steps back."""
     vertex = np.arange(len(before), dtype=np.int32)
     at = np.where((before == root) | (before == NONE), vertex, before)
     while True:
@@ -104,10 +120,15 @@ def _origins(before: Indices, root: int) -> Indices:
 
 @dataclass
 class RowStatistics:
-    """Facts of each row, the source itself left out; also a sink that gathers them, which is told whole rows.
+    """Facts of each row without the source itself; this is also the sink that gathers them from whole rows.
 
     Attributes:
-        reached: how many vertices; sums, largest: of their distances; inverse: sum of 1 / distance where not zero.
+        reached: vertices with a finite distance, shape (n,).
+        sums: sums of finite distances, shape (n,).
+        largest: largest finite distances, shape (n,).
+        inverse: sums of 1 / distance over distances that are not zero, shape (n,).
+        unreachable: the value that means *unreachable* in the rows.
+        tile: rows and columns of the blocks that suit the sink best.
     """
 
     reached: npt.NDArray[np.int64]
@@ -118,7 +139,13 @@ class RowStatistics:
     tile: tuple[int, int]
 
     def write(self, row: int, column: int, block: npt.NDArray[np.generic]) -> None:  # noqa: ARG002
-        """Take rows ``row``, ``row`` + 1, ...; the source's own distance is 0 and adds nothing."""
+        """Gather the facts of whole rows; a source's own distance is 0 and adds nothing.
+
+        Args:
+            row: number of the first row.
+            column: 0.
+            block: shape (rows, n).
+        """
         rows = slice(row, row + len(block))
         values = block.astype(np.float64)
         values[block == self.unreachable] = np.inf
@@ -131,7 +158,7 @@ class RowStatistics:
 
 
 def gather(graph: Graph) -> RowStatistics:
-    """The facts of every row of the matrix, which is never held as a whole."""
+    """Return the facts of every row of the matrix, without holding the matrix as a whole."""
     n = graph.n
     zeros = (np.zeros(n, np.int64), np.zeros(n), np.zeros(n), np.zeros(n))
     facts = RowStatistics(*zeros, unreachable=np.inf, tile=(64, max(1, n)))
@@ -157,7 +184,7 @@ def _trees(graph: Graph, distances: Floats, rows: npt.NDArray[np.int64]) -> Indi
 
 
 def _solve(graph: Graph, rows: npt.NDArray[np.int64], algorithm: str, sink: Callable[[float], Sink]) -> None:
-    """Plan and run; ``sink`` is told what stands for *unreachable*."""
+    """Plan and run; ``sink`` makes the sink from the value that means *unreachable*."""
     options = Options(
         dtype="auto" if graph.integral else "float64",
         algorithm=algorithm,

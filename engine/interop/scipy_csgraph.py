@@ -71,7 +71,15 @@ def floyd_warshall(
     unweighted: bool = False,
     overwrite: bool = False,
 ) -> Any:
-    """As ``scipy.sparse.csgraph.floyd_warshall``; see :func:`shortest_path`."""
+    """Answer as ``scipy.sparse.csgraph.floyd_warshall``.
+
+    Args:
+        csgraph: as in :func:`shortest_path`.
+        directed: as in :func:`shortest_path`.
+        return_predecessors: as in :func:`shortest_path`.
+        unweighted: as in :func:`shortest_path`.
+        overwrite: without effect.
+    """
     return shortest_path(csgraph, "FW", directed, return_predecessors, unweighted, overwrite)
 
 
@@ -82,7 +90,15 @@ def johnson(
     return_predecessors: bool = False,
     unweighted: bool = False,
 ) -> Any:
-    """As ``scipy.sparse.csgraph.johnson``; see :func:`shortest_path`."""
+    """Answer as ``scipy.sparse.csgraph.johnson``.
+
+    Args:
+        csgraph: as in :func:`shortest_path`.
+        directed: as in :func:`shortest_path`.
+        indices: as in :func:`shortest_path`.
+        return_predecessors: as in :func:`shortest_path`.
+        unweighted: as in :func:`shortest_path`.
+    """
     return shortest_path(csgraph, "J", directed, return_predecessors, unweighted, indices=indices)
 
 
@@ -93,7 +109,15 @@ def bellman_ford(
     return_predecessors: bool = False,
     unweighted: bool = False,
 ) -> Any:
-    """As ``scipy.sparse.csgraph.bellman_ford``; see :func:`shortest_path`."""
+    """Answer as ``scipy.sparse.csgraph.bellman_ford``.
+
+    Args:
+        csgraph: as in :func:`shortest_path`.
+        directed: as in :func:`shortest_path`.
+        indices: as in :func:`shortest_path`.
+        return_predecessors: as in :func:`shortest_path`.
+        unweighted: as in :func:`shortest_path`.
+    """
     return shortest_path(csgraph, "BF", directed, return_predecessors, unweighted, indices=indices)
 
 
@@ -127,7 +151,7 @@ def dijkstra(
 
 
 def _graph(csgraph: Any, directed: bool, unweighted: bool) -> Graph:
-    """The clean graph of SciPy's input."""
+    """Return the clean graph of SciPy's input."""
     if not issparse(csgraph) and hasattr(csgraph, "to_scipy_sparse"):  # pydata/sparse; its fill value means no arc
         csgraph = csgraph.to_scipy_sparse(accept_fv=[0, np.inf, np.nan])
     if issparse(csgraph):
@@ -148,7 +172,7 @@ def _graph(csgraph: Any, directed: bool, unweighted: bool) -> Graph:
 
 
 def _answered(call: Callable[[], T]) -> T:
-    """The result of ``call``; a negative cycle becomes SciPy's error, and what is refused a ValueError."""
+    """Return the result of ``call``; a negative cycle becomes SciPy's error, other refusals a ValueError."""
     try:
         return call()
     except NegativeCycle as error:
@@ -158,7 +182,7 @@ def _answered(call: Callable[[], T]) -> T:
 
 
 def _sources(indices: Any, n: int) -> tuple[npt.NDArray[np.int64], tuple[int, ...]]:
-    """Vertex indices asked for, flat, and the shape they came in; negative ones count from the end, as in SciPy."""
+    """Return the vertex indices, flat, and their original shape; negative ones count from the end, as in SciPy."""
     if indices is None:
         return np.arange(n), (n,)
     asked = np.asarray(indices)
@@ -184,7 +208,7 @@ def _answer(graph: Graph, indices: Any, predecessors: bool, algorithm: str, limi
 
 
 def _nearest(graph: Graph, indices: Any, predecessors: bool, limit: float) -> Any:
-    """The distance from the nearest source, with predecessors and that source if wanted, each of shape (n,)."""
+    """Return distances from the nearest source, with predecessors and that source if wanted, each of shape (n,)."""
     sources, _ = _sources(indices, graph.n)
     distances, tree, origin = _answered(lambda: nearest_row(graph, sources, trees=predecessors))
     beyond = distances > limit
@@ -198,7 +222,7 @@ def _nearest(graph: Graph, indices: Any, predecessors: bool, limit: float) -> An
 def _limited(
     graph: Graph, rows: npt.NDArray[np.int64], predecessors: bool, algorithm: str, limit: float
 ) -> tuple[Floats, Indices | None]:
-    """Distances from ``rows`` (ascending), shape (len(rows), n), and predecessors if wanted, none beyond ``limit``."""
+    """Return distances from ``rows`` (ascending), shape (rows, n), and predecessors if wanted, up to ``limit``."""
     distances, before = distance_rows(graph, rows, trees=predecessors, algorithm=algorithm)
     if limit < np.inf:
         beyond = distances > limit

@@ -27,7 +27,7 @@ def _nothing_negative(problem: Problem) -> str | None:
 
 
 def _no_hops(problem: Problem) -> str | None:
-    from engine.model.search_form import STEPS
+    from engine.model.device_layout import STEPS
 
     if problem.negative:
         return _negative(problem)

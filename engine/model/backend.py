@@ -1,7 +1,7 @@
-"""What an algorithm may ask of a backend: a handful of verbs, the same on every device.
+"""The operations that a backend offers to algorithms, the same on every device.
 
-Orchestration (which tile, in which order) is written once, over these verbs.  Every backend inherits the contract
-suite in ``tests/contracts/backend.py``.
+Algorithms decide which block is relaxed next and call only these operations.  Every backend inherits the contract suite
+in ``tests/contracts/backend.py``.
 """
 
 from __future__ import annotations
@@ -17,10 +17,14 @@ Array = npt.NDArray[np.generic]
 
 @dataclass(frozen=True)
 class Arcs:
-    """The arcs that a search walks: CSR as in ``storage.graph.graph.Graph``, weights non-negative.
+    """The arcs that a search follows, in CSR form as in ``storage.graph.graph.Graph``; no weight is negative.
 
-    ``potentials`` (float64 or int64, shape (n,)) is None for the weights as they are; else ``weights`` are reduced
-    weights w + h[u] - h[v] and the search writes d - h[source] + h[target] (Johnson 1977).
+    Attributes:
+        indptr: int64, shape (n + 1,): the arcs out of u are those from ``indptr[u]`` up to ``indptr[u + 1]``.
+        heads: int32, shape (arcs,).
+        weights: shape (arcs,).
+        potentials: float64 or int64, shape (n,): h, where ``weights`` are the reduced weights w + h[u] - h[v]; the
+            search then writes d - h[source] + h[target] (Johnson 1977).  None where the weights are the graph's own.
     """
 
     indptr: npt.NDArray[np.int64]
@@ -30,36 +34,51 @@ class Arcs:
 
 
 class Backend(Protocol):
-    """The verbs.  Arrays are C-contiguous in their last axis, of one working type (``engine.model.dtypes``)."""
+    """The operations.  Arrays are C-contiguous in their last axis, of one working type (``engine.model.dtypes``)."""
 
     @property
     def name(self) -> str:
-        """``cpu`` or the like."""
+        """The name of the device, such as ``cpu``."""
         ...
 
     @property
     def threads(self) -> int:
-        """Processors that share the work."""
+        """The number of processors that share the work."""
         ...
 
     def relax(self, c: Array, a: Array, b: Array, *, nonnegative: bool, upper: bool = False) -> None:
-        """C <- min(C, A (x) B), the min-plus product, in place; shapes (m, n), (m, k), (k, n).
+        """Set C to min(C, A (x) B), the min-plus product, in place.
 
-        ``nonnegative`` promises that A, B and C hold no entry below zero and no -0.0; unreachable stays unreachable
-        (integers: above ``largest``, see ``engine.model.dtypes.settle``).  With ``upper`` (square C, the product known
-        to be symmetric) only entries on and above the diagonal need be right.  C may not overlap A or B.
+        Unreachable entries stay unreachable; those of integers may end up anywhere above ``largest``, see
+        ``engine.model.dtypes.settle``.
+
+        Args:
+            c: shape (m, n); it may not overlap ``a`` or ``b``.
+            a: shape (m, k).
+            b: shape (k, n).
+            nonnegative: promises that A, B and C hold no entry below zero and no -0.0.
+            upper: C is square and the product is known to be symmetric; only entries on and above the diagonal need be
+                right afterwards.
         """
         ...
 
     def close(self, d: Array, *, nonnegative: bool, symmetric: bool = False) -> None:
-        """Floyd-Warshall inside the square block ``d``, in place: afterwards d = d (x) d, with a zero diagonal kept."""
+        """Run Floyd-Warshall inside a square block, in place: afterwards d = d (x) d.
+
+        Args:
+            d: shape (n, n); a diagonal of zeros stays zero.
+            nonnegative: promises that no entry is below zero or -0.0.
+            symmetric: promises that ``d`` is symmetric.
+        """
         ...
 
     def transpose(self, out: Array, a: Array, *, lower: bool = False) -> None:
-        """``out`` <- the transpose of ``a``, shapes (m, n) and (n, m).
+        """Write the transpose of ``a`` to ``out``.
 
-        They do not overlap, except that with ``lower`` both may be the same square block: only entries below the
-        diagonal are written then.
+        Args:
+            out: shape (m, n).
+            a: shape (n, m); it does not overlap ``out``, except that with ``lower`` both may be the same square block.
+            lower: write only the entries below the diagonal.
         """
         ...
 
@@ -73,41 +92,74 @@ class Backend(Protocol):
         targets: npt.NDArray[np.int64] | None = None,
         cutoff: float | None = None,
     ) -> None:
-        """One shortest-path search per source: ``out[i]`` becomes the row of ``sources[i]``.
+        """Make one shortest-path search per source; ``out[i]`` becomes the row of ``sources[i]``.
 
-        ``out`` has shape (len(sources), n), or (len(sources), len(targets)) where only those columns are wanted.
-        Sums are held in float64 or int64 and rounded once into ``out``.  ``unit`` promises that all arcs weigh 1.
-        Entries beyond ``cutoff`` (``engine.graph.selection``) become unreachable, and nothing is searched past it.
+        Sums are held in float64 or int64 and rounded once into ``out``.
+
+        Args:
+            arcs: the arcs, none of them negative.
+            sources: vertex indices.
+            out: shape (sources, n), or (sources, targets) with ``targets``.
+            unit: promises that all arcs weigh 1.
+            targets: vertex indices of the columns; None for all vertices.
+            cutoff: a distance; entries beyond it (``engine.graph.selection``) become unreachable, and the search ends
+                there.  None for no limit.
         """
         ...
 
     def shutdown(self) -> None:
-        """Release threads and device memory; the backend is not used afterwards."""
+        """Release threads and device memory.  The backend cannot be used afterwards."""
         ...
 
 
 @runtime_checkable
 class Packing(Protocol):
-    """What a backend may offer besides: products by a B that is packed once and used for many."""
+    """An optional ability of a backend: a right operand B that is packed once serves many products."""
 
     def packed(self, depth: int, columns: int, dtype: np.dtype[np.generic]) -> Array:
-        """Memory, flat, for a packed B of this shape at most."""
+        """Allocate memory for a packed B.
+
+        Args:
+            depth: most rows of B.
+            columns: most columns of B.
+            dtype: the working type.
+
+        Returns:
+            One-dimensional memory, large enough for any B of at most this shape.
+        """
         ...
 
     def piece(self, dtype: np.dtype[np.generic]) -> int:
-        """Columns that may be packed on their own, from a multiple of as many on: into the memory from where they lie
-        in a B whose pieces lie one after the other, (first column) x depth."""
+        """Return the number of columns that can be packed on their own.
+
+        A piece begins at a multiple of this number of columns.  In the packed memory it begins at entry (first column)
+        x depth, because the pieces of B lie one after the other.
+        """
         ...
 
     def pack(self, out: Array, b: Array) -> None:
-        """Pack ``b`` into the beginning of such memory."""
+        """Pack ``b`` into the beginning of memory that :meth:`packed` returned."""
         ...
 
     def unpack(self, out: Array, packed: Array, depth: int, first: int) -> None:
-        """``out`` <- the rows from ``first`` on of a B of ``depth`` rows and as many columns as ``out``."""
+        """Copy rows of a packed B back into an ordinary array.
+
+        Args:
+            out: shape (rows, columns); it has as many columns as B.
+            packed: B as :meth:`pack` left it.
+            depth: rows of B.
+            first: the row of B that becomes row 0 of ``out``.
+        """
         ...
 
     def relax_by(self, c: Array, a: Array, packed: Array, *, nonnegative: bool) -> None:
-        """C <- min(C, A (x) B) as :meth:`Backend.relax`, B as it was packed; C has as many columns as B or, from the
-        first one on, a multiple of ``engine.algorithms.products.SIDE`` of them."""
+        """Set C to min(C, A (x) B) as :meth:`Backend.relax`, for a packed B.
+
+        Args:
+            c: shape (m, n); it has as many columns as B or, from B's first column on, a multiple of
+                ``engine.algorithms.products.SIDE`` of them.
+            a: shape (m, k).
+            packed: B as :meth:`pack` left it, k rows.
+            nonnegative: as in :meth:`Backend.relax`.
+        """
         ...

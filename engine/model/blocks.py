@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-#: Most bytes of pack buffers of a backend, for each thread.
+#: A backend's pack buffers take at most this number of bytes for each thread.
 PACK_BYTES: Final = 4 * 2**20
-#: Splits fall on multiples of this, so that whole vectors of any type fit.
+#: Splits fall on multiples of this number of vertices, so that blocks hold whole vectors of any working type.
 GRAIN: Final = 64
 Span = tuple[int, int]
 
 
 def cut(span: Span, size: int) -> Iterator[Span]:
-    """``span`` in parts of at most ``size``."""
+    """Cut ``span`` into spans of at most ``size`` vertices, in order."""
     start, stop = span
     return ((i, min(stop, i + size)) for i in range(start, stop, size))
 
 
 def triangle(n: int) -> int:
-    """Entries on and above the diagonal of an n x n block."""
+    """Return the number of entries on and above the diagonal of an n x n block."""
     return n * (n + 1) // 2

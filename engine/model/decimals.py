@@ -1,4 +1,4 @@
-"""Weights of few decimals, as most files have them: whole numbers of a small unit."""
+"""Weights with few decimals, as most files have them, are whole multiples of a small unit such as 0.01."""
 
 from __future__ import annotations
 
@@ -9,24 +9,30 @@ import numpy.typing as npt
 
 from engine.model.dtypes import WORK_TYPES
 
-#: Most decimals that are looked for.
+#: The smallest unit that is tried is 10 to the power of minus this.
 DECIMALS: Final = 9
-#: Weights that are looked at first: few tell, mostly.
+#: Number of weights that are tried before all of them: mostly they suffice to rule a unit out.
 FEW: Final = 256
 
 Units = tuple[npt.NDArray[np.int32], float]
 
 
 def in_units(indptr: npt.NDArray[np.int64], weights: npt.NDArray[Any]) -> Units | None:
-    """Non-negative floats as multiples of 1, 0.1, 0.01, ..., the largest that divides them all, and that unit.
+    """Write non-negative floats as int32 multiples of the largest unit of 1, 0.1, 0.01, ... that divides them all.
 
-    None if there is none, or if int32 might not hold the length of a path: it leaves each vertex at most once, by its
-    heaviest arc at most.  ``indptr`` says which weights belong to one vertex (CSR).
+    Args:
+        indptr: int64, shape (n + 1,): the weights of the arcs out of u are those from ``indptr[u]`` up to
+            ``indptr[u + 1]``.
+        weights: floats of at least 0, shape (arcs,).
+
+    Returns:
+        The multiples, shape (arcs,), and the unit.  None if no unit divides all weights, or if the length of a path
+        might pass int32: a path leaves each vertex at most once, by its heaviest arc at most.
     """
     if len(weights) == 0:
         return None
     starts = indptr[:-1][np.diff(indptr) > 0]
-    with np.errstate(over="ignore"):  # an infinite sum is in no unit
+    with np.errstate(over="ignore"):  # no unit fits an infinite sum, which the comparison below finds
         longest = float(np.maximum.reduceat(weights, starts).sum(dtype=np.float64))
     for power in (10.0 ** np.arange(DECIMALS + 1)).tolist():
         if not longest * power <= WORK_TYPES["int32"].largest:
@@ -37,5 +43,5 @@ def in_units(indptr: npt.NDArray[np.int64], weights: npt.NDArray[Any]) -> Units 
 
 
 def _whole(weights: npt.NDArray[Any], power: float) -> bool:
-    """Whether every weight is the float nearest to a whole number of ``power``-ths."""
+    """Return whether every weight is the float nearest to a whole multiple of 1 / ``power``."""
     return np.array_equal(np.rint(weights * power) / power, weights)

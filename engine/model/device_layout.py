@@ -1,4 +1,8 @@
-"""How a matrix lies in a GPU's memory, and how much of it a solve takes: what planner and backend agree on.  Pure."""
+"""How matrices, searches and sweeps are laid out in a GPU's memory, and how many bytes each takes.
+
+Planning and the device code both follow this module, so that what is planned is what is allocated.  The module is pure
+arithmetic.
+"""
 
 from __future__ import annotations
 
@@ -6,49 +10,47 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-#: Largest n that one launch of the single kernel solves fastest (measured; docs/kernels.md).
+from engine.model.dtypes import WorkType
+from engine.model.problem import PartsFacts
+
+#: Up to this number of vertices one launch of the single kernel is the fastest way (measured; docs/kernels.md).
 SINGLE: Final = 3584
-#: Most k of one launch of relax: bounds the packed copies of its operands.
+#: Most columns of A (rows of B) in one launch of relax; this bounds the packed copies of its operands.
 SLAB: Final = 4096
-#: Arcs that are sent and scattered at a time.
+#: Number of arcs that are sent and scattered at a time.
 PIECE: Final = 1 << 20
-#: Device memory beside the arrays that are counted: kernels, flags, what the allocator rounds up.
+#: Bytes of device memory besides the arrays that are counted: kernels, flags, and what the allocator rounds up.
 SLACK: Final = 64 * 2**20
 
 
-@dataclass(frozen=True)
-class Form:
-    """How to search: the kernel's form (``sweep``, ``lists`` or ``hops``) and when a block of sources is given up.
-
-    ``limit`` counts sweeps or steps; in lists, looks at vertices for each vertex.
-    """
-
-    name: str
-    limit: int
-
-
 def tile_side(itemsize: int) -> int:
-    """The multiple to which a solved matrix is padded, so that no block of relax meets a ragged edge."""
+    """Return the multiple to which the sides of a solved matrix are padded, so that relax works on whole blocks."""
     return 256 if itemsize == 2 else 128
 
 
 def padded_side(n: int, itemsize: int) -> int:
-    """Rows and columns of the padded matrix."""
+    """Return the number of rows, and of columns, of the padded matrix of ``n`` vertices."""
     return -(-n // tile_side(itemsize)) * tile_side(itemsize)
 
 
 def pivot_width(n: int) -> int:
-    """The width of a pivot block: wide enough for relax, narrow enough for closing to hide behind it (measured)."""
+    """Return the width of a pivot block: wide enough for relax, narrow enough to be closed meanwhile (measured)."""
     return 512 if n <= 12288 else 1024
 
 
 def base_bytes(n: int, rows: int, itemsize: int) -> int:
-    """The padded matrix, a piece of arcs, the row pointers and the facts of every row."""
+    """Return the bytes of the padded matrix, a piece of arcs, the row pointers and the facts of every row.
+
+    Args:
+        n: vertices.
+        rows: rows of the result.
+        itemsize: bytes of an entry.
+    """
     return padded_side(n, itemsize) ** 2 * itemsize + PIECE * (4 + itemsize) + 8 * n + 40 * rows + SLACK
 
 
 def rounds_bytes(n: int, itemsize: int) -> int:
-    """Packed pivot block, panels and column panels of rounds; small matrices need none."""
+    """Return the bytes of the packed pivot block, panels and column panels of rounds; 0 where n is at most SINGLE."""
     if n <= SINGLE:
         return 0
     side, width, word = padded_side(n, itemsize), pivot_width(n), max(itemsize, 4)
@@ -56,25 +58,192 @@ def rounds_bytes(n: int, itemsize: int) -> int:
 
 
 def product_bytes(n: int, itemsize: int) -> int:
-    """Packed operands of one slab of a product of n x n matrices."""
+    """Return the bytes of the packed operands of one slab of a product of n x n matrices."""
     side = padded_side(n, itemsize)
     return min(SLAB, side) * side * (max(itemsize, 4) + itemsize)
 
 
-#: Rows that a sweep over parts does at once, at most: enough for launches to cost little.  Multiples of ROW_STEP.
+# ---- searches -------------------------------------------------------------------------------------------------------
+#
+# Batched searches are label correcting (Bellman 1958; Ford 1956) from many sources at once, or breadth first.  The
+# device relaxes an arc for a whole block of sources at once (engine/kernels/search.cu); where all arcs weigh 1 it
+# searches breadth first with one bit a source (hops.cu).  The whole device sweeps over graphs of few hops; in other
+# graphs each thread block keeps lists of the vertices that it has to visit.
+
+#: The whole device sweeps where the hub, a vertex of highest degree, is at most this number of hops from every vertex.
+SHALLOW: Final = 40
+#: The same limit for breadth-first searches, which count their steps in 8 bits.
+STEPS: Final = 120
+#: A thread block keeps lists of at most this number of vertices, those that only gather included.  It marks each with
+#: three bits of shared memory, of which the smallest chip (compute capability 7.5) gives a block 64 KiB.
+LISTED: Final = 170_000
+#: Labels of an int32 matrix are held in 16 bits at first where no weight is larger than this.
+NARROW: Final = 4096
+#: A block of sources is given up after SWEEPS sweeps for each hop, or after LOOKS visits of each vertex in lists.
+SWEEPS: Final = 24
+LOOKS: Final = 1024
+
+
+@dataclass(frozen=True)
+class SearchForm:
+    """How a graph is searched, and when a block of sources is given up.
+
+    Attributes:
+        name: the kernel's form, ``sweep``, ``lists`` or ``hops``.
+        limit: most sweeps or steps of a block of sources; for ``lists``, most visits of a vertex on average.
+    """
+
+    name: str
+    limit: int
+
+
+def form_of(*, unit: bool, hops: int, n: int, arcs: int) -> SearchForm:
+    """Choose the form of the searches of a graph.
+
+    Args:
+        unit: all arcs weigh 1.
+        hops: arcs from the hub to the vertex farthest from it.
+        n: vertices.
+        arcs: arcs.
+    """
+    if unit and hops <= STEPS:
+        return SearchForm("hops", 255)
+    if hops <= SHALLOW or n + arcs // 32 > LISTED:
+        return SearchForm("sweep", SWEEPS * (hops + 8))
+    return SearchForm("lists", LOOKS)
+
+
+def narrow_first(kind: WorkType, heaviest: float) -> bool:
+    """Return whether labels of 16 bits are tried first.
+
+    Args:
+        kind: working type of the matrix.
+        heaviest: the largest weight.
+    """
+    return kind.name == "int32" and heaviest <= NARROW
+
+
+#: Bytes of a vertex's row of labels where the whole device works on one block of sources.
+ROW: Final = 512
+#: Bytes of a vertex's row of labels where each thread block has a block of sources of its own (lists).
+LIST_ROW: Final = 128
+#: Rows of bits of each vertex in breadth-first searches: seen, new (twice), and eight planes that count the steps.
+HOPS_ROWS: Final = 11
+#: Thread blocks of a multiprocessor that search over lists, and the most bytes that the labels of all of them may take.
+LIST_BLOCKS: Final = 4
+LIST_BYTES: Final = 8 * 2**30
+#: Several blocks of sources are swept side by side, each by its share of the device, until their arcs together come to
+#: SWEEP_ARCS; there are at most SWEEP_GROUPS of them.
+SWEEP_ARCS: Final = 2**20
+SWEEP_GROUPS: Final = 33
+
+
+def sweep_groups(arcs: int, rows: int, itemsize: int) -> int:
+    """Return the number of groups of thread blocks that sweep, each over a block of sources of its own.
+
+    Args:
+        arcs: arcs of the graph.
+        rows: sources of a batch.
+        itemsize: bytes of a label.
+    """
+    blocks = -(-rows // (ROW // itemsize))
+    return max(1, min(SWEEP_ARCS // max(arcs, 1), blocks, SWEEP_GROUPS))
+
+
+def list_groups(vertices: int, rows: int, itemsize: int, multiprocessors: int) -> int:
+    """Return the number of thread blocks that search over lists, limited by the blocks of sources and by memory.
+
+    Args:
+        vertices: vertices, those that only gather included.
+        rows: sources of a batch.
+        itemsize: bytes of a label.
+        multiprocessors: of the device.
+    """
+    blocks = -(-rows // (LIST_ROW // itemsize))
+    fitting = LIST_BYTES // (vertices * (LIST_ROW + 12) + 1)
+    return max(1, min(LIST_BLOCKS * multiprocessors, blocks, fitting))
+
+
+#: A batch holds at most one part in SHARE of all sources, so that most rows are copied while others are searched.
+#: Searches over lists take all sources in one batch, because neighbours then share a block.
+SHARE: Final = 8
+#: The least number of sources of a batch: every part of the device gets some blocks of them.
+LEAST_BATCH: Final = 2048
+#: The rows of a batch are a multiple of the rows of the store's tiles.
+TILE_ROWS: Final = 64
+
+
+@dataclass(frozen=True)
+class SearchLayout:
+    """What batched searches keep in device memory.
+
+    Attributes:
+        n: vertices.
+        arcs: arcs.
+        rows: sources, of all batches together.
+        itemsize: bytes of an entry of the matrix.
+        form: name of the :class:`SearchForm`.
+    """
+
+    n: int
+    arcs: int
+    rows: int
+    itemsize: int
+    form: str
+
+    def bytes(self, batch: int, multiprocessors: int = 132) -> int:
+        """Return the bytes of device memory with batches of ``batch`` sources."""
+        # some vertices are added that only gather arcs, for vertices that have many
+        vertices = self.n if self.form == "hops" else self.n + self.arcs // 32
+        if self.form == "hops":
+            own = HOPS_ROWS * self.n * ROW
+        elif self.form == "sweep":
+            own = sweep_groups(self.arcs, batch, self.itemsize) * vertices * (ROW + 8)
+        else:
+            own = list_groups(vertices, batch, self.itemsize, multiprocessors) * vertices * (LIST_ROW + 12)
+        out = batch * self.n * self.itemsize * (2 if batch < self.rows else 1)
+        return own + out + self.arcs * 18 + vertices * 20 + batch * 72 + SLACK
+
+    def batch(self, memory: int) -> int:
+        """Return the sources of a batch that fits ``memory`` bytes, but at least the rows of one tile."""
+        share = max(LEAST_BATCH, -(-self.rows // SHARE // LEAST_BATCH) * LEAST_BATCH)
+        batch = min(max(self.rows, 1), self.rows if self.form == "lists" else share)
+        while batch > TILE_ROWS and self.bytes(batch) > memory:
+            batch = max(TILE_ROWS, batch // 2 // TILE_ROWS * TILE_ROWS)
+        return max(batch, 1)
+
+    def spans(self, batch: int) -> Iterator[range]:
+        """Yield the rows of each batch of at most ``batch`` sources.
+
+        The sizes double from LEAST_BATCH to ``batch``, so that copies to the host start early.  Doubling keeps
+        searching ahead of them wherever that is possible: a batch is searched in less time than copying the rows of
+        half of it takes, or the copies have to wait anyway.
+        """
+        first, size = 0, batch if batch >= self.rows else min(batch, LEAST_BATCH)
+        while first < self.rows:
+            yield range(first, min(first + size, self.rows))
+            first, size = first + size, min(batch, 2 * size)
+
+
+# ---- sweeps over parts ----------------------------------------------------------------------------------------------
+
+#: Most rows that a sweep over parts fills at once; with as many, launches cost little.  A multiple of ROW_STEP.
 SWEEP_BATCH: Final = 8192
 ROW_STEP: Final = 128
-#: A sweep's batch is at most such a share of all rows, so that most rows leave while others are swept.
+#: A batch holds at most one part in SWEEP_SHARE of all rows, so that most rows are copied while others are swept.
 SWEEP_SHARE: Final = 6
 
 
 @dataclass(frozen=True)
 class SweepLayout:
-    """What a sweep over parts keeps on the device.
+    """What a sweep over parts keeps in device memory.
 
     Attributes:
-        n: vertices; rows: sources; itemsize: bytes an entry.
-        entries: numbers in tables and packed lengths; stride: entries of a row in the order of the parts.
+        n: vertices.
+        rows: sources.
+        itemsize: bytes of an entry.
+        entries: entries of the tables and of the packed lengths.
+        stride: entries of a row in the order of the parts.
         deepest: vertices of the largest border.
     """
 
@@ -86,13 +255,13 @@ class SweepLayout:
     deepest: int
 
     def bytes(self, batch: int) -> int:
-        """Device memory with batches of so many rows."""
+        """Return the bytes of device memory with batches of ``batch`` rows."""
         out = min(batch, self.rows) * self.n * (2 if batch < self.rows else 1)
         gathered = (self.deepest + 16) * batch * max(4, self.itemsize)
         return (self.entries + self.stride * batch + out) * self.itemsize + gathered + 24 * self.n + 64 * batch + SLACK
 
     def batch(self, memory: int) -> int:
-        """Rows of a batch: as many as suit, fewer where memory is short."""
+        """Return the rows of a batch that fits ``memory`` bytes, but at least ROW_STEP."""
         share = -(-self.rows // SWEEP_SHARE // ROW_STEP) * ROW_STEP
         batch = min(SWEEP_BATCH, max(ROW_STEP, share))
         while batch > ROW_STEP and self.bytes(batch) > memory:
@@ -100,80 +269,18 @@ class SweepLayout:
         return batch
 
 
-#: Bytes of a vertex's row of labels where the whole device shares a block of sources, and where a thread block has it.
-ROW: Final = 512
-LIST_ROW: Final = 128
-#: Rows of bits a vertex of breadth-first searches: seen, new (twice), and eight planes that count the steps.
-HOPS_ROWS: Final = 11
-#: Thread blocks a multiprocessor that search over lists of their own, and the most memory that their labels may take.
-LIST_BLOCKS: Final = 4
-LIST_BYTES: Final = 8 * 2**30
-#: Blocks of sources that are swept side by side, each by its share of the device: so many that their arcs together
-#: come to this, and at most that many.
-SWEEP_ARCS: Final = 2**20
-SWEEP_GROUPS: Final = 33
+#: Rows that a thread of a processor sweeps at once.  With fewer, packing a border pays less; with more, the rows do not
+#: stay in the cache.
+SWEEP_ROWS: Final = 24
 
 
-def sweep_groups(arcs: int, rows: int, itemsize: int) -> int:
-    """Groups of thread blocks that sweep, each over a block of sources of its own."""
-    blocks = -(-rows // (ROW // itemsize))
-    return max(1, min(SWEEP_ARCS // max(arcs, 1), blocks, SWEEP_GROUPS))
+def sweep_layout(facts: PartsFacts, n: int, rows: int, itemsize: int) -> SweepLayout:
+    """Lay out a sweep over parts on a GPU.
 
-
-def list_groups(vertices: int, rows: int, itemsize: int, multiprocessors: int) -> int:
-    """Thread blocks that search over lists: no more than there are blocks of sources, nor than memory allows."""
-    blocks = -(-rows // (LIST_ROW // itemsize))
-    fitting = LIST_BYTES // (vertices * (LIST_ROW + 12) + 1)
-    return max(1, min(LIST_BLOCKS * multiprocessors, blocks, fitting))
-
-
-#: A batch of sources is at most so much of all of them, so that most rows leave while others are searched; not of
-#: searches over lists, which do better with all sources at hand: neighbours then share a block.
-SHARE: Final = 8
-#: The least sources of a batch: some blocks of them for every part of the device.
-LEAST_BATCH: Final = 2048
-#: Batches are whole tiles of the store high.
-TILE_ROWS: Final = 64
-
-
-@dataclass(frozen=True)
-class SearchLayout:
-    """What batched searches from ``rows`` sources keep on the device, for a matrix of ``itemsize`` bytes an entry."""
-
-    n: int
-    arcs: int
-    rows: int
-    itemsize: int
-    form: str
-
-    def bytes(self, batch: int, multiprocessors: int = 132) -> int:
-        """Device memory with batches of so many sources."""
-        vertices = self.n if self.form == "hops" else self.n + self.arcs // 32  # some only gather
-        if self.form == "hops":
-            own = HOPS_ROWS * self.n * ROW
-        elif self.form == "sweep":
-            own = sweep_groups(self.arcs, batch, self.itemsize) * vertices * (ROW + 8)
-        else:
-            own = list_groups(vertices, batch, self.itemsize, multiprocessors) * vertices * (LIST_ROW + 12)
-        out = batch * self.n * self.itemsize * (2 if batch < self.rows else 1)
-        return own + out + self.arcs * 18 + vertices * 20 + batch * 72 + SLACK
-
-    def batch(self, memory: int) -> int:
-        """Sources of a batch: as many as suit, fewer where memory is short; at least a tile's worth."""
-        share = max(LEAST_BATCH, -(-self.rows // SHARE // LEAST_BATCH) * LEAST_BATCH)
-        batch = min(max(self.rows, 1), self.rows if self.form == "lists" else share)
-        while batch > TILE_ROWS and self.bytes(batch) > memory:
-            batch = max(TILE_ROWS, batch // 2 // TILE_ROWS * TILE_ROWS)
-        return max(batch, 1)
-
-    def spans(self, batch: int) -> Iterator[range]:
-        """The rows of each batch, where one takes at most ``batch``.
-
-        The first one is short, so that rows soon begin to leave, and each later one twice the one before until all have
-        the full size: a batch is searched in less time than the rows of half of it take to leave, or has to be waited
-        for anyway.
-        """
-        first, size = 0, batch if batch >= self.rows else min(batch, LEAST_BATCH)
-        while first < self.rows:
-            yield range(first, min(first + size, self.rows))
-            first, size = first + size, min(batch, 2 * size)
+    Args:
+        facts: what a trial partition found.
+        n: vertices.
+        rows: sources.
+        itemsize: bytes of an entry.
+    """
+    return SweepLayout(n, rows, itemsize, facts.entries, n + 16 * facts.count, facts.border)

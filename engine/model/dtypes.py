@@ -1,4 +1,4 @@
-"""Working types: which numbers a matrix holds, how it says *unreachable*, and how large a distance may be."""
+"""Working types: the numbers that a matrix holds, the value for *unreachable*, and the largest distance that fits."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from engine.model.problem import Problem
+
 
 @dataclass(frozen=True)
 class WorkType:
@@ -18,8 +20,9 @@ class WorkType:
         name: NumPy's name of the type.
         unreachable: the value that stands for *no path*; +inf for floats.  For integers, twice the sentinel still
             fits the type, so a sum of two entries never wraps.
-        largest: the largest distance that the type holds, none being negative; inf where it only rounds.
-        largest_signed: the same for absolute values where some arcs are negative; below zero if that is not allowed.
+        largest: the largest distance that the type holds where no arc is negative; inf for floats, which round instead.
+        largest_signed: the largest absolute value of a distance where some arcs are negative; below zero if the type
+            does not allow negative arcs.
     """
 
     name: str
@@ -34,7 +37,7 @@ class WorkType:
 
     @property
     def itemsize(self) -> int:
-        """Bytes an entry."""
+        """Bytes of an entry."""
         return self.dtype.itemsize
 
     @property
@@ -44,7 +47,7 @@ class WorkType:
 
     @property
     def exact(self) -> float:
-        """The largest whole number up to which sums of whole numbers are exact; ``largest`` for integers."""
+        """The largest whole number up to which sums of whole numbers are exact; for integers it is ``largest``."""
         return self.largest if self.integer else 2.0 ** (24 if self.itemsize == 4 else 53)
 
     def sentinel(self) -> np.generic:
@@ -52,12 +55,13 @@ class WorkType:
         return self.dtype.type(self.unreachable)
 
 
-#: Where some arcs are negative, the sums that come up on the way are at most so many times the bound on distances:
-#: twice it for reduced weights, for h lies within the bound, too, and as much again for what is added to one.
+#: Where some arcs are negative, intermediate sums are at most this many times the bound on distances: reduced weights
+#: reach twice the bound, because potentials lie within it, too, and a sum of two such numbers reaches four times.
 REACH: Final = 4
 
-#: uint16: 32,767 + 32,767 still fits 16 bits.  int32 with negative arcs: entries near the sentinel may fall by the
-#: length of a path (at most ``largest_signed``), so all above half of the sentinel is unreachable (see ``settle``).
+#: uint16: 32,767 + 32,767 still fits 16 bits.  int32 with negative arcs: unreachable entries may fall below the
+#: sentinel by the length of a path (at most ``largest_signed``), so every entry above half of the sentinel means
+#: unreachable (see ``settle``).
 WORK_TYPES: Final = MappingProxyType(
     {
         "uint16": WorkType("uint16", 2**15 - 1, 2**15 - 2, -1),
@@ -69,16 +73,42 @@ WORK_TYPES: Final = MappingProxyType(
 
 
 def work_type(dtype: npt.DTypeLike) -> WorkType:
-    """The working type of a NumPy type; KeyError for any other type."""
+    """Return the working type of a NumPy type.
+
+    Raises:
+        KeyError: ``dtype`` is no working type.
+    """
     return WORK_TYPES[np.dtype(dtype).name]
 
 
 def settle(block: npt.NDArray[np.generic]) -> None:
-    """Set, in place, every integer entry that is not a distance back to exactly the sentinel.
+    """Set every integer entry that is not a distance back to exactly the sentinel, in place.
 
-    Needed only after relaxing with negative arcs, where *sentinel + weight* lies a little below the sentinel.
-    Distances are proven to be at most ``largest_signed``, less than half of the sentinel, so the two never meet.
+    This is needed only after relaxing with negative arcs, where *sentinel + weight* lies a little below the sentinel.
+    Distances are proven to be at most ``largest_signed``, less than half of the sentinel, so none is overwritten.
     """
     kind = work_type(block.dtype)
     if kind.integer and kind.largest_signed >= 0:
         np.putmask(block, block > np.int32(kind.largest_signed), kind.sentinel())
+
+
+def needs_potentials(kind: WorkType, *, negative: bool, integral: bool, bound: float) -> bool:
+    """Return whether products relax weights reduced by potentials, not the weights themselves (decisions 006 and 088).
+
+    With negative arcs, rounded sums would carry cycles of length zero below zero, and lengths would fall without bound.
+    Sums are exact where the lengths of all walks that a product may add up are whole numbers that the type holds
+    exactly.  Only lengths up to ``REACH`` times the bound on distances matter: a longer walk never leads to a length
+    within the bound, because the walk that follows it has a length of at least -bound.
+
+    Args:
+        kind: the working type.
+        negative: whether some arc is negative.
+        integral: whether all weights are whole numbers.
+        bound: proven bound on the absolute value of every distance, from ``engine.graph.analysis.distance_bound``.
+    """
+    return negative and not kind.integer and not (integral and REACH * bound <= kind.exact)
+
+
+def relaxes_reduced(kind: WorkType, problem: Problem) -> bool:
+    """Return :func:`needs_potentials` for a problem that is being planned."""
+    return needs_potentials(kind, negative=problem.negative, integral=problem.integral, bound=problem.bound)

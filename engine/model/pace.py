@@ -1,4 +1,4 @@
-"""How far ahead workers and the driver work."""
+"""How far ahead of the current round workers and the driver work."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ class Pace:
     """How far rounds overlap on a worker.
 
     Attributes:
-        early: panels that may be closed before the last stripe has come to where they are of use.
-        ahead: tasks that a worker has at a time, panels to be closed apart.
-        share: of its device that a task takes up; one means that it has it alone.
-        task: seconds that a task should take at least.
-        places: panels on a GPU.
-        workspace: stripes that a worker's memory holds beside those that it keeps: panels, what closing one takes, and
-            stripes on their way.
-        pieces: panels and stripes on their way in host memory, of a worker with a GPU.
+        early: number of panels that may be closed before the last stripe has reached the round that uses them.
+        ahead: tasks that a worker holds at a time, not counting the closing of panels.
+        share: fraction of the worker's device that a task occupies; 1 means the whole device.
+        task: the least seconds that a task should take.
+        places: panels that fit on a GPU.
+        workspace: stripes that a worker's memory holds besides the stripes that it keeps: panels, the workspace of
+            closing one, and stripes in transit.
+        pieces: panels and stripes in transit in the host memory of a worker with a GPU.
     """
 
     early: int
@@ -30,9 +30,11 @@ class Pace:
     pieces: int
 
 
-#: On processors a task has them alone, and another one waits.  On GPUs three relax while a panel is closed, so that the
-#: time between two tasks is not lost, and a panel takes longer to reach the others than a round takes.  GPUs that
-#: stripes pass through have no memory for that: there the width of the pivot block counts, and the store decides.
+#: PROCESSORS: a task occupies all processors of a worker, and a second one waits.  RESIDENT, for GPUs that keep their
+#: stripes: three tasks relax while a panel is closed, so that the time between two tasks is not lost; panels are closed
+#: early, because a panel takes longer than a round to reach the other workers.  PASSING, for GPUs that do not keep all
+#: of their stripes: there is no memory for overlapping rounds, and the rate of the store decides, so the pivot block
+#: has to be wide.
 PROCESSORS: Final = Pace(early=2, ahead=2, share=1.0, task=0.5, places=0, workspace=7, pieces=0)
 RESIDENT: Final = Pace(early=4, ahead=3, share=1 / 4, task=0.05, places=6, workspace=11, pieces=12)
 PASSING: Final = Pace(early=2, ahead=2, share=1.0, task=0.5, places=2, workspace=4, pieces=6)

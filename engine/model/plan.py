@@ -1,8 +1,9 @@
-"""The plan: the frozen outcome of planning, shown before any work is done."""
+"""The plan of a solve: the immutable result of planning, which users see before any work is done."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
+from typing import Any
 
 from engine.model.problem import Statistics
 from engine.model.tiling import Streaming
@@ -20,14 +21,24 @@ class Phase:
 
 @dataclass(frozen=True)
 class Candidate:
-    """One algorithm as the planner saw it.
+    """One algorithm with its predicted costs.
 
-    ``feasible`` says whether it could do the job here; ``rejected`` says why it was not chosen, with numbers, and is
-    None for the chosen one.  ``memory`` is the host's, ``device_memory`` the GPU's; ``tier`` is where the matrix lies
-    while it is worked on (``device``, ``host`` or ``store``), ``streaming`` how it is cut, where it is streamed.
-    ``turned``: searches go from the targets over the arcs turned round, because the targets are fewer than the sources.
-    ``batch``: most rows that are searched or swept before they leave; 0 where rows do not come in batches.
-    ``workers``: of a Dask scheduler; 0 where this process solves.
+    Attributes:
+        algorithm: name, e.g. ``dijkstra``.
+        memory: projected peak of host memory, bytes.
+        disk: bytes of disk.
+        seconds: predicted wall time.
+        phases: the predicted phases, in order.
+        feasible: whether it can do the job on this machine.
+        rejected: why it was not selected, with numbers; None for the selected candidate.
+        device: ``cpu`` or ``cuda``.
+        device_memory: projected peak of the GPU's memory, bytes.
+        tier: where the matrix lies during the solve: ``device``, ``host`` or ``store``.
+        streaming: how the matrix is cut into stripes and rounds; None where it is not streamed.
+        from_targets: searches begin at the targets and follow the arcs backwards, because the targets are fewer than
+            the sources; stored as ``turned``.
+        batch: most rows that are searched or swept before they are written; 0 where rows do not come in batches.
+        workers: number of workers of a Dask scheduler; 0 where this process solves.
     """
 
     algorithm: str
@@ -41,30 +52,42 @@ class Candidate:
     device_memory: int = 0
     tier: str = "host"
     streaming: Streaming | None = None
-    turned: bool = False
+    from_targets: bool = False
     batch: int = 0
     workers: int = 0
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the candidate as JSON types."""
+        return _stored(asdict(self))
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What will be done, on what, in which type, and why; every rejected candidate comes with its numbers.
+    """What will be done, on which device, in which type, and why; with the numbers of every rejected candidate.
 
     Attributes:
         algorithm: name, e.g. ``dijkstra``.
         dtype: working and stored type.
-        device: ``cpu`` or ``cuda``; device_reason: why, where there was something to decide, in a sentence.
+        device: ``cpu`` or ``cuda``.
         threads: processors used.
         shape: rows and columns of the matrix.
-        memory: projected peak of host memory, bytes; device_memory: of the GPU's; disk: bytes of the finished store.
+        memory: projected peak of host memory, bytes.
+        disk: bytes of the finished store.
         seconds: predicted wall time.
-        tier: where the matrix lies while it is worked on: ``device``, ``host`` or ``store``.
-        streaming: how it is cut into stripes and rounds; None where it is not streamed.
-        reason: why this one, in a sentence with numbers.
+        reason: why this algorithm was selected, in a sentence with numbers.
+        dtype_reason: why this type is safe, in a sentence.
+        max_hops: most arcs of a path; None for no limit.
+        device_reason: why this device was selected, where there was a choice, in a sentence.
+        device_memory: projected peak of the GPU's memory, bytes.
+        tier: where the matrix lies during the solve: ``device``, ``host`` or ``store``.
+        streaming: how the matrix is cut into stripes and rounds; None where it is not streamed.
         phases: the predicted phases, in order.
-        candidates: all that were considered, the chosen one first.
-        statistics: the graph as planning saw it.
-        cutoff: the largest distance in the result; turned, batch, workers: as in :class:`Candidate`.
+        candidates: all candidates that were considered, the selected one first.
+        cutoff: the largest distance in the result; None for no limit.
+        from_targets: as in :class:`Candidate`.
+        batch: as in :class:`Candidate`.
+        workers: as in :class:`Candidate`.
+        statistics: the shape of the graph in numbers.
     """
 
     algorithm: str
@@ -85,14 +108,20 @@ class Plan:
     phases: tuple[Phase, ...] = ()
     candidates: tuple[Candidate, ...] = field(default=())
     cutoff: float | None = None
-    turned: bool = False
+    from_targets: bool = False
     batch: int = 0
     workers: int = 0
     statistics: Statistics | None = None
 
     def to_dict(self) -> dict[str, object]:
-        """The plan as JSON types."""
+        """Return the plan as JSON types."""
         plan = asdict(self)
+        plan["candidates"] = tuple(_stored(candidate) for candidate in plan["candidates"])
         if self.streaming is not None:
             plan["streaming"]["rounds"] = self.streaming.rounds(self.shape[1])
-        return plan
+        return _stored(plan)
+
+
+def _stored(fields: dict[str, Any]) -> dict[str, object]:
+    """Return ``fields`` under the names that stores and job records have always used."""
+    return {"turned" if name == "from_targets" else name: value for name, value in fields.items()}

@@ -1,4 +1,4 @@
-"""The question in numbers: what planning may look at.  Pure data, no graph, no I/O."""
+"""The facts that planning works with: the problem, the machine and the user's options.  Pure data, no I/O."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class PartsFacts:
-    """What a trial partition found (``engine.graph.partition``).
+    """Facts that a trial partition found (``engine.graph.partition``).
 
     Attributes:
-        count: parts; largest: vertices of the largest one; border: of the largest border.
-        sweep: updates' worth of time of one row of the matrix.
+        count: number of parts.
+        largest: vertices of the largest part.
+        border: vertices of the largest border.
+        sweep: time of one row of the matrix, expressed in updates.
         prepare: updates made once, before any row.
-        entries: numbers held all the time.
-        seconds: what finding the parts took.
+        entries: entries held in memory during the whole solve.
+        seconds: time that finding the parts took.
     """
 
     count: int
@@ -28,13 +30,18 @@ class PartsFacts:
 
 @dataclass(frozen=True)
 class Statistics:
-    """What planning saw of the graph.
+    """The shape of a graph in numbers.
 
     Attributes:
-        vertices, arcs: an undirected edge is two arcs.
-        least_degree, mean_degree, largest_degree: arcs out of a vertex; degree_deviation: their standard deviation.
+        vertices: number of vertices.
+        arcs: number of arcs; an undirected edge is two arcs.
+        least_degree: smallest number of arcs out of a vertex.
+        mean_degree: mean number of arcs out of a vertex.
+        largest_degree: largest number of arcs out of a vertex.
+        degree_deviation: standard deviation of the number of arcs out of a vertex.
         hops_across: arcs of some shortest path; the diameter in arcs is at least this, and seldom much more.
-        parts: what a trial partition found; None where none was made, for the reason ``no_parts``.
+        parts: facts of a trial partition; None where none was made.
+        no_parts: why no trial partition was made.
     """
 
     vertices: int
@@ -50,27 +57,30 @@ class Statistics:
 
 @dataclass(frozen=True)
 class Problem:
-    """Facts about a graph and what is asked of it.
+    """Facts about a graph, and the part of its distance matrix that is wanted.
 
     Attributes:
         n: vertices.
         arcs: stored arcs (an undirected edge counts twice).
-        rows: how many sources are asked for; n for the whole matrix.
-        directed, integral: as in ``storage.graph.graph.Graph``.
+        rows: number of sources; n for the whole matrix.
+        directed: as in ``storage.graph.graph.Graph``.
+        integral: as in ``storage.graph.graph.Graph``.
         unit: every arc weighs 1.
-        decimal: weights are floats of few decimals, so that searches can add them as int32 (``engine.model.decimals``).
-        min_weight, max_weight: over all arcs; 0 when there is none.
+        min_weight: the smallest weight; 0 without arcs.
+        max_weight: the largest weight; 0 without arcs.
         smallest_weight: the smallest absolute weight above zero of a float graph; 0 for whole numbers.
         bound: proven bound on the absolute value of every finite distance.
         bound_proof: how ``bound`` was proven, in words.
-        max_hops: at most that many arcs a path; None for no limit.
-        targets: how many targets are asked for; None for all vertices.
+        max_hops: most arcs of a path; None for no limit.
+        targets: number of targets; None for all vertices.
         cutoff: the largest distance wanted; None for no limit.
-        parts: what a trial partition found, device_parts: the same in parts that suit a GPU; None without one.
-        hops: arcs from a vertex of highest degree to the one farthest from it; 0 where nobody has looked.
-        no_parts: why there is none.
-        half: of a checkpoint that is gone on from, only what lies above the diagonal is kept.
-        permuted: all vertices are sources, or targets, but in an order of their own.
+        hops: arcs from a vertex of highest degree to the vertex farthest from it; 0 where that was not searched.
+        decimal: weights are floats of few decimals, so that searches can add them as int32 (``engine.model.decimals``).
+        parts: facts of a trial partition; None without one.
+        device_parts: facts of the same partition in parts that suit a GPU; None without one.
+        no_parts: why there is no trial partition.
+        half: the checkpoint that the solve continues holds only the entries above the diagonal.
+        permuted: all vertices are sources, or targets, but not in ascending order.
     """
 
     n: int
@@ -97,12 +107,12 @@ class Problem:
 
     @property
     def whole(self) -> bool:
-        """Whether the result is the matrix itself, rows and columns in the order of the vertices."""
+        """Whether the result is the whole matrix, with rows and columns in the order of the vertices."""
         return self.rows == self.columns == self.n > 0 and not self.permuted
 
     @property
     def columns(self) -> int:
-        """Columns of the result."""
+        """The number of columns of the result."""
         return self.n if self.targets is None else self.targets
 
     @property
@@ -116,12 +126,15 @@ class Device:
     """A GPU to solve on.
 
     Attributes:
-        name: as the driver calls it.
-        memory: bytes of its memory that may be used; total: bytes that it has.
-        relax_rate: updates a second per working type.
-        count: GPUs of this kind in the machine, numbered from this one's number on; only streaming uses several.
-        bus_rate: bytes a second that cross its bus each way, both ways at once; bus_most: of all GPUs together.
-        touch_seconds, lock_seconds: what a byte of host memory takes to be had, and to be locked for copies.
+        name: the CUDA driver's name for it.
+        memory: bytes of its memory that may be used.
+        total: bytes of its memory.
+        relax_rate: updates a second for each working type.
+        count: number of GPUs of this kind in the machine, with consecutive device numbers; only streaming uses several.
+        bus_rate: bytes a second over its bus in each direction, both used at once.
+        bus_most: the same limit for all GPUs together.
+        touch_seconds: seconds to allocate and touch a byte of host memory.
+        lock_seconds: seconds to page-lock a byte of host memory for copies.
     """
 
     name: str
@@ -140,11 +153,14 @@ class Workers:
     """Workers of a Dask scheduler, all of one kind, which solve one graph together.
 
     Attributes:
-        count: how many; device: what each has, ``cpu`` or ``cuda``; name: of that.
-        threads: processors of each; memory: bytes for stripes and panels of the one that has least, the GPU's if any.
-        relax_rate: updates a second of all together.
-        panel_rate: bytes a second that a panel takes through the store, written by one and read by others.
-        host_memory: bytes of host memory of the one that has least.
+        count: number of workers.
+        device: ``cpu`` or ``cuda``.
+        name: name of the device.
+        threads: processors of each worker.
+        memory: bytes for stripes and panels, on the GPU if there is one, of the worker that has least.
+        relax_rate: updates a second of all workers together, for each working type.
+        panel_rate: bytes a second at which a panel passes through the store from one worker to the others.
+        host_memory: bytes of host memory of the worker that has least.
     """
 
     count: int
@@ -159,25 +175,25 @@ class Workers:
 
 @dataclass(frozen=True)
 class Machine:
-    """What there is to solve with.
+    """The processors, memory, disk and devices to solve with, and their rates.
 
     Attributes:
         threads: processors to use.
-        memory: bytes of host memory that this process may use in all, what it holds now included.
+        memory: bytes of host memory that this process may use in all, including what it holds now.
         resident: bytes of it that the process holds now, the graph among them.
-        disk: bytes free where the store goes; None when the result stays in memory.
-        relax_rate: updates a second of all threads, per working type, e.g. ``{"float32": 6e10}``.
-        search_rate: arcs scanned a second of all threads by searches (heap work included).
-        search_seconds: measured seconds a source on the very graph, all threads together; None if not tried.
-        hop_search_seconds: the same of searches with one bit a source.
+        disk: free bytes on the store's disk; None where the result stays in memory.
+        relax_rate: updates a second of all threads for each working type, e.g. ``{"float32": 6e10}``.
+        search_rate: arcs that searches on all threads scan a second (heap work included).
         write_rate: bytes a second written to the store.
-        device_search_seconds: the same of the GPU.
+        search_seconds: seconds of a source, measured on this graph with all threads; None if not measured.
+        hop_search_seconds: the same for searches with one bit a source.
+        device_search_seconds: the same for searches on the GPU.
         stream_rate: bytes a second that a working store reads and, at the same time, writes.
-        stream_work: seconds of a processor that each of these bytes takes.
-        stream_write: bytes a second of finished rows that it takes; None if not measured.
-        cuda: the GPU that may be used, if any.
-        no_cuda: why there is none, in a sentence.
-        workers: who solves instead of this process, if anybody.
+        stream_work: processor seconds for each of these bytes.
+        stream_write: bytes a second at which a working store takes finished rows; None if not measured.
+        cuda: the GPU that may be used; None without one.
+        no_cuda: why there is no GPU, in a sentence.
+        workers: the workers that solve instead of this process; None where this process solves.
     """
 
     threads: int
@@ -200,11 +216,21 @@ class Machine:
 
 @dataclass(frozen=True)
 class Options:
-    """What the user asked for; field names are those of the command line and of ``POST /v1/jobs``.
+    """The user's options; field names are those of the command line and of ``POST /v1/jobs``.
 
-    ``sources`` and ``targets`` are vertex indices (not labels), in the order of rows and columns, none twice; None for
-    all.  Entries beyond ``cutoff``, a distance, are unreachable in the result.  Sizes are bytes.  ``executor`` is
-    ``local``, this process, or ``dask``, the workers of the scheduler at the address ``scheduler``.
+    Attributes:
+        dtype: working type, or ``auto``.
+        algorithm: name, or ``auto``.
+        device: ``cpu``, ``cuda`` or ``auto``.
+        memory: most bytes of host memory; None for what is free.
+        device_memory: most bytes of the GPU's memory; None for what is free.
+        max_hops: most arcs of a path; None for no limit.
+        sources: vertex indices (not labels) of the rows, in order, none twice; None for all vertices.
+        threads: processors to use; None for all.
+        targets: vertex indices (not labels) of the columns, in order, none twice; None for all vertices.
+        cutoff: a distance; entries beyond it are unreachable in the result.  None for no limit.
+        executor: ``local`` for this process, or ``dask`` for the workers of a Dask scheduler.
+        scheduler: address of the scheduler.
     """
 
     dtype: str = "auto"

@@ -1,4 +1,4 @@
-"""What the rounds ask of a device that streams: the verbs, and what all devices of a run share."""
+"""The operations that rounds of Floyd-Warshall call on a device through which stripes are streamed."""
 
 from __future__ import annotations
 
@@ -17,21 +17,23 @@ from storage.errors import SolveFailed
 
 
 class BelowZero(SolveFailed):
-    """A vertex came to lie at less than zero from itself: the graph has a negative cycle, which a caller may name."""
+    """The distance of a vertex to itself fell below zero: there is a negative cycle, which a caller can look for."""
 
 
 @dataclass
-class Job:
-    """One run, as its devices see it.
+class StripeJob:
+    """What the devices of one run share.
 
     Attributes:
-        streaming, tier, nonnegative: what is streamed and how.
-        leaders: which device closes the panel of each round.
-        devices: all of them, in order.
-        done: to be told (round, stripe, rows) of rows from the tier that are relaxed and in place again.
-        advance: to be told of updates done.
+        streaming: how the matrix is cut into stripes and rounds.
+        tier: where the matrix lies.
+        nonnegative: promises that no entry is below zero.
+        leaders: for each round, the index of the device that closes its panel.
+        devices: all devices, in the order of their indices.
+        done: called with (round, stripe, rows) when rows of the tier are relaxed and in place again.
+        advance: called with a number of updates when they are done.
         check: raises if the run is to stop.
-        panels: where several CPU streamers share theirs.
+        panels: row panels that several CPU devices share.
     """
 
     streaming: Streaming
@@ -56,107 +58,128 @@ class Job:
 
     @property
     def rounds(self) -> int:
-        """How many rounds there are."""
+        """The number of rounds."""
         return self.streaming.rounds(self.n)
 
     def rows(self, stripe: int) -> tuple[int, int]:
-        """Rows of a stripe."""
+        """Return the first row of a stripe, and the row after its last."""
         return self.streaming.rows(stripe, self.n)
 
-    def pivot(self, turn: int) -> tuple[int, int]:
-        """Vertices of the pivot block of a round."""
-        return self.streaming.pivot(turn, self.n)
+    def pivot(self, k: int) -> tuple[int, int]:
+        """Return the first vertex of the pivot block of round ``k``, and the vertex after its last."""
+        return self.streaming.pivot(k, self.n)
 
-    def members(self, turn: int) -> range:
-        """Stripes of the pivot block of a round."""
-        return self.streaming.members(turn, self.n)
+    def members(self, k: int) -> range:
+        """Return the stripes of the pivot block of round ``k``."""
+        return self.streaming.members(k, self.n)
 
-    def settles(self, turn: int) -> bool:
-        """Whether whole numbers that are no distance are to be made unreachable: in the last round."""
-        return turn == self.rounds - 1 and not self.nonnegative and self.kind.integer
+    def settles(self, k: int) -> bool:
+        """Return whether integers that are no distance are set to unreachable in round ``k``, which is the last."""
+        return k == self.rounds - 1 and not self.nonnegative and self.kind.integer
 
-    def collected(self, turn: int, stripe: int) -> bool:
-        """Whether a streamed stripe has columns that the panel after the next one needs (undirected)."""
-        return self.streaming.symmetric and turn + 2 < self.rounds and stripe < self.members(turn + 2).start
+    def collected(self, k: int, stripe: int) -> bool:
+        """Return whether round ``k`` collects columns of a streamed stripe for panel ``k`` + 2 (undirected)."""
+        return self.streaming.symmetric and k + 2 < self.rounds and stripe < self.members(k + 2).start
 
 
 class Streamer(Protocol):
-    """One device.  All verbs but ``open``, ``seed`` and ``release`` are called from one thread, the device's own.
+    """One device.  The device's own thread calls all operations except ``open``, ``seed`` and ``release``.
 
-    They may queue work and return; ``drain`` waits for it.  The row panel P of round k is closed by its leader in
-    round k - 1 (``lead``); every device brings it to itself (``follow``) and then relaxes by it: X <- min(X, A (x) P),
-    A being X's own pivot columns, which need not be relaxed first since P = C (x) P, C being the closed pivot block.
-    Undirected, A is a part of P; what P holds left of its pivot block are the columns of stripes above it, which are
-    collected two rounds ahead as those stripes pass.
+    Operations may queue work and return; ``drain`` waits for it.  The leader of round k closes the row panel P of that
+    round in round k - 1 (``lead``).  Every device copies P to itself (``follow``) and then relaxes each stripe X by it:
+    X <- min(X, A (x) P), where A are the pivot columns of X.  A need not be relaxed first, because P = C (x) P for the
+    closed pivot block C.  In undirected graphs A is a part of P.  Left of its pivot block P then holds columns of the
+    stripes above it, which are collected two rounds ahead while those stripes are on the device.
     """
 
     @property
     def name(self) -> str:
-        """For messages and thread names."""
+        """The device's name in messages and thread names."""
         ...
 
-    def open(self, job: Job, index: int, resident: Sequence[int]) -> None:
-        """Take the memory; ``resident`` are the rounds whose stripes will stay here.
+    def open(self, job: StripeJob, index: int, resident: Sequence[int]) -> None:
+        """Allocate the device's memory.
+
+        Args:
+            job: the run.
+            index: place of this device in ``job.devices``.
+            resident: rounds whose stripes will stay on this device.
 
         Raises:
-            DoesNotFit: the device has not the memory.
+            DoesNotFit: the device does not have enough memory.
         """
         ...
 
     def guard(self) -> AbstractContextManager[object]:
-        """Held by the device's thread while it works: makes the device current, translates its errors."""
+        """Return the context of the device's thread, which makes the device current and translates its errors."""
         ...
 
     def keep(self, stripe: int, rows: Array) -> None:
-        """A resident stripe comes in; ``rows`` have been read when this returns."""
+        """Copy a resident stripe to the device; ``rows``, shape (rows, n), have been read when this returns."""
         ...
 
-    def seed(self, turn: int, stripe: int, rows: Array) -> None:
-        """Undirected, before the first round: the columns of panel ``turn`` of a stripe above it."""
-        ...
+    def seed(self, k: int, stripe: int, rows: Array) -> None:
+        """Copy the columns of panel ``k`` from a stripe above it, before the first round of an undirected graph.
 
-    def lead(self, turn: int, take: Callable[[int], Array] | None, *, first: bool) -> None:
-        """Close panel ``turn`` and write it back; ``take`` gives its stripes as the round before found them.
-
-        It is None where they are resident here.  Unless ``first``, they are relaxed by panel ``turn`` - 1.
+        Args:
+            k: the round of the panel.
+            stripe: a stripe above the panel.
+            rows: the stripe, shape (rows, n).
         """
         ...
 
-    def follow(self, turn: int) -> None:
-        """Have the panel of round ``turn`` here, from its leader."""
+    def lead(self, k: int, take: Callable[[int], Array] | None, *, first: bool) -> None:
+        """Close panel ``k`` and write it back.
+
+        Args:
+            k: the round of the panel.
+            take: returns a stripe of the panel as it was before round ``k`` - 1; None where the stripes are resident
+                on this device.
+            first: the stripes need not be relaxed by panel ``k`` - 1 before, because the run begins with round ``k``.
+        """
         ...
 
-    def reside(self, turn: int, *, out: bool) -> None:
-        """Relax the resident stripes that are not in panel ``turn`` or the next; ``out``: and copy them to the tier."""
+    def follow(self, k: int) -> None:
+        """Copy the panel of round ``k`` from its leader to this device."""
         ...
 
-    def relax(self, turn: int, stripe: int, rows: Array) -> None:
-        """Relax a stripe of the tier by panel ``turn``, in place."""
+    def reside(self, k: int, *, out: bool) -> None:
+        """Relax the resident stripes outside of panels ``k`` and ``k`` + 1; with ``out`` also copy them to the tier."""
         ...
 
-    def leave(self, turn: int) -> None:
-        """All of round ``turn`` has been asked for."""
+    def relax(self, k: int, stripe: int, rows: Array) -> None:
+        """Relax a stripe of the tier by panel ``k``, in place.
+
+        Args:
+            k: the round.
+            stripe: number of the stripe.
+            rows: the stripe, shape (rows, n), in host memory.
+        """
+        ...
+
+    def leave(self, k: int) -> None:
+        """Note that all work of round ``k`` has been queued."""
         ...
 
     def drain(self, *, wait: bool) -> None:
-        """Tell of the streamed stripes that are in place again; ``wait`` until all are."""
+        """Call ``job.done`` for each streamed stripe that is in place again; with ``wait`` wait until all are."""
         ...
 
     def hand_over(self) -> None:
-        """After the last round: write the resident stripes to the tier, and wait."""
+        """Write the resident stripes to the tier after the last round, and wait until they are there."""
         ...
 
     def release(self) -> None:
-        """Give the memory back; called whatever happened."""
+        """Free the memory; this is called after success and after failure."""
         ...
 
 
-def below_zero(turn: int) -> BelowZero:
-    """The error for a diagonal that fell below zero."""
-    return BelowZero(f"round {turn}: a vertex came to lie at less than zero from itself, so there is a negative cycle")
+def below_zero(k: int) -> BelowZero:
+    """Return the error for a diagonal that fell below zero in round ``k``."""
+    return BelowZero(f"round {k}: a vertex came to lie at less than zero from itself, so there is a negative cycle")
 
 
 def diagonal(rows: Any, first: int) -> Any:
-    """The entries of a stripe that lie on the diagonal, as a view; ``first`` is its first row."""
+    """Return a view of the entries of a stripe that lie on the diagonal; ``first`` is the stripe's first row."""
     block = rows[:, first : first + len(rows)]
     return np.lib.stride_tricks.as_strided(block, (len(rows),), (sum(block.strides),))

@@ -12,7 +12,7 @@ _GROUPS: Final = Path("/sys/fs/cgroup")
 
 
 def usable_processors() -> int:
-    """Processors this process may run on, quotas of its control groups included."""
+    """Return the number of processors that this process may use, quotas of its control groups included."""
     count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     for group in _groups():
         quota = _words(group / "cpu.max")
@@ -22,7 +22,7 @@ def usable_processors() -> int:
 
 
 def resident_bytes() -> int:
-    """Bytes of memory that this process holds now; 0 where the system does not say."""
+    """Return the bytes of memory that this process holds now; 0 where the system does not report them."""
     try:
         return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError):
@@ -30,7 +30,7 @@ def resident_bytes() -> int:
 
 
 def available_memory() -> int:
-    """Bytes that can still be had without swapping: the machine's, or what the control group leaves if that is less."""
+    """Return the bytes that this process can still take without swapping, limits of its control groups included."""
     free = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
@@ -45,7 +45,7 @@ def available_memory() -> int:
 
 
 def _groups() -> Iterator[Path]:
-    """Folders of this process's control group (version 2) and of those around it, whose limits hold as well."""
+    """Yield the folders of this process's control group (version 2) and of its parents, whose limits hold as well."""
     try:
         lines = _OWN_GROUP.read_text().splitlines()
     except OSError:
@@ -54,7 +54,7 @@ def _groups() -> Iterator[Path]:
     if own is None:
         return
     here = _GROUPS / own.strip("/")
-    if ".." in here.parts:  # a group outside of what this process sees
+    if ".." in here.parts:  # the group lies outside of the part of the tree that this process sees
         here = _GROUPS
     yield here
     while here != _GROUPS:
@@ -63,7 +63,7 @@ def _groups() -> Iterator[Path]:
 
 
 def _words(file: Path) -> list[str]:
-    """Words of a control group's file; none where there is none."""
+    """Return the words of a control group's file; an empty list where the file does not exist."""
     try:
         return file.read_text().split()
     except OSError:
@@ -71,6 +71,6 @@ def _words(file: Path) -> list[str]:
 
 
 def _reclaimable(group: Path) -> int:
-    """File pages of a control group that the kernel gives up on demand."""
+    """Return the bytes of a control group's file pages that the kernel can reclaim on demand."""
     words = _words(group / "memory.stat")
     return int(words[words.index("inactive_file") + 1]) if "inactive_file" in words else 0

@@ -1,8 +1,8 @@
-"""Where a streamed matrix lies: what the rounds ask of host memory and of the store alike.
+"""Tiers hold a streamed matrix: host memory and the store offer the same operations to the rounds.
 
 Every entry of a tier is at all times the length of some walk, and only falls.  Rounds may therefore be run again over
-any mixture of entries from the end of the round before or later: torn writes, copies taken while a stripe changes and
-commits inside a round are all exact.
+any mixture of entries from the end of the previous round or later.  So the result is exact even after torn writes,
+copies taken while a stripe changes, and commits inside a round.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from engine.model.backend import Array
 from engine.model.blocks import GRAIN, cut
 from engine.model.tiling import Streaming
 
-#: Entries that are turned round at a time.
+#: Number of entries that are transposed at a time.
 _BLOCK: Final = 2**16
 
 
 class Tier(Protocol):
-    """The verbs.  Called from the threads of all devices at once, never two at a time for one stripe.
+    """The operations.  The threads of all devices call them at the same time, but never two threads for one stripe.
 
-    A stripe's rows are an array of shape (rows of the stripe, n), C-contiguous, in host memory.  One that ``take`` or
-    ``blank`` handed out is the caller's until it is passed to ``give`` or ``drop``.  Of such arrays there are never
-    more than ``window`` asked for ahead, and ``slots`` + 2 with each device.  With a symmetric layout only columns from
-    the stripe's first row on are read and written; the others may hold anything.
+    A stripe's rows are an array of shape (rows of the stripe, n), C-contiguous, in host memory.  An array from ``take``
+    or ``blank`` belongs to the caller until the caller passes it to ``give`` or ``drop``.  At most ``window`` arrays
+    are requested ahead, and each device holds at most ``slots`` + 2.  With a symmetric layout only columns from the
+    stripe's first row on are read and written; the others may hold anything.
     """
 
     @property
@@ -43,53 +43,59 @@ class Tier(Protocol):
 
     @property
     def window(self) -> int:
-        """How many stripes may be asked for before a device has use for them."""
+        """The number of stripes that may be requested before a device can use them."""
         ...
 
     def take(self, stripe: int) -> Future[Array]:
-        """The stripe's rows, as last given; does not block."""
+        """Return the stripe's rows as they were last given, as a future; this does not block."""
         ...
 
     def blank(self, stripe: int) -> Array:
-        """An array for the stripe's rows, whose contents will be overwritten; may wait for one to be free."""
+        """Return an array for the stripe's rows, to be overwritten; this may wait until an array is free."""
         ...
 
-    def give(self, turn: int, stripe: int, rows: Array) -> None:
-        """``rows`` are the stripe after round ``turn``; they go back, in the background if need be."""
+    def give(self, k: int, stripe: int, rows: Array) -> None:
+        """Put back a stripe as it is after round ``k``; writing may go on in the background.
+
+        Args:
+            k: the round.
+            stripe: number of the stripe.
+            rows: the array from ``take`` or ``blank``.
+        """
         ...
 
     def drop(self, stripe: int, rows: Array) -> None:
-        """``rows`` were only read."""
+        """Return ``rows``, which were only read."""
         ...
 
-    def skip(self, turn: int, stripe: int) -> bool:
-        """Whether the stripe is already that of round ``turn`` or later (resume)."""
+    def skip(self, k: int, stripe: int) -> bool:
+        """Return whether the stripe already has the state of round ``k`` or a later one, after a resume."""
         ...
 
-    def wants(self, turn: int) -> bool:
-        """Whether resident stripes, too, shall come here after round ``turn``, for a commit; asked once a round."""
+    def wants(self, k: int) -> bool:
+        """Return whether resident stripes shall be given after round ``k``, too, for a commit; called once a round."""
         ...
 
-    def commit(self, turn: int) -> None:
-        """All stripes have been given for round ``turn`` or a later one.  Never called twice, nor for fewer rounds.
+    def commit(self, k: int) -> None:
+        """Commit: all stripes have been given for round ``k`` or a later one.  ``k`` grows from call to call.
 
-        A tier that promises durability blocks here until it is so.  It may also commit what it was given inside a
-        round, on its own clock.
+        A tier that promises durability blocks until the stripes are durable.  It may also commit inside a round, at
+        times of its own.
         """
         ...
 
     def finish(self, streaming: Streaming) -> None:
-        """The last round is done.
+        """Finish the matrix after the last round.
 
-        With a symmetric layout, entries left of the diagonal are still to be mirrored: here, or as rows are read.
+        With a symmetric layout, entries left of the diagonal still have to be mirrored, now or when rows are read.
         """
         ...
 
 
 class HostTier:
-    """The matrix as one array in host memory, shape (n, n); stripes are views of it."""
+    """A matrix that is one array in host memory, shape (n, n); stripes are views of it."""
 
-    window = 0  # nothing is gained by asking early
+    window = 0  # requests ahead would gain nothing
 
     def __init__(self, matrix: Array, streaming: Streaming, *, threads: int = 1) -> None:
         if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not matrix.flags.c_contiguous:
@@ -100,43 +106,55 @@ class HostTier:
         self.level = np.full(streaming.stripes(self.n), -1, np.int64)
 
     def take(self, stripe: int) -> Future[Array]:
-        """A view."""
+        """Return a view of the stripe."""
         found: Future[Array] = Future()
         found.set_result(self.blank(stripe))
         return found
 
     def blank(self, stripe: int) -> Array:
-        """The same view."""
+        """Return the same view as :meth:`take`."""
         first, last = self._streaming.rows(stripe, self.n)
         return self.matrix[first:last]
 
-    def give(self, turn: int, stripe: int, rows: Array) -> None:  # noqa: ARG002
-        """Remember of which round the stripe is."""
+    def give(self, k: int, stripe: int, rows: Array) -> None:  # noqa: ARG002
+        """Record the round of the stripe's state.
+
+        Args:
+            k: the round.
+            stripe: number of the stripe.
+            rows: the stripe's view, which already holds the entries.
+        """
         with self._lock:
-            self.level[stripe] = max(self.level[stripe], turn)
+            self.level[stripe] = max(self.level[stripe], k)
 
     def drop(self, stripe: int, rows: Array) -> None:
-        """Nothing to do."""
+        """Do nothing: stripes are views."""
 
-    def skip(self, turn: int, stripe: int) -> bool:
-        """Whether an earlier run brought the stripe so far."""
-        return bool(self.level[stripe] >= turn)
+    def skip(self, k: int, stripe: int) -> bool:
+        """Return whether an earlier run brought the stripe to round ``k``."""
+        return bool(self.level[stripe] >= k)
 
-    def wants(self, turn: int) -> bool:  # noqa: ARG002
-        """Never: memory is not durable."""
+    def wants(self, k: int) -> bool:  # noqa: ARG002
+        """Return False: memory is not durable, so there is no commit."""
         return False
 
-    def commit(self, turn: int) -> None:
-        """Nothing to do."""
+    def commit(self, k: int) -> None:
+        """Do nothing: memory is not durable."""
 
     def finish(self, streaming: Streaming) -> None:
-        """Mirror what lies above the diagonal."""
+        """Mirror the entries above the diagonal where the layout is symmetric."""
         if streaming.symmetric:
             mirror(self.matrix, self._threads)
 
 
 def mirror(matrix: npt.NDArray[np.generic], threads: int, side: int = 4 * GRAIN) -> None:
-    """Copy what lies above the diagonal of a square matrix below it, in bands of rows, by several threads."""
+    """Copy the entries above the diagonal of a square matrix to below it, in place.
+
+    Args:
+        matrix: shape (n, n).
+        threads: number of threads.
+        side: rows of the band that a thread fills at a time.
+    """
     with ThreadPoolExecutor(max(1, threads), "apsp-mirror") as pool:
         bands = reversed(list(cut((0, len(matrix)), side)))
         for done in [pool.submit(mirror_rows, matrix, *band) for band in bands]:
@@ -144,13 +162,19 @@ def mirror(matrix: npt.NDArray[np.generic], threads: int, side: int = 4 * GRAIN)
 
 
 def mirror_rows(matrix: npt.NDArray[np.generic], first: int, last: int) -> None:
-    """Fill rows ``first`` up to ``last`` of a square matrix left of the diagonal with what lies above it."""
-    # rows may lie a power of two apart, which caches bear ill: blocks are turned round in a place of their own
+    """Fill some rows of a square matrix left of the diagonal with the entries above the diagonal, in place.
+
+    Args:
+        matrix: shape (n, n).
+        first: first row to fill.
+        last: row after the last to fill.
+    """
+    # a power-of-two row stride causes cache-set conflicts, so blocks are transposed through a padded scratch block
     height = last - first
     side = max(1, _BLOCK // height)
-    place = np.empty((side, height + 16), matrix.dtype)
+    scratch = np.empty((side, height + 16), matrix.dtype)
     for top, bottom in cut((0, first), side):
-        block = place[: bottom - top, :height]
+        block = scratch[: bottom - top, :height]
         block[:] = matrix[top:bottom, first:last]
         matrix[first:last, top:bottom] = block.T
     square = matrix[first:last, first:last]

@@ -1,7 +1,8 @@
-"""How a matrix is cut for streaming, and how many bytes that takes.  Pure: planner, tiers and streamers agree here.
+"""How a matrix is cut into stripes and rounds for streaming, and how many bytes that takes.
 
-A *stripe* is a run of whole rows, the unit that is streamed.  A *pivot block* is as wide as a *group* of stripes is
-high; the rows of its round, once closed, are the *row panel*, which every other stripe is relaxed by.
+The planner, the tiers and the devices all follow this module, which is pure arithmetic.  A *stripe* is a run of whole
+rows, the unit that is streamed.  A *pivot block* is as wide as a *group* of stripes is high; the rows of its round,
+once closed, are the *row panel*, by which every other stripe is relaxed.
 """
 
 from __future__ import annotations
@@ -12,21 +13,21 @@ from typing import Final
 
 from engine.model.device_layout import SINGLE, SLACK, padded_side, rounds_bytes, tile_side
 
-#: Stripes are multiples of the store's tile rows.
+#: The rows of a stripe are a multiple of the rows of the store's tiles.
 GRAIN: Final = 64
-#: Columns of the panel that are copied and relaxed at a time when it is closed.
+#: When a panel is closed, this number of its columns is copied and relaxed at a time.
 CHUNK: Final = 8192
-#: Where a CPU closes one: columns that are copied at a time, bytes of a row of what it packs at a time, and columns by
-#: which packing may widen the panel.
+#: When a CPU closes a panel: columns that it copies at a time, bytes of each row that it packs at a time, and the
+#: columns by which packing may widen the panel.
 CLOSED: Final = 1024
 PACKED: Final = 4096
 PADDING: Final = 64
-#: Stripes in flight on a device: one comes, one is relaxed, one goes, one waits.
+#: Stripes in flight on a device: one is copied in, one is relaxed, one is copied out, one waits.
 SLOTS: Final = 4
-#: Heights of a stripe and widths of a pivot block that are considered, best first where all fit.
+#: Heights of a stripe and widths of a pivot block that are considered, the best first where all fit.
 HEIGHTS: Final = (1024, 512, 256, 128, 64)
 WIDTHS: Final = (1024, 2048, 3072, 4096)
-#: How much wider than the break-even of bus and kernels a pivot block should be, so that copies hide.
+#: A pivot block should be this many times as wide as where bus and kernels break even, so that copies hide.
 MARGIN: Final = 1.25
 
 Span = tuple[int, int]
@@ -42,10 +43,11 @@ class Streaming:
         width: rows of a pivot block, a multiple of ``height``.
         slots: stripes in flight on a device; 1 on the CPU.
         resident: stripes that stay on each device instead of being streamed, a multiple of ``group``; 0 on the CPU.
-        symmetric: only what lies on or right of the diagonal of each stripe is kept right; the rest is mirrored last.
-        ahead: each panel is closed during the round before its own, so that devices need not wait for it.  Else there
-            is one panel, which is closed when the round before is done: on one CPU, whose processors would have to
-            close it anyway, that leaves memory for one twice as wide.
+        symmetric: only the entries of each stripe from its diagonal block on are kept right; the others are mirrored at
+            the end.
+        ahead: each panel is closed during the round before its own, so that devices need not wait for it.  Otherwise
+            there is one panel, which is closed after the round before: on a CPU, whose processors have to close it
+            anyway, that leaves memory for a panel twice as wide.
     """
 
     tier: str
@@ -70,52 +72,56 @@ class Streaming:
 
     @property
     def group(self) -> int:
-        """Stripes of a pivot block."""
+        """The number of stripes of a pivot block."""
         return self.width // self.height
 
     @property
     def panels(self) -> int:
-        """Panels held at a time: this round's and the next one's; undirected, also the one after, as it comes in."""
+        """The number of panels held at a time.
+
+        These are the panel of the current round, that of the next one with ``ahead``, and with ``symmetric`` also the
+        panel after it, whose columns are being collected.
+        """
         return 3 if self.symmetric else 1 + self.ahead
 
     def stripes(self, n: int) -> int:
-        """How many stripes there are."""
+        """Return the number of stripes of a matrix of ``n`` vertices."""
         return -(-n // self.height)
 
     def rounds(self, n: int) -> int:
-        """How many rounds there are."""
+        """Return the number of rounds of a matrix of ``n`` vertices."""
         return -(-n // self.width)
 
     def rows(self, stripe: int, n: int) -> tuple[int, int]:
-        """First row of a stripe, and the one after its last."""
+        """Return the first row of a stripe, and the row after its last."""
         return stripe * self.height, min(n, (stripe + 1) * self.height)
 
-    def pivot(self, turn: int, n: int) -> tuple[int, int]:
-        """First vertex of the pivot block of a round, and the one after its last."""
-        return turn * self.width, min(n, (turn + 1) * self.width)
+    def pivot(self, k: int, n: int) -> tuple[int, int]:
+        """Return the first vertex of the pivot block of round ``k``, and the vertex after its last."""
+        return k * self.width, min(n, (k + 1) * self.width)
 
-    def members(self, turn: int, n: int) -> range:
-        """The stripes of the pivot block of a round."""
-        return range(turn * self.group, min(self.stripes(n), (turn + 1) * self.group))
+    def members(self, k: int, n: int) -> range:
+        """Return the stripes of the pivot block of round ``k``."""
+        return range(k * self.group, min(self.stripes(n), (k + 1) * self.group))
 
     def left(self, stripe: int) -> int:
-        """First column of a stripe that is kept right."""
+        """Return the first column of a stripe that is kept right."""
         return stripe * self.height if self.symmetric else 0
 
 
 def pitch(n: int, itemsize: int) -> int:
-    """Entries from one row to the next on a device: rows begin at multiples of 16 bytes."""
+    """Return the entries from one row to the next on a device, where rows begin at multiples of 16 bytes."""
     grain = 16 // itemsize
     return -(-n // grain) * grain
 
 
 def updates(streaming: Streaming, n: int) -> int:
-    """Updates of a whole solve, c = min(c, a + b)."""
+    """Return the number of updates, c = min(c, a + b), of a whole solve."""
     return n * entries(streaming, n)
 
 
 def entries(streaming: Streaming, n: int) -> int:
-    """Entries of all stripes that are kept right."""
+    """Return the number of entries of all stripes that are kept right."""
     if not streaming.symmetric:
         return n * n
     height, whole = streaming.height, n // streaming.height
@@ -124,22 +130,42 @@ def entries(streaming: Streaming, n: int) -> int:
 
 
 def stripe_entries(streaming: Streaming, stripe: int, n: int) -> int:
-    """Entries of a stripe that are kept right."""
+    """Return the number of entries of one stripe that are kept right.
+
+    Args:
+        streaming: the layout.
+        stripe: number of the stripe.
+        n: vertices.
+    """
     first, last = streaming.rows(stripe, n)
     return (last - first) * (n - streaming.left(stripe))
 
 
 def streamed_bytes(streaming: Streaming, n: int, itemsize: int, devices: int = 1) -> int:
-    """Bytes that cross to the devices in a round, and about as many come back: stripes that are not resident."""
+    """Return the bytes that are copied to the devices in a round, for stripes that are not resident.
+
+    About as many bytes are copied back.
+
+    Args:
+        streaming: the layout.
+        n: vertices.
+        itemsize: bytes of an entry.
+        devices: number of devices that share the work.
+    """
     streamed = max(0, streaming.stripes(n) - devices * streaming.resident)
     return entries(streaming, n) * itemsize * streamed // max(1, streaming.stripes(n))
 
 
 def device_bytes(streaming: Streaming, n: int, itemsize: int) -> int:
-    """Bytes of one device's memory that streaming takes at most.
+    """Return the most bytes of one device's memory that streaming takes.
 
-    The panels and what closing them takes, the slots, each with the packed columns it is relaxed by, and the resident
-    stripes with theirs.
+    They hold the panels, the workspace of closing them, the slots and the resident stripes, each with the packed
+    columns that it is relaxed by.
+
+    Args:
+        streaming: the layout.
+        n: vertices.
+        itemsize: bytes of an entry.
     """
     height, width, across = streaming.height, streaming.width, pitch(n, itemsize)
     word, tile = max(itemsize, 4), tile_side(4)
@@ -154,8 +180,14 @@ def device_bytes(streaming: Streaming, n: int, itemsize: int) -> int:
 
 
 def panel_bytes(streaming: Streaming, n: int, itemsize: int) -> int:
-    """Bytes of host memory that the panels take where a CPU streams, and what closing one takes."""
-    if streaming.symmetric:  # counted generously: the last pass, which mirrors, has tiles of its own
+    """Return the bytes of host memory that panels, and closing one, take where a CPU streams.
+
+    Args:
+        streaming: the layout.
+        n: vertices.
+        itemsize: bytes of an entry.
+    """
+    if streaming.symmetric:  # this is generous, because the last pass, which mirrors, has tiles of its own
         return (streaming.panels * streaming.width + min(streaming.width, CHUNK)) * n * itemsize
     width = min(streaming.width, n)
     padding = width * PADDING * itemsize
@@ -174,19 +206,22 @@ def choose_layout(
     symmetric: bool = False,
     tier: str = "host",
 ) -> Streaming | None:
-    """The layout for GPUs: the narrowest pivot block behind which the bus hides, tall stripes, the rest resident.
+    """Choose the layout for GPUs: the narrowest pivot block whose kernels hide the bus, and tall stripes.
+
+    Stripes for which the devices have memory are resident.
 
     Args:
-        n, itemsize: vertices, bytes of an entry.
+        n: vertices.
+        itemsize: bytes of an entry.
         device_memory: bytes of each device's memory that may be used.
-        devices: how many share the work.
-        bus_rate: bytes a second, each way at once, of all devices together.
+        devices: number of devices that share the work.
+        bus_rate: bytes a second in each direction, both used at once, of all devices together.
         relax_rate: updates a second of all devices together.
         symmetric: stream half of the matrix.
-        tier: ``host`` or ``store``, whose stripes never stay on a device.
+        tier: ``host`` or ``store``; stripes of the store never stay on a device.
 
     Returns:
-        None where not even the smallest stripes and panels fit.
+        The layout; None where not even the smallest stripes and panels fit.
     """
     wanted = MARGIN * itemsize * relax_rate / bus_rate
     whole = -(-n // GRAIN) * GRAIN
@@ -209,7 +244,7 @@ def choose_layout(
 
 
 def _keep(streaming: Streaming, n: int, itemsize: int, memory: int, devices: int) -> Streaming:
-    """The same with as many groups resident on each device as its memory holds."""
+    """Return the same layout with as many groups resident on each device as its memory holds."""
     groups = streaming.rounds(n)
 
     def with_groups(count: int) -> Streaming:
@@ -225,7 +260,11 @@ def _keep(streaming: Streaming, n: int, itemsize: int, memory: int, devices: int
 
 
 def _round_cost(streaming: Streaming, n: int, devices: int, wanted: float) -> float:
-    """Relative time: bus against kernels, closing, stripes too low for full waves, few slots, uneven shares."""
+    """Return the relative time of a round.
+
+    It counts the bus against the kernels, closing, stripes too low for full waves of thread blocks, few slots, and
+    uneven shares of the devices.
+    """
     stripes = streaming.stripes(n)
     share = max(0, stripes - devices * streaming.resident) / max(1, stripes)
     bus = share * wanted / MARGIN / streaming.width
@@ -234,5 +273,5 @@ def _round_cost(streaming: Streaming, n: int, devices: int, wanted: float) -> fl
     shallow = 0.03 * (1024 / streaming.width) ** 2
     few = 0.01 * share if streaming.slots < SLOTS else 0.0
     groups = streaming.rounds(n)
-    uneven = (1 - share) * (math.ceil(groups / devices) * devices / groups - 1)  # resident groups stay where they are
+    uneven = (1 - share) * (math.ceil(groups / devices) * devices / groups - 1)  # resident groups do not move
     return max(1.0, bus * (MARGIN if share else 1)) + closing + low + shallow + few + uneven

@@ -1,4 +1,4 @@
-"""Bytes between host and devices in this process, for those who measure; counted where the large copies are queued."""
+"""Counts the bytes that this process copies between host and devices, for metrics, where large copies are queued."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ _totals = {"read": 0, "write": 0}
 
 
 def moved(direction: Literal["read", "write"], count: int) -> None:
-    """``count`` bytes go to (``write``) or come from (``read``) a device."""
+    """Count a copy of ``count`` bytes to a device (``write``) or from one (``read``)."""
     with _lock:
         _totals[direction] += count
 
 
 def totals() -> dict[str, int]:
-    """Bytes since the process began, by direction."""
+    """Return the bytes copied since the process began, by direction."""
     with _lock:
         return dict(_totals)

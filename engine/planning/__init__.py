@@ -1,1 +1,1 @@
-"""Which algorithm, device and layout a solve takes, and what it will cost: arithmetic only."""
+"""Selects algorithm, device and layout of a solve and predicts its costs, by arithmetic alone."""

@@ -1,12 +1,12 @@
-"""Planning many graphs at once: which are solved together, where, how far padded, and why.  Pure, like the planner.
+"""Plans many graphs at once: which are solved together, on which device, with how much padding, and why.
 
-Three ways to solve a graph of a bulk:
+There are three ways to solve a graph of a bulk:
 
-- *stacked*: graphs of one working type, padded to one size, closed by one launch on the GPU;
-- *beside*: each by one thread of the CPU, as many graphs at a time as there are threads;
-- *alone*: one after the other with everything the machine has, planned like ``apsp solve`` does.
+- *stacked*: graphs of one working type, padded to one size, are closed by one launch on the GPU;
+- *beside*: one thread of the CPU solves each graph, with as many graphs at a time as there are threads;
+- *alone*: graphs are solved one after the other with the whole machine, planned as ``apsp solve`` plans them.
 
-A plan for each small graph is the table's alone: nothing is measured, so it costs less than the solve.
+The plan of a small graph uses only predicted costs.  Nothing is measured, so planning takes less time than the solve.
 """
 
 from __future__ import annotations
@@ -17,27 +17,26 @@ from dataclasses import asdict, dataclass, replace
 from typing import Final
 
 from engine.model.device_layout import SINGLE, SLACK
-from engine.model.dtypes import WORK_TYPES, WorkType
+from engine.model.dtypes import WORK_TYPES, WorkType, relaxes_reduced
 from engine.model.plan import Plan
 from engine.model.problem import Machine, Options, Problem
-from engine.model.signs import relaxes_reduced
 from engine.planning.planner import choose, gib
 from storage.errors import ApspError, InvalidRequest
 
-#: Predicted seconds on one thread from which a graph is solved alone.
+#: A graph is solved alone if one thread is predicted to take at least this number of seconds.
 ALONE: Final = 1.0
-#: Seconds that a launch on the GPU takes beside its updates: from Python to the device and back.
+#: Seconds that a launch on the GPU takes besides its updates: from Python to the device and back.
 LAUNCH: Final = 3e-4
-#: Bytes a second between a stack in ordinary memory and the device, and to fill the stack and take it apart.
+#: Bytes a second for filling a stack in pageable memory, copying it to the device and back, and taking it apart.
 TRANSFER: Final = 2e9
 #: Share of the rate of large products that a stack of small graphs reaches (docs/kernels.md).
 EFFICIENCY: Final = 0.5
-#: Most bytes of one stack; another is filled while the one before is taken apart.
+#: Most bytes of one stack; a second stack is filled while the first one is taken apart.
 STACK_BYTES: Final = 2**28
-#: The side to which small graphs are padded: a tile of the single kernel, and a smaller one for the smallest.
+#: Graphs are padded to multiples of TILE, the tile side of the single kernel; the smallest graphs to SMALLEST.
 TILE: Final = 64
 SMALLEST: Final = 32
-#: Seconds of one thread that a store takes beside its distances: some forty small files.
+#: Seconds of one thread that a store takes besides its distances, for some forty small files.
 STORE: Final = 0.03
 
 #: Working type and whether no arc is negative: what a stack has in common.
@@ -50,13 +49,16 @@ class Group:
 
     Attributes:
         way: ``stacked``, ``beside`` or ``alone``.
-        device: ``cuda``, ``cpu``; ``auto`` where each graph's own plan will say.
-        dtype: working type; side: rows of the padded matrix, or of the largest one; nonnegative: no arc is negative.
-        members: which graphs, by their place in the bulk.
-        launch: graphs a launch (stacked), or at a time.
-        seconds: predicted, stores included; device_memory: bytes of a launch.
+        device: ``cuda`` or ``cpu``; ``auto`` where each graph's own plan decides.
+        dtype: working type.
+        side: rows of the padded matrix, or of the largest matrix.
+        nonnegative: no arc is negative.
+        members: the graphs' places in the bulk.
+        launch: number of graphs in a launch (stacked), or at a time.
+        seconds: predicted time, stores included.
+        reason: why the graphs are solved in this way, in a sentence.
+        device_memory: bytes of device memory of a launch.
         waste: share of the work that is spent on padding.
-        reason: why, in a sentence.
     """
 
     way: str
@@ -72,14 +74,20 @@ class Group:
     waste: float = 0.0
 
     def to_dict(self) -> dict[str, object]:
-        """JSON types; the members only counted."""
+        """Return the group as JSON types, with the number of members in place of the members."""
         facts = asdict(self)
         return {"graphs": len(facts.pop("members")), **facts}
 
 
 @dataclass(frozen=True)
 class BulkPlan:
-    """The groups of a bulk, the plan of every graph that is not solved alone, and what no plan could be made for."""
+    """The plan of a bulk.
+
+    Attributes:
+        groups: the groups.
+        plans: the plan of every graph that is not solved alone, by its place in the bulk.
+        refused: the error of every graph that has no plan, by its place in the bulk.
+    """
 
     groups: tuple[Group, ...]
     plans: Mapping[int, Plan]
@@ -87,12 +95,12 @@ class BulkPlan:
 
     @property
     def seconds(self) -> float:
-        """Predicted seconds of all groups."""
+        """The predicted seconds of all groups."""
         return sum(group.seconds for group in self.groups)
 
 
 def padded_side(n: int) -> int:
-    """The side to which a graph of ``n`` vertices is padded in a stack: the tiles that the kernel works on anyway."""
+    """Return the side to which a graph of ``n`` vertices is padded in a stack: a multiple of the kernel's tiles."""
     return SMALLEST if n <= SMALLEST else -(-n // TILE) * TILE
 
 
@@ -100,13 +108,13 @@ def plan_bulk(problems: Mapping[int, Problem], machine: Machine, options: Option
     """Group the graphs of a bulk.
 
     Args:
-        problems: the facts about each graph.
-        machine: what there is; ``cuda`` is None where no GPU is to be used.
-        options: those of every graph, without sources, targets, cutoff and workers.
+        problems: the facts about each graph, by its place in the bulk.
+        machine: the machine; ``cuda`` is None where no GPU is to be used.
+        options: the options of every graph; without sources, targets, cutoff and workers.
         stores: whether each graph gets a store.
 
     Raises:
-        InvalidRequest: options that suit no graph, such as a device that is not there.
+        InvalidRequest: the options suit no graph, for example because the machine lacks the device.
     """
     for name in ("sources", "targets", "cutoff"):
         if getattr(options, name) is not None:
@@ -126,20 +134,20 @@ def plan_bulk(problems: Mapping[int, Problem], machine: Machine, options: Option
         except ApspError as error:
             refused[index] = error
     alone = {i for i, plan in plans.items() if plan.seconds > ALONE}
-    # what one thread's share of the memory does not hold may do with all of it
+    # a graph that does not fit in one thread's share of the memory may fit in all of it
     alone |= {i for i, error in refused.items() if error.kind == "does-not-fit"}
     refused = {i: error for i, error in refused.items() if i not in alone}
     stacks = _stacks({i: problems[i] for i in plans}, plans, machine, options)
-    chosen, beside = [], {i for i in plans if i not in alone}
+    selected, beside = [], {i for i in plans if i not in alone}
     for stack in stacks:
         on_cpu = sum(plans[i].seconds for i in stack.members) / machine.threads
         if options.device == "cuda" or stack.seconds < on_cpu:
-            chosen.append(_explained(stack, on_cpu, options))
+            selected.append(_explained(stack, on_cpu, options))
             beside -= set(stack.members)
             alone -= set(stack.members)
     if options.device == "cuda":
         alone, beside = alone | beside, set()
-    groups = [*chosen, *_beside(beside, plans, problems, machine), *_alone(alone, plans, problems, options)]
+    groups = [*selected, *_beside(beside, plans, problems, machine), *_alone(alone, plans, problems, options)]
     if stores:
         workers = min(machine.threads, max(1, len(problems)))
         groups = [replace(g, seconds=g.seconds + STORE * len(g.members) / workers) for g in groups]
@@ -147,7 +155,7 @@ def plan_bulk(problems: Mapping[int, Problem], machine: Machine, options: Option
 
 
 def _share(machine: Machine) -> Machine:
-    """The part of the machine that one of as many graphs as threads has."""
+    """Return the part of the machine for one graph where as many graphs as threads are solved at a time."""
     threads = machine.threads
     return replace(
         machine,
@@ -162,7 +170,7 @@ def _share(machine: Machine) -> Machine:
 def _stacks(
     problems: Mapping[int, Problem], plans: Mapping[int, Plan], machine: Machine, options: Options
 ) -> list[Group]:
-    """The graphs that suit a launch, in groups of one type and padded size; neighbouring sizes joined where it pays."""
+    """Group the graphs that suit a launch by type and padded size; neighbouring sizes are joined where that pays."""
     device = machine.cuda
     if device is None or options.device == "cpu" or options.max_hops is not None or options.algorithm != "auto":
         return []
@@ -194,7 +202,7 @@ def _stacks(
 
 
 def _joined(sizes: Mapping[int, Sequence[int]], rate: float) -> list[tuple[int, list[int]]]:
-    """Padded side and members: a class joins the next larger one where padding it costs less than its own launch."""
+    """Return padded sides with members: a size joins the next larger one where padding costs less than a launch."""
     found: list[tuple[int, list[int]]] = []
     for side in sorted(sizes):
         before, members = found[-1] if found else (side, [])
@@ -210,7 +218,13 @@ def _matrix(side: int, kind: WorkType) -> int:
 
 
 def stack_bytes(side: int, kind: WorkType, graphs: int = 1) -> int:
-    """Bytes of device memory of a stack: its matrices, a flag a tile, and what kernels and the allocator take."""
+    """Return the bytes of device memory of a stack: its matrices, a flag for each tile, and SLACK.
+
+    Args:
+        side: rows of a padded matrix.
+        kind: the working type.
+        graphs: number of matrices.
+    """
     tile = min(side, TILE)
     return graphs * (_matrix(side, kind) + 4 * (side // tile) ** 2) + SLACK
 

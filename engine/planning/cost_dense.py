@@ -1,4 +1,4 @@
-"""What Floyd-Warshall costs in memory, on processors and GPUs."""
+"""Predicted costs of Floyd-Warshall in memory, on processors and GPUs."""
 
 from __future__ import annotations
 
@@ -15,21 +15,28 @@ LEAF: Final = 256
 PIVOT: Final = 768
 #: Share of the rate of large products that a whole solve reaches; see benchmarks/kernels/cpu_floyd_warshall.py.
 EFFICIENCY: Final = 0.9
-#: Seconds of a round on a GPU, at least: of n = 4,096, eight rounds of 512, in 5.3 ms on an H200.
+#: The least seconds of a round on a GPU: n = 4,096, which is eight rounds of 512, takes 5.3 ms on an H200.
 ROUND: Final = 0.65e-3
 #: Columns (or rows) of a panel that are copied and relaxed at once.
 STRIPE: Final = 1024
 
 
 def workspace_bytes(n: int, itemsize: int, threads: int, *, rounds: bool = False) -> int:
-    """Bytes allocated beside the matrix, the backend's own buffers included; ``rounds`` is for :func:`blocked`."""
+    """Return the bytes allocated besides the matrix, the backend's own buffers included.
+
+    Args:
+        n: vertices.
+        itemsize: bytes of an entry.
+        threads: number of threads.
+        rounds: for the blocked order, else for the recursive one.
+    """
     stripe = min(STRIPE, n) * (min(PIVOT, n) if rounds else split_point(n))
     panels = 2 * min(PIVOT, n) * n if rounds else 0
     return itemsize * (stripe + panels) + threads * PACK_BYTES
 
 
 def estimate_recursive(setting: Setting) -> Candidate:
-    """The recursive order: one large product after another."""
+    """Estimate the recursive order, which is one large product after another."""
     n, symmetric = setting.problem.n, not setting.problem.directed
     return dense_candidate(
         setting,
@@ -41,7 +48,7 @@ def estimate_recursive(setting: Setting) -> Candidate:
 
 
 def estimate_blocked(setting: Setting) -> Candidate:
-    """Rounds: the order that streaming needs, a little slower in memory."""
+    """Estimate the blocked order, which streaming needs; in memory it is a little slower."""
     n, symmetric = setting.problem.n, not setting.problem.directed
     return dense_candidate(
         setting,
@@ -53,20 +60,20 @@ def estimate_blocked(setting: Setting) -> Candidate:
 
 
 def device_recursive(setting: Setting) -> Candidate:
-    """The recursive order on a GPU."""
+    """Estimate the recursive order on a GPU."""
     n, size, symmetric = setting.problem.n, setting.kind.itemsize, not setting.problem.directed
     return device_candidate(
         setting,
         "recursive-floyd-warshall",
         updates=kleene_updates(n, symmetric=symmetric),
         workspace=device_layout.product_bytes(n, size),
-        efficiency=0.9,  # what it closes and packs hides behind nothing
+        efficiency=0.9,  # closing and packing do not overlap with products
         least=_least_seconds(n),
     )
 
 
 def device_blocked(setting: Setting) -> Candidate:
-    """Rounds on a GPU: small graphs in one launch, larger ones with look-ahead."""
+    """Estimate the blocked order on a GPU: small graphs in one launch, larger ones with look-ahead."""
     n, size, symmetric = setting.problem.n, setting.kind.itemsize, not setting.problem.directed
     updates = blocked_updates(n, symmetric=symmetric)
     space, least = device_layout.rounds_bytes(n, size), _least_seconds(n)
@@ -74,12 +81,12 @@ def device_blocked(setting: Setting) -> Candidate:
 
 
 def _least_seconds(n: int) -> float:
-    """Of rounds on a GPU: one closes its pivot block and relaxes two panels after the other, however small they are."""
+    """Return the least seconds of all rounds on a GPU: each closes a pivot block and relaxes two panels in sequence."""
     return 0.0 if n <= device_layout.SINGLE else -(-n // device_layout.pivot_width(n)) * ROUND
 
 
 def kleene_updates(n: int, *, symmetric: bool = False) -> int:
-    """Updates that :func:`recursive` makes: n^3, and about half of that for a symmetric matrix."""
+    """Return the updates of the recursive order: n^3, and about half of that for a symmetric matrix."""
     if n <= LEAF or not symmetric:
         return n**3
     h = split_point(n)
@@ -89,7 +96,7 @@ def kleene_updates(n: int, *, symmetric: bool = False) -> int:
 
 
 def blocked_updates(n: int, *, symmetric: bool = False) -> int:
-    """Updates that :func:`blocked` makes."""
+    """Return the updates of the blocked order."""
     return sum(_round_updates(n, min(n, p + PIVOT) - p, symmetric=symmetric) for p in range(0, n, PIVOT))
 
 
@@ -101,5 +108,5 @@ def _round_updates(n: int, width: int, *, symmetric: bool) -> int:
 
 
 def split_point(n: int) -> int:
-    """Where the recursion splits ``n`` vertices."""
+    """Return the number of vertices in the first half where the recursion splits ``n`` vertices."""
     return -(-n // (2 * GRAIN)) * GRAIN

@@ -1,4 +1,4 @@
-"""What searches from single sources on processors cost."""
+"""Predicted costs of searches from single sources on processors."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ from typing import Final
 from engine.model.plan import Candidate
 from engine.planning.cost import Setting, search_candidate
 
-#: Fewer searches than this are made one by one with a heap, more of them side by side.
+#: Fewer searches than this are made one by one with a heap; more are made side by side.
 FEW: Final = 12
 #: Bytes of the labels that are relaxed side by side.
 SIDE_BY_SIDE: Final = 256
-#: How often the arcs are gone through side by side in the time in which a heap scans them once: vectors are as many
-#: times faster, but arcs are relaxed again and again.  Measured on graphs of 500 to 5,000 vertices: 0.2 to 1.
+#: Number of blocks of sources that are searched side by side in the time in which a heap scans the arcs for one source:
+#: vectors are faster, but relax arcs again and again.  Measured on graphs of 500 to 5,000 vertices: 0.2 to 1.
 SHARE: Final = 0.37
-#: Arcs that bringing the graph into the form of the searches is worth, for each arc and vertex.
+#: Copying the graph into the form of the searches takes the time of this number of arc scans for each arc and vertex.
 PREPARING: Final = 6
 
 
 def estimate(setting: Setting) -> Candidate:
-    """One search a source, m + n log n each; many of them side by side where there are many."""
+    """Estimate one search a source, m + n log n each; many searches are made side by side."""
     seconds, tried = abreast_seconds(setting), setting.machine.search_seconds
     return search_candidate(setting, "dijkstra", seconds=seconds, tried=tried)
 
 
 def search_seconds(setting: Setting) -> float:
-    """Seconds a source, one by one, where none was tried on the graph."""
+    """Return the predicted seconds of a source where sources are searched one by one."""
     problem = setting.problem
     return (problem.arcs + problem.n * math.log2(problem.n + 2) / 4) / setting.machine.search_rate
 
 
 def abreast_seconds(setting: Setting) -> float:
-    """Seconds a source, all that is asked for being searched, where none was tried on the graph."""
+    """Return the predicted seconds of a source where all of the wanted sources are searched."""
     problem, machine = setting.problem, setting.machine
     singly, searches = search_seconds(setting), min(problem.rows, problem.columns)
     if searches < FEW:

@@ -1,8 +1,8 @@
-"""What a solve over many workers would take: which pivot block, how many bytes, how many seconds.  Pure.
+"""Predicted costs of a solve over many workers: the width of the pivot block, bytes and seconds.
 
-In rounds every worker relaxes its share of the stripes; closing a panel, and bringing it to all others through the
-store, hide behind that where the pivot block is neither too narrow (many panels, tasks too short) nor too wide (few
-stripes to share out, and the panel's own product is one worker's).  Searches are shared out by rows.
+In rounds every worker relaxes its share of the stripes.  Closing a panel, and sending it to all others through the
+store, overlap with that where the pivot block is neither too narrow (many panels, short tasks) nor too wide (few
+stripes to distribute, and one worker computes the panel's own product).  Searches are distributed by rows.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from engine.planning.cost_streaming import ALGORITHM, EFFICIENCY, ROWS
 WIDTHS: Final = (64, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192)
 #: Seconds that the driver, the scheduler and a worker take for a task, one after the other.
 CONTROL: Final = 0.01
-#: Seconds of a round in which a worker has nothing to do, panels that it closes apart.  Measured: four GPUs in rounds
-#: of 2,048 where tasks overlap, two in rounds of 2,048 and 4,096 where they did not.
+#: Idle seconds of a worker in a round, closing of panels excluded.  Measured: four GPUs in rounds of 2,048 where tasks
+#: overlapped, two in rounds of 2,048 and 4,096 where they did not.
 IDLE: Final = {PROCESSORS: 0.01, RESIDENT: 0.015, PASSING: 0.06}
-#: Seconds that a GPU takes longer to close a panel, by the square of its width: each of many small kernels, one after
-#: the other, waits for a block of the products beside it.
+#: Additional seconds of closing a panel on a GPU, by the square of its width: each of many small kernels in sequence
+#: waits for a block of the products that run at the same time.
 WAITS: Final = 1.3e-8
-#: Seconds that a byte of page-locked memory takes to be had, beside the first stripes.
+#: Seconds to allocate a byte of page-locked memory for panels, while the first stripes are made.
 PIECE: Final = 7.0e-11
-#: Seconds that the scheduler takes for a task, whoever it is for, and tasks of a worker in a round.
+#: Seconds that the scheduler takes for a task of any worker, and the number of tasks of a worker in a round.
 TASK: Final = 0.002
 TASKS: Final = {"cpu": 3, "cuda": 4}
-#: Share of the matrix that panels may take in the store before there is a commit.
+#: Share of the matrix's bytes that panels may take in the store before there is a commit.
 PANELS: Final = 0.25
 
 
 def over_workers(setting: Setting) -> Iterator[Candidate]:
-    """The ways that workers can go."""
+    """Yield the candidates that workers can execute."""
     problem, workers = setting.problem, setting.machine.workers
     if workers is None:
         return
@@ -59,17 +59,17 @@ def over_workers(setting: Setting) -> Iterator[Candidate]:
 
 
 def in_rounds(setting: Setting, workers: Workers) -> Candidate:
-    """Rounds in the pivot block that is predicted to be fastest."""
+    """Estimate rounds with the width of the pivot block that is predicted to be fastest."""
     whole = -(-setting.problem.n // GRAIN) * GRAIN
     widths = [w for w in WIDTHS if w < whole] or [whole]
     found = [_rounds(setting, workers, Streaming("host", w, w)) for w in widths]
-    # the narrowest one says what is needed where none fits
+    # where none fits, the narrowest one shows how much memory is needed
     found = [c for c in found if c.device_memory <= workers.memory and lacking(c, setting) is None] or found[:1]
     return min(found, key=lambda c: c.seconds)
 
 
 def lacking(candidate: Candidate, setting: Setting) -> tuple[int, int] | None:
-    """Bytes of its own host memory that each worker needs for rounds, and has, where that is less."""
+    """Return the bytes of host memory that each worker needs for rounds, and has; None where they suffice."""
     workers, streaming = setting.machine.workers, candidate.streaming
     if workers is None or streaming is None:
         return None
@@ -80,32 +80,41 @@ def lacking(candidate: Candidate, setting: Setting) -> tuple[int, int] | None:
     return (needed, there) if needed > there else None
 
 
-def room(streaming: Streaming, n: int, itemsize: int, memory: int, pace: Pace) -> int:
-    """Stripes that a worker can keep, beside those that are only worked on."""
+def capacity(streaming: Streaming, n: int, itemsize: int, memory: int, pace: Pace) -> int:
+    """Return the number of stripes that a worker can keep besides its workspace.
+
+    Args:
+        streaming: the layout.
+        n: vertices.
+        itemsize: bytes of an entry.
+        memory: bytes of the worker's memory.
+        pace: how far rounds overlap, which determines the workspace.
+    """
     return max(0, memory // max(1, min(streaming.height, n) * n * itemsize) - pace.workspace)
 
 
 def _pace(setting: Setting, workers: Workers, streaming: Streaming) -> Pace:
-    """How far rounds overlap: on GPUs as far as may be, where all stripes have room beside that."""
+    """Return how far rounds overlap: on GPUs as far as possible if all stripes still fit."""
     if workers.device == "cpu":
         return PROCESSORS
     n, share = setting.problem.n, -(-streaming.rounds(setting.problem.n) // workers.count)
-    fits = room(streaming, n, setting.kind.itemsize, workers.memory, RESIDENT) >= share
+    fits = capacity(streaming, n, setting.kind.itemsize, workers.memory, RESIDENT) >= share
     return RESIDENT if fits else PASSING
 
 
 @dataclass(frozen=True)
 class Times:
-    """Seconds of all rounds: what each part would take alone; they overlap, but for the store.
+    """Seconds that each part of all rounds takes alone; the parts overlap, except for the store.
 
     Attributes:
-        work: the products of the worker that has most of them.
-        panels: closing one after the other, while those before are brought to all; when the next one is another
-            worker's, it waits for that.
+        work: products of the worker that has most of them.
+        panels: closing the panels one after the other while earlier ones are sent; a panel waits for the previous one
+            to arrive where another worker closed it.
         orders: the scheduler's own work.
-        store: stripes for which there is no memory, read and written in every round; bytes: of those.
-        start: memory for panels, before the first of them.
-        streamed: stripes of a worker for which there is no memory.
+        store: reading and writing, in every round, the stripes that do not fit in memory.
+        bytes: bytes read and written for these stripes.
+        start: allocating memory for panels, before the first of them.
+        streamed: number of stripes of a worker that do not fit in memory.
     """
 
     work: float
@@ -118,12 +127,18 @@ class Times:
 
     @property
     def seconds(self) -> float:
-        """All rounds: a round is no shorter than its longest part."""
+        """The seconds of all rounds: a round takes as long as its longest part."""
         return self.start + max(self.work, self.panels, self.orders) + self.store
 
 
 def times(setting: Setting, workers: Workers, streaming: Streaming) -> Times:
-    """What rounds in this pivot block take."""
+    """Predict the times of all rounds.
+
+    Args:
+        setting: problem, machine and type.
+        workers: the workers.
+        streaming: the layout, with the width of the pivot block.
+    """
     n, size, device = setting.problem.n, setting.kind.itemsize, workers.device == "cuda"
     count, width = streaming.rounds(n), min(streaming.width, n)
     share = -(-count // workers.count)
@@ -132,13 +147,13 @@ def times(setting: Setting, workers: Workers, streaming: Streaming) -> Times:
     stripe, panel = width * width * n / rate, width * n * size
     passed, handed = panel / workers.panel_rate, min(count, workers.count)
     closing = (width**3 + width * width * n) / rate
-    # from one panel to the next, where both are one worker's
+    # seconds from one panel to the next where the same worker closes both
     own = closing + stripe + 2 * CONTROL + (WAITS * width * width if device else 0.0)
     pace = _pace(setting, workers, streaming)
-    streamed = max(0, share - room(streaming, n, size, workers.memory, pace))
+    streamed = max(0, share - capacity(streaming, n, size, workers.memory, pace))
     moved = 2 * streamed * workers.count * panel * count
     return Times(
-        # where tasks overlap a panel is closed while others are relaxed, and its own stripe is not relaxed by it
+        # where tasks overlap, a panel is closed while stripes are relaxed, and its own stripe is not relaxed by it
         work=count * (share * stripe + IDLE[pace] + (closing / workers.count if pace.share == 1 else 0.0)),
         panels=(count - handed) * max(own, passed) + handed * (own + 2 * passed + 2 * CONTROL),
         orders=count * workers.count * TASKS[workers.device] * TASK,
@@ -173,7 +188,7 @@ def _rounds(setting: Setting, workers: Workers, streaming: Streaming) -> Candida
 
 
 def _of_one(setting: Setting, workers: Workers) -> Setting:
-    """What one worker sees."""
+    """Return the setting of a single worker."""
     machine, count = setting.machine, workers.count
     alone = replace(
         machine,
@@ -186,11 +201,11 @@ def _of_one(setting: Setting, workers: Workers) -> Setting:
 
 
 def _shared_out(one: Candidate, workers: Workers) -> Candidate:
-    """The same with rows dealt out in batches; what comes before the rows every worker does for itself."""
+    """Distribute the rows of a candidate in batches; every worker repeats the phases before the rows."""
     shared = {"search", "sweep"}
     phases = tuple(
         replace(phase, seconds=phase.seconds / workers.count) if phase.name in shared else phase for phase in one.phases
     )
     return replace(
-        one, phases=phases, seconds=sum(phase.seconds for phase in phases), workers=workers.count, turned=False
+        one, phases=phases, seconds=sum(phase.seconds for phase in phases), workers=workers.count, from_targets=False
     )

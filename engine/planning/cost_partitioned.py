@@ -1,26 +1,26 @@
-"""What the partitioned algorithm costs, on processors and GPUs."""
+"""Predicted costs of the partitioned algorithm, on processors and GPUs."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from engine.model.parts_layout import SWEEP_ROWS, sweep_layout
+from engine.model.device_layout import SWEEP_ROWS, sweep_layout
 from engine.model.plan import Candidate, Phase
 from engine.model.problem import PartsFacts
 from engine.planning.cost import BAND_ROWS, DEVICE_LAUNCH, OVERHEAD, Setting, batch_rows, device_write, write_phase
 
-#: Share of one thread's rate of large products that steps 1 and 2 reach: most products are too small to share.
+#: Share of one thread's rate of large products that steps 1 and 2 reach: most products are too small for more threads.
 PREPARED: Final = 0.6
-#: Seconds of a thread for each part, whatever its size.
+#: Seconds of a thread for each part of any size.
 PART_SECONDS: Final = 1.2e-4
-#: Share of that rate that sweeps reach.
+#: Share of the rate of large products that sweeps reach.
 SWEPT: Final = 0.9
-#: Seconds of a thread that an entry of the matrix takes beside its updates: cleared, put in its column.
+#: Seconds of a thread for each entry of the matrix besides its updates: it is cleared and put in its column.
 ENTRY_SECONDS: Final = 1.6e-9
 
 
 def estimate(setting: Setting) -> Candidate:
-    """As many updates as the trial partition says; without one, the graph is one part."""
+    """Estimate the updates that the trial partition found; without one, the graph is one part."""
     problem, machine, size = setting.problem, setting.machine, setting.kind.itemsize
     facts = problem.parts or whole(problem.n)
     rate = setting.rate
@@ -45,19 +45,19 @@ def estimate(setting: Setting) -> Candidate:
     )
 
 
-#: Seconds that a part takes in a batch on the device, launches and waits.
+#: Seconds of launches and waits that a part takes in a batch on the device.
 DEVICE_PART: Final = 1.2e-5
-#: Share of the rate of large products that products over borders reach there, which are shallow and ragged.
+#: Share of the rate of large products that products over borders reach on the device; they are shallow and ragged.
 DEVICE_SWEPT: Final = 0.3
-#: Seconds until the first rows are swept, beside the products on the processors: arrays of parts packed and sent, the
-#: walk through them recorded.  0.04 to 0.06 from 13,000 to 40,000 vertices.
+#: Seconds until the first rows are swept, besides the products on the processors: arrays of parts are packed and sent,
+#: and the sequence of launches is recorded.  0.04 to 0.06 from 13,000 to 40,000 vertices.
 DEVICE_READY: Final = 0.05
-#: Seconds that an entry takes there beside its updates: cleared, put in its column, summed up.
+#: Seconds for each entry on the device besides its updates: it is cleared, put in its column and summed up.
 DEVICE_ENTRY: Final = 4e-12
 
 
 def estimate_device(setting: Setting) -> Candidate:
-    """Steps 1 and 2 on the processors, the rows on the GPU, which leave while others are swept."""
+    """Estimate steps 1 and 2 on the processors, and the rows on the GPU, which are copied while others are swept."""
     problem, machine, size = setting.problem, setting.machine, setting.kind.itemsize
     if machine.cuda is None:
         raise ValueError("the machine has no device")
@@ -91,12 +91,12 @@ def estimate_device(setting: Setting) -> Candidate:
 
 
 def _prepare(setting: Setting, facts: PartsFacts) -> Phase:
-    """Steps 1 and 2."""
+    """Return the phase of steps 1 and 2."""
     rate = setting.rate / setting.machine.threads * PREPARED
     seconds = facts.prepare / rate + facts.count * PART_SECONDS
     return Phase("prepare", seconds, updates=facts.prepare)
 
 
 def whole(n: int) -> PartsFacts:
-    """The facts of a graph that is one part, which is Floyd-Warshall."""
+    """Return the facts of a graph of ``n`` vertices that is one part, which is Floyd-Warshall."""
     return PartsFacts(count=1, largest=n, border=0, sweep=0, prepare=n**3, entries=2 * n**2, seconds=0.0)

@@ -1,4 +1,4 @@
-"""What min-plus powers cost, on processors and GPUs."""
+"""Predicted costs of min-plus powers, on processors and GPUs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ EFFICIENCY: Final = 0.9
 
 
 def estimate(setting: Setting) -> Candidate:
-    """Powers up to the limit on hops; the early end, when a power equals the one before, cannot be foreseen."""
+    """Estimate all powers up to the limit on hops; an early end, when a power does not change, cannot be predicted."""
     problem = setting.problem
     schedule = Schedule.of(problem.n, problem.rows, problem.max_hops, symmetric=not problem.directed)
     return dense_candidate(
@@ -28,7 +28,7 @@ def estimate(setting: Setting) -> Candidate:
 
 
 def estimate_device(setting: Setting) -> Candidate:
-    """The same on a GPU."""
+    """Estimate the same powers on a GPU."""
     problem = setting.problem
     schedule = Schedule.of(problem.n, problem.rows, problem.max_hops, symmetric=not problem.directed)
     workspace = 2 * device_layout.padded_side(problem.n, setting.kind.itemsize) ** 2 * setting.kind.itemsize
@@ -42,8 +42,9 @@ class Schedule:
 
     Attributes:
         hops: the power that is computed.
-        by_rows: the rows wanted are multiplied by the weights, one arc more each time; else squares by the bits.
-        updates: of the whole, unless a power equals the one before it.
+        by_rows: the wanted rows are multiplied by the weights, with one arc more each time; otherwise the matrix is
+            squared, and squares are multiplied by the bits of ``hops``.
+        updates: updates of the whole, unless a power equals the previous one.
     """
 
     hops: int
@@ -52,7 +53,14 @@ class Schedule:
 
     @classmethod
     def of(cls, n: int, rows: int, hops: int | None, *, symmetric: bool) -> Schedule:
-        """The cheaper way for ``rows`` of ``n`` rows."""
+        """Choose the cheaper way.
+
+        Args:
+            n: vertices.
+            rows: wanted rows.
+            hops: most arcs of a path; None for no limit.
+            symmetric: the matrix is symmetric.
+        """
         limit = _limit(n, hops)
         squares = power_updates(n, rows, limit, symmetric=symmetric)
         by_rows = row_updates(n, rows, limit)
@@ -62,21 +70,34 @@ class Schedule:
 
 
 def _limit(n: int, hops: int | None) -> int:
-    """The power that is computed for at most ``hops`` arcs.
+    """Return the power that is computed for at most ``hops`` arcs.
 
-    Past n - 1 arcs nothing changes, so any power from there on will do: the next power of two is the cheapest.
+    From n - 1 on all powers are equal, so the next power of two, which is the cheapest, serves.
     """
     longest = max(1, n - 1)
     return 1 << (longest - 1).bit_length() if hops is None or hops >= longest else hops
 
 
 def power_updates(n: int, rows: int, hops: int, *, symmetric: bool = False) -> int:
-    """Updates of ``rows`` rows of the power ``hops`` by the bits of ``hops``: squarings, and products for its ones."""
+    """Return the updates of rows of a power by the bits of its exponent: squarings, and a product for each further one.
+
+    Args:
+        n: vertices.
+        rows: wanted rows.
+        hops: the exponent.
+        symmetric: the matrix is symmetric.
+    """
     square = n * (triangle(n) if symmetric else n * n)
     product = square if rows == n else rows * n * n
     return (hops.bit_length() - 1) * square + (hops.bit_count() - 1) * product
 
 
 def row_updates(n: int, rows: int, hops: int) -> int:
-    """Updates of the same rows multiplied by the weights ``hops - 1`` times."""
+    """Return the updates of rows that are multiplied by the weights ``hops - 1`` times.
+
+    Args:
+        n: vertices.
+        rows: wanted rows.
+        hops: the exponent.
+    """
     return (hops - 1) * rows * n * n

@@ -1,8 +1,8 @@
-"""What streaming would take on the processors: which layout, how many bytes of each tier, how many seconds.  Pure.
+"""Predicted costs of streaming on the processors: the layout, the bytes of each tier, and the seconds.
 
 A round reads and writes the whole matrix once.  Copies hide behind arithmetic where the pivot block is at least
-*bytes an entry x update rate / bytes a second* wide; below that the disk decides, and a wider block, which takes more
-host memory for its panels, is faster in proportion.
+*bytes an entry x update rate / bytes a second* wide.  Below that the disk decides, and a wider block is faster in
+proportion, but its panels take more host memory.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from collections.abc import Iterator
 from typing import Final
 
 from engine.model.blocks import PACK_BYTES
+from engine.model.dtypes import relaxes_reduced
 from engine.model.plan import Candidate, Phase
 from engine.model.problem import Problem
-from engine.model.signs import relaxes_reduced
 from engine.model.tiling import GRAIN, Streaming, entries, panel_bytes, updates
 from engine.planning.cost import INGEST_RATE, OVERHEAD, Setting, write_phase
 
 ALGORITHM: Final = "blocked-floyd-warshall"
-#: From so many seconds on a solve in memory is worth a copy in the store, on GPUs and on the processors: as many may be
-#: lost with a process.
+#: A solve in memory of at least this number of seconds is worth a copy in the store, because they would be lost with
+#: the process: LONG on GPUs, LONG_CPU on processors.
 LONG: Final = 120.0
 LONG_CPU: Final = 60.0
 #: Share of the rate of large products that whole solves in rounds reach; see docs/benchmarks.md.
@@ -30,44 +30,44 @@ WIDTHS: Final = (
     64, 128, 192, 256, 384, 512, 640, 768, 896, 1024, 1152, 1280, 1408, 1536, 1792, 2048, 2304, 2560, 3072, 3584, 4096,
     5120, 6144, 7168, 8192, 10240, 12288, 14336, 16384, 20480, 24576, 28672, 32768,
 )  # fmt: skip
-#: Rows of a stripe that take as long as bringing the panel to the processors, once for each stripe; undirected, the
-#: panel is also packed for each.
+#: Loading the panel into the processors, once for each stripe, takes as long as relaxing this number of rows.  For
+#: undirected graphs the panel is also packed for each stripe, which takes as long as HALF rows.
 ROWS: Final = 14
 HALF: Final = 40
-#: Stripes in host memory beside the panels: two read ahead, one relaxed, three on their way back.
+#: Stripes in host memory besides the panels: two are read ahead, one is relaxed, three are written.
 BUFFERS: Final = 6
-#: Memory of the threads that read and write: a tile each.
-ROOMS: Final = 8 * 2**21
-#: More of them where GPUs stream.
+#: Bytes of memory of the threads that read and write, which hold a tile each.
+IO_BYTES: Final = 8 * 2**21
+#: Additional stripes in host memory where GPUs stream.
 IN_FLIGHT: Final = 4
-#: Bytes of the tiles in flight and of spare files, beside the store itself.
+#: Bytes of the tiles in flight and of spare files, besides the store itself.
 SPARE_SHARE: Final = 1 / 16
 SPARE_FILES: Final = 64
 
 
 def streamed(setting: Setting) -> Iterator[Candidate]:
-    """The ways of streaming that there are for this problem on the processors."""
+    """Yield the candidates that stream on the processors."""
     problem = setting.problem
     if not streamable(setting):
         return
     host = in_memory(setting)
     if host.seconds >= LONG_CPU:
         yield host
-    if not relaxes_reduced(setting.kind, problem):  # the potentials want all rows at once
+    if not relaxes_reduced(setting.kind, problem):  # finding potentials needs all rows at once
         yield from_store(setting)
 
 
 def streamable(setting: Setting) -> bool:
-    """Whether there is a store that will hold the whole matrix, as streaming wants it."""
+    """Return whether the result is the whole matrix in a store, which streaming requires."""
     problem = setting.problem
     return problem.whole and problem.max_hops is None and problem.cutoff is None and setting.machine.disk is not None
 
 
 def forms(problem: Problem) -> tuple[bool, ...]:
-    """Whether half of the matrix is streamed, or all of it.
+    """Return the values of ``Streaming.symmetric`` to consider.
 
-    An undirected graph can be solved like a directed one.  That is twice the arithmetic, but takes fewer panels: in
-    little memory blocks are wider.
+    An undirected graph can be solved like a directed one.  That takes twice the arithmetic but fewer panels, so that
+    blocks are wider in little memory.
     """
     if problem.directed:
         return (False,)
@@ -75,7 +75,7 @@ def forms(problem: Problem) -> tuple[bool, ...]:
 
 
 def in_memory(setting: Setting) -> Candidate:
-    """Rounds over host memory, copied to the store now and then."""
+    """Estimate rounds over host memory, which are copied to the store from time to time."""
     n, size, machine = setting.problem.n, setting.kind.itemsize, setting.machine
     streaming = _layout("host", 512, 1024, symmetric=not setting.problem.directed)
     fill = Phase("ingest", setting.matrix / INGEST_RATE, bytes=setting.matrix)
@@ -93,7 +93,7 @@ def in_memory(setting: Setting) -> Candidate:
 
 
 def from_store(setting: Setting) -> Candidate:
-    """Rounds over the working store, in the layout that is fastest within the budget; else the least hungry one."""
+    """Estimate rounds over the working store, in the fastest layout that fits, else in the one that needs least."""
     n, machine = setting.problem.n, setting.machine
     whole = -(-n // GRAIN) * GRAIN
     widths = [w for w in WIDTHS if w < whole] + [whole]
@@ -109,16 +109,16 @@ def from_store(setting: Setting) -> Candidate:
 
 
 def _layout(tier: str, height: int, width: int, *, symmetric: bool) -> Streaming:
-    """What one CPU streams by."""
+    """Return the layout for a CPU."""
     return Streaming(tier, height, width, symmetric=symmetric, ahead=symmetric)
 
 
 def _store(setting: Setting, streaming: Streaming) -> Candidate:
     n, size, machine = setting.problem.n, setting.kind.itemsize, setting.machine
     once = entries(streaming, n) * size
-    # What is closed in its own round is given back and taken once more.
+    # A panel that is closed in its own round is written and read once more.
     each = once * (streaming.rounds(n) + (not streaming.ahead))
-    # The first round is made from the arcs: it reads nothing.
+    # The first round is made from the arcs, so it reads nothing.
     moved = 2 * each - once
     relax = _relax(setting, streaming, moved * machine.stream_work / machine.threads)
     disk = each / machine.stream_rate
@@ -134,7 +134,7 @@ def _store(setting: Setting, streaming: Streaming) -> Candidate:
         + OVERHEAD
         + panel_bytes(streaming, n, size)
         + BUFFERS * streaming.height * n * size
-        + ROOMS
+        + IO_BYTES
         + scratch,
         disk=setting.store + spare_bytes(setting.store),
         seconds=sum(phase.seconds for phase in phases),
@@ -144,28 +144,31 @@ def _store(setting: Setting, streaming: Streaming) -> Candidate:
 
 
 def finish_phase(setting: Setting) -> Phase:
-    """Undirected, in the store: the upper half is read about twice, rows are put together, the lower half written."""
+    """Return the last phase of undirected graphs in the store.
+
+    It reads the upper half about twice, assembles whole rows, and writes the lower half.
+    """
     bytes_ = int(setting.matrix * 1.5)
     return Phase("finish", bytes_ / setting.machine.stream_rate, bytes=bytes_)
 
 
 def store_buffers(streaming: Streaming, devices: int) -> int:
-    """Stripes in host memory where the matrix lies in the store; more where a GPU is not to wait for the disk."""
+    """Return the stripes in host memory where the matrix lies in the store; GPUs get more so that none waits."""
     beside = IN_FLIGHT if streaming.slots > 1 else 0
     return BUFFERS + (devices - 1) * (streaming.slots + 1) + streaming.slots - 1 + beside
 
 
 def _relax(setting: Setting, streaming: Streaming, beside: float) -> Phase:
-    """The products of all rounds, and ``beside`` seconds that the processors do other things."""
+    """Return the phase of the products of all rounds, with ``beside`` seconds of the processors' other work."""
     n = setting.problem.n
     count = updates(streaming, n)
     efficiency = EFFICIENCY / (1 + (HALF if streaming.symmetric else ROWS) / streaming.height)
     width = min(streaming.width, n)
-    # Closing the pivot blocks; undirected, panels are also as long as the matrix where other rows are half of it.
+    # Updates of closing; panels of undirected graphs are whole rows, while half of the other rows is relaxed.
     closing = 2 * n * n * width if streaming.symmetric else n * width * width
     return Phase("relax", (count + closing) / (setting.rate * efficiency) + beside, updates=count)
 
 
 def spare_bytes(store: int) -> int:
-    """Disk beside the store while tiles are rewritten."""
+    """Return the bytes of disk that are needed besides the store while tiles are rewritten."""
     return int(min(SPARE_FILES * 2**21, max(2**21, store * SPARE_SHARE)))

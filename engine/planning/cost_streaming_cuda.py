@@ -1,4 +1,4 @@
-"""What streaming through GPUs would take, from host memory and from the store.  Pure."""
+"""Predicted costs of streaming through GPUs, from host memory and from the store."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Final
 
 from engine.model.device_layout import base_bytes, rounds_bytes
+from engine.model.dtypes import relaxes_reduced
 from engine.model.plan import Candidate, Phase
 from engine.model.problem import Device
-from engine.model.signs import relaxes_reduced
 from engine.model.tiling import (
     GRAIN,
     HEIGHTS,
@@ -22,16 +22,16 @@ from engine.model.tiling import (
     updates,
 )
 from engine.planning.cost import DEVICE_EFFICIENCY, DEVICE_LAUNCH, INGEST_RATE, OVERHEAD, Setting, write_phase
-from engine.planning.cost_streaming import ALGORITHM, LONG, ROOMS, finish_phase, forms, spare_bytes, store_buffers
+from engine.planning.cost_streaming import ALGORITHM, IO_BYTES, LONG, finish_phase, forms, spare_bytes, store_buffers
 
-#: Host memory that the CUDA driver takes beyond what it holds when a solve is planned.
+#: Bytes of host memory that the CUDA driver takes in addition to those that it holds when a solve is planned.
 DRIVER: Final = 2**30
-#: Vertices from which on several GPUs share a matrix that one could hold.
+#: Several GPUs share a matrix of at least this number of vertices, even if one could hold it.
 SHARED: Final = 16384
-#: Share of the shorter one of work and copies that does not hide behind the other, where the disk is waited for.
+#: Where rounds wait for the disk, this share of the shorter of work and copies does not hide behind the longer one.
 UNHIDDEN: Final = 0.15
-#: Bytes of a matrix a second that a thread mirrors, and how many of them the memory keeps up with: 17.2 GB took sixteen
-#: 0.78 s.
+#: Bytes of a matrix that a thread mirrors a second, and the number of threads that memory bandwidth suffices for:
+#: sixteen threads took 0.78 s for 17.2 GB.
 MIRROR_RATE: Final = 6e9
 MIRROR_THREADS: Final = 4
 #: Widths of a pivot block for a matrix in the store: the disk wants them wide.
@@ -39,9 +39,10 @@ WIDTHS: Final = (64, 128, 256, 512, 1024, 2048, 3072, 4096, 6144, 8192, 12288, 1
 
 
 def through_devices(setting: Setting) -> Iterator[Candidate]:
-    """The ways of streaming through the machine's GPUs that are worth considering.
+    """Yield the candidates that stream through the machine's GPUs.
 
-    One GPU that holds the matrix needs no streaming, unless the solve is so long that it should be kept on the way.
+    A matrix that fits on one GPU is streamed only if the solve is so long that commits are worth their time, or if
+    several GPUs can share it.
     """
     cuda, n, size = setting.machine.cuda, setting.problem.n, setting.kind.itemsize
     if cuda is None:
@@ -52,19 +53,25 @@ def through_devices(setting: Setting) -> Iterator[Candidate]:
     found = from_host(setting, cuda)
     if found is not None:
         yield found
-    if not relaxes_reduced(setting.kind, setting.problem):  # the potentials want all rows at once
+    if not relaxes_reduced(setting.kind, setting.problem):  # finding potentials needs all rows at once
         found = from_store(setting, cuda)
         if found is not None:
             yield found
 
 
 def rate_of(setting: Setting, cuda: Device, count: int) -> float:
-    """Updates a second that whole solves reach on ``count`` devices."""
+    """Return the updates a second that whole solves reach.
+
+    Args:
+        setting: problem, machine and type.
+        cuda: the GPU.
+        count: number of GPUs.
+    """
     return count * cuda.relax_rate[setting.kind.name] * DEVICE_EFFICIENCY
 
 
 def from_host(setting: Setting, cuda: Device) -> Candidate | None:
-    """Rounds over host memory; None where the least layout does not fit a device."""
+    """Estimate rounds over host memory; None where the smallest layout does not fit on a device."""
     found = [_host(setting, cuda, symmetric=symmetric) for symmetric in forms(setting.problem)]
     return min((c for c in found if c is not None), key=lambda c: c.seconds, default=None)
 
@@ -83,7 +90,7 @@ def _host(setting: Setting, cuda: Device, *, symmetric: bool) -> Candidate | Non
     )
     if streaming is None:
         return None
-    # the rows are filled, by all processors, while the memory is had and locked
+    # all processors fill the rows while the memory is allocated and locked
     rate = INGEST_RATE * max(1.0, machine.threads / 2)
     fill = setting.matrix * max(cuda.touch_seconds + 1 / rate, cuda.lock_seconds)
     moved = streaming.rounds(n) * streamed_bytes(streaming, n, size, count) + setting.matrix
@@ -105,15 +112,18 @@ def _host(setting: Setting, cuda: Device, *, symmetric: bool) -> Candidate | Non
 
 
 def _write(setting: Setting, *, mirrored: bool) -> Phase:
-    """Rows to the store; ``mirrored``: the lower half is made of the upper one by the same threads, beside the disk."""
+    """Return the phase of writing rows; with ``mirrored`` the same threads also mirror the upper half meanwhile."""
     phase = write_phase(setting)
     turning = setting.matrix / (MIRROR_RATE * min(setting.machine.threads, MIRROR_THREADS)) if mirrored else 0.0
     return replace(phase, seconds=max(phase.seconds, turning) + UNHIDDEN * min(phase.seconds, turning))
 
 
 def from_store(setting: Setting, cuda: Device) -> Candidate | None:
-    """Rounds over the working store: the fastest layout that fits, else the one that takes least of the host's memory;
-    None where nothing fits a device."""
+    """Estimate rounds over the working store.
+
+    The layout is the fastest one that fits, else the one that takes the least host memory; None where none fits on a
+    device.
+    """
     whole = -(-setting.problem.n // GRAIN) * GRAIN
     found = [
         _store(setting, cuda, Streaming("store", height, width, slots, 0, symmetric))
@@ -147,7 +157,7 @@ def _store(setting: Setting, cuda: Device, streaming: Streaming) -> Candidate:
         algorithm=ALGORITHM,
         device="cuda",
         tier="store",
-        memory=machine.resident + OVERHEAD + DRIVER + ROOMS + buffers,
+        memory=machine.resident + OVERHEAD + DRIVER + IO_BYTES + buffers,
         device_memory=device_bytes(streaming, n, size),
         disk=setting.store + spare_bytes(setting.store),
         seconds=DEVICE_LAUNCH + sum(phase.seconds for phase in phases),
@@ -157,10 +167,10 @@ def _store(setting: Setting, cuda: Device, streaming: Streaming) -> Candidate:
 
 
 def _relax(setting: Setting, cuda: Device, streaming: Streaming, copying: float, moved: int) -> Phase:
-    """The rounds: products, the closing of pivot blocks, and ``copying`` seconds of copies behind which they hide."""
+    """Return the phase of all rounds: products and closing overlap with ``copying`` seconds of copies."""
     n = setting.problem.n
     count, width = updates(streaming, n), min(streaming.width, n)
-    # undirected, a panel is relaxed in its whole length though only half of its stripes are kept
+    # a panel of an undirected graph is relaxed over its whole length, though only half of the stripes' entries are kept
     closing = n * width * width + (n * n * width if streaming.symmetric else 0)
     work = (count + closing) / rate_of(setting, cuda, cuda.count)
     # low stripes are many, and each waits for the disk, the bus and the device once

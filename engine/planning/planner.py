@@ -1,4 +1,4 @@
-"""Choosing type and algorithm, with reasons.  Pure: problem, machine and options in, plan out."""
+"""Selects working type and algorithm, with reasons, from problem, machine and options alone."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from engine.planning.cost_streaming import LONG, LONG_CPU, streamable, streamed
 from engine.planning.cost_streaming_cuda import through_devices
 from storage.errors import DoesNotFit, InvalidRequest
 
-#: What each algorithm says it would take.
+#: The estimate of each algorithm on processors.
 ESTIMATES: Final[dict[str, Callable[[Setting], Candidate]]] = {
     "dijkstra": cost_dijkstra.estimate,
     "bfs": cost_bfs.estimate,
@@ -37,7 +37,7 @@ ESTIMATES: Final[dict[str, Callable[[Setting], Candidate]]] = {
     "repeated-squaring": cost_squaring.estimate,
     "partitioned": cost_partitioned.estimate,
 }
-#: The same for those that a GPU runs.
+#: The estimate of each algorithm on a GPU.
 DEVICE_ESTIMATES: Final[dict[str, Callable[[Setting], Candidate]]] = {
     "recursive-floyd-warshall": cost_dense.device_recursive,
     "blocked-floyd-warshall": cost_dense.device_blocked,
@@ -47,14 +47,14 @@ DEVICE_ESTIMATES: Final[dict[str, Callable[[Setting], Candidate]]] = {
     "bfs": cost_search.estimate_bfs,
     "johnson": cost_search.estimate_johnson,
 }
-#: A matrix of so many bytes or fewer is streamed only where it does not fit memory: it is done before there is
-#: anything to keep, and there is no room for a second way to be faster.
+#: Up to this number of bytes a matrix is streamed only if it does not fit in memory: it is finished before the first
+#: commit, and streaming could hardly be faster.
 LITTLE: Final = 16 << 20
-#: Bytes by which what one process holds when it plans differs from what the next one does.
+#: Bytes by which the memory of two processes differs when they plan the same problem.
 RESIDENT_SPARE: Final = 8 * 2**20
-#: How much slower a long solve may be for being kept.
+#: A long solve that commits its progress may take this many times as long as one that does not.
 UNKEPT: Final = 1.25
-#: Below this a float32 is subnormal and loses digits.
+#: Below this number a float32 is subnormal and loses digits.
 SMALLEST_FLOAT32 = 1.2e-38
 LARGEST_FLOAT32 = 3.4e38
 LARGEST_EXACT_FLOAT64 = 2**53
@@ -62,11 +62,13 @@ LARGEST_FLOAT64 = 1.7e308
 
 
 def choose(problem: Problem, machine: Machine, options: Options, *, store: int | None = None) -> Plan:
-    """The fastest algorithm that fits, in the narrowest proven type.
+    """Select the fastest algorithm that fits, in the narrowest proven type.
 
     Args:
-        problem, machine, options: what is asked, where, and how.
-        store: bytes of the finished store; the bare matrix if None.
+        problem: the problem.
+        machine: the machine.
+        options: the user's options.
+        store: bytes of the finished store; None for the bytes of the matrix.
 
     Raises:
         InvalidRequest: the options contradict the graph or each other.
@@ -102,14 +104,14 @@ def choose(problem: Problem, machine: Machine, options: Options, *, store: int |
         phases=best.phases,
         candidates=(best, *(_lost(c, best, options) for c in others)),
         cutoff=problem.cutoff,
-        turned=best.turned,
+        from_targets=best.from_targets,
         batch=best.batch,
         workers=best.workers,
     )
 
 
 def _pool(candidates: list[Candidate], setting: Setting, options: Options) -> list[Candidate]:
-    """Those that answer the problem and are what was asked for, whether they fit or not."""
+    """Return the candidates that can solve the problem and that the options allow, whether they fit or not."""
     return [
         c
         for c in candidates
@@ -120,7 +122,7 @@ def _pool(candidates: list[Candidate], setting: Setting, options: Options) -> li
 
 
 def _candidates(setting: Setting, options: Options) -> list[Candidate]:
-    """All ways that there are on this machine, each judged."""
+    """Return all candidates on this machine, each with the reason if it cannot be used."""
     machine = setting.machine
     if machine.workers is not None:
         return [_judge(candidate, setting, options) for candidate in over_workers(setting)]
@@ -135,7 +137,7 @@ def _candidates(setting: Setting, options: Options) -> list[Candidate]:
 
 
 def _cost(candidate: Candidate) -> float:
-    """Seconds; a long solve that would be lost with its process must be much faster than one that is kept."""
+    """Return the seconds to compare; they count UNKEPT times for a long solve that would be lost with its process."""
     kept = candidate.streaming is not None or by_rows(candidate.algorithm)
     long = LONG_CPU if candidate.device == "cpu" else LONG
     return candidate.seconds * (1.0 if kept or candidate.seconds < long else UNKEPT)
@@ -167,10 +169,14 @@ def _check(options: Options, machine: Machine) -> None:
 
 
 def choose_type(problem: Problem, asked: str) -> tuple[WorkType, str]:
-    """The working type and why it is safe.
+    """Return the working type, and why it is safe.
+
+    Args:
+        problem: the problem.
+        asked: name of a type, or ``auto``.
 
     Raises:
-        InvalidRequest: the type asked for cannot hold the distances, or no type can.
+        InvalidRequest: the type cannot hold the distances, or no type can.
     """
     if asked != "auto":
         kind = WORK_TYPES[asked]
@@ -184,7 +190,7 @@ def choose_type(problem: Problem, asked: str) -> tuple[WorkType, str]:
         wrong = _misfit(WORK_TYPES[name], problem, exact=problem.integral)
         if wrong is None:
             return WORK_TYPES[name], f"distances are at most {problem.bound:g}: {problem.bound_proof}"
-    # what is wrong with float64, the widest, is wrong with every type
+    # float64 is the widest type, so its fault holds for every type
     cure = "--dtype float64 rounds them" if problem.integral else "divide all weights by a power of ten"
     raise InvalidRequest(
         f"no type holds the distances, which may reach {problem.bound:g} ({problem.bound_proof}): {wrong}; {cure}",
@@ -193,7 +199,7 @@ def choose_type(problem: Problem, asked: str) -> tuple[WorkType, str]:
 
 
 def _misfit(kind: WorkType, problem: Problem, *, exact: bool = False) -> str | None:
-    """Why ``kind`` cannot hold the distances, or None; ``exact`` asks that whole numbers stay exact in floats."""
+    """Return why ``kind`` cannot hold the distances, or None; with ``exact`` whole numbers must stay exact."""
     if kind.integer:
         if not problem.integral:
             return "the weights are not whole numbers"
@@ -218,7 +224,7 @@ def _misfit(kind: WorkType, problem: Problem, *, exact: bool = False) -> str | N
 
 
 def _judge(candidate: Candidate, setting: Setting, options: Options) -> Candidate:
-    """A candidate, rejected where it does not suit or fit or is on the wrong device."""
+    """Return the candidate, rejected if it does not suit, does not fit, or runs on the wrong device."""
     wrong, device = unsuitable(candidate.algorithm, setting.problem), setting.machine.cuda
     if wrong is None and options.device == "cuda" and candidate.device == "cpu":
         wrong = "runs on the CPU, and device cuda was asked for"
@@ -280,10 +286,10 @@ def _refusal(candidates: list[Candidate], setting: Setting, options: Options) ->
 
 
 def _least_hungry(pool: list[Candidate], setting: Setting, options: Options) -> tuple[str, int]:
-    """The algorithm that needs the least memory, and a number of bytes that suffices if it is asked for.
+    """Return the algorithm that needs the least memory, and a memory budget in bytes that suffices for it.
 
-    Some ways take more where there is more (their batches grow), so each number is tried like a request of its own.
-    What a process holds before it plans differs a little from one to the next: some bytes are added for that.
+    Some algorithms take more memory where there is more, because their batches grow.  So each number is planned again
+    as a budget of its own.  Some bytes are added, because the memory of two processes differs a little when they plan.
     """
     machine = setting.machine
     while True:
@@ -302,7 +308,7 @@ def _least_hungry(pool: list[Candidate], setting: Setting, options: Options) -> 
 
 
 def _device_reason(best: Candidate, machine: Machine, options: Options) -> str:
-    """Where, and why there."""
+    """Return the device of ``best``, and why it was selected, in a sentence."""
     if machine.workers is not None:
         count, many = machine.workers.threads, "s" if best.workers > 1 else ""
         each = f"{count} thread{'s' if count > 1 else ''} each" if best.device == "cpu" else "one GPU each"
@@ -324,7 +330,7 @@ def _reason(best: Candidate, others: list[Candidate], options: Options) -> str:
     cost = f"about {best.seconds:.3g} s and {gib(best.memory)} of memory"
     if best.device_memory:
         cost += f", {gib(best.device_memory)} of the GPU's"
-    if best.turned:
+    if best.from_targets:
         cost += ", searching from the targets, which are fewer"
     if options.algorithm != "auto":
         return f"{best.algorithm} was asked for: {cost}"
@@ -336,7 +342,7 @@ def _reason(best: Candidate, others: list[Candidate], options: Options) -> str:
 
 
 def _lost(candidate: Candidate, best: Candidate, options: Options) -> Candidate:
-    """A candidate that was not chosen, saying so."""
+    """Return a candidate that was not selected, with the reason."""
     if not candidate.feasible:
         return candidate
     if options.algorithm not in ("auto", candidate.algorithm):
@@ -346,14 +352,14 @@ def _lost(candidate: Candidate, best: Candidate, options: Options) -> Candidate:
 
 
 def _where(candidate: Candidate, other: Candidate) -> str:
-    """Device and tier of a candidate, where they are not those of the other one spoken of."""
+    """Return words for the device and the tier of a candidate where they differ from those of ``other``."""
     device = "" if candidate.device == other.device else f" on {candidate.device}"
     tier = "" if candidate.tier == other.tier or "device" in (candidate.tier, other.tier) else candidate.tier
     return f"{device} in the {tier} tier" if tier else device
 
 
 def round_up(size: int) -> int:
-    """At least ``size`` bytes: the next number that :func:`gib` prints in full."""
+    """Round ``size`` bytes up to the next number that :func:`gib` prints in full."""
     unit = 1
     while size >= 1024 * unit and unit < 2**40:
         unit *= 1024
@@ -362,7 +368,7 @@ def round_up(size: int) -> int:
 
 
 def gib(size: int) -> str:
-    """Bytes as a person reads them."""
+    """Return a number of bytes as text with a binary unit, such as ``1.5 GiB``."""
     value, unit = float(size), "B"
     for larger in ("KiB", "MiB", "GiB", "TiB"):
         if value < 1024:

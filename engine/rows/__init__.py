@@ -1,1 +1,1 @@
-"""What becomes of finished rows: their facts, their summary, and weights as dense rows."""
+"""Finished rows, their summary, and the dense rows of weights that some algorithms start from."""

@@ -1,4 +1,4 @@
-"""From arcs to the dense weight matrix that Floyd-Warshall and squaring start from, and from it to the sink."""
+"""Fills the dense weight matrix that Floyd-Warshall and squaring start from, and writes finished matrices to a sink."""
 
 from __future__ import annotations
 
@@ -16,12 +16,18 @@ from storage.graph.graph import Graph
 
 Array = npt.NDArray[np.generic]
 
-#: Arcs scattered at a time, so that a dense graph's row numbers need no memory worth counting.
+#: Number of arcs that are scattered at a time, so that the row numbers of a dense graph need little memory.
 _PIECE = 1 << 20
 
 
 def weight_matrix(graph: Graph, kind: WorkType, monitor: Monitor) -> Array:
-    """The n x n matrix W in the working type: 0 on the diagonal, weights, *unreachable* elsewhere."""
+    """Return the weight matrix W, shape (n, n): 0 on the diagonal, the weights of arcs, *unreachable* elsewhere.
+
+    Args:
+        graph: the graph.
+        kind: the working type.
+        monitor: receives the progress, in rows.
+    """
     monitor.begin("ingest", graph.n, "rows")
     matrix = np.empty((graph.n, graph.n), kind.dtype)
     rows = max(1, _PIECE // max(1, graph.n))
@@ -33,7 +39,14 @@ def weight_matrix(graph: Graph, kind: WorkType, monitor: Monitor) -> Array:
 
 
 def fill_weights(graph: Graph, kind: WorkType, first: int, out: Array) -> None:
-    """Make ``out``, shape (rows, n), the rows of W from ``first`` on.  Safe to call from several threads."""
+    """Fill rows of the weight matrix W.  Several threads may fill different rows at the same time.
+
+    Args:
+        graph: the graph.
+        kind: the working type.
+        first: number of the first row.
+        out: shape (rows, n), receives rows ``first``, ``first`` + 1, ...
+    """
     size = max(1, _PIECE // max(1, graph.n))
     for start in range(first, first + len(out), size):
         stop = min(first + len(out), start + size)
@@ -44,7 +57,7 @@ def fill_weights(graph: Graph, kind: WorkType, first: int, out: Array) -> None:
         # adding 0 turns -0.0, whose bits sort below every number, into 0.0
         weights = graph.weights[begin:end] + 0
         if kind.integer:
-            # an arc longer than every distance is on no shortest path; as it is, it might not fit the type
+            # an arc longer than every distance is on no shortest path, and its weight might not fit the type
             weights = np.minimum(weights, int(kind.unreachable))
         part[tails, graph.heads[begin:end]] = weights
         part[np.arange(stop - start), np.arange(start, stop)] = 0
@@ -64,12 +77,15 @@ def write_rows(
     """Send rows of ``matrix`` to ``sink``, band by band, from several threads.
 
     Args:
-        matrix: shape (n, n), or only the rows wanted, however they lie in memory; in the working type.
+        matrix: shape (n, n), or only the rows wanted, in any memory order; in the working type.
         rows: vertex indices of the rows wanted; None for all.
-        picked: ``matrix`` holds the rows wanted and no others.
-        potentials: shape (n,); what was added to reduced lengths, d + h[source] - h[target], is taken off in float64.
-        before: called with the first and one past the last of some rows, by the thread that then sends them.
-        sink, monitor, threads: where they go, who is told (rows), how many write at a time.
+        sink: receives the rows.
+        monitor: receives the progress, in rows.
+        threads: number of threads that write.
+        picked: ``matrix`` holds only the rows wanted.
+        potentials: shape (n,), h; the entries are reduced lengths d + h[source] - h[target], and the differences of h
+            are taken off in float64.  None where the entries are distances.
+        before: called with the first row and one past the last row of a band, by the thread that then sends the band.
     """
     sources = np.arange(len(matrix)) if rows is None else rows
     band = sink.tile[0]

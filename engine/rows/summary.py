@@ -1,4 +1,4 @@
-"""Facts about the finished matrix, gathered while its rows pass by on their way to the sink."""
+"""The summary of a finished matrix, gathered from its rows while they are written to the sink."""
 
 from __future__ import annotations
 
@@ -13,31 +13,39 @@ import numpy.typing as npt
 from engine.model.rows import Array, Count, RowFacts, Sink
 from storage.errors import SolveFailed
 
-#: Bins of the distance histogram; the width doubles (pairs of bins merge) when a distance lies beyond the last one.
+#: Bins of the distance histogram; the width doubles (pairs of bins merge) when a distance lies beyond the last bin.
 BINS = 128
-#: Least width of a bin: its inverse, which the kernels multiply by, must not overflow (0 * inf is no bin).
+#: The least width of a bin: the kernels multiply by its inverse, which must not overflow (0 * inf is no bin).
 NARROWEST = 2.0**-1000
 
 
 def comparable(reach: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-    """Which sources' eccentricities are compared for radius and centre.
+    """Return the sources whose eccentricities are compared for radius and centre, as a mask of shape (sources,).
 
-    A dead end that reaches one neighbour has a small eccentricity and is no centre, so a source has to reach at least
-    nine tenths of what any source reaches.  Not all of it: a one-way entrance to the network reaches a vertex more than
-    the network itself does, and would be compared with nobody else.
+    A dead end that reaches one neighbour has a small eccentricity but is no centre.  So a source has to reach at least
+    nine tenths of the largest reach.  Not all of it, because a one-way entrance to a network reaches one vertex more
+    than the network itself and would then be the only source to compare.
 
     Args:
-        reach: how many targets each source reaches, itself counted where it is one; shape (sources,).
+        reach: number of targets that each source reaches, itself included where it is a target; shape (sources,).
     """
     mask: npt.NDArray[np.bool_] = 10 * reach >= 9 * reach.max(initial=0)
     return mask
 
 
 @dataclass(frozen=True)
-class Part:
-    """What a summary has found in neighbouring rows from ``row`` on, for another one that takes it in.
+class PartialSummary:
+    """The summary of consecutive rows, for another summary that joins it.
 
-    ``histogram`` is width, count below zero and counts; all else is as the summary holds it.
+    Attributes:
+        row: number of the first row.
+        reached: pairs with a finite distance.
+        sum: sum of the finite distances.
+        reach: int64, shape (rows,): targets that each source reaches, itself included where it is a target.
+        eccentricity: float64, shape (rows,): the largest finite distance of each source; NaN where there is none.
+        farthest: int64, shape (rows,): the column of that distance; -1 where there is none.
+        single: distances are float32.
+        histogram: width of a bin, distances below zero, and counts; None where nothing is reached.
     """
 
     row: int
@@ -51,10 +59,14 @@ class Part:
 
 
 class Summary:
-    """Adds up the facts of rows, wherever they were gathered; ``sources[i]`` is the vertex index of matrix row i.
+    """Adds up the facts of rows, wherever they were gathered.  Several threads may add different rows.
 
-    ``targets`` are those of the columns; None for all ``n`` vertices.  Thread-safe for different rows.  Where summaries
-    of parts are put together, all of them are ``binary``: their bins are powers of two wide.
+    Args:
+        sources: vertex index of each row, shape (rows,).
+        n: vertices.
+        integral: distances are whole numbers.
+        targets: vertex index of each column; None for all ``n`` vertices.
+        binary: the bins are powers of two wide, so that summaries of parts can be joined.
     """
 
     def __init__(
@@ -81,11 +93,16 @@ class Summary:
         self._histogram: _Histogram | None = None
 
     def add(self, row: int, facts: RowFacts, count: Count) -> None:
-        """Take the facts of rows ``row``, ``row`` + 1, ...; ``count`` is asked for their histogram.
+        """Add the facts of rows ``row``, ``row`` + 1, ...
+
+        Args:
+            row: number of the first row.
+            facts: the facts.
+            count: counts the distances of these rows in the bins of a histogram.
 
         Raises:
-            SolveFailed: some distance is no finite number, or sums of them are not.  Planning refuses graphs whose sums
-                could leave the type, so this is a fault, and nothing is stored as if it were right.
+            SolveFailed: the sum of some row is not finite.  Planning refuses graphs whose sums could leave the type, so
+                this is a fault, and the matrix must not be stored as if it were right.
         """
         wrong = np.flatnonzero(~np.isfinite(facts.sums))
         if len(wrong):
@@ -105,15 +122,15 @@ class Summary:
                     self._histogram = _Histogram(largest, integral=self._integral, binary=self._binary)
                 self._histogram.add(count, largest)
 
-    def part(self, row: int) -> Part:
-        """All that was found, for a summary in which the first row here is row ``row``."""
+    def part(self, row: int) -> PartialSummary:
+        """Return what was found, for a larger summary in which the first row here has the number ``row``."""
         found = self._histogram
         bins = None if found is None else (found.width, found.below, found.counts)
         found_rows = (self._reach, self._eccentricity, self._farthest)
-        return Part(row, self._reached, self._sum, *found_rows, self._single, bins)
+        return PartialSummary(row, self._reached, self._sum, *found_rows, self._single, bins)
 
-    def join(self, part: Part) -> None:
-        """Take in what another summary has found in other rows."""
+    def join(self, part: PartialSummary) -> None:
+        """Add the summary of other rows; both summaries are ``binary``."""
         rows = slice(part.row, part.row + len(part.eccentricity))
         self._reach[rows] = part.reach
         self._eccentricity[rows], self._farthest[rows] = part.eccentricity, part.farthest
@@ -128,12 +145,12 @@ class Summary:
                 self._histogram.join(*part.histogram)
 
     def summary(self, labels: Array) -> dict[str, object]:
-        """The summary in JSON types; pairs are ordered, and a vertex makes none with itself.
+        """Return statistics over ordered pairs (source, target), source ≠ target, of the rectangle, in JSON types.
 
-        All is over the rectangle: the eccentricity of a source is its largest finite distance to another vertex among
-        the targets, ``diameter`` the largest eccentricity.  ``radius`` is the smallest one, and ``center`` such a
-        source, among the ``central_sources`` sources that reach nearly as much as any (:func:`comparable`), each of
-        them at least ``central_reach`` targets, itself counted.
+        The eccentricity of a source is its largest finite distance to another vertex among the targets; ``diameter`` is
+        the largest eccentricity.  ``radius`` is the smallest eccentricity among the ``central_sources`` sources that
+        :func:`comparable` selects, and ``center`` is a source with that eccentricity.  Each of those sources reaches at
+        least ``central_reach`` targets, itself included.
         """
         rows, columns = len(self._sources), self._n if self._targets is None else len(self._targets)
         itself = rows if self._targets is None else len(np.intersect1d(self._sources, self._targets))
@@ -171,12 +188,21 @@ class Summary:
     def _number(self, value: float) -> int | float:
         if self._integral:
             return int(value)
-        # the shortest digits that the stored type tells apart: 1.86, not 1.8600000143
+        # the shortest digits that identify the value in the stored type: 1.86, not 1.8600000143
         return float(str(np.float32(value))) if self._single else float(value)
 
 
 class SummarySink:
-    """Passes whole rows on to another sink and tells a summary what they hold.  Thread-safe for different rows."""
+    """Passes whole rows on to another sink and adds their facts to a summary.  Several threads may write rows.
+
+    Args:
+        sink: receives the rows.
+        sources: vertex index of each row, shape (rows,).
+        n: vertices.
+        integral: distances are whole numbers.
+        targets: vertex index of each column; None for all ``n`` vertices.
+        binary: as in :class:`Summary`.
+    """
 
     def __init__(
         self,
@@ -199,14 +225,24 @@ class SummarySink:
         self.summary, self.part = self._summary.summary, self._summary.part
 
     def write(self, row: int, column: int, block: Array) -> None:
-        """Gather the facts of complete rows, then pass them on."""
+        """Gather the facts of whole rows, then pass the rows on.
+
+        Args:
+            row: number of the first row.
+            column: 0.
+            block: shape (rows, columns).
+
+        Raises:
+            ValueError: the rows are not whole.
+            SolveFailed: the sum of some row is not finite.
+        """
         if column != 0 or block.shape[1] != self._columns:
             raise ValueError(f"whole rows are expected, found columns {column} to {column + block.shape[1]}")
         self.observe(row, block)
         self._sink.write(row, column, block)
 
     def observe(self, row: int, block: Array) -> None:
-        """Gather the facts of complete rows that are in the sink already."""
+        """Gather the facts of whole rows that the sink already holds."""
         from engine.devices.cpu.row_facts import count_rows, row_facts
 
         own = self._own[row : row + block.shape[0]]
@@ -218,8 +254,10 @@ class SummarySink:
 
 
 class _Histogram:
-    """Counts of finite distances in equal bins from ``low``, at most ``2 * BINS`` of them; ``binary``: their width is a
-    power of two, so that two histograms can be put together."""
+    """Counts finite distances in at most ``2 * BINS`` equal bins from ``low`` on.
+
+    With ``binary`` the width of a bin is a power of two, so that two histograms can be joined.
+    """
 
     def __init__(self, largest: float, *, integral: bool, binary: bool = False) -> None:
         self.low = 0.0

@@ -14,7 +14,7 @@ from engine.model.backend import Array, Backend
 from engine.model.blocks import cut
 from engine.model.dtypes import settle
 from engine.model.progress import Monitor
-from engine.model.stripe_device import Job, below_zero, diagonal
+from engine.model.stripe_device import StripeJob, below_zero, diagonal
 from engine.model.tiling import CLOSED, stripe_entries
 from engine.streaming.packed_panel import PackedPanel
 
@@ -33,12 +33,12 @@ class CpuStreamer:
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
-        self._job: Job
+        self._job: StripeJob
         self._resident: dict[int, Array] = {}
         self._packed: PackedPanel | None = None
         self._owed: deque[int] = deque()  # stripes of the packed panel that the tier has yet to get
 
-    def open(self, job: Job, index: int, resident: Sequence[int]) -> None:  # noqa: ARG002
+    def open(self, job: StripeJob, index: int, resident: Sequence[int]) -> None:  # noqa: ARG002
         """Allocate the panels.
 
         Args:
@@ -265,7 +265,7 @@ class _Checks(Monitor):
     stripes.
     """
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: StripeJob) -> None:
         self._job = job
 
     def step(self, amount: int) -> None:  # noqa: ARG002

@@ -22,7 +22,7 @@ import numpy as np
 
 from engine.model.backend import Array
 from engine.model.progress import Monitor
-from engine.model.stripe_device import Job, Streamer
+from engine.model.stripe_device import Streamer, StripeJob
 from engine.model.tier import Tier
 from engine.model.tiling import Streaming, stripe_entries
 
@@ -91,7 +91,7 @@ class _Run:
         self._closed = first - 1  # the latest panel that is closed or queued to be closed
         self._owner = _owners(streaming, self._rounds, len(devices))
         leaders = [self._owner.get(k, k % len(devices)) for k in range(self._rounds)]
-        self._job = Job(streaming, tier, nonnegative, leaders, devices, self._done, self._advance, self._check)
+        self._job = StripeJob(streaming, tier, nonnegative, leaders, devices, self._done, self._advance, self._check)
         self._level = np.array([self._start(stripe) for stripe in range(self._stripes)])
         self._behind = [int((self._level < k).sum()) for k in range(self._rounds)]
         self._floor = first - 1

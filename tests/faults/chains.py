@@ -148,7 +148,7 @@ def plan_of(graph: Graph, sample: Sample, step: Step) -> Plan:
 
 def base_plan(graph: Graph, dtype: str, algorithm: str) -> Plan:
     """A plan without tier or layout."""
-    return replace(make_plan(graph, Options(algorithm=algorithm, dtype=dtype, device="cpu")), turned=False)
+    return replace(make_plan(graph, Options(algorithm=algorithm, dtype=dtype, device="cpu")), from_targets=False)
 
 
 class Ends(Monitor):

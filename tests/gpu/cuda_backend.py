@@ -12,11 +12,12 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.devices.cuda.context import allocate, modules
-from engine.devices.cuda.floyd_warshall import BelowZero, Solver, padded
+from engine.devices.cuda.floyd_warshall import Solver, padded
 from engine.devices.cuda.launch import Launcher
 from engine.model.backend import Arcs, Array
 from engine.model.device_layout import SINGLE
 from engine.model.progress import Monitor
+from engine.model.stripe_device import BelowZero
 from engine.model.system import usable_processors
 
 

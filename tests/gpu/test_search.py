@@ -18,7 +18,7 @@ from engine.devices.cuda.pinned import host_matrix
 from engine.execution.survey import survey
 from engine.execution.trials import calibrate
 from engine.graph.analysis import describe
-from engine.model import device_layout, search_form
+from engine.model import device_layout
 from engine.model.dtypes import WORK_TYPES
 from engine.model.problem import Options
 from engine.model.progress import Monitor
@@ -54,7 +54,7 @@ def hubs(n: int) -> Graph:
 @pytest.fixture(params=FORMS)
 def form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Either form of the kernel, whatever the graph."""
-    monkeypatch.setattr(search_form, "SHALLOW", FORMS[request.param])
+    monkeypatch.setattr(device_layout, "SHALLOW", FORMS[request.param])
     return str(request.param)
 
 
@@ -176,8 +176,8 @@ def test_negative_arcs(dtype: str, whole: bool) -> None:
 
 @pytest.mark.parametrize(("shallow", "name"), [(10**6, "SWEEPS"), (-1, "LOOKS")])
 def test_what_takes_too_long_goes_to_the_processors(monkeypatch: pytest.MonkeyPatch, shallow: int, name: str) -> None:
-    monkeypatch.setattr(search_form, "SHALLOW", shallow)
-    monkeypatch.setattr(search_form, name, 0.2 if name == "SWEEPS" else 3)
+    monkeypatch.setattr(device_layout, "SHALLOW", shallow)
+    monkeypatch.setattr(device_layout, name, 0.2 if name == "SWEEPS" else 3)
     compare(ring(900), "bellman-ford")
 
 
@@ -185,8 +185,8 @@ def test_a_later_batch_may_be_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first vertices see a star, the others a path through a thousand."""
     monkeypatch.setattr(device_layout, "LEAST_BATCH", 512)
     monkeypatch.setattr(device_layout, "SHARE", 100)
-    monkeypatch.setattr(search_form, "SHALLOW", 10**6)
-    monkeypatch.setattr(search_form, "SWEEPS", 2)
+    monkeypatch.setattr(device_layout, "SHALLOW", 10**6)
+    monkeypatch.setattr(device_layout, "SWEEPS", 2)
     star = np.arange(1, 600)
     path = np.arange(600, 1600)
     tails = np.concatenate([np.zeros(599, np.int64), path[:-1]])
@@ -278,7 +278,7 @@ def test_a_trial_on_the_device_tells_what_searches_take(monkeypatch: pytest.Monk
     measured = calibrate(graph, problem, kind, machine, plan, device="cuda")
     assert measured.device_search_seconds is not None
     assert 0 < measured.device_search_seconds < 1e-3
-    monkeypatch.setattr(module, "form_of", lambda **_: device_layout.Form("lists", 0))
+    monkeypatch.setattr(module, "form_of", lambda **_: device_layout.SearchForm("lists", 0))
     monkeypatch.setattr(module, "LEAST_LIMIT", 0)
     hopeless = calibrate(graph, problem, kind, machine, plan, device="cuda")
     assert hopeless.device_search_seconds == np.inf

@@ -81,7 +81,7 @@ def test_a_rectangle_up_to_a_cutoff(algorithm: str, tmp_path: Path, monkeypatch:
 def on_the_device(graph: object, options: Options) -> object:
     """The plan of one process for its GPU."""
     plan = batches.make_plan(graph, replace(options, device="cuda", executor="local", scheduler=None))  # type: ignore[arg-type]
-    return replace(plan, turned=False, workers=2)
+    return replace(plan, from_targets=False, workers=2)
 
 
 def test_pieces_come_back_when_nobody_shows_them() -> None:

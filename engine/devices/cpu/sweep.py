@@ -18,8 +18,8 @@ from engine.devices.cpu.team import fetch_add
 from engine.devices.cpu.vector import TILE_ROWS, TILE_VECTORS, VECTOR_BYTES, pack_entry
 from engine.graph.partition import Lengths, Parts
 from engine.model.backend import Arcs, Array
+from engine.model.device_layout import SWEEP_ROWS
 from engine.model.dtypes import work_type
-from engine.model.parts_layout import SWEEP_ROWS
 
 
 @njit(nogil=True, cache=True)

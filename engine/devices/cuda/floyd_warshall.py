@@ -21,6 +21,7 @@ from engine.model import device_layout
 from engine.model.device_layout import SINGLE, pivot_width
 from engine.model.dtypes import work_type
 from engine.model.progress import Monitor
+from engine.model.stripe_device import BelowZero
 
 #: Least and largest n for which repeated squaring in one launch is faster: it has log2(n) steps, not n / 32 rounds.
 SQUARES: Final = (65, 256)
@@ -51,10 +52,6 @@ def padded(modules: Modules, n: int, dtype: object) -> Any:
     whole[n:, :] = nothing
     whole[:n, n:] = nothing
     return whole
-
-
-class BelowZero(Exception):  # noqa: N818
-    """A diagonal entry of whole numbers fell below zero: there is a negative cycle, and what is left is in vain."""
 
 
 class Solver:
@@ -154,7 +151,7 @@ class Solver:
     def _check_flag(self) -> None:
         """Raise BelowZero for integers; for floats rounding can make the length of a cycle of length zero negative."""
         if self.ahead.dtype.kind == "i" and self.ahead.sent_flag():
-            raise BelowZero
+            raise BelowZero("a vertex came to lie at less than zero from itself, so there is a negative cycle")
 
     def recursive(self, d: Any, *, base: int = 1024, symmetric: bool = False, monitor: Monitor | None = None) -> None:
         """Close ``d`` by halves (R-Kleene): close one half, relax the panels and the other half, close it, and back.

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.devices.cuda.context import ARITHMETICS, Arithmetic, Modules, allocate, held_device, upload
-from engine.devices.cuda.floyd_warshall import BelowZero, Solver, padded
+from engine.devices.cuda.floyd_warshall import Solver, padded
 from engine.devices.cuda.outgoing import Outgoing, Outlet
 from engine.devices.cuda.row_facts import RowFactsReader
 from engine.graph.potentials import Potentials
@@ -22,6 +22,7 @@ from engine.model.device_layout import PIECE, SINGLE
 from engine.model.dtypes import WorkType
 from engine.model.progress import Monitor
 from engine.model.rows import RowFacts
+from engine.model.stripe_device import BelowZero
 from storage.graph.graph import Graph
 
 Integers = npt.NDArray[np.int64]

@@ -21,10 +21,9 @@ from engine.devices.cuda.outgoing import Outgoing, Outlet
 from engine.devices.cuda.row_facts import RowFactsReader
 from engine.devices.cuda.search_kernels import SearchKernels
 from engine.model.backend import Arcs
-from engine.model.device_layout import LIST_ROW, Form, SearchLayout
+from engine.model.device_layout import LIST_ROW, SearchForm, SearchLayout, narrow_first
 from engine.model.dtypes import WORK_TYPES, WorkType
 from engine.model.rows import RowFacts
-from engine.model.search_form import narrow_first
 
 Integers = npt.NDArray[np.int64]
 
@@ -39,7 +38,7 @@ _TRIAL_LISTS: Final = 132
 def device_search(
     arcs: Arcs,
     kind: WorkType,
-    form: Form,
+    form: SearchForm,
     sources: Integers,
     *,
     outlet: Outlet | None = None,
@@ -87,7 +86,7 @@ class DeviceSearch:
         found: Modules,
         arcs: Arcs,
         kind: WorkType,
-        form: Form,
+        form: SearchForm,
         sources: Integers,
         batches: list[range],
         outgoing: Outgoing | None,
@@ -189,7 +188,9 @@ class DeviceSearch:
             kernel((len(self._rows),), (_THREADS,), arguments)
 
 
-def trial_seconds(arcs: Arcs, kind: WorkType, form: Form, sources: Integers, *, memory: int | None) -> float | None:
+def trial_seconds(
+    arcs: Arcs, kind: WorkType, form: SearchForm, sources: Integers, *, memory: int | None
+) -> float | None:
     """Measure a search from a few blocks of sources.
 
     Args:

@@ -22,7 +22,7 @@ from engine.devices.cuda.trace import Trace
 from engine.model import traffic
 from engine.model.backend import Array
 from engine.model.device_layout import SINGLE, padded_side
-from engine.model.stripe_device import Job, below_zero
+from engine.model.stripe_device import StripeJob, below_zero
 from engine.model.tiling import CHUNK, pitch, stripe_entries
 from storage.errors import SolveFailed
 
@@ -82,7 +82,7 @@ class CudaStreamer:
         self.have: dict[int, Any] = {}
         self.left: dict[int, list[Any]] = {}
         self.panels: list[Any] = []
-        self._job: Job
+        self._job: StripeJob
         self._clear()
 
     def _clear(self) -> None:
@@ -104,7 +104,7 @@ class CudaStreamer:
 
     # ---- memory -----------------------------------------------------------------------------------------------------
 
-    def open(self, job: Job, index: int, resident: Sequence[int]) -> None:  # noqa: ARG002
+    def open(self, job: StripeJob, index: int, resident: Sequence[int]) -> None:  # noqa: ARG002
         """Allocate all memory.
 
         Args:
@@ -135,7 +135,7 @@ class CudaStreamer:
                 self._trace.start(cupy, self.device)
             cupy.cuda.runtime.deviceSynchronize()
 
-    def _allocate(self, job: Job, resident: Sequence[int]) -> None:
+    def _allocate(self, job: StripeJob, resident: Sequence[int]) -> None:
         cupy, streaming, types = self._cupy, job.streaming, (job.kind.dtype, self._launcher.word)
         self._across = pitch(job.n, job.kind.itemsize)
         width = min(streaming.width, _round_up(job.n, 64))
@@ -166,7 +166,7 @@ class CudaStreamer:
         flags[:] = 0
         return flags
 
-    def _reach(self, job: Job) -> None:
+    def _reach(self, job: StripeJob) -> None:
         """Let this device read and write the memory of the others, where the hardware allows it."""
         runtime = self._cupy.cuda.runtime
         for other in {d.device for d in job.devices if isinstance(d, CudaStreamer)} - {self.device}:

@@ -14,7 +14,7 @@ from engine.devices.cuda.context import allocate
 from engine.devices.cuda.pinned import PinnedPool
 from engine.devices.cuda.streaming import CudaStreamer
 from engine.model.backend import Array
-from engine.model.stripe_device import Job
+from engine.model.stripe_device import StripeJob
 from engine.model.tiling import GRAIN
 
 _TILE: Final = 128
@@ -33,7 +33,7 @@ class CudaHolder(CudaStreamer):
     """
 
     def __init__(
-        self, job: Job, device: int = 0, *, memory: int | None = None, places: int = 2, threads: int = 1
+        self, job: StripeJob, device: int = 0, *, memory: int | None = None, places: int = 2, threads: int = 1
     ) -> None:
         super().__init__(device, memory=memory)
         self._pieces = PinnedPool((min(job.streaming.width, job.n), job.n), job.kind.dtype, threads)

@@ -21,8 +21,8 @@ from engine.devices.cuda.launch import Launcher, Product
 from engine.devices.cuda.outgoing import Outgoing, Outlet
 from engine.devices.cuda.row_facts import RowFactsReader
 from engine.graph.partition import DEVICE_GRAIN, Lengths, Parts
+from engine.model.device_layout import sweep_layout
 from engine.model.dtypes import WorkType
-from engine.model.parts_layout import sweep_layout
 from engine.model.rows import RowFacts, Sink
 
 Integers = npt.NDArray[np.int64]

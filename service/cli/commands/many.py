@@ -25,7 +25,7 @@ from storage.graph.graph import Graph, Receipt, graph_digest
 from storage.matrix.reader import open_matrix
 
 if TYPE_CHECKING:
-    from engine.api.bulk import Failure, Result
+    from engine.api.bulk import BulkFailure, BulkResult
     from engine.planning.bulk import Group
 
 #: Graphs, and bytes of them, that are held at once; a longer list is solved batch after batch.
@@ -78,7 +78,7 @@ class Tally:
                 _tell(["note: there are notes on more graphs; --summary has them all"])
             self.noted[index] = "; ".join(notes)
 
-    def fail(self, index: int, path: Path, failure: Failure) -> None:
+    def fail(self, index: int, path: Path, failure: BulkFailure) -> None:
         """Note the failure of one graph, and say so at once.
 
         Args:
@@ -186,7 +186,7 @@ def _batches(paths: Sequence[Path], args: ManyArgs, tally: Tally) -> Iterator[Ba
     """The graphs, read by several threads, in batches; those that cannot be read are noted as failed."""
     from engine.api.bulk import failure_of
 
-    def read(path: Path) -> tuple[Graph, Receipt] | Failure:
+    def read(path: Path) -> tuple[Graph, Receipt] | BulkFailure:
         try:
             return load(replace(args.reading, graph=path))
         except Exception as error:
@@ -245,7 +245,7 @@ def _solve_batch(
 
 
 def _collect(
-    results: Iterable[Result],
+    results: Iterable[BulkResult],
     graphs: Mapping[int, Graph],
     paths: Sequence[Path],
     targets: Sequence[Path | None],

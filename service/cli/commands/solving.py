@@ -163,7 +163,7 @@ def plan(graph_args: GraphArgs, solve_args: SolveArgs, *, out: Path | None, as_j
     except DoesNotFit as refusal:
         candidates = cast(tuple[Candidate, ...], refusal.candidates)
         if as_json:
-            listed = [asdict(candidate) for candidate in candidates]
+            listed = [candidate.to_dict() for candidate in candidates]
             said = {"graph": str(graph_args.graph), "notes": receipt.notes, "plan": None, "refused": str(refusal)}
             emit_json({**said, "candidates": listed})
         else:

@@ -10,7 +10,7 @@ from engine.api.solve import make_plan, solve
 from engine.devices.cpu.arcs import prepare
 from engine.graph.analysis import describe
 from engine.graph.selection import Rectangle
-from engine.graph.transpose import turn
+from engine.graph.transpose import reverse
 from engine.model.backend import Arcs
 from engine.model.dtypes import WORK_TYPES
 from engine.model.problem import Machine, Options
@@ -60,16 +60,16 @@ def test_fewer_targets_than_sources_are_searched_from_their_side() -> None:
     )
     options = Options(algorithm="dijkstra", targets=(7, 250))
     plan = make_plan(graph, options)
-    assert plan.turned
+    assert plan.from_targets
     assert "searching from the targets" in plan.reason
-    assert not make_plan(graph, Options(algorithm="dijkstra", sources=(1,), targets=(7, 250))).turned
+    assert not make_plan(graph, Options(algorithm="dijkstra", sources=(1,), targets=(7, 250))).from_targets
     np.testing.assert_array_equal(answer(graph, targets=(7, 250)), answer(graph)[:, [7, 250]])
 
 
-def test_turned_twice_is_as_before() -> None:
+def test_arcs_reversed_twice_are_as_before() -> None:
     graph = random(50, 100)
     arcs = Arcs(graph.indptr, graph.heads, np.arange(graph.arcs), np.arange(50.0))
-    again = turn(turn(arcs))
+    again = reverse(reverse(arcs))
     for name in ("indptr", "heads", "weights", "potentials"):
         np.testing.assert_array_equal(getattr(again, name), getattr(arcs, name))
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine.algorithms.dijkstra import Batches, run
+from engine.algorithms.dijkstra import RowBatches, run
 from engine.model.progress import Monitor
 from storage.errors import Cancelled, StorageFailed
 from storage.graph.graph import Graph
@@ -89,23 +89,23 @@ def test_a_sink_that_fails_ends_the_solve_with_its_error() -> None:
 
 
 def test_batches_are_whole_tiles_that_grow_to_the_limit_and_cover_all_rows() -> None:
-    batches = Batches(1_000, 16, 200)
+    batches = RowBatches(1_000, 16, 200)
     ranges = list(batches)
     assert batches.most == 192
     assert [len(r) for r in ranges[:4]] == [16, 64, 192, 192]
     assert all(a.stop == b.start for a, b in pairwise(ranges))
     assert ranges[0].start == 0
     assert ranges[-1].stop == 1_000
-    assert Batches(10, 64, 1).most == 10
-    assert [len(r) for r in Batches(100, 64, 100, 1, 1_000)] == [100]
-    assert [len(r) for r in Batches(1_000, 16, 200, 1, 100)][:2] == [96, 192]
+    assert RowBatches(10, 64, 1).most == 10
+    assert [len(r) for r in RowBatches(100, 64, 100, 1, 1_000)] == [100]
+    assert [len(r) for r in RowBatches(1_000, 16, 200, 1, 100)][:2] == [96, 192]
 
 
 def test_slow_batches_shrink(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [0.0]
     monkeypatch.setattr("engine.algorithms.dijkstra.time.perf_counter", lambda: clock[0])
     sizes = []
-    for rows in Batches(4_000, 10, 4_000):
+    for rows in RowBatches(4_000, 10, 4_000):
         sizes.append(len(rows))
         clock[0] += len(rows) * 0.003
     assert sizes[:4] == [10, 40, 100, 100]
@@ -118,7 +118,7 @@ def test_batches_keep_all_threads_busy_unless_that_takes_long(
     clock = [0.0]
     monkeypatch.setattr("engine.algorithms.dijkstra.time.perf_counter", lambda: clock[0])
     sizes = []
-    for rows in Batches(4_000, 10, 4_000, 160):
+    for rows in RowBatches(4_000, 10, 4_000, 160):
         sizes.append(len(rows))
         clock[0] += len(rows) * row_seconds
     assert sizes[3] == size

@@ -25,13 +25,13 @@ def never(_found: float, _arcs: int) -> bool:
     return False
 
 
-@pytest.mark.parametrize("rooms", [15, 17, 30, 59])
-def test_fewer_layers_tell_the_same_path(rooms: int) -> None:
+@pytest.mark.parametrize("capacity", [15, 17, 30, 59])
+def test_fewer_layers_tell_the_same_path(capacity: int) -> None:
     for seed in range(5):
         reference, n = random_path(seed)
         for hops in (1, 7, 8, 9, 31, n - 1):
             whole = Layers(reference, n, 10**9).path(0, n - 1, hops, never)
-            assert Layers(reference, n, rooms * 8 * n).path(0, n - 1, hops, never) == whole
+            assert Layers(reference, n, capacity * 8 * n).path(0, n - 1, hops, never) == whole
             assert whole is None or len(whole) <= hops + 1
 
 
@@ -43,28 +43,28 @@ def test_what_is_kept_stays_within_the_budget() -> None:
             held.append(len(layers))
             super()._walk(layers, path)
 
-        def _back(self, layer: Any, steps: int, path: Any, rooms: int) -> None:
-            assert rooms > 0
-            held.append(self._rooms - rooms)  # kept by those who called
-            super()._back(layer, steps, path, rooms)
+        def _back(self, layer: Any, steps: int, path: Any, capacity: int) -> None:
+            assert capacity > 0
+            held.append(self._capacity - capacity)  # kept by those who called
+            super()._back(layer, steps, path, capacity)
 
     graph = build_graph(np.arange(n - 1), np.arange(1, n), np.ones(n - 1), n=n, directed=True)[0]
-    rooms = 16
-    path = Watched(Reference(graph), n, rooms * 8 * n).path(0, n - 1, n - 1, never)
+    capacity = 16
+    path = Watched(Reference(graph), n, capacity * 8 * n).path(0, n - 1, n - 1, never)
     assert path == list(range(n))
-    assert max(held) <= rooms
+    assert max(held) <= capacity
 
 
 def test_capacity_is_what_is_promised() -> None:
     """With r layers kept, every number of steps up to the promise works, and the one beyond is refused."""
-    for rooms in (2, 3, 4, 9, 10, 13):
-        n = module._reach(rooms) + 3
+    for capacity in (2, 3, 4, 9, 10, 13):
+        n = module._reach(capacity) + 3
         graph = build_graph(np.arange(n - 1), np.arange(1, n), np.ones(n - 1), n=n, directed=True)[0]
-        layers = Layers(Reference(graph), n, rooms * 8 * n)
-        for arcs in range(module._reach(rooms) + 1):
+        layers = Layers(Reference(graph), n, capacity * 8 * n)
+        for arcs in range(module._reach(capacity) + 1):
             assert layers.path(0, arcs, n, never) == list(range(arcs + 1))
         with pytest.raises(DoesNotFit, match="layers"):
-            layers.path(0, module._reach(rooms) + 1, n, never)
+            layers.path(0, module._reach(capacity) + 1, n, never)
 
 
 def test_cycles_that_only_rounding_makes_are_cut() -> None:

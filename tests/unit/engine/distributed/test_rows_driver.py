@@ -46,7 +46,7 @@ def sample(*, negative: bool = False, whole: bool = True, directed: bool = True)
 
 
 def plan_for(graph: Graph, options: Options) -> Plan:
-    return replace(make_plan(graph, replace(options, executor="local", scheduler=None)), turned=False, workers=2)
+    return replace(make_plan(graph, replace(options, executor="local", scheduler=None)), from_targets=False, workers=2)
 
 
 class ToySweep:

@@ -16,12 +16,11 @@ from engine.devices.cpu.row_facts import count_rows, row_facts
 from engine.devices.cuda.search_kernels import list_shared
 from engine.execution import search_cuda
 from engine.model.backend import Arcs
-from engine.model.device_layout import LEAST_BATCH, SearchLayout
+from engine.model.device_layout import LEAST_BATCH, LISTED, SearchLayout, form_of
 from engine.model.plan import Plan
 from engine.model.problem import Options
 from engine.model.progress import Monitor
 from engine.model.rows import ArraySink, RowFacts
-from engine.model.search_form import LISTED, form_of
 from engine.rows.summary import Summary
 from storage.errors import Cancelled
 

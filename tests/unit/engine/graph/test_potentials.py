@@ -15,9 +15,8 @@ from scipy.sparse.csgraph import NegativeCycleError, johnson
 from engine.api.solve import make_plan
 from engine.graph.analysis import describe
 from engine.graph.potentials import find_potentials, holds_reduced, reduced_weights
-from engine.model.dtypes import WORK_TYPES
+from engine.model.dtypes import WORK_TYPES, needs_potentials, relaxes_reduced
 from engine.model.problem import Options
-from engine.model.signs import needs_potentials, relaxes_reduced
 from storage.errors import InvalidRequest, NegativeCycle
 from storage.graph.graph import Graph
 

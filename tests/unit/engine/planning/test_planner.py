@@ -155,6 +155,18 @@ def test_a_plan_is_json() -> None:
     assert again["candidates"][0]["phases"][0]["name"] == "search"
 
 
+def test_a_stored_plan_keeps_the_names_that_stores_have_always_had() -> None:
+    problem = replace(ROAD, rows=ROAD.n, targets=1)
+    plan = choose(problem, BOX, Options(algorithm="dijkstra"))
+    assert plan.from_targets
+    stored = plan.to_dict()
+    candidates = stored["candidates"]
+    assert isinstance(candidates, tuple)
+    for names in (stored, candidates[0], plan.candidates[0].to_dict()):
+        assert names["turned"] is True
+        assert "from_targets" not in names
+
+
 def test_a_refusal_carries_every_candidate_with_its_reason() -> None:
     tight = replace(BOX, memory=GIB // 2)
     with pytest.raises(DoesNotFit) as caught:

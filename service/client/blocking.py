@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Driver:
+class BlockingDriver:
     """Carries out flows over one pool of connections; safe to use from many threads."""
 
     def __init__(self, http: httpx2.Client) -> None:
@@ -135,7 +135,7 @@ class Client:
     ) -> None:
         self._http = httpx2.Client(**wire.settings(url, key))
         self.patience = Patience(patience) if tell is None else Patience(patience, tell=tell)
-        self._driver = Driver(self._http)
+        self._driver = BlockingDriver(self._http)
         # a client without close() is closed when it is garbage-collected
         self._release = weakref.finalize(self, self._http.close)
 

@@ -11,7 +11,7 @@ from storage.errors import ApspError
 
 
 @dataclass(frozen=True)
-class Problem:
+class ProblemDetails:
     """An RFC 9457 problem document; ``code`` is stable, ``details`` depends on it (docs/api.md lists them)."""
 
     title: str
@@ -24,13 +24,13 @@ class Problem:
     request_id: str | None = None
 
     @classmethod
-    def of(cls, document: Mapping[str, Any]) -> Problem:
+    def of(cls, document: Mapping[str, Any]) -> ProblemDetails:
         """The problem that a document describes; unknown members are ignored."""
         known = {name: document[name] for name in cls.__dataclass_fields__ if document.get(name) is not None}
         return cls(**{"title": "Failed", "status": 500, "detail": "no reason was given", **known})
 
     @classmethod
-    def read(cls, status: int, content: bytes) -> Problem:
+    def read(cls, status: int, content: bytes) -> ProblemDetails:
         """The problem in the body of an answer; for other bodies, such as a proxy's, a problem with the status only."""
         try:
             document = json.loads(content)
@@ -56,12 +56,16 @@ class Problem:
         return self.details.get("setting")
 
 
+#: The name under which programs have it.
+Problem = ProblemDetails
+
+
 class ServiceError(ApspError):
     """The service refused; ``problem`` says what and why.  ``retry_after`` is when asking again makes sense (s)."""
 
     kind = "service-error"
 
-    def __init__(self, problem: Problem, *, retry_after: float | None = None) -> None:
+    def __init__(self, problem: ProblemDetails, *, retry_after: float | None = None) -> None:
         super().__init__(problem.detail)
         self.problem, self.retry_after = problem, retry_after
 
@@ -93,7 +97,7 @@ class JobFailed(ServiceError):
             "detail": "it was cancelled",
             "code": "cancelled",
         }
-        super().__init__(Problem.of(found))
+        super().__init__(ProblemDetails.of(found))
         self.args = (f"job {self.job} {self.state}: {self.problem.detail}",)
 
 

@@ -1,8 +1,8 @@
 """The steps of an exchange with the service, without input or output.
 
 A :data:`Flow` is a generator that yields steps (send a request, pause, call a function, run flows concurrently) and
-receives their outcomes; it contains all the logic.  ``blocking.Driver`` and ``asynchronous.AsyncDriver`` execute
-the steps.
+receives their outcomes; it contains all the logic.  ``blocking.BlockingDriver`` and ``asynchronous.AsyncDriver``
+execute the steps.
 """
 
 from __future__ import annotations

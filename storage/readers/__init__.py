@@ -249,18 +249,18 @@ def _check_mirrored(graph: Graph) -> None:
     from scipy.sparse import csr_array
 
     rows = csr_array((graph.weights, graph.heads, graph.indptr), shape=(graph.n, graph.n))
-    turned = rows.T.tocsr()
-    turned.sort_indices()
-    if np.array_equal(turned.indptr, graph.indptr) and np.array_equal(turned.indices, graph.heads):
-        at = np.flatnonzero(turned.data != graph.weights)
+    transposed = rows.T.tocsr()
+    transposed.sort_indices()
+    if np.array_equal(transposed.indptr, graph.indptr) and np.array_equal(transposed.indices, graph.heads):
+        at = np.flatnonzero(transposed.data != graph.weights)
         if len(at) == 0:
             return
         tail = int(np.searchsorted(graph.indptr, at[0], side="right")) - 1
         u, v = graph.labels[tail], graph.labels[graph.heads[at[0]]]
-        raise InvalidGraph(f"edge {u} - {v} has two weights, {graph.weights[at[0]]} and {turned.data[at[0]]}")
+        raise InvalidGraph(f"edge {u} - {v} has two weights, {graph.weights[at[0]]} and {transposed.data[at[0]]}")
     for tail in range(graph.n):
         out = graph.heads[graph.indptr[tail] : graph.indptr[tail + 1]]
-        into = turned.indices[turned.indptr[tail] : turned.indptr[tail + 1]]
+        into = transposed.indices[transposed.indptr[tail] : transposed.indptr[tail + 1]]
         lone = np.setdiff1d(out, into)
         if len(lone):
             u, v = graph.labels[tail], graph.labels[lone[0]]

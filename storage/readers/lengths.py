@@ -137,11 +137,11 @@ def similarity_refused(name: str, values: Sequence[float]) -> InvalidRequest:
     largest = max(values, default=0.0)
     top = next((top for top in (1, 100, 1000) if largest <= top), None)
     shown = name if re.fullmatch(r"[^\W\d][\w.]*", name) else f'"{name}"'
-    turned = f"1 / {shown}" if top is None else f"{top} - {shown}"
+    formula = f"1 / {shown}" if top is None else f"{top} - {shown}"
     what = "p-value" if _is_sure(name) else "similarity (the larger, the closer)"
     return InvalidRequest(
         f"{name!r} reads like a {what}, which is no length: say --weight {name!r} to take "
-        f"it as it is, --length-of {turned!r} to make a length of it, or --unweighted to count arcs",
+        f"it as it is, --length-of {formula!r} to make a length of it, or --unweighted to count arcs",
         field="weight",
     )
 

@@ -23,7 +23,7 @@ from storage.readers.lengths import (
     unnamed_refused,
 )
 from storage.readers.parsed import ReadOptions
-from storage.readers.tables.ends import asked, find_ends, is_no_vertex, turned
+from storage.readers.tables.ends import are_reversed, asked, find_ends, is_no_vertex
 from storage.readers.tables.remarks import Remarks
 
 __all__ = ["Columns", "choose", "choose_by_name", "direction_of", "kinds_of", "listed"]
@@ -107,7 +107,7 @@ def _ends(
 def _by_place(names: list[str], body: list[list[str]], free: list[int], missing: int) -> list[int]:
     """The ``missing`` ends by their place, where all other columns of the header are understood."""
     left = [i for i in free if _is_named(names[i]) and not (_holds_numbers(body, i) and is_measure(names[i]))]
-    if missing == 2 and left and turned(names[left[0]], names[left[-1]]):
+    if missing == 2 and left and are_reversed(names[left[0]], names[left[-1]]):
         raise asked(names, "the order of these says the opposite of their names")
     odd = next((names[i] for i in left if is_no_vertex(names[i])), None)
     if odd is not None:

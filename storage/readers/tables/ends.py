@@ -106,7 +106,7 @@ def _first(short: Sequence[str], known: Sequence[str], other: int | None) -> int
     return next((i for word in known for i, name in enumerate(short) if name == word and i != other), None)
 
 
-def turned(first: str, second: str) -> bool:
+def are_reversed(first: str, second: str) -> bool:
     """Whether the first of two columns is named like a target, or the second like a source."""
     return _end(first) in _TARGETS or _end(second) in _SOURCES
 

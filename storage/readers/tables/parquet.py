@@ -54,8 +54,8 @@ def _read(path: Path, options: ReadOptions) -> Parsed:
     if len(names) < 2:
         raise InvalidGraph(f"an edge needs two columns, the file has {len(names)}", field="schema")
     _refuse_matrix(names, numeric, rows, options)
-    chosen = choose_by_name(names, numeric, options, _sample(table.head(_SAMPLE).collect()))
-    source, target, weight = chosen.source, chosen.target, chosen.weight
+    selected = choose_by_name(names, numeric, options, _sample(table.head(_SAMPLE).collect()))
+    source, target, weight = selected.source, selected.target, selected.weight
     for name in (names[source], names[target]):
         kind = schema[name]
         if not (kind.is_integer() or kind in (pl.String(), pl.Categorical()) or isinstance(kind, pl.Enum)):
@@ -69,7 +69,7 @@ def _read(path: Path, options: ReadOptions) -> Parsed:
         frame = table.select(wanted).slice(top, _ROWS).collect()
         columns.append(*_arcs(frame, top, text, labels, options.length_of))
     arcs = columns.take()
-    directed, told = _direction(table, names, chosen.kind, options)
+    directed, told = _direction(table, names, selected.kind, options)
     return Parsed(
         arcs,
         labels.finish(arcs) if text else None,
@@ -77,7 +77,7 @@ def _read(path: Path, options: ReadOptions) -> Parsed:
         rows,
         weight_column=None if weight is None else names[weight],
         length_of=None if options.length_of is None else options.length_of.text,
-        notes=[*chosen.notes, *told],
+        notes=[*selected.notes, *told],
     )
 
 

@@ -27,7 +27,7 @@ from storage.readers import FORMATS, ReadLimits, read_graph
 from storage.readers.detect import detect
 from storage.readers.source import Source
 
-ROOT = Path(__file__).resolve().parents[4]
+ROOT = Path(__file__).resolve().parents[2]
 
 # ---------------------------------------------------------------- patterns
 

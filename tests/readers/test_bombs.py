@@ -15,7 +15,7 @@ import pytest
 import scipy.sparse
 import zstandard
 
-ROOT = Path(__file__).resolve().parents[4]
+ROOT = Path(__file__).resolve().parents[2]
 #: What refusing may cost: a block of text, its columns and a zstd step, not the gigabytes that the files promise.
 ALLOWED = 96 << 20
 

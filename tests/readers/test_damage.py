@@ -316,7 +316,7 @@ def test_a_graph_comes_through_a_pipe(tmp_path: Path) -> None:
 
 def test_inspect_reads_standard_input() -> None:
     command = [sys.executable, "-m", "service.cli.main", "inspect", "--json", "/dev/stdin"]
-    root = Path(__file__).resolve().parents[4]
+    root = Path(__file__).resolve().parents[2]
     done = subprocess.run(command, input=b"a,b,5\nb,c,6\n", capture_output=True, check=True, cwd=root)
     assert json.loads(done.stdout)["vertices"] == 3
 

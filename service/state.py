@@ -270,7 +270,7 @@ async def _opened(job_id: str, service: Shared, caller: Known) -> ResultReader:
     return found
 
 
-#: the open result of the job in the path; opened in a thread if it is not cached
+#: the opened result of the job that the URL names; a result that is not cached is opened in a thread
 if TYPE_CHECKING:
     Opened = Annotated[ResultReader, Depends(_opened)]
 else:

@@ -183,7 +183,7 @@ class DenseDriver(Driver):
             now = sorted((i for i, s in behind if s.level == level), key=lambda i: (i - k) % len(self._stripes))
             return "relax", self._some(name, now, len(mine)), level + 1
         done = [i for i, s in mine if s.level == self._last and s.saving is None]
-        # stripes that wait to be saved must still be held
+        # While a commit runs, the worker must keep the stripes that the commit still has to save.
         if done and self._closed == self._last and not self._committing:
             height = self._streaming.height * self._n * self._writer.dtype.itemsize
             return "finish", done[: max(1, PIECE // height)], self._last

@@ -41,7 +41,7 @@ WORTHWHILE: Final = 10.0
 CONTENDER: Final = 4.0
 #: Days for which rates are kept, counted from the first measurement.
 DAYS: Final = 30
-#: Measurements in that time, and the least number of seconds between two of them.
+#: Most measurements within ``DAYS`` days, and the least number of seconds between two of them.
 TIMES: Final = 3
 APART: Final = 3600.0
 #: Vertices of the trial store, float32: 1 GiB; and the limit in seconds of each pass over it.

@@ -38,7 +38,7 @@ CONTENDER: Final = 10
 TRIAL: Final = 0.1
 #: A trial on a GPU, which takes up to a quarter of a second, pays from this many seconds of predicted searches on.
 DEVICE_WORTHWHILE: Final = 1.0
-#: A trial is given up at a quarter of the limit of a solve, but never below this limit.
+#: A trial may take a quarter of the steps that its search form allows a solve (``limit``), but at least this many.
 LEAST_LIMIT: Final = 255
 #: Share of the sources that is a sufficient sample: the more sources there are, the closer they lie to each other.
 TOLD: Final = 0.005

@@ -1,7 +1,8 @@
 """The algorithms by name: what people call them, how they finish rows, and what makes them unsuitable for a problem.
 
-Whatever lists algorithms takes them from here: the planner, the choices of the command line, the page.  What each costs
-stands in ``engine.planning``, how each runs in ``engine.algorithms`` and ``engine.execution``; tests compare the names.
+The page lists algorithms from here.  What each costs stands in ``engine.planning``, how each runs in
+``engine.algorithms`` and ``engine.execution``, and what the command line offers in ``service.cli.arguments``; tests
+compare the names.
 """
 
 from __future__ import annotations

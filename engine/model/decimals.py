@@ -32,7 +32,7 @@ def in_units(indptr: npt.NDArray[np.int64], weights: npt.NDArray[Any]) -> Units 
     if len(weights) == 0:
         return None
     starts = indptr[:-1][np.diff(indptr) > 0]
-    with np.errstate(over="ignore"):  # no unit fits an infinite sum, which the comparison below finds
+    with np.errstate(over="ignore"):  # the sum may overflow to inf; the comparison below then returns None
         longest = float(np.maximum.reduceat(weights, starts).sum(dtype=np.float64))
     for power in (10.0 ** np.arange(DECIMALS + 1)).tolist():
         if not longest * power <= WORK_TYPES["int32"].largest:

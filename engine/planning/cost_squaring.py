@@ -93,7 +93,7 @@ def power_updates(n: int, rows: int, hops: int, *, symmetric: bool = False) -> i
 
 
 def row_updates(n: int, rows: int, hops: int) -> int:
-    """Return the updates of rows that are multiplied by the weights ``hops - 1`` times.
+    """Return the number of updates when ``rows`` rows are multiplied by the weight matrix ``hops - 1`` times.
 
     Args:
         n: vertices.

@@ -302,7 +302,7 @@ class _Run:
     def _start(self, stripe: int) -> int:
         """Return the last round that the stripe has already reached and will not repeat."""
         level, k = self._first - 1, stripe // self._streaming.group
-        if self._streaming.symmetric:  # columns of every stripe are collected again
+        if self._streaming.symmetric:  # each round collects columns of every stripe, so none can be skipped
             return level
         while level + 1 < self._rounds and self._tier.skip(level + 1, stripe):
             level += 1

@@ -40,7 +40,7 @@ class _Plain(TextFormatter):
         self.converter = time.gmtime
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line of a record."""
+        """Format a log record as one line, without the absolute path of the data folder."""
         return within(super().format(record), self._folder)
 
 

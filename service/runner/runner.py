@@ -1,8 +1,8 @@
 """A runner process, which claims jobs and solves them one after the other until it is stopped.
 
 Run as ``python -m service.runner.runner DEVICE`` with the settings in the environment; DEVICE is ``cpu`` or ``cuda0``,
-``cuda1`` ...  A lock guarantees one runner for each device of a node.  So a job of this slot that is *running* when the
-lock is acquired has lost its runner.
+``cuda1`` ...  A lock guarantees one runner for each device of a node.  If a job of this device is still
+marked *running* when the lock is acquired, its earlier runner is gone.
 """
 
 from __future__ import annotations

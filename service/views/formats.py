@@ -35,7 +35,10 @@ def choose_format(asked: str | None, accept: str | None) -> str:
 
 
 def _rank(media_type: str, accept: str) -> tuple[float, int]:
-    """The quality of a type in the header, and the precision of the matching range; the most precise range decides."""
+    """Return the q-value that the Accept header gives a media type, and how specific the matching range is.
+
+    The most specific range counts.
+    """
     found = (0.0, 0)
     family = media_type.partition("/")[0]
     for item in accept.split(","):

@@ -84,7 +84,7 @@ class Download:
             raise atomic.failure("write into", self._place.folder, error) from error
 
     def sides(self) -> list[Piece]:
-        """Return all files but the seal and the tiles; they have to be accepted first."""
+        """Return all files except the seal and the tiles; the caller stores these before it asks for the tiles."""
         return self._sides
 
     def tiles(self) -> Iterator[tuple[Piece, bool]]:

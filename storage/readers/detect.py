@@ -178,7 +178,7 @@ def _by_relation(lines: list[str], suffix: str) -> str | None:
     known = second <= _RELATIONS
     _refuse_lengths(rows, 4)
     if any(map(is_number, third)) and not any(map(is_number, first)):
-        # Two names and a number: a weighted list, but for a second column of relations.
+        # Two names, then a number: a weighted edge list, unless the second column holds known relations.
         return _two_ways(rows[0]) if known and len(rows) > 1 else None
     if known or (third & first and not any(map(is_number, third))):
         return "sif"

@@ -12,7 +12,7 @@ import re
 from storage.errors import InvalidGraph
 from storage.graph.cleaning import EXACT, is_label
 
-#: longer ones are beyond every type, and Python refuses to read numbers of some thousand digits
+#: at most 400 digits: no working type holds a longer number, and Python refuses to convert very long ones
 _WHOLE = re.compile(r"[+-]?[0-9]{1,400}+")
 _NUMBER = re.compile(r"[+-]?(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:[eE][+-]?[0-9]++)?")
 _FORTRAN = re.compile(r"[+-]?(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)[dD][+-]?[0-9]++")

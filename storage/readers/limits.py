@@ -31,7 +31,12 @@ class ReadLimits:
     max_columns: int = 1000
 
     def check_bytes(self, size: int, compressed: int | None) -> None:
-        """Refuse ``size`` bytes of content that came, or would come, out of ``compressed`` bytes of file."""
+        """Raise LimitExceeded if the content is too large or expands too much.
+
+        Args:
+            size: bytes of the content.
+            compressed: bytes of the file that it is expanded from; None if it is not compressed.
+        """
         if size > self.max_bytes:
             raise LimitExceeded(
                 f"the content is larger than {self.max_bytes:,} bytes (max_bytes)",

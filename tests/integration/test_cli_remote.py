@@ -212,7 +212,7 @@ def test_ctrl_c_leaves_the_job_running_and_says_how_to_come_back(idle):
     job = re.search(r"[0-9a-f-]{36}", terminal.read_until(r"[0-9a-f-]{36}"))[0]  # type: ignore[index]
     terminal.read_until(r"accepted.*\d%")
     terminal.process.send_signal(signal.SIGINT)
-    shown = terminal.read_until("come back with")
+    shown = terminal.read_until("wait for it with")
     assert terminal.close() == 130
     assert f"apsp wait {job} --server {idle.url}" in re.sub(r"\s+", " ", shown)
     assert idle.key not in shown

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from engine.api.solve import make_plan, solve
 from engine.graph.analysis import describe
+from engine.model.algorithms import unsuitable
 from engine.model.dtypes import WORK_TYPES
 from engine.model.problem import Options
 from engine.model.rows import ArraySink
 from engine.planning.planner import ESTIMATES, choose_type
-from engine.planning.planner import _unsuitable as unsuitable
 from storage.errors import InvalidRequest
 from storage.graph.graph import Graph, build_graph
 

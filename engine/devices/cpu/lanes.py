@@ -37,7 +37,9 @@ PASSES: Final = 96
 
 @intrinsic
 def _pull(typingctx, first, last, tails, weights, labels, v):  # type: ignore[no-untyped-def]
-    """labels[v] <- min(labels[v], labels[tails[e]] + weights[e]) for e in first … last - 1; whether a label fell.
+    """Relax the arcs ``first`` to ``last`` - 1 into vertex ``v``; return whether a label of ``v`` decreased.
+
+    labels[v] <- min(labels[v], labels[tails[e]] + weights[e]) for each arc e.
 
     ``labels`` must be aligned to 64 bytes with rows of ``ROW_BYTES``; LLVM splits vectors that are wider than the
     processor's registers.

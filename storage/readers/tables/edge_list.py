@@ -51,7 +51,7 @@ def read(source: Source, options: ReadOptions) -> Parsed:
     except TextVertex as found:
         if sniffed.layout.text:
             raise
-        # Names may come after numbers: then all labels are names.
+        # A name occurs below numeric labels: read the file again with all labels as names.
         parsed = _read(source, options, replace(sniffed, layout=replace(sniffed.layout, text=True)))
         parsed.notes.append(f"the vertices are names because of {found}")
     if options.directed is None and sniffed.kind is None and sniffed.remarks.directed is None:

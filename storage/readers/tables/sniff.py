@@ -145,7 +145,7 @@ def separator_of(lines: list[str]) -> str | None:
 
 
 def _blanks_suffice(sample: list[str]) -> bool:
-    """Whether all fields are numbers when every blank separates."""
+    """Whether every field is a number if the lines are split at blanks."""
     return all(is_number(field) for line in sample[1:] or sample for field in line.split())
 
 

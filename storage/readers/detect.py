@@ -10,7 +10,7 @@ from storage.readers.fields import is_number, is_whole, shown, split
 from storage.readers.instances.metis import may_be_metis
 from storage.readers.lookalikes import refuse_lookalikes
 from storage.readers.source import Source
-from storage.readers.tables.ends import looks_like_names
+from storage.readers.tables.ends import looks_like_names, names_ends
 from storage.readers.tables.table import is_comment
 
 _BINARY = {b"\x93NUMPY": "npy", b"PK\x03\x04": "npz", b"PK\x05\x06": "npz", b"PAR1": "parquet"}
@@ -171,6 +171,9 @@ def _by_relation(lines: list[str], suffix: str) -> str | None:
         or looks_like_names(rows[0], rows[1:])
         or any("," in line or ";" in line for line in body)
     ):
+        return None
+    comments = [_fields(line.lstrip("# \t"), separator) for line in lines if line.startswith("#")]
+    if any(len(row) == len(rows[0]) and names_ends(row) for row in comments):
         return None
     first, second, third = ({row[i] for row in rows} for i in range(3))
     if any(map(is_number, second)) or second & (first | third):

@@ -60,7 +60,7 @@ def refuse_lookalikes(lines: list[str]) -> None:
         "lists or tuples of Python",
         "write the fields of each row without brackets and quotes",
     )
-    rows = _rows(body)
+    rows = _rows([(at, line) for at, line in body if '"' not in line])  # names in quotes may be anything
     _refuse_dimacs(rows)
     _refuse_signs(rows, dict(body))
     _refuse_brackets(rows, dict(body))
@@ -81,6 +81,8 @@ def _refuse_most(found: list[tuple[int, str, bool]], what: str, advice: str) -> 
 def _rows(body: list[tuple[int, str]]) -> Rows:
     """The fields of the lines, as the reader of edge lists will separate them; lines with odd quotes are left out."""
     body = [(at, line.rstrip(" ;,")) for at, line in body]
+    if not body:
+        return []
     separator = separator_of([line for _, line in body])
     found = []
     for at, line in body:
@@ -115,7 +117,7 @@ def _refuse_brackets(rows: Rows, lines: dict[int, str]) -> None:
 
 def _refuse_signs(rows: Rows, lines: dict[int, str]) -> None:
     """Arrows, dashes and bars between the fields: Graphviz, printed edges, tables of databases."""
-    signs = [(at, row) for at, row in rows if len(row) > 2 and _SIGN.fullmatch(row[1])]
+    signs = [(at, row) for at, row in rows if len(row) > 2 and _SIGN.fullmatch(row[1]) and not _is_entries(row[1:])]
     if 2 * len(signs) > len(rows):
         at, row = signs[0]
         raise InvalidGraph(
@@ -129,6 +131,11 @@ def _refuse_signs(rows: Rows, lines: dict[int, str]) -> None:
         for at, row in rows
     ]
     _refuse_most(tight, "arcs with arrows", "write source and target as two fields")
+
+
+def _is_entries(fields: list[str]) -> bool:
+    """Whether fields are the entries of a row of a matrix, with ``-`` for no arc."""
+    return len(fields) > 2 and all(field == "-" or is_number(field) for field in fields)
 
 
 def _refuse_dimacs(rows: Rows) -> None:

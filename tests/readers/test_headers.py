@@ -81,7 +81,7 @@ def test_columns_named_like_a_length_are_read(name: str, tmp_path: Path) -> None
         "key", "lanes", "line", "capacity", "bandwidth", "frequency", "trips", "n", "year", "rank", "timestamp",
         "gamma", "DestinationRank", "transfer_type", "departure_time", "start_time", "end_time", "UNIXTS", "sign",
         "Relationship", "speed_kmh", "maxspeed", "max_weight", "maxlength", "inverse_distance", "weight_class",
-        "distance_rank", "id", "cost_per_km", "name_length", "weighted", "lengthy", "simple", "oneway",
+        "distance_rank", "cost_per_km", "name_length", "weighted", "lengthy", "simple", "oneway",
         "number_of_hours", "2019", "osmid",
     ],
 )  # fmt: skip

@@ -23,7 +23,7 @@ from storage.readers.lengths import (
     unnamed_refused,
 )
 from storage.readers.parsed import ReadOptions
-from storage.readers.tables.ends import are_reversed, asked, find_ends, is_no_vertex
+from storage.readers.tables.ends import are_reversed, asked, find_ends, is_no_vertex, is_row_number
 from storage.readers.tables.remarks import Remarks
 
 __all__ = ["Columns", "choose", "choose_by_name", "direction_of", "kinds_of", "listed"]
@@ -170,13 +170,20 @@ def _default_weight(
 ) -> int | None:
     """The column named like a length, or without names the third one if it is numeric; other numbers are refused."""
     if names is None:
-        third = next((i for i in rest if i >= last), rest[0] if rest else None)
+        third = next((i for i in rest if i >= last), None)
+        if third is None and any(not _counts_rows(body, i) and _holds_numbers(body, i) for i in rest):
+            raise InvalidRequest(
+                "numbers stand before the vertices: say --weight NUMBER for their column if they are lengths, else "
+                "--unweighted",
+                field="weight",
+            )
         # A few gaps, or commas for points, make it nothing else: the row parser names their lines.
         if third is None or not _holds_numbers(body, third):
+            _refuse_units(body, third)
             return None
         if remarks.counted:
             raise remarks.refused(third + 1)
-        if _dates(body, third):
+        if _dates(body, third, whole=True):
             raise dates_refused(third + 1)
         return third
     numeric = [i for i in rest if _is_named(names[i]) and _holds_numbers(body, i)]
@@ -187,6 +194,7 @@ def _default_weight(
         return next((i for i in lengths if i in numeric), lengths[0])
     for i in (i for i in numeric if is_similarity(names[i])):
         raise similarity_refused(names[i], [_value(row[i]) for row in body])
+    numeric = [i for i in numeric if not is_row_number(names[i])]
     if numeric:
         why = f" (the values of {names[dates[0]]!r} are dates)" if dates else ""
         raise unnamed_refused([names[i] for i in numeric], why)
@@ -205,10 +213,29 @@ def _holds_numbers(body: list[list[str]], column: int) -> bool:
     return 2 * sum(map(bool, found)) > len(there)
 
 
-def _dates(body: list[list[str]], column: int) -> bool:
-    """Whether all values are whole numbers that read like seconds since 1970."""
+def _counts_rows(body: list[list[str]], column: int) -> bool:
+    """Whether a column merely numbers the rows, from 0 or from 1."""
+    cells = [row[column] for row in body]
+    return any(cells == [str(first + i) for i in range(len(cells))] for first in (0, 1))
+
+
+def _refuse_units(body: list[list[str]], column: int | None) -> None:
+    """Refuse a third column of which most values begin like numbers and are none: ``1km``, ``10:30``, ``50%``."""
+    there = [] if column is None else [row[column] for row in body if not is_missing(row[column])]
+    odd = [token for token in there if token[:1].isdigit() and not is_number(token, True)]
+    if 2 * len(odd) > len(there):
+        raise InvalidRequest(
+            f"column {(column or 0) + 1} holds {shown(odd[0])}, which is no number: write plain numbers, or say "
+            "--unweighted",
+            field="weight",
+        )
+
+
+def _dates(body: list[list[str]], column: int, *, whole: bool = False) -> bool:
+    """Whether all values read like seconds since 1970; ``whole``: and are whole numbers."""
     there = [row[column] for row in body if not is_missing(row[column])]
-    large = all(is_number(token) and float(token) >= FIRST_DATE and float(token) % 1 == 0 for token in there)
+    large = all(is_number(token) and float(token) >= FIRST_DATE for token in there)
+    large = large and not (whole and any(float(token) % 1 for token in there))
     return bool(there) and large
 
 

@@ -29,6 +29,10 @@ _NUMBERS: Final = frozenset({"id", "fid", "gid", "oid", "uid", "eid", "objectid"
                              "linkid", "index", "idx", "nr", "no", "num", "number", "row", "rowid", "rownumber", "key",
                              "unnamed0", "label", "name", "type", "kind", "timeset", "timestamp", "date", "time",
                              "interval", "weight", "value"})  # fmt: skip
+#: Those of them that only number the rows: no lengths, so a table may have them beside its ends.
+_ROW_NUMBERS: Final = frozenset(
+    {"id", "fid", "gid", "oid", "objectid", "ogcfid", "index", "idx", "row", "rowid", "rownumber"}
+)
 _GEOMETRY: Final = frozenset({"wkt", "wkb", "ewkt", "ewkb", "geom", "geometry", "thegeom", "wkbgeometry", "wktgeometry",
                               "shape", "geojson", "coordinates", "coords", "polyline"})  # fmt: skip
 _COORDINATE: Final = re.compile(
@@ -68,6 +72,11 @@ def looks_like_names(names: Sequence[str], rows: Sequence[Sequence[str]]) -> boo
 def _is_column(name: str) -> bool:
     short = plain(name)
     return short in (*_NUMBERS, *_GEOMETRY, *_ROLES) or _end(name) in (*_SOURCES, *_TARGETS) or is_measure(name)
+
+
+def is_row_number(name: str) -> bool:
+    """Whether a column of this name numbers the rows of a table."""
+    return plain(name) in _ROW_NUMBERS
 
 
 def _end(name: str) -> str:

@@ -10,7 +10,7 @@ from storage.errors import InvalidGraph, InvalidRequest
 from storage.readers import fields
 from storage.readers.fields import BLANKS, is_number, shown
 from storage.readers.parsed import ReadOptions
-from storage.readers.tables.ends import looks_like_names, names_ends
+from storage.readers.tables.ends import names_ends
 from storage.readers.tables.table import is_comment
 
 __all__ = ["Remarks", "read_remarks"]
@@ -120,7 +120,10 @@ def _stated(text: str) -> bool | None:
 
 
 def _names(comments: list[tuple[int, str]], separator: str | None, width: int) -> list[str] | None:
-    """The names of the columns: as many as a row has fields; words of blanks must read like names of columns."""
+    """The names of the columns: as many as a row has fields, and both ends among them; else the comment is prose.
+
+    Words between separators without blanks are names, too, as ``numpy.savetxt`` writes them.
+    """
     for place, (line, text) in enumerate(reversed(comments)):
         if not text.startswith("#"):
             continue
@@ -132,7 +135,7 @@ def _names(comments: list[tuple[int, str]], separator: str | None, width: int) -
             continue
         if len(row) != width or any(is_number(field) for field in row):
             continue
-        plain = sign is not None and place == 0 and all(_WORD.fullmatch(field) for field in row)
-        if names_ends(row, letters=True) or (place == 0 and looks_like_names(row, [[]])) or plain:
+        plain = sign is not None and place == 0 and " " not in words and all(_WORD.fullmatch(field) for field in row)
+        if names_ends(row, letters=True) or plain:
             return row
     return None

@@ -23,6 +23,10 @@ COMMENTS = "#%"
 _QUOTE = re.compile(r'(?:^|[ \t])"')
 #: A number in whatever notation: no name of a column.
 _DIGITS = re.compile(r"[+-]?[0-9][0-9.,']*+")
+#: Signs that begin comments of other programs; no name of a column.
+_MARK = re.compile(r"[!$&'()*+,\-./:;<=>?@\[\\\]^_`{|}~]+")
+#: A number with a decimal comma.
+_DECIMAL = re.compile(r"[+-]?[0-9]++,[0-9]++")
 _ROWS = 1000
 
 
@@ -78,6 +82,7 @@ def sniff(head: list[str], options: ReadOptions, separator: str | None = None) -
     # Elsewhere 1,008 may as well be a thousand and eight: refused by the row parser.
     decimal_comma = separator == ";" and any("," in field and is_number(field, True) for row in rows for field in row)
     remarks = read_remarks(head, lines[0][0], separator, width, options)
+    _refuse_marks(rows, lines[0])
     header = None if counts else _header(rows, width, lines[0], remarks.names is not None)
     names = remarks.names if header is None else header
     body = rows[1:] if counts or header is not None else rows
@@ -141,20 +146,74 @@ def separator_of(lines: list[str]) -> str | None:
         inner = any(" " in field.strip() for line in sample for field in line.strip().split("\t"))
         even = len({line.count("\t") for line in sample}) == 1
         return "\t" if inner and even and not _blanks_suffice(sample) else None
-    return "," if everywhere(",") else None
+    if not everywhere(","):
+        return None
+    _refuse_decimal_commas(sample)
+    return ","
+
+
+def _refuse_decimal_commas(sample: list[str]) -> None:
+    """Refuse ``1 2 3,5`` and ``1 2, 3``: blanks separate fields, and commas would make vertices such as ``1 2``."""
+    words = [[word.strip(",") for word in line.split()] for line in sample]
+    decimal = all(
+        len(row) > 1
+        and any(_DECIMAL.fullmatch(word) for word in row)
+        and all("," not in word or _DECIMAL.fullmatch(word) for word in row)
+        for row in words
+    )
+    ends = [[part.split() for part in line.split(",")[:2]] for line in sample]
+    lists = sum(any(len(part) > 1 and all(map(is_number, part)) for part in parts) for parts in ends)
+    if decimal or 2 * lists > len(sample):
+        raise InvalidGraph(
+            f"{shown(sample[0])} has fields between blanks and commas: separate all of them by tabs or semicolons, and "
+            "write points for decimal commas",
+            line=1,
+            field="row",
+        )
 
 
 def _blanks_suffice(sample: list[str]) -> bool:
     """Whether every field is a number if the lines are split at blanks."""
-    return all(is_number(field) for line in sample[1:] or sample for field in line.split())
+    even = len({len(line.split()) for line in sample[:2]}) == 1
+    return even and all(is_number(field) for line in sample[1:] or sample for field in line.split())
 
 
 def _counts(rows: list[list[str]], width: int, line: int) -> tuple[int, int, int] | None:
     """A first line ``n m`` before wider rows."""
     first = rows[0]
     if len(rows) > 1 and width > 2 and len(first) == 2 and all(is_whole(f) and int(f) >= 0 for f in first):
+        _refuse_sized_matrix(rows, width, line)
         return int(first[0]), int(first[1]), line
     return None
+
+
+def _refuse_sized_matrix(rows: list[list[str]], width: int, line: int) -> None:
+    """Refuse ``n n`` above n rows of n fields, unless they are three that can be arcs: they may be a matrix."""
+    body = rows[1:]
+    if rows[0] != [str(width)] * 2 or len(body) != width or any(len(row) != width for row in body):
+        return
+    if width > 3 or all(row[i] in ("0", "0.0") for i, row in enumerate(body)):
+        raise InvalidGraph(
+            f"'{width} {width}' above {width} rows of {width} fields may be the size of a matrix: leave it out, "
+            "and say --format matrix or --format edges",
+            line=line,
+            field="format",
+        )
+
+
+def _refuse_marks(rows: list[list[str]], line: tuple[int, str]) -> None:
+    """Refuse a first row that begins with a sign of its own: a comment of another kind, or a printed prompt."""
+    number, text = line
+    if (
+        _MARK.fullmatch(rows[0][0])
+        and not text.lstrip().startswith('"')
+        and len(rows) > 1
+        and not any(_MARK.fullmatch(row[0]) for row in rows[1:])
+    ):
+        raise InvalidGraph(
+            f"{shown(text)} begins with {shown(rows[0][0])}: comments begin with # or %; leave this line out",
+            line=number,
+        )
 
 
 def _check_first(first: list[str], width: int, line: tuple[int, str]) -> None:

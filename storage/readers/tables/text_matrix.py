@@ -19,7 +19,7 @@ from storage.errors import InvalidGraph
 from storage.graph.cleaning import AnyArray
 from storage.readers import fields
 from storage.readers.columns import ArcColumns
-from storage.readers.fields import is_number, shown
+from storage.readers.fields import is_number, is_whole, shown
 from storage.readers.lengths import is_similarity, named_length
 from storage.readers.names import order_names
 from storage.readers.numbers import parse_numbers
@@ -168,6 +168,8 @@ def _labelled(sample: FirstRows) -> Shape | None:
         return None
     if len(head) < width and any(map(is_number, names)):
         return None  # a first row of counts, or a short one
+    if all(map(_is_entry, names)) and (corner or not all(is_whole(name) for name in names)):
+        return None  # an entry in the corner: the first row of a symmetric matrix equals its first column
     known, tails = set(names), {row[0] for row in body}
     if corner and width == 3 and len(tails) < len(body):
         return None  # rows of an edge list: a vertex may have two arcs, a matrix names each row once

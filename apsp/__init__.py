@@ -175,8 +175,8 @@ def solve_to_store(
 
     from engine.api.solve import solve_to_store
     from engine.model.problem import Options
-    from service.cli.commands.places import place_of
     from storage.remote.objects import is_address
+    from storage.remote.places import place_of
 
     place, address = Path(out), None
     if work is not None or is_address(out):

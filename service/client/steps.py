@@ -16,8 +16,6 @@ T = TypeVar("T")
 
 #: bytes of a body that are in memory at once
 CHUNK = 1 << 18
-#: bytes of an answer about an error that are read
-MOST_OF_A_PROBLEM = 1 << 20
 
 
 class BodySink(Protocol):

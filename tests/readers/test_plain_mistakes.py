@@ -92,3 +92,15 @@ def test_the_export_of_string_is_asked_for_its_score(tmp_path: Path) -> None:
     path.write_text(f"{header}ARF5\tSPTBN2\t9606.A\t9606.B\t0.909\nARF5\tKIF13B\t9606.A\t9606.C\t0.91\n")
     with pytest.raises(InvalidRequest, match="combined_score"):
         read_graph(path)
+
+
+def test_the_line_is_named_and_the_advice_helps(tmp_path: Path) -> None:
+    path = tmp_path / "g.txt"
+    path.write_text(f"# an exercise\n6 8 1\n{ROWS}")
+    with pytest.raises(InvalidGraph, match="line 2: the first row begins with '6 8'"):
+        read_graph(path)
+    path.write_text("* A 5\nA B 3\n")
+    with pytest.raises(InvalidGraph, match="add a first row 'source target' or 'source target weight'"):
+        read_graph(path)
+    path.write_text("source target weight\n* A 5\nA B 3\n")
+    assert read_graph(path)[0].labels.tolist() == ["*", "A", "B"]

@@ -13,7 +13,6 @@ from typing import cast
 from engine.model.plan import Candidate, Plan
 from engine.model.problem import Options, Statistics
 from service.cli.arguments import ReadingOptions
-from service.cli.commands import places
 from service.cli.commands.interrupts import INTERRUPTS
 from service.cli.commands.output import emit, emit_json, number, table
 from service.cli.commands.showing import summary_lines
@@ -25,6 +24,7 @@ from storage.errors import Conflict, DoesNotFit, InvalidRequest, StorageFailed
 from storage.graph.graph import Graph, Receipt
 from storage.matrix.working_dir import find_checkpoint
 from storage.readers import read_graph
+from storage.remote import places
 
 
 @dataclass(frozen=True)

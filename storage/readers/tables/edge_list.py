@@ -81,7 +81,7 @@ def _read(source: Source, options: ReadOptions, sniffed: Sniffed) -> Parsed:
             _refuse_count(str(names[arcs.tails[0]]), str(names[arcs.heads[0]]), entries - 1, sniffed.first)
         _check_kinds(arcs, sniffed.remarks)
         return Parsed(arcs, names, directed, entries, weight_column=sniffed.weight_name, notes=notes)
-    if not sniffed.header and _is_size_line(arcs):
+    if not sniffed.header and _is_size_line(arcs, sniffed.first):
         lines = enumerate(map(str.strip, source.head), 1)
         raise next(no_banner(text, at) for at, text in lines if text and not is_comment(text, COMMENTS))
     labels = None
@@ -175,13 +175,13 @@ def _refuse_count(first: str, second: str, rest: int, line: int) -> None:
         )
 
 
-def _is_size_line(arcs: ArcList) -> bool:
+def _is_size_line(arcs: ArcList, line: int) -> bool:
     """Whether the first row is no arc but ``n n m``: m rows follow, all vertices lie within 1 .. n."""
     rest = len(arcs.tails) - 1
     if rest < 1 or arcs.weights is None:
         return False
     if arcs.heads[0] == rest and arcs.tails[0] != rest and 0 <= arcs.weights[0] <= arcs.tails[0]:
-        _refuse_start(arcs, rest)
+        _refuse_start(arcs, rest, line)
     if rest < _FEW or arcs.tails[0] != arcs.heads[0] or arcs.weights[0] != rest:
         return False
     low = min(int(arcs.tails[1:].min()), int(arcs.heads[1:].min()))
@@ -189,14 +189,14 @@ def _is_size_line(arcs: ArcList) -> bool:
     return low >= 1 and high <= int(arcs.tails[0])
 
 
-def _refuse_start(arcs: ArcList, rest: int) -> None:
+def _refuse_start(arcs: ArcList, rest: int, line: int) -> None:
     """Refuse ``n m s`` above m rows whose vertices lie within n: counts and a start, as exercises write them."""
     n = int(arcs.tails[0])
     if max(int(arcs.tails[1:].max()), int(arcs.heads[1:].max())) <= n:
         raise InvalidGraph(
             f"the first row begins with '{n} {rest}', and {rest} rows follow whose vertices lie within {n}: it may "
             "count them, or be an arc: leave it out, or name the columns in a first row 'source target weight'",
-            line=1,
+            line=line,
             field="header",
         )
 

@@ -167,7 +167,6 @@ def _refuse_decimal_commas(sample: list[str]) -> None:
         raise InvalidGraph(
             f"{shown(sample[0])} has fields between blanks and commas: separate all of them by tabs or semicolons, and "
             "write points for decimal commas",
-            line=1,
             field="row",
         )
 
@@ -211,7 +210,8 @@ def _refuse_marks(rows: list[list[str]], line: tuple[int, str]) -> None:
         and not any(_MARK.fullmatch(row[0]) for row in rows[1:])
     ):
         raise InvalidGraph(
-            f"{shown(text)} begins with {shown(rows[0][0])}: comments begin with # or %; leave this line out",
+            f"{shown(text)} begins with {shown(rows[0][0])}: comments begin with # or %; leave this line out, or, "
+            "if it is an arc, add a first row 'source target' or 'source target weight'",
             line=number,
         )
 

@@ -1,4 +1,4 @@
-"""Where ``apsp solve`` works, and where its store goes: a folder, or an address in an object store."""
+"""Where a store goes: a folder, or an address in an object store and the folder in which it is worked on."""
 
 from __future__ import annotations
 

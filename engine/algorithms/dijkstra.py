@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final
 
 import numpy as np
@@ -12,11 +11,12 @@ import numpy.typing as npt
 
 from engine.graph.selection import Rectangle
 from engine.graph.transpose import reverse
-from engine.model.backend import Arcs, Array, Backend
+from engine.model.backend import Arcs, Array, Backend, RowSearches
 from engine.model.progress import Monitor
 from engine.model.rows import ArraySink, Sink
 from engine.planning.cost import ABREAST
 from engine.rows.dense import write_rows
+from engine.rows.pipeline import RowPipeline, place_of
 from storage.graph.graph import Graph
 
 #: Seconds that a batch should take: between batches progress is reported and a request to stop is noticed.
@@ -25,12 +25,8 @@ BATCH_SECONDS: Final = 0.3
 BUSY_SECONDS: Final = 2.0
 #: Entries of the first batch, before a rate is known: all of a small matrix, so that neighbours are searched together.
 FIRST_ENTRIES: Final = 2**21
-
-
-#: Up to this number of entries, starting a thread to write a batch takes longer than writing it.
-ALONE: Final = 2**18
-#: Entries that are written at once, as many as a cache holds, but at least the rows of one tile.
-PIECE: Final = 2**18
+#: Entries that the first batch may have so that all threads are busy.
+BUSY_ENTRIES: Final = 2**25
 
 
 class RowBatches:
@@ -144,56 +140,18 @@ def run(  # noqa: PLR0917 - the signature that all searching algorithms share
         Cancelled: the monitor asked to stop; the rows in the sink are then incomplete.
     """
     arcs = arcs or Arcs(graph.indptr, graph.heads, graph.weights)
-    first = FIRST_ENTRIES // max(1, graph.n)
-    batches = RowBatches(len(sources), sink.tile[0], batch_rows, backend.threads * ABREAST, first)
-    columns = graph.n if targets is None else len(targets)
-    buffers = [np.empty((batches.most, columns), dtype) for _ in range(2 if batches.most < len(sources) else 1)]
+    columns, busy = graph.n if targets is None else len(targets), backend.threads * ABREAST
+    place, kind = place_of(sink, dtype), np.dtype(dtype)
+    if place is None:
+        entries = max(FIRST_ENTRIES, min(busy * columns, BUSY_ENTRIES))
+        batches = RowBatches(len(sources), sink.tile[0], batch_rows, busy, entries // max(1, columns))
+        buffers = [np.empty((batches.most, columns), kind) for _ in range(2 if batches.most < len(sources) else 1)]
+    else:
+        batches, buffers = RowBatches(len(sources), 1, len(sources), busy, len(sources)), [place]
+
+    def begin(rows: range, block: Array) -> RowSearches:
+        some = sources[rows.start : rows.stop]
+        return backend.begin_search(arcs, some, block, unit=unit, targets=targets, cutoff=cutoff, dtype=kind)
+
     monitor.begin("search", len(sources), "rows")
-    leaving = [Leaving(sink, backend.threads) for _ in buffers]
-    with ThreadPoolExecutor(max(1, backend.threads // 2), "apsp-write") as pool:
-        for i, rows in enumerate(batches):
-            slot = i % len(buffers)
-            leaving[slot].finish()
-            block = buffers[slot][: len(rows)]
-            backend.search(arcs, sources[rows.start : rows.stop], block, unit=unit, targets=targets, cutoff=cutoff)
-            leaving[slot].begin(pool, rows.start, block, last=rows.stop == len(sources))
-            monitor.step(len(rows))
-        for one in leaving:
-            one.finish()
-
-
-class Leaving:
-    """Writes a batch to the sink piece by piece, by other threads while the caller searches the next batch."""
-
-    def __init__(self, sink: Sink, threads: int) -> None:
-        self._sink, self._threads = sink, threads
-        self._waiting: list[tuple[Future[None], int, Array]] = []
-
-    def begin(self, pool: ThreadPoolExecutor, first: int, block: Array, *, last: bool) -> None:
-        """Begin to write a batch.
-
-        Args:
-            pool: the threads that write.
-            first: matrix row of the batch's first row.
-            block: shape (rows, columns).
-            last: this is the last batch; a small one is written by the caller, which has no other work.
-        """
-        alone = last and (self._threads == 1 or block.size < ALONE)
-        tile = self._sink.tile[0]
-        high = tile * max(1, PIECE // (tile * max(1, block.shape[1])))
-        for k in range(0, len(block), high):
-            piece = block[k : k + high]
-            if alone:
-                self._sink.write(first + k, 0, piece)
-            else:
-                self._waiting.append((pool.submit(self._sink.write, first + k, 0, piece), first + k, piece))
-
-    def finish(self) -> None:
-        """Write the pieces that no thread has begun, and wait for the others."""
-        waiting, self._waiting = self._waiting, []
-        for future, row, piece in waiting:
-            if future.cancel():
-                self._sink.write(row, 0, piece)
-        for future, _, _ in waiting:
-            if not future.cancelled():
-                future.result()
+    RowPipeline(begin, batches, sink, monitor, buffers, in_place=place is not None).run(backend)

@@ -351,7 +351,7 @@ class DenseWorker:
         """Take off the potentials, gather the facts, and write the rows of a stripe."""
         first, last = self._streaming.rows(stripe, self.job.n)
         band, vertices = self._grid.tile[0], np.arange(first, last)
-        summary = Summary(vertices, self.job.n, integral=self.job.integral, binary=True)
+        summary = Summary(vertices, self.job.n, integral=self.job.integral)
         h = self._heights() if self.job.reduced else None
 
         def write(row: int) -> list[TileFile]:

@@ -82,7 +82,7 @@ class RowsWorker:
             )
             block = np.empty((last - first, self.job.shape[1]), self.kind.dtype)
             self.matrix.read_rows(first, block)
-            found.observe(0, block)
+            found.gather(0, block)
             return TaskResult(seconds=time.monotonic() - began, parts=(found.part(first),))
 
     def close(self) -> None:
@@ -113,9 +113,7 @@ class RowsWorker:
         return self._graph, self._arcs
 
     def _collector(self, graph: Graph, rectangle: Rectangle, sink: Sink) -> SummarySink:
-        return SummarySink(
-            sink, rectangle.rows, graph.n, integral=self.job.integral, targets=rectangle.targets, binary=True
-        )
+        return SummarySink(sink, rectangle.rows, graph.n, integral=self.job.integral, targets=rectangle.targets)
 
     def _on_cpu(self, graph: Graph, arcs: Arcs, rectangle: Rectangle, sink: Sink, monitor: Monitor) -> SummarySink:
         found, backend = self._collector(graph, rectangle, sink), self._backend
@@ -137,7 +135,7 @@ class RowsWorker:
     ) -> SummarySink | Summary:
         from engine.execution import search_cuda
 
-        whole = Summary(rectangle.rows, graph.n, integral=self.job.integral, binary=True)
+        whole = Summary(rectangle.rows, graph.n, integral=self.job.integral)
         found = self._collector(graph, rectangle, sink) if rectangle.narrow else whole
         target = Narrow(found, rectangle) if isinstance(found, SummarySink) else sink
         if self._parts is not None:

@@ -50,7 +50,7 @@ def run(graph: Graph, plan: Plan, options: Options, journal: Journal, monitor: M
         StorageFailed: a worker or this process could not read or write.
     """
     rectangle = Rectangle.of(options, graph.n)
-    summary = Summary(rectangle.rows, graph.n, integral=graph.integral, targets=rectangle.targets, binary=True)
+    summary = Summary(rectangle.rows, graph.n, integral=graph.integral, targets=rectangle.targets)
     with Cluster(address_of(options)) as cluster:
         workers = gather(cluster, plan.device, plan.workers)
         job = _job(graph, plan, rectangle, journal, monitor)

@@ -81,7 +81,7 @@ def _in_store(  # noqa: PLR0917
             journal,
             streaming,
             weights=partial(fill_weights, graph, WORK_TYPES[plan.dtype]),
-            observe=collector.observe,
+            observe=collector.gather,
             monitor=monitor,
             buffers=np.split(memory, count),
         )

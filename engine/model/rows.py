@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -33,12 +33,51 @@ class Sink(Protocol):
         ...
 
 
+@runtime_checkable
+class InPlace(Protocol):
+    """A sink that is an array: searches may write their rows into ``place`` themselves."""
+
+    @property
+    def place(self) -> Array:
+        """The array, shape (rows, columns); float64 takes integers, too, with +inf for *unreachable*."""
+        ...
+
+
+@runtime_checkable
+class FactSink(Protocol):
+    """A sink that gathers facts of rows apart from taking them.  All methods may be called by several threads."""
+
+    @property
+    def place(self) -> Array | None:
+        """The array into which rows may be searched at once, in place of :meth:`keep`; None if there is none."""
+        ...
+
+    def gather(self, row: int, block: Array, some: npt.NDArray[np.int64] | None = None) -> None:
+        """Gather the facts of whole rows.
+
+        Args:
+            row: number of the first row of ``block``.
+            block: shape (rows, columns).
+            some: the rows of ``block`` to look at, int64; None for all.
+        """
+        ...
+
+    def keep(self, row: int, block: Array) -> None:
+        """Take whole rows, shape (rows, columns), of which ``row`` is the number of the first one."""
+        ...
+
+
 class ArraySink:
     """A sink that is an array in memory, shape (rows, columns)."""
 
     def __init__(self, shape: tuple[int, int], dtype: npt.DTypeLike) -> None:
-        self.array = np.empty(shape, dtype)
+        self.array: Array = np.empty(shape, dtype)
         self.tile = (64, max(1, shape[1]))
+
+    @property
+    def place(self) -> Array:
+        """The array itself."""
+        return self.array
 
     def write(self, row: int, column: int, block: Array) -> None:
         """Copy ``block``, shape (rows, columns), to matrix entry (``row``, ``column``).
@@ -57,6 +96,11 @@ class FloatSink:
     def __init__(self, out: npt.NDArray[np.floating], unreachable: float) -> None:
         self._out, self._unreachable = out, unreachable
         self.tile = (64, max(1, out.shape[1]))
+
+    @property
+    def place(self) -> Array:
+        """The array of floats."""
+        return self._out
 
     def write(self, row: int, column: int, block: Array) -> None:
         """Convert ``block`` into its place."""

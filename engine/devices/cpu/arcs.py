@@ -41,7 +41,7 @@ class PreparedArcs:
         rank: int32, shape (n,): the new number of each vertex.
         bits: bits of a packed key that hold the vertex; 0 for wide keys.
         largest: the largest weight.
-        tally: for each label type, the numbers of blocks of lanes [finished, given up], int64.
+        tally: for each label type, the numbers of blocks of lanes [finished, given up].
         lane_weights: for each label type, the weights of the arcs into each vertex; filled on first use.
         decimal: float weights as whole multiples of a decimal unit, and that unit; None if there is no such unit.
         short: empty, or one entry that says whether 16 bits hold the distances from the first source asked about.
@@ -56,10 +56,15 @@ class PreparedArcs:
     rank: npt.NDArray[np.int32]
     bits: int
     largest: float
-    tally: dict[str, npt.NDArray[np.int64]]
+    tally: dict[str, list[int]]
     lane_weights: dict[str, Array]
     decimal: Units | None = None
     short: list[bool] = field(default_factory=list)
+
+    @property
+    def arcs(self) -> int:
+        """The number of arcs."""
+        return len(self.heads)
 
     def weights_into(self, kind: str) -> Array:
         """Return the weights of the arcs into each vertex in label type ``kind``, capped at its *unreachable*."""

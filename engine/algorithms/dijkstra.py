@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
+from engine.algorithms.context import SolveContext
 from engine.graph.selection import Rectangle
 from engine.graph.transpose import reverse
 from engine.model.backend import Arcs, Array, Backend, RowSearches
 from engine.model.progress import Monitor
 from engine.model.rows import ArraySink, Sink
 from engine.planning.cost import ABREAST
-from engine.rows.dense import write_rows
+from engine.rows.dense import ClosedRows, write_rows
 from engine.rows.pipeline import RowPipeline, place_of
-from storage.graph.graph import Graph
 
 #: Seconds that a batch should take: between batches progress is reported and a request to stop is noticed.
 BATCH_SECONDS: Final = 0.3
@@ -59,99 +60,79 @@ class RowBatches:
             start = stop
 
 
-def solve(  # noqa: PLR0917 - the signature that all searching algorithms share
-    backend: Backend,
-    graph: Graph,
-    rectangle: Rectangle,
-    dtype: npt.DTypeLike,
-    sink: Sink,
-    monitor: Monitor,
-    batch_rows: int,
-    *,
-    arcs: Arcs | None = None,
-    unit: bool = False,
-    from_targets: bool = False,
-) -> None:
-    """Search the distances of a rectangle.
+@dataclass(frozen=True)
+class RowSearch:
+    """Rows to search.
 
-    Args:
-        backend: makes the searches.
-        graph: the graph.
+    Attributes:
+        arcs: the arcs; none is negative.
         rectangle: rows and columns of the result.
         dtype: the working type.
         sink: receives the rows.
         monitor: receives the progress, in rows.
-        batch_rows: most rows of a batch.
-        arcs: arcs in place of the graph's own, for reduced weights and their potentials.
+        batch: most rows of a batch, rounded down to whole tiles, at least one.
         unit: promises that all arcs weigh 1.
-        from_targets: search from the targets over the reversed arcs.
+    """
+
+    arcs: Arcs
+    rectangle: Rectangle
+    dtype: npt.DTypeLike
+    sink: Sink
+    monitor: Monitor
+    batch: int
+    unit: bool = False
+
+
+def solve(context: SolveContext, backend: Backend, arcs: Arcs | None = None) -> None:
+    """Search the distances of a rectangle, from its targets over the reversed arcs if the plan says so.
+
+    Args:
+        context: the solve.
+        backend: makes the searches.
+        arcs: arcs in place of the graph's own, for reduced weights and their potentials.
 
     Raises:
         Cancelled: the monitor asked to stop; the rows in the sink are then incomplete.
     """
-    arcs = arcs or Arcs(graph.indptr, graph.heads, graph.weights)
-    rows, targets = rectangle.rows, rectangle.targets
-    if not from_targets or targets is None:
-        run(
-            *(backend, graph, rows, dtype, sink, monitor, batch_rows),
-            arcs=arcs, unit=unit, targets=targets, cutoff=rectangle.cutoff,
-        )  # fmt: skip
+    profile, wanted, plan = context.profile, context.rectangle, context.plan
+    own, dtype, monitor = arcs or profile.arcs, context.kind.dtype, context.monitor
+    search = RowSearch(own, wanted, dtype, context.sink, monitor, plan.batch, profile.unit and own.potentials is None)
+    if not plan.from_targets or wanted.targets is None:
+        run(backend, search)
         return
-    found = ArraySink((len(targets), len(rows)), dtype)
-    run(
-        *(backend, graph, targets, dtype, found, monitor, batch_rows),
-        arcs=reverse(arcs) if graph.directed else arcs, unit=unit, targets=rectangle.sources, cutoff=rectangle.cutoff,
-    )  # fmt: skip
-    write_rows(found.array.T, rows, sink, monitor, backend.threads, picked=True)
+    found = ArraySink((len(wanted.targets), len(wanted.rows)), dtype)
+    backwards = reverse(own) if profile.graph.directed else own
+    run(backend, replace(search, arcs=backwards, rectangle=wanted.transposed, sink=found))
+    closed = ClosedRows(found.array.T, wanted.rows, picked=True)
+    write_rows(closed, context.sink, monitor, backend.threads)
 
 
-def run(  # noqa: PLR0917 - the signature that all searching algorithms share
-    backend: Backend,
-    graph: Graph,
-    sources: npt.NDArray[np.int64],
-    dtype: npt.DTypeLike,
-    sink: Sink,
-    monitor: Monitor,
-    batch_rows: int,
-    *,
-    arcs: Arcs | None = None,
-    unit: bool = False,
-    targets: npt.NDArray[np.int64] | None = None,
-    cutoff: float | None = None,
-) -> None:
-    """Search the distances from some sources; row i of the sink holds those from ``sources[i]``.
-
-    At most two batches are held in memory.
+def run(backend: Backend, search: RowSearch) -> None:
+    """Search the distances from some sources, of which at most two batches are held in memory.
 
     Args:
         backend: makes the searches.
-        graph: the graph; no weight is negative.
-        sources: vertex indices, shape (rows,).
-        dtype: the working type.
-        sink: receives the rows.
-        monitor: receives the progress, in rows.
-        batch_rows: most rows of a batch, rounded down to whole tiles, at least one.
-        arcs: arcs in place of the graph's own, for reduced weights and their potentials.
-        unit: promises that all arcs weigh 1.
-        targets: vertex indices of the columns; None for all vertices.
-        cutoff: entries beyond this distance become unreachable; None for no limit.
+        search: the rows, and where they go; row i of the sink holds those from the i-th source.
 
     Raises:
         Cancelled: the monitor asked to stop; the rows in the sink are then incomplete.
     """
-    arcs = arcs or Arcs(graph.indptr, graph.heads, graph.weights)
-    columns, busy = graph.n if targets is None else len(targets), backend.threads * ABREAST
-    place, kind = place_of(sink, dtype), np.dtype(dtype)
+    wanted, sink, kind = search.rectangle, search.sink, np.dtype(search.dtype)
+    sources, targets = wanted.rows, wanted.targets
+    columns, busy = wanted.n if targets is None else len(targets), backend.threads * ABREAST
+    place = place_of(sink, kind)
     if place is None:
         entries = max(FIRST_ENTRIES, min(busy * columns, BUSY_ENTRIES))
-        batches = RowBatches(len(sources), sink.tile[0], batch_rows, busy, entries // max(1, columns))
+        batches = RowBatches(len(sources), sink.tile[0], search.batch, busy, entries // max(1, columns))
         buffers = [np.empty((batches.most, columns), kind) for _ in range(2 if batches.most < len(sources) else 1)]
     else:
         batches, buffers = RowBatches(len(sources), 1, len(sources), busy, len(sources)), [place]
 
     def begin(rows: range, block: Array) -> RowSearches:
-        some = sources[rows.start : rows.stop]
-        return backend.begin_search(arcs, some, block, unit=unit, targets=targets, cutoff=cutoff, dtype=kind)
+        some, unit = sources[rows.start : rows.stop], search.unit
+        return backend.begin_search(
+            search.arcs, some, block, unit=unit, targets=targets, cutoff=wanted.cutoff, dtype=kind
+        )
 
-    monitor.begin("search", len(sources), "rows")
-    RowPipeline(begin, batches, sink, monitor, buffers, in_place=place is not None).run(backend)
+    search.monitor.begin("search", len(sources), "rows")
+    RowPipeline(begin, batches, sink, search.monitor, buffers, in_place=place is not None).run(backend)

@@ -171,9 +171,9 @@ class CpuBackend:
             cutoff: distances above this become unreachable; None for no cutoff.
             dtype: working type of the distances; None for that of ``out``, which may be float64 for any type.
         """
-        from engine.devices.cpu.search import RowSearch
+        from engine.devices.cpu.search import SearchBatch
 
-        wanted = RowSearch.of(arcs, sources, out, unit=unit, targets=targets, cutoff=cutoff, dtype=dtype)
+        wanted = SearchBatch.of(arcs, sources, out, unit=unit, targets=targets, cutoff=cutoff, dtype=dtype)
         return Searches(wanted.pieces(self.threads, self._spaces))
 
     def share(self, work: Callable[[int], None]) -> None:

@@ -33,7 +33,7 @@ from engine.devices.cpu.bit_rows import (
     spread_digits,
     transpose_bits,
 )
-from engine.devices.cpu.search import Indices, RowSearch
+from engine.devices.cpu.search import Indices, SearchBatch
 from engine.devices.cpu.searches import Done, Piece, Searches, Spaces
 from engine.model.backend import Arcs, Array
 
@@ -262,11 +262,11 @@ class BreadthFirst(CpuBackend):
         given: dict[str, Any] = {"unit": unit, "targets": targets, "cutoff": cutoff, "dtype": dtype}
         if not unit or arcs.potentials is not None or len(sources) < LEAST:
             return super().begin_search(arcs, sources, out, **given)
-        wanted = RowSearch.of(arcs, sources, out, unit=True, targets=targets, cutoff=cutoff, dtype=dtype)
+        wanted = SearchBatch.of(arcs, sources, out, unit=True, targets=targets, cutoff=cutoff, dtype=dtype)
         return Searches(_bit_blocks(wanted, self.threads, self._spaces))
 
 
-def _bit_blocks(wanted: RowSearch, threads: int, spaces: Spaces) -> list[Piece]:
+def _bit_blocks(wanted: SearchBatch, threads: int, spaces: Spaces) -> list[Piece]:
     """Return the searches of ``wanted`` as pieces of up to ``BITS`` sources."""
     ready, goal, count = wanted.ready, wanted.goal, len(wanted.sources)
     most = 2**PLANES

@@ -103,7 +103,7 @@ class Goal:
 
 
 @dataclass(frozen=True)
-class RowSearch:
+class SearchBatch:
     """The searches of one batch of sources.
 
     Attributes:
@@ -137,7 +137,7 @@ class RowSearch:
         targets: Indices | None,
         cutoff: float | None,
         dtype: npt.DTypeLike | None,
-    ) -> RowSearch:
+    ) -> SearchBatch:
         """Return the searches that :meth:`engine.devices.cpu.backend.CpuBackend.begin_search` is asked for."""
         ready = prepare(arcs)
         sources = np.ascontiguousarray(sources, dtype=np.int64)

@@ -20,6 +20,9 @@ from engine.model.dtypes import WORK_TYPES
 
 #: int64 value of a vertex that no path has reached yet; the sums of a search stay far below it.
 FAR: Final = 2**62
+#: With more arcs a vertex than this, no order of the vertices keeps neighbours near each other, and none is looked for.
+#: Meshes have up to 27.
+DENSE: Final = 32
 #: Up to this many neighbours are sorted by insertion.
 FEW_SORTED: Final = 24
 
@@ -100,13 +103,19 @@ def prepare(arcs: Arcs) -> PreparedArcs:
 
 def _prepare(arcs: Arcs) -> PreparedArcs:
     n = len(arcs.indptr) - 1
-    order = near_order(arcs.indptr, arcs.heads)
-    rank = np.empty(n, np.int32)
-    rank[order] = np.arange(n, dtype=np.int32)
-    # transposed twice, the heads of each vertex ascend, so that one comparison finds out whether arcs mirror each other
-    into, tails, first = _transposed(*_renumber(arcs.indptr, arcs.heads, order, rank))
-    indptr, heads, second = _transposed(into, tails, np.arange(len(tails)))
-    weights = arcs.weights[first[second]]
+    if len(arcs.heads) > DENSE * n and _ascending(arcs.indptr, arcs.heads):
+        rank, indptr, heads, weights = np.arange(n, dtype=np.int32), arcs.indptr, arcs.heads, arcs.weights
+        into, tails, back = _transposed(indptr, heads, np.arange(len(heads)))
+    else:
+        order = near_order(arcs.indptr, arcs.heads)
+        rank = np.empty(n, np.int32)
+        rank[order] = np.arange(n, dtype=np.int32)
+        # transposed twice, the heads of each vertex ascend: one comparison finds out whether arcs mirror each other
+        into, tails, first = _transposed(*_renumber(arcs.indptr, arcs.heads, order, rank))
+        indptr, heads, second = _transposed(into, tails, np.arange(len(tails)))
+        weights = arcs.weights[first[second]]
+        back = np.empty(len(second), np.int64)
+        back[second] = np.arange(len(second))
     largest = weights.max(initial=0).item()
     bits = 0
     decimal = None
@@ -118,8 +127,6 @@ def _prepare(arcs: Arcs) -> PreparedArcs:
         # The key of a tentative distance, n * largest at most, must stay below 2^62, and the weight within int32.
         bits = 0 if (n * largest) >> (62 - bits) or largest >> 31 else bits
         weights = weights.astype(np.int32 if bits else np.int64)
-    back = np.empty(len(second), np.int64)
-    back[second] = np.arange(len(second))
     mirrored = np.array_equal(into, indptr) and np.array_equal(tails, heads) and np.array_equal(weights[back], weights)
     if mirrored:
         into, tails = indptr, heads
@@ -127,6 +134,16 @@ def _prepare(arcs: Arcs) -> PreparedArcs:
         *(indptr, heads, weights, into, tails, None if mirrored else back, rank),
         *(bits, largest, {}, {}, decimal),
     )
+
+
+@njit(nogil=True, cache=True)
+def _ascending(indptr, heads):  # type: ignore[no-untyped-def]
+    """Whether the heads of each vertex ascend; parallel arcs may stand next to each other."""
+    for u in range(len(indptr) - 1):
+        for e in range(indptr[u] + 1, indptr[u + 1]):
+            if heads[e] < heads[e - 1]:
+                return False
+    return True
 
 
 @njit(nogil=True, cache=True)

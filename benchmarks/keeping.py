@@ -37,7 +37,7 @@ from engine.model.blocks import PACK_BYTES
 from engine.model.dtypes import work_type
 from engine.model.plan import Plan
 from engine.model.problem import Options
-from engine.model.tiling import Streaming
+from engine.model.tiling import Tiling
 from engine.planning.cost import OVERHEAD, Setting
 from engine.planning.cost_streaming import IO_BYTES, from_store
 from engine.streaming import checkpoint
@@ -73,7 +73,7 @@ def sample(n: int) -> Graph:
     return build_graph(tails, heads, rng.random(4 * n).astype(np.float32), n=n, directed=True)[0]
 
 
-def quarter(graph: Graph, folder: Path) -> Streaming:
+def quarter(graph: Graph, folder: Path) -> Tiling:
     """What the planner chooses where panels and buffers may take a quarter of the matrix."""
     problem, machine, kind = describe(graph), survey(out=folder), work_type(np.dtype(DTYPE))
     measured: dict[str, Any] = dict(disk_rates(folder, machine.threads))  # as the planner does
@@ -94,7 +94,7 @@ def ways_for(graph: Graph, folder: Path, interval: float) -> list[Way]:
         graph, Options(algorithm="recursive-floyd-warshall", dtype=DTYPE, device="cpu"), out=folder / "d"
     )
     rounds = make_plan(graph, Options(algorithm="blocked-floyd-warshall", dtype=DTYPE, device="cpu"), out=folder / "d")
-    host = replace(rounds, tier="host", streaming=Streaming("host", 512, 1024, ahead=False))
+    host = replace(rounds, tier="host", streaming=Tiling("host", 512, 1024, ahead=False))
     store = replace(rounds, tier="store", streaming=quarter(graph, folder))
     return [
         Way("in memory", memory, interval),

@@ -76,7 +76,7 @@ def _in_rounds(  # noqa: PLR0917
 ) -> None:
     upper = bool((journal.writer.record() or {}).get("symmetric"))
     potentials = fingerprint(np.load(Path(job.exchange_dir).parent / "potentials.npy")) if job.reduced else None
-    levels = take_up(journal, job.streaming, job.n, potentials=potentials, joined=True)
+    levels = take_up(journal, job.tiling, job.n, potentials=potentials, joined=True)
     if job.n:
         DenseDriver(cluster, workers, job, journal, summary, monitor, stripes_at(levels, upper=upper)).run()
 

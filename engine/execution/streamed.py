@@ -17,7 +17,7 @@ from engine.model.plan import Plan
 from engine.model.progress import Monitor
 from engine.model.stripe_device import BelowZero, Streamer
 from engine.model.tier import mirror_rows
-from engine.model.tiling import Streaming
+from engine.model.tiling import Tiling
 from engine.planning.cost_streaming import store_buffers
 from engine.rows.dense import fill_weights, write_rows
 from engine.rows.summary import SummarySink
@@ -68,7 +68,7 @@ def run(graph: Graph, plan: Plan, journal: Journal, monitor: Monitor) -> Summary
 def _in_store(  # noqa: PLR0917
     graph: Graph,
     plan: Plan,
-    streaming: Streaming,
+    streaming: Tiling,
     devices: Sequence[Streamer],
     journal: Journal,
     collector: SummarySink,
@@ -93,7 +93,7 @@ def _in_store(  # noqa: PLR0917
 def _in_memory(  # noqa: PLR0917
     graph: Graph,
     plan: Plan,
-    streaming: Streaming,
+    streaming: Tiling,
     devices: Sequence[Streamer],
     journal: Journal,
     collector: SummarySink,
@@ -118,7 +118,7 @@ def _in_memory(  # noqa: PLR0917
 
 def _rounds(
     tier: StoreTier | KeptHostTier,
-    streaming: Streaming,
+    streaming: Tiling,
     devices: Sequence[Streamer],
     journal: Journal,
     monitor: Monitor,
@@ -162,7 +162,7 @@ def _load(  # noqa: PLR0917
     matrix: Array,
     graph: Graph,
     plan: Plan,
-    streaming: Streaming,
+    streaming: Tiling,
     levels: npt.NDArray[np.int64],
     journal: Journal,
     monitor: Monitor,

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from engine.model.problem import Statistics
-from engine.model.tiling import Streaming
+from engine.model.tiling import Tiling
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Candidate:
     device: str = "cpu"
     device_memory: int = 0
     tier: str = "host"
-    streaming: Streaming | None = None
+    streaming: Tiling | None = None
     from_targets: bool = False
     batch: int = 0
     workers: int = 0
@@ -104,7 +104,7 @@ class Plan:
     device_reason: str = ""
     device_memory: int = 0
     tier: str = "host"
-    streaming: Streaming | None = None
+    streaming: Tiling | None = None
     phases: tuple[Phase, ...] = ()
     candidates: tuple[Candidate, ...] = field(default=())
     cutoff: float | None = None

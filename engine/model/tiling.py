@@ -34,7 +34,7 @@ Span = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class Streaming:
+class Tiling:
     """How a matrix of n vertices is streamed.
 
     Attributes:
@@ -115,84 +115,84 @@ def pitch(n: int, itemsize: int) -> int:
     return -(-n // grain) * grain
 
 
-def updates(streaming: Streaming, n: int) -> int:
+def updates(tiling: Tiling, n: int) -> int:
     """Return the number of updates, c = min(c, a + b), of a whole solve."""
-    return n * entries(streaming, n)
+    return n * entries(tiling, n)
 
 
-def entries(streaming: Streaming, n: int) -> int:
+def entries(tiling: Tiling, n: int) -> int:
     """Return the number of entries of all stripes that are kept right."""
-    if not streaming.symmetric:
+    if not tiling.symmetric:
         return n * n
-    height, whole = streaming.height, n // streaming.height
+    height, whole = tiling.height, n // tiling.height
     rest = n - whole * height
     return whole * height * n - height * height * (whole * (whole - 1) // 2) + rest * rest
 
 
-def stripe_entries(streaming: Streaming, stripe: int, n: int) -> int:
+def stripe_entries(tiling: Tiling, stripe: int, n: int) -> int:
     """Return the number of entries of one stripe that are kept right.
 
     Args:
-        streaming: the layout.
+        tiling: the layout.
         stripe: number of the stripe.
         n: vertices.
     """
-    first, last = streaming.rows(stripe, n)
-    return (last - first) * (n - streaming.left(stripe))
+    first, last = tiling.rows(stripe, n)
+    return (last - first) * (n - tiling.left(stripe))
 
 
-def streamed_bytes(streaming: Streaming, n: int, itemsize: int, devices: int = 1) -> int:
+def streamed_bytes(tiling: Tiling, n: int, itemsize: int, devices: int = 1) -> int:
     """Return the bytes that are copied to the devices in a round, for stripes that are not resident.
 
     About as many bytes are copied back.
 
     Args:
-        streaming: the layout.
+        tiling: the layout.
         n: vertices.
         itemsize: bytes of an entry.
         devices: number of devices that share the work.
     """
-    streamed = max(0, streaming.stripes(n) - devices * streaming.resident)
-    return entries(streaming, n) * itemsize * streamed // max(1, streaming.stripes(n))
+    streamed = max(0, tiling.stripes(n) - devices * tiling.resident)
+    return entries(tiling, n) * itemsize * streamed // max(1, tiling.stripes(n))
 
 
-def device_bytes(streaming: Streaming, n: int, itemsize: int) -> int:
+def device_bytes(tiling: Tiling, n: int, itemsize: int) -> int:
     """Return the most bytes of one device's memory that streaming takes.
 
     They hold the panels, the workspace of closing them, the slots and the resident stripes, each with the packed
     columns that it is relaxed by.
 
     Args:
-        streaming: the layout.
+        tiling: the layout.
         n: vertices.
         itemsize: bytes of an entry.
     """
-    height, width, across = streaming.height, streaming.width, pitch(n, itemsize)
+    height, width, across = tiling.height, tiling.width, pitch(n, itemsize)
     word, tile = max(itemsize, 4), tile_side(4)
     packed_width = width * -(-width // tile) * tile * word
-    panels = streaming.panels * width * across * itemsize
+    panels = tiling.panels * width * across * itemsize
     closing = width * min(CHUNK, across) * itemsize + packed_width + padded_side(width, itemsize) ** 2 * itemsize
     if width > SINGLE:
         closing += rounds_bytes(padded_side(width, itemsize), itemsize)
     slot = height * across * itemsize + width * -(-height // tile) * tile * word
-    resident = streaming.resident * height * across * itemsize + (2 * packed_width if streaming.resident else 0)
-    return panels + closing + streaming.slots * slot + resident + SLACK
+    resident = tiling.resident * height * across * itemsize + (2 * packed_width if tiling.resident else 0)
+    return panels + closing + tiling.slots * slot + resident + SLACK
 
 
-def panel_bytes(streaming: Streaming, n: int, itemsize: int) -> int:
+def panel_bytes(tiling: Tiling, n: int, itemsize: int) -> int:
     """Return the bytes of host memory that panels, and closing one, take where a CPU streams.
 
     Args:
-        streaming: the layout.
+        tiling: the layout.
         n: vertices.
         itemsize: bytes of an entry.
     """
-    if streaming.symmetric:  # this is generous, because the last pass, which mirrors, has tiles of its own
-        return (streaming.panels * streaming.width + min(streaming.width, CHUNK)) * n * itemsize
-    width = min(streaming.width, n)
+    if tiling.symmetric:  # this is generous, because the last pass, which mirrors, has tiles of its own
+        return (tiling.panels * tiling.width + min(tiling.width, CHUNK)) * n * itemsize
+    width = min(tiling.width, n)
     padding = width * PADDING * itemsize
     closing = width * (width * itemsize + max(CLOSED * itemsize, PACKED))
-    return streaming.panels * width * n * itemsize + padding + closing
+    return tiling.panels * width * n * itemsize + padding + closing
 
 
 def choose_layout(
@@ -205,7 +205,7 @@ def choose_layout(
     relax_rate: float,
     symmetric: bool = False,
     tier: str = "host",
-) -> Streaming | None:
+) -> Tiling | None:
     """Choose the layout for GPUs: the narrowest pivot block whose kernels hide the bus, and tall stripes.
 
     Stripes for which the devices have memory are resident.
@@ -225,13 +225,13 @@ def choose_layout(
     """
     wanted = MARGIN * itemsize * relax_rate / bus_rate
     whole = -(-n // GRAIN) * GRAIN
-    best: tuple[float, Streaming] | None = None
+    best: tuple[float, Tiling] | None = None
     for width in (*(w for w in WIDTHS if w <= whole), *HEIGHTS):
         for height in HEIGHTS:
             if height > width or width % height:
                 continue
             for slots in (SLOTS, 3):
-                found = Streaming(tier, height, width, slots, 0, symmetric)
+                found = Tiling(tier, height, width, slots, 0, symmetric)
                 spare = device_memory - device_bytes(found, n, itemsize)
                 if spare < 0:
                     continue
@@ -243,35 +243,35 @@ def choose_layout(
     return None if best is None else best[1]
 
 
-def _keep(streaming: Streaming, n: int, itemsize: int, memory: int, devices: int) -> Streaming:
+def _keep(tiling: Tiling, n: int, itemsize: int, memory: int, devices: int) -> Tiling:
     """Return the same layout with as many groups resident on each device as its memory holds."""
-    groups = streaming.rounds(n)
+    groups = tiling.rounds(n)
 
-    def with_groups(count: int) -> Streaming:
-        s = streaming
-        return Streaming(s.tier, s.height, s.width, s.slots, count * s.group, s.symmetric)
+    def with_groups(count: int) -> Tiling:
+        s = tiling
+        return Tiling(s.tier, s.height, s.width, s.slots, count * s.group, s.symmetric)
 
     one = with_groups(1)
     left = memory - device_bytes(one, n, itemsize)
     if left < 0:
-        return streaming
-    each = streaming.width * pitch(n, itemsize) * itemsize
+        return tiling
+    each = tiling.width * pitch(n, itemsize) * itemsize
     return with_groups(min(1 + left // each, math.ceil(groups / devices)))
 
 
-def _round_cost(streaming: Streaming, n: int, devices: int, wanted: float) -> float:
+def _round_cost(tiling: Tiling, n: int, devices: int, wanted: float) -> float:
     """Return the relative time of a round.
 
     It counts the bus against the kernels, closing, stripes too low for full waves of thread blocks, few slots, and
     uneven shares of the devices.
     """
-    stripes = streaming.stripes(n)
-    share = max(0, stripes - devices * streaming.resident) / max(1, stripes)
-    bus = share * wanted / MARGIN / streaming.width
-    closing = streaming.width / n * (1.5 if streaming.symmetric else 0.5)
-    low = {1024: 0.0, 512: 0.005}.get(streaming.height, 8 / streaming.height) * (0.2 + share)
-    shallow = 0.03 * (1024 / streaming.width) ** 2
-    few = 0.01 * share if streaming.slots < SLOTS else 0.0
-    groups = streaming.rounds(n)
+    stripes = tiling.stripes(n)
+    share = max(0, stripes - devices * tiling.resident) / max(1, stripes)
+    bus = share * wanted / MARGIN / tiling.width
+    closing = tiling.width / n * (1.5 if tiling.symmetric else 0.5)
+    low = {1024: 0.0, 512: 0.005}.get(tiling.height, 8 / tiling.height) * (0.2 + share)
+    shallow = 0.03 * (1024 / tiling.width) ** 2
+    few = 0.01 * share if tiling.slots < SLOTS else 0.0
+    groups = tiling.rounds(n)
     uneven = (1 - share) * (math.ceil(groups / devices) * devices / groups - 1)  # resident groups do not move
     return max(1.0, bus * (MARGIN if share else 1)) + closing + low + shallow + few + uneven

@@ -14,7 +14,7 @@ from typing import Final
 from engine.model.pace import PASSING, PROCESSORS, RESIDENT, Pace
 from engine.model.plan import Candidate, Phase
 from engine.model.problem import Workers
-from engine.model.tiling import GRAIN, Streaming
+from engine.model.tiling import GRAIN, Tiling
 from engine.planning import cost_dijkstra, cost_johnson, cost_partitioned, cost_search
 from engine.planning.cost import INGEST_RATE, OVERHEAD, Setting
 from engine.planning.cost_streaming import ALGORITHM, EFFICIENCY, ROWS
@@ -62,7 +62,7 @@ def in_rounds(setting: Setting, workers: Workers) -> Candidate:
     """Estimate rounds with the width of the pivot block that is predicted to be fastest."""
     whole = -(-setting.problem.n // GRAIN) * GRAIN
     widths = [w for w in WIDTHS if w < whole] or [whole]
-    found = [_rounds(setting, workers, Streaming("host", w, w)) for w in widths]
+    found = [_rounds(setting, workers, Tiling("host", w, w)) for w in widths]
     # where none fits, the narrowest one shows how much memory is needed
     found = [c for c in found if c.device_memory <= workers.memory and lacking(c, setting) is None] or found[:1]
     return min(found, key=lambda c: c.seconds)
@@ -70,35 +70,35 @@ def in_rounds(setting: Setting, workers: Workers) -> Candidate:
 
 def lacking(candidate: Candidate, setting: Setting) -> tuple[int, int] | None:
     """Return the bytes of host memory that each worker needs for rounds, and has; None where they suffice."""
-    workers, streaming = setting.machine.workers, candidate.streaming
-    if workers is None or streaming is None:
+    workers, tiling = setting.machine.workers, candidate.streaming
+    if workers is None or tiling is None:
         return None
-    n, pace = setting.problem.n, _pace(setting, workers, streaming)
-    panel = min(streaming.width, n) * n * setting.kind.itemsize
+    n, pace = setting.problem.n, _pace(setting, workers, tiling)
+    panel = min(tiling.width, n) * n * setting.kind.itemsize
     cpu = workers.device == "cpu"
     needed, there = (pace.workspace * panel, workers.memory) if cpu else (pace.pieces * panel, workers.host_memory)
     return (needed, there) if needed > there else None
 
 
-def capacity(streaming: Streaming, n: int, itemsize: int, memory: int, pace: Pace) -> int:
+def capacity(tiling: Tiling, n: int, itemsize: int, memory: int, pace: Pace) -> int:
     """Return the number of stripes that a worker can keep besides its workspace.
 
     Args:
-        streaming: the layout.
+        tiling: the layout.
         n: vertices.
         itemsize: bytes of an entry.
         memory: bytes of the worker's memory.
         pace: how far rounds overlap, which determines the workspace.
     """
-    return max(0, memory // max(1, min(streaming.height, n) * n * itemsize) - pace.workspace)
+    return max(0, memory // max(1, min(tiling.height, n) * n * itemsize) - pace.workspace)
 
 
-def _pace(setting: Setting, workers: Workers, streaming: Streaming) -> Pace:
+def _pace(setting: Setting, workers: Workers, tiling: Tiling) -> Pace:
     """Return how far rounds overlap: on GPUs as far as possible if all stripes still fit."""
     if workers.device == "cpu":
         return PROCESSORS
-    n, share = setting.problem.n, -(-streaming.rounds(setting.problem.n) // workers.count)
-    fits = capacity(streaming, n, setting.kind.itemsize, workers.memory, RESIDENT) >= share
+    n, share = setting.problem.n, -(-tiling.rounds(setting.problem.n) // workers.count)
+    fits = capacity(tiling, n, setting.kind.itemsize, workers.memory, RESIDENT) >= share
     return RESIDENT if fits else PASSING
 
 
@@ -131,16 +131,16 @@ class Times:
         return self.start + max(self.work, self.panels, self.orders) + self.store
 
 
-def times(setting: Setting, workers: Workers, streaming: Streaming) -> Times:
+def times(setting: Setting, workers: Workers, tiling: Tiling) -> Times:
     """Predict the times of all rounds.
 
     Args:
         setting: problem, machine and type.
         workers: the workers.
-        streaming: the layout, with the width of the pivot block.
+        tiling: the layout, with the width of the pivot block.
     """
     n, size, device = setting.problem.n, setting.kind.itemsize, workers.device == "cuda"
-    count, width = streaming.rounds(n), min(streaming.width, n)
+    count, width = tiling.rounds(n), min(tiling.width, n)
     share = -(-count // workers.count)
     efficiency = 1.0 if device else EFFICIENCY / (1 + ROWS / width)
     rate = workers.relax_rate[setting.kind.name] / workers.count * efficiency
@@ -149,8 +149,8 @@ def times(setting: Setting, workers: Workers, streaming: Streaming) -> Times:
     closing = (width**3 + width * width * n) / rate
     # seconds from one panel to the next where the same worker closes both
     own = closing + stripe + 2 * CONTROL + (WAITS * width * width if device else 0.0)
-    pace = _pace(setting, workers, streaming)
-    streamed = max(0, share - capacity(streaming, n, size, workers.memory, pace))
+    pace = _pace(setting, workers, tiling)
+    streamed = max(0, share - capacity(tiling, n, size, workers.memory, pace))
     moved = 2 * streamed * workers.count * panel * count
     return Times(
         # where tasks overlap, a panel is closed while stripes are relaxed, and its own stripe is not relaxed by it
@@ -164,11 +164,11 @@ def times(setting: Setting, workers: Workers, streaming: Streaming) -> Times:
     )
 
 
-def _rounds(setting: Setting, workers: Workers, streaming: Streaming) -> Candidate:
+def _rounds(setting: Setting, workers: Workers, tiling: Tiling) -> Candidate:
     n, size, machine = setting.problem.n, setting.kind.itemsize, setting.machine
-    share, panel = -(-streaming.rounds(n) // workers.count), min(streaming.width, n) * n * size
-    device, pace = workers.device == "cuda", _pace(setting, workers, streaming)
-    took = times(setting, workers, streaming)
+    share, panel = -(-tiling.rounds(n) // workers.count), min(tiling.width, n) * n * size
+    device, pace = workers.device == "cuda", _pace(setting, workers, tiling)
+    took = times(setting, workers, tiling)
     passing = took.streamed > 0 or pace is PASSING
     relax = Phase("relax", took.seconds, bytes=took.bytes, updates=n**3)
     fill = Phase("ingest", setting.matrix / INGEST_RATE / workers.count, bytes=setting.matrix)
@@ -182,7 +182,7 @@ def _rounds(setting: Setting, workers: Workers, streaming: Streaming) -> Candida
         disk=setting.store + max(int(PANELS * setting.matrix), 3 * panel),
         seconds=fill.seconds + relax.seconds + write.seconds,
         phases=(fill, relax, write),
-        streaming=streaming,
+        streaming=tiling,
         workers=workers.count,
     )
 

@@ -14,7 +14,7 @@ from engine.model.blocks import PACK_BYTES
 from engine.model.dtypes import relaxes_reduced
 from engine.model.plan import Candidate, Phase
 from engine.model.problem import Problem
-from engine.model.tiling import GRAIN, Streaming, entries, panel_bytes, updates
+from engine.model.tiling import GRAIN, Tiling, entries, panel_bytes, updates
 from engine.planning.cost import INGEST_RATE, OVERHEAD, Setting, write_phase
 
 ALGORITHM: Final = "blocked-floyd-warshall"
@@ -64,7 +64,7 @@ def streamable(setting: Setting) -> bool:
 
 
 def forms(problem: Problem) -> tuple[bool, ...]:
-    """Return the values of ``Streaming.symmetric`` to consider.
+    """Return the values of ``Tiling.symmetric`` to consider.
 
     An undirected graph can be solved like a directed one.  That takes twice the arithmetic but fewer panels, so that
     blocks are wider in little memory.
@@ -77,18 +77,18 @@ def forms(problem: Problem) -> tuple[bool, ...]:
 def in_memory(setting: Setting) -> Candidate:
     """Estimate rounds over host memory, which are copied to the store from time to time."""
     n, size, machine = setting.problem.n, setting.kind.itemsize, setting.machine
-    streaming = _layout("host", 512, 1024, symmetric=not setting.problem.directed)
+    tiling = _layout("host", 512, 1024, symmetric=not setting.problem.directed)
     fill = Phase("ingest", setting.matrix / INGEST_RATE, bytes=setting.matrix)
-    work = _relax(setting, streaming, 0.0)
+    work = _relax(setting, tiling, 0.0)
     write = write_phase(setting)
-    scratch = machine.threads * (PACK_BYTES + GRAIN * n * size) + streaming.height * streaming.width * size
+    scratch = machine.threads * (PACK_BYTES + GRAIN * n * size) + tiling.height * tiling.width * size
     return Candidate(
         algorithm=ALGORITHM,
-        memory=machine.resident + OVERHEAD + setting.matrix + panel_bytes(streaming, n, size) + scratch,
+        memory=machine.resident + OVERHEAD + setting.matrix + panel_bytes(tiling, n, size) + scratch,
         disk=setting.store + spare_bytes(setting.store),
         seconds=fill.seconds + work.seconds + write.seconds,
         phases=(fill, work, write),
-        streaming=streaming,
+        streaming=tiling,
     )
 
 
@@ -108,38 +108,38 @@ def from_store(setting: Setting) -> Candidate:
     return min(fitting, key=lambda c: c.seconds) if fitting else min(found, key=lambda c: c.memory)
 
 
-def _layout(tier: str, height: int, width: int, *, symmetric: bool) -> Streaming:
+def _layout(tier: str, height: int, width: int, *, symmetric: bool) -> Tiling:
     """Return the layout for a CPU."""
-    return Streaming(tier, height, width, symmetric=symmetric, ahead=symmetric)
+    return Tiling(tier, height, width, symmetric=symmetric, ahead=symmetric)
 
 
-def _store(setting: Setting, streaming: Streaming) -> Candidate:
+def _store(setting: Setting, tiling: Tiling) -> Candidate:
     n, size, machine = setting.problem.n, setting.kind.itemsize, setting.machine
-    once = entries(streaming, n) * size
+    once = entries(tiling, n) * size
     # A panel that is closed in its own round is written and read once more.
-    each = once * (streaming.rounds(n) + (not streaming.ahead))
+    each = once * (tiling.rounds(n) + (not tiling.ahead))
     # The first round is made from the arcs, so it reads nothing.
     moved = 2 * each - once
-    relax = _relax(setting, streaming, moved * machine.stream_work / machine.threads)
+    relax = _relax(setting, tiling, moved * machine.stream_work / machine.threads)
     disk = each / machine.stream_rate
     relax = Phase("relax", max(relax.seconds, disk), bytes=int(moved), updates=relax.updates)
     phases = [relax]
-    if streaming.symmetric:
+    if tiling.symmetric:
         phases.append(finish_phase(setting))
-    scratch = machine.threads * PACK_BYTES + streaming.height * streaming.width * size
+    scratch = machine.threads * PACK_BYTES + tiling.height * tiling.width * size
     return Candidate(
         algorithm=ALGORITHM,
         tier="store",
         memory=machine.resident
         + OVERHEAD
-        + panel_bytes(streaming, n, size)
-        + BUFFERS * streaming.height * n * size
+        + panel_bytes(tiling, n, size)
+        + BUFFERS * tiling.height * n * size
         + IO_BYTES
         + scratch,
         disk=setting.store + spare_bytes(setting.store),
         seconds=sum(phase.seconds for phase in phases),
         phases=tuple(phases),
-        streaming=streaming,
+        streaming=tiling,
     )
 
 
@@ -152,20 +152,20 @@ def finish_phase(setting: Setting) -> Phase:
     return Phase("finish", bytes_ / setting.machine.stream_rate, bytes=bytes_)
 
 
-def store_buffers(streaming: Streaming, devices: int) -> int:
+def store_buffers(tiling: Tiling, devices: int) -> int:
     """Return the stripes in host memory where the matrix lies in the store; GPUs get more so that none waits."""
-    beside = IN_FLIGHT if streaming.slots > 1 else 0
-    return BUFFERS + (devices - 1) * (streaming.slots + 1) + streaming.slots - 1 + beside
+    beside = IN_FLIGHT if tiling.slots > 1 else 0
+    return BUFFERS + (devices - 1) * (tiling.slots + 1) + tiling.slots - 1 + beside
 
 
-def _relax(setting: Setting, streaming: Streaming, beside: float) -> Phase:
+def _relax(setting: Setting, tiling: Tiling, beside: float) -> Phase:
     """Return the phase of the products of all rounds, with ``beside`` seconds of the processors' other work."""
     n = setting.problem.n
-    count = updates(streaming, n)
-    efficiency = EFFICIENCY / (1 + (HALF if streaming.symmetric else ROWS) / streaming.height)
-    width = min(streaming.width, n)
+    count = updates(tiling, n)
+    efficiency = EFFICIENCY / (1 + (HALF if tiling.symmetric else ROWS) / tiling.height)
+    width = min(tiling.width, n)
     # Updates of closing; panels of undirected graphs are whole rows, while half of the other rows is relaxed.
-    closing = 2 * n * n * width if streaming.symmetric else n * width * width
+    closing = 2 * n * n * width if tiling.symmetric else n * width * width
     return Phase("relax", (count + closing) / (setting.rate * efficiency) + beside, updates=count)
 
 

@@ -14,7 +14,7 @@ from engine.model.tiling import (
     GRAIN,
     HEIGHTS,
     SLOTS,
-    Streaming,
+    Tiling,
     choose_layout,
     device_bytes,
     entries,
@@ -79,7 +79,7 @@ def from_host(setting: Setting, cuda: Device) -> Candidate | None:
 def _host(setting: Setting, cuda: Device, *, symmetric: bool) -> Candidate | None:
     n, size, machine, count = setting.problem.n, setting.kind.itemsize, setting.machine, cuda.count
     bus = min(count * cuda.bus_rate, cuda.bus_most)
-    streaming = choose_layout(
+    tiling = choose_layout(
         n,
         size,
         device_memory=cuda.memory,
@@ -88,26 +88,26 @@ def _host(setting: Setting, cuda: Device, *, symmetric: bool) -> Candidate | Non
         relax_rate=rate_of(setting, cuda, count),
         symmetric=symmetric,
     )
-    if streaming is None:
+    if tiling is None:
         return None
     # all processors fill the rows while the memory is allocated and locked
     rate = INGEST_RATE * max(1.0, machine.threads / 2)
     fill = setting.matrix * max(cuda.touch_seconds + 1 / rate, cuda.lock_seconds)
-    moved = streaming.rounds(n) * streamed_bytes(streaming, n, size, count) + setting.matrix
+    moved = tiling.rounds(n) * streamed_bytes(tiling, n, size, count) + setting.matrix
     phases = (
         Phase("ingest", DEVICE_LAUNCH + fill, bytes=setting.matrix),
-        _relax(setting, cuda, streaming, moved / bus, moved),
+        _relax(setting, cuda, tiling, moved / bus, moved),
         _write(setting, mirrored=symmetric),
     )
     return Candidate(
         algorithm=ALGORITHM,
         device="cuda",
         memory=machine.resident + OVERHEAD + DRIVER + setting.matrix + 4 * machine.threads * GRAIN * n * size,
-        device_memory=device_bytes(streaming, n, size),
+        device_memory=device_bytes(tiling, n, size),
         disk=setting.store + spare_bytes(setting.store),
         seconds=sum(phase.seconds for phase in phases),
         phases=phases,
-        streaming=streaming,
+        streaming=tiling,
     )
 
 
@@ -126,7 +126,7 @@ def from_store(setting: Setting, cuda: Device) -> Candidate | None:
     """
     whole = -(-setting.problem.n // GRAIN) * GRAIN
     found = [
-        _store(setting, cuda, Streaming("store", height, width, slots, 0, symmetric))
+        _store(setting, cuda, Tiling("store", height, width, slots, 0, symmetric))
         for symmetric in forms(setting.problem)
         for width in WIDTHS
         for height in HEIGHTS
@@ -140,42 +140,42 @@ def from_store(setting: Setting, cuda: Device) -> Candidate | None:
     return min(on_device, key=lambda c: c.memory, default=None)
 
 
-def _store(setting: Setting, cuda: Device, streaming: Streaming) -> Candidate:
+def _store(setting: Setting, cuda: Device, tiling: Tiling) -> Candidate:
     n, size, machine = setting.problem.n, setting.kind.itemsize, setting.machine
-    each = entries(streaming, n) * size
-    moved = (2 * streaming.rounds(n) - 1) * each  # the first round is made from the arcs: it reads nothing
+    each = entries(tiling, n) * size
+    moved = (2 * tiling.rounds(n) - 1) * each  # the first round is made from the arcs: it reads nothing
     seconds = max(
-        streaming.rounds(n) * each / machine.stream_rate,
-        streaming.rounds(n) * each / min(cuda.count * cuda.bus_rate, cuda.bus_most),
+        tiling.rounds(n) * each / machine.stream_rate,
+        tiling.rounds(n) * each / min(cuda.count * cuda.bus_rate, cuda.bus_most),
         moved * machine.stream_work / machine.threads,
     )
-    phases = [_relax(setting, cuda, streaming, seconds, moved)]
-    if streaming.symmetric:
+    phases = [_relax(setting, cuda, tiling, seconds, moved)]
+    if tiling.symmetric:
         phases.append(finish_phase(setting))
-    buffers = store_buffers(streaming, cuda.count) * streaming.height * n * size
+    buffers = store_buffers(tiling, cuda.count) * tiling.height * n * size
     return Candidate(
         algorithm=ALGORITHM,
         device="cuda",
         tier="store",
         memory=machine.resident + OVERHEAD + DRIVER + IO_BYTES + buffers,
-        device_memory=device_bytes(streaming, n, size),
+        device_memory=device_bytes(tiling, n, size),
         disk=setting.store + spare_bytes(setting.store),
         seconds=DEVICE_LAUNCH + sum(phase.seconds for phase in phases),
         phases=tuple(phases),
-        streaming=streaming,
+        streaming=tiling,
     )
 
 
-def _relax(setting: Setting, cuda: Device, streaming: Streaming, copying: float, moved: int) -> Phase:
+def _relax(setting: Setting, cuda: Device, tiling: Tiling, copying: float, moved: int) -> Phase:
     """Return the phase of all rounds: products and closing overlap with ``copying`` seconds of copies."""
     n = setting.problem.n
-    count, width = updates(streaming, n), min(streaming.width, n)
+    count, width = updates(tiling, n), min(tiling.width, n)
     # a panel of an undirected graph is relaxed over its whole length, though only half of the stripes' entries are kept
-    closing = n * width * width + (n * n * width if streaming.symmetric else 0)
+    closing = n * width * width + (n * n * width if tiling.symmetric else 0)
     work = (count + closing) / rate_of(setting, cuda, cuda.count)
     # low stripes are many, and each waits for the disk, the bus and the device once
-    copying *= 1 + 8 / streaming.height + (0.02 if streaming.slots < SLOTS else 0.0)
+    copying *= 1 + 8 / tiling.height + (0.02 if tiling.slots < SLOTS else 0.0)
     seconds = max(work, copying)
-    if streaming.tier == "store":
+    if tiling.tier == "store":
         seconds += UNHIDDEN * min(work, copying)
     return Phase("relax", seconds, bytes=moved, updates=count)

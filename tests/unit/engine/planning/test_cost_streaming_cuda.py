@@ -9,7 +9,7 @@ import pytest
 from engine.model.dtypes import WORK_TYPES
 from engine.model.plan import Candidate
 from engine.model.problem import Device, Machine, Options, Problem
-from engine.model.tiling import Streaming, device_bytes, entries, stripe_entries
+from engine.model.tiling import Tiling, device_bytes, entries, stripe_entries
 from engine.planning.cost_streaming import LONG, Setting, store_buffers
 from engine.planning.cost_streaming_cuda import rate_of, through_devices
 from engine.planning.planner import choose
@@ -145,5 +145,5 @@ def test_negative_lengths_that_round_are_streamed_from_host_memory_only() -> Non
 @pytest.mark.parametrize("height", [64, 192, 1024])
 @pytest.mark.parametrize("symmetric", [False, True])
 def test_entries_are_those_of_all_stripes(n: int, height: int, symmetric: bool) -> None:
-    streaming = Streaming("host", height, height, symmetric=symmetric)
+    streaming = Tiling("host", height, height, symmetric=symmetric)
     assert entries(streaming, n) == sum(stripe_entries(streaming, s, n) for s in range(streaming.stripes(n)))

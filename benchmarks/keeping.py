@@ -38,8 +38,9 @@ from engine.model.dtypes import work_type
 from engine.model.plan import Plan
 from engine.model.problem import Options
 from engine.model.tiling import Tiling
-from engine.planning.cost import OVERHEAD, Setting
-from engine.planning.cost_streaming import IO_BYTES, from_store
+from engine.planning.constants import PROCESS_BYTES, TILE_THREADS_BYTES
+from engine.planning.cost import Setting
+from engine.planning.cost_streaming import from_store
 from engine.streaming import checkpoint
 from engine.streaming.checkpoint import Journal
 from storage.graph.graph import Graph, build_graph
@@ -78,7 +79,7 @@ def quarter(graph: Graph, folder: Path) -> Tiling:
     problem, machine, kind = describe(graph), survey(out=folder), work_type(np.dtype(DTYPE))
     measured: dict[str, Any] = dict(disk_rates(folder, machine.threads))  # as the planner does
     machine = replace(machine, relax_rate={kind.name: relax_rate(kind, machine.threads)}, **measured)
-    beside = machine.resident + OVERHEAD + IO_BYTES + machine.threads * PACK_BYTES
+    beside = machine.resident + PROCESS_BYTES + TILE_THREADS_BYTES + machine.threads * PACK_BYTES
     matrix = graph.n**2 * kind.itemsize
     chosen = from_store(Setting(problem, replace(machine, memory=beside + matrix // 4), kind, matrix))
     if chosen.memory > beside + matrix // 4:

@@ -15,7 +15,7 @@ from engine.graph.transpose import reverse
 from engine.model.backend import Arcs, Array, Backend
 from engine.model.progress import Monitor
 from engine.model.rows import ArraySink, Sink
-from engine.planning.cost import ABREAST
+from engine.planning.constants import BUSY_ROWS
 from engine.rows.dense import write_rows
 from storage.graph.graph import Graph
 
@@ -145,7 +145,7 @@ def run(  # noqa: PLR0917 - the signature that all searching algorithms share
     """
     arcs = arcs or Arcs(graph.indptr, graph.heads, graph.weights)
     first = FIRST_ENTRIES // max(1, graph.n)
-    batches = RowBatches(len(sources), sink.tile[0], batch_rows, backend.threads * ABREAST, first)
+    batches = RowBatches(len(sources), sink.tile[0], batch_rows, backend.threads * BUSY_ROWS, first)
     columns = graph.n if targets is None else len(targets)
     buffers = [np.empty((batches.most, columns), dtype) for _ in range(2 if batches.most < len(sources) else 1)]
     monitor.begin("search", len(sources), "rows")

@@ -18,9 +18,9 @@ import numpy as np
 
 from engine.algorithms.products import clamp_diagonal, multiply, settle_all
 from engine.model.backend import Array, Backend
-from engine.model.blocks import Span, cut
+from engine.model.blocks import LEAF, PIVOT, STRIPE, Span, cut
 from engine.model.progress import Monitor
-from engine.planning.cost_dense import LEAF, PIVOT, STRIPE, blocked_updates, kleene_updates, split_point
+from engine.planning.cost_dense import blocked_updates, kleene_updates, split_point
 
 
 def recursive(

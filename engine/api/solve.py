@@ -27,7 +27,7 @@ from engine.model.problem import Machine, Options, Problem
 from engine.model.progress import Monitor, PhaseClock
 from engine.model.rows import Sink
 from engine.model.system import available_memory
-from engine.planning.cost import DEVICE_START
+from engine.planning.constants import DEVICE_START
 from engine.planning.planner import ESTIMATES, choose, choose_type
 from engine.rows.dense import weight_matrix, write_rows
 from engine.rows.summary import Summary, SummarySink

@@ -6,27 +6,24 @@ Memory is the projected peak of the whole process.  One update is c = min(c, a +
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
 from engine.model.device_layout import PIECE, base_bytes
 from engine.model.dtypes import WorkType
 from engine.model.plan import Candidate, Phase
 from engine.model.problem import Machine, Problem
-
-#: Bytes of memory besides the arrays that are counted: kernels and their compiler, the store's writer, the allocator.
-OVERHEAD: Final = 192 * 2**20
-
-#: Rows of a tile of the store.  ``storage.matrix.grid`` decides; the planner needs only the magnitude of write buffers.
-BAND_ROWS: Final = 64
-
-#: Bytes of one batch of rows that a search fills before it is handed to the sink.
-BATCH_BYTES: Final = 64 * 2**20
-
-#: Rows of a batch that keep a thread busy: it searches them side by side, or sweeps over them at once.
-ABREAST: Final = 128
-
-#: Bytes a second at which the weight matrix is filled.
-INGEST_RATE: Final = 4e9
+from engine.planning.constants import (
+    BAND_ROWS,
+    BATCH_BYTES,
+    BUSY_ROWS,
+    DEVICE_EFFICIENCY,
+    DEVICE_HOST_RATE,
+    DEVICE_INGEST_RATE,
+    DEVICE_LAUNCH,
+    DEVICE_WRITE_GAIN,
+    FILL_RATE,
+    LABEL_BYTES,
+    PROCESS_BYTES,
+)
 
 
 @dataclass(frozen=True)
@@ -70,7 +67,7 @@ def batch_rows(n: int, rows: int, itemsize: int, *, threads: int = 1, memory: in
         memory: bytes of memory; None for no limit.
     """
     band = max(1, n * itemsize * BAND_ROWS)
-    busy = threads * ABREAST // BAND_ROWS
+    busy = threads * BUSY_ROWS // BAND_ROWS
     bands = max(BATCH_BYTES // band, busy if memory is None else min(busy, memory // 8 // band))
     return min(max(1, rows), max(1, bands) * BAND_ROWS)
 
@@ -100,31 +97,16 @@ def dense_candidate(setting: Setting, name: str, *, updates: int, workspace: int
         efficiency: share of the rate of large products that the whole solve reaches.
     """
     band = BAND_ROWS * setting.problem.n * setting.kind.itemsize * setting.machine.threads
-    ingest = Phase("ingest", setting.matrix / INGEST_RATE, bytes=setting.matrix)
+    ingest = Phase("ingest", setting.matrix / FILL_RATE, bytes=setting.matrix)
     work = Phase("relax", updates / (setting.rate * efficiency), updates=updates)
     write = write_phase(setting)
     return Candidate(
         algorithm=name,
-        memory=setting.machine.resident + OVERHEAD + setting.matrix + workspace + band,
+        memory=setting.machine.resident + PROCESS_BYTES + setting.matrix + workspace + band,
         disk=setting.store,
         seconds=ingest.seconds + work.seconds + write.seconds,
         phases=(ingest, work, write),
     )
-
-
-#: Seconds until a GPU has been found and is ready.  That happens during planning, so no candidate counts it.
-DEVICE_START: Final = 0.5
-#: Seconds that a solve on the GPU takes besides its work: loading kernels, page-locking buffers.
-DEVICE_LAUNCH: Final = 0.05
-#: Rows from the device are written at up to this many times the rate of other rows: the device has summed them up, and
-#: the processors have no other work.  Two threads gain nothing.  Measured with 16 threads.
-DEVICE_WRITE_GAIN: Final = 2.5
-#: Bytes a second from the device into an array in the host's memory, with 16 processors.
-DEVICE_HOST_RATE: Final = 3.6e10
-#: Bytes of arcs a second that are sent to the device, in the working type, row pointers included.
-DEVICE_INGEST_RATE: Final = 2e9
-#: Share of the rate of large products that a whole solve on the device reaches.
-DEVICE_EFFICIENCY: Final = 0.95
 
 
 def device_candidate(
@@ -156,7 +138,7 @@ def device_candidate(
         algorithm=name,
         device="cuda",
         tier="device",
-        memory=machine.resident + OVERHEAD + (machine.threads + 2) * band + 32 * PIECE,
+        memory=machine.resident + PROCESS_BYTES + (machine.threads + 2) * band + 32 * PIECE,
         device_memory=base_bytes(problem.n, problem.rows, size) + workspace,
         disk=setting.store,
         seconds=ingest.seconds + work.seconds + write.seconds,
@@ -164,11 +146,7 @@ def device_candidate(
     )
 
 
-#: Bytes that a searching thread holds for each vertex: a row of labels (256), or heap, positions and distances.
-LABELS: Final = 288
-
-
-def search_workspace(n: int, arcs: int, threads: int, each: int = LABELS) -> int:
+def search_workspace(n: int, arcs: int, threads: int, each: int = LABEL_BYTES) -> int:
     """Return the bytes that searches need besides the graph and the rows.
 
     The arcs are copied in both directions into the form that searches use, and making that form takes half as much
@@ -190,7 +168,7 @@ def search_candidate(
     seconds: float,
     tried: float | None,
     before: tuple[Phase, ...] = (),
-    workspace: int = LABELS,
+    workspace: int = LABEL_BYTES,
 ) -> Candidate:
     """Estimate an algorithm that makes one search a source.
 
@@ -206,7 +184,7 @@ def search_candidate(
         workspace: bytes that a thread holds for each vertex.
     """
     problem, threads, size = setting.problem, setting.machine.threads, setting.kind.itemsize
-    own = setting.machine.resident + OVERHEAD + search_workspace(problem.n, problem.arcs, threads, workspace)
+    own = setting.machine.resident + PROCESS_BYTES + search_workspace(problem.n, problem.arcs, threads, workspace)
     searches, columns, held = problem.rows, problem.columns, 0
     limits = {"threads": threads, "memory": setting.machine.memory}
     aside = batch_rows(searches, columns, size, **limits) * searches * size

@@ -16,26 +16,24 @@ from engine.model.plan import Candidate, Phase
 from engine.model.problem import Workers
 from engine.model.tiling import GRAIN, Tiling
 from engine.planning import cost_dijkstra, cost_johnson, cost_partitioned, cost_search
-from engine.planning.cost import INGEST_RATE, OVERHEAD, Setting
-from engine.planning.cost_streaming import ALGORITHM, EFFICIENCY, ROWS
+from engine.planning.constants import (
+    CLOSING_WAITS,
+    CONTROL_SECONDS,
+    FILL_RATE,
+    IDLE_SECONDS,
+    LOCKING_SECONDS,
+    PANEL_DISK,
+    PANEL_LOAD_ROWS,
+    PROCESS_BYTES,
+    ROUND_TASKS,
+    ROUNDS_EFFICIENCY,
+    TASK_SECONDS,
+)
+from engine.planning.cost import Setting
+from engine.planning.cost_streaming import ALGORITHM
 
 #: Widths of a pivot block.
 WIDTHS: Final = (64, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192)
-#: Seconds that the driver, the scheduler and a worker take for a task, one after the other.
-CONTROL: Final = 0.01
-#: Idle seconds of a worker in a round, closing of panels excluded.  Measured: four GPUs in rounds of 2,048 where tasks
-#: overlapped, two in rounds of 2,048 and 4,096 where they did not.
-IDLE: Final = {PROCESSORS: 0.01, RESIDENT: 0.015, PASSING: 0.06}
-#: Additional seconds of closing a panel on a GPU, by the square of its width: each of many small kernels in sequence
-#: waits for a block of the products that run at the same time.
-WAITS: Final = 1.3e-8
-#: Seconds to allocate a byte of page-locked memory for panels, while the first stripes are made.
-PIECE: Final = 7.0e-11
-#: Seconds that the scheduler takes for a task of any worker, and the number of tasks of a worker in a round.
-TASK: Final = 0.002
-TASKS: Final = {"cpu": 3, "cuda": 4}
-#: Share of the matrix's bytes that panels may take in the store before there is a commit.
-PANELS: Final = 0.25
 
 
 def over_workers(setting: Setting) -> Iterator[Candidate]:
@@ -142,24 +140,24 @@ def times(setting: Setting, workers: Workers, tiling: Tiling) -> Times:
     n, size, device = setting.problem.n, setting.kind.itemsize, workers.device == "cuda"
     count, width = tiling.rounds(n), min(tiling.width, n)
     share = -(-count // workers.count)
-    efficiency = 1.0 if device else EFFICIENCY / (1 + ROWS / width)
+    efficiency = 1.0 if device else ROUNDS_EFFICIENCY / (1 + PANEL_LOAD_ROWS / width)
     rate = workers.relax_rate[setting.kind.name] / workers.count * efficiency
     stripe, panel = width * width * n / rate, width * n * size
     passed, handed = panel / workers.panel_rate, min(count, workers.count)
     closing = (width**3 + width * width * n) / rate
     # seconds from one panel to the next where the same worker closes both
-    own = closing + stripe + 2 * CONTROL + (WAITS * width * width if device else 0.0)
+    own = closing + stripe + 2 * CONTROL_SECONDS + (CLOSING_WAITS * width * width if device else 0.0)
     pace = _pace(setting, workers, tiling)
     streamed = max(0, share - capacity(tiling, n, size, workers.memory, pace))
     moved = 2 * streamed * workers.count * panel * count
     return Times(
         # where tasks overlap, a panel is closed while stripes are relaxed, and its own stripe is not relaxed by it
-        work=count * (share * stripe + IDLE[pace] + (closing / workers.count if pace.share == 1 else 0.0)),
-        panels=(count - handed) * max(own, passed) + handed * (own + 2 * passed + 2 * CONTROL),
-        orders=count * workers.count * TASKS[workers.device] * TASK,
+        work=count * (share * stripe + IDLE_SECONDS[pace] + (closing / workers.count if pace.share == 1 else 0.0)),
+        panels=(count - handed) * max(own, passed) + handed * (own + 2 * passed + 2 * CONTROL_SECONDS),
+        orders=count * workers.count * ROUND_TASKS[workers.device] * TASK_SECONDS,
         store=moved / setting.machine.stream_rate,
         bytes=int(moved),
-        start=min(pace.pieces, count) * panel * PIECE,
+        start=min(pace.pieces, count) * panel * LOCKING_SECONDS,
         streamed=streamed,
     )
 
@@ -171,15 +169,15 @@ def _rounds(setting: Setting, workers: Workers, tiling: Tiling) -> Candidate:
     took = times(setting, workers, tiling)
     passing = took.streamed > 0 or pace is PASSING
     relax = Phase("relax", took.seconds, bytes=took.bytes, updates=n**3)
-    fill = Phase("ingest", setting.matrix / INGEST_RATE / workers.count, bytes=setting.matrix)
+    fill = Phase("ingest", setting.matrix / FILL_RATE / workers.count, bytes=setting.matrix)
     write = Phase("finish", setting.store / machine.write_rate, bytes=setting.store)
     return Candidate(
         algorithm=ALGORITHM,
         device=workers.device,
         tier="store" if passing else "device" if device else "host",
-        memory=machine.resident + OVERHEAD,
+        memory=machine.resident + PROCESS_BYTES,
         device_memory=(pace.workspace + share - took.streamed) * panel if device else 0,
-        disk=setting.store + max(int(PANELS * setting.matrix), 3 * panel),
+        disk=setting.store + max(int(PANEL_DISK * setting.matrix), 3 * panel),
         seconds=fill.seconds + relax.seconds + write.seconds,
         phases=(fill, relax, write),
         streaming=tiling,

@@ -15,34 +15,29 @@ from engine.model.dtypes import relaxes_reduced
 from engine.model.plan import Candidate, Phase
 from engine.model.problem import Problem
 from engine.model.tiling import GRAIN, Tiling, entries, panel_bytes, updates
-from engine.planning.cost import INGEST_RATE, OVERHEAD, Setting, write_phase
+from engine.planning.constants import (
+    FILL_RATE,
+    FINISH_SHARE,
+    GPU_STRIPE_BUFFERS,
+    LONG_ON_CPU,
+    PANEL_LOAD_ROWS,
+    PANEL_PACK_ROWS,
+    PROCESS_BYTES,
+    ROUNDS_EFFICIENCY,
+    SPARE_DISK,
+    SPARE_FILES,
+    STRIPE_BUFFERS,
+    TILE_THREADS_BYTES,
+)
+from engine.planning.cost import Setting, write_phase
 
 ALGORITHM: Final = "blocked-floyd-warshall"
-#: A solve in memory of at least this number of seconds is worth a copy in the store, because they would be lost with
-#: the process: LONG on GPUs, LONG_CPU on processors.
-LONG: Final = 120.0
-LONG_CPU: Final = 60.0
-#: Share of the rate of large products that whole solves in rounds reach; see docs/benchmarks.md.
-EFFICIENCY: Final = 0.88
 #: Heights of a stripe, best first, and widths of a pivot block.
 HEIGHTS: Final = (512, 384, 256, 192, 128, 64)
 WIDTHS: Final = (
     64, 128, 192, 256, 384, 512, 640, 768, 896, 1024, 1152, 1280, 1408, 1536, 1792, 2048, 2304, 2560, 3072, 3584, 4096,
     5120, 6144, 7168, 8192, 10240, 12288, 14336, 16384, 20480, 24576, 28672, 32768,
 )  # fmt: skip
-#: Loading the panel into the processors, once for each stripe, takes as long as relaxing this number of rows.  For
-#: undirected graphs the panel is also packed for each stripe, which takes as long as HALF rows.
-ROWS: Final = 14
-HALF: Final = 40
-#: Stripes in host memory besides the panels: two are read ahead, one is relaxed, three are written.
-BUFFERS: Final = 6
-#: Bytes of memory of the threads that read and write, which hold a tile each.
-IO_BYTES: Final = 8 * 2**21
-#: Additional stripes in host memory where GPUs stream.
-IN_FLIGHT: Final = 4
-#: Bytes of the tiles in flight and of spare files, besides the store itself.
-SPARE_SHARE: Final = 1 / 16
-SPARE_FILES: Final = 64
 
 
 def streamed(setting: Setting) -> Iterator[Candidate]:
@@ -51,7 +46,7 @@ def streamed(setting: Setting) -> Iterator[Candidate]:
     if not streamable(setting):
         return
     host = in_memory(setting)
-    if host.seconds >= LONG_CPU:
+    if host.seconds >= LONG_ON_CPU:
         yield host
     if not relaxes_reduced(setting.kind, problem):  # finding potentials needs all rows at once
         yield from_store(setting)
@@ -78,13 +73,13 @@ def in_memory(setting: Setting) -> Candidate:
     """Estimate rounds over host memory, which are copied to the store from time to time."""
     n, size, machine = setting.problem.n, setting.kind.itemsize, setting.machine
     tiling = _layout("host", 512, 1024, symmetric=not setting.problem.directed)
-    fill = Phase("ingest", setting.matrix / INGEST_RATE, bytes=setting.matrix)
+    fill = Phase("ingest", setting.matrix / FILL_RATE, bytes=setting.matrix)
     work = _relax(setting, tiling, 0.0)
     write = write_phase(setting)
     scratch = machine.threads * (PACK_BYTES + GRAIN * n * size) + tiling.height * tiling.width * size
     return Candidate(
         algorithm=ALGORITHM,
-        memory=machine.resident + OVERHEAD + setting.matrix + panel_bytes(tiling, n, size) + scratch,
+        memory=machine.resident + PROCESS_BYTES + setting.matrix + panel_bytes(tiling, n, size) + scratch,
         disk=setting.store + spare_bytes(setting.store),
         seconds=fill.seconds + work.seconds + write.seconds,
         phases=(fill, work, write),
@@ -131,10 +126,10 @@ def _store(setting: Setting, tiling: Tiling) -> Candidate:
         algorithm=ALGORITHM,
         tier="store",
         memory=machine.resident
-        + OVERHEAD
+        + PROCESS_BYTES
         + panel_bytes(tiling, n, size)
-        + BUFFERS * tiling.height * n * size
-        + IO_BYTES
+        + STRIPE_BUFFERS * tiling.height * n * size
+        + TILE_THREADS_BYTES
         + scratch,
         disk=setting.store + spare_bytes(setting.store),
         seconds=sum(phase.seconds for phase in phases),
@@ -148,21 +143,21 @@ def finish_phase(setting: Setting) -> Phase:
 
     It reads the upper half about twice, assembles whole rows, and writes the lower half.
     """
-    bytes_ = int(setting.matrix * 1.5)
+    bytes_ = int(setting.matrix * FINISH_SHARE)
     return Phase("finish", bytes_ / setting.machine.stream_rate, bytes=bytes_)
 
 
 def store_buffers(tiling: Tiling, devices: int) -> int:
     """Return the stripes in host memory where the matrix lies in the store; GPUs get more so that none waits."""
-    beside = IN_FLIGHT if tiling.slots > 1 else 0
-    return BUFFERS + (devices - 1) * (tiling.slots + 1) + tiling.slots - 1 + beside
+    beside = GPU_STRIPE_BUFFERS if tiling.slots > 1 else 0
+    return STRIPE_BUFFERS + (devices - 1) * (tiling.slots + 1) + tiling.slots - 1 + beside
 
 
 def _relax(setting: Setting, tiling: Tiling, beside: float) -> Phase:
     """Return the phase of the products of all rounds, with ``beside`` seconds of the processors' other work."""
     n = setting.problem.n
     count = updates(tiling, n)
-    efficiency = EFFICIENCY / (1 + (HALF if tiling.symmetric else ROWS) / tiling.height)
+    efficiency = ROUNDS_EFFICIENCY / (1 + (PANEL_PACK_ROWS if tiling.symmetric else PANEL_LOAD_ROWS) / tiling.height)
     width = min(tiling.width, n)
     # Updates of closing; panels of undirected graphs are whole rows, while half of the other rows is relaxed.
     closing = 2 * n * n * width if tiling.symmetric else n * width * width
@@ -171,4 +166,4 @@ def _relax(setting: Setting, tiling: Tiling, beside: float) -> Phase:
 
 def spare_bytes(store: int) -> int:
     """Return the bytes of disk that are needed besides the store while tiles are rewritten."""
-    return int(min(SPARE_FILES * 2**21, max(2**21, store * SPARE_SHARE)))
+    return int(min(SPARE_FILES * 2**21, max(2**21, store * SPARE_DISK)))

@@ -21,19 +21,24 @@ from engine.model.tiling import (
     streamed_bytes,
     updates,
 )
-from engine.planning.cost import DEVICE_EFFICIENCY, DEVICE_LAUNCH, INGEST_RATE, OVERHEAD, Setting, write_phase
-from engine.planning.cost_streaming import ALGORITHM, IO_BYTES, LONG, finish_phase, forms, spare_bytes, store_buffers
+from engine.planning.constants import (
+    COPY_START_ROWS,
+    DEVICE_EFFICIENCY,
+    DEVICE_LAUNCH,
+    DRIVER_BYTES,
+    FEW_SLOTS,
+    FILL_RATE,
+    LONG_ON_GPU,
+    MIRROR_RATE,
+    MIRROR_THREADS,
+    PROCESS_BYTES,
+    SHARED_FROM,
+    TILE_THREADS_BYTES,
+    UNHIDDEN,
+)
+from engine.planning.cost import Setting, write_phase
+from engine.planning.cost_streaming import ALGORITHM, finish_phase, forms, spare_bytes, store_buffers
 
-#: Bytes of host memory that the CUDA driver takes in addition to those that it holds when a solve is planned.
-DRIVER: Final = 2**30
-#: Several GPUs share a matrix of at least this number of vertices, even if one could hold it.
-SHARED: Final = 16384
-#: Where rounds wait for the disk, this share of the shorter of work and copies does not hide behind the longer one.
-UNHIDDEN: Final = 0.15
-#: Bytes of a matrix that a thread mirrors a second, and the number of threads that memory bandwidth suffices for:
-#: sixteen threads took 0.78 s for 17.2 GB.
-MIRROR_RATE: Final = 6e9
-MIRROR_THREADS: Final = 4
 #: Widths of a pivot block for a matrix in the store: the disk wants them wide.
 WIDTHS: Final = (64, 128, 256, 512, 1024, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768)
 
@@ -48,7 +53,7 @@ def through_devices(setting: Setting) -> Iterator[Candidate]:
     if cuda is None:
         return
     fits = base_bytes(n, n, size) + rounds_bytes(n, size) <= cuda.memory
-    if fits and n**3 / rate_of(setting, cuda, 1) < LONG and (cuda.count == 1 or n < SHARED):
+    if fits and n**3 / rate_of(setting, cuda, 1) < LONG_ON_GPU and (cuda.count == 1 or n < SHARED_FROM):
         return
     found = from_host(setting, cuda)
     if found is not None:
@@ -91,7 +96,7 @@ def _host(setting: Setting, cuda: Device, *, symmetric: bool) -> Candidate | Non
     if tiling is None:
         return None
     # all processors fill the rows while the memory is allocated and locked
-    rate = INGEST_RATE * max(1.0, machine.threads / 2)
+    rate = FILL_RATE * max(1.0, machine.threads / 2)
     fill = setting.matrix * max(cuda.touch_seconds + 1 / rate, cuda.lock_seconds)
     moved = tiling.rounds(n) * streamed_bytes(tiling, n, size, count) + setting.matrix
     phases = (
@@ -102,7 +107,11 @@ def _host(setting: Setting, cuda: Device, *, symmetric: bool) -> Candidate | Non
     return Candidate(
         algorithm=ALGORITHM,
         device="cuda",
-        memory=machine.resident + OVERHEAD + DRIVER + setting.matrix + 4 * machine.threads * GRAIN * n * size,
+        memory=machine.resident
+        + PROCESS_BYTES
+        + DRIVER_BYTES
+        + setting.matrix
+        + 4 * machine.threads * GRAIN * n * size,
         device_memory=device_bytes(tiling, n, size),
         disk=setting.store + spare_bytes(setting.store),
         seconds=sum(phase.seconds for phase in phases),
@@ -157,7 +166,7 @@ def _store(setting: Setting, cuda: Device, tiling: Tiling) -> Candidate:
         algorithm=ALGORITHM,
         device="cuda",
         tier="store",
-        memory=machine.resident + OVERHEAD + DRIVER + IO_BYTES + buffers,
+        memory=machine.resident + PROCESS_BYTES + DRIVER_BYTES + TILE_THREADS_BYTES + buffers,
         device_memory=device_bytes(tiling, n, size),
         disk=setting.store + spare_bytes(setting.store),
         seconds=DEVICE_LAUNCH + sum(phase.seconds for phase in phases),
@@ -174,7 +183,7 @@ def _relax(setting: Setting, cuda: Device, tiling: Tiling, copying: float, moved
     closing = n * width * width + (n * n * width if tiling.symmetric else 0)
     work = (count + closing) / rate_of(setting, cuda, cuda.count)
     # low stripes are many, and each waits for the disk, the bus and the device once
-    copying *= 1 + 8 / tiling.height + (0.02 if tiling.slots < SLOTS else 0.0)
+    copying *= 1 + COPY_START_ROWS / tiling.height + (FEW_SLOTS if tiling.slots < SLOTS else 0.0)
     seconds = max(work, copying)
     if tiling.tier == "store":
         seconds += UNHIDDEN * min(work, copying)

@@ -10,7 +10,8 @@ from engine.model.dtypes import WORK_TYPES
 from engine.model.plan import Candidate
 from engine.model.problem import Device, Machine, Options, Problem
 from engine.model.tiling import Tiling, device_bytes, entries, stripe_entries
-from engine.planning.cost_streaming import LONG, Setting, store_buffers
+from engine.planning.constants import LONG_ON_GPU
+from engine.planning.cost_streaming import Setting, store_buffers
 from engine.planning.cost_streaming_cuda import rate_of, through_devices
 from engine.planning.planner import choose
 from storage.errors import DoesNotFit
@@ -112,7 +113,7 @@ def test_a_long_solve_is_one_that_can_be_gone_on_with() -> None:
     """A matrix in the device alone is lost with its process."""
     machine = replace(box(), stream_rate=5e8)
     plan = choose(dense(140_000), machine, Options(device="cuda"))
-    assert 140_000**3 / rate_of(Setting(dense(140_000), BOX, KIND, 0), CARD, 1) > LONG
+    assert 140_000**3 / rate_of(Setting(dense(140_000), BOX, KIND, 0), CARD, 1) > LONG_ON_GPU
     assert plan.tier == "host"
     assert plan.streaming is not None
     assert plan.streaming.resident > 0

@@ -25,7 +25,8 @@ from engine.devices.cuda.streaming import CudaStreamer
 from engine.devices.cuda.trace import Trace
 from engine.model.progress import Monitor
 from engine.model.tier import HostTier
-from engine.model.tiling import Tiling, choose_layout, device_bytes, updates
+from engine.model.tiling import Tiling, device_bytes, updates
+from engine.planning.layouts import StreamingDevices, choose_layout
 from engine.streaming import schedule
 from storage.errors import Cancelled
 
@@ -165,7 +166,7 @@ def host(record: Record, n: int = 65536, memory: int = 4 * GIB) -> None:
         base = in_memory(d)
         record.add(what="in memory", n=n, seconds=base, rate_T=n**3 / base * 1e-12)
         record.write()
-        chosen = choose_layout(n, 4, device_memory=memory, devices=1, bus_rate=bus, relax_rate=n**3 / base)
+        chosen = choose_layout(n, 4, StreamingDevices(1, memory, bus, n**3 / base))
         assert chosen is not None
         streaming = Tiling("host", chosen.height, chosen.width, chosen.slots, 0)
         for name, layout, share in (
@@ -192,9 +193,7 @@ def host(record: Record, n: int = 65536, memory: int = 4 * GIB) -> None:
         fill(matrix, n, "float32", symmetric=True)
         copy(d, matrix)
         half = in_memory(d, symmetric=True)
-        chosen = choose_layout(
-            n, 4, device_memory=memory, devices=1, bus_rate=bus, relax_rate=n**3 / base, symmetric=True
-        )
+        chosen = choose_layout(n, 4, StreamingDevices(1, memory, bus, n**3 / base), symmetric=True)
         assert chosen is not None
         layout = Tiling("host", chosen.height, chosen.width, chosen.slots, 0, True)
         began = time.perf_counter()

@@ -22,7 +22,8 @@ from engine.devices.cuda.streaming import CudaStreamer
 from engine.model.backend import Arcs
 from engine.model.dtypes import WORK_TYPES
 from engine.model.tier import HostTier
-from engine.model.tiling import Tiling, choose_layout, device_bytes, updates
+from engine.model.tiling import Tiling, device_bytes, updates
+from engine.planning.layouts import StreamingDevices, choose_layout
 from engine.rows.dense import fill_weights
 from engine.streaming import schedule
 from storage.errors import Cancelled
@@ -52,9 +53,7 @@ def ingest(graph: Graph, matrix: Any) -> float:
 
 def layout(n: int, count: int, memory: int) -> Tiling:
     """What the planner would choose."""
-    found = choose_layout(
-        n, 4, device_memory=memory, devices=count, bus_rate=min(count * BUS, BUS_MOST), relax_rate=count * RATE
-    )
+    found = choose_layout(n, 4, StreamingDevices(count, memory, min(count * BUS, BUS_MOST), count * RATE))
     if found is None:
         raise ValueError(f"n = {n} does not fit {memory} bytes")
     return found

@@ -7,7 +7,6 @@ once closed, are the *row panel*, by which every other stripe is relaxed.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Final
 
@@ -24,11 +23,6 @@ PACKED: Final = 4096
 PADDING: Final = 64
 #: Stripes in flight on a device: one is copied in, one is relaxed, one is copied out, one waits.
 SLOTS: Final = 4
-#: Heights of a stripe and widths of a pivot block that are considered, the best first where all fit.
-HEIGHTS: Final = (1024, 512, 256, 128, 64)
-WIDTHS: Final = (1024, 2048, 3072, 4096)
-#: A pivot block should be this many times as wide as where bus and kernels break even, so that copies hide.
-MARGIN: Final = 1.25
 
 Span = tuple[int, int]
 
@@ -193,85 +187,3 @@ def panel_bytes(tiling: Tiling, n: int, itemsize: int) -> int:
     padding = width * PADDING * itemsize
     closing = width * (width * itemsize + max(CLOSED * itemsize, PACKED))
     return tiling.panels * width * n * itemsize + padding + closing
-
-
-def choose_layout(
-    n: int,
-    itemsize: int,
-    *,
-    device_memory: int,
-    devices: int,
-    bus_rate: float,
-    relax_rate: float,
-    symmetric: bool = False,
-    tier: str = "host",
-) -> Tiling | None:
-    """Choose the layout for GPUs: the narrowest pivot block whose kernels hide the bus, and tall stripes.
-
-    Stripes for which the devices have memory are resident.
-
-    Args:
-        n: vertices.
-        itemsize: bytes of an entry.
-        device_memory: bytes of each device's memory that may be used.
-        devices: number of devices that share the work.
-        bus_rate: bytes a second in each direction, both used at once, of all devices together.
-        relax_rate: updates a second of all devices together.
-        symmetric: stream half of the matrix.
-        tier: ``host`` or ``store``; stripes of the store never stay on a device.
-
-    Returns:
-        The layout; None where not even the smallest stripes and panels fit.
-    """
-    wanted = MARGIN * itemsize * relax_rate / bus_rate
-    whole = -(-n // GRAIN) * GRAIN
-    best: tuple[float, Tiling] | None = None
-    for width in (*(w for w in WIDTHS if w <= whole), *HEIGHTS):
-        for height in HEIGHTS:
-            if height > width or width % height:
-                continue
-            for slots in (SLOTS, 3):
-                found = Tiling(tier, height, width, slots, 0, symmetric)
-                spare = device_memory - device_bytes(found, n, itemsize)
-                if spare < 0:
-                    continue
-                if tier == "host":
-                    found = _keep(found, n, itemsize, device_memory, devices)
-                cost = _round_cost(found, n, devices, wanted)
-                if best is None or cost < best[0]:
-                    best = cost, found
-    return None if best is None else best[1]
-
-
-def _keep(tiling: Tiling, n: int, itemsize: int, memory: int, devices: int) -> Tiling:
-    """Return the same layout with as many groups resident on each device as its memory holds."""
-    groups = tiling.rounds(n)
-
-    def with_groups(count: int) -> Tiling:
-        s = tiling
-        return Tiling(s.tier, s.height, s.width, s.slots, count * s.group, s.symmetric)
-
-    one = with_groups(1)
-    left = memory - device_bytes(one, n, itemsize)
-    if left < 0:
-        return tiling
-    each = tiling.width * pitch(n, itemsize) * itemsize
-    return with_groups(min(1 + left // each, math.ceil(groups / devices)))
-
-
-def _round_cost(tiling: Tiling, n: int, devices: int, wanted: float) -> float:
-    """Return the relative time of a round.
-
-    It counts the bus against the kernels, closing, stripes too low for full waves of thread blocks, few slots, and
-    uneven shares of the devices.
-    """
-    stripes = tiling.stripes(n)
-    share = max(0, stripes - devices * tiling.resident) / max(1, stripes)
-    bus = share * wanted / MARGIN / tiling.width
-    closing = tiling.width / n * (1.5 if tiling.symmetric else 0.5)
-    low = {1024: 0.0, 512: 0.005}.get(tiling.height, 8 / tiling.height) * (0.2 + share)
-    shallow = 0.03 * (1024 / tiling.width) ** 2
-    few = 0.01 * share if tiling.slots < SLOTS else 0.0
-    groups = tiling.rounds(n)
-    uneven = (1 - share) * (math.ceil(groups / devices) * devices / groups - 1)  # resident groups do not move
-    return max(1.0, bus * (MARGIN if share else 1)) + closing + low + shallow + few + uneven

@@ -44,6 +44,29 @@ class Constant:
     since: str
 
 
+@dataclass(frozen=True)
+class RoundShares:
+    """Parts of a round on GPUs besides its products, as shares of them.
+
+    Attributes:
+        closing: closing a panel as wide as the matrix, of a directed graph.
+        closing_half: the same for an undirected graph, whose stripes hold half of the entries.
+        low_rows: rows over a stripe's height, for stripes lower than those of ``LOW_STRIPES``.
+        low_resident: weight of that where all stripes are resident; 1 is added where all are streamed.
+        shallow: products by a pivot block of width ``shallow_width``, which load their operands more often.
+        shallow_width: a width of a pivot block, in vertices.
+        few_slots: waiting where fewer than SLOTS stripes are in flight.
+    """
+
+    closing: float = 0.5
+    closing_half: float = 1.5
+    low_rows: float = 8
+    low_resident: float = 0.2
+    shallow: float = 0.03
+    shallow_width: float = 1024
+    few_slots: float = 0.01
+
+
 #: The record of each number of this module, by name.
 RECORDS: Final[dict[str, Constant]] = {}
 _T = TypeVar("_T")
@@ -219,6 +242,12 @@ UNHIDDEN: Final = _measured("UNHIDDEN", 0.15, "share", "b1b2e23")
 #: bus and the device once; and by this share where fewer than SLOTS stripes are in flight.
 COPY_START_ROWS: Final = _measured("COPY_START_ROWS", 8, "rows", "8a7fa53")
 FEW_SLOTS: Final = _measured("FEW_SLOTS", 0.02, "share", "b1b2e23")
+#: A pivot block should be this many times as wide as where bus and kernels break even, so that copies hide.
+BUS_MARGIN: Final = _chosen("BUS_MARGIN", 1.25, "ratio of widths", "8a7fa53")
+#: Parts of a round on GPUs, by which layouts are compared, and the part that low stripes lose because they do not fill
+#: waves of thread blocks, by their height.
+ROUND_SHARES: Final = _measured("ROUND_SHARES", RoundShares(), "shares of the products of a round", "8a7fa53", H200)
+LOW_STRIPES: Final = _measured("LOW_STRIPES", {1024: 0.0, 512: 0.005}, "share by rows", "8a7fa53", H200)
 #: Mirroring of a thread, and the number of threads that memory bandwidth suffices for: sixteen threads took 0.78 s for
 #: 17.2 GB.
 MIRROR_RATE: Final = _measured("MIRROR_RATE", 6e9, "bytes a second", "dd24fed", H200)

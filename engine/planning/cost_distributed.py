@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Final
 
 from engine.model.pace import PASSING, PROCESSORS, RESIDENT, Pace
 from engine.model.plan import Candidate, Phase
 from engine.model.problem import Workers
-from engine.model.tiling import GRAIN, Tiling
+from engine.model.tiling import Tiling
 from engine.planning import cost_dijkstra, cost_johnson, cost_partitioned, cost_search
 from engine.planning.constants import (
     CLOSING_WAITS,
@@ -31,9 +30,7 @@ from engine.planning.constants import (
 )
 from engine.planning.cost import Setting
 from engine.planning.cost_streaming import ALGORITHM
-
-#: Widths of a pivot block.
-WIDTHS: Final = (64, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192)
+from engine.planning.layouts import WORKER_WIDTHS, LayoutGrid, whole_width
 
 
 def over_workers(setting: Setting) -> Iterator[Candidate]:
@@ -58,9 +55,9 @@ def over_workers(setting: Setting) -> Iterator[Candidate]:
 
 def in_rounds(setting: Setting, workers: Workers) -> Candidate:
     """Estimate rounds with the width of the pivot block that is predicted to be fastest."""
-    whole = -(-setting.problem.n // GRAIN) * GRAIN
-    widths = [w for w in WIDTHS if w < whole] or [whole]
-    found = [_rounds(setting, workers, Tiling("host", w, w)) for w in widths]
+    whole = whole_width(setting.problem.n)
+    grid = LayoutGrid("host", [w for w in WORKER_WIDTHS if w < whole] or [whole])
+    found = [_rounds(setting, workers, tiling) for tiling in grid.layouts()]
     # where none fits, the narrowest one shows how much memory is needed
     found = [c for c in found if c.device_memory <= workers.memory and lacking(c, setting) is None] or found[:1]
     return min(found, key=lambda c: c.seconds)

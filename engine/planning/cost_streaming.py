@@ -30,14 +30,9 @@ from engine.planning.constants import (
     TILE_THREADS_BYTES,
 )
 from engine.planning.cost import Setting, write_phase
+from engine.planning.layouts import CPU_HEIGHTS, CPU_WIDTHS, LayoutGrid, fastest, whole_width
 
 ALGORITHM: Final = "blocked-floyd-warshall"
-#: Heights of a stripe, best first, and widths of a pivot block.
-HEIGHTS: Final = (512, 384, 256, 192, 128, 64)
-WIDTHS: Final = (
-    64, 128, 192, 256, 384, 512, 640, 768, 896, 1024, 1152, 1280, 1408, 1536, 1792, 2048, 2304, 2560, 3072, 3584, 4096,
-    5120, 6144, 7168, 8192, 10240, 12288, 14336, 16384, 20480, 24576, 28672, 32768,
-)  # fmt: skip
 
 
 def streamed(setting: Setting) -> Iterator[Candidate]:
@@ -72,7 +67,8 @@ def forms(problem: Problem) -> tuple[bool, ...]:
 def in_memory(setting: Setting) -> Candidate:
     """Estimate rounds over host memory, which are copied to the store from time to time."""
     n, size, machine = setting.problem.n, setting.kind.itemsize, setting.machine
-    tiling = _layout("host", 512, 1024, symmetric=not setting.problem.directed)
+    symmetric = not setting.problem.directed
+    tiling = Tiling("host", 512, 1024, symmetric=symmetric, ahead=symmetric)
     fill = Phase("ingest", setting.matrix / FILL_RATE, bytes=setting.matrix)
     work = _relax(setting, tiling, 0.0)
     write = write_phase(setting)
@@ -89,23 +85,12 @@ def in_memory(setting: Setting) -> Candidate:
 
 def from_store(setting: Setting) -> Candidate:
     """Estimate rounds over the working store, in the fastest layout that fits, else in the one that needs least."""
-    n, machine = setting.problem.n, setting.machine
-    whole = -(-n // GRAIN) * GRAIN
-    widths = [w for w in WIDTHS if w < whole] + [whole]
-    found = [
-        _store(setting, _layout("store", height, width, symmetric=symmetric))
-        for symmetric in forms(setting.problem)
-        for width in widths
-        for height in HEIGHTS
-        if width % height == 0
-    ]
-    fitting = [c for c in found if c.memory <= machine.memory]
-    return min(fitting, key=lambda c: c.seconds) if fitting else min(found, key=lambda c: c.memory)
-
-
-def _layout(tier: str, height: int, width: int, *, symmetric: bool) -> Tiling:
-    """Return the layout for a CPU."""
-    return Tiling(tier, height, width, symmetric=symmetric, ahead=symmetric)
+    whole = whole_width(setting.problem.n)
+    widths = (*(w for w in CPU_WIDTHS if w < whole), whole)
+    grid = LayoutGrid("store", widths, CPU_HEIGHTS, symmetric=forms(setting.problem), always_ahead=False)
+    found = fastest([_store(setting, tiling) for tiling in grid.layouts()], setting.machine.memory)
+    assert found is not None  # the lowest stripe divides every width
+    return found
 
 
 def _store(setting: Setting, tiling: Tiling) -> Candidate:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Final
 
 from engine.model.device_layout import base_bytes, rounds_bytes
 from engine.model.dtypes import relaxes_reduced
@@ -12,10 +11,8 @@ from engine.model.plan import Candidate, Phase
 from engine.model.problem import Device
 from engine.model.tiling import (
     GRAIN,
-    HEIGHTS,
     SLOTS,
     Tiling,
-    choose_layout,
     device_bytes,
     entries,
     streamed_bytes,
@@ -38,9 +35,16 @@ from engine.planning.constants import (
 )
 from engine.planning.cost import Setting, write_phase
 from engine.planning.cost_streaming import ALGORITHM, finish_phase, forms, spare_bytes, store_buffers
-
-#: Widths of a pivot block for a matrix in the store: the disk wants them wide.
-WIDTHS: Final = (64, 128, 256, 512, 1024, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768)
+from engine.planning.layouts import (
+    GPU_HEIGHTS,
+    GPU_SLOTS,
+    GPU_STORE_WIDTHS,
+    LayoutGrid,
+    StreamingDevices,
+    choose_layout,
+    fastest,
+    whole_width,
+)
 
 
 def through_devices(setting: Setting) -> Iterator[Candidate]:
@@ -84,15 +88,8 @@ def from_host(setting: Setting, cuda: Device) -> Candidate | None:
 def _host(setting: Setting, cuda: Device, *, symmetric: bool) -> Candidate | None:
     n, size, machine, count = setting.problem.n, setting.kind.itemsize, setting.machine, cuda.count
     bus = min(count * cuda.bus_rate, cuda.bus_most)
-    tiling = choose_layout(
-        n,
-        size,
-        device_memory=cuda.memory,
-        devices=count,
-        bus_rate=bus,
-        relax_rate=rate_of(setting, cuda, count),
-        symmetric=symmetric,
-    )
+    devices = StreamingDevices(count, cuda.memory, bus, rate_of(setting, cuda, count))
+    tiling = choose_layout(n, size, devices, symmetric=symmetric)
     if tiling is None:
         return None
     # all processors fill the rows while the memory is allocated and locked
@@ -133,20 +130,10 @@ def from_store(setting: Setting, cuda: Device) -> Candidate | None:
     The layout is the fastest one that fits, else the one that takes the least host memory; None where none fits on a
     device.
     """
-    whole = -(-setting.problem.n // GRAIN) * GRAIN
-    found = [
-        _store(setting, cuda, Tiling("store", height, width, slots, 0, symmetric))
-        for symmetric in forms(setting.problem)
-        for width in WIDTHS
-        for height in HEIGHTS
-        for slots in (SLOTS, 3)
-        if width <= whole and width % height == 0
-    ]
-    on_device = [c for c in found if c.device_memory <= cuda.memory]
-    fitting = [c for c in on_device if c.memory <= setting.machine.memory]
-    if fitting:
-        return min(fitting, key=lambda c: c.seconds)
-    return min(on_device, key=lambda c: c.memory, default=None)
+    widths = [w for w in GPU_STORE_WIDTHS if w <= whole_width(setting.problem.n)]
+    grid = LayoutGrid("store", widths, GPU_HEIGHTS, GPU_SLOTS, forms(setting.problem))
+    found = [_store(setting, cuda, tiling) for tiling in grid.layouts()]
+    return fastest([c for c in found if c.device_memory <= cuda.memory], setting.machine.memory)
 
 
 def _store(setting: Setting, cuda: Device, tiling: Tiling) -> Candidate:

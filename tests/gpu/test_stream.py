@@ -16,7 +16,8 @@ from engine.model.dtypes import WORK_TYPES, settle
 from engine.model.progress import Monitor
 from engine.model.stripe_device import BelowZero
 from engine.model.tier import HostTier
-from engine.model.tiling import Tiling, choose_layout, device_bytes, updates
+from engine.model.tiling import Tiling, device_bytes, updates
+from engine.planning.layouts import StreamingDevices, choose_layout
 from engine.streaming import schedule
 from storage.errors import Cancelled, DoesNotFit, StorageFailed
 from tests.gpu.cuda_backend import CudaBackend
@@ -222,10 +223,8 @@ def test_a_tier_that_fails_ends_the_solve() -> None:
 def test_a_budget_is_kept(cupy: Any, dtype: str, memory: int, symmetric: bool) -> None:
     """The allocator grants no more than the budget, so a layout that asked for more would fail."""
     n = 5000
-    streaming = choose_layout(
-        n, np.dtype(dtype).itemsize, device_memory=memory, devices=1, bus_rate=5e10, relax_rate=1.6e13,
-        symmetric=symmetric,
-    )  # fmt: skip
+    devices = StreamingDevices(1, memory, bus_rate=5e10, relax_rate=1.6e13)
+    streaming = choose_layout(n, np.dtype(dtype).itemsize, devices, symmetric=symmetric)
     assert streaming is not None
     d = weights(RNG(7), n, dtype, share=0.001, symmetric=symmetric)
     want = answer(d)

@@ -5,12 +5,15 @@ Memory is the projected peak of the whole process.  One update is c = min(c, a +
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypedDict, Unpack
 
 from engine.model.device_layout import PIECE, base_bytes
 from engine.model.dtypes import WorkType
 from engine.model.plan import Candidate, Phase
 from engine.model.problem import Machine, Problem
+from engine.model.tiling import Tiling
 from engine.planning.constants import (
     BAND_ROWS,
     BATCH_BYTES,
@@ -51,6 +54,49 @@ class Setting:
     def matrix(self) -> int:
         """Bytes of the whole n x n matrix in memory."""
         return self.problem.n**2 * self.kind.itemsize
+
+
+class CandidateFields(TypedDict, total=False):
+    """Fields of a candidate that have a usual value, as in :class:`engine.model.plan.Candidate`."""
+
+    device: str
+    device_memory: int
+    tier: str
+    streaming: Tiling | None
+    from_targets: bool
+    batch: int
+    workers: int
+
+
+def candidate(
+    setting: Setting,
+    algorithm: str,
+    phases: Sequence[Phase],
+    *,
+    memory: int,
+    disk: int = 0,
+    seconds: float | None = None,
+    **fields: Unpack[CandidateFields],
+) -> Candidate:
+    """Build a candidate; every estimate ends here.
+
+    Args:
+        setting: problem, machine and type.
+        algorithm: the algorithm's name.
+        phases: the predicted phases, in order.
+        memory: bytes of host memory besides those that the process holds anyway.
+        disk: bytes of disk besides the finished store.
+        seconds: predicted time of the whole where phases overlap; None for the sum of the phases.
+        fields: the fields whose value is not the usual one.
+    """
+    return Candidate(
+        algorithm=algorithm,
+        memory=setting.machine.resident + PROCESS_BYTES + memory,
+        disk=setting.store + disk,
+        seconds=sum(phase.seconds for phase in phases) if seconds is None else seconds,
+        phases=tuple(phases),
+        **fields,
+    )
 
 
 def batch_rows(n: int, rows: int, itemsize: int, *, threads: int = 1, memory: int | None = None) -> int:
@@ -100,13 +146,7 @@ def dense_candidate(setting: Setting, name: str, *, updates: int, workspace: int
     ingest = Phase("ingest", setting.matrix / FILL_RATE, bytes=setting.matrix)
     work = Phase("relax", updates / (setting.rate * efficiency), updates=updates)
     write = write_phase(setting)
-    return Candidate(
-        algorithm=name,
-        memory=setting.machine.resident + PROCESS_BYTES + setting.matrix + workspace + band,
-        disk=setting.store,
-        seconds=ingest.seconds + work.seconds + write.seconds,
-        phases=(ingest, work, write),
-    )
+    return candidate(setting, name, (ingest, work, write), memory=setting.matrix + workspace + band)
 
 
 def device_candidate(
@@ -134,15 +174,14 @@ def device_candidate(
     rate = machine.cuda.relax_rate[setting.kind.name] * DEVICE_EFFICIENCY * efficiency
     work = Phase("relax", max(updates / rate, least / efficiency), updates=updates)
     write = device_write(setting)
-    return Candidate(
-        algorithm=name,
+    return candidate(
+        setting,
+        name,
+        (ingest, work, write),
+        memory=(machine.threads + 2) * band + 32 * PIECE,
         device="cuda",
         tier="device",
-        memory=machine.resident + PROCESS_BYTES + (machine.threads + 2) * band + 32 * PIECE,
         device_memory=base_bytes(problem.n, problem.rows, size) + workspace,
-        disk=setting.store,
-        seconds=ingest.seconds + work.seconds + write.seconds,
-        phases=(ingest, work, write),
     )
 
 
@@ -184,25 +223,19 @@ def search_candidate(
         workspace: bytes that a thread holds for each vertex.
     """
     problem, threads, size = setting.problem, setting.machine.threads, setting.kind.itemsize
-    own = setting.machine.resident + PROCESS_BYTES + search_workspace(problem.n, problem.arcs, threads, workspace)
+    own = search_workspace(problem.n, problem.arcs, threads, workspace)
     searches, columns, held = problem.rows, problem.columns, 0
     limits = {"threads": threads, "memory": setting.machine.memory}
     aside = batch_rows(searches, columns, size, **limits) * searches * size
     # the reversed arcs, the rectangle, and the bands of it that are being transposed
     rectangle = problem.arcs * 24 + (searches + 4 * threads * BAND_ROWS) * columns * size
-    from_targets = columns < searches and own + rectangle + 2 * aside < setting.machine.memory
+    spare = setting.machine.memory - setting.machine.resident - PROCESS_BYTES
+    from_targets = columns < searches and own + rectangle + 2 * aside < spare
     if from_targets:
         searches, columns, held = columns, searches, rectangle
     work = searches * (seconds if tried is None else tried)
     search, write = Phase("search", work, updates=searches * problem.arcs), write_phase(setting)
     batch = batch_rows(columns, searches, size, **limits)
-    return Candidate(
-        algorithm=name,
-        memory=own + held + 2 * batch * columns * size,
-        disk=setting.store,
-        # batches are written while the next ones are searched, on the same processors
-        seconds=sum(p.seconds for p in before) + search.seconds + write.seconds,
-        phases=(*before, search, write),
-        from_targets=from_targets,
-        batch=batch,
-    )
+    # batches are written while the next ones are searched, but on the same processors, so the seconds add up
+    phases, memory = (*before, search, write), own + held + 2 * batch * columns * size
+    return candidate(setting, name, phases, memory=memory, from_targets=from_targets, batch=batch)

@@ -23,12 +23,11 @@ from engine.planning.constants import (
     LOCKING_SECONDS,
     PANEL_DISK,
     PANEL_LOAD_ROWS,
-    PROCESS_BYTES,
     ROUND_TASKS,
     ROUNDS_EFFICIENCY,
     TASK_SECONDS,
 )
-from engine.planning.cost import Setting
+from engine.planning.cost import Setting, candidate
 from engine.planning.cost_streaming import ALGORITHM
 from engine.planning.layouts import WORKER_WIDTHS, LayoutGrid, whole_width
 
@@ -168,15 +167,15 @@ def _rounds(setting: Setting, workers: Workers, tiling: Tiling) -> Candidate:
     relax = Phase("relax", took.seconds, bytes=took.bytes, updates=n**3)
     fill = Phase("ingest", setting.matrix / FILL_RATE / workers.count, bytes=setting.matrix)
     write = Phase("finish", setting.store / machine.write_rate, bytes=setting.store)
-    return Candidate(
-        algorithm=ALGORITHM,
+    return candidate(
+        setting,
+        ALGORITHM,
+        (fill, relax, write),
+        memory=0,
+        disk=max(int(PANEL_DISK * setting.matrix), 3 * panel),
         device=workers.device,
         tier="store" if passing else "device" if device else "host",
-        memory=machine.resident + PROCESS_BYTES,
         device_memory=(pace.workspace + share - took.streamed) * panel if device else 0,
-        disk=setting.store + max(int(PANEL_DISK * setting.matrix), 3 * panel),
-        seconds=fill.seconds + relax.seconds + write.seconds,
-        phases=(fill, relax, write),
         streaming=tiling,
         workers=workers.count,
     )

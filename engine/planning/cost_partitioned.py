@@ -15,10 +15,9 @@ from engine.planning.constants import (
     ENTRY_SECONDS,
     PART_SECONDS,
     PARTS_EFFICIENCY,
-    PROCESS_BYTES,
     SWEEP_EFFICIENCY,
 )
-from engine.planning.cost import Setting, batch_rows, device_write, write_phase
+from engine.planning.cost import Setting, batch_rows, candidate, device_write, write_phase
 
 
 def estimate(setting: Setting) -> Candidate:
@@ -34,18 +33,8 @@ def estimate(setting: Setting) -> Candidate:
     write = write_phase(setting)
     batch = batch_rows(problem.n, problem.rows, size, threads=machine.threads, memory=machine.memory)
     rows = 2 * batch + machine.threads * (SWEEP_ROWS + 8)
-    return Candidate(
-        algorithm="partitioned",
-        memory=machine.resident
-        + PROCESS_BYTES
-        + size * (facts.entries + rows * problem.n)
-        + 60 * problem.arcs
-        + 40 * problem.n,
-        disk=setting.store,
-        seconds=prepare.seconds + sweep.seconds + write.seconds,
-        phases=(prepare, sweep, write),
-        batch=batch,
-    )
+    memory = size * (facts.entries + rows * problem.n) + 60 * problem.arcs + 40 * problem.n
+    return candidate(setting, "partitioned", (prepare, sweep, write), memory=memory, batch=batch)
 
 
 def estimate_device(setting: Setting) -> Candidate:
@@ -71,14 +60,14 @@ def estimate_device(setting: Setting) -> Candidate:
     write = device_write(setting)
     alone = min(sweep.seconds, write.seconds) / max(1, batches)  # one batch; the others overlap
     bands = (machine.threads + 2) * BAND_ROWS * problem.n * size
-    return Candidate(
-        algorithm="partitioned",
-        device="cuda",
-        memory=machine.resident + PROCESS_BYTES + 2 * size * facts.entries + bands + 60 * problem.arcs + 40 * problem.n,
-        device_memory=layout.bytes(batch),
-        disk=setting.store,
+    return candidate(
+        setting,
+        "partitioned",
+        (prepare, sweep, write),
+        memory=2 * size * facts.entries + bands + 60 * problem.arcs + 40 * problem.n,
         seconds=prepare.seconds + max(sweep.seconds, write.seconds) + alone,
-        phases=(prepare, sweep, write),
+        device="cuda",
+        device_memory=layout.bytes(batch),
     )
 
 

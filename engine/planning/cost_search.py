@@ -13,13 +13,12 @@ from engine.planning.constants import (
     DEVICE_LAUNCH,
     LABELS_OUT_RATE,
     POTENTIAL_PASSES,
-    PROCESS_BYTES,
     PULL_CHIP_RATE,
     PULL_RATES,
     SEARCH_START,
     TWICE_AS_LONG,
 )
-from engine.planning.cost import Setting, device_write
+from engine.planning.cost import Setting, candidate, device_write
 
 
 def estimate(setting: Setting) -> Candidate:
@@ -64,14 +63,14 @@ def _candidate(
     first = next(layout.spans(batch), range(0))
     alone = min(work.seconds, write.seconds) * len(first) / max(problem.rows, 1)  # the rest overlaps
     band = BAND_ROWS * problem.n * kind.itemsize
-    return Candidate(
-        algorithm=name,
-        device="cuda",
-        memory=machine.resident + PROCESS_BYTES + (machine.threads + 2) * band + 64 * (problem.arcs + problem.n),
-        device_memory=layout.bytes(batch),
-        disk=setting.store,
+    return candidate(
+        setting,
+        name,
+        (*before, ingest, work, write),
+        memory=(machine.threads + 2) * band + 64 * (problem.arcs + problem.n),
         seconds=sum(p.seconds for p in before) + ingest.seconds + max(work.seconds, write.seconds) + alone,
-        phases=(*before, ingest, work, write),
+        device="cuda",
+        device_memory=layout.bytes(batch),
     )
 
 

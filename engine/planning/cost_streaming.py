@@ -22,14 +22,13 @@ from engine.planning.constants import (
     LONG_ON_CPU,
     PANEL_LOAD_ROWS,
     PANEL_PACK_ROWS,
-    PROCESS_BYTES,
     ROUNDS_EFFICIENCY,
     SPARE_DISK,
     SPARE_FILES,
     STRIPE_BUFFERS,
     TILE_THREADS_BYTES,
 )
-from engine.planning.cost import Setting, write_phase
+from engine.planning.cost import Setting, candidate, write_phase
 from engine.planning.layouts import CPU_HEIGHTS, CPU_WIDTHS, LayoutGrid, fastest, whole_width
 
 ALGORITHM: Final = "blocked-floyd-warshall"
@@ -73,12 +72,12 @@ def in_memory(setting: Setting) -> Candidate:
     work = _relax(setting, tiling, 0.0)
     write = write_phase(setting)
     scratch = machine.threads * (PACK_BYTES + GRAIN * n * size) + tiling.height * tiling.width * size
-    return Candidate(
-        algorithm=ALGORITHM,
-        memory=machine.resident + PROCESS_BYTES + setting.matrix + panel_bytes(tiling, n, size) + scratch,
-        disk=setting.store + spare_bytes(setting.store),
-        seconds=fill.seconds + work.seconds + write.seconds,
-        phases=(fill, work, write),
+    return candidate(
+        setting,
+        ALGORITHM,
+        (fill, work, write),
+        memory=setting.matrix + panel_bytes(tiling, n, size) + scratch,
+        disk=spare_bytes(setting.store),
         streaming=tiling,
     )
 
@@ -107,18 +106,14 @@ def _store(setting: Setting, tiling: Tiling) -> Candidate:
     if tiling.symmetric:
         phases.append(finish_phase(setting))
     scratch = machine.threads * PACK_BYTES + tiling.height * tiling.width * size
-    return Candidate(
-        algorithm=ALGORITHM,
+    buffers = STRIPE_BUFFERS * tiling.height * n * size
+    return candidate(
+        setting,
+        ALGORITHM,
+        phases,
+        memory=panel_bytes(tiling, n, size) + buffers + TILE_THREADS_BYTES + scratch,
+        disk=spare_bytes(setting.store),
         tier="store",
-        memory=machine.resident
-        + PROCESS_BYTES
-        + panel_bytes(tiling, n, size)
-        + STRIPE_BUFFERS * tiling.height * n * size
-        + TILE_THREADS_BYTES
-        + scratch,
-        disk=setting.store + spare_bytes(setting.store),
-        seconds=sum(phase.seconds for phase in phases),
-        phases=tuple(phases),
         streaming=tiling,
     )
 

@@ -28,12 +28,11 @@ from engine.planning.constants import (
     LONG_ON_GPU,
     MIRROR_RATE,
     MIRROR_THREADS,
-    PROCESS_BYTES,
     SHARED_FROM,
     TILE_THREADS_BYTES,
     UNHIDDEN,
 )
-from engine.planning.cost import Setting, write_phase
+from engine.planning.cost import Setting, candidate, write_phase
 from engine.planning.cost_streaming import ALGORITHM, finish_phase, forms, spare_bytes, store_buffers
 from engine.planning.layouts import (
     GPU_HEIGHTS,
@@ -101,18 +100,14 @@ def _host(setting: Setting, cuda: Device, *, symmetric: bool) -> Candidate | Non
         _relax(setting, cuda, tiling, moved / bus, moved),
         _write(setting, mirrored=symmetric),
     )
-    return Candidate(
-        algorithm=ALGORITHM,
+    return candidate(
+        setting,
+        ALGORITHM,
+        phases,
+        memory=DRIVER_BYTES + setting.matrix + 4 * machine.threads * GRAIN * n * size,
+        disk=spare_bytes(setting.store),
         device="cuda",
-        memory=machine.resident
-        + PROCESS_BYTES
-        + DRIVER_BYTES
-        + setting.matrix
-        + 4 * machine.threads * GRAIN * n * size,
         device_memory=device_bytes(tiling, n, size),
-        disk=setting.store + spare_bytes(setting.store),
-        seconds=sum(phase.seconds for phase in phases),
-        phases=phases,
         streaming=tiling,
     )
 
@@ -149,15 +144,16 @@ def _store(setting: Setting, cuda: Device, tiling: Tiling) -> Candidate:
     if tiling.symmetric:
         phases.append(finish_phase(setting))
     buffers = store_buffers(tiling, cuda.count) * tiling.height * n * size
-    return Candidate(
-        algorithm=ALGORITHM,
+    return candidate(
+        setting,
+        ALGORITHM,
+        phases,
+        memory=DRIVER_BYTES + TILE_THREADS_BYTES + buffers,
+        disk=spare_bytes(setting.store),
+        seconds=DEVICE_LAUNCH + sum(phase.seconds for phase in phases),
         device="cuda",
         tier="store",
-        memory=machine.resident + PROCESS_BYTES + DRIVER_BYTES + TILE_THREADS_BYTES + buffers,
         device_memory=device_bytes(tiling, n, size),
-        disk=setting.store + spare_bytes(setting.store),
-        seconds=DEVICE_LAUNCH + sum(phase.seconds for phase in phases),
-        phases=tuple(phases),
         streaming=tiling,
     )
 

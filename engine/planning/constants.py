@@ -22,7 +22,7 @@ class Basis(Enum):
 
     MEASURED = "measured, or fitted to measured times"
     COUNTED = "counted from what the code allocates or does"
-    CHOSEN = "chosen: a limit or a trade-off, not a property of a machine"
+    DECIDED = "decided: a limit or a trade-off, not a property of a machine"
 
 
 @dataclass(frozen=True)
@@ -87,8 +87,8 @@ def _counted(name: str, value: _T, unit: str, since: str) -> _T:
     return value
 
 
-def _chosen(name: str, value: _T, unit: str, since: str) -> _T:
-    RECORDS[name] = Constant(value, unit, Basis.CHOSEN, "", since)
+def _decided(name: str, value: _T, unit: str, since: str) -> _T:
+    RECORDS[name] = Constant(value, unit, Basis.DECIDED, "", since)
     return value
 
 
@@ -100,21 +100,21 @@ PROCESS_BYTES: Final = _measured("PROCESS_BYTES", 192 * 2**20, "bytes", "9ca5347
 #: Rows of a tile of the store.  ``storage.matrix.grid`` decides; planning needs only the magnitude of write buffers.
 BAND_ROWS: Final = _counted("BAND_ROWS", 64, "rows", "9ca5347")
 #: A batch of rows fills this many bytes before it is handed to the sink.
-BATCH_BYTES: Final = _chosen("BATCH_BYTES", 64 * 2**20, "bytes", "9ca5347")
+BATCH_BYTES: Final = _decided("BATCH_BYTES", 64 * 2**20, "bytes", "9ca5347")
 #: Rows of a batch that keep a thread busy: it searches them side by side, or sweeps over them at once.
-BUSY_ROWS: Final = _chosen("BUSY_ROWS", 128, "rows of each thread", "30a7ab0")
+BUSY_ROWS: Final = _decided("BUSY_ROWS", 128, "rows of each thread", "30a7ab0")
 #: Rate at which the weight matrix is filled.
 FILL_RATE: Final = _measured("FILL_RATE", 4e9, "bytes a second", "19050b3")
 #: Up to this size a matrix is streamed only if it does not fit in memory: the solve ends before the first commit, and
 #: streaming could hardly be faster.
-STREAMED_FROM: Final = _chosen("STREAMED_FROM", 16 << 20, "bytes of the matrix", "58bd0eb")
+STREAMED_FROM: Final = _decided("STREAMED_FROM", 16 << 20, "bytes of the matrix", "58bd0eb")
 #: The memory of two processes that plan the same problem differs by up to this much.
-RESIDENT_SPARE: Final = _chosen("RESIDENT_SPARE", 8 * 2**20, "bytes", "d387507")
+RESIDENT_SPARE: Final = _decided("RESIDENT_SPARE", 8 * 2**20, "bytes", "d387507")
 #: A long solve that commits its progress may take this many times as long as one that does not.
-UNKEPT: Final = _chosen("UNKEPT", 1.25, "ratio of seconds", "ffd677c")
+UNKEPT: Final = _decided("UNKEPT", 1.25, "ratio of seconds", "ffd677c")
 #: A solve in memory of at least this length is worth a copy in the store, because it would be lost with its process.
-LONG_ON_GPU: Final = _chosen("LONG_ON_GPU", 120.0, "seconds", "ffd677c")
-LONG_ON_CPU: Final = _chosen("LONG_ON_CPU", 60.0, "seconds", "6ecede7")
+LONG_ON_GPU: Final = _decided("LONG_ON_GPU", 120.0, "seconds", "ffd677c")
+LONG_ON_CPU: Final = _decided("LONG_ON_CPU", 60.0, "seconds", "6ecede7")
 
 # ---- a GPU ----------------------------------------------------------------------------------------------------------
 
@@ -164,7 +164,7 @@ POTENTIAL_PASSES: Final = _measured("POTENTIAL_PASSES", 30, "passes", "19050b3")
 #: Breadth-first searches: sources that are searched together, and the least number of them where there are more
 #: threads than such blocks.
 HOP_SOURCES: Final = _counted("HOP_SOURCES", 512, "sources of a block", "1c7192d")
-HOP_SOURCES_LEAST: Final = _chosen("HOP_SOURCES_LEAST", 32, "sources of a block", "1c7192d")
+HOP_SOURCES_LEAST: Final = _decided("HOP_SOURCES_LEAST", 32, "sources of a block", "1c7192d")
 #: A step takes this share of a heap's time for an arc, for each arc or half vertex and all sources of a block together:
 #: 0.08 to 0.3 on graphs of 1,000 to 60,000 vertices, growing with the cache that bits need.
 HOP_STEP: Final = _measured("HOP_STEP", 0.12, "heap scans of an arc", "1c7192d")
@@ -225,17 +225,17 @@ PANEL_PACK_ROWS: Final = _measured("PANEL_PACK_ROWS", 40, "rows", "ffd677c")
 #: Stripes in host memory besides the panels: two are read ahead, one is relaxed, three are written.  GPUs take
 #: GPU_STRIPE_BUFFERS more.
 STRIPE_BUFFERS: Final = _counted("STRIPE_BUFFERS", 6, "stripes", "ffd677c")
-GPU_STRIPE_BUFFERS: Final = _chosen("GPU_STRIPE_BUFFERS", 4, "stripes", "9ffb42c")
+GPU_STRIPE_BUFFERS: Final = _decided("GPU_STRIPE_BUFFERS", 4, "stripes", "9ffb42c")
 #: Memory of the threads that read and write, which hold a tile each.
 TILE_THREADS_BYTES: Final = _counted("TILE_THREADS_BYTES", 8 * 2**21, "bytes", "ffd677c")
 #: Disk of the tiles in flight and of spare files, besides the store itself: a share of the store, and at most this
 #: number of files.
-SPARE_DISK: Final = _chosen("SPARE_DISK", 1 / 16, "share of the store", "ffd677c")
-SPARE_FILES: Final = _chosen("SPARE_FILES", 64, "files of 2 MiB", "ffd677c")
+SPARE_DISK: Final = _decided("SPARE_DISK", 1 / 16, "share of the store", "ffd677c")
+SPARE_FILES: Final = _decided("SPARE_FILES", 64, "files of 2 MiB", "ffd677c")
 #: Host memory that the CUDA driver takes in addition to what it holds when a solve is planned.
 DRIVER_BYTES: Final = _measured("DRIVER_BYTES", 2**30, "bytes", "8ff42bb")
 #: Several GPUs share a matrix of at least this size, even if one could hold it.
-SHARED_FROM: Final = _chosen("SHARED_FROM", 16384, "vertices", "6abc271")
+SHARED_FROM: Final = _decided("SHARED_FROM", 16384, "vertices", "6abc271")
 #: Where rounds wait for the disk, this share of the shorter of work and copies does not hide behind the longer one.
 UNHIDDEN: Final = _measured("UNHIDDEN", 0.15, "share", "b1b2e23")
 #: Copies of low stripes take longer, by this number of rows over their height, as each stripe waits for the disk, the
@@ -243,7 +243,7 @@ UNHIDDEN: Final = _measured("UNHIDDEN", 0.15, "share", "b1b2e23")
 COPY_START_ROWS: Final = _measured("COPY_START_ROWS", 8, "rows", "8a7fa53")
 FEW_SLOTS: Final = _measured("FEW_SLOTS", 0.02, "share", "b1b2e23")
 #: A pivot block should be this many times as wide as where bus and kernels break even, so that copies hide.
-BUS_MARGIN: Final = _chosen("BUS_MARGIN", 1.25, "ratio of widths", "8a7fa53")
+BUS_MARGIN: Final = _decided("BUS_MARGIN", 1.25, "ratio of widths", "8a7fa53")
 #: Parts of a round on GPUs, by which layouts are compared, and the part that low stripes lose because they do not fill
 #: waves of thread blocks, by their height.
 ROUND_SHARES: Final = _measured("ROUND_SHARES", RoundShares(), "shares of the products of a round", "8a7fa53", H200)
@@ -273,12 +273,12 @@ LOCKING_SECONDS: Final = _measured("LOCKING_SECONDS", 7.0e-11, "seconds a byte",
 TASK_SECONDS: Final = _measured("TASK_SECONDS", 0.002, "seconds", "5eb569d")
 ROUND_TASKS: Final = _counted("ROUND_TASKS", {"cpu": 3, "cuda": 4}, "tasks of a worker and round", "5eb569d")
 #: Disk that panels may take in the store before there is a commit.
-PANEL_DISK: Final = _chosen("PANEL_DISK", 0.25, "share of the matrix", "b2eda1d")
+PANEL_DISK: Final = _decided("PANEL_DISK", 0.25, "share of the matrix", "b2eda1d")
 
 # ---- many graphs ----------------------------------------------------------------------------------------------------
 
 #: A graph is solved alone if one thread is predicted to take at least this long.
-ALONE_FROM: Final = _chosen("ALONE_FROM", 1.0, "seconds", "03e17ba")
+ALONE_FROM: Final = _decided("ALONE_FROM", 1.0, "seconds", "03e17ba")
 #: Time that a launch on the GPU takes besides its updates: from Python to the device and back.
 STACK_LAUNCH: Final = _measured("STACK_LAUNCH", 3e-4, "seconds", "03e17ba")
 #: Rate of filling a stack in pageable memory, copying it to the device and back, and taking it apart.
@@ -286,6 +286,6 @@ STACK_RATE: Final = _measured("STACK_RATE", 2e9, "bytes a second", "03e17ba")
 #: Share of the rate of large products that a stack of small graphs reaches (docs/kernels.md).
 STACK_EFFICIENCY: Final = _measured("STACK_EFFICIENCY", 0.5, "share", "03e17ba", H200)
 #: Most bytes of one stack; a second stack is filled while the first one is taken apart.
-STACK_BYTES: Final = _chosen("STACK_BYTES", 2**28, "bytes", "03e17ba")
+STACK_BYTES: Final = _decided("STACK_BYTES", 2**28, "bytes", "03e17ba")
 #: Time of one thread that a store takes besides its distances, for some forty small files.
 STORE_SECONDS: Final = _measured("STORE_SECONDS", 0.03, "seconds", "03e17ba")

@@ -75,7 +75,10 @@ def choose(problem: Problem, machine: Machine, options: Options, *, store: int |
     if options.algorithm != "auto" and (why := unsuitable(options.algorithm, problem)):
         raise InvalidRequest(f"algorithm {options.algorithm} cannot be used: {why}", field="algorithm")
     candidates = _candidates(setting, options)
-    best = min((c for c in _pool(candidates, setting, options) if c.feasible), key=_cost, default=None)
+    pool = _pool(candidates, setting, options)
+    if not pool:
+        raise _nothing_suits(setting, options, candidates)
+    best = min((c for c in pool if c.feasible), key=_cost, default=None)
     if best is None:
         raise _refusal(candidates, setting, options)
     others = sorted((c for c in candidates if c is not best), key=lambda c: c.seconds)
@@ -277,6 +280,20 @@ def _refusal(candidates: list[Candidate], setting: Setting, options: Options) ->
         available=machine.memory,
         candidates=candidates,
     )
+
+
+def _nothing_suits(setting: Setting, options: Options, candidates: list[Candidate]) -> InvalidRequest:
+    """Return the error where none of the algorithms that this machine or its workers run can solve the problem."""
+    where = "workers of a Dask scheduler" if setting.machine.workers is not None else f"device {options.device}"
+    known = dict.fromkeys(c.algorithm for c in candidates)
+    if options.algorithm != "auto" and options.algorithm not in known:
+        message = f"algorithm {options.algorithm} does not run on {where}, which run {', '.join(known)}"
+        return InvalidRequest(message, field="algorithm")
+    if setting.problem.max_hops is not None:
+        return InvalidRequest(
+            f"{unsuitable(next(iter(known)), setting.problem)}, which does not run on {where}", field="max_hops"
+        )
+    return InvalidRequest(f"no algorithm that runs on {where} can solve this problem", field="algorithm")
 
 
 def _least_hungry(pool: list[Candidate], setting: Setting, options: Options) -> tuple[str, int]:

@@ -22,6 +22,7 @@ from typing import Final
 
 import numpy as np
 
+from engine.devices.rounds import panels_until
 from engine.distributed.assignment import AssignedWorker, Stripe, assign_stripes, rebalance
 from engine.distributed.dask_cluster import Cluster, TaskEnded, Ticket, WorkerJoined, WorkerLeft
 from engine.distributed.driver import PAUSE, Driver, result_of
@@ -180,7 +181,8 @@ class DenseDriver(Driver):
         behind = [(i, s) for i, s in mine if s.level < self._closed]
         if behind:
             level = min(s.level for _, s in behind)
-            now = sorted((i for i, s in behind if s.level == level), key=lambda i: (i - k) % len(self._stripes))
+            count, now = len(self._stripes), [i for i, s in behind if s.level == level]
+            now.sort(key=lambda i: panels_until(i, k, count))
             return "relax", self._some(name, now, len(mine)), level + 1
         done = [i for i, s in mine if s.level == self._last and s.saving is None]
         # While a commit runs, the worker must keep the stripes that the commit still has to save.

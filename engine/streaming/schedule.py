@@ -20,6 +20,7 @@ from typing import Final
 
 import numpy as np
 
+from engine.devices.rounds import Action, RoundOrder
 from engine.model.backend import Array
 from engine.model.progress import Monitor
 from engine.model.stripe_device import Streamer, StripeJob
@@ -83,6 +84,7 @@ class _Run:
             raise ValueError("several devices need a layout whose panels are closed ahead")
         self._early = int(tiling.ahead)  # rounds before its own in which a panel is closed
         self._first, self._rounds, self._stripes = first, tiling.rounds(n), tiling.stripes(n)
+        self._steps = RoundOrder(self._rounds, ahead=tiling.ahead, first=first)
         self._change = threading.Condition()
         self._committing = threading.Lock()
         self._stop, self._errors, self._news = False, list[BaseException](), 0
@@ -174,27 +176,35 @@ class _Run:
         for k, owner in self._owner.items():
             if owner == index:
                 self._bring(device, k)
-        if self._first < self._rounds and self._job.leaders[self._first] == index:
-            self._seed()
-            self._lead(index, self._first)
-        for k in range(self._first, self._rounds):
-            if self._closed < k and not self._early:
-                self._lead(index, k)
-            self._await(device, lambda: self._closed >= k)  # noqa: B023
-            if self._tiling.symmetric:  # the columns collected now go to the buffer of the last panel
-                self._await(device, lambda: min(self._position) >= k)  # noqa: B023
-            device.follow(k)
-            if self._early and k + 1 < self._rounds and self._job.leaders[k + 1] == index:
-                self._lead(index, k + 1)
-            device.reside(k, out=self._wants(k))
-            while (stripe := self._pop(k)) is not None:
-                device.relax(k, stripe, self._rows(k, stripe, device))
-            device.leave(k)
-            with self._change:
-                self._position[index] = k + 1
-                self._change.notify_all()
+        for _, steps in self._steps.rounds():
+            for action, k in steps:
+                if action is Action.CLOSE and self._job.leaders[k] == index:
+                    if k == self._first:
+                        self._seed()
+                    self._lead(index, k)  # relaxes the strips, too
+                elif action is Action.USE:
+                    self._follow(device, k)
+                elif action is Action.REST:
+                    self._rest(index, device, k)
         device.drain(wait=True)
         device.hand_over()
+
+    def _follow(self, device: Streamer, k: int) -> None:
+        """Copy panel ``k`` to a device once it is closed."""
+        self._await(device, lambda: self._closed >= k)
+        if self._tiling.symmetric:  # the columns collected now go to the buffer of the last panel
+            self._await(device, lambda: min(self._position) >= k)
+        device.follow(k)
+
+    def _rest(self, index: int, device: Streamer, k: int) -> None:
+        """Relax the stripes that stay on a device, and the streamed ones that it can get, by panel ``k``."""
+        device.reside(k, out=self._wants(k))
+        while (stripe := self._pop(k)) is not None:
+            device.relax(k, stripe, self._rows(k, stripe, device))
+        device.leave(k)
+        with self._change:
+            self._position[index] = k + 1
+            self._change.notify_all()
 
     def _bring(self, device: Streamer, k: int) -> None:
         """Load the stripes of round ``k``, which stay on the device."""
@@ -243,10 +253,8 @@ class _Run:
 
     def _order(self, k: int) -> list[int]:
         """Return the streamed stripes of round ``k``, those of the panel that is closed next first."""
-        count, group, early = self._rounds, self._tiling.group, self._early
-        others = [(k + 1 + early + i) % count for i in range(count)]
-        streamed = [r for r in others if r not in (k, k + early) and r not in self._owner]
-        return [s for r in streamed for s in range(r * group, min(self._stripes, (r + 1) * group))]
+        streamed = [group for group in self._steps.groups(k) if group not in self._owner]
+        return [stripe for group in streamed for stripe in self._job.members(group)]
 
     def _pop(self, k: int) -> int | None:
         """Return the next stripe to relax in round ``k``, None at its end; stripes that an earlier run relaxed are

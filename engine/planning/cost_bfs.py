@@ -10,7 +10,7 @@ from engine.planning.cost import Setting, search_candidate
 def estimate(setting: Setting) -> Candidate:
     """Estimate steps over the arcs for blocks of sources, as many as the graph has hops, and then each entry."""
     return search_candidate(
-        setting, "bfs", seconds=search_seconds(setting), tried=setting.machine.hop_search_seconds, workspace=HOP_BYTES
+        setting, "bfs", seconds=search_seconds(setting), tried=setting.trials.hop_search, workspace=HOP_BYTES
     )
 
 

@@ -15,7 +15,8 @@ from engine.api.solve import make_plan, solve
 from engine.graph.potentials import find_potentials, reduced_weights
 from engine.model.dtypes import WORK_TYPES
 from engine.model.problem import Options
-from engine.model.rows import FloatSink, Sink
+from engine.model.rows import Sink
+from engine.rows.floats import FloatSink
 from storage.graph.graph import Graph, build_graph
 
 Floats = npt.NDArray[np.float64]
@@ -192,4 +193,4 @@ def _solve(graph: Graph, rows: npt.NDArray[np.int64], algorithm: str, sink: Call
         device="cpu" if algorithm == "dijkstra" else "auto",
     )
     plan = make_plan(graph, options)
-    solve(graph, plan, options, sink(WORK_TYPES[plan.dtype].unreachable))
+    solve(graph, plan, options, sink(WORK_TYPES[plan.dtype].unreachable), facts=False)

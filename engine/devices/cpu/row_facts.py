@@ -194,3 +194,19 @@ def to_floats(block, unreachable, out):  # type: ignore[no-untyped-def]
         for j in range(block.shape[1]):
             x = block[i, j]
             out[i, j] = np.inf if x == unreachable else x
+
+
+@njit(nogil=True, cache=True)
+def add_inverses(block, unreachable, sums):  # type: ignore[no-untyped-def]
+    """Add 1 / distance, over the distances of each row that are not zero.
+
+    Args:
+        block: of a working type, shape (rows, columns).
+        unreachable: the value for *no path*, of the same type.
+        sums: float64, shape (rows,), changed in place.
+    """
+    for i in range(block.shape[0]):
+        for j in range(block.shape[1]):
+            x = block[i, j]
+            if x != 0 and x != unreachable:  # noqa: PLR1714 - numba knows no tuple of both types
+                sums[i] += 1.0 / x

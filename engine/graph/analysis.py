@@ -50,7 +50,7 @@ def describe(
         unit=graph.arcs > 0 and low == high == 1,
         min_weight=low,
         max_weight=high,
-        smallest_weight=_smallest(graph),
+        smallest_weight=_smallest(graph, low),
         bound=bound,
         bound_proof=proof,
         max_hops=hops,
@@ -97,10 +97,15 @@ def _weight_range(graph: Graph) -> tuple[float, float]:
     return graph.weights.min().item(), graph.weights.max().item()
 
 
-def _smallest(graph: Graph) -> float:
-    """Return the smallest absolute weight that is not zero; 0 where there is none, and for whole numbers."""
-    if graph.integral:
-        return 0
+def _smallest(graph: Graph, low: float) -> float:
+    """Return the smallest absolute weight that is not zero; 0 where there is none, and for whole numbers.
+
+    Args:
+        graph: the graph.
+        low: its smallest weight.
+    """
+    if graph.integral or low > 0:
+        return 0 if graph.integral else low
     sizes = np.abs(graph.weights)
     return float(np.min(sizes, where=sizes > 0, initial=np.inf)) if graph.arcs else 0
 

@@ -141,7 +141,7 @@ def _heaviest_out_arcs(graph: Graph, *, signed: bool) -> np.ndarray[tuple[int], 
     """Return the largest absolute weight out of each vertex that has arcs."""
     starts = graph.indptr[:-1][np.diff(graph.indptr) > 0]
     if not signed:
-        return np.maximum.reduceat(graph.weights, starts)  # type: ignore[no-any-return]
+        return np.maximum.reduceat(graph.weights, starts)
     weights = graph.weights.astype(np.int64) if graph.integral else graph.weights
     return np.maximum.reduceat(np.abs(weights), starts)
 

@@ -1,4 +1,4 @@
-"""Graphs of NetworkX become the engine's whatever their kind: directed, parallel edges, views, self loops, odd names."""
+"""Graphs of NetworkX become the engine's of any kind: directed, parallel edges, views, self loops, odd names."""
 
 from __future__ import annotations
 

@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from engine.api.solve import Outcome, make_plan, over_workers
+from engine.api.solve import Outcome, make_plan
 from engine.api.solve import solve as solve_into
 from engine.execution.survey import survey
 from engine.model.dtypes import WORK_TYPES
-from engine.model.problem import Options
+from engine.model.problem import Options, over_workers
 from engine.model.progress import Monitor
 from engine.model.rows import FloatSink
 from storage.errors import DoesNotFit, InvalidRequest

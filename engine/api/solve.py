@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -17,13 +18,14 @@ from engine.execution.trials import calibrate
 from engine.graph.analysis import describe, statistics
 from engine.graph.ordering import hops_of
 from engine.graph.partition import ENTRY_BYTES, with_bridges, with_parts, with_trial
+from engine.graph.plan_binding import bind_plan, check_plan
 from engine.graph.potentials import Potentials, find_potentials, for_products
 from engine.graph.selection import Narrow, Rectangle, check_cutoff, check_vertices
 from engine.graph.terminals import open_rectangle
 from engine.model.algorithms import ALGORITHMS, by_rows
 from engine.model.dtypes import WORK_TYPES
 from engine.model.plan import Plan
-from engine.model.problem import Machine, Options, Problem
+from engine.model.problem import Machine, Options, Problem, over_workers
 from engine.model.progress import Monitor, PhaseClock
 from engine.model.rows import Sink
 from engine.model.system import available_memory
@@ -31,12 +33,22 @@ from engine.planning.cost import DEVICE_START
 from engine.planning.planner import ESTIMATES, choose, choose_type
 from engine.rows.dense import weight_matrix, write_rows
 from engine.rows.summary import Summary, SummarySink
-from engine.streaming.checkpoint import Continued, Journal, RowCommits, bound_to, rest, resumable, suits, take_up_whole
+from engine.streaming.checkpoint import (
+    Continued,
+    Journal,
+    RowCommits,
+    bound_to,
+    rest,
+    resumable,
+    resumes_half,
+    suits,
+    take_up_whole,
+)
 from storage.errors import Cancelled, DoesNotFit, InvalidRequest
 from storage.graph.graph import Graph
 from storage.matrix.frame import MatrixSpec
 from storage.matrix.reader import matrix_bytes
-from storage.matrix.working import open_working
+from storage.matrix.working import Checkpoint, open_working
 
 if TYPE_CHECKING:
     from engine.model.backend import Backend
@@ -107,12 +119,15 @@ def make_plan(graph: Graph, options: Options, *, out: Path | None = None, resume
 
         return plan_over_workers(graph, options, out=out, resume=resume)
     found = resumable(out, resume=resume)
-    options = bound_to(found, options)
+    return bind_plan(_plan(graph, bound_to(found, options), out, found), graph, options)
+
+
+def _plan(graph: Graph, options: Options, out: Path | None, found: Checkpoint | None) -> Plan:
     graph, rectangle = open_rectangle(graph, Rectangle.of(options, graph.n))
     rows, targets = (None if side is None else len(side) for side in (rectangle.sources, rectangle.targets))
     problem = describe(graph, rows=rows, targets=targets, max_hops=options.max_hops, cutoff=options.cutoff)
-    half, hops = found is not None and bool(found.record.get("symmetric")), hops_of(graph) if problem.unit else 0
-    problem = replace(problem, half=half, hops=hops, permuted=rectangle.permuted)
+    hops = hops_of(graph) if problem.unit else 0
+    problem = replace(problem, half=resumes_half(found), hops=hops, permuted=rectangle.permuted)
     if options.algorithm == "partitioned" and problem.max_hops is None:
         problem = with_parts(graph, problem, available_memory() // ENTRY_BYTES)
     kind, _ = choose_type(problem, options.dtype)
@@ -140,22 +155,10 @@ def make_plan(graph: Graph, options: Options, *, out: Path | None = None, resume
     return replace(plan, statistics=statistics(graph, tried))
 
 
-def over_workers(options: Options) -> bool:
-    """Return whether workers of a Dask scheduler solve, not this process.
-
-    Raises:
-        InvalidRequest: the executor is unknown, or contradicts the scheduler.
-    """
-    if options.executor not in ("local", "dask"):
-        raise InvalidRequest(f"executor {options.executor!r} is unknown; use local, dask", field="executor")
-    if options.executor == "local" and options.scheduler is not None:
-        raise InvalidRequest("a scheduler is of use with executor dask only", field="scheduler")
-    return options.executor == "dask"
-
-
 def _survey(problem: Problem, options: Options, out: Path | None, store: int) -> Machine:
     """The machine; a GPU is looked for if it was asked for, or if the CPU takes longer than a GPU takes to start."""
-    machine = survey(out=out, memory=options.memory, threads=options.threads)
+    look = partial(survey, out=out, memory=options.memory, threads=options.threads)
+    machine = look()
     if options.device not in ("auto", "cuda"):
         return machine
     if options.device == "auto" and options.algorithm in ("auto", *ESTIMATES):
@@ -165,13 +168,7 @@ def _survey(problem: Problem, options: Options, out: Path | None, store: int) ->
             is_short = False
         if is_short:
             return replace(machine, no_cuda="it is done sooner than a GPU is started")
-    return survey(
-        out=out,
-        memory=options.memory,
-        threads=options.threads,
-        device=options.device,
-        device_memory=options.device_memory,
-    )
+    return look(device=options.device, device_memory=options.device_memory)
 
 
 def _store_bytes(graph: Graph, tiles: int) -> int:
@@ -192,7 +189,13 @@ def solve(graph: Graph, plan: Plan, options: Options, sink: Sink, monitor: Monit
 
     Raises:
         Cancelled: the monitor asked to stop; the rows in the sink are then incomplete.
+        InvalidRequest: the plan was made for another graph, or for other options.
     """
+    check_plan(plan, graph, options)
+    return _solve(graph, plan, options, sink, monitor)
+
+
+def _solve(graph: Graph, plan: Plan, options: Options, sink: Sink, monitor: Monitor | None) -> Outcome:
     clock = PhaseClock(monitor or Monitor())
     asked = Rectangle.of(options, graph.n)
     inner, rectangle = open_rectangle(graph, asked)
@@ -263,6 +266,8 @@ def solve_to_store(
         Cancelled: the monitor asked to stop; what was done is committed if it was much.
         Others: as in :func:`make_plan` and :func:`solve`.
     """
+    if plan is not None:
+        check_plan(plan, graph, options)
     found = resumable(path, resume=resume)
     if plan is None or (found is not None and not suits(found, plan)):
         plan = make_plan(graph, options, out=path, resume=resume)
@@ -298,17 +303,17 @@ def _follow(graph: Graph, plan: Plan, options: Options, journal: Journal, monito
         return streamed.run(graph, plan, journal, monitor).summary(graph.labels)
     if not by_rows(plan.algorithm):
         take_up_whole(journal, plan)
-        return solve(graph, plan, options, journal.writer, monitor).summary
+        return _solve(graph, plan, options, journal.writer, monitor).summary
     sink = RowCommits(journal)
     try:
         if sink.done == 0:
-            return solve(graph, plan, options, sink, monitor).summary
+            return _solve(graph, plan, options, sink, monitor).summary
         wanted = Rectangle.of(options, graph.n)
         rows = wanted.rows
         every = Continued(sink, rows, graph.n, integral=graph.integral, targets=wanted.targets)
         every.read_back(journal.writer)
         if sink.done < len(rows):
-            solve(graph, plan, rest(options, graph.n, sink.done), every, monitor)
+            _solve(graph, plan, rest(options, graph.n, sink.done), every, monitor)
         return every.summary(graph.labels)
     except Cancelled:
         if journal.worth():

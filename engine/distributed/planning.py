@@ -14,6 +14,7 @@ from engine.execution.survey import survey
 from engine.graph.analysis import describe, statistics
 from engine.graph.ordering import hops_of
 from engine.graph.partition import ENTRY_BYTES, with_parts
+from engine.graph.plan_binding import bind_plan
 from engine.graph.potentials import find_potentials
 from engine.graph.selection import Rectangle
 from engine.model.plan import Plan
@@ -61,7 +62,7 @@ def plan_for(
         out: path of the store; None if no store is written.
         resume: whether to resume from the checkpoint at ``out``.
     """
-    options = replace(bound_to(resumable(out, resume=resume), options), device="auto")
+    asked, options = options, replace(bound_to(resumable(out, resume=resume), options), device="auto")
     rows, targets = (None if side is None else len(side) for side in (options.sources, options.targets))
     problem = describe(graph, rows=rows, targets=targets, max_hops=options.max_hops, cutoff=options.cutoff)
     problem = replace(problem, permuted=Rectangle.of(options, graph.n).permuted)
@@ -81,7 +82,7 @@ def plan_for(
     if problem.negative:
         find_potentials(graph)
     plan = choose(problem, machine, options, store=store)
-    return replace(plan, threads=found.threads, statistics=statistics(graph, problem))
+    return bind_plan(replace(plan, threads=found.threads, statistics=statistics(graph, problem)), graph, asked)
 
 
 def address_of(options: Options) -> str:

@@ -88,6 +88,8 @@ class Plan:
         batch: as in :class:`Candidate`.
         workers: as in :class:`Candidate`.
         statistics: the shape of the graph in numbers.
+        task: fingerprints of the graph and of what is asked of it (``engine.graph.plan_binding``); not stored.  Empty
+            for a plan that is bound to no task.
     """
 
     algorithm: str
@@ -112,10 +114,12 @@ class Plan:
     batch: int = 0
     workers: int = 0
     statistics: Statistics | None = None
+    task: tuple[str, str] | tuple[()] = ()
 
     def to_dict(self) -> dict[str, object]:
         """Return the plan as JSON types."""
         plan = asdict(self)
+        del plan["task"]
         plan["candidates"] = tuple(_stored(candidate) for candidate in plan["candidates"])
         if self.streaming is not None:
             plan["streaming"]["rounds"] = self.streaming.rounds(self.shape[1])

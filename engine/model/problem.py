@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from storage.errors import InvalidRequest
+
 
 @dataclass(frozen=True)
 class PartsFacts:
@@ -245,3 +247,16 @@ class Options:
     cutoff: float | None = None
     executor: str = "local"
     scheduler: str | None = None
+
+
+def over_workers(options: Options) -> bool:
+    """Return whether workers of a Dask scheduler solve, not this process.
+
+    Raises:
+        InvalidRequest: the executor is unknown, or contradicts the scheduler.
+    """
+    if options.executor not in ("local", "dask"):
+        raise InvalidRequest(f"executor {options.executor!r} is unknown; use local, dask", field="executor")
+    if options.executor == "local" and options.scheduler is not None:
+        raise InvalidRequest("a scheduler is of use with executor dask only", field="scheduler")
+    return options.executor == "dask"

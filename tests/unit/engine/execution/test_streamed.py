@@ -291,6 +291,26 @@ def test_undirected_goes_on_in_the_other_form(tmp_path, eager, monkeypatch, tier
     same(expected(graph, tmp_path), path)
 
 
+@pytest.mark.parametrize("lost", ["potentials", "levels"], ids=["of an earlier version", "of no round"])
+def test_a_half_record_that_will_be_forgotten_binds_no_plan(tmp_path, eager, monkeypatch, lost):
+    graph, path = sample(500, directed=False), tmp_path / "d.zarr"
+    with pytest.raises(Cancelled):
+        solve_to_store(graph, Options(), path, plan=plan_for(graph, "host"), monitor=StopAt(graph.n**3 // 3))
+    found = find_checkpoint(path)
+    assert checkpoint.resumes_half(found)
+    record = dict(found.record)
+    if lost == "levels":
+        record["levels"] = [[-1, sum(count for _, count in record["levels"])]]
+    else:
+        del record["potentials"]
+    assert not checkpoint.resumes_half(replace(found, record=record))
+    problems, choose = [], solve.choose
+    monkeypatch.setattr(solve, "choose", lambda problem, *a, **k: problems.append(problem) or choose(problem, *a, **k))
+    monkeypatch.setattr(solve, "resumable", lambda *_, **__: replace(found, record=record))
+    make_plan(graph, Options(), out=path, resume=True)
+    assert {problem.half for problem in problems} == {False}
+
+
 @pytest.mark.parametrize("idle", [False, True])
 def test_copies_wait_until_the_process_has_computed_enough(tmp_path, monkeypatch, idle):
     """By its own processor seconds, which other programs do not use up; a solve on GPUs computes little itself."""

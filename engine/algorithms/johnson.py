@@ -41,7 +41,7 @@ def solve(  # noqa: PLR0917 - the signature that all searching algorithms share
         Cancelled: the monitor asked to stop; the rows in the sink are then incomplete.
     """
     monitor.begin("potentials", graph.arcs, "arcs")
-    h = find_potentials(graph)
+    h = find_potentials(graph, monitor)
     arcs = Arcs(graph.indptr, graph.heads, reduced_weights(graph, h), h) if h.any() else None
     monitor.step(graph.arcs)
     dijkstra.solve(backend, graph, rectangle, dtype, sink, monitor, batch_rows, arcs=arcs, from_targets=from_targets)

@@ -24,7 +24,6 @@ import numpy as np
 from engine.api.solve import make_plan, solve, solve_to_store, store_attributes
 from engine.execution.survey import survey
 from engine.graph.analysis import describe
-from engine.graph.plan_binding import bind_plan, check_plan
 from engine.graph.potentials import Potentials, find_potentials, for_products
 from engine.graph.selection import Rectangle
 from engine.graph.terminals import open_rectangle
@@ -33,6 +32,7 @@ from engine.model.plan import Plan
 from engine.model.problem import Machine, Options, Problem
 from engine.model.progress import Monitor
 from engine.model.rows import Array, NullSink
+from engine.planning.binding import bind_plan, check_plan
 from engine.planning.bulk import BulkPlan, Group, plan_bulk
 from engine.planning.cost import DEVICE_START
 from engine.rows.dense import weight_matrix, write_rows

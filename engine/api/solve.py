@@ -18,7 +18,6 @@ from engine.execution.trials import calibrate
 from engine.graph.analysis import describe, statistics
 from engine.graph.ordering import hops_of
 from engine.graph.partition import ENTRY_BYTES, with_bridges, with_parts, with_trial
-from engine.graph.plan_binding import bind_plan, check_plan
 from engine.graph.potentials import Potentials, find_potentials, for_products
 from engine.graph.selection import Narrow, Rectangle, check_cutoff, check_vertices
 from engine.graph.terminals import open_rectangle
@@ -29,6 +28,7 @@ from engine.model.problem import Machine, Options, Problem, over_workers
 from engine.model.progress import Monitor, PhaseClock
 from engine.model.rows import Sink
 from engine.model.system import available_memory
+from engine.planning.binding import bind_plan, check_plan
 from engine.planning.cost import DEVICE_START
 from engine.planning.planner import ESTIMATES, choose, choose_type
 from engine.rows.dense import weight_matrix, write_rows

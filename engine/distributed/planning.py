@@ -14,12 +14,12 @@ from engine.execution.survey import survey
 from engine.graph.analysis import describe, statistics
 from engine.graph.ordering import hops_of
 from engine.graph.partition import ENTRY_BYTES, with_parts
-from engine.graph.plan_binding import bind_plan
 from engine.graph.potentials import find_potentials
 from engine.graph.selection import Rectangle
 from engine.model.plan import Plan
 from engine.model.problem import Device, Options, Workers
 from engine.model.system import available_memory
+from engine.planning.binding import bind_plan
 from engine.planning.planner import choose, choose_type
 from engine.streaming.checkpoint import bound_to, resumable
 from storage.errors import InvalidRequest, SolveFailed

@@ -89,7 +89,7 @@ def _job(graph: Graph, plan: Plan, rectangle: Rectangle, journal: Journal, monit
     reduced = searched or holds_reduced(graph, WORK_TYPES[plan.dtype], plan.max_hops)
     if reduced:
         monitor.begin("potentials", graph.arcs, "arcs")
-        np.save(exchange_dir.parent / "potentials.npy", find_potentials(graph))
+        np.save(exchange_dir.parent / "potentials.npy", find_potentials(graph, monitor))
         monitor.step(graph.arcs)
     sides = tuple(None if side is None else side.tobytes() for side in (rectangle.sources, rectangle.targets))
     return DistributedJob(

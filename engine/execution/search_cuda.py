@@ -85,7 +85,7 @@ def _arcs(graph: Graph, plan: Plan, monitor: Monitor) -> Arcs:
     if plan.algorithm != "johnson":
         return Arcs(graph.indptr, graph.heads, graph.weights)
     monitor.begin("potentials", graph.arcs, "arcs")
-    h = find_potentials(graph)
+    h = find_potentials(graph, monitor)
     monitor.step(graph.arcs)
     return Arcs(graph.indptr, graph.heads, reduced_weights(graph, h), h)
 

@@ -88,7 +88,7 @@ class Plan:
         batch: as in :class:`Candidate`.
         workers: as in :class:`Candidate`.
         statistics: the shape of the graph in numbers.
-        task: fingerprints of the graph and of what is asked of it (``engine.graph.plan_binding``); not stored.  Empty
+        task: fingerprints of the graph and of what is asked of it (``engine.planning.binding``); not stored.  Empty
             for a plan that is bound to no task.
     """
 

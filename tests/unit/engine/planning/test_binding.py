@@ -11,10 +11,10 @@ import pytest
 from engine.api import bulk
 from engine.api.bulk import Entry, make_bulk_plan
 from engine.api.solve import make_plan, solve, solve_to_store
-from engine.graph.plan_binding import check_plan, fingerprint
 from engine.model.plan import Plan
 from engine.model.problem import Options
 from engine.model.rows import NullSink
+from engine.planning.binding import check_plan, fingerprint
 from engine.planning.bulk import Group
 from storage.errors import InvalidRequest
 from storage.graph.graph import Graph, build_graph

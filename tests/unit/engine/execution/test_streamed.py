@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.api import solve
+from engine.api import planning
 from engine.api.solve import make_plan, solve_to_store
 from engine.execution import streamed
 from engine.model.plan import Plan
@@ -204,7 +204,7 @@ def test_copies_by_several_threads_are_gone_on_with(tmp_path, eager, monkeypatch
 @pytest.mark.parametrize("tier", ["host", "store"])
 def test_a_negative_cycle_is_named_and_leaves_nothing(tmp_path, tier):
     graph = sample(200, negative=True)
-    plan = plan_for(graph, tier)
+    plan = replace(plan_for(graph, tier), task=())  # as if planning had not looked
     graph.weights[graph.indptr[5] : graph.indptr[6]] -= 500
     with pytest.raises(NegativeCycle):
         solve_to_store(graph, Options(), tmp_path / "d.zarr", plan=plan)
@@ -283,8 +283,10 @@ def test_undirected_goes_on_in_the_other_form(tmp_path, eager, monkeypatch, tier
     plans = [half, whole] if half_first else [whole, half]
     with pytest.raises(Cancelled):
         solve_to_store(graph, Options(), path, plan=plans[0], monitor=StopAt(graph.n**3 // 3))
-    problems, choose = [], solve.choose
-    monkeypatch.setattr(solve, "choose", lambda problem, *a, **k: problems.append(problem) or choose(problem, *a, **k))
+    problems, choose = [], planning.choose
+    monkeypatch.setattr(
+        planning, "choose", lambda problem, *a, **k: problems.append(problem) or choose(problem, *a, **k)
+    )
     make_plan(graph, Options(), out=path, resume=True)
     assert {problem.half for problem in problems} == {half_first}
     solve_to_store(graph, Options(), path, plan=plans[1], resume=True)
@@ -304,9 +306,11 @@ def test_a_half_record_that_will_be_forgotten_binds_no_plan(tmp_path, eager, mon
     else:
         del record["potentials"]
     assert not checkpoint.resumes_half(replace(found, record=record))
-    problems, choose = [], solve.choose
-    monkeypatch.setattr(solve, "choose", lambda problem, *a, **k: problems.append(problem) or choose(problem, *a, **k))
-    monkeypatch.setattr(solve, "resumable", lambda *_, **__: replace(found, record=record))
+    problems, choose = [], planning.choose
+    monkeypatch.setattr(
+        planning, "choose", lambda problem, *a, **k: problems.append(problem) or choose(problem, *a, **k)
+    )
+    monkeypatch.setattr(planning, "resumable", lambda *_, **__: replace(found, record=record))
     make_plan(graph, Options(), out=path, resume=True)
     assert {problem.half for problem in problems} == {False}
 

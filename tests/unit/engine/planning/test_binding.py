@@ -100,7 +100,7 @@ def test_plans_of_a_bulk_are_of_its_graphs(way: str, monkeypatch: pytest.MonkeyP
     closed: list[object] = []
     monkeypatch.setattr(bulk, "_closed", lambda *words: closed.append(words))
     monkeypatch.setattr("engine.devices.cuda.bulk.device_stacks", _NoDevice)
-    found = list(bulk._stacked(group, entries, planned, Options(device="cuda"), bulk.Stores()))
+    found = list(bulk._stacked(group, entries, planned, Options(device="cuda"), {}))
     assert not closed
     assert isinstance(group, Group)
     assert all("another graph" in result.failure.message for result in found)

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import csr_array
 
 from engine.graph.ordering import hops_across
 from engine.model.device_layout import SHALLOW
@@ -26,6 +25,8 @@ from engine.model.plan import Plan
 from engine.model.problem import Machine, PartsFacts, Problem
 
 if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
     from storage.graph.graph import Graph
 
 
@@ -213,6 +214,8 @@ def _dissect(graph: Graph, most: int) -> _Dissection | None:
 
 def _pattern(graph: Graph) -> csr_array:
     """Return the symmetric pattern of the arcs, regardless of their direction; its values have no meaning."""
+    from scipy.sparse import csr_array
+
     ones = np.ones(graph.arcs, np.int8)
     arcs = csr_array((ones, graph.heads, graph.indptr), shape=(graph.n, graph.n))
     return (arcs + arcs.T).tocsr() if graph.directed else arcs

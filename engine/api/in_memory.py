@@ -13,7 +13,7 @@ from engine.execution.survey import survey
 from engine.model.dtypes import WORK_TYPES
 from engine.model.problem import Options
 from engine.model.progress import Monitor
-from engine.model.rows import FloatSink
+from engine.rows.floats import FloatSink
 from storage.errors import DoesNotFit, InvalidRequest
 from storage.graph.graph import Graph
 

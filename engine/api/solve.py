@@ -180,7 +180,9 @@ def _store_bytes(graph: Graph, tiles: int) -> int:
     return int(tiles * 1.005) + arcs + 4 * graph.labels.nbytes + 2**20
 
 
-def solve(graph: Graph, plan: Plan, options: Options, sink: Sink, monitor: Monitor | None = None) -> Outcome:
+def solve(
+    graph: Graph, plan: Plan, options: Options, sink: Sink, monitor: Monitor | None = None, *, facts: bool = True
+) -> Outcome:
     """Execute a plan; the sink is neither sealed nor closed.
 
     Args:
@@ -189,6 +191,7 @@ def solve(graph: Graph, plan: Plan, options: Options, sink: Sink, monitor: Monit
         options: the options of the plan.
         sink: receives the rows.
         monitor: receives the progress.
+        facts: gather the summary; without it the outcome's summary may be empty, and no row is read a second time.
 
     Raises:
         Cancelled: the monitor asked to stop; the rows in the sink are then incomplete.
@@ -197,6 +200,10 @@ def solve(graph: Graph, plan: Plan, options: Options, sink: Sink, monitor: Monit
     asked = Rectangle.of(options, graph.n)
     inner, rectangle = open_rectangle(graph, asked)
     summary: Summary | SummarySink
+    if plan.device == "cpu" and not facts:
+        _on_cpu(inner, plan, rectangle, sink, clock)
+        clock.stop()
+        return Outcome(plan, clock.seconds, {})
     if plan.device == "cpu":
         summary = _collector(sink, asked, graph)
         _on_cpu(inner, plan, rectangle, summary, clock)
@@ -214,12 +221,12 @@ def _collector(sink: Sink, rectangle: Rectangle, graph: Graph) -> SummarySink:
     return SummarySink(sink, rectangle.rows, graph.n, integral=graph.integral, targets=rectangle.targets)
 
 
-def _on_cpu(graph: Graph, plan: Plan, rectangle: Rectangle, collector: SummarySink, monitor: Monitor) -> None:
+def _on_cpu(graph: Graph, plan: Plan, rectangle: Rectangle, sink: Sink, monitor: Monitor) -> None:
     from engine.devices.cpu.backend import CpuBackend
 
     # searches end where the rectangle does; all others send whole rows
     whole = not ALGORITHMS[plan.algorithm].searches and rectangle.narrow
-    inner: Sink = Narrow(collector, rectangle) if whole else collector
+    inner: Sink = Narrow(sink, rectangle) if whole else sink
     backend = CpuBackend(plan.threads)
     try:
         RUN[plan.algorithm](Task(graph, plan, rectangle, inner, backend, monitor))

@@ -24,6 +24,8 @@ EXACT = 2**53
 FEW_ARCS = 1 << 18
 #: Entries processed at a time where a temporary array of the whole length would exceed the memory bound.
 CHUNK = 1 << 20
+#: Entries that a cache holds, for several passes over them.
+CACHED = 1 << 14
 
 
 #: A whole number in its only accepted spelling: no leading zeros, no plus sign, no minus zero.
@@ -163,22 +165,26 @@ def canonical_weights(weights: AnyArray) -> AnyArray:
             wrong = high if high > -low else low
             raise InvalidGraph(f"weight {wrong} is beyond 2^53, so sums would not be exact", field="weight")
         return weights if weights.dtype == np.int32 else weights.astype(np.int64, copy=False)
-    whole = True
-    infinite = False
-    for part in chunks(len(weights)):
-        piece = weights[part].astype(np.float64, copy=False)
-        if np.isnan(piece).any() or (piece == -np.inf).any():
+    numbers = _whole_numbers(weights)
+    if numbers is not None:
+        return numbers
+    for first in range(0, len(weights), CACHED):
+        piece = weights[first : first + CACHED]
+        if not np.isfinite(piece).all() and not (piece > -np.inf).all():
             bad = "NaN" if np.isnan(piece).any() else "-inf"
             raise InvalidGraph(f"weight {bad} is not a length", field="weight")
-        finite = np.isfinite(piece)
-        infinite = infinite or not finite.all()
-        exact = (np.rint(piece) == piece) & (np.abs(piece) <= EXACT)
-        whole = whole and bool(np.all(exact | ~finite))
-    if not whole or infinite:
-        return weights.astype(np.float64, copy=False)
+    return weights.astype(np.float64, copy=False)
+
+
+def _whole_numbers(weights: AnyArray) -> IntArray | None:
+    """Floats as int64 if all are whole and at most 2**53, in two passes that stay in the cache; else None."""
     out = np.empty(len(weights), np.int64)
-    for part in chunks(len(weights)):
-        out[part] = weights[part]
+    for first in range(0, len(weights), CACHED):
+        piece, whole = weights[first : first + CACHED], out[first : first + CACHED]
+        with np.errstate(invalid="ignore"):  # NaN and infinity become some integer, which they do not equal
+            whole[:] = piece
+        if not np.array_equal(whole, piece) or max(-int(whole.min()), int(whole.max())) > EXACT:
+            return None
     return out
 
 

@@ -16,7 +16,7 @@ from engine.graph.transpose import reverse
 from engine.model.backend import Arcs, Array, Backend, RowSearches
 from engine.model.progress import Monitor
 from engine.model.rows import ArraySink, Sink
-from engine.planning.cost import ABREAST
+from engine.planning.constants import BUSY_ROWS
 from engine.rows.dense import ClosedRows, write_rows
 from engine.rows.pipeline import RowPipeline, place_of
 
@@ -119,7 +119,7 @@ def run(backend: Backend, search: RowSearch) -> None:
     """
     wanted, sink, kind = search.rectangle, search.sink, np.dtype(search.dtype)
     sources, targets = wanted.rows, wanted.targets
-    columns, busy = wanted.n if targets is None else len(targets), backend.threads * ABREAST
+    columns, busy = wanted.n if targets is None else len(targets), backend.threads * BUSY_ROWS
     place = place_of(sink, kind)
     if place is None:
         entries = max(FIRST_ENTRIES, min(busy * columns, BUSY_ENTRIES))

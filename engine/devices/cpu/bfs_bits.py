@@ -20,7 +20,6 @@ from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from engine.devices.cpu.backend import CpuBackend
 from engine.devices.cpu.bit_rows import (
@@ -35,6 +34,7 @@ from engine.devices.cpu.bit_rows import (
 )
 from engine.devices.cpu.search import Indices, SearchBatch
 from engine.devices.cpu.searches import Done, Piece, Searches, Spaces
+from engine.graph.kernels import njit
 from engine.model.backend import Arcs, Array
 
 #: Sources of a block.

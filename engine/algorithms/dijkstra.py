@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -15,7 +16,7 @@ from engine.graph.selection import Rectangle
 from engine.graph.transpose import reverse
 from engine.model.backend import Arcs, Array, Backend, RowSearches
 from engine.model.progress import Monitor
-from engine.model.rows import ArraySink, Sink
+from engine.model.rows import ArraySink, KnownRows, Sink
 from engine.planning.constants import BUSY_ROWS
 from engine.rows.dense import ClosedRows, write_rows
 from engine.rows.pipeline import RowPipeline, place_of
@@ -72,6 +73,7 @@ class RowSearch:
         monitor: receives the progress, in rows.
         batch: most rows of a batch, rounded down to whole tiles, at least one.
         unit: promises that all arcs weigh 1.
+        known: rows that need not be searched; None for none.
     """
 
     arcs: Arcs
@@ -81,6 +83,7 @@ class RowSearch:
     monitor: Monitor
     batch: int
     unit: bool = False
+    known: KnownRows | None = None
 
 
 def solve(context: SolveContext, backend: Backend, arcs: Arcs | None = None) -> None:
@@ -98,7 +101,9 @@ def solve(context: SolveContext, backend: Backend, arcs: Arcs | None = None) -> 
     own, dtype, monitor = arcs or profile.arcs, context.kind.dtype, context.monitor
     search = RowSearch(own, wanted, dtype, context.sink, monitor, plan.batch, profile.unit and own.potentials is None)
     if not plan.from_targets or wanted.targets is None:
-        run(backend, search)
+        known = profile.known if own is profile.arcs and wanted.targets is None and wanted.cutoff is None else None
+        run(backend, replace(search, known=known if known is not None and known.dtype == dtype else None))
+        profile.known = None  # its memory is counted for the time of planning only
         return
     found = ArraySink((len(wanted.targets), len(wanted.rows)), dtype)
     backwards = reverse(own) if profile.graph.directed else own
@@ -129,10 +134,9 @@ def run(backend: Backend, search: RowSearch) -> None:
         batches, buffers = RowBatches(len(sources), 1, len(sources), busy, len(sources)), [place]
 
     def begin(rows: range, block: Array) -> RowSearches:
-        some, unit = sources[rows.start : rows.stop], search.unit
-        return backend.begin_search(
-            search.arcs, some, block, unit=unit, targets=targets, cutoff=wanted.cutoff, dtype=kind
-        )
+        some = sources[rows.start : rows.stop]
+        given = partial(backend.begin_search, unit=search.unit, dtype=kind, known=search.known)
+        return given(search.arcs, some, block, targets=targets, cutoff=wanted.cutoff)
 
     search.monitor.begin("search", len(sources), "rows")
     RowPipeline(begin, batches, sink, search.monitor, buffers, in_place=place is not None).run(backend)

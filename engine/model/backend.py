@@ -13,6 +13,8 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
+from engine.model.rows import KnownRows
+
 Array = npt.NDArray[np.generic]
 _Form = TypeVar("_Form")
 
@@ -148,6 +150,7 @@ class Backend(Protocol):
         targets: npt.NDArray[np.int64] | None = None,
         cutoff: float | None = None,
         dtype: npt.DTypeLike | None = None,
+        known: KnownRows | None = None,
     ) -> RowSearches:
         """Begin the searches of :meth:`search`: return them as pieces for the threads of :meth:`share`.
 
@@ -160,6 +163,7 @@ class Backend(Protocol):
             cutoff: as in :meth:`search`.
             dtype: working type of the distances; None for that of ``out``.  ``out`` may be float64 for whole numbers,
                 with +inf for *unreachable*.
+            known: rows that need not be searched, of that working type and of all vertices.
         """
         ...
 

@@ -106,6 +106,46 @@ class NullSink:
         """
 
 
+class KnownRows:
+    """Rows of distances to all vertices that the trials of a plan have found, for the solve that follows.
+
+    Attributes:
+        dtype: their working type.
+        count: the number of rows.
+    """
+
+    def __init__(self, n: int, dtype: npt.DTypeLike) -> None:
+        self.dtype, self.count = np.dtype(dtype), 0
+        self._blocks: list[Array] = []
+        self._place = np.full(n, -1, np.int64)
+
+    def add(self, sources: npt.NDArray[np.int64], block: Array) -> None:
+        """Keep the rows of some sources.
+
+        Args:
+            sources: vertex indices, shape (rows,); none of them is known.
+            block: their distances, shape (rows, n); not changed afterwards.
+        """
+        self._place[sources] = self.count + np.arange(len(sources))
+        self._blocks.append(block)
+        self.count += len(sources)
+
+    def knows(self, sources: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        """Return which of ``sources``, shape (rows,), are known."""
+        known: npt.NDArray[np.bool_] = self._place[sources] >= 0
+        return known
+
+    def row(self, source: int) -> Array:
+        """Return the row of a source that is known, shape (n,)."""
+        place = int(self._place[source])
+        for block in self._blocks:
+            if place < len(block):
+                found: Array = block[place]
+                return found
+            place -= len(block)
+        raise KeyError(source)
+
+
 @dataclass(frozen=True)
 class RowFacts:
     """Facts of some rows, each of shape (rows,); the distance of a source to itself does not count.

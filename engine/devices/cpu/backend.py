@@ -12,6 +12,7 @@ from engine.devices.cpu import relax as cpu_relax
 from engine.devices.cpu.searches import Searches, Spaces
 from engine.devices.cpu.team import Team
 from engine.model.backend import Arcs, Array
+from engine.model.rows import KnownRows
 
 
 class CpuBackend:
@@ -159,6 +160,7 @@ class CpuBackend:
         targets: npt.NDArray[np.int64] | None = None,
         cutoff: float | None = None,
         dtype: npt.DTypeLike | None = None,
+        known: KnownRows | None = None,
     ) -> Searches:
         """Begin one shortest-path search per source: return them as pieces for the threads of :meth:`share`.
 
@@ -170,11 +172,13 @@ class CpuBackend:
             targets: vertex indices of the columns, shape (columns,); None for all vertices.
             cutoff: distances above this become unreachable; None for no cutoff.
             dtype: working type of the distances; None for that of ``out``, which may be float64 for any type.
+            known: rows that need not be searched, of that working type and of all vertices.
         """
         from engine.devices.cpu.search import SearchBatch
 
         wanted = SearchBatch.of(arcs, sources, out, unit=unit, targets=targets, cutoff=cutoff, dtype=dtype)
-        return Searches(wanted.pieces(self.threads, self._spaces))
+        left, copies = wanted.without(known)
+        return Searches(copies + wanted.pieces(left, self.threads, self._spaces))
 
     def share(self, work: Callable[[int], None]) -> None:
         """Call ``work(worker)`` once in each thread, the caller's among them as number 0; wait for all of them."""

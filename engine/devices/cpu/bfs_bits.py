@@ -36,6 +36,7 @@ from engine.devices.cpu.search import Indices, SearchBatch
 from engine.devices.cpu.searches import Done, Piece, Searches, Spaces
 from engine.graph.kernels import njit
 from engine.model.backend import Arcs, Array
+from engine.model.rows import KnownRows
 
 #: Sources of a block.
 BITS: Final = 64 * WORDS
@@ -247,6 +248,7 @@ class BreadthFirst(CpuBackend):
         targets: npt.NDArray[np.int64] | None = None,
         cutoff: float | None = None,
         dtype: npt.DTypeLike | None = None,
+        known: KnownRows | None = None,
     ) -> Searches:
         """Begin one search per source; other searches do the blocks that need too many steps.
 
@@ -258,17 +260,19 @@ class BreadthFirst(CpuBackend):
             targets: vertex indices of the columns, shape (columns,); None for all vertices.
             cutoff: distances above this become unreachable; None for no cutoff.
             dtype: working type of the distances; None for that of ``out``.
+            known: rows that need not be searched, of that working type and of all vertices.
         """
         given: dict[str, Any] = {"unit": unit, "targets": targets, "cutoff": cutoff, "dtype": dtype}
         if not unit or arcs.potentials is not None or len(sources) < LEAST:
-            return super().begin_search(arcs, sources, out, **given)
+            return super().begin_search(arcs, sources, out, known=known, **given)
         wanted = SearchBatch.of(arcs, sources, out, unit=True, targets=targets, cutoff=cutoff, dtype=dtype)
-        return Searches(_bit_blocks(wanted, self.threads, self._spaces))
+        left, copies = wanted.without(known)
+        return Searches(copies + _bit_blocks(wanted, left, self.threads, self._spaces))
 
 
-def _bit_blocks(wanted: SearchBatch, threads: int, spaces: Spaces) -> list[Piece]:
-    """Return the searches of ``wanted`` as pieces of up to ``BITS`` sources."""
-    ready, goal, count = wanted.ready, wanted.goal, len(wanted.sources)
+def _bit_blocks(wanted: SearchBatch, left: Indices, threads: int, spaces: Spaces) -> list[Piece]:
+    """Return the searches of the rows ``left`` of ``wanted`` as pieces of up to ``BITS`` sources."""
+    ready, goal, count = wanted.ready, wanted.goal, len(left)
     most = 2**PLANES
     limit = most + 1 if goal.limit > most else math.ceil(goal.limit)
     whole, limit = limit <= most, min(limit, most)
@@ -282,6 +286,6 @@ def _bit_blocks(wanted: SearchBatch, threads: int, spaces: Spaces) -> list[Piece
             return Done(rows)
         return Done(rows[:0], wanted.blocks(rows, threads, spaces))
 
-    order = np.argsort(ready.rank[wanted.sources], kind="stable")  # neighbours share a block
-    blocks = max(-(-count // BITS), min(threads, count // LEAST))
-    return [partial(search, rows) for rows in np.array_split(order, blocks)]
+    order = left[np.argsort(ready.rank[wanted.sources[left]], kind="stable")]  # neighbours share a block
+    blocks = max(-(-count // BITS), min(threads, count // LEAST), 1)
+    return [partial(search, rows) for rows in np.array_split(order, blocks) if len(rows)]

@@ -17,16 +17,20 @@ import numpy.typing as npt
 from engine.devices.cpu.arcs import FAR, PreparedArcs, prepare
 from engine.devices.cpu.heap import search_hops, search_packed, search_wide
 from engine.devices.cpu.lanes import PASSES, ROW_BYTES, search_lanes
+from engine.devices.cpu.row_facts import to_floats
 from engine.devices.cpu.searches import Done, Piece, Spaces
 from engine.graph.kernels import njit
 from engine.graph.selection import first_beyond, first_sum_beyond
 from engine.model.backend import Arcs, Array
 from engine.model.dtypes import WORK_TYPES, work_type
+from engine.model.rows import KnownRows
 
 #: Labels of 16 bits are tried for weights up to this.
 NARROW: Final = 4096
 #: Fewer sources than this for each block of lanes are searched one by one.
 LEAST_LANES: Final = 12
+#: Rows of a piece that copies known ones.
+COPIED: Final = 64
 #: Most rows of a piece that is searched one by one: the work space of a piece is made once for all of them.
 SINGLE: Final = 16
 
@@ -151,11 +155,30 @@ class SearchBatch:
         sentinel = work_type(out.dtype).sentinel()
         return cls(ready, goal, shifted, sources, out, sentinel, label, unit and not shifted)
 
-    def pieces(self, threads: int, spaces: Spaces) -> list[Piece]:
-        """Return all searches as pieces for ``threads`` threads."""
+    def without(self, known: KnownRows | None) -> tuple[Indices, list[Piece]]:
+        """Return the rows that have to be searched, and pieces that copy all others."""
+        rows = np.arange(len(self.sources))
+        if known is None:
+            return rows, []
+        there = known.knows(self.sources)
+        pieces = max(1, -(-int(there.sum()) // COPIED))
+        some = [part for part in np.array_split(rows[there], pieces) if len(part)]
+        return rows[~there], [partial(self._copy, known, part) for part in some]
+
+    def _copy(self, known: KnownRows, rows: Indices, worker: int) -> Done:  # noqa: ARG002 - as all pieces
+        for i in rows:
+            row = known.row(int(self.sources[i]))
+            if row.dtype == self.out.dtype:
+                self.out[i] = row
+            else:
+                to_floats(row[None], work_type(row.dtype).sentinel(), self.out[i : i + 1])
+        return Done(rows)
+
+    def pieces(self, rows: Indices, threads: int, spaces: Spaces) -> list[Piece]:
+        """Return the searches of ``rows`` as pieces for ``threads`` threads."""
         ready = self.ready
         # neighbouring sources share a block, since their labels fall in the same sweeps
-        rows = np.argsort(ready.rank[self.sources], kind="stable")
+        rows = rows[np.argsort(ready.rank[self.sources[rows]], kind="stable")]
         if self.kind == "int32" and self._maybe_narrow():
             return self._lanes(rows, "uint16", ready.heaviest(), threads, spaces)
         return self.blocks(rows, threads, spaces)

@@ -9,6 +9,7 @@ product is packed once for all rows.
 from __future__ import annotations
 
 from functools import partial
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +23,10 @@ from engine.graph.partition import Lengths, Parts
 from engine.model.backend import Arcs, Array
 from engine.model.device_layout import SWEEP_ROWS
 from engine.model.dtypes import WorkType, work_type
+from engine.model.rows import KnownRows
+
+#: Most rows that a thread sweeps before it gathers their facts.
+PIECE_ROWS: Final = 128
 
 
 @njit(nogil=True, cache=True)
@@ -131,6 +136,7 @@ class Sweeper(CpuBackend):
         targets: npt.NDArray[np.int64] | None = None,
         cutoff: float | None = None,
         dtype: npt.DTypeLike | None = None,
+        known: KnownRows | None = None,  # noqa: ARG002
     ) -> Searches:
         """Begin to compute whole rows of the matrix: return them as pieces for the threads of ``share``.
 
@@ -142,6 +148,7 @@ class Sweeper(CpuBackend):
             targets: must be None.
             cutoff: must be None.
             dtype: working type of the distances; None for that of ``out``, which may be float64 for any type.
+            known: has no effect.
 
         Raises:
             ValueError: there are targets or a cutoff.
@@ -155,13 +162,18 @@ class Sweeper(CpuBackend):
         ends = (kind.dtype.type(limit), kind.sentinel(), work_type(out.dtype).sentinel())
         sources, columns = np.ascontiguousarray(sources, np.int64), (self._position, shift)
 
+        # a piece is several sweeps, so that the facts of its rows are gathered by one call, but four pieces a thread
+        rows = high * max(1, min(PIECE_ROWS // high, len(sources) // (4 * high * self.threads)))
+
         def sweep(first: int, worker: int) -> Done:
             space = self._spaces.of(worker, ("sweep", high, kind.name), lambda: self._space_of(worker, high, kind))
-            some = slice(first, first + high)
-            _sweep_rows(self._parts, space, columns, ends, sources[some], out[some], self._nonnegative)
-            return Done(np.arange(first, min(first + high, len(sources))))
+            last = min(first + rows, len(sources))
+            for start in range(first, last, high):
+                some = slice(start, min(start + high, last))
+                _sweep_rows(self._parts, space, columns, ends, sources[some], out[some], self._nonnegative)
+            return Done(np.arange(first, last))
 
-        return Searches(partial(sweep, first) for first in range(0, len(sources), high))
+        return Searches(partial(sweep, first) for first in range(0, len(sources), rows))
 
     def _space_of(self, worker: int, high: int, kind: WorkType) -> tuple[Array, Array, Array]:
         """The work space of a thread for ``high`` rows: rows, left side and edge of a product."""

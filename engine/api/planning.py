@@ -14,7 +14,7 @@ from engine.graph.selection import Rectangle, check_cutoff, check_vertices
 from engine.model.plan import Plan
 from engine.model.problem import Machine, Options, Problem, Trials
 from engine.model.system import available_memory
-from engine.planning.cost import DEVICE_START
+from engine.planning.constants import DEVICE_START
 from engine.planning.planner import ESTIMATES, choose, choose_type
 from engine.streaming.checkpoint import bound_to, resumable
 from storage.errors import DoesNotFit, InvalidRequest

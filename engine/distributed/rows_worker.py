@@ -15,7 +15,6 @@ from engine.algorithms.context import SolveContext
 from engine.algorithms.dijkstra import RowSearch
 from engine.distributed.messages import DistributedJob, DriverStopped, TaskRequest, TaskResult
 from engine.graph.partition import CPU_GRAIN
-from engine.graph.potentials import reduced_weights
 from engine.graph.profile import GraphProfile
 from engine.graph.selection import Narrow, Rectangle
 from engine.model.backend import Array
@@ -98,8 +97,7 @@ class RowsWorker:
         if self._profile is None:
             profile = GraphProfile(self.matrix.graph())
             if self.job.reduced:
-                h = np.load(self._exchange_dir.parent / "potentials.npy")
-                profile = GraphProfile(replace(profile.graph, weights=reduced_weights(profile.graph, h)), h)
+                profile = profile.reduced(np.load(self._exchange_dir.parent / "potentials.npy"))
             in_parts = self.job.plan.algorithm == "partitioned"
             if self.job.device == "cuda":
                 self._parts = partitioned.prepare(profile, self.kind, self._threads, monitor) if in_parts else None

@@ -93,9 +93,10 @@ class GraphProfile:
         Raises:
             NegativeCycle, InvalidRequest, Cancelled: as :meth:`find_potentials`.
         """
-        if self.nonnegative:
-            return self
-        h = self.find_potentials(monitor)
+        return self if self.nonnegative else self.reduced(self.find_potentials(monitor))
+
+    def reduced(self, h: Potentials) -> GraphProfile:
+        """Return the graph with weights reduced by potentials ``h``, shape (n,)."""
         return GraphProfile(replace(self.graph, weights=reduced_weights(self.graph, h)), h)
 
     def holds_reduced(self, kind: WorkType, max_hops: int | None = None) -> bool:

@@ -7,6 +7,7 @@ process cannot make one algorithm look slower than another.
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -17,13 +18,14 @@ import numpy.typing as npt
 
 from engine.execution.rates import with_rates
 from engine.execution.search_cuda import ALGORITHMS as SEARCHES
+from engine.graph.profile import GraphProfile
 from engine.graph.selection import Rectangle
 from engine.model.algorithms import ALGORITHMS
 from engine.model.backend import Arcs
 from engine.model.device_layout import form_of
-from engine.model.dtypes import WorkType
+from engine.model.dtypes import WORK_TYPES, WorkType
 from engine.model.plan import Plan
-from engine.model.problem import Machine, Problem
+from engine.model.problem import Machine, Problem, Trials
 from engine.planning import cost_bfs
 from engine.planning.cost import search_workspace
 from engine.planning.cost_dijkstra import FEW, SIDE_BY_SIDE
@@ -60,77 +62,77 @@ LONG_TRIAL: Final = 0.3
 
 
 def calibrate(
-    graph: Graph,
+    profile: GraphProfile,
     problem: Problem,
-    kind: WorkType,
     machine: Machine,
     plan: Plan,
     *,
     device: str = "cpu",
     rectangle: Rectangle | None = None,
     out: Path | None = None,
-) -> Machine:
-    """Return ``machine`` with measured rates where they decide between the candidates of ``plan``.
+) -> tuple[Machine, Trials | None]:
+    """Return ``machine`` with measured rates, and trials of searches, where they decide between the plan's candidates.
 
     Products on a GPU are predicted from a table, as their rate hardly varies.  The rate of searches on a GPU depends on
     the graph, so a few are tried where searches may be the best choice.  Nothing is measured where ``plan`` leaves no
     memory for it: a measurement must not be the reason that a plan no longer fits.
 
     Args:
-        graph: the graph.
+        profile: the graph.
         problem: its description.
-        kind: the working type.
         machine: the machine as surveyed.
         plan: the plan that the present rates predict.
         device: the device asked for; with ``cuda`` the rates of the processors decide nothing.
         rectangle: the sources and targets asked for; None for all.
         out: path of the store, whose disk is measured and the rates kept (``engine.execution.rates``); None for none.
+
+    Returns:
+        ``machine`` itself where no rate was measured, and None where no search was tried.
     """
     space = HEADROOM + search_workspace(problem.n, problem.arcs, machine.threads)
     if plan.seconds < WORTHWHILE or plan.memory + space > machine.memory:
-        return machine
+        return machine, None
+    graph, kind = profile.graph, WORK_TYPES[plan.dtype]
     machine = with_rates(machine, kind, plan, out)
-    machine = _tried_on_device(graph, problem, kind, machine, plan)
+    on_device = _tried_on_device(graph, problem, machine, plan)
     if device == "cuda":
-        return machine
+        return machine, None if on_device is None else Trials(device_search=on_device)
     search = hops = None
     searched = rectangle or Rectangle(graph.n, None, None, None)
-    if any(
-        c.from_targets for c in plan.candidates
-    ):  # the transposed graph takes about as long, and is not made for this
-        searched = Rectangle(graph.n, searched.targets, searched.sources, searched.cutoff)
+    if any(c.from_targets for c in plan.candidates):
+        searched = searched.transposed  # the transposed graph takes about as long, and is not made for this
     own = [c for c in plan.candidates if c.feasible and c.device == "cpu"]
     contest = any(ALGORITHMS[c.algorithm].searches and c.seconds < UNLIKELY * plan.seconds for c in own)
     if problem.max_hops is None and contest:
-        search = search_seconds(graph, kind, machine.threads, unit=problem.unit, rectangle=searched)
+        search = search_seconds(profile, kind, machine.threads, unit=problem.unit, rectangle=searched)
         if any(c.algorithm == "bfs" for c in own):
-            hops = search_seconds(graph, kind, machine.threads, unit=True, rectangle=searched, bits=True)
+            hops = search_seconds(profile, kind, machine.threads, unit=True, rectangle=searched, bits=True)
     products = [c.seconds for c in own if any(p.name == "relax" for p in c.phases)]
     long = plan.seconds > TIMED_SHARE * PRODUCTS * EDGE**3 / machine.relax_rate[kind.name]
     asked = long and any(p.name == "relax" for p in plan.phases)  # its rate decides nothing, but the prediction
     rival = search is not None and min(products, default=np.inf) < CONTENDER * search * len(searched.rows)
     if products and (asked or rival):
         machine = replace(machine, relax_rate={kind.name: relax_rate(kind, machine.threads)})
-    return replace(machine, search_seconds=search, hop_search_seconds=hops)
+    return machine, Trials(search, hops, on_device)
 
 
-def _tried_on_device(graph: Graph, problem: Problem, kind: WorkType, machine: Machine, plan: Plan) -> Machine:
-    """Return ``machine`` with the measured seconds a source of batched searches on its GPU; infinite if they were given
-    up.
+def _tried_on_device(graph: Graph, problem: Problem, machine: Machine, plan: Plan) -> float | None:
+    """Return the measured seconds a source of batched searches on the GPU: infinite if they were given up, None if they
+    were not tried.
     """
     searches = [c for c in plan.candidates if c.feasible and c.device == "cuda" and c.algorithm in SEARCHES]
     best = min((p.seconds for c in searches for p in c.phases if p.name == "search"), default=0.0)
     if best < DEVICE_WORTHWHILE or best > CONTENDER * plan.seconds:
-        return machine
+        return None
     from engine.devices.cuda.search import trial_seconds
 
     arcs = Arcs(graph.indptr, graph.heads, np.abs(graph.weights))
     unit = any(c.algorithm == "bfs" for c in searches)
     form = form_of(unit=unit, hops=problem.hops, n=graph.n, arcs=graph.arcs)
     form = replace(form, limit=max(form.limit // 4, LEAST_LIMIT))
-    sources = np.roll(np.arange(graph.n), graph.n // 3)
-    took = trial_seconds(arcs, kind, form, sources, memory=machine.cuda.memory if machine.cuda else None)
-    return replace(machine, device_search_seconds=np.inf if took is None else took)
+    sources, memory = np.roll(np.arange(graph.n), graph.n // 3), machine.cuda.memory if machine.cuda else None
+    took = trial_seconds(arcs, WORK_TYPES[plan.dtype], form, sources, memory=memory)
+    return math.inf if took is None else took
 
 
 def relax_rate(kind: WorkType, threads: int) -> float:
@@ -151,7 +153,13 @@ def relax_rate(kind: WorkType, threads: int) -> float:
 
 
 def search_seconds(
-    graph: Graph, kind: WorkType, threads: int, *, unit: bool, rectangle: Rectangle | None = None, bits: bool = False
+    graph: Graph | GraphProfile,
+    kind: WorkType,
+    threads: int,
+    *,
+    unit: bool,
+    rectangle: Rectangle | None = None,
+    bits: bool = False,
 ) -> float:
     """Measure the seconds a source, all threads together, of searches for ``rectangle`` on ``graph``.
 
@@ -159,7 +167,7 @@ def search_seconds(
     potentials.
 
     Args:
-        graph: the graph.
+        graph: the graph, or its profile, whose arcs then keep what was prepared for the solve.
         kind: the working type.
         threads: threads that search.
         unit: whether all arcs count as 1.
@@ -168,7 +176,9 @@ def search_seconds(
     """
     from engine.devices.cpu.backend import CpuBackend
 
-    arcs = Arcs(graph.indptr, graph.heads, np.abs(graph.weights))
+    profile = GraphProfile.of(graph)
+    graph = profile.graph
+    arcs = profile.arcs if profile.nonnegative else Arcs(graph.indptr, graph.heads, np.abs(graph.weights))
     wanted = rectangle or Rectangle(graph.n, None, None, None)
     targets, most = wanted.targets, len(wanted.rows)
     columns = graph.n if targets is None else len(targets)

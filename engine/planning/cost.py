@@ -5,13 +5,13 @@ Memory is the projected peak of the whole process.  One update is c = min(c, a +
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from engine.model.device_layout import PIECE, base_bytes
 from engine.model.dtypes import WorkType
 from engine.model.plan import Candidate, Phase
-from engine.model.problem import Machine, Problem
+from engine.model.problem import Machine, Problem, Trials
 
 #: Bytes of memory besides the arrays that are counted: kernels and their compiler, the store's writer, the allocator.
 OVERHEAD: Final = 192 * 2**20
@@ -38,12 +38,14 @@ class Setting:
         machine: the machine.
         kind: the working type.
         store: bytes of the finished store.
+        trials: what searches of this graph took.
     """
 
     problem: Problem
     machine: Machine
     kind: WorkType
     store: int
+    trials: Trials = field(default_factory=Trials)
 
     @property
     def rate(self) -> float:

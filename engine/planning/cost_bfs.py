@@ -23,7 +23,7 @@ WORKSPACE: Final = 11 * 64 + 2
 def estimate(setting: Setting) -> Candidate:
     """Estimate steps over the arcs for blocks of sources, as many as the graph has hops, and then each entry."""
     return search_candidate(
-        setting, "bfs", seconds=search_seconds(setting), tried=setting.machine.hop_search_seconds, workspace=WORKSPACE
+        setting, "bfs", seconds=search_seconds(setting), tried=setting.trials.hop_search, workspace=WORKSPACE
     )
 
 

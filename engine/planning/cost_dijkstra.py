@@ -21,7 +21,7 @@ PREPARING: Final = 6
 
 def estimate(setting: Setting) -> Candidate:
     """Estimate one search a source, m + n log n each; many searches are made side by side."""
-    seconds, tried = abreast_seconds(setting), setting.machine.search_seconds
+    seconds, tried = abreast_seconds(setting), setting.trials.search
     return search_candidate(setting, "dijkstra", seconds=seconds, tried=tried)
 
 

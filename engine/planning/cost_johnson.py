@@ -15,5 +15,5 @@ PASSES: Final = 30
 def estimate(setting: Setting) -> Candidate:
     """Estimate potentials by Bellman-Ford and one search a source over reduced weights."""
     potentials = Phase("potentials", PASSES * setting.problem.arcs / setting.machine.search_rate)
-    seconds, tried = cost_dijkstra.abreast_seconds(setting), setting.machine.search_seconds
+    seconds, tried = cost_dijkstra.abreast_seconds(setting), setting.trials.search
     return search_candidate(setting, "johnson", seconds=seconds, tried=tried, before=(potentials,))

@@ -56,7 +56,7 @@ def _candidate(
     arcs = problem.arcs * (4 + kind.itemsize)
     start = DEVICE_LAUNCH + BESIDES[form.name]
     ingest = Phase("ingest", start + arcs / DEVICE_INGEST_RATE, bytes=arcs)
-    tried = machine.device_search_seconds
+    tried = setting.trials.device_search
     seconds = _search_seconds(setting, form, reduced=reduced) if tried is None else tried
     if seconds == math.inf:  # a trial was given up, so the processors would have to search again
         seconds = 2 * cost_dijkstra.search_seconds(setting)

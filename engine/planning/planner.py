@@ -10,7 +10,7 @@ from typing import Final
 from engine.model.algorithms import by_rows, unsuitable
 from engine.model.dtypes import REACH, WORK_TYPES, WorkType
 from engine.model.plan import Candidate, Plan
-from engine.model.problem import Machine, Options, Problem
+from engine.model.problem import Machine, Options, Problem, Trials
 from engine.planning import (
     cost_bfs,
     cost_dense,
@@ -61,7 +61,9 @@ LARGEST_EXACT_FLOAT64 = 2**53
 LARGEST_FLOAT64 = 1.7e308
 
 
-def choose(problem: Problem, machine: Machine, options: Options, *, store: int | None = None) -> Plan:
+def choose(
+    problem: Problem, machine: Machine, options: Options, *, store: int | None = None, trials: Trials | None = None
+) -> Plan:
     """Select the fastest algorithm that fits, in the narrowest proven type.
 
     Args:
@@ -69,6 +71,7 @@ def choose(problem: Problem, machine: Machine, options: Options, *, store: int |
         machine: the machine.
         options: the user's options.
         store: bytes of the finished store; None for the bytes of the matrix.
+        trials: what searches of this graph took; None where none were tried.
 
     Raises:
         InvalidRequest: the options contradict the graph or each other.
@@ -77,7 +80,7 @@ def choose(problem: Problem, machine: Machine, options: Options, *, store: int |
     _check(options, machine)
     kind, dtype_reason = choose_type(problem, options.dtype)
     size = problem.rows * problem.columns * kind.itemsize if store is None else store
-    setting = Setting(problem, machine, kind, size)
+    setting = Setting(problem, machine, kind, size, trials or Trials())
     if options.algorithm != "auto" and (why := unsuitable(options.algorithm, problem)):
         raise InvalidRequest(f"algorithm {options.algorithm} cannot be used: {why}", field="algorithm")
     candidates = _candidates(setting, options)

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.api import solve
+from engine.api import planning
 from engine.api.solve import make_plan, solve_to_store
 from engine.execution import streamed
 from engine.model.plan import Plan
@@ -283,8 +283,10 @@ def test_undirected_goes_on_in_the_other_form(tmp_path, eager, monkeypatch, tier
     plans = [half, whole] if half_first else [whole, half]
     with pytest.raises(Cancelled):
         solve_to_store(graph, Options(), path, plan=plans[0], monitor=StopAt(graph.n**3 // 3))
-    problems, choose = [], solve.choose
-    monkeypatch.setattr(solve, "choose", lambda problem, *a, **k: problems.append(problem) or choose(problem, *a, **k))
+    problems, choose = [], planning.choose
+    monkeypatch.setattr(
+        planning, "choose", lambda problem, *a, **k: problems.append(problem) or choose(problem, *a, **k)
+    )
     make_plan(graph, Options(), out=path, resume=True)
     assert {problem.half for problem in problems} == {half_first}
     solve_to_store(graph, Options(), path, plan=plans[1], resume=True)

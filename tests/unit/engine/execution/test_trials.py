@@ -13,10 +13,11 @@ from engine.devices.cpu import backend
 from engine.execution import trials
 from engine.execution.survey import survey
 from engine.graph.analysis import describe
+from engine.graph.profile import GraphProfile
 from engine.model.dtypes import WORK_TYPES
 from engine.model.plan import Plan
 from engine.model.problem import Machine, Options
-from engine.planning.planner import choose, choose_type
+from engine.planning.planner import choose
 from storage.graph.graph import Graph, build_graph
 
 
@@ -76,14 +77,13 @@ def test_what_cannot_win_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trials, "relax_rate", lambda *_: tried.append("relax") or 1e9)
     rates = {"uint16": 1e8, "int32": 1e8, "float32": 1e8, "float64": 1e8}
     box = replace(survey(), relax_rate=rates, search_rate=1e5, disk=None)
-    graph = complete(256)
-    problem = describe(graph)
-    kind, _ = choose_type(problem, "auto")
+    profile = GraphProfile(complete(256))
+    problem = describe(profile)
 
     def plan_on(machine: Machine) -> Plan:
         plan = choose(problem, machine, Options())
         assert plan.seconds > trials.WORTHWHILE
-        trials.calibrate(graph, problem, kind, machine, plan)
+        trials.calibrate(profile, problem, machine, plan)
         return plan
 
     assert plan_on(box).algorithm == "recursive-floyd-warshall"

@@ -5,7 +5,8 @@
 Each function is timed once cold and then three times, the best counts; conversions of the NetworkX graph are part of
 ours.  Threads are all that the process may use, except NetworkX's and SciPy's one.  nx-parallel 0.3 cannot
 be imported with NetworkX 3.6.  With ``--beside-engine`` only SciPy's door is timed, beside planning and solving the
-same graph into an array of the plan's type: medians of seven calls each, in turn, in seconds and processor seconds.
+same graph into an array, of float64 for fractions, else of the plan's type: medians of seven calls each, in turn, in
+seconds and processor seconds.
 """
 
 from __future__ import annotations
@@ -133,7 +134,7 @@ def door_row(name: str, graph: Graph, *, dense: bool = False) -> dict[str, Any]:
     given = arcs.toarray() if dense else arcs
 
     def engine() -> Any:
-        profile, options = GraphProfile(graph), Options()
+        profile, options = GraphProfile(graph), Options(dtype="auto" if graph.integral else "float64")
         plan = make_plan(profile, options)
         sink = ArraySink(plan.shape, plan.dtype)
         return solve(profile, plan, options, sink), sink.array

@@ -14,8 +14,8 @@ from engine.streaming.checkpoint import Continued, RowCommits, StoredSolve, take
 from storage.errors import Cancelled
 
 
-def run(context: SolveContext, *, facts: bool = True) -> dict[str, object]:
-    """Solve into the context's sink; returns the summary of all rows, which may be empty without ``facts``.
+def run(context: SolveContext) -> dict[str, object]:
+    """Solve into the context's sink; returns the summary of all rows, empty where it is not wanted.
 
     Raises:
         Cancelled: the monitor asked to stop; the rows in the sink are then incomplete.
@@ -27,7 +27,7 @@ def run(context: SolveContext, *, facts: bool = True) -> dict[str, object]:
     if on_device and not rectangle.narrow:
         return ON_DEVICE[context.plan.algorithm](context).summary(graph.labels)
     summary, sink = None, context.sink
-    if facts:
+    if context.facts:
         sink = summary = SummarySink(context.sink, asked.rows, graph.n, integral=graph.integral, targets=asked.targets)
     # searches on processors end where the rectangle does; all else sends whole rows
     whole = rectangle.narrow and (on_device or not ALGORITHMS[context.plan.algorithm].searches)

@@ -26,9 +26,8 @@ from engine.model.device_layout import form_of
 from engine.model.dtypes import WORK_TYPES, WorkType
 from engine.model.plan import Plan
 from engine.model.problem import Machine, Problem, Trials
-from engine.planning import cost_bfs
+from engine.planning.constants import HEAP_BELOW, HOP_SOURCES, HOP_SOURCES_LEAST, LANE_BYTES
 from engine.planning.cost import search_workspace
-from engine.planning.cost_dijkstra import FEW, SIDE_BY_SIDE
 from storage.graph.graph import Graph
 
 #: Below this many seconds of predicted work nothing is measured: any choice is fast enough.
@@ -189,7 +188,7 @@ def search_seconds(
         backend: CpuBackend = BreadthFirst(threads)
     else:
         backend = CpuBackend(threads)
-    abreast = cost_bfs.ABREAST if bits else SIDE_BY_SIDE // kind.itemsize
+    abreast = HOP_SOURCES if bits else LANE_BYTES // kind.itemsize
 
     scratch: npt.NDArray[np.generic] = np.empty((0, columns), kind.dtype)
 
@@ -207,7 +206,7 @@ def search_seconds(
 
     try:
         search(1)  # compiles and prepares searches of one source
-        search(cost_bfs.FEW if bits else FEW)  # and searches of several sources side by side
+        search(HOP_SOURCES_LEAST if bits else HEAP_BELOW)  # and searches of several sources side by side
         count, full = threads, min(most, threads * abreast)
         while True:
             count = min(count, most)

@@ -6,8 +6,8 @@ from typing import Final
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
+from engine.graph.kernels import njit
 from engine.model.dtypes import work_type
 
 Array = npt.NDArray[np.generic]

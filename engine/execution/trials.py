@@ -177,7 +177,7 @@ class SearchTrial:
         self._wanted = rectangle or Rectangle(graph.n, None, None, None)
         whole = self._wanted.targets is None and self._wanted.cutoff is None
         keeps = profile.nonnegative and profile.reduced_by is None and whole
-        self._arcs = profile.arcs if keeps else Arcs(graph.indptr, graph.heads, np.abs(graph.weights))
+        self._arcs = profile.arcs if profile.nonnegative else Arcs(graph.indptr, graph.heads, np.abs(graph.weights))
         self._order = np.roll(self._wanted.rows, len(self._wanted.rows) // 3)  # in the order of the rows, as in a solve
         self._known = KnownRows(graph.n, kind.dtype) if keeps else None
         self._left = MOST_KEPT

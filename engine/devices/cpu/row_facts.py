@@ -207,7 +207,7 @@ def to_floats(block, unreachable, out):  # type: ignore[no-untyped-def]
             out[i, j] = np.inf if x == unreachable else x
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, fastmath={"nnan", "nsz", "reassoc"})
 def add_inverses(block, unreachable, sums):  # type: ignore[no-untyped-def]
     """Add 1 / distance, over the distances of each row that are not zero.
 
@@ -216,8 +216,11 @@ def add_inverses(block, unreachable, sums):  # type: ignore[no-untyped-def]
         unreachable: the value for *no path*, of the same type.
         sums: float64, shape (rows,), changed in place.
     """
+    nothing = block.dtype.type(0)
     for i in range(block.shape[0]):
-        for j in range(block.shape[1]):
+        total = 0.0
+        for j in range(block.shape[1]):  # without branches
             x = block[i, j]
-            if x != 0 and x != unreachable:  # noqa: PLR1714 - numba knows no tuple of both types
-                sums[i] += 1.0 / x
+            some = x != nothing and x != unreachable  # noqa: PLR1714 - numba knows no tuple of both types
+            total += (1.0 if some else 0.0) / (x if some else 1.0)
+        sums[i] += total

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -15,6 +16,7 @@ from engine.execution import in_memory_cuda, streamed
 from engine.execution.survey import survey
 from engine.execution.trials import calibrate
 from engine.graph.analysis import describe, statistics
+from engine.graph.compiling import announcing
 from engine.graph.ordering import hops_of
 from engine.graph.partition import ENTRY_BYTES, with_bridges, with_parts, with_trial
 from engine.graph.potentials import Potentials, find_potentials, for_products
@@ -221,7 +223,7 @@ def _collector(sink: Sink, rectangle: Rectangle, graph: Graph) -> SummarySink:
     return SummarySink(sink, rectangle.rows, graph.n, integral=graph.integral, targets=rectangle.targets)
 
 
-def _on_cpu(graph: Graph, plan: Plan, rectangle: Rectangle, sink: Sink, monitor: Monitor) -> None:
+def _on_cpu(graph: Graph, plan: Plan, rectangle: Rectangle, sink: Sink, clock: PhaseClock) -> None:
     from engine.devices.cpu.backend import CpuBackend
 
     # searches end where the rectangle does; all others send whole rows
@@ -229,9 +231,15 @@ def _on_cpu(graph: Graph, plan: Plan, rectangle: Rectangle, sink: Sink, monitor:
     inner: Sink = Narrow(sink, rectangle) if whole else sink
     backend = CpuBackend(plan.threads)
     try:
-        RUN[plan.algorithm](Task(graph, plan, rectangle, inner, backend, monitor))
+        with _told_of_compiling(clock):
+            RUN[plan.algorithm](Task(graph, plan, rectangle, inner, backend, clock))
     finally:
         backend.shutdown()
+
+
+def _told_of_compiling(clock: PhaseClock) -> AbstractContextManager[None]:
+    """Make the compilation of kernels a phase of its own: it can take longer than the solve, once a machine."""
+    return announcing(lambda _kernel: clock.aside("compile", "kernels"))
 
 
 def solve_to_store(
@@ -288,7 +296,8 @@ def solve_to_store(
     with writer:
         clock.stop()
         journal = Journal(writer, plan, clock.so_far)
-        summary = _follow(graph, plan, options, journal, clock)
+        with _told_of_compiling(clock):
+            summary = _follow(graph, plan, options, journal, clock)
         clock.begin("seal", 1, "store")
         writer.seal(summary)
         clock.stop()

@@ -8,6 +8,7 @@ process cannot make one algorithm look slower than another.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -17,8 +18,9 @@ import numpy.typing as npt
 
 from engine.execution.rates import with_rates
 from engine.execution.search_cuda import ALGORITHMS as SEARCHES
+from engine.graph.compiling import NotCompiledError, only_ready
 from engine.graph.selection import Rectangle
-from engine.model.backend import Arcs
+from engine.model.backend import Arcs, Backend
 from engine.model.device_layout import form_of
 from engine.model.dtypes import WorkType
 from engine.model.plan import Plan
@@ -32,6 +34,8 @@ from storage.graph.graph import Graph
 WORTHWHILE: Final = 0.05
 #: Side of the square product that is timed, 2^30 updates: some hundredths of a second.
 EDGE: Final = 1024
+#: Side of a product that loads the kernels.
+TINY: Final = 64
 #: Products are timed only if the table predicts less than this many times the seconds of the searches.
 CONTENDER: Final = 10
 #: Seconds that trial searches may take, approximately.
@@ -68,7 +72,8 @@ def calibrate(
 
     Products on a GPU are predicted from a table, as their rate hardly varies.  The rate of searches on a GPU depends on
     the graph, so a few are tried where searches may be the best choice.  Nothing is measured where ``plan`` leaves no
-    memory for it: a measurement must not be the reason that a plan no longer fits.
+    memory for it: a measurement must not be the reason that a plan no longer fits.  Nor does planning wait for a
+    compiler: what needs a kernel that was never compiled is predicted from the table, too.
 
     Args:
         graph: the graph.
@@ -94,15 +99,24 @@ def calibrate(
     ):  # the transposed graph takes about as long, and is not made for this
         searched = Rectangle(graph.n, searched.targets, searched.sources, searched.cutoff)
     if problem.max_hops is None:
-        search = search_seconds(graph, kind, machine.threads, unit=problem.unit, rectangle=searched)
+        search = _if_compiled(search_seconds, graph, kind, machine.threads, unit=problem.unit, rectangle=searched)
         if any(c.algorithm == "bfs" and c.device == "cpu" and c.feasible for c in plan.candidates):
-            hops = search_seconds(graph, kind, machine.threads, unit=True, rectangle=searched, bits=True)
+            hops = _if_compiled(search_seconds, graph, kind, machine.threads, unit=True, rectangle=searched, bits=True)
     own = [c for c in plan.candidates if c.feasible and c.device == "cpu"]
     products = [c.seconds for c in own if any(p.name == "relax" for p in c.phases)]
     asked = any(p.name == "relax" for p in plan.phases)  # the user named it, so its rate counts whatever searches take
     if products and (asked or search is None or min(products) < CONTENDER * search * len(searched.rows)):
-        machine = replace(machine, relax_rate={kind.name: relax_rate(kind, machine.threads)})
+        rate = _if_compiled(relax_rate, kind, machine.threads)
+        machine = machine if rate is None else replace(machine, relax_rate={kind.name: rate})
     return replace(machine, search_seconds=search, hop_search_seconds=hops)
+
+
+def _if_compiled(trial: Callable[..., float], *inputs: object, **options: object) -> float | None:
+    """Return what ``trial`` measures; None where it needs kernels that were never compiled, and the table has to do."""
+    try:
+        return trial(*inputs, **options)
+    except NotCompiledError:
+        return None
 
 
 def _tried_on_device(graph: Graph, problem: Problem, kind: WorkType, machine: Machine, plan: Plan) -> Machine:
@@ -125,9 +139,11 @@ def _tried_on_device(graph: Graph, problem: Problem, kind: WorkType, machine: Ma
 
 
 def relax_rate(kind: WorkType, threads: int) -> float:
-    """Measure the updates a second of min-plus products in ``kind`` on ``threads`` threads."""
+    """Measure the updates a second of min-plus products in ``kind`` on ``threads`` threads; NotCompiledError."""
     from engine.devices.cpu.backend import CpuBackend
 
+    with only_ready():
+        _relax_once(CpuBackend(1), kind)
     backend = CpuBackend(threads)
     try:
         a, c = np.ones((EDGE, EDGE), kind.dtype), np.full((EDGE, EDGE), 9, kind.dtype)
@@ -136,7 +152,16 @@ def relax_rate(kind: WorkType, threads: int) -> float:
             began = time.process_time()
             backend.relax(c, a, a, nonnegative=True)
             times.append((time.process_time() - began) / threads)
-        return float(EDGE**3 / min(times[1:]))  # the first one compiles
+        return float(EDGE**3 / min(times[1:]))  # the first one packs into fresh memory
+    finally:
+        backend.shutdown()
+
+
+def _relax_once(backend: Backend, kind: WorkType) -> None:
+    """Load the kernels of a product.  NotCompiledError where they were never compiled."""
+    side = np.zeros((TINY, TINY), kind.dtype)
+    try:
+        backend.relax(side, side.copy(), side.copy(), nonnegative=True)
     finally:
         backend.shutdown()
 
@@ -148,6 +173,8 @@ def search_seconds(
 
     Weights are replaced by their absolute values, so that graphs with negative arcs can be tried before they have
     potentials.
+
+    Raises NotCompiledError where the kernels were never compiled.
 
     Args:
         graph: the graph.
@@ -186,9 +213,14 @@ def search_seconds(
         backend.search(arcs, some, scratch[:count], unit=unit, targets=targets, cutoff=wanted.cutoff)
         return time.process_time() - began
 
+    many = backend
     try:
-        search(1)  # compiles and prepares searches of one source
-        search(cost_bfs.FEW if bits else FEW)  # and searches of several sources side by side
+        with only_ready():  # planning waits for no compiler: one thread, this one, loads the kernels or gives up
+            backend = type(many)(1)
+            search(1)  # loads and prepares searches of one source
+            search(cost_bfs.FEW if bits else FEW)  # and searches of several sources side by side
+        backend.shutdown()
+        backend = many
         count, full = threads, min(most, threads * abreast)
         while True:
             count = min(count, most)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
+from collections.abc import Iterator
 
 from storage.errors import Cancelled
 
@@ -46,6 +48,9 @@ class PhaseClock(Monitor):
     def __init__(self, inner: Monitor) -> None:
         self._inner = inner
         self._phase: str | None = None
+        self._begun: tuple[str, int, str] | None = None
+        self._done = 0
+        self._away = False
         self._since = time.perf_counter()
         self.seconds: dict[str, float] = {}
 
@@ -58,12 +63,45 @@ class PhaseClock(Monitor):
             unit: name of the unit.
         """
         self.stop()
-        self._phase = phase
+        self._phase, self._begun, self._done, self._away = phase, (phase, total, unit), 0, False
         self._inner.begin(phase, total, unit)
 
     def advance(self, amount: int) -> None:
         """Pass the progress on."""
+        if self._away and self._begun is not None:
+            self._away = False
+            self._inner.begin(*self._begun)
+            self._inner.advance(self._done)
+        self._done += amount
         self._inner.advance(amount)
+
+    @contextlib.contextmanager
+    def aside(self, phase: str, unit: str) -> Iterator[None]:
+        """Interrupt the current phase by one unit of another one, whose seconds are counted apart.
+
+        The inner monitor is told of the return with the next progress, so that one interruption after the other is one
+        phase to it.
+
+        Args:
+            phase: name of the other phase.
+            unit: what it counts.
+        """
+        interrupted = self._phase
+        self.stop()
+        self._phase = phase
+        try:
+            if isinstance(self._inner, PhaseClock):
+                with self._inner.aside(phase, unit):
+                    yield
+            else:
+                if not self._away:
+                    self._away = self._begun is not None
+                    self._inner.begin(phase, 0, unit)
+                yield
+                self._inner.advance(1)
+        finally:
+            self.stop()
+            self._phase = interrupted
 
     def cancelled(self) -> bool:
         """Return whether the inner monitor asks to stop."""

@@ -21,7 +21,7 @@ class Timed:
     calls: list[int]
 
     def __init__(self, threads: int) -> None:
-        assert threads == self.threads
+        assert threads in (1, self.threads)
 
     def search(self, arcs: Any, sources: Any, out: Any, **given: Any) -> None:
         Timed.calls.append(len(sources))

@@ -63,11 +63,10 @@ def grow_tree(indptr, heads, weights, hub, limit, labels):  # type: ignore[no-un
     labels[hub] = 0
     queue = np.empty(n, np.int32)
     queue[0] = hub
-    count = 1
-    for i in range(n):
-        if i == count or count == n:
-            break
-        u = queue[i]
+    count, looked = 1, 0
+    while looked < count < n:
+        u = queue[looked]
+        looked += 1
         for e in range(indptr[u], indptr[u + 1]):
             v = heads[e]
             if labels[v] < 0:
@@ -239,7 +238,7 @@ def _sift_down(keys, heap, size):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def longest_chain(indptr, heads, weights, component, order, through, left_out, limit):  # type: ignore[no-untyped-def]
+def longest_chain(indptr, heads, weights, component, order, through, limit):  # type: ignore[no-untyped-def]
     """Return the length of the longest chain of components.
 
     Args:
@@ -248,8 +247,7 @@ def longest_chain(indptr, heads, weights, component, order, through, left_out, l
         weights: whole numbers, none negative, shape (arcs,).
         component: shape (n,), with ``order`` from :func:`strong_components`.
         order: shape (n,).
-        through: int64, shape (components,): what each component adds.
-        left_out: a component that no chain holds.
+        through: int64, shape (components,): what each component adds; below 0 for those that no chain may hold.
         limit: the largest length.
 
     Returns:
@@ -260,11 +258,11 @@ def longest_chain(indptr, heads, weights, component, order, through, left_out, l
     longest = 0
     for u in order:
         own = component[u]
-        if own == left_out:
+        if through[own] < 0:
             continue
         for e in range(indptr[u], indptr[u + 1]):
             other = component[heads[e]]
-            if own != other != left_out:
+            if other != own and through[other] >= 0:
                 after[own] = max(after[own], np.int64(weights[e]) + through[other] + after[other])
         longest = max(longest, through[own] + after[own])
         if longest > limit:

@@ -85,9 +85,9 @@ def _by_shortest_paths(arcs: Arcs, limit: int, *, directed: bool) -> int | None:
         both = _there_and_back(arcs, backward, component, np.delete(hubs, largest), limit)
         if both is None:
             return None
-        through = sum(np.maximum.reduceat(side[order], starts) for side in both)
-        through[largest] = 0
-    avoiding = longest_chain(*form, component, order, through, largest, limit)
+        through = np.maximum.reduceat(both[0][order], starts) + np.maximum.reduceat(both[1][order], starts)
+    through[largest] = -1
+    avoiding = longest_chain(*form, component, order, through, limit)
     return max(passing, avoiding) if avoiding >= 0 and passing <= limit else None
 
 

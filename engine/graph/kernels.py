@@ -5,7 +5,7 @@ long as loading a kernel.  Here a kernel is looked for first, and the compiler i
 (decision 107).  A kernel that somebody who may write there compiled beside the program, as the build of an image does,
 is found from a program that may not.
 
-Who waits for a compilation can be told of it, or have it refused (``engine.graph.compiling``).
+Who waits for a compilation can be told of it, or have it refused (``engine.model.progress``).
 """
 
 # numba's own classes have no types
@@ -24,7 +24,7 @@ import numba
 from numba.core import caching, environment
 from numba.core.runtime import rtsys
 
-from engine.graph.compiling import WAITING, NotCompiledError
+from engine.model.progress import WAITING, NotCompiledError
 
 #: Folder beside a kernel's file in which numba keeps it where it may write there.
 BESIDE = "__pycache__"

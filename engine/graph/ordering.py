@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,8 +9,6 @@ import numpy.typing as npt
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
-
-    from storage.graph.graph import Graph
 
 Ints = npt.NDArray[np.int32]
 
@@ -87,17 +84,6 @@ def fixed(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     view = np.asarray(array).view()
     view.flags.writeable = False
     return view
-
-
-_KNOWN: dict[int, int] = {}
-
-
-def hops_of(graph: Graph) -> int:
-    """Return :func:`hop_radius` of ``graph``, computed once in the lifetime of the graph object."""
-    if id(graph) not in _KNOWN:
-        _KNOWN[id(graph)] = hop_radius(graph.indptr, graph.heads)
-        weakref.finalize(graph, _KNOWN.pop, id(graph), None)
-    return _KNOWN[id(graph)]
 
 
 def _pattern(indptr: npt.NDArray[np.int64], heads: Ints) -> csr_array[Any, tuple[int, int]]:

@@ -105,7 +105,7 @@ class Weighted:
         if not self.directed:
             return self.graph
         arcs = reverse(Arcs(self.graph.indptr, self.graph.heads, self.graph.weights))
-        return replace(self.graph, indptr=arcs.indptr, heads=arcs.heads, weights=arcs.weights)
+        return replace(self.graph, indptr=arcs.indptr, heads=arcs.heads, weights=arcs.weights)  # type: ignore[arg-type]
 
     def statistics(self, *, inward: bool = False, inverse: bool = False) -> RowStatistics:
         """Return the facts of each row, without holding the matrix.

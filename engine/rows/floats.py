@@ -15,6 +15,11 @@ class FloatSink:
         self._out, self._unreachable = out, unreachable
         self.tile = (64, max(1, out.shape[1]))
 
+    @property
+    def place(self) -> npt.NDArray[np.floating]:
+        """The array of floats."""
+        return self._out
+
     def write(self, row: int, column: int, block: Array) -> None:
         """Convert ``block`` into its place.
 

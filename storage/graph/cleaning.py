@@ -169,8 +169,8 @@ def canonical_weights(weights: AnyArray) -> AnyArray:
     if numbers is not None:
         return numbers
     for first in range(0, len(weights), CACHED):
-        piece = weights[first : first + CACHED]
-        if not np.isfinite(piece).all() and not (piece > -np.inf).all():
+        piece = weights[first : first + CACHED].astype(np.float64, copy=False)
+        if np.isnan(piece).any() or (piece == -np.inf).any():
             bad = "NaN" if np.isnan(piece).any() else "-inf"
             raise InvalidGraph(f"weight {bad} is not a length", field="weight")
     return weights.astype(np.float64, copy=False)

@@ -1,4 +1,4 @@
-"""The bound by hubs holds on digraphs of every shape, and no stored distance is taken for *unreachable*, or for less."""
+"""The bound by hubs holds on digraphs of every shape, and no stored distance is taken for *unreachable*."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Facts of finished rows: targets reached, sum of distances, eccentricity, farthest target, histogram; rows as floats."""
+"""Facts of finished rows: targets reached, sums, eccentricity, farthest target, histogram; rows as floats."""
 
 from __future__ import annotations
 

@@ -12,12 +12,13 @@ import numpy as np
 import pytest
 from numba.core import caching, dispatcher
 
-from engine.graph import compiling, kernels
+from engine.graph import kernels
+from engine.model import progress
 
 KERNEL = """
 import contextlib, sys
 import numpy as np
-from engine.graph.compiling import NotCompiledError, announcing, only_ready
+from engine.model.progress import NotCompiledError, announcing, only_ready
 from engine.graph.kernels import njit
 
 @njit(nogil=True)
@@ -111,6 +112,6 @@ def test_a_refusal_is_of_its_thread_and_ends() -> None:
     def add(a, b):
         return a + b
 
-    with compiling.only_ready(), pytest.raises(compiling.NotCompiledError):
+    with progress.only_ready(), pytest.raises(progress.NotCompiledError):
         add(np.float32(1), np.int8(2))
     assert add(np.float32(1), np.int8(2)) == 3

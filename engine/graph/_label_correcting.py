@@ -101,26 +101,23 @@ def _detach(v, u, after, before, depth):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def correct_labels(indptr, heads, weights, h, begin, parent, arc_into, slack, tolerance):  # type: ignore[no-untyped-def]
+def correct_labels(arcs, h, begin, tree, limits):  # type: ignore[no-untyped-def]
     """Lower the labels until no arc can lower one further.
 
     Args:
-        indptr: shape (n + 1,), with ``heads`` and ``weights`` the arcs (CSR).
-        heads: shape (arcs,).
-        weights: shape (arcs,).
+        arcs: the arcs (CSR): indptr, shape (n + 1,), heads and weights, shape (arcs,) each.
         h: shape (n,), the labels, lowered in place.
         begin: bool, shape (n,), the vertices to start from.
-        parent: int32, shape (n,), receives the tree's parents.
-        arc_into: int64, shape (n,), receives the tree's arcs.
-        slack: relative amount by which a label must fall, so that walks that differ only by rounding do not lower each
-            other for ever; 0 for integers.
-        tolerance: fraction of sum |w| by which a cycle must lie below zero; an arc that would close a cycle above that
-            is ignored.  0 for integers.
+        tree: receives the tree's parents, int32, and the arcs from them, int64, shape (n,) each.
+        limits: two numbers, 0 for integers.  The relative amount by which a label must fall, so that walks that differ
+            only by rounding do not lower each other for ever; and the fraction of sum |w| by which a cycle must lie
+            below zero, for an arc that would close a cycle above that is ignored.
 
     Returns:
         -1, or the arc that closes a negative cycle; the tree path from the arc's tail back to its head is then the rest
         of the cycle.
     """
+    (indptr, heads, weights), (parent, arc_into), (slack, tolerance) = arcs, tree, limits
     n = len(indptr) - 1
     after, before, depth = _star(n)
     queue = np.empty(n, np.int32)

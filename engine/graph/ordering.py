@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import weakref
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import breadth_first_order, reverse_cuthill_mckee
-
-if TYPE_CHECKING:
-    from storage.graph.graph import Graph
 
 Ints = npt.NDArray[np.int32]
 
@@ -90,17 +86,6 @@ def _levels(pattern: csr_array[Any, tuple[int, int]], start: int) -> tuple[int, 
     while last < len(order):
         last, levels = 1 + int(np.searchsorted(parents, last, "left")), levels + 1
     return levels, int(order[-1])
-
-
-_KNOWN: dict[int, int] = {}
-
-
-def hops_of(graph: Graph) -> int:
-    """Return :func:`hop_radius` of ``graph``, computed once in the lifetime of the graph object."""
-    if id(graph) not in _KNOWN:
-        _KNOWN[id(graph)] = hop_radius(graph.indptr, graph.heads)
-        weakref.finalize(graph, _KNOWN.pop, id(graph), None)
-    return _KNOWN[id(graph)]
 
 
 def _pattern(indptr: npt.NDArray[np.int64], heads: Ints) -> csr_array[Any, tuple[int, int]]:

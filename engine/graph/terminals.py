@@ -60,16 +60,13 @@ def arrivals(targets: Indices, n: int, count: int) -> Indices:
     return np.where(targets < count, targets + n, targets)
 
 
-def open_rectangle(graph: Graph, asked: Rectangle) -> tuple[Graph, Rectangle]:
-    """Return the opened graph, and the rectangle of its matrix that is the rectangle ``asked`` of ``graph``'s matrix.
-
-    Both are returned unchanged where no vertex is a terminal.
-    """
+def open_rectangle(graph: Graph, asked: Rectangle) -> Rectangle:
+    """Return the rectangle of the opened graph's matrix that is the rectangle ``asked`` of ``graph``'s matrix."""
     n, count = graph.n, graph.terminals
     if not count:
-        return graph, asked
+        return asked
     targets = np.arange(n) if asked.targets is None else asked.targets
-    return opened(graph), Rectangle(n + count, asked.rows, arrivals(targets, n, count), asked.cutoff)
+    return Rectangle(n + count, asked.rows, arrivals(targets, n, count), asked.cutoff)
 
 
 class OpenedMatrix:

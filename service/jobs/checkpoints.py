@@ -14,10 +14,10 @@ from storage.jobs.store import DISMISSED, FAILED, JobRecord
 
 if TYPE_CHECKING:
     from engine.api.solve import Outcome
+    from engine.graph.profile import GraphProfile
     from engine.model.plan import Plan
     from engine.model.problem import Options
     from engine.model.progress import Monitor
-    from storage.graph.graph import Graph
 
 
 def has_checkpoint(store: Path, address: str | None = None) -> bool:
@@ -65,21 +65,21 @@ def fetch(store: Path, address: str | None) -> None:
         fetch_checkpoint(store, address)
 
 
-def plan(graph: Graph, options: Options, store: Path) -> Plan:
+def plan(profile: GraphProfile, options: Options, store: Path) -> Plan:
     """The plan of a solve into ``store``, from its checkpoint if there is one.
 
     Args:
-        graph: the graph to solve.
+        profile: the graph to solve.
         options: options of the solve.
         store: path of the store.
     """
     from engine.api import solve as engine
 
-    return engine.make_plan(graph, options, out=store, resume=True)
+    return engine.make_plan(profile, options, out=store, resume=True)
 
 
 def solve(
-    graph: Graph,
+    profile: GraphProfile,
     options: Options,
     store: Path,
     *,
@@ -92,7 +92,7 @@ def solve(
     """Solve into ``store``, or to ``address`` for the claim of this number, from its checkpoint if there is one.
 
     Args:
-        graph: the graph to solve.
+        profile: the graph to solve, with what planning found.
         options: options of the solve.
         store: path of the store, or of the working files if there is an address.
         plan: the plan to follow.
@@ -104,7 +104,7 @@ def solve(
     from engine.api import solve as engine
 
     return engine.solve_to_store(
-        graph,
+        profile,
         options,
         store,
         plan=plan,

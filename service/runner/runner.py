@@ -152,6 +152,7 @@ class Runner:
 
     def _solve(self, job: JobRecord, monitor: JobMonitor) -> tuple[dict[str, Any], dict[str, float], int]:
         """Load, plan, solve, seal; returns summary, seconds of each phase and bytes of the store."""
+        from engine.graph.profile import GraphProfile
         from service.pool.tasks import job_options
         from storage.graph.graph_store import GraphStore
 
@@ -165,7 +166,8 @@ class Runner:
         graph, _ = GraphStore(self._settings.data_dir, self._settings.store_url).load(job.graph)
         options = job_options(graph, job.options, self._settings)
         checkpoints.fetch(place, address)
-        plan = checkpoints.plan(graph, options, place)
+        profile = GraphProfile(graph)
+        plan = checkpoints.plan(profile, options, place)
         loaded = time.perf_counter() - began
         if _differs(plan.to_dict(), job.plan):
             self._until_stored(lambda: self._jobs.replan(job, plan.to_dict()))
@@ -174,7 +176,7 @@ class Runner:
 
         def attempt() -> Outcome:
             return checkpoints.solve(
-                *(graph, options, place), plan=plan, compression=self._settings.compression, monitor=monitor,
+                *(profile, options, place), plan=plan, compression=self._settings.compression, monitor=monitor,
                 address=address, claim=job.fence,
             )  # fmt: skip
 

@@ -6,7 +6,6 @@ that the kernels take) is prepared once per ``Arcs`` object and kept as long as 
 
 from __future__ import annotations
 
-import weakref
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -89,16 +88,9 @@ class PreparedArcs:
         return self.short[0]
 
 
-_PREPARED: dict[int, PreparedArcs] = {}
-
-
 def prepare(arcs: Arcs) -> PreparedArcs:
-    """Return the prepared form of ``arcs``, which is made at the first call and freed together with ``arcs``."""
-    known = _PREPARED.get(id(arcs))
-    if known is None:
-        known = _PREPARED[id(arcs)] = _prepare(arcs)
-        weakref.finalize(arcs, _PREPARED.pop, id(arcs), None)
-    return known
+    """Return the prepared form of ``arcs``, which is made at the first call and kept as long as ``arcs``."""
+    return arcs.form(_prepare)
 
 
 def _prepare(arcs: Arcs) -> PreparedArcs:

@@ -271,6 +271,7 @@ def solve(graph_args: GraphArgs, solve_args: SolveArgs, store_args: StoreArgs, *
         as_json: whether to print one JSON object instead of text.
     """
     from engine.api.solve import make_plan, solve_to_store
+    from engine.graph.profile import GraphProfile
 
     out, overwrite, resume = store_args.out, store_args.overwrite, store_args.resume
     check_budgets(solve_args)
@@ -280,12 +281,13 @@ def solve(graph_args: GraphArgs, solve_args: SolveArgs, store_args: StoreArgs, *
     graph, receipt = load(graph_args)
     reading = time.perf_counter() - started
     options = options_of(solve_args, graph)
-    selected = make_plan(graph, options, out=place, resume=resume)
+    profile = GraphProfile(graph)
+    selected = make_plan(profile, options, out=place, resume=resume)
     planning = time.perf_counter() - started - reading
     _tell([*describe_plan(selected), *_notes(receipt, solve_args, selected)])
     with _keeping(place), progress_on(sys.stderr, INTERRUPTS.requested) as monitor, INTERRUPTS.politely():
         outcome = solve_to_store(
-            graph,
+            profile,
             options,
             place,
             plan=selected,

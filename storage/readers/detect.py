@@ -27,7 +27,7 @@ _STRANGERS = {
     r"DL\s++N\s*+=": "UCINET DL",
     r"nodedef\s*+>": "GDF",
     r"[^\W\d]\w*+\s*+=\s*+(?:[\[({]|\w++(?:\.\w++)*+\()|from\s++\w++\s++import\b|import\s++\w++(?:\s++as\b|$)": (
-        "a program of Python (save its graph with networkx.write_edgelist or networkx.write_graphml)"
+        "a program (let it save the graph, with networkx.write_edgelist or writematrix, say)"
     ),
     r"\[,1\]|IGRAPH |[0-9]++ x [0-9]++ sparse Matrix|# A tibble": "what R prints (save it with write.csv)",
     r"\"?SUID\"?\s*+[,\t]": "a table of Cytoscape, which names no sources and targets (export a network instead)",

@@ -32,6 +32,7 @@ _FORMS: Final = (
         "neighbours with lengths behind commas or colons",
         "write one arc a row, 'source target weight'",
     ),
+    (re.compile(r"^(?:<|_:|@prefix|\w*+:\w).*\s\.$"), "triples of RDF", "write source and target of each arc"),
     (
         re.compile(r"^[\s|:]*+([\u2500-\u257f]|\+--|L--|L->|\+->)"),
         "a graph or a table drawn with lines",

@@ -87,9 +87,9 @@ REFUSED: dict[str, tuple[str, str]] = {
     "equations": ("A B = 3\nB C = 4\n", "which is no number"),
     "lengths behind commas": ("1\t2,7\t3,9\n2\t1,7\t3,10\n", "neighbours with lengths"),
     # -------- programs
-    "a dict on one line": ("graph = {'A': ['B', 'C'], 'B': ['C']}\n", "a program of Python"),
-    "a dict of dicts": ("G = {'A': {'B': 1}, 'B': {'C': 2}}\n", "a program of Python"),
-    "imports": ("import networkx as nx\nG = nx.Graph()\n", "a program of Python"),
+    "a dict on one line": ("graph = {'A': ['B', 'C'], 'B': ['C']}\n", "a program"),
+    "a dict of dicts": ("G = {'A': {'B': 1}, 'B': {'C': 2}}\n", "a program"),
+    "imports": ("import networkx as nx\nG = nx.Graph()\n", "a program"),
     "igraph in R": ("IGRAPH 1a2b UNW- 3 2 --\n+ edges:\n[1] a--b b--c\n", "what R prints"),
     # -------- last rows
     "zeros at the end": (f"{ROWS}0 0 0\n", "the last row holds nothing but 0"),
@@ -116,6 +116,25 @@ REFUSED: dict[str, tuple[str, str]] = {
     "rows of MATLAB": ("0 1 2 3;\n1 0 4 5;\n2 4 0 6;\n3 5 6 0;\n", "leave out the semicolons"),
     "words above a matrix": (f"# A B C D\n{SQUARE}", "may name the 4 columns"),
     "an undirected matrix that is none": (f"# undirected\n{SQUARE.replace('1 0 4', '9 0 4')}", "1 and 9 between"),
+    "one half of a matrix": ("0 3 5 2\n0 0 4 1\n0 0 0 6\n0 0 0 0\n", "only above the diagonal, and zeros elsewhere"),
+    "a size above a matrix": (f"4\n{SQUARE}", "stands alone above rows of 4 fields"),
+    **{f"{sign} for no arc": (f"0 3 {sign} 5\n3 0 4 {sign}\n{sign} 4 0 2\n5 {sign} 2 0\n", "may stand for no arc")
+       for sign in ("-1", "999", "9999", "1000000", "2147483647", "1e+308")},
+    # -------- rows of another kind
+    "types below a header": ("source,target\nid,id\n1,2\n2,3\n", "says types or units"),
+    "a header among the rows": ("from,to\nAda,Bob\nfrom,to\nBob,Eve\n", "stands among the rows again"),
+    "numbers above w": ("2020,2021,w\n1,2,3\n2,3,4\n", "is not like the rows below"),
+    "comments behind semicolons": ("1 2 3 ; x\n2 3 4 ; y\n", "between several signs"),
+    "a blank before the length": ("A,B 3\nB,C 4\n", "between blanks and commas"),
+    "a comma before the length": ("A;B,3\nB;C,4\n", "between several signs"),
+    "true and false": ("A B true\nB C false\n", "which is no number"),
+    "times before pairs": ("10 1 2\n20 2 3\n30 3 4\n", "may be a time"),
+    # -------- columns of directions
+    "one-way or not": ("from,to,km,oneway\n1,2,3,yes\n2,3,4,no\n", "says that some rows are arcs both ways"),
+    "two-way or not": ("from,to,km,bidirectional\n1,2,3,1\n2,3,4,0\n", "says that some rows are arcs both ways"),
+    "pgRouting": ("id,source,target,cost,reverse_cost\n1,5,6,3,4\n2,6,7,5,-1\n", "'reverse_cost' says that some"),
+    "many numbers": ("q1 s1 98.5 100 1 0\nq2 s1 90.5 100 1 0\n", "none has a name"),
+    "RDF": ("_:a <http://x/r> _:b .\n_:b <http://x/r> _:c .\n", "triples of RDF"),
     "a matrix row by row": ("A,A,0\nA,B,5\nB,A,0\nB,B,0\n", "list every pair"),
 }  # fmt: skip
 
@@ -178,6 +197,17 @@ READ: dict[str, tuple[str, dict[str, Any], Arcs]] = {
                            {("ABCD"[i], "ABCD"[j]): w for (i, j), w in CELLS.items()}),
     "an undirected matrix": (f"# undirected\n{SQUARE}", {}, CELLS),
     "one half of an undirected matrix": ("% sym\n0 1 2 3\n0 0 4 5\n0 0 0 6\n0 0 0 0\n", {}, CELLS),
+    "a full half, as asked": ("0 3 5\n0 0 4\n0 0 0\n", {"format": "matrix", "directed": True},
+                              {(0, 1): 3, (0, 2): 5, (1, 2): 4}),
+    "nines that are lengths": ("0 999 950 5\n999 0 4 2\n950 4 0 2\n5 2 2 0\n", {},
+                               {(i, j): w for (u, v), w in {(0, 1): 999, (0, 2): 950, (0, 3): 5, (1, 2): 4, (1, 3): 2,
+                                                            (2, 3): 2}.items() for i, j in ((u, v), (v, u))}),
+    "times before pairs, as asked": ("10 1 2\n20 2 3\n30 3 4\n",
+                                     {"source": "2", "target": "3", "unweighted": True}, ONES),
+    # -------- columns of directions
+    "one-way, all of them": ("from,to,km,oneway\n1,2,5,yes\n2,3,4,yes\n3,4,7,yes\n", {}, LENGTHS),
+    "OSMnx": ("u,v,key,osmid,oneway,length\n1,2,0,9,True,5\n2,3,0,9,False,4\n3,4,0,9,True,7\n", {}, LENGTHS),
+    "one-way or not, as asked": ("from,to,km,oneway\n1,2,5,yes\n2,3,4,no\n3,4,7,no\n", {"directed": True}, LENGTHS),
     # -------- SIF
     "columns of SIF": ("A pp B\nB pp C\n", {"source": "1", "target": "3"}, {("A", "B"): 1, ("B", "C"): 1}),
 }  # fmt: skip

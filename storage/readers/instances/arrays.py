@@ -24,7 +24,7 @@ from storage.readers.left_out import LeftOut
 from storage.readers.limits import check_plausible
 from storage.readers.parsed import Parsed, ReadOptions
 from storage.readers.source import Source
-from storage.readers.tables.no_lengths import refuse_correlations
+from storage.readers.tables.no_lengths import refuse_correlations, refuse_signs_of_nothing
 
 #: What NumPy's parser of headers, which are Python literals, raises for damaged bytes.
 _BAD_HEADER = (ValueError, TypeError, LookupError, SyntaxError, tokenize.TokenError, RecursionError, Warning)
@@ -87,6 +87,7 @@ def _read_dense(path: Path, options: ReadOptions) -> Parsed:
         columns.append(rows + top, heads, _as_weights(slab[rows, heads]))
     entries, arcs = len(columns), columns.take()
     refuse_correlations(arcs, n)
+    refuse_signs_of_nothing(arcs)
     return Parsed(arcs, np.arange(n, dtype=np.int64), directed=True, entries=entries)
 
 

@@ -24,7 +24,15 @@ from storage.readers.lengths import (
     unnamed_refused,
 )
 from storage.readers.parsed import ReadOptions
-from storage.readers.tables.ends import are_reversed, asked, find_ends, is_no_vertex, is_row_number, is_series
+from storage.readers.tables.ends import (
+    are_reversed,
+    asked,
+    find_ends,
+    is_no_vertex,
+    is_row_number,
+    is_series,
+    refuse_both_ways,
+)
 from storage.readers.tables.remarks import Remarks
 
 __all__ = ["Columns", "choose", "choose_by_name", "direction_of", "kinds_of", "listed"]
@@ -42,6 +50,8 @@ _DAY = re.compile(r"(?:19|20)[0-9]{2}(?:0[1-9]|1[0-2])(?:0[1-9]|[12][0-9]|3[01])
 #: The first days of 2000 and of 2050 as Excel counts days.
 _EXCEL_2000, _EXCEL_2050 = 36526, 54789
 _NUMBERED = 8
+#: Rows that are a whole file.
+_FEW = 500
 
 
 @dataclass(frozen=True)
@@ -67,6 +77,8 @@ def choose(
     asked_for = options.told or options.source or options.target or remarks.bipartite
     if not asked_for and (names is None or None in find_ends(names, None, None)):
         _refuse_values(body, (source, target))
+        if names is None and wanted is None and not options.unweighted:
+            _refuse_times(body)
     numbering = [0] if notes else []
     if wanted in (source, target):
         raise InvalidRequest(f"column {options.column!r} holds vertices, not weights", field="weight")
@@ -75,6 +87,8 @@ def choose(
         wanted = _default_weight(names, body, rest, (source, target), remarks)
         if wanted is None and width > len(notes) + 2:
             notes = (*notes, "no column of weights was found, so every arc weighs 1")
+    if names is not None and options.directed is None and kind is None:
+        refuse_both_ways(names, body, (source, target, wanted))
     used = (source, target, wanted, kind, *numbering)
     left = [(names[i] if names else "") or str(i + 1) for i in range(width) if i not in used]
     if left:
@@ -174,6 +188,23 @@ def _refuse_row_numbers(body: list[list[str]], free: list[int]) -> None:
         )
 
 
+def _refuse_times(body: list[list[str]]) -> None:
+    """Refuse ``t u v``: a first column that never falls, and holds no vertex of the others, which share some.
+
+    Of a long file only the first rows are here, and sources may well be no targets of these.
+    """
+    if not 3 <= len(body) < _FEW or len(body[0]) != 3 or not all(is_whole(f) for row in body for f in row):
+        return
+    first, second, third = ([int(row[i]) for row in body] for i in range(3))
+    apart = set(first).isdisjoint(second) and set(first).isdisjoint(third) and not set(second).isdisjoint(third)
+    if apart and first == sorted(first) and first[0] < first[-1]:
+        raise InvalidRequest(
+            "column 1 never falls and holds no vertex of the others, so it may be a time: say --from 2 --to 3 if it "
+            "is, or --from 1 --to 2",
+            field="source",
+        )
+
+
 def _refuse_values(body: list[list[str]], ends: tuple[int, int]) -> None:
     """Refuse names in one column and numbers in the other: places and their heights, rather than arcs between them."""
     first, second = ([row[i] for row in body] for i in ends)
@@ -234,6 +265,13 @@ def _default_weight(
             raise remarks.refused(third + 1)
         if _dates(body, third, whole=True):
             raise dates_refused(third + 1)
+        others = [i + 1 for i in range(third + 1, len(body[0])) if _holds_numbers(body, i)]
+        if len(others) > 2:
+            raise InvalidRequest(
+                f"columns {third + 1} and {', '.join(map(str, others[:8]))} hold numbers, and none has a name: say "
+                "--weight NUMBER for the length, or --unweighted",
+                field="weight",
+            )
         return third
     numeric = [i for i in rest if _is_named(names[i]) and _holds_numbers(body, i)]
     named = [rest[i] for i in named_lengths([names[i] for i in rest])]
@@ -276,6 +314,8 @@ def _refuse_units(body: list[list[str]], column: int | None) -> None:
     """Refuse a third column of which most values are numbers with something: ``1km``, ``10:30``, ``$5``, ``w=5``."""
     there = [] if column is None else [row[column] for row in body if not is_missing(row[column])]
     odd = [token for token in there if (token[:1].isdigit() and not is_number(token, True)) or _DRESSED.match(token)]
+    if there and all(token.lower() in _YES and not token.isdigit() for token in there) and len(body) > 1:
+        odd = there  # whether there is an edge at all
     if 2 * len(odd) > len(there):
         raise InvalidRequest(
             f"column {(column or 0) + 1} holds {shown(odd[0])}, which is no number: write plain numbers, or say "
@@ -296,7 +336,7 @@ def _refuse_other_columns(body: list[list[str]], ends: tuple[int, int], third: i
             field="weight",
         )
     first, second, others = ({row[i] for row in body} for i in (*ends, third))
-    if others & second and len(first) == len(body) and first.isdisjoint(second | others):
+    if len(body) < _FEW and others & second and len(first) == len(body) and first.isdisjoint(second | others):
         raise InvalidRequest(
             f"column {third + 1} holds the same vertices as column {ends[1] + 1}, and column {ends[0] + 1} may name "
             f"the edges: say --from {ends[1] + 1} --to {third + 1} if it does, or --from {ends[0] + 1} "

@@ -85,6 +85,7 @@ def _read(source: Source, options: ReadOptions, sniffed: Sniffed) -> Parsed:
         _check_kinds(arcs, sniffed.remarks)
         _refuse_all_pairs(arcs)
         refuse_last_row(arcs, names)
+        _refuse_second_header(arcs, names, sniffed)
         return Parsed(arcs, names, directed, entries, weight_column=sniffed.weight_name, notes=notes)
     if not sniffed.header and _is_size_line(arcs, sniffed.first):
         lines = enumerate(map(str.strip, source.head), 1)
@@ -174,6 +175,17 @@ def _refuse_all_pairs(arcs: ArcList) -> None:
             "leave out the rows with 0 in the first case, and those from a vertex to itself in the second",
             field="weight",
         )
+
+
+def _refuse_second_header(arcs: ArcList, names: AnyArray, sniffed: Sniffed) -> None:
+    """Refuse the header among the rows, as it stands in files that were written one behind the other."""
+    header = sniffed.layout.names
+    known = [np.flatnonzero(names == name) for name in header] if sniffed.header else []
+    if not known or not all(map(len, known)):
+        return
+    if ((arcs.tails == known[0][0]) & (arcs.heads == known[1][0])).any():
+        found = fields.shown(",".join(header))
+        raise InvalidGraph(f"the header {found} stands among the rows again: leave it out there", field="row")
 
 
 def _refuse_end(arcs: ArcList) -> None:

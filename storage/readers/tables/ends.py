@@ -13,7 +13,8 @@ from storage.readers.lengths import is_measure, plain
 #: Names of the two ends, without blanks, underscores and endings such as "id"; earlier ones win.
 _PAIRS: Final = (
     ("source", "target"), ("src", "dst"), ("src", "tgt"), ("from", "to"), ("origin", "destination"), ("orig", "dest"),
-    ("tail", "head"), ("u", "v"), ("init", "term"), ("sender", "receiver"), ("start", "end"), ("i", "j"),
+    ("tail", "head"), ("u", "v"), ("init", "term"), ("sender", "receiver"), ("sender", "recipient"),
+    ("start", "end"), ("i", "j"),
     ("parent", "child"), ("follower", "followee"), ("follower", "followed"), ("citing", "cited"), ("caller", "callee"),
     ("predecessor", "successor"), ("departure", "arrival"),
     # German, French, Spanish, Italian
@@ -49,6 +50,12 @@ _COORDINATE: Final = re.compile(
     r"(?:from|to|start|end|origin|destination|dest|source|target|src|dst|node|stop|point)?"
     r"(?:[xyz]|lon|lat|lng|long|latitude|longitude|easting|northing|[xyz]?coord|point[xyz])(?:from|to|start|end|[0-9]|[ab])?"
 )
+#: Names of columns that say whether a row is an arc both ways, and their values.
+_ONE_WAY: Final = frozenset({"oneway", "isoneway", "onewaystreet"})
+_TWO_WAY: Final = frozenset({"bidirectional", "bidir", "isbidirectional", "twoway", "reversible", "bothways"})
+_WAY_BACK: Final = frozenset({"reversecost", "rcost", "costreverse", "reversetime", "reverselength", "backwardcost"})
+_NO: Final = frozenset({"no", "false", "0", "n", "b"})
+_YES: Final = frozenset({"yes", "true", "1", "y", "t"})
 #: Words of headers that name neither ends nor lengths.
 _ROLES: Final = frozenset({"subject", "predicate", "object", "relation", "relationship", "interaction", "edgetype",
                            "linktype", "edge", "property", "cluster", "group", "community",
@@ -180,3 +187,29 @@ def asked(names: Sequence[str], why: str) -> InvalidRequest:
         f"which columns hold the vertices? The header has {listed}, and {why}: say --from COLUMN and --to COLUMN",
         field="source",
     )
+
+
+def refuse_both_ways(names: Sequence[str], body: Sequence[Sequence[str]], used: Sequence[int | None]) -> None:
+    """Refuse a table whose other columns say of some rows that they are arcs both ways, or how long the way back is.
+
+    Args:
+        names: of the columns.
+        body: some rows.
+        used: the columns of vertices and lengths, which mean nothing else.
+
+    Raises:
+        InvalidRequest: with the options that decide.
+    """
+    short = [plain(name) for name in names]
+    if "osmid" in short:
+        return  # OSMnx lists both arcs of a street that is not one-way
+    for i, name in enumerate(short):
+        values = {row[i].strip().lower() for row in body} if i not in used else set()
+        both = (name in _ONE_WAY and values & _NO) or (name in _TWO_WAY and values & _YES)
+        back = name in _WAY_BACK and any(is_number(value) and float(value) >= 0 for value in values)
+        if both or back:
+            raise InvalidRequest(
+                f"column {names[i]!r} says that some rows are arcs both ways, which is not read: write the arc back as "
+                "a row of its own, or say --undirected for all of them, or --directed to take the rows as they stand",
+                field="directed",
+            )

@@ -11,7 +11,7 @@ from storage.readers.fields import is_missing, is_number, is_whole, shown
 from storage.readers.parsed import ReadOptions
 from storage.readers.tables.ends import is_column, looks_like_names, names_ends
 
-__all__ = ["find_header", "no_banner", "refuse_first_row", "refuse_marks"]
+__all__ = ["find_header", "no_banner", "refuse_first_row", "refuse_marks", "refuse_types"]
 
 #: A number in whatever notation: no name of a column.
 _DIGITS: Final = re.compile(r"[+-]?[0-9][0-9.,']*+")
@@ -141,6 +141,9 @@ def refuse_first_row(rows: list[list[str]], width: int, line: Line, options: Rea
     first = rows[0]
     if len(first) == 3 and width == 2 and all(is_whole(field) for field in first):
         raise no_banner(text, number)
+    if len(first) == 1 < width and is_whole(first[0]):
+        message = f"{shown(text)} stands alone above rows of {width} fields: leave it out if it counts vertices or rows"
+        raise InvalidGraph(message, line=number, field="row")
     if len(first) < 2 or width < 2:
         raise InvalidGraph(f"an edge needs at least two fields, found {shown(text)}", line=number, field="row")
     if len(first) != width and not any(map(is_number, first)):
@@ -170,12 +173,30 @@ def _refuse_counts(rows: list[list[str]], line: Line) -> None:
     words = any(_WORD.match(field) for field in first[:2])
     # pandas calls the column of the values of a stacked table 0.
     stacked = len(first) == 3 and first[2] == "0" and _is_apart(first, rest)
-    if (numbers and words) or names or stacked:
+    if (numbers and words) or names or stacked or _is_odd(first, rest):
         raise InvalidGraph(
             f"{shown(line[1])} is not like the rows below: leave it out if it counts vertices or edges; if it is an "
             "arc, add a first row 'source target' or 'source target weight'",
             line=line[0],
             field="header",
+        )
+
+
+def _is_odd(first: list[str], rest: list[list[str]]) -> bool:
+    """Whether a word stands in the first row where all rows below have numbers."""
+    return bool(rest) and any(
+        _WORD.match(word) and not is_number(word) and not is_missing(word) and all(is_number(row[c]) for row in rest)
+        for c, word in enumerate(first)
+    )
+
+
+def refuse_types(rows: list[list[str]], line: Line) -> None:
+    """Refuse ``string,string`` or ``id,id`` below the header, above vertices that are all numbers."""
+    if len(rows) > 1 and all(_WORD.match(word) for word in rows[0]) and _is_odd(rows[0], rows[1:]):
+        raise InvalidGraph(
+            f"{shown(line[1])} is not like the rows below: leave it out if it says types or units",
+            line=line[0],
+            field="row",
         )
 
 

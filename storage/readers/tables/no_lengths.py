@@ -1,4 +1,4 @@
-"""Numbers that are no lengths: similarities, rows and columns of sums, and rows that end a list."""
+"""Numbers that are no lengths: similarities, sums, signs of no arc, and the rows that end a list."""
 
 from __future__ import annotations
 
@@ -33,6 +33,48 @@ def refuse_correlations(arcs: ArcList, n: int) -> None:
     others = arcs.weights[arcs.tails != arcs.heads]
     if (np.abs(others) <= 1).all() and (others % 1 != 0).any():
         raise _no_lengths("every entry of the diagonal is 1, and the others lie between -1 and 1")
+
+
+def refuse_signs_of_nothing(arcs: ArcList) -> None:
+    """Refuse -1, or a number such as 9999 far above all others, in some entries of a matrix: it may mean no arc."""
+    if arcs.weights is None:
+        return
+    values, counts = np.unique(arcs.weights[arcs.tails != arcs.heads], return_counts=True)
+    if len(values) < 3:
+        return
+    if values[0] == -1 and counts[0] > 1 and values[1] > 0:
+        found = values[0]
+    elif counts[-1] > 1 and _stands_for_nothing(float(values[-1])) and values[-1] >= 10 * values[-2] > 0:
+        found = values[-1]
+    else:
+        return
+    raise InvalidGraph(
+        f"some entries are {found:.16g}, which may stand for no arc: write inf or leave them empty in that case, or "
+        "write the arcs as an edge list if it is a length",
+        field="matrix",
+    )
+
+
+def _stands_for_nothing(value: float) -> bool:
+    """Whether a number is one that programs take for infinity: nines, powers of ten, the largest of a type."""
+    if value in (2.0**15 - 1, 2.0**31 - 1, 2.0**30, float(0x3F3F3F3F)) or value > 1e30:
+        return True
+    digits = f"{value:.0f}"
+    return value >= 999 and value % 1 == 0 and (set(digits) == {"9"} or (value >= 1e5 and set(digits[1:]) == {"0"}))
+
+
+def refuse_triangle(arcs: ArcList, n: int) -> None:
+    """Refuse a matrix of which one half is full and the other holds nothing but zeros: a table of distances."""
+    if n < 3 or len(arcs.tails) < n * (n - 1) // 2:
+        return
+    up = np.asarray(arcs.heads, np.int64) - np.asarray(arcs.tails, np.int64)
+    upper, lower = int((up > 0).sum()), int((up < 0).sum())
+    if {upper, lower} == {0, n * (n - 1) // 2}:
+        raise InvalidGraph(
+            f"there are entries only {'above' if upper else 'below'} the diagonal, and zeros elsewhere: say "
+            "--undirected if they are edges, both ways, or --directed",
+            field="matrix",
+        )
 
 
 def _diagonal(arcs: ArcList, n: int) -> AnyArray | None:

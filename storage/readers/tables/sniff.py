@@ -14,7 +14,7 @@ from storage.readers.fields import BLANKS, is_number, is_whole, shown
 from storage.readers.parsed import ReadOptions
 from storage.readers.tables.choose import Columns, choose, listed
 from storage.readers.tables.ends import names_ends
-from storage.readers.tables.header import find_header, refuse_first_row, refuse_marks
+from storage.readers.tables.header import find_header, refuse_first_row, refuse_marks, refuse_types
 from storage.readers.tables.remarks import Remarks, read_remarks
 from storage.readers.tables.table import Layout, is_comment
 
@@ -89,6 +89,8 @@ def sniff(head: list[str], options: ReadOptions, separator: str | None = None) -
     body = rows[1:] if counts or header is not None else rows
     if names is None and counts is None:
         refuse_first_row(rows, width, lines[0], options)
+    elif header is not None and len(lines) > 1:
+        refuse_types([row for row in rows[1:] if len(row) == width], lines[1])
     if written.ended and header is None:
         _refuse_ended_matrix(rows, width, lines[0][0])
     body = [row for row in body if len(row) == width] or [[""] * width]
@@ -211,6 +213,7 @@ def separator_of(lines: list[str]) -> str | None:
         return sum(sign not in line for line in sample) <= few and sign in sample[-1] + sample[0]
 
     if everywhere(";"):
+        _refuse_mixed(sample, ";")
         return ";"
     if everywhere("\t"):
         if _has_gaps(sample):
@@ -220,7 +223,7 @@ def separator_of(lines: list[str]) -> str | None:
         return "\t" if inner and even and not _blanks_suffice(sample) else None
     if not everywhere(","):
         return None
-    _refuse_decimal_commas(sample)
+    _refuse_mixed(sample, ",")
     return ","
 
 
@@ -232,23 +235,30 @@ def _has_gaps(sample: list[str]) -> bool:
     return any(len({not field.strip() for field in column}) > 1 for column in zip(*rows, strict=True))
 
 
-def _refuse_decimal_commas(sample: list[str]) -> None:
-    """Refuse ``1 2 3,5`` and ``1 2, 3``: blanks separate fields, and commas would make vertices such as ``1 2``."""
+def _refuse_mixed(sample: list[str], separator: str) -> None:
+    """Refuse ``1 2 3,5``, ``1 2, 3`` and ``A,B 3``: blanks separate fields, too, or vertices would be ``1 2``."""
     words = [[word.strip(",") for word in line.split()] for line in sample]
-    decimal = all(
+    decimal = separator == "," and all(
         len(row) > 1
         and any(_DECIMAL.fullmatch(word) for word in row)
         and all("," not in word or _DECIMAL.fullmatch(word) for word in row)
         for row in words
     )
-    ends = [[part.split() for part in line.split(",")[:2]] for line in sample]
-    lists = sum(any(len(part) > 1 and all(map(is_number, part)) for part in parts) for parts in ends)
-    if decimal or 2 * lists > len(sample):
+    rows = [line.strip(BLANKS).rstrip(separator).split(separator) for line in sample]
+    lists = sum(any(len(part.split()) > 1 and all(map(is_number, part.split())) for part in row[:2]) for row in rows)
+    behind = len(rows) > 1 and all(len(row) == 2 and _ends_in_number(row[1]) for row in rows)
+    if decimal or 2 * lists > len(sample) or behind:
         raise InvalidGraph(
-            f"{shown(sample[0])} has fields between blanks and commas: separate all of them by tabs or semicolons, and "
-            "write points for decimal commas",
+            f"{shown(sample[0])} has fields between {'blanks and commas' if separator == ',' else 'several signs'}: "
+            "separate all of them by tabs or semicolons, and write points for decimal commas",
             field="row",
         )
+
+
+def _ends_in_number(field: str) -> bool:
+    """Whether a field is a name and a number behind a blank or a comma."""
+    parts = field.replace(",", " ").split()
+    return len(parts) > 1 and is_number(parts[-1]) and not is_number(parts[0])
 
 
 def _blanks_suffice(sample: list[str]) -> bool:

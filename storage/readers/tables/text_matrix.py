@@ -21,7 +21,12 @@ from storage.readers.numbers import parse_numbers
 from storage.readers.parsed import Parsed, ReadOptions
 from storage.readers.source import Block, Source
 from storage.readers.tables.matrix_shape import NO_ARC, Shape, find_shape
-from storage.readers.tables.no_lengths import refuse_diagonal, refuse_totals
+from storage.readers.tables.no_lengths import (
+    refuse_diagonal,
+    refuse_signs_of_nothing,
+    refuse_totals,
+    refuse_triangle,
+)
 from storage.readers.tables.remarks import Remarks, stated_direction
 from storage.readers.tables.sniff import COMMENTS
 from storage.readers.tables.table import is_comment
@@ -37,6 +42,8 @@ def read(source: Source, options: ReadOptions) -> Parsed:
     stated, line = stated_direction(source.head, first, options)
     if stated is not None:
         parsed.notes += Remarks(stated, line).notes(options)
+    if options.directed is None and stated is None:
+        refuse_triangle(parsed.arcs, shape.n)
     if stated is False and options.directed is None:
         _check_symmetric(parsed, line)
         parsed.directed = False
@@ -93,6 +100,7 @@ class _Matrix:
         if arcs.weights is not None:
             refuse_diagonal(arcs, shape.n)
             refuse_totals(arcs, shape.names or [])
+            refuse_signs_of_nothing(arcs)
         if shape.names is not None:
             labels, place = order_names(shape.names)
             arcs.tails, arcs.heads = place[arcs.tails], place[arcs.heads]

@@ -107,6 +107,8 @@ REFUSED: dict[str, tuple[str, str]] = {
     "two-way roads": (f"# all roads are two-way\n{ROWS}", "say --undirected or --directed"),
     "bidirectional": (f"# edges are bidirectional\n{ROWS}", "say --undirected or --directed"),
     "not necessarily": (f"# not necessarily directed\n{ROWS}", "say --undirected or --directed"),
+    "denied": (f"# weighted=True, directed=False\n{ROWS}", "say --undirected or --directed"),
+    "denied in one word": (f"# isDirected: false\n{ROWS}", "say --undirected or --directed"),
     "a question": (f"# undirected?\n{ROWS}", "say --undirected or --directed"),
     # -------- matrices
     "three rows below u, v, w": ("u,v,w\n0,1,5\n1,0,2\n2,1,0\n", "may be a matrix or an edge list"),
@@ -310,5 +312,9 @@ def test_flat_elements_of_cytoscape(tmp_path: Path) -> None:
     assert arcs_of(tmp_path, json.dumps({"elements": elements}))[0] == both({("a", "b"): 3})
     with pytest.raises(InvalidGraph, match="only one of 'source' and 'target'"):
         arcs_of(tmp_path, json.dumps({"elements": [{"data": {"id": "a", "source": "b"}}]}))
+    with pytest.raises(InvalidGraph, match="an edge without 'source'"):
+        arcs_of(tmp_path, json.dumps({"elements": [{"group": "edges", "data": {"id": "a"}}]}))
+    with pytest.raises(InvalidGraph, match="say the opposite"):
+        arcs_of(tmp_path, json.dumps({"directed": False, "options": {"type": "directed"}, "nodes": [], "edges": []}))
     with pytest.raises(InvalidGraph, match="a node without 'key'"):
         arcs_of(tmp_path, json.dumps({"nodes": [{"key": "a"}, {"id": "b"}], "edges": []}))

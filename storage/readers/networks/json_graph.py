@@ -67,7 +67,7 @@ class _Json:
             if not isinstance(value, bool):
                 raise InvalidGraph(f"{key!r} is neither true nor false", line=walker.line, field=key)
             if key == "directed":
-                self._directed = value
+                self._state(value, key)
         elif key in ("graph", "data", "attributes"):
             self._graph_attributes(key)
         elif key == "options":
@@ -85,6 +85,13 @@ class _Json:
             if key not in _PROGRAM:
                 self._left_out.add([key])
 
+    def _state(self, directed: bool, key: str) -> None:
+        """Take what a member says of all edges."""
+        if self._directed not in (None, directed) and self._options.directed is None:
+            message = "'directed' and the type in 'options' say the opposite; say --directed or --undirected"
+            raise InvalidGraph(message, line=self._walker.line, field=key)
+        self._directed = directed
+
     def _options_of_graphology(self) -> None:
         """``{"type": "mixed"}`` and the like: edges of mixed graphs are directed unless they say otherwise."""
         value = self._walker.value()
@@ -93,7 +100,7 @@ class _Json:
         if kind is None:
             self._left_out.add(["options"])
         elif kind in known:
-            self._directed = known[kind]
+            self._state(known[kind], "options")
         else:
             message = f"a graph of type {shown(_text(kind))}; known are {', '.join(known)}"
             raise InvalidGraph(message, line=self._walker.line, field="options")
@@ -132,6 +139,8 @@ class _Json:
         data = element.get("data")
         if not isinstance(data, dict):
             raise InvalidGraph("an element without 'data'", line=line, field="data")
+        if element.get("group") == "edges" and "source" not in data:
+            raise InvalidGraph("an edge without 'source'", line=line, field="source")
         self._of_elements.add(name for name in element if name != "data")
         return data
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
 from storage.errors import InvalidGraph, InvalidRequest
@@ -158,9 +159,10 @@ def _stated(text: str) -> bool | None:
 
 def _speaks_of_both_ways(text: str) -> bool:
     """Whether a comment has words for edges that are not directed."""
-    words = _WORDS.findall(text.lower())
-    plain = " ".join(words)
-    return any(f" {word}" in f" {plain}" for word in _BOTH_WAYS) or {"not", "directed"} <= {*words}
+    words = [word for word in _WORDS.findall(text.lower()) if word not in ":=,"]
+    denied = any(first.endswith("directed") and second in ("false", "no", "0") for first, second in pairwise(words))
+    plain = " ".join(["", *words])
+    return denied or {"not", "directed"} <= {*words} or any(f" {word}" in plain for word in _BOTH_WAYS)
 
 
 def _names(comments: list[tuple[int, str]], separator: str | None, width: int) -> list[str] | None:

@@ -32,6 +32,7 @@ from engine.model.plan import Plan
 from engine.model.problem import Machine, Options, Problem
 from engine.model.progress import Monitor
 from engine.model.rows import Array, NullSink
+from engine.planning.binding import bind_plan, check_plan
 from engine.planning.bulk import BulkPlan, Group, plan_bulk
 from engine.planning.constants import DEVICE_START
 from engine.rows.dense import ClosedRows, weight_matrix, write_rows
@@ -111,7 +112,8 @@ def make_bulk_plan(graphs: Mapping[int, Graph], options: Options, *, stores: boo
         except ApspError as error:
             refused[index] = error
     found = _planned(problems, options, stores, out)
-    return replace(found, refused={**refused, **found.refused})
+    plans = {index: bind_plan(own, graphs[index], options) for index, own in found.plans.items()}
+    return replace(found, plans=plans, refused={**refused, **found.refused})
 
 
 def _planned(problems: Mapping[int, Problem], options: Options, stores: bool, out: Path | None) -> BulkPlan:
@@ -233,10 +235,7 @@ def _done(pending: dict[Future[Solved | BulkFailure], int]) -> Iterator[BulkResu
         except BrokenProcessPool:
             message = "a process that solved graphs died, probably for want of memory; set lower --threads"
             found = BulkFailure(SolveFailed.kind, message, {})
-        if isinstance(found, BulkFailure):
-            yield BulkResult(index, failure=found)
-        else:
-            yield BulkResult(index, *found)
+        yield BulkResult(index, failure=found) if isinstance(found, BulkFailure) else BulkResult(index, *found)
 
 
 def _guarded(function: Callable[..., Solved], arguments: tuple[Any, ...]) -> Solved | BulkFailure:
@@ -291,6 +290,8 @@ def _stacked(
         for first in range(0, len(group.members), group.launch):
             members = group.members[first : first + group.launch]
             try:
+                for index in members:
+                    check_plan(plan.plans[index], entries[index].graph, options)
                 matrices, potentials = _closed(device, group, [entries[i].graph for i in members])
             except ApspError as error:
                 for index in members:

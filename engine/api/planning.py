@@ -14,9 +14,10 @@ from engine.graph.selection import Rectangle, check_cutoff, check_vertices
 from engine.model.plan import Plan
 from engine.model.problem import Machine, Options, Problem, Trials
 from engine.model.system import available_memory
+from engine.planning.binding import bind_plan
 from engine.planning.constants import DEVICE_START
 from engine.planning.planner import ESTIMATES, choose, choose_type
-from engine.streaming.checkpoint import bound_to, resumable
+from engine.streaming.checkpoint import bound_to, resumable, resumes_half
 from storage.errors import DoesNotFit, InvalidRequest
 from storage.graph.graph import Graph
 from storage.matrix.reader import matrix_bytes
@@ -42,7 +43,11 @@ def make_plan(graph: Graph | GraphProfile, options: Options, *, out: Path | None
     profile = GraphProfile.of(graph)
     _check(profile.graph, options)
     found = resumable(out, resume=resume)
-    options = bound_to(found, options)
+    return bind_plan(_plan(profile, bound_to(found, options), out, found), profile.graph, options)
+
+
+def _plan(profile: GraphProfile, options: Options, out: Path | None, found: Checkpoint | None) -> Plan:
+    """Plan for ``options`` that suit the checkpoint ``found``."""
     profile, rectangle = profile.open(Rectangle.of(options, profile.graph.n))
     problem = _problem(profile, rectangle, options, found)
     kind, _ = choose_type(problem, options.dtype)
@@ -129,8 +134,8 @@ def _problem(profile: GraphProfile, rectangle: Rectangle, options: Options, foun
     """Return what planning needs to know of the graph before it knows the machine."""
     rows, targets = (None if side is None else len(side) for side in (rectangle.sources, rectangle.targets))
     problem = describe(profile, rows=rows, targets=targets, max_hops=options.max_hops, cutoff=options.cutoff)
-    half, hops = found is not None and bool(found.record.get("symmetric")), profile.hops if problem.unit else 0
-    problem = replace(problem, half=half, hops=hops, permuted=rectangle.permuted)
+    hops = profile.hops if problem.unit else 0
+    problem = replace(problem, half=resumes_half(found), hops=hops, permuted=rectangle.permuted)
     if options.algorithm == "partitioned" and problem.max_hops is None:
         problem = with_parts(profile, problem, available_memory() // ENTRY_BYTES)
     return problem

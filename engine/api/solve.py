@@ -17,6 +17,7 @@ from engine.model.plan import Plan
 from engine.model.problem import Options
 from engine.model.progress import Monitor, PhaseClock
 from engine.model.rows import Sink
+from engine.planning.binding import check_plan
 from engine.streaming.checkpoint import Journal, StoredSolve, resumable, suits
 from storage.graph.graph import Graph
 from storage.matrix.frame import MatrixSpec
@@ -69,7 +70,13 @@ EXECUTORS: Final[dict[str, Callable[[StoredSolve], dict[str, object]]]] = {
 
 
 def solve(
-    graph: Graph | GraphProfile, plan: Plan, options: Options, sink: Sink, monitor: Monitor | None = None
+    graph: Graph | GraphProfile,
+    plan: Plan,
+    options: Options,
+    sink: Sink,
+    monitor: Monitor | None = None,
+    *,
+    facts: bool = True,
 ) -> Outcome:
     """Execute a plan; the sink is neither sealed nor closed.
 
@@ -79,13 +86,16 @@ def solve(
         options: the options of the plan.
         sink: receives the rows.
         monitor: receives the progress.
+        facts: gather the summary; without it the outcome's summary may be empty, and no row is read a second time.
 
     Raises:
         Cancelled: the monitor asked to stop; the rows in the sink are then incomplete.
+        InvalidRequest: the plan was made for another graph, or for other options.
     """
     clock, profile = PhaseClock(monitor or Monitor()), GraphProfile.of(graph)
+    check_plan(plan, profile.graph, options)
     rectangle = Rectangle.of(options, profile.graph.n)
-    summary = in_memory.run(SolveContext(profile, plan, options, rectangle, sink, clock))
+    summary = in_memory.run(SolveContext(profile, plan, options, rectangle, sink, clock, facts=facts))
     clock.stop()
     return Outcome(plan, clock.seconds, summary)
 
@@ -120,6 +130,8 @@ def solve_to_store(
     """
     resume = store.get("resume", False)
     profile, found = GraphProfile.of(graph), resumable(path, resume=resume)
+    if plan is not None:
+        check_plan(plan, profile.graph, options)
     if plan is None or (found is not None and not suits(found, plan)):
         plan = make_plan(profile, options, out=path, resume=resume)
     clock = PhaseClock(monitor or Monitor())

@@ -20,6 +20,7 @@ from engine.execution.rates import with_rates
 from engine.execution.search_cuda import ALGORITHMS as SEARCHES
 from engine.graph.profile import GraphProfile
 from engine.graph.selection import Rectangle
+from engine.model.algorithms import ALGORITHMS
 from engine.model.backend import Arcs
 from engine.model.device_layout import form_of
 from engine.model.dtypes import WORK_TYPES, WorkType
@@ -35,6 +36,11 @@ WORTHWHILE: Final = 0.05
 EDGE: Final = 1024
 #: Products are timed only if the table predicts less than this many times the seconds of the searches.
 CONTENDER: Final = 10
+#: Searches are tried only if the table predicts less than this many times the plan's seconds; it is right within 3.
+UNLIKELY: Final = 8
+#: Products that are timed, and the least number of times as long that a plan takes which no other one rivals.
+PRODUCTS: Final = 4
+TIMED_SHARE: Final = 20
 #: Seconds that trial searches may take, approximately.
 TRIAL: Final = 0.1
 #: A trial on a GPU, which takes up to a quarter of a second, pays from this many seconds of predicted searches on.
@@ -94,14 +100,17 @@ def calibrate(
     searched = rectangle or Rectangle(graph.n, None, None, None)
     if any(c.from_targets for c in plan.candidates):
         searched = searched.transposed  # the transposed graph takes about as long, and is not made for this
-    if problem.max_hops is None:
-        search = search_seconds(graph, kind, machine.threads, unit=problem.unit, rectangle=searched)
-        if any(c.algorithm == "bfs" and c.device == "cpu" and c.feasible for c in plan.candidates):
-            hops = search_seconds(graph, kind, machine.threads, unit=True, rectangle=searched, bits=True)
     own = [c for c in plan.candidates if c.feasible and c.device == "cpu"]
+    contest = any(ALGORITHMS[c.algorithm].searches and c.seconds < UNLIKELY * plan.seconds for c in own)
+    if problem.max_hops is None and contest:
+        search = search_seconds(graph, kind, machine.threads, unit=problem.unit, rectangle=searched)
+        if any(c.algorithm == "bfs" for c in own):
+            hops = search_seconds(graph, kind, machine.threads, unit=True, rectangle=searched, bits=True)
     products = [c.seconds for c in own if any(p.name == "relax" for p in c.phases)]
-    asked = any(p.name == "relax" for p in plan.phases)  # the user named it, so its rate counts whatever searches take
-    if products and (asked or search is None or min(products) < CONTENDER * search * len(searched.rows)):
+    long = plan.seconds > TIMED_SHARE * PRODUCTS * EDGE**3 / machine.relax_rate[kind.name]
+    asked = long and any(p.name == "relax" for p in plan.phases)  # its rate decides nothing, but the prediction
+    rival = search is not None and min(products, default=np.inf) < CONTENDER * search * len(searched.rows)
+    if products and (asked or rival):
         machine = replace(machine, relax_rate={kind.name: relax_rate(kind, machine.threads)})
     return machine, Trials(search, hops, on_device)
 
@@ -133,7 +142,7 @@ def relax_rate(kind: WorkType, threads: int) -> float:
     try:
         a, c = np.ones((EDGE, EDGE), kind.dtype), np.full((EDGE, EDGE), 9, kind.dtype)
         times = []
-        for _ in range(4):
+        for _ in range(PRODUCTS):
             began = time.process_time()
             backend.relax(c, a, a, nonnegative=True)
             times.append((time.process_time() - began) / threads)

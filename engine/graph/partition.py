@@ -17,13 +17,15 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import csr_array
 
+from engine.graph.metis import nested_dissection
 from engine.model.device_layout import SHALLOW
 from engine.model.plan import Plan
 from engine.model.problem import Machine, PartsFacts, Problem
 
 if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
     from engine.graph.profile import GraphProfile
     from storage.graph.graph import Graph
 
@@ -205,6 +207,8 @@ def dissect(graph: Graph, most: int) -> Dissection | None:
 
 def _pattern(graph: Graph) -> csr_array:
     """Return the symmetric pattern of the arcs, regardless of their direction; its values have no meaning."""
+    from scipy.sparse import csr_array
+
     ones = np.ones(graph.arcs, np.int8)
     arcs = csr_array((ones, graph.heads, graph.indptr), shape=(graph.n, graph.n))
     return (arcs + arcs.T).tocsr() if graph.directed else arcs
@@ -215,11 +219,7 @@ def _nested_dissection(pattern: csr_array) -> tuple[npt.NDArray[np.int32], npt.N
     if n < 2 or pattern.nnz == 0:
         identity = np.arange(n, dtype=np.int32)
         return identity, identity
-    import pymetis
-
-    adjacency = pymetis.CSRAdjacency(pattern.indptr.astype(np.int32), pattern.indices.astype(np.int32))
-    order, rank = pymetis.nested_dissection(adjacency=adjacency)
-    return np.asarray(order, np.int32), np.asarray(rank, np.int32)
+    return nested_dissection(pattern.indptr.astype(np.int32), pattern.indices.astype(np.int32))
 
 
 def with_trial(profile: GraphProfile, problem: Problem, plan: Plan, machine: Machine) -> Problem:

@@ -76,6 +76,8 @@ class GraphProfile:
             Cancelled: the monitor asked to stop.
         """
         monitor.begin("potentials", self.graph.arcs, "arcs")
+        if "potentials" not in self.__dict__:
+            self.__dict__["potentials"] = find_potentials(self.graph, monitor)
         found = self.potentials
         monitor.step(self.graph.arcs)
         return found

@@ -89,6 +89,8 @@ class Plan:
         batch: as in :class:`Candidate`.
         workers: as in :class:`Candidate`.
         statistics: the shape of the graph in numbers.
+        task: fingerprints of the graph and of what is asked of it (``engine.planning.binding``); not stored.  Empty
+            for a plan that is bound to no task.
     """
 
     algorithm: str
@@ -113,6 +115,7 @@ class Plan:
     batch: int = 0
     workers: int = 0
     statistics: Statistics | None = None
+    task: tuple[str, str] | tuple[()] = ()
 
     @property
     def execution(self) -> str:
@@ -122,6 +125,7 @@ class Plan:
     def to_dict(self) -> dict[str, object]:
         """Return the plan as JSON types."""
         plan = asdict(self)
+        del plan["task"]
         plan["candidates"] = tuple(_stored(candidate) for candidate in plan["candidates"])
         if self.streaming is not None:
             plan["streaming"]["rounds"] = self.streaming.rounds(self.shape[1])

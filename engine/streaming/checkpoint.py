@@ -251,6 +251,19 @@ def bound_to(checkpoint: Checkpoint | None, options: Options) -> Options:
     return replace(options, algorithm=kept, dtype=dtype)
 
 
+def resumes_half(checkpoint: Checkpoint | None) -> bool:
+    """Return whether ``checkpoint`` counts rounds of the half form, which only a solve in that form resumes from.
+
+    A record that such a solve would forget, or that counts no round, binds no plan to the half form.
+    """
+    if checkpoint is None or checkpoint.record.get("kind") != "rounds":
+        return False
+    recorded = CheckpointForm.of_record(checkpoint.record, str(checkpoint.identity["type"]))
+    wanted = replace(recorded, potentials=None)  # undirected graphs, which alone have a half form, need no potentials
+    begun = max((level for level, _ in checkpoint.record["levels"]), default=-1) >= 0
+    return recorded.half and begun and way_on(recorded, wanted) is not Way.FORGET
+
+
 def suits(checkpoint: Checkpoint, plan: Plan) -> bool:
     """Whether a solve by ``plan`` may write over ``checkpoint``, even if it cannot use what is recorded."""
     recorded = CheckpointForm.of_record(checkpoint.record, str(checkpoint.identity["type"]))

@@ -198,19 +198,19 @@ class Runner:
         """The summary of the finished store, no seconds, and its bytes."""
         from storage.matrix.reader import open_matrix
 
-        self._tidy(job)
+        self._tidy(job, solved=True)
         with open_matrix(result_place(self._settings, job.id)) as matrix:
             return dict(matrix.summary), {}, result_bytes(self._settings, job.id)
 
-    def _tidy(self, job: JobRecord) -> None:
-        claims.tidy(self._settings.store(job.id), job.fence, trash(self._settings))
+    def _tidy(self, job: JobRecord, *, solved: bool = False) -> None:
+        claims.tidy(self._settings.store(job.id), job.fence, trash(self._settings), solved=solved)
 
     def _let_go(self, job: JobRecord) -> None:
         """Stop after the claim was lost.  Its files remain for its successor; they are removed if there is a result."""
         log.error("job %s: the claim was lost, so this runner stops to work on it", job.id)
         with contextlib.suppress(StorageFailed, NotFound):
             if self._jobs.job(job.id).state == SUCCESSFUL:
-                self._tidy(job)
+                self._tidy(job, solved=True)
 
     def _stopped(self, job: JobRecord, monitor: JobMonitor) -> None:
         """Store why the solve was stopped: the claim was lost, the job was cancelled, or the runner stops."""

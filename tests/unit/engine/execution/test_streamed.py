@@ -204,7 +204,7 @@ def test_copies_by_several_threads_are_gone_on_with(tmp_path, eager, monkeypatch
 @pytest.mark.parametrize("tier", ["host", "store"])
 def test_a_negative_cycle_is_named_and_leaves_nothing(tmp_path, tier):
     graph = sample(200, negative=True)
-    plan = plan_for(graph, tier)
+    plan = replace(plan_for(graph, tier), task=())  # as if planning had not looked
     graph.weights[graph.indptr[5] : graph.indptr[6]] -= 500
     with pytest.raises(NegativeCycle):
         solve_to_store(graph, Options(), tmp_path / "d.zarr", plan=plan)
@@ -291,6 +291,28 @@ def test_undirected_goes_on_in_the_other_form(tmp_path, eager, monkeypatch, tier
     assert {problem.half for problem in problems} == {half_first}
     solve_to_store(graph, Options(), path, plan=plans[1], resume=True)
     same(expected(graph, tmp_path), path)
+
+
+@pytest.mark.parametrize("lost", ["potentials", "levels"], ids=["of an earlier version", "of no round"])
+def test_a_half_record_that_will_be_forgotten_binds_no_plan(tmp_path, eager, monkeypatch, lost):
+    graph, path = sample(500, directed=False), tmp_path / "d.zarr"
+    with pytest.raises(Cancelled):
+        solve_to_store(graph, Options(), path, plan=plan_for(graph, "host"), monitor=StopAt(graph.n**3 // 3))
+    found = find_checkpoint(path)
+    assert checkpoint.resumes_half(found)
+    record = dict(found.record)
+    if lost == "levels":
+        record["levels"] = [[-1, sum(count for _, count in record["levels"])]]
+    else:
+        del record["potentials"]
+    assert not checkpoint.resumes_half(replace(found, record=record))
+    problems, choose = [], planning.choose
+    monkeypatch.setattr(
+        planning, "choose", lambda problem, *a, **k: problems.append(problem) or choose(problem, *a, **k)
+    )
+    monkeypatch.setattr(planning, "resumable", lambda *_, **__: replace(found, record=record))
+    make_plan(graph, Options(), out=path, resume=True)
+    assert {problem.half for problem in problems} == {False}
 
 
 @pytest.mark.parametrize("idle", [False, True])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from engine.graph.profile import GraphProfile
 from engine.graph.selection import Rectangle
@@ -24,6 +24,7 @@ class SolveContext:
         rectangle: the rows and columns of the result.
         sink: receives the rows.
         monitor: receives the progress, and is asked whether to stop.
+        facts: whether the summary of the rows is wanted.
     """
 
     profile: GraphProfile
@@ -32,6 +33,7 @@ class SolveContext:
     rectangle: Rectangle
     sink: Sink
     monitor: Monitor
+    facts: bool = field(default=True, kw_only=True)
 
     @property
     def kind(self) -> WorkType:

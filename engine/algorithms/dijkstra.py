@@ -17,7 +17,7 @@ from engine.graph.transpose import reverse
 from engine.model.backend import Arcs, Array, Backend
 from engine.model.progress import Monitor
 from engine.model.rows import ArraySink, Sink
-from engine.planning.cost import ABREAST
+from engine.planning.constants import BUSY_ROWS
 from engine.rows.dense import ClosedRows, write_rows
 
 #: Seconds that a batch should take: between batches progress is reported and a request to stop is noticed.
@@ -124,7 +124,7 @@ def run(backend: Backend, search: RowSearch) -> None:
     wanted, sink, monitor = search.rectangle, search.sink, search.monitor
     sources, targets, cutoff = wanted.rows, wanted.targets, wanted.cutoff
     first = FIRST_ENTRIES // max(1, wanted.n)
-    batches = RowBatches(len(sources), sink.tile[0], search.batch, backend.threads * ABREAST, first)
+    batches = RowBatches(len(sources), sink.tile[0], search.batch, backend.threads * BUSY_ROWS, first)
     columns = wanted.n if targets is None else len(targets)
     buffers = [np.empty((batches.most, columns), search.dtype) for _ in range(2 if batches.most < len(sources) else 1)]
     monitor.begin("search", len(sources), "rows")

@@ -34,7 +34,7 @@ from engine.model.progress import Monitor
 from engine.model.rows import Array, NullSink
 from engine.planning.binding import bind_plan, check_plan
 from engine.planning.bulk import BulkPlan, Group, plan_bulk
-from engine.planning.cost import DEVICE_START
+from engine.planning.constants import DEVICE_START
 from engine.rows.dense import ClosedRows, weight_matrix, write_rows
 from engine.rows.summary import SummarySink
 from storage.errors import ApspError, SolveFailed

@@ -15,7 +15,7 @@ from engine.graph.profile import GraphProfile
 from engine.model.dtypes import WORK_TYPES
 from engine.model.problem import Options
 from engine.model.progress import Monitor
-from engine.model.rows import FloatSink
+from engine.rows.floats import FloatSink
 from storage.errors import DoesNotFit, InvalidRequest
 from storage.graph.graph import Graph
 

@@ -15,7 +15,7 @@ from engine.model.plan import Plan
 from engine.model.problem import Machine, Options, Problem, Trials
 from engine.model.system import available_memory
 from engine.planning.binding import bind_plan
-from engine.planning.cost import DEVICE_START
+from engine.planning.constants import DEVICE_START
 from engine.planning.planner import ESTIMATES, choose, choose_type
 from engine.streaming.checkpoint import bound_to, resumable, resumes_half
 from storage.errors import DoesNotFit, InvalidRequest

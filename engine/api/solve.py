@@ -70,7 +70,13 @@ EXECUTORS: Final[dict[str, Callable[[StoredSolve], dict[str, object]]]] = {
 
 
 def solve(
-    graph: Graph | GraphProfile, plan: Plan, options: Options, sink: Sink, monitor: Monitor | None = None
+    graph: Graph | GraphProfile,
+    plan: Plan,
+    options: Options,
+    sink: Sink,
+    monitor: Monitor | None = None,
+    *,
+    facts: bool = True,
 ) -> Outcome:
     """Execute a plan; the sink is neither sealed nor closed.
 
@@ -80,6 +86,7 @@ def solve(
         options: the options of the plan.
         sink: receives the rows.
         monitor: receives the progress.
+        facts: gather the summary; without it the outcome's summary may be empty, and no row is read a second time.
 
     Raises:
         Cancelled: the monitor asked to stop; the rows in the sink are then incomplete.
@@ -88,7 +95,7 @@ def solve(
     clock, profile = PhaseClock(monitor or Monitor()), GraphProfile.of(graph)
     check_plan(plan, profile.graph, options)
     rectangle = Rectangle.of(options, profile.graph.n)
-    summary = in_memory.run(SolveContext(profile, plan, options, rectangle, sink, clock))
+    summary = in_memory.run(SolveContext(profile, plan, options, rectangle, sink, clock, facts=facts))
     clock.stop()
     return Outcome(plan, clock.seconds, summary)
 

@@ -59,7 +59,7 @@ def _take_up(job: DistributedJob, journal: Journal) -> list[Stripe]:
     """Return the stripes as the record has them, and make the record one that these rounds can go on from."""
     upper = bool((journal.writer.record() or {}).get("symmetric"))
     potentials = fingerprint(np.load(Path(job.exchange_dir).parent / "potentials.npy")) if job.reduced else None
-    return stripes_at(take_up(journal, job.streaming, job.n, potentials=potentials, joined=True), upper=upper)
+    return stripes_at(take_up(journal, job.tiling, job.n, potentials=potentials, joined=True), upper=upper)
 
 
 def _job(context: StoredSolve) -> DistributedJob:

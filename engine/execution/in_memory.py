@@ -15,7 +15,7 @@ from storage.errors import Cancelled
 
 
 def run(context: SolveContext) -> dict[str, object]:
-    """Solve into the context's sink; returns the summary of all rows.
+    """Solve into the context's sink; returns the summary of all rows, empty where it is not wanted.
 
     Raises:
         Cancelled: the monitor asked to stop; the rows in the sink are then incomplete.
@@ -25,6 +25,9 @@ def run(context: SolveContext) -> dict[str, object]:
     profile, rectangle = context.profile.open(asked)
     facts: Summary | SummarySink
     on_device = context.plan.device == "cuda"
+    if not on_device and not context.facts and not rectangle.narrow:
+        _on_processors(replace(context, profile=profile, rectangle=rectangle))
+        return {}
     if on_device and not rectangle.narrow:
         facts = ON_DEVICE[context.plan.algorithm](context)
     else:

@@ -16,7 +16,7 @@ from engine.model.plan import Plan
 from engine.model.progress import Monitor
 from engine.model.stripe_device import BelowZero, Streamer
 from engine.model.tier import mirror_rows
-from engine.model.tiling import Streaming
+from engine.model.tiling import Tiling
 from engine.planning.cost_streaming import store_buffers
 from engine.rows.dense import ClosedRows, fill_weights, write_rows
 from engine.rows.summary import SummarySink
@@ -62,7 +62,7 @@ def run(context: StoredSolve) -> dict[str, object]:
     return collector.summary(graph.labels)
 
 
-def _in_store(context: StoredSolve, streaming: Streaming, devices: Sequence[Streamer], collector: SummarySink) -> None:
+def _in_store(context: StoredSolve, streaming: Tiling, devices: Sequence[Streamer], collector: SummarySink) -> None:
     graph, monitor, count = context.profile.graph, context.monitor, store_buffers(streaming, len(devices))
     with _memory((count * streaming.height, graph.n), context.plan, monitor) as (memory, ready):
         ready()
@@ -78,7 +78,7 @@ def _in_store(context: StoredSolve, streaming: Streaming, devices: Sequence[Stre
             _rounds(context, tier, streaming, devices, nonnegative=context.profile.nonnegative, first=tier.first_round)
 
 
-def _in_memory(context: StoredSolve, streaming: Streaming, devices: Sequence[Streamer], collector: SummarySink) -> None:
+def _in_memory(context: StoredSolve, streaming: Tiling, devices: Sequence[Streamer], collector: SummarySink) -> None:
     plan, journal, monitor = context.plan, context.journal, context.monitor
     relaxed = context.profile.for_products(context.kind, monitor)
     potentials = relaxed.reduced_by
@@ -100,7 +100,7 @@ def _in_memory(context: StoredSolve, streaming: Streaming, devices: Sequence[Str
 def _rounds(
     context: StoredSolve,
     tier: StoreTier | KeptHostTier,
-    streaming: Streaming,
+    streaming: Tiling,
     devices: Sequence[Streamer],
     *,
     nonnegative: bool,
@@ -138,9 +138,7 @@ def _memory(shape: tuple[int, int], plan: Plan, monitor: Monitor) -> Iterator[tu
         yield memory.array, ready
 
 
-def _load(
-    context: StoredSolve, matrix: Array, graph: Graph, streaming: Streaming, levels: npt.NDArray[np.int64]
-) -> None:
+def _load(context: StoredSolve, matrix: Array, graph: Graph, streaming: Tiling, levels: npt.NDArray[np.int64]) -> None:
     """Fill the matrix with the stripes that the store has, and with the weights of ``graph`` for all others."""
     writer, kind = context.journal.writer, context.kind
     context.monitor.begin("ingest", graph.n, "rows")

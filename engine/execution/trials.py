@@ -20,14 +20,14 @@ from engine.execution.rates import with_rates
 from engine.execution.search_cuda import ALGORITHMS as SEARCHES
 from engine.graph.profile import GraphProfile
 from engine.graph.selection import Rectangle
+from engine.model.algorithms import ALGORITHMS
 from engine.model.backend import Arcs
 from engine.model.device_layout import form_of
 from engine.model.dtypes import WORK_TYPES, WorkType
 from engine.model.plan import Plan
 from engine.model.problem import Machine, Problem, Trials
-from engine.planning import cost_bfs
+from engine.planning.constants import HEAP_BELOW, HOP_SOURCES, HOP_SOURCES_LEAST, LANE_BYTES
 from engine.planning.cost import search_workspace
-from engine.planning.cost_dijkstra import FEW, SIDE_BY_SIDE
 from storage.graph.graph import Graph
 
 #: Below this many seconds of predicted work nothing is measured: any choice is fast enough.
@@ -36,6 +36,11 @@ WORTHWHILE: Final = 0.05
 EDGE: Final = 1024
 #: Products are timed only if the table predicts less than this many times the seconds of the searches.
 CONTENDER: Final = 10
+#: Searches are tried only if the table predicts less than this many times the plan's seconds; it is right within 3.
+UNLIKELY: Final = 8
+#: Products that are timed, and the least number of times as long that a plan takes which no other one rivals.
+PRODUCTS: Final = 4
+TIMED_SHARE: Final = 20
 #: Seconds that trial searches may take, approximately.
 TRIAL: Final = 0.1
 #: A trial on a GPU, which takes up to a quarter of a second, pays from this many seconds of predicted searches on.
@@ -95,14 +100,17 @@ def calibrate(
     searched = rectangle or Rectangle(graph.n, None, None, None)
     if any(c.from_targets for c in plan.candidates):
         searched = searched.transposed  # the transposed graph takes about as long, and is not made for this
-    if problem.max_hops is None:
-        search = search_seconds(graph, kind, machine.threads, unit=problem.unit, rectangle=searched)
-        if any(c.algorithm == "bfs" and c.device == "cpu" and c.feasible for c in plan.candidates):
-            hops = search_seconds(graph, kind, machine.threads, unit=True, rectangle=searched, bits=True)
     own = [c for c in plan.candidates if c.feasible and c.device == "cpu"]
+    contest = any(ALGORITHMS[c.algorithm].searches and c.seconds < UNLIKELY * plan.seconds for c in own)
+    if problem.max_hops is None and contest:
+        search = search_seconds(graph, kind, machine.threads, unit=problem.unit, rectangle=searched)
+        if any(c.algorithm == "bfs" for c in own):
+            hops = search_seconds(graph, kind, machine.threads, unit=True, rectangle=searched, bits=True)
     products = [c.seconds for c in own if any(p.name == "relax" for p in c.phases)]
-    asked = any(p.name == "relax" for p in plan.phases)  # the user named it, so its rate counts whatever searches take
-    if products and (asked or search is None or min(products) < CONTENDER * search * len(searched.rows)):
+    long = plan.seconds > TIMED_SHARE * PRODUCTS * EDGE**3 / machine.relax_rate[kind.name]
+    asked = long and any(p.name == "relax" for p in plan.phases)  # its rate decides nothing, but the prediction
+    rival = search is not None and min(products, default=np.inf) < CONTENDER * search * len(searched.rows)
+    if products and (asked or rival):
         machine = replace(machine, relax_rate={kind.name: relax_rate(kind, machine.threads)})
     return machine, Trials(search, hops, on_device)
 
@@ -134,7 +142,7 @@ def relax_rate(kind: WorkType, threads: int) -> float:
     try:
         a, c = np.ones((EDGE, EDGE), kind.dtype), np.full((EDGE, EDGE), 9, kind.dtype)
         times = []
-        for _ in range(4):
+        for _ in range(PRODUCTS):
             began = time.process_time()
             backend.relax(c, a, a, nonnegative=True)
             times.append((time.process_time() - began) / threads)
@@ -172,7 +180,7 @@ def search_seconds(
         backend: CpuBackend = BreadthFirst(threads)
     else:
         backend = CpuBackend(threads)
-    abreast = cost_bfs.ABREAST if bits else SIDE_BY_SIDE // kind.itemsize
+    abreast = HOP_SOURCES if bits else LANE_BYTES // kind.itemsize
 
     scratch: npt.NDArray[np.generic] = np.empty((0, columns), kind.dtype)
 
@@ -190,7 +198,7 @@ def search_seconds(
 
     try:
         search(1)  # compiles and prepares searches of one source
-        search(cost_bfs.FEW if bits else FEW)  # and searches of several sources side by side
+        search(HOP_SOURCES_LEAST if bits else HEAP_BELOW)  # and searches of several sources side by side
         count, full = threads, min(most, threads * abreast)
         while True:
             count = min(count, most)

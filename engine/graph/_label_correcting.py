@@ -12,7 +12,8 @@ after it.  The root is number n, an additional vertex before all others.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from engine.graph.kernels import njit
 
 
 @njit(nogil=True, cache=True)

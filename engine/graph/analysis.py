@@ -26,7 +26,7 @@ def describe(
     max_hops: int | None = None,
     cutoff: float | None = None,
 ) -> Problem:
-    """Find the facts about ``graph`` that planning uses, in O(m) plus at most two searches for the hub bound.
+    """Find the facts about ``graph`` that planning uses, in O(m) plus at most four searches for the bound by hubs.
 
     Args:
         graph: the clean graph, or its profile, which keeps what is found.
@@ -49,7 +49,7 @@ def describe(
         unit=profile.unit,
         min_weight=low,
         max_weight=high,
-        smallest_weight=_smallest(graph),
+        smallest_weight=_smallest(graph, low),
         bound=bound,
         bound_proof=proof,
         max_hops=hops,
@@ -91,9 +91,14 @@ def _bound(graph: Graph, hops: int | None, cutoff: float | None, *, signed: bool
     return (last, proof) if last < bound else (bound, other)
 
 
-def _smallest(graph: Graph) -> float:
-    """Return the smallest absolute weight that is not zero; 0 where there is none, and for whole numbers."""
-    if graph.integral:
-        return 0
+def _smallest(graph: Graph, low: float) -> float:
+    """Return the smallest absolute weight that is not zero; 0 where there is none, and for whole numbers.
+
+    Args:
+        graph: the graph.
+        low: its smallest weight.
+    """
+    if graph.integral or low > 0:
+        return 0 if graph.integral else low
     sizes = np.abs(graph.weights)
     return float(np.min(sizes, where=sizes > 0, initial=np.inf)) if graph.arcs else 0

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import csr_array
 
 from engine.graph.metis import nested_dissection
 from engine.model.device_layout import SHALLOW
@@ -25,6 +24,8 @@ from engine.model.plan import Plan
 from engine.model.problem import Machine, PartsFacts, Problem
 
 if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
     from engine.graph.profile import GraphProfile
     from storage.graph.graph import Graph
 
@@ -206,6 +207,8 @@ def dissect(graph: Graph, most: int) -> Dissection | None:
 
 def _pattern(graph: Graph) -> csr_array:
     """Return the symmetric pattern of the arcs, regardless of their direction; its values have no meaning."""
+    from scipy.sparse import csr_array
+
     ones = np.ones(graph.arcs, np.int8)
     arcs = csr_array((ones, graph.heads, graph.indptr), shape=(graph.n, graph.n))
     return (arcs + arcs.T).tocsr() if graph.directed else arcs

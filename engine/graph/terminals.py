@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import coo_array
 
 from engine.graph.selection import Indices, Rectangle
 from storage.graph.graph import Graph
@@ -31,6 +30,8 @@ def opened(graph: Graph) -> Graph:
     n, count = graph.n, graph.terminals
     if not count:
         return graph
+    from scipy.sparse import coo_array
+
     ends = np.arange(count)
     tails = np.concatenate([np.repeat(np.arange(n), np.diff(graph.indptr)), ends])
     heads = np.concatenate([arrivals(graph.heads.astype(np.int64), n, count), n + ends])

@@ -7,7 +7,7 @@ from typing import Any
 
 from engine.model.algorithms import by_rows
 from engine.model.problem import Statistics
-from engine.model.tiling import Streaming
+from engine.model.tiling import Tiling
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Candidate:
     device: str = "cpu"
     device_memory: int = 0
     tier: str = "host"
-    streaming: Streaming | None = None
+    streaming: Tiling | None = None
     from_targets: bool = False
     batch: int = 0
     workers: int = 0
@@ -107,7 +107,7 @@ class Plan:
     device_reason: str = ""
     device_memory: int = 0
     tier: str = "host"
-    streaming: Streaming | None = None
+    streaming: Tiling | None = None
     phases: tuple[Phase, ...] = ()
     candidates: tuple[Candidate, ...] = field(default=())
     cutoff: float | None = None

@@ -47,6 +47,17 @@ app = typer.Typer(
 )
 
 
+def _must_open(graph: Path) -> None:
+    """Refuse a file that cannot be opened before anything is imported that reads it; a pipe is opened only once."""
+    from storage.errors import NotFound
+
+    try:
+        if not graph.is_fifo():
+            graph.open("rb").close()
+    except OSError as error:
+        raise NotFound(f"cannot open {graph}: {error.strerror or error}") from error
+
+
 def _tell_version(wanted: bool) -> None:
     if wanted:
         version()
@@ -93,6 +104,7 @@ def solve(
     as_json: Json = False,
 ) -> None:
     """Compute all distances, or those from --sources to --targets, into a store."""
+    _must_open(graph)
     from service.cli.commands import solving
 
     solving.solve(
@@ -176,6 +188,7 @@ def plan(
     as_json: Json = False,
 ) -> None:
     """Show how a graph would be solved, and what was rejected."""
+    _must_open(graph)
     from service.cli.commands import solving
 
     solving.plan(
@@ -198,6 +211,7 @@ def inspect(
     as_json: Json = False,
 ) -> None:
     """Show size, weights and components, and what was dropped."""
+    _must_open(graph)
     from service.cli.commands import solving
 
     solving.inspect(solving.GraphArgs(graph, reading), as_json=as_json)

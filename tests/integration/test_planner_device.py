@@ -11,7 +11,8 @@ from engine.model import device_layout
 from engine.model.dtypes import WORK_TYPES
 from engine.model.plan import Plan
 from engine.model.problem import Device, Machine, Options, Problem, Trials
-from engine.planning.cost import OVERHEAD, Setting
+from engine.planning.constants import PROCESS_BYTES
+from engine.planning.cost import Setting
 from engine.planning.planner import DEVICE_ESTIMATES, ESTIMATES, choose
 from storage.errors import DoesNotFit, InvalidRequest
 from storage.graph.graph import build_graph
@@ -109,7 +110,7 @@ def test_asking_for_the_processors_leaves_the_device_out() -> None:
 
 def test_the_host_holds_bands_alone() -> None:
     plan = choose(DENSE, BOX, Options(device="cuda"))
-    assert plan.memory < BOX.resident + OVERHEAD + GIB // 4
+    assert plan.memory < BOX.resident + PROCESS_BYTES + GIB // 4
 
 
 def test_a_matrix_beyond_the_devices_memory_stays_on_the_host_or_is_refused_with_both_numbers() -> None:

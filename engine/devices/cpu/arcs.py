@@ -11,9 +11,9 @@ from typing import Final
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from engine.devices.cpu.heap import search_packed, search_wide
+from engine.graph.kernels import njit
 from engine.model.backend import Arcs, Array
 from engine.model.decimals import Units, in_units
 from engine.model.dtypes import WORK_TYPES

@@ -15,10 +15,10 @@ from engine.graph.analysis import describe
 from engine.graph.partition import CPU_GRAIN, Grain, find_parts, with_parts
 from engine.graph.profile import GraphProfile
 from engine.model.backend import Array
+from engine.model.blocks import LEAF
 from engine.model.dtypes import WORK_TYPES
 from engine.model.problem import Machine, Options
 from engine.model.progress import Monitor
-from engine.planning import cost_dense
 from engine.planning.planner import choose
 from storage.errors import Cancelled, InvalidRequest, NegativeCycle
 from storage.graph.graph import Graph, build_graph
@@ -171,7 +171,7 @@ def test_work_between_two_looks_at_a_wish_to_stop_is_bounded_however_large_a_par
     part_lengths.find_lengths(backend, graph, parts, WORK_TYPES["int32"], nonnegative=True, monitor=monitor)
     backend.shutdown()
     assert monitor.done == sum(total for _, total, _ in monitor.begun)
-    assert monitor.most <= 2 * part_lengths.SMALL + cost_dense.LEAF**3
+    assert monitor.most <= 2 * part_lengths.SMALL + LEAF**3
     assert backend.updates > 10 * monitor.most
 
 

@@ -24,7 +24,7 @@ from engine.execution import streamed
 from engine.model.plan import Plan
 from engine.model.problem import Options
 from engine.model.progress import Monitor
-from engine.model.tiling import Streaming
+from engine.model.tiling import Tiling
 from engine.streaming import checkpoint, host_tier, store_tier
 from engine.streaming.progress_record import levels_of, progress_of
 from storage.errors import Cancelled, NegativeCycle, StorageFailed
@@ -50,7 +50,7 @@ def plan_for(graph: Graph, tier: str | None, height: int = 64, width: int = 128,
     plan = make_plan(graph, Options(algorithm="blocked-floyd-warshall", dtype=dtype))
     if tier is None:
         return plan
-    streaming = Streaming(tier, height, width, symmetric=not graph.directed, ahead=not graph.directed)
+    streaming = Tiling(tier, height, width, symmetric=not graph.directed, ahead=not graph.directed)
     return replace(plan, tier=tier, streaming=streaming)
 
 
@@ -326,7 +326,7 @@ def test_copies_wait_until_the_process_has_computed_enough(tmp_path, monkeypatch
     with open_working(tmp_path / "d.zarr", sample(n), MatrixSpec("int32", 2**31 - 2)) as writer:
         journal = SimpleNamespace(writer=writer, interval=0.0, commit=begun.append, work=0.0)
         matrix = np.zeros((n, n), np.int32)
-        with host_tier.KeptHostTier(matrix, Streaming("host", 64, 64), journal, threads=10**9, idle=idle) as tier:
+        with host_tier.KeptHostTier(matrix, Tiling("host", 64, 64), journal, threads=10**9, idle=idle) as tier:
             for k in range(4):
                 computed[0] = 10.0 * (k == 3)
                 tier.commit(k)
@@ -337,7 +337,7 @@ def test_copies_wait_until_the_process_has_computed_enough(tmp_path, monkeypatch
 
 def test_levels_survive_a_record_and_change_with_the_layout():
     n = 1000
-    wide, other = Streaming("store", 64, 128), Streaming("host", 128, 384)
+    wide, other = Tiling("store", 64, 128), Tiling("host", 128, 384)
     levels = np.array([5] * 3 + [4] * 13)
     record = progress_of(levels, wide)
     assert record["levels"] == [[5, 3], [4, 13]]

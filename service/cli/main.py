@@ -15,25 +15,16 @@ import typer
 
 from service.cli import remote as cli_remote
 from service.cli.arguments import (
-    Algorithm,
-    Cutoff,
-    Device,
-    DeviceMemory,
-    Dtype,
-    Executor,
+    BulkStoreOptions,
     GraphFile,
     Json,
-    MaxHops,
-    Memory,
-    ReadingOptions,
-    Scheduler,
-    Sources,
     StoreFolder,
+    StoreOptions,
     StoreUrl,
-    Targets,
-    Threads,
-    reads_graph,
+    with_options,
 )
+from service.options import BulkOptions, LocalOptions
+from storage.options import ReadingOptions
 
 app = typer.Typer(
     name="apsp",
@@ -63,52 +54,23 @@ def every_command(
 
 
 @app.command()
-@reads_graph
+@with_options
 def solve(
     graph: GraphFile,
     out: Annotated[str, typer.Option("--out", metavar="STORE.zarr", help="Where the matrix goes; s3://... too.")],
     reading: ReadingOptions,
-    dtype: Dtype = "auto",
-    algorithm: Algorithm = "auto",
-    device: Device = "auto",
-    memory: Memory = None,
-    device_memory: DeviceMemory = None,
-    max_hops: MaxHops = None,
-    sources: Sources = None,
-    targets: Targets = None,
-    cutoff: Cutoff = None,
-    threads: Threads = None,
-    executor: Executor = "local",
-    scheduler: Scheduler = None,
-    compression: Annotated[Literal["none", "zstd"], typer.Option(help="Compression of the stored tiles.")] = "none",
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace STORE.zarr once the new one is done.")
-    ] = False,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on from what a stopped solve of the same into STORE.zarr has kept.")
-    ] = False,
-    work: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Where to work if --out is s3://...; else ~/.cache/apsp/work.")
-    ] = None,
+    options: LocalOptions,
+    store: StoreOptions,
     as_json: Json = False,
 ) -> None:
     """Compute all distances, or those from --sources to --targets, into a store."""
     from service.cli.commands import solving
 
-    solving.solve(
-        solving.GraphArgs(graph, reading),
-        solving.SolveArgs(
-            *(dtype, algorithm, device, memory, device_memory, max_hops, sources, threads, targets, cutoff),
-            executor=executor,
-            scheduler=scheduler,
-        ),
-        solving.StoreArgs(out, overwrite, resume, compression, work),
-        as_json=as_json,
-    )
+    solving.solve(solving.GraphArgs(graph, reading), options, out, store, as_json=as_json)
 
 
 @app.command(name="solve-many")
-@reads_graph
+@with_options
 def solve_many(
     graphs: Annotated[
         list[str],
@@ -117,81 +79,35 @@ def solve_many(
         ),
     ],
     reading: ReadingOptions,
-    out: Annotated[
-        Path | None, typer.Option("--out", metavar="FOLDER", help="Where the stores go, one a graph: NAME.zarr.")
-    ] = None,
-    summary: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Table with a row for each graph: .csv, or .jsonl.")
-    ] = None,
-    dtype: Dtype = "auto",
-    device: Device = "auto",
-    memory: Memory = None,
-    device_memory: DeviceMemory = None,
-    max_hops: MaxHops = None,
-    threads: Threads = None,
-    compression: Annotated[Literal["none", "zstd"], typer.Option(help="Compression of the stored tiles.")] = "none",
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Solve again what has its store already, and replace that.")
-    ] = False,
+    options: BulkOptions,
+    store: BulkStoreOptions,
     as_json: Json = False,
 ) -> None:
     """Solve many graphs: small ones side by side or in stacks on the GPU; finished stores are skipped."""
-    from service.cli.commands import many, solving
+    from service.cli.commands import many
 
-    code = many.solve_many(
-        many.ManyArgs(
-            graphs,
-            out,
-            summary,
-            overwrite,
-            compression,
-            solving.GraphArgs(Path(), reading),
-            solving.SolveArgs(dtype, "auto", device, memory, device_memory, max_hops, None, threads),
-        ),
-        as_json=as_json,
-    )
-    raise typer.Exit(code)
+    raise typer.Exit(many.solve_many(many.ManyArgs(graphs, reading, options, **store), as_json=as_json))
 
 
 @app.command()
-@reads_graph
+@with_options
 def plan(
     graph: GraphFile,
     reading: ReadingOptions,
+    options: LocalOptions,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="STORE.zarr", help="Check the space on this store's disk.")
     ] = None,
-    dtype: Dtype = "auto",
-    algorithm: Algorithm = "auto",
-    device: Device = "auto",
-    memory: Memory = None,
-    device_memory: DeviceMemory = None,
-    max_hops: MaxHops = None,
-    sources: Sources = None,
-    targets: Targets = None,
-    cutoff: Cutoff = None,
-    threads: Threads = None,
-    executor: Executor = "local",
-    scheduler: Scheduler = None,
     as_json: Json = False,
 ) -> None:
     """Show how a graph would be solved, and what was rejected."""
     from service.cli.commands import solving
 
-    solving.plan(
-        solving.GraphArgs(graph, reading),
-        solving.SolveArgs(
-            *(dtype, algorithm, device, memory, device_memory, max_hops, sources, threads, targets, cutoff),
-            executor=executor,
-            scheduler=scheduler,
-        ),
-        out=out,
-        as_json=as_json,
-    )
+    solving.plan(solving.GraphArgs(graph, reading), options, out=out, as_json=as_json)
 
 
 @app.command()
-@reads_graph
+@with_options
 def inspect(
     graph: GraphFile,
     reading: ReadingOptions,

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from service.cli.names import split_names
+from service.options import split_names
 from storage.errors import InvalidRequest, NotFound
 from storage.graph.graph import Graph, index_of
 

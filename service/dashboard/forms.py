@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from http import HTTPStatus
 from typing import Final
 from urllib.parse import parse_qsl
@@ -90,10 +91,9 @@ async def solve(request: Request, graph_id: str, service: Shared, visitor: Known
     try:
         record, _ = await submit(service, asked.request, visitor.caller, None)
     except ApspError as error:
-        fault = fault_of(error)
-        return await graph_page(
-            request, service, visitor, graph_id, asked, planned=False, status=status_of(fault.code), fault=fault
-        )
+        asked = replace(asked, fault=fault_of(error))
+        status = status_of(fault_of(error).code)
+        return await graph_page(request, service, visitor, graph_id, asked, planned=False, status=status)
     return RedirectResponse(f"/jobs/{record.id}", 303)
 
 

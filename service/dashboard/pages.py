@@ -97,7 +97,7 @@ def get_eccentricities(request: Request, job_id: str, service: Shared, visitor: 
 
 async def graph_page(
     request: Request, service: Service, visitor: Known, graph_id: str, asked: FormOptions, *,
-    planned: bool, status: int = 200, fault: Fault | None = None,
+    planned: bool, status: int = 200,
 ) -> Response:  # fmt: skip
     """The page of a graph with the options as they were filled in, and the plan if that was asked for.
 
@@ -106,14 +106,13 @@ async def graph_page(
         service: what the routes of this process share.
         visitor: the person who asks, with the rights of the session's key.
         graph_id: id of the graph.
-        asked: the options as they were filled in.
+        asked: the options as they were filled in, and what was wrong with them.
         planned: whether a plan was asked for.
         status: HTTP status of the page.
-        fault: what was wrong with the request, shown on the page.
     """
     found = await anyio.to_thread.run_sync(views.graph, service, visitor.caller, graph_id)
     plan: dict[str, Any] | None = None
-    fault = fault or asked.fault
+    fault = asked.fault
     if planned and asked.request is not None and fault is None:
         try:
             plan = await service.plans.get(service, graph_id, asked.request.options())

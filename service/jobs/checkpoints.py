@@ -13,10 +13,8 @@ from storage.errors import Conflict, StorageFailed
 from storage.jobs.store import DISMISSED, FAILED, JobRecord
 
 if TYPE_CHECKING:
-    from engine.api.solve import Outcome
     from engine.model.plan import Plan
     from engine.model.problem import Options
-    from engine.model.progress import Monitor
     from storage.graph.graph import Graph
 
 
@@ -76,41 +74,3 @@ def plan(graph: Graph, options: Options, store: Path) -> Plan:
     from engine.api import solve as engine
 
     return engine.make_plan(graph, options, out=store, resume=True)
-
-
-def solve(
-    graph: Graph,
-    options: Options,
-    store: Path,
-    *,
-    plan: Plan,
-    compression: str,
-    monitor: Monitor,
-    address: str | None = None,
-    claim: int = 0,
-) -> Outcome:
-    """Solve into ``store``, or to ``address`` for the claim of this number, from its checkpoint if there is one.
-
-    Args:
-        graph: the graph to solve.
-        options: options of the solve.
-        store: path of the store, or of the working files if there is an address.
-        plan: the plan to follow.
-        compression: ``none`` or ``zstd``.
-        monitor: receives the progress.
-        address: address of the store in an object store.
-        claim: number of the claim that solves.
-    """
-    from engine.api import solve as engine
-
-    return engine.solve_to_store(
-        graph,
-        options,
-        store,
-        plan=plan,
-        resume=True,
-        compression=compression,
-        monitor=monitor,
-        address=address,
-        claim=claim,
-    )

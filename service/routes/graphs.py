@@ -9,7 +9,7 @@ import anyio.to_thread
 from fastapi import APIRouter, Depends, Query, Request, Response
 
 from service.api.problems import documented
-from service.api.schemas.graphs import GraphDocument, GraphList
+from service.api.schemas.graphs import GraphDocument, GraphList, UploadQuery
 from service.auth.callers import Known
 from service.http import cursors
 from service.http.parameters import known_parameters
@@ -50,22 +50,7 @@ async def upload_graph(
     response: Response,
     service: Shared,
     caller: Known,
-    format: Annotated[str | None, Query(description="Name of the format; found out if left out.")] = None,  # noqa: A002
-    directed: Annotated[bool | None, Query(description="Direction; what the format declares if left out.")] = None,
-    weight: Annotated[str | None, Query(description="Column of the weights.")] = None,
-    unweighted: Annotated[bool, Query(description="Count hops instead.")] = False,
-    source: Annotated[str | None, Query(max_length=200, description="Column of the arcs' sources.")] = None,
-    target: Annotated[str | None, Query(max_length=200, description="Column of the arcs' targets.")] = None,
-    labels: Annotated[
-        str | None,
-        Query(max_length=200, description="GML, GraphML, GEXF, Pajek, JSON: the attribute that names vertices."),
-    ] = None,
-    length_of: Annotated[
-        str | None, Query(max_length=200, description="Formula over one column: 1000 - score.")
-    ] = None,
-    centroids_through: Annotated[bool, Query(description="TNTP: let paths pass through zone centroids.")] = False,
-    name: Annotated[str | None, Query(max_length=200, description="A name of your own.")] = None,
-    filename: Annotated[str | None, Query(max_length=255, description="Its ending hints at the format.")] = None,
+    asked: Annotated[UploadQuery, Query()],
 ) -> GraphDocument:
     """Upload a graph file as the raw body; 201 if its content is new to you, 200 if you had uploaded it before.
 
@@ -76,29 +61,22 @@ async def upload_graph(
         response: the answer, whose status and headers are set here.
         service: what the routes of this process share.
         caller: who asks.
-        format, directed, weight, unweighted, source, target, labels, length_of, centroids_through: how the file is
-            read.
-        name: name of the graph.
-        filename: its suffix hints at the format.
+        asked: how the file is read, and what it is called.
     """
     announced = check_headers(request, service.settings.max_upload_bytes)
-    reading = {
-        "format": format, "directed": directed, "weight": weight, "unweighted": unweighted, "source": source,
-        "target": target, "labels": labels, "length_of": length_of, "centroids_through": centroids_through,
-    }  # fmt: skip
     with service.uploading.hold(caller.owner, service.settings.max_uploads):
-        path = await anyio.to_thread.run_sync(service.uploads.create, filename, announced)
+        path = await anyio.to_thread.run_sync(service.uploads.create, asked.filename, announced)
         try:
             digest = await receive(request, path, announced)
             seconds = service.settings.read_seconds + path.stat().st_size / service.settings.min_read_rate
             found = await service.worker.run(
-                read_upload, service.settings, path, reading, owner=caller.owner, seconds=seconds
+                read_upload, service.settings, path, asked.reading(), owner=caller.owner, seconds=seconds
             )
         finally:
             with anyio.CancelScope(shield=True):
                 await anyio.to_thread.run_sync(lambda: path.unlink(missing_ok=True))
     found["receipt"]["sha256"] = digest
-    fresh = GraphRecord(**found, name=name, created=time.time())
+    fresh = GraphRecord(**found, name=asked.name, created=time.time())
     kept, new = await anyio.to_thread.run_sync(service.add_graph, fresh, caller)
     response.status_code = 201 if new else 200
     response.headers["Location"] = f"/v1/graphs/{kept.id}"

@@ -14,8 +14,7 @@ from fastapi.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from service.api.problems import documented
-from service.api.schemas.jobs import Estimate, JobDocument, JobItem, JobList, JobRequest
-from service.api.schemas.wire import State
+from service.api.schemas.jobs import Estimate, JobDocument, JobItem, JobList, JobRequest, JobsQuery
 from service.auth.callers import Known
 from service.http.bodies import BodyRoute
 from service.http.cursors import is_plain
@@ -109,10 +108,7 @@ def list_jobs(
     response: Response,
     service: Shared,
     caller: Known,
-    limit: Annotated[int, Query(ge=1, le=200)] = 50,
-    state: Annotated[State | None, Query(description="Only jobs in this state.")] = None,
-    graph: Annotated[str | None, Query(description="Only jobs of this graph.")] = None,
-    cursor: Annotated[str | None, Query(description="Where the list before this one ended.")] = None,
+    asked: Annotated[JobsQuery, Query()],
 ) -> JobList:
     """Jobs, newest first; the link `next` leads to older ones.
 
@@ -121,13 +117,12 @@ def list_jobs(
         response: the answer, whose status and headers are set here.
         service: what the routes of this process share.
         caller: who asks.
-        limit: the most records in the list.
-        state, graph: only jobs in this state, or of this graph.
-        cursor: where an earlier list ended.
+        asked: which jobs the list shows.
     """
     owner = None if caller.may("admin") else caller.owner
-    before = None if cursor is None else _decoded(cursor)
-    records = service.jobs.list_jobs(limit + 1, state=state, graph=graph, owner=owner, before=before)
+    before = None if asked.cursor is None else _decoded(asked.cursor)
+    limit = asked.limit
+    records = service.jobs.list_jobs(limit + 1, state=asked.state, graph=asked.graph, owner=owner, before=before)
     following = None
     if len(records) > limit:
         records = records[:limit]

@@ -11,10 +11,10 @@ from fastapi.responses import Response, StreamingResponse
 from service.api.problems import documented
 from service.api.schemas.results import SubmatrixRequest
 from service.api.schemas.wire import Label
-from service.cli.names import split_names
 from service.http.bodies import BodyRoute
 from service.http.etags import Tagged
 from service.http.parameters import known_parameters
+from service.options import split_names
 from service.settings import variable
 from service.state import Opened, Service, Shared
 from service.views.formats import MEDIA_TYPES, choose_format

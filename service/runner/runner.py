@@ -152,6 +152,7 @@ class Runner:
 
     def _solve(self, job: JobRecord, monitor: JobMonitor) -> tuple[dict[str, Any], dict[str, float], int]:
         """Load, plan, solve, seal; returns summary, seconds of each phase and bytes of the store."""
+        from engine.api.solve import solve_to_store
         from service.pool.tasks import job_options
         from storage.graph.graph_store import GraphStore
 
@@ -173,9 +174,9 @@ class Runner:
         log.info("job %s: %s in %s on %s: %s", job.id, plan.algorithm, plan.dtype, plan.device, plan.reason)
 
         def attempt() -> Outcome:
-            return checkpoints.solve(
-                *(graph, options, place), plan=plan, compression=self._settings.compression, monitor=monitor,
-                address=address, claim=job.fence,
+            return solve_to_store(
+                *(graph, options, place), plan=plan, resume=True, compression=self._settings.compression,
+                monitor=monitor, address=address, claim=job.fence,
             )  # fmt: skip
 
         try:

@@ -9,20 +9,22 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TextIO
 
 from service.cli.commands.failures import FAILED, complain
 from service.cli.commands.interrupts import INTERRUPTS
 from service.cli.commands.output import emit, emit_json, jsonable, table
-from service.cli.commands.solving import GraphArgs, SolveArgs, check_budgets, load, options_of
+from service.cli.commands.solving import GraphArgs, budgets_of, load, options_of
 from service.cli.progress import progress_on
+from service.options import BulkOptions, Compression
 from service.units import format_seconds
 from storage.errors import Conflict, InvalidRequest, NotFound
 from storage.files.atomic import write_file
 from storage.graph.graph import Graph, Receipt, graph_digest
 from storage.matrix.reader import open_matrix
+from storage.options import ReadingOptions
 
 if TYPE_CHECKING:
     from engine.api.bulk import BulkFailure, BulkResult
@@ -46,12 +48,12 @@ class ManyArgs:
     """What to solve and where the results go."""
 
     graphs: Sequence[str]
+    reading: ReadingOptions
+    options: BulkOptions
     out: Path | None
     summary: Path | None
+    compression: Compression
     overwrite: bool
-    compression: str
-    reading: GraphArgs
-    solving: SolveArgs
 
 
 @dataclass
@@ -107,7 +109,7 @@ def solve_many(args: ManyArgs, *, as_json: bool) -> int:
     Raises:
         InvalidRequest, NotFound: the arguments make no sense; nothing was solved.
     """
-    check_budgets(args.solving)
+    budgets_of(args.options)
     paths = graph_files(args.graphs)
     targets = _targets(paths, args)
     started, tally = time.perf_counter(), Tally()
@@ -188,7 +190,7 @@ def _batches(paths: Sequence[Path], args: ManyArgs, tally: Tally) -> Iterator[Ba
 
     def read(path: Path) -> tuple[Graph, Receipt] | BulkFailure:
         try:
-            return load(replace(args.reading, graph=path))
+            return load(GraphArgs(path, args.reading))
         except Exception as error:
             return failure_of(error)
 
@@ -234,7 +236,7 @@ def _solve_batch(
             tally.rows[index] = {"graph": str(paths[index]), "status": "skipped", **_facts(graph), **finished}
     if not todo:
         return
-    options = options_of(args.solving, next(iter(todo.values())))
+    options = options_of(args.options, next(iter(todo.values())))
     plan = make_bulk_plan(todo, options, stores=args.out is not None, out=args.out)
     tally.groups += [group.to_dict() for group in plan.groups]
     _tell(describe_groups(plan.groups))
@@ -279,11 +281,11 @@ def _finished(graph: Graph, target: Path | None, args: ManyArgs) -> dict[str, ob
         attributes = matrix.attributes
         if attributes["graph"] != graph_digest(graph):
             raise Conflict(f"{target} is the store of another graph; remove it, or give --overwrite")
-        hops = args.solving.max_hops
+        hops = args.options["max_hops"]
         hops = None if hops is None or hops >= graph.n - 1 else hops
         asked = {"max_hops": hops, "sources": "all"}
-        if args.solving.dtype != "auto":
-            asked["type"] = args.solving.dtype
+        if args.options["dtype"] != "auto":
+            asked["type"] = args.options["dtype"]
         for name, value in asked.items():
             if attributes[name] != value:
                 found = f"{name} {attributes[name]}, and {value} was asked for"

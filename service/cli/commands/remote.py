@@ -40,26 +40,17 @@ class _Notes:
             print(f"note: {trouble}", file=sys.stderr, flush=True)
 
 
-def submit(
-    graph: Path,
-    reading: Mapping[str, Any],
-    options: Mapping[str, Any],
-    *,
-    server: str | None,
-    wait: bool,
-    as_json: bool,
-) -> None:
+def submit(graph: Path, options: Mapping[str, Any], *, server: str | None, wait: bool, as_json: bool) -> None:
     """Upload a graph and queue a job; with ``wait``, wait for its end.
 
     Args:
         graph: path of the graph file.
-        reading: how the file is read, with the name of graph and job.
-        options: options of the job; those that are None are left out.
+        options: how the file is read, options of the job, and its name; those that are None are left out.
         server: address of the service; APSP_SERVER if None.
         wait: whether to wait until the job has ended.
         as_json: whether to print one JSON object instead of text.
     """
-    given = cast(Any, {**reading, **{name: value for name, value in options.items() if value is not None}})
+    given = cast(Any, {name: value for name, value in options.items() if value is not None})
     with _client(server) as client:
         job = client.submit(graph, **given)
         for note in job.notes:

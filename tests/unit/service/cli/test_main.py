@@ -1,6 +1,7 @@
 """The command line without solving anything: sizes, progress, numbers, errors as exit codes, bad use."""
 
 import errno
+import inspect
 import io
 import json
 import math
@@ -340,8 +341,8 @@ def test_the_choices_of_the_command_line_are_those_of_the_engine():
     from engine.model.algorithms import ALGORITHMS
     from engine.model.dtypes import WORK_TYPES
 
-    def choices(annotation):
-        return set(annotation.__origin__.__args__) - {"auto"}
+    def choices(name):
+        return set(inspect.signature(main.solve).parameters[name].annotation.__origin__.__args__) - {"auto"}
 
-    assert choices(main.Algorithm) == set(ALGORITHMS)
-    assert choices(main.Dtype) == set(WORK_TYPES)
+    assert choices("algorithm") == set(ALGORITHMS)
+    assert choices("dtype") == set(WORK_TYPES)

@@ -17,9 +17,9 @@ import httpx2
 
 from service.client import fetching, flows, opening, plots, reading
 from service.client.asking import Patience
+from service.client.displays import JobView, Path, ResultView
 from service.client.names import Names
 from service.client.steps import Flow, Work
-from service.client.views import JobView, Path, ResultView
 from service.options import ClientOptions
 from storage.options import ReadingOptions, declared, lists_options
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from service.client.asking import Patience
+from service.client.displays import ResultView
 from service.client.flows import job_path, question
 from service.client.names import Label, Names
 from service.client.reading import sides, submatrix
 from service.client.steps import Flow
-from service.client.views import ResultView
 from storage.errors import InvalidRequest
 
 if TYPE_CHECKING:

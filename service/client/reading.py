@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from service.client.asking import Patience, ask
+from service.client.displays import Path
 from service.client.flows import Document, job_path, question
 from service.client.names import Label, Names
 from service.client.steps import Flow, Request, Work
-from service.client.views import Path
 from service.units import format_bytes, parse_size
 from storage.errors import LimitExceeded
 

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Header, Query, Request, Response
 
 from service.api.fault import Fault, fault_of
 from service.api.problems import CODES, HTTPProblem
-from service.dashboard import views
+from service.dashboard import page_data
 from service.dashboard.options import FIELDS, FormOptions, read_options
 from service.dashboard.render import HERE, page
 from service.dashboard.visiting import Known, PageRoute
@@ -37,7 +37,7 @@ async def get_home(
         visitor: the person who asks, with the rights of the session's key.
         before: show finished jobs that are older than the job of this id.
     """
-    found = await anyio.to_thread.run_sync(views.home, service, visitor.caller, before)
+    found = await anyio.to_thread.run_sync(page_data.home, service, visitor.caller, before)
     return page(request, "home.html", visitor=visitor, **found)
 
 
@@ -68,10 +68,10 @@ async def get_job(
         visitor: the person who asks, with the rights of the session's key.
         source, target: vertices as the file names them.
     """
-    found = await anyio.to_thread.run_sync(views.job, service, visitor.caller, job_id)
+    found = await anyio.to_thread.run_sync(page_data.job, service, visitor.caller, job_id)
     answer = None
     if source and target and found["result"] is not None:
-        answer = await anyio.to_thread.run_sync(views.answer, service, visitor.caller, job_id, source, target)
+        answer = await anyio.to_thread.run_sync(page_data.answer, service, visitor.caller, job_id, source, target)
     base = str(request.base_url).rstrip("/")
     return page(
         request, "job.html", visitor=visitor, **found, answer=answer, source=source or "", target=target or "",
@@ -91,7 +91,7 @@ def get_eccentricities(request: Request, job_id: str, service: Shared, visitor: 
         _permit: limits how many such requests run at a time.
     """
     return page(
-        request, "eccentricities.html", visitor=visitor, **views.eccentricities(service, visitor.caller, job_id)
+        request, "eccentricities.html", visitor=visitor, **page_data.eccentricities(service, visitor.caller, job_id)
     )
 
 
@@ -110,7 +110,7 @@ async def graph_page(
         planned: whether a plan was asked for.
         status: HTTP status of the page.
     """
-    found = await anyio.to_thread.run_sync(views.graph, service, visitor.caller, graph_id)
+    found = await anyio.to_thread.run_sync(page_data.graph, service, visitor.caller, graph_id)
     plan: dict[str, Any] | None = None
     fault = asked.fault
     if planned and asked.request is not None and fault is None:
@@ -121,7 +121,7 @@ async def graph_page(
             status = CODES.get(fault.code, (500, ""))[0]
     return page(
         request, "graph.html", status, visitor=visitor, **found, fields=FIELDS, filled=asked.filled, planned=planned,
-        plan=None if plan is None else views.plan(plan), fault=fault,
+        plan=None if plan is None else page_data.plan(plan), fault=fault,
     )  # fmt: skip
 
 

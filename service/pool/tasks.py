@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def warm_up() -> None:
     """Import the modules that the tasks need, so that the first request does not wait for them."""
-    for name in ("engine.api.solve", "service.views.facts", "storage.readers"):
+    for name in ("engine.api.solve", "service.views.graph_summary", "storage.readers"):
         importlib.import_module(name)
 
 
@@ -34,7 +34,7 @@ def read_upload(settings: Settings, path: Path, request: dict[str, Any]) -> dict
         LimitExceeded: the file or the graph is larger than the settings allow.
     """
     from service.settings import variable
-    from service.views.facts import graph_facts
+    from service.views.graph_summary import graph_facts
     from storage.graph.graph_store import GraphStore
     from storage.readers import ReadLimits, read_graph
 

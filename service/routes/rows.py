@@ -17,7 +17,7 @@ from service.http.parameters import known_parameters
 from service.options import split_names
 from service.settings import variable
 from service.state import Opened, Service, Shared
-from service.views.formats import MEDIA_TYPES, choose_format
+from service.views.media_types import MEDIA_TYPES, choose_format
 from storage.errors import LimitExceeded
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from service.cli.commands.output import emit, emit_json
 from service.cli.commands.querying import store_folder
 from service.cli.progress import progress_on
 from service.units import parse_size
-from service.views.central import compared
 from service.views.heatmap import Order, Picture, take_picture
+from service.views.matrix_summary import compared
 from storage.errors import InvalidRequest, NotFound
 from storage.files.atomic import failure
 from storage.matrix.reader import Matrix, open_matrix

@@ -20,7 +20,7 @@ from service.cli.progress import progress_on
 from service.cli.vertex_lists import selected_vertices
 from service.options import BulkOptions, LocalOptions, SolveOptions
 from service.units import format_bytes, format_seconds, parse_size
-from service.views.facts import graph_facts
+from service.views.graph_summary import graph_facts
 from storage.errors import Conflict, DoesNotFit, InvalidRequest, StorageFailed
 from storage.graph.graph import Graph, Receipt
 from storage.matrix.working_dir import find_checkpoint

@@ -15,7 +15,7 @@ from fastapi.testclient import TestClient
 from service.app import create_app
 from service.auth.callers import Caller
 from service.auth.sessions import COOKIE, Sessions
-from service.dashboard import forms, views
+from service.dashboard import forms, page_data
 from service.dashboard.charts import HEIGHT, WIDTH, counted, histogram
 from service.dashboard.options import read_options
 from service.settings import Settings
@@ -398,7 +398,7 @@ def test_jobs_that_are_over_are_found_behind_many_open_ones(client: TestClient, 
         bench.jobs.create(graph_id, {}, {})
     with service.jobs.database.transaction("durable") as connection:
         connection.exec_driver_sql("UPDATE jobs SET owner = ?", (owner,))
-    found = views.home(service, Caller(owner, frozenset({"read"})), None)
+    found = page_data.home(service, Caller(owner, frozenset({"read"})), None)
     assert [job["id"] for job in found["over"]] == done[::-1]
     assert (len(found["waiting"]), found["older"]) == (50, None)
 

@@ -8,7 +8,7 @@ from html import escape
 from typing import Any
 
 from service.units import format_seconds
-from service.views.central import compared
+from service.views.matrix_summary import shown_facts
 
 
 @dataclass(frozen=True)
@@ -127,18 +127,10 @@ class ResultView:
         return f"<{type(self).__name__} of job {self.job}: {rows:,} x {columns:,}, {self.dtype}>"
 
     def _repr_html_(self) -> str:
-        summary = self.summary()
         shown = [
             ("matrix", "{:,} x {:,}, {}".format(*self.shape, self.dtype)),
             ("graph", "directed" if self.directed else "undirected"),
             ("unit", self.unit),
         ]
-        pairs, reached = summary.get("pairs"), summary.get("reached")
-        if pairs is not None and reached is not None:
-            shown.append(("reached", f"{reached:,} of {pairs:,} pairs"))
-        known = (name for name in ("mean", "diameter", "radius") if summary.get(name) is not None)
-        of = {"radius": compared(summary)}
-        shown += [(name, f"{summary[name]:.7g} {of.get(name, '')}".rstrip()) for name in known]
-        if isinstance(pair := summary.get("diameter_pair"), list):
-            shown.append(("farthest apart", f"{pair[0]} → {pair[1]}"))
+        shown += shown_facts(self.summary())
         return table(f"Distances, job {self.job}", shown)

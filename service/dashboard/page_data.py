@@ -12,7 +12,7 @@ from service.dashboard.charts import counted, histogram
 from service.jobs.checkpoints import resumable
 from service.jobs.joblog import fetch_log, log_path
 from service.state import Service, silent
-from service.views.central import compared
+from service.views.matrix_summary import compared
 from storage.errors import ApspError, Gone, NotFound, StorageFailed
 from storage.jobs.store import (
     ACCEPTED,

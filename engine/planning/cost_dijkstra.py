@@ -10,7 +10,7 @@ from engine.planning.cost import Setting, search_candidate
 
 #: Fewer searches than this are made one by one with a heap; more are made side by side.
 FEW: Final = 12
-#: Bytes of the labels that are relaxed side by side.
+#: Bytes of the tentative distances that are relaxed side by side.
 SIDE_BY_SIDE: Final = 256
 #: Number of blocks of sources that are searched side by side in the time in which a heap scans the arcs for one source:
 #: vectors are faster, but relax arcs again and again.  Measured on graphs of 500 to 5,000 vertices: 0.2 to 1.

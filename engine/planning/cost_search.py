@@ -11,8 +11,9 @@ from engine.planning import cost_dijkstra
 from engine.planning.cost import BAND_ROWS, DEVICE_INGEST_RATE, DEVICE_LAUNCH, OVERHEAD, Setting, device_write
 from engine.planning.cost_johnson import PASSES
 
-#: Bytes of tentative distances that are pulled over arcs a second, as if each arc were used once: repeated passes are included.
-#: Measured on an H200 (docs/kernels.md); other chips are assumed to be slower in proportion to their products.
+#: Bytes of tentative distances that are pulled over arcs a second, as if each arc were used once: repeated passes are
+#: included.  Measured on an H200 (docs/kernels.md); other chips are assumed to be slower in proportion to their
+#: products.
 RATES: Final = {"sweep": 3.0e11, "lists": 6.0e10, "hops": 1.0e11}
 #: Seconds of searches besides that: arcs are sorted and sent; for lists a vertex order is found first.  Breadth-first
 #: searches do not split vertices of many in-arcs, so a step waits for the vertex that has most: for as-caida20070917,

@@ -17,7 +17,7 @@ from service.cli.commands.failures import FAILED, complain
 from service.cli.commands.interrupts import INTERRUPTS
 from service.cli.commands.output import emit, emit_json, jsonable, table
 from service.cli.commands.solving import GraphArgs, budgets_of, load, options_of
-from service.cli.progress import progress_on
+from service.cli.progress import ProgressMonitor
 from service.options import BulkOptions, Compression
 from service.units import format_seconds
 from storage.errors import Conflict, InvalidRequest, NotFound
@@ -242,7 +242,7 @@ def _solve_batch(
     _tell(describe_groups(plan.groups))
     entries = {index: Entry(graph, targets[index]) for index, graph in todo.items()}
     stores = Stores(args.compression, args.overwrite)
-    with progress_on(sys.stderr, INTERRUPTS.requested) as monitor, INTERRUPTS.politely():
+    with ProgressMonitor(sys.stderr, INTERRUPTS.requested) as monitor, INTERRUPTS.politely():
         _collect(run(entries, plan, options, stores, monitor), todo, paths, targets, tally)
 
 

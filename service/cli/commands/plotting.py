@@ -13,7 +13,7 @@ import numpy as np
 from service.cli.commands.interrupts import INTERRUPTS
 from service.cli.commands.output import emit, emit_json
 from service.cli.commands.querying import store_folder
-from service.cli.progress import progress_on
+from service.cli.progress import ProgressMonitor
 from service.units import parse_size
 from service.views.heatmap import Order, Picture, take_picture
 from service.views.matrix_summary import compared
@@ -55,7 +55,7 @@ def plot(store: str, out: Path, *, order: Order, side: int, read: str, as_json: 
     with open_matrix(store_folder(store)) as matrix:
         if 0 in matrix.shape:
             raise InvalidRequest(f"{store} has no entries, there is nothing to draw", field="store")
-        with progress_on(sys.stderr, INTERRUPTS.requested) as monitor, INTERRUPTS.politely():
+        with ProgressMonitor(sys.stderr, INTERRUPTS.requested) as monitor, INTERRUPTS.politely():
             picture = take_picture(matrix, side=side, budget=budget, order=order, monitor=monitor)
         figure = figure_class(figsize=(11, 6), layout="constrained")
         _draw(figure, matrix, picture, order)

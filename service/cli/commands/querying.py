@@ -11,7 +11,7 @@ from typing import Any, Literal
 from service.cli.commands.interrupts import INTERRUPTS
 from service.cli.commands.output import emit, emit_json
 from service.cli.commands.showing import check_question, show_distance, show_path, show_row, show_summary
-from service.cli.progress import progress_on
+from service.cli.progress import ProgressMonitor
 from service.jobs.results import ResultReader
 from storage.errors import InvalidRequest, NotFound
 from storage.matrix.reader import is_sealed_store
@@ -82,7 +82,7 @@ def verify(store: str, sample: str | None, *, as_json: bool) -> None:
     with contextlib.ExitStack() as context:
         monitor = None
         if count:  # unasked it takes too little time to be shown
-            monitor = context.enter_context(progress_on(sys.stderr, INTERRUPTS.requested))
+            monitor = context.enter_context(ProgressMonitor(sys.stderr, INTERRUPTS.requested))
             context.enter_context(INTERRUPTS.politely())
         found = verify_store(store_folder(store), count, monitor=monitor)
     if as_json:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 from service.cli.commands.interrupts import INTERRUPTS
 from service.cli.commands.output import emit, emit_json, table
 from service.cli.commands.showing import check_question, show_distance, show_path, show_row, show_summary, summary_lines
-from service.cli.commands.watching import FetchDisplay, JobDisplay, displayed
+from service.cli.progress import FetchDisplay, JobDisplay
 from service.client import Client, flows
 from service.client.blocking import Job
 from service.units import format_bytes, format_seconds
@@ -140,7 +140,7 @@ def fetch(job: str, out: Path, *, server: str | None, overwrite: bool, as_json: 
     """
     with _client(server) as client:
         INTERRUPTS.left_behind = "what was fetched is kept; the same command continues from there"
-        with displayed(FetchDisplay(sys.stderr)) as watch:
+        with FetchDisplay(sys.stderr) as watch:
             client.job(job).result().fetch(out, overwrite=overwrite, meter=watch)
         INTERRUPTS.left_behind = f"{out} is complete"
     if as_json:
@@ -182,7 +182,7 @@ def query(job: str, question: str, vertices: Sequence[str], *, server: str | Non
 
 def _see_to_its_end(client: Client, job: Job, timeout: float | None, as_json: bool) -> None:
     INTERRUPTS.left_behind = f"job {job.id} continues; wait for it with: apsp wait {job.id} --server {client.url}"
-    with displayed(JobDisplay(sys.stderr)) as watch:
+    with JobDisplay(sys.stderr) as watch:
         job.wait(timeout, watch)
     INTERRUPTS.left_behind = f"job {job.id} is over"
     if job.state != "successful":

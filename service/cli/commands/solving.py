@@ -16,7 +16,7 @@ from service.cli.arguments import StoreOptions
 from service.cli.commands.interrupts import INTERRUPTS
 from service.cli.commands.output import emit, emit_json, number, table
 from service.cli.commands.showing import summary_lines
-from service.cli.progress import progress_on
+from service.cli.progress import ProgressMonitor
 from service.cli.vertex_lists import selected_vertices
 from service.options import BulkOptions, LocalOptions, SolveOptions
 from service.units import format_bytes, format_seconds, parse_size
@@ -232,7 +232,7 @@ def solve(graph_args: GraphArgs, given: LocalOptions, out: str, store: StoreOpti
     selected = make_plan(graph, options, out=place, resume=resume)
     planning = time.perf_counter() - started - reading
     _tell([*describe_plan(selected), *_notes(receipt, given, selected)])
-    with _keeping(place), progress_on(sys.stderr, INTERRUPTS.requested) as monitor, INTERRUPTS.politely():
+    with _keeping(place), ProgressMonitor(sys.stderr, INTERRUPTS.requested) as monitor, INTERRUPTS.politely():
         outcome = solve_to_store(
             graph,
             options,

@@ -17,7 +17,7 @@ from fastapi import Depends, Request
 
 from service.api.fault import NoResult, ResultNotReady
 from service.auth.callers import Caller, Known
-from service.http.concurrency import ConcurrencyLimit
+from service.http.limits import ConcurrencyLimit
 from service.jobs.folders import redo_if_lost, result_place
 from service.pool.process_pool import ProcessPool
 from service.settings import Settings

@@ -134,7 +134,7 @@ def query(
     if server is not None or cli_remote.means_job(store):
         from service.cli.commands import remote
 
-        remote.query(store, question, vertices or [], server=server, as_json=as_json)
+        remote.query(store, question, vertices or [], remote.Remote(server, as_json))
         return
     from service.cli.commands import querying
 
@@ -194,9 +194,10 @@ def serve(
     store: StoreUrl = None,
 ) -> None:
     """Run the service: API, runner, database and results in one folder."""
-    from service.cli.commands import serving
+    from service.serve import serve as run_service
+    from service.settings import Settings
 
-    serving.serve(host=host, port=port, data_dir=data_dir, store_url=store)
+    run_service(Settings.load(host=host, port=port, data_dir=data_dir, store_url=store))
 
 
 keys = typer.Typer(help="Make, list and revoke the keys of a service.", no_args_is_help=True)
@@ -256,9 +257,13 @@ def runner(
     ] = None,
 ) -> None:
     """Run only runners: on any node that reaches the service's database, and its folder or object store."""
-    from service.cli.commands import serving
+    from service.jobs.folders import keep_private
+    from service.runner.supervisor import supervise
+    from service.settings import Settings
 
-    serving.runner(data_dir=data_dir, database_url=database_url, store_url=store, devices=devices)
+    settings = Settings.load(data_dir=data_dir, database_url=database_url, store_url=store, runners=devices)
+    keep_private(settings.data_dir)
+    supervise(settings)
 
 
 @app.command()
@@ -281,9 +286,15 @@ def worker(
     host: Annotated[str | None, typer.Option(metavar="ADDRESS", help="Of this node, for scheduler and driver.")] = None,
 ) -> None:
     """Run the Dask workers of this node, which solve for --executor dask."""
-    from service.cli.commands import working
+    from engine.distributed.worker_processes import WorkerProcesses, WorkersArgs
+    from service.runner.supervisor import devices as devices_of
+    from service.units import parse_size
 
-    working.work(scheduler, devices, workers, threads, memory, host)
+    size = None if memory is None else parse_size(memory, field="--memory")
+    found = WorkerProcesses(WorkersArgs(scheduler, devices_of(devices), workers, threads, size, host))
+    names = ", ".join(slot.name for slot in found.slots)
+    print(f"apsp works for {scheduler} with {names}", file=sys.stderr, flush=True)
+    found.run()
 
 
 @app.command()

@@ -45,14 +45,14 @@ def submit(
     for field in ("sources", "targets"):
         if given[field] is not None:
             given[field] = selected_names(given[field], f"--{field}")
-    remote.submit(graph, {**reading, **given}, server=server, wait=wait, as_json=as_json)
+    remote.submit(graph, {**reading, **given}, remote.Remote(server, as_json), wait=wait)
 
 
 def status(job: JobId, server: Server = None, as_json: Json = False) -> None:
     """Show how a job of a service is."""
     from service.cli.commands import remote
 
-    remote.status(job, server=server, as_json=as_json)
+    remote.status(job, remote.Remote(server, as_json))
 
 
 def wait(
@@ -64,14 +64,14 @@ def wait(
     """Wait until a job of a service is over; Ctrl-C leaves it running."""
     from service.cli.commands import remote
 
-    remote.wait(job, server=server, timeout=timeout, as_json=as_json)
+    remote.wait(job, remote.Remote(server, as_json), timeout)
 
 
 def cancel(job: JobId, server: Server = None, as_json: Json = False) -> None:
     """Ask a job of a service to stop."""
     from service.cli.commands import remote
 
-    remote.cancel(job, server=server, as_json=as_json)
+    remote.cancel(job, remote.Remote(server, as_json))
 
 
 def jobs(
@@ -86,7 +86,7 @@ def jobs(
     """List your jobs on a service, newest first."""
     from service.cli.commands import remote
 
-    remote.jobs(server=server, state=state, limit=limit, as_json=as_json)
+    remote.jobs(remote.Remote(server, as_json), state=state, limit=limit)
 
 
 def fetch(
@@ -99,7 +99,7 @@ def fetch(
     """Fetch the solved matrix of a job; run again, it goes on where it was broken off."""
     from service.cli.commands import remote
 
-    remote.fetch(job, out, server=server, overwrite=overwrite, as_json=as_json)
+    remote.fetch(job, out, remote.Remote(server, as_json), overwrite=overwrite)
 
 
 COMMANDS = (submit, status, wait, cancel, jobs, fetch)

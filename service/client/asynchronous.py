@@ -1,6 +1,6 @@
 """The asynchronous client: ``AsyncClient``, ``AsyncJob``, ``AsyncResult``, for asyncio and trio.
 
-``methods`` has what they can be asked.  File access and computation run in threads.
+``methods`` and ``result`` have what they can be asked.  File access and computation run in threads.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ import httpx2
 from service.client import wire
 from service.client.asking import Patience
 from service.client.flows import Document
-from service.client.methods import Awaited, ClientMethods, JobMethods, ResultMethods
+from service.client.methods import Awaited, ClientMethods, JobMethods
 from service.client.names import Names
+from service.client.result import ResultMethods
 from service.client.steps import CHUNK, Answer, Flow, Lost, Pause, Request, Send, Step, Together, Work
 
 T = TypeVar("T")

@@ -1,4 +1,4 @@
-"""The blocking client: ``Client``, ``Job``, ``Result``; ``methods`` has what they can be asked."""
+"""The blocking client: ``Client``, ``Job``, ``Result``; ``methods`` and ``result`` have what they can be asked."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ import httpx2
 from service.client import wire
 from service.client.asking import Patience
 from service.client.flows import Document
-from service.client.methods import Blocking, ClientMethods, JobMethods, ResultMethods
+from service.client.methods import Blocking, ClientMethods, JobMethods
 from service.client.names import Names
+from service.client.result import ResultMethods
 from service.client.steps import CHUNK, Answer, Flow, Lost, Pause, Request, Send, Step, Together, Work
 
 T = TypeVar("T")

@@ -7,25 +7,19 @@ the flow returns, of a class of :mod:`service.client.asynchronous` it is to be a
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from functools import wraps
-from os import PathLike
-from pathlib import Path as FilePath
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, Unpack, cast, overload
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, Unpack, cast, overload
 
 import httpx2
 
-from service.client import fetching, flows, opening, plots, reading
+from service.client import flows
 from service.client.asking import Patience
-from service.client.displays import JobView, Path, ResultView
+from service.client.displays import JobView
 from service.client.names import Names
-from service.client.steps import Flow, Work
+from service.client.steps import Flow
 from service.options import ClientOptions
 from storage.options import ReadingOptions, declared, lists_options
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-    from xarray import DataArray
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -180,7 +174,7 @@ class ClientMethods(Generic[JobT, ResultT]):
         return cast(ResultT, (yield from self._job((yield from flows.status(job, self.patience))).solved()))
 
 
-class _Part:
+class Part:
     """What a job and a result have in common: the client that they came from, and the names of vertices."""
 
     def _belong(self, client: ClientMethods[Any, Any], names: Names | None) -> None:
@@ -189,7 +183,7 @@ class _Part:
         self._run: Any = client.run  # type: ignore[attr-defined]
 
 
-class JobMethods(JobView, _Part, Generic[JobT, ResultT]):
+class JobMethods(JobView, Part, Generic[JobT, ResultT]):
     """A job; its facts are those of the last answer."""
 
     def __init__(
@@ -258,85 +252,3 @@ class JobMethods(JobView, _Part, Generic[JobT, ResultT]):
     def result(self) -> Flow[ResultT]:
         """Return its result.  Raises JobFailed if it ended without one, ServiceError while it is open."""
         return self.solved()
-
-
-class ResultMethods(ResultView, _Part):
-    """A solved matrix on the service; vertices are given and named as in the graph."""
-
-    def __init__(self, client: ClientMethods[Any, Any], facts: flows.Document, names: Names | None = None) -> None:
-        super().__init__(facts)
-        self._belong(client, names)
-
-    @asks
-    def distance(self, source: Any, target: Any) -> Flow[float]:
-        """One distance; +inf where there is no path."""
-        return reading.distance(self.job, self._names, self._patience, source, target)
-
-    @asks
-    def distances(self, pairs: Sequence[tuple[Any, Any]]) -> Flow[list[float]]:
-        """The distances of many pairs, in their order."""
-        return reading.distances(self.job, self._names, self._patience, pairs)
-
-    @asks
-    def path(self, source: Any, target: Any) -> Flow[Path | None]:
-        """One shortest path; None if there is none."""
-        return reading.path(self.job, self._names, self._patience, source, target)
-
-    @asks
-    def row(self, source: Any) -> Flow[dict[Any, float]]:
-        """The distances from one vertex to each target that was solved."""
-        return reading.row(self.job, self._names, self._patience, source)
-
-    @asks
-    def nearest(self, source: Any, k: int = 10) -> Flow[list[tuple[Any, float]]]:
-        """The ``k`` nearest vertices with their distances, the nearest first."""
-        return reading.nearest(self.job, self._names, self._patience, source, k)
-
-    @asks
-    def labels(self) -> Flow[tuple[list[Any], list[Any]]]:
-        """The vertices of the rows and of the columns, in their order."""
-        down, across = yield from reading.sides(self.job, self._patience)
-        return self._names.vertices(down), self._names.vertices(across)
-
-    @asks
-    def to_numpy(
-        self, sources: Sequence[Any] | None = None, targets: Sequence[Any] | None = None, *, most: int | str = "1GiB"
-    ) -> Flow[Any]:
-        """Distances as a NumPy array of floats, shape (sources, targets), +inf where there is no path.
-
-        Rows and columns are in the order given, else in that of :meth:`labels`.  LimitExceeded if it would have more
-        bytes than ``most``.
-
-        Args:
-            sources, targets: the rows and columns; None for all.
-            most: the most bytes that the array may have, a number or text such as ``1GiB``.
-        """
-        return reading.submatrix(self.job, self._names, self._patience, sources, targets, most=most)
-
-    @asks
-    def to_xarray(self, /, **options: Any) -> Flow[DataArray]:
-        """The distances as a lazy labelled array; entries are read through the service when they are used.
-
-        Values are as stored: for integers, *no path* is the number in the attribute ``unreachable``.  Options go to
-        ``xarray.open_zarr``.  Needs xarray, fsspec and aiohttp.
-        """
-        found: DataArray = yield Work(lambda: opening.open_array(self._client._http, self.job, options))
-        return found
-
-    @asks
-    def fetch(
-        self, folder: str | PathLike[str], *, overwrite: bool = False, meter: fetching.Meter | None = None
-    ) -> Flow[FilePath]:
-        """Fetch the whole store into a folder, and check each file; after an interruption, the next call continues.
-
-        Args:
-            folder: path of the store; it appears once it is complete.
-            overwrite: whether an existing store is replaced.
-            meter: called with the bytes fetched so far and the bytes in all.
-        """
-        return fetching.fetch(self.job, FilePath(folder), self._patience, overwrite=overwrite, meter=meter)
-
-    @asks
-    def plot(self, size: int = 256) -> Flow[Figure]:
-        """A heat map of at most ``size`` rows and columns beside the histogram of all; needs matplotlib."""
-        return plots.draw(self, (yield from plots.sample(self.job, self._patience, size)))

@@ -42,7 +42,7 @@ def page(request: Request, template: str, status: int = 200, **context: Any) -> 
         context: variables of the template.
     """
     text = (
-        _environment()
+        environment()
         .get_template(template)
         .render(path=request.url.path, status=status, version=software_version(), **{"visitor": None, **context})
     )
@@ -51,19 +51,20 @@ def page(request: Request, template: str, status: int = 200, **context: Any) -> 
 
 def get_ready() -> None:
     """Compile the templates, so that the first page does not wait for it."""
-    for name in _environment().list_templates():
-        _environment().get_template(name)
+    for name in environment().list_templates():
+        environment().get_template(name)
 
 
 @functools.cache
-def _environment() -> Environment:
+def environment() -> Environment:
+    """The templates with their filters."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-    environment = Environment(
+    made = Environment(
         loader=FileSystemLoader(HERE / "templates"), autoescape=True, undefined=StrictUndefined,
         trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
-    environment.filters |= {
+    made.filters |= {
         "bytes": format_bytes, "count": format_count, "seconds": format_seconds, "number": _number, "about": _about,
         "whole": _whole, "sentence": _sentence, "iso": _iso, "moment": _moment, "percent": _percent,
         "json": lambda value: json.dumps(value, ensure_ascii=False), "shell": lambda value: shlex.quote(str(value)),
@@ -72,8 +73,8 @@ def _environment() -> Environment:
     # Imported with the first page, because it imports NumPy.
     from storage.readers import FORMATS
 
-    environment.globals["formats"] = tuple(FORMATS)
-    return environment
+    made.globals["formats"] = tuple(FORMATS)
+    return made
 
 
 def _number(value: float | None) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 from fastapi import Depends, Request, Response
 from starlette.exceptions import HTTPException
@@ -36,3 +36,5 @@ async def _tagged(request: Request, response: Response, opened: Opened) -> dict[
 
 #: headers of the answer; raises 304 if the client has the answer already
 Tagged = Annotated[dict[str, str], Depends(_tagged)]
+#: the same for a route that does not look at the headers
+TAGGED: Final = [Depends(_tagged)]

@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from service.auth.callers import ANYBODY
 from service.http.etags import tag_headers
-from service.http.sendfile import proxy_headers
+from service.http.file_response import proxy_headers
 from service.state import Service
 from storage.errors import ApspError
 

@@ -21,9 +21,9 @@ from service.api.fault import Fault
 from service.api.problems import HTTPProblem, problem_of, respond, unexpected
 from service.auth.callers import ANYBODY, Caller
 from service.auth.callers import Scope as KeyScope
+from service.http.limits import Rates
 from service.http.origins import is_cross_origin, is_for_this_host, names_a_host
 from service.http.protocol import HEADER_BYTES
-from service.http.rates import Rates
 from service.logs import REQUEST_ID
 from service.settings import Settings, variable
 from storage.errors import ApspError

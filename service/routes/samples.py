@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 
 from service.api.problems import documented
 from service.api.schemas.results import Eccentricities, SampleDocument
-from service.http.etags import Tagged
+from service.http.etags import TAGGED
 from service.http.parameters import known_parameters
 from service.state import Opened, ReadPermit
 
@@ -30,10 +30,8 @@ class SampleQuery(BaseModel):
     size: int = Field(256, ge=1, le=512, description="Most rows and columns of the answer.")
 
 
-@router.get("/sample", response_model=SampleDocument, responses=_ANSWERS)
-def get_sample(
-    *, opened: Opened, asked: Annotated[SampleQuery, Query()], _: Tagged, _permit: ReadPermit
-) -> SampleDocument:
+@router.get("/sample", response_model=SampleDocument, responses=_ANSWERS, dependencies=TAGGED)
+def get_sample(*, opened: Opened, asked: Annotated[SampleQuery, Query()], _permit: ReadPermit) -> SampleDocument:
     """Evenly spaced rows and columns of a rectangle of the matrix; all of them where there are no more than `size`.
 
     Of matrices so wide that this would read more than 512 MiB, rows are fewer.
@@ -41,7 +39,6 @@ def get_sample(
     Args:
         opened: the open result of the job in the path.
         asked: the rectangle, and the most rows and columns of the answer.
-        _: answers 304 where the client has the answer.
         _permit: limits how many such requests run at a time.
     """
     from service.views.sampling import sample
@@ -49,12 +46,11 @@ def get_sample(
     return SampleDocument(**sample(opened, **asked.model_dump()))
 
 
-@router.get("/eccentricities", response_model=Eccentricities, responses=_ANSWERS)
+@router.get("/eccentricities", response_model=Eccentricities, responses=_ANSWERS, dependencies=TAGGED)
 def get_eccentricities(
     *,
     opened: Opened,
     size: Annotated[int, Query(ge=1, le=4096, description="Most sources of the answer.")] = 1024,
-    _: Tagged,
     _permit: ReadPermit,
 ) -> Eccentricities:
     """The largest finite distance from evenly spaced sources; from all of them where there are no more than `size`.
@@ -62,7 +58,6 @@ def get_eccentricities(
     Args:
         opened: the open result of the job in the path.
         size: the most sources of the answer.
-        _: answers 304 where the client has the answer.
         _permit: limits how many such requests run at a time.
     """
     from service.views.sampling import eccentricities

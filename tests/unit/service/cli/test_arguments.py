@@ -21,7 +21,7 @@ from service.cli import remote as cli_remote
 from service.cli.commands import remote
 from service.client import AsyncClient, Client
 from service.client.graphs import prepared
-from service.dashboard.render import _environment
+from service.dashboard.render import environment
 from service.state import Service
 from storage.errors import InvalidRequest
 from storage.options import ReadingOptions, declared
@@ -81,7 +81,7 @@ def test_the_client_sends_every_option_of_a_file(tmp_path: Path) -> None:
 
 def test_submit_passes_every_option_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     passed: dict[str, Any] = {}
-    monkeypatch.setattr(remote, "submit", lambda _graph, options, **_more: passed.update(options))
+    monkeypatch.setattr(remote, "submit", lambda _graph, options, _at, **_more: passed.update(options))
     texts = ("format", "weight", "source", "target", "labels", "length_of")
     words = {"source": "from", "target": "to", "length_of": "length-of"}
     (tmp_path / "g.csv").write_text(TEXTS)
@@ -95,7 +95,7 @@ def test_submit_passes_every_option_on(tmp_path: Path, monkeypatch: pytest.Monke
 def test_the_page_asks_for_every_option() -> None:
     form = (ROOT / "service" / "dashboard" / "templates" / "drop.html").read_text()
     assert set(re.findall(r'name="(\w+)"', form)) - {"file"} == OPTIONS
-    page = _environment().get_template("drop.html").render()
+    page = environment().get_template("drop.html").render()
     assert set(re.findall(r"<option>([\w-]+)</option>", page)) == set(FORMATS)
 
 

@@ -120,10 +120,11 @@ class ClientOptions(ReadingOptions, JobOptions, total=False):
 
 
 def split_names(texts: Iterable[str], field: str) -> list[str]:
-    """The names in texts such as ``A,"B, c",D``: separated by commas, in double quotes where a name holds a comma.
+    """Return the names in texts such as ``A,"B, c",D``: separated by commas, in double quotes where a name holds a
+    comma.
 
-    Blanks around names and empty places are dropped.  InvalidRequest, naming ``field``, if no name is left or the
-    quotes do not match.
+    Blanks around names and empty places are dropped.  Raises InvalidRequest, naming ``field``, if no name is left or
+    the quotes do not match.
     """
     try:
         rows = list(csv.reader(texts, strict=True, skipinitialspace=True))

@@ -87,10 +87,10 @@ class Results:
         with self._lock:
             kept = self._open.get(job_id)
         if kept is not None and kept.result.matrix.current():
-            fresh = kept.result  # keeps its cached tiles
+            fresh = kept.result  # this one has tiles in its cache
         else:
             self.forget(job_id)
-            fresh = ResultReader(result_place(self._settings, job_id))  # opening takes a while: not under the lock
+            fresh = ResultReader(result_place(self._settings, job_id))  # this takes a while, so the lock is not held
         with self._lock:
             found = self._open.setdefault(job_id, _Opened(fresh, owner, 0.0))
             found.looked = time.monotonic()
@@ -143,7 +143,7 @@ class Service:
             pool.stop()
 
     def job(self, job_id: str, caller: Caller) -> JobRecord:
-        """The job of this id.  Raises NotFound if there is none or if it belongs to another owner."""
+        """Return the job of this id.  Raises NotFound if there is none or if it belongs to another owner."""
         try:
             record = self.jobs.job(job_id)
         except Gone:
@@ -155,7 +155,7 @@ class Service:
         return record
 
     def graph(self, graph_id: str, caller: Caller) -> GraphRecord:
-        """The graph of this id with the name and receipt of the caller's upload; admins see those of the first upload.
+        """Return the graph of this id as the caller uploaded it: name and receipt; admins see the first upload.
 
         Raises:
             NotFound: there is no such graph, or the caller did not upload it.
@@ -199,7 +199,7 @@ class Service:
             Objects(self.settings.store_url).remove_all(f"graphs/{graph_id}/")
 
     def result(self, job_id: str, caller: Caller) -> ResultReader:
-        """The result of a job.
+        """Return the result of a job.
 
         Raises:
             NotFound: there is no such job, or it belongs to another owner.
@@ -243,7 +243,7 @@ def require_result(job: JobRecord) -> None:
 
 
 def silent(runner: RunnerRecord, settings: Settings) -> bool:
-    """Whether a runner has sent no heartbeat for three intervals, so that it counts as gone."""
+    """Return whether a runner has sent no heartbeat for three intervals, so that it counts as gone."""
     return runner.heartbeat <= time.time() - 3 * settings.heartbeat_seconds
 
 

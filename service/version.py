@@ -6,7 +6,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 
 def software_version() -> str:
-    """The installed version."""
+    """Return the installed version."""
     try:
         return version("apsp")
     except PackageNotFoundError:

@@ -91,7 +91,7 @@ class ReadingOptions(TypedDict, total=False):
 
 @cache
 def declared(options: type) -> dict[str, tuple[Any, Option]]:
-    """The type and the declaration of each member of a class of options, by name, in the order of the class."""
+    """Return the type and the declaration of each member of a class of options, by name, in the order of the class."""
     found = {}
     for name, hint in get_type_hints(options, include_extras=True).items():
         [option] = hint.__metadata__

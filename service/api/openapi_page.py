@@ -23,7 +23,7 @@ POLICY: Final = (
 
 
 def render(document: dict[str, Any]) -> str:
-    """The page of an OpenAPI document."""
+    """Return the page of an OpenAPI document."""
     from jinja2 import Undefined
 
     # most members of an OpenAPI document may be left out

@@ -49,7 +49,7 @@ class BulkStoreOptions(TypedDict, total=False):
 
 
 def flag_of(name: str, option: Option) -> str:
-    """How the command line writes an option."""
+    """Return how the command line writes an option."""
     return option.flags[0] if option.flags else f"--{name.replace('_', '-')}"
 
 
@@ -78,7 +78,7 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _parameter(name: str, kind: Any, option: Option) -> inspect.Parameter:
-    """The parameter from which Typer makes an option; sizes and lists of vertices are texts there."""
+    """Return the parameter from which Typer makes an option; sizes and lists of vertices are texts there."""
     if kind in (Size, Vertices):
         kind = str | None
     elif name == "algorithm":

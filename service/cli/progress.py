@@ -28,7 +28,7 @@ def never() -> bool:
 
 
 def amount_text(amount: float, unit: str) -> str:
-    """An amount of work with its unit: ``1.50 GiB`` or ``12.3 M rows``."""
+    """Return an amount of work with its unit: ``1.50 GiB`` or ``12.3 M rows``."""
     return format_bytes(amount) if unit == "bytes" else f"{format_count(amount)} {unit}".rstrip()
 
 
@@ -54,7 +54,7 @@ class Display:
         self.stop()
 
     def due(self, what: str) -> bool:
-        """Whether it is time to show something about ``what``: it has changed, or some seconds have passed."""
+        """Return whether it is time to show something about ``what``: it has changed, or some seconds have passed."""
         now = time.perf_counter()
         if what == self._said and now < self._due:
             return False
@@ -143,7 +143,7 @@ class ProgressMonitor(Monitor):
             self._display.show(self.phase, self._fraction(), self._state(now - self._started))
 
     def cancelled(self) -> bool:
-        """Whether a stop was asked for."""
+        """Return whether a stop was asked for."""
         return self._stop()
 
     def close(self) -> None:
@@ -173,7 +173,7 @@ class ProgressMonitor(Monitor):
         return self.done / self.total if self.total else None
 
     def _state(self, seconds: float) -> str:
-        """Amount, rate and time left."""
+        """Return the amount, rate and time left."""
         since, self._last = self._last, (seconds, self.done)
         # the recent rate, because the first part of a phase may have waited for a kernel's compilation
         rate = (self.done - since[1]) / max(seconds - since[0], 1e-9)

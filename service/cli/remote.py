@@ -23,7 +23,7 @@ _JOB_ID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 def means_job(store: str) -> bool:
-    """Whether the argument of ``apsp query`` without ``--server`` is the id of a job of APSP_SERVER."""
+    """Return whether the argument of ``apsp query`` without ``--server`` is the id of a job of APSP_SERVER."""
     return bool(os.environ.get("APSP_SERVER")) and _JOB_ID.fullmatch(store) is not None and not Path(store).exists()
 
 

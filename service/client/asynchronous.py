@@ -32,7 +32,7 @@ class AsyncDriver:
         self._http = http
 
     async def run(self, flow: Flow[T]) -> T:
-        """The value that the flow returns; raises what it raises."""
+        """Return the value that the flow returns; raises what it raises."""
         try:
             step = next(flow)
             while True:

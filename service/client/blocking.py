@@ -31,7 +31,7 @@ class BlockingDriver:
         self._http = http
 
     def run(self, flow: Flow[T], stop: threading.Event | None = None) -> T:
-        """The value that the flow returns; raises what it raises, and Stopped soon after ``stop`` is set."""
+        """Return the value that the flow returns; raises what it raises, and Stopped soon after ``stop`` is set."""
         stop = stop or threading.Event()
         try:
             step = next(flow)

@@ -21,7 +21,7 @@ class Path:
 
 
 def table(title: str, rows: Iterable[tuple[str, object]]) -> str:
-    """An HTML table of two columns; everything in it is escaped."""
+    """Return an HTML table of two columns; everything in it is escaped."""
     lines = "".join(
         f'<tr><th style="text-align:left">{escape(name)}</th><td style="text-align:left">{escape(str(value))}</td></tr>'
         for name, value in rows
@@ -119,7 +119,7 @@ class ResultView:
         return str(self.facts["unit"])
 
     def summary(self) -> dict[str, Any]:
-        """Pairs, how many are reached, mean, diameter, radius, histogram."""
+        """Return the pairs, how many are reached, mean, diameter, radius, histogram."""
         return dict(self.facts["summary"])
 
     def __repr__(self) -> str:

@@ -33,14 +33,14 @@ _SLACK: Final = 30.0
 
 
 def job_path(job: str, *rest: str) -> str:
-    """The address of a job, or of what is below it."""
+    """Return the address of a job, or of what is below it."""
     if not job:
         raise InvalidRequest("which job? its id is empty", field="job")
     return "/".join(["v1/jobs", quote(job, safe=""), *rest])
 
 
 def question(method: str, path: str, patience: Patience, **more: Any) -> Flow[Document]:
-    """A request whose answer is a JSON object.
+    """Send a request and return its answer, a JSON object.
 
     Args:
         method: HTTP method.
@@ -91,7 +91,7 @@ def submit(
 
 
 def _wired(options: Mapping[str, Any], names: Names) -> Document:
-    """Options as they go over the wire."""
+    """Return the options as they go over the wire."""
     known = declared(JobOptions)
     if unknown := sorted(options.keys() - known.keys()):
         raise InvalidRequest(f"there is no option {unknown[0]!r}; there are {', '.join(known)}", field=unknown[0])
@@ -106,7 +106,7 @@ def _wired(options: Mapping[str, Any], names: Names) -> Document:
 
 
 def status(job: str, patience: Patience) -> Flow[Document]:
-    """A job as it is now."""
+    """Return a job as it is now."""
     return (yield from question("GET", job_path(job), patience))
 
 
@@ -142,7 +142,7 @@ def wait(job: str, patience: Patience, *, timeout: float | None, watcher: Watche
 
 
 def summary(job: str, patience: Patience) -> Flow[Document]:
-    """Facts about a result: shape, type, direction, unit, summary."""
+    """Return the facts about a result: shape, type, direction, unit, summary."""
     return (yield from question("GET", job_path(job, "summary"), patience))
 
 
@@ -169,13 +169,13 @@ def delete(job: str, patience: Patience) -> Flow[None]:
 
 
 def log(job: str, patience: Patience) -> Flow[str]:
-    """What the runners wrote."""
+    """Return what the runners wrote."""
     answer = yield from ask(Request("GET", job_path(job, "log")), patience)
     return answer.content.decode("utf-8", "replace")
 
 
 def jobs(patience: Patience, *, state: str | None, limit: int) -> Flow[list[Document]]:
-    """Jobs, newest first, at most ``limit``.
+    """Return the jobs, newest first, at most ``limit``.
 
     Args:
         patience: how long requests are repeated.
@@ -196,7 +196,7 @@ def jobs(patience: Patience, *, state: str | None, limit: int) -> Flow[list[Docu
 
 
 def cursor_of(link: str) -> str:
-    """The cursor in the link to the next page."""
+    """Return the cursor in the link to the next page."""
     from urllib.parse import parse_qs, urlsplit
 
     return parse_qs(urlsplit(link).query)["cursor"][0]

@@ -108,7 +108,7 @@ def _encoded(graph: Any, reading: ReadingOptions, path: Path) -> Upload:
 
 
 def _is_column(values: Any) -> bool:
-    """Whether this is one column of numbers or names, rather than a row of a matrix written as lists."""
+    """Return whether this is one column of numbers or names, rather than a row of a matrix written as lists."""
     if isinstance(values, list):
         return not any(isinstance(value, list) for value in values)
     return len(getattr(values, "shape", ())) == 1
@@ -153,7 +153,7 @@ def _networkx(graph: Any, reading: ReadingOptions, path: Path) -> tuple[Names, d
 
 
 def _edge_weights(edges: Sequence[tuple[Any, Any, Any]], asked: str, reading: ReadingOptions) -> list[Any]:
-    """The weights of edges; a missing weight counts 1, unless the attribute was selected automatically."""
+    """Return the weights of edges; a missing weight counts 1, unless the attribute was selected automatically."""
     missing = next((edge for edge in edges if edge[2] is None), None)
     if missing is None:
         return [weight for *_, weight in edges]
@@ -167,7 +167,7 @@ def _edge_weights(edges: Sequence[tuple[Any, Any, Any]], asked: str, reading: Re
 
 
 def _harmless(weights: Sequence[Any], length_of: str | None) -> Any:
-    """A weight for loops, which are dropped when the graph is read: 0, or the one whose length is largest."""
+    """Return a weight for loops, which are dropped when the graph is read: 0, or the one whose length is largest."""
     from storage.readers.formula import parse_formula
 
     if length_of is None:
@@ -176,7 +176,7 @@ def _harmless(weights: Sequence[Any], length_of: str | None) -> Any:
 
 
 def _attribute(graph: Any, reading: ReadingOptions) -> str | None:
-    """The attribute of edges that is the weight, or that lengths are made of; None: arcs are counted."""
+    """Return the attribute of edges that is the weight, or that lengths are made of; None: arcs are counted."""
     from storage.readers.formula import parse_formula
     from storage.readers.lengths import length_among
 
@@ -200,7 +200,7 @@ def _attribute(graph: Any, reading: ReadingOptions) -> str | None:
 
 
 def _number(value: Any) -> float | None:
-    """A number, or text that contains one, as float; GraphML files often declare numbers as text."""
+    """Return a number, or text that contains one, as float; GraphML files often declare numbers as text."""
     try:
         return None if isinstance(value, bool) else float(value)
     except (TypeError, ValueError):
@@ -208,14 +208,14 @@ def _number(value: Any) -> float | None:
 
 
 def _columns(weight: str, length_of: str | None) -> dict[str, Any]:
-    """The part of the query that says what the columns of the Parquet file are."""
+    """Return the part of the query that says what the columns of the Parquet file are."""
     source, target = _ends(weight)
     made = {"weight": weight} if length_of is None else {"length_of": length_of}
     return {"format": "parquet", "source": source, "target": target, **made}
 
 
 def _ends(weight: str) -> tuple[str, str]:
-    """Names for the columns of vertices beside that of the weight."""
+    """Return the names for the columns of vertices beside that of the weight."""
     return ("tail", "head") if weight.lower() in ("source", "target") else ("source", "target")
 
 
@@ -260,7 +260,7 @@ def _polars(table: Any, reading: ReadingOptions, path: Path) -> tuple[Names, dic
 
 
 def _texts(cells: Sequence[Any]) -> list[str]:
-    """Cells of a column as a text file would have them; what is missing is empty."""
+    """Return the cells of a column as a text file would have them; what is missing is empty."""
     return ["" if cell is None else str(cell) for cell in cells]
 
 
@@ -270,7 +270,8 @@ def _select_columns(
     reading: ReadingOptions,
     cells: Callable[[int, int | None], list[str]],
 ) -> tuple[list[int], dict[str, Any]]:
-    """Positions of source, target and, if there is one, weight, by the rules for edge lists; and what to ask for.
+    """Return the positions of source, target and, if there is one, weight, by the rules for edge lists; and what to ask
+    for.
 
     ``cells`` are those of a column as text, all of them or the first ones.
     """
@@ -320,7 +321,7 @@ def _table(path: Path, tails: Any, heads: Any, weights: Any = None, *, name: str
     if len(set(sizes.values())) > 1:
         raise InvalidRequest(f"columns must be of one length; there are {sizes}", field="graph")
     for side in sides:
-        if columns[side].dtype == pl.Null():  # a graph without edges
+        if columns[side].dtype == pl.Null():  # the graph has no edges
             columns[side] = columns[side].cast(pl.Int64())
     pl.DataFrame(columns).write_parquet(path)
     return names
@@ -353,7 +354,7 @@ def _floats(weights: Sequence[Any]) -> Any:
 
 
 def _vertices(values: Any) -> Any:
-    """A column of vertices: an array of whole numbers as it is, anything else as a list."""
+    """Return a column of vertices: an array of whole numbers as it is, anything else as a list."""
     import numpy as np
 
     if isinstance(values, np.ndarray) and values.dtype.kind in "iu":

@@ -50,7 +50,7 @@ class Method(Generic[P, T]):
     @overload
     def __get__(self, instance: Awaited, owner: type) -> Callable[P, Coroutine[Any, Any, T]]: ...
     def __get__(self, instance: object | None, owner: type) -> Any:
-        """The method, bound to an instance if there is one."""
+        """Return the method, bound to an instance if there is one."""
         if owner not in self._made:
             self._made[owner] = self._function(owner)
         found = self._made[owner]
@@ -159,18 +159,18 @@ class ClientMethods(Generic[JobT, ResultT]):
 
     @asks
     def job(self, job: str) -> Flow[JobT]:
-        """A job by its id."""
+        """Return a job by its id."""
         return self._job((yield from flows.status(job, self.patience)))
 
     @asks
     def jobs(self, *, state: str | None = None, limit: int = 50) -> Flow[list[JobT]]:
-        """Jobs, newest first."""
+        """Return the jobs, newest first."""
         found = yield from flows.jobs(self.patience, state=state, limit=limit)
         return [self._job(facts) for facts in found]
 
     @asks
     def result(self, job: str) -> Flow[ResultT]:
-        """The result of a finished job by its id."""
+        """Return the result of a finished job by its id."""
         return cast(ResultT, (yield from self._job((yield from flows.status(job, self.patience))).solved()))
 
 
@@ -204,7 +204,7 @@ class JobMethods(JobView, Part, Generic[JobT, ResultT]):
         self.facts = yield from flows.wait(self.id, self._patience, timeout=timeout, watcher=watcher)
 
     def solved(self) -> Flow[ResultT]:
-        """The flow of :meth:`result`."""
+        """Return the flow of :meth:`result`."""
         if self.over:
             flows.successful(dict(self.facts))
         return self._result((yield from flows.summary(self.id, self._patience)))

@@ -30,7 +30,7 @@ _PAIRS: Final = 10_000
 
 
 def number(value: float | None) -> float:
-    """A distance in an answer as a float; +inf where there is no path."""
+    """Return a distance in an answer as a float; +inf where there is no path."""
     return math.inf if value is None else value
 
 
@@ -46,13 +46,13 @@ class ResultMethods(ResultView, Part):
 
     @asks
     def distance(self, source: Any, target: Any) -> Flow[float]:
-        """One distance; +inf where there is no path."""
+        """Return one distance; +inf where there is no path."""
         pair = {"source": self._names.label(source), "target": self._names.label(target)}
         return number((yield from self._question("GET", "distance", params=pair))["distance"])
 
     @asks
     def distances(self, pairs: Sequence[tuple[Any, Any]]) -> Flow[list[float]]:
-        """The distances of many pairs, in their order."""
+        """Return the distances of many pairs, in their order."""
         found: list[float] = []
         for first in range(0, len(pairs), _PAIRS):
             some = [[self._names.label(u), self._names.label(v)] for u, v in pairs[first : first + _PAIRS]]
@@ -62,7 +62,7 @@ class ResultMethods(ResultView, Part):
 
     @asks
     def path(self, source: Any, target: Any) -> Flow[Path | None]:
-        """One shortest path; None if there is none."""
+        """Return one shortest path; None if there is none."""
         pair = {"source": self._names.label(source), "target": self._names.label(target)}
         answer = yield from self._question("GET", "path", params=pair)
         if not answer["reachable"]:
@@ -71,7 +71,7 @@ class ResultMethods(ResultView, Part):
 
     @asks
     def row(self, source: Any) -> Flow[dict[Any, float]]:
-        """The distances from one vertex to each target that was solved."""
+        """Return the distances from one vertex to each target that was solved."""
         body = {"sources": [self._names.label(source)]}
         answer = yield from self._question("POST", "submatrix", json=body, params={"format": "json"}, seconds=300.0)
         [values] = answer["distances"]
@@ -79,18 +79,18 @@ class ResultMethods(ResultView, Part):
 
     @asks
     def nearest(self, source: Any, k: int = 10) -> Flow[list[tuple[Any, float]]]:
-        """The ``k`` nearest vertices with their distances, the nearest first."""
+        """Return the ``k`` nearest vertices with their distances, the nearest first."""
         answer = yield from self._question("GET", "nearest", params={"source": self._names.label(source), "k": k})
         return list(zip(self._names.vertices(answer["targets"]), answer["distances"], strict=True))
 
     @asks
     def labels(self) -> Flow[tuple[list[Any], list[Any]]]:
-        """The vertices of the rows and of the columns, in their order."""
+        """Return the vertices of the rows and of the columns, in their order."""
         down, across = yield from self._sides()
         return self._names.vertices(down), self._names.vertices(across)
 
     def _sides(self) -> Flow[tuple[list[Label], list[Label]]]:
-        """The labels of rows and of columns, from the store's own arrays, checked by its seal."""
+        """Return the labels of rows and of columns, from the store's own arrays, checked by its seal."""
         from storage.matrix.download import labels_of, side_files
 
         address, patience = job_path(self.job, "zarr"), self._patience
@@ -107,10 +107,10 @@ class ResultMethods(ResultView, Part):
     def to_numpy(
         self, sources: Sequence[Any] | None = None, targets: Sequence[Any] | None = None, *, most: int | str = "1GiB"
     ) -> Flow[Any]:
-        """Distances as a NumPy array of floats, shape (sources, targets), +inf where there is no path.
+        """Return the distances as a NumPy array of floats, shape (sources, targets), +inf where there is no path.
 
-        Rows and columns are in the order given, else in that of :meth:`labels`.  LimitExceeded if it would have more
-        bytes than ``most``.
+        Rows and columns are in the order given, else in that of :meth:`labels`.  Raises LimitExceeded if it would
+        have more bytes than ``most``.
 
         Args:
             sources, targets: the rows and columns; None for all.
@@ -120,7 +120,7 @@ class ResultMethods(ResultView, Part):
         return (yield from self._submatrix(rows, columns, most))
 
     def _submatrix(self, rows: list[Label] | None, columns: list[Label] | None, most: int | str) -> Flow[Any]:
-        """Distances from rows to columns, None meaning all, as floats with +inf."""
+        """Return the distances from rows to columns, None meaning all, as floats with +inf."""
         import numpy as np
 
         facts = yield from self._question("GET", "results")
@@ -148,7 +148,7 @@ class ResultMethods(ResultView, Part):
 
     @asks
     def to_xarray(self, /, **options: Any) -> Flow[DataArray]:
-        """The distances as a lazy labelled array; entries are read through the service when they are used.
+        """Return the distances as a lazy labelled array; entries are read through the service when they are used.
 
         Values are as stored: for integers, *no path* is the number in the attribute ``unreachable``.  Options go to
         ``xarray.open_zarr``.  Vertices that were renamed for the wire keep those names here, because NumPy has no
@@ -186,7 +186,7 @@ class ResultMethods(ResultView, Part):
 
     @asks
     def plot(self, size: int = 256) -> Flow[Figure]:
-        """A heat map of at most ``size`` rows and columns beside the histogram of all; needs matplotlib."""
+        """Return a heat map of at most ``size`` rows and columns beside the histogram of all; needs matplotlib."""
         if size < 1:
             raise InvalidRequest("a picture needs at least one row", field="size")
         down, across = yield from self._sides()
@@ -202,7 +202,7 @@ class ResultMethods(ResultView, Part):
 
 
 def _some(labels: list[Label], size: int) -> list[Label]:
-    """At most ``size`` of the labels, evenly spaced."""
+    """Return at most ``size`` of the labels, evenly spaced."""
     if len(labels) <= size:
         return labels
     return [labels[k * len(labels) // size] for k in range(size)]
@@ -219,7 +219,7 @@ def _check_size(shape: tuple[int, int], itemsize: int, most: int) -> None:
 
 
 def _parts(shape: tuple[int, int], cells: int) -> Iterator[tuple[slice, slice]]:
-    """Rectangles of at most ``cells`` entries that cover the matrix; whole rows where possible."""
+    """Yield the rectangles of at most ``cells`` entries that cover the matrix; whole rows where possible."""
     width = max(1, min(shape[1], cells))
     height = max(1, cells // width)
     for top in range(0, shape[0], height):

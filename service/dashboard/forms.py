@@ -31,7 +31,7 @@ _MOST_FIELDS: Final = 64
 
 
 async def _filled(request: Request) -> dict[str, str]:
-    """The fields of a form; the size of the body is limited as for every request.
+    """Return the fields of a form; the size of the body is limited as for every request.
 
     The body is parsed in a thread, because a long one would block the event loop.
     """
@@ -151,6 +151,6 @@ def _delete(service: Service, job_id: str) -> None:
 
 
 def _inside(address: str) -> str:
-    """The address if it is a path of this service, else the home page."""
+    """Return the address if it is a path of this service, else the home page."""
     inside = address.startswith("/") and not address.startswith("//") and "\\" not in address
     return address if inside and address.isprintable() else "/"

@@ -58,7 +58,7 @@ class FormOptions:
 
 
 def read_options(graph_id: str, values: Mapping[str, str]) -> FormOptions:
-    """The request that a filled-in form means."""
+    """Return the request that a filled-in form means."""
     filled = {field.name: values.get(field.name, "").strip() for field in FIELDS}
     filled["fresh"] = "true" if values.get("fresh") else ""
     try:
@@ -74,7 +74,7 @@ def read_options(graph_id: str, values: Mapping[str, str]) -> FormOptions:
 
 
 def _value(name: str, text: str) -> Any:
-    """The value that the text of a field means; what is neither a list, a size nor a number stays a text."""
+    """Return the value that the text of a field means; what is neither a list, a size nor a number stays a text."""
     kind, option = _OPTIONS[name]
     if kind == Vertices:  # the limit on the body bounds their number
         return split_names([text], name)

@@ -59,7 +59,7 @@ _PHASES: Final = {
 
 
 def home(service: Service, caller: Caller, before: str | None) -> View:
-    """Jobs by state, the newest first; devices; the disk.
+    """Return the jobs by state, the newest first; devices; the disk.
 
     Args:
         service: what the routes of this process share.
@@ -94,7 +94,7 @@ def machines(service: Service) -> View:
 
 
 def graph(service: Service, caller: Caller, graph_id: str) -> View:
-    """One graph and the jobs about it.
+    """Return one graph and the jobs about it.
 
     Args:
         service: what the routes of this process share.
@@ -113,7 +113,7 @@ def graph(service: Service, caller: Caller, graph_id: str) -> View:
 
 
 def job(service: Service, caller: Caller, job_id: str) -> View:
-    """One job: state, phases, plan, error, the head of its result.
+    """Return one job: state, phases, plan, error, the head of its result.
 
     Args:
         service: what the routes of this process share.
@@ -139,7 +139,7 @@ def job(service: Service, caller: Caller, job_id: str) -> View:
 
 
 def answer(service: Service, caller: Caller, job_id: str, source: str, target: str) -> View:
-    """The distance and the route from one vertex to another, or why there is no answer.
+    """Return the distance and the route from one vertex to another, or why there is no answer.
 
     Args:
         service: what the routes of this process share.
@@ -159,7 +159,7 @@ def answer(service: Service, caller: Caller, job_id: str, source: str, target: s
 
 
 def eccentricities(service: Service, caller: Caller, job_id: str) -> View:
-    """How far the farthest vertex is from each source, or from evenly spaced ones.
+    """Return how far the farthest vertex is from each source, or from evenly spaced ones.
 
     Args:
         service: what the routes of this process share.
@@ -182,7 +182,7 @@ def eccentricities(service: Service, caller: Caller, job_id: str) -> View:
 
 
 def row(record: JobRecord, names: dict[str, str], position: int | None = None) -> View:
-    """One job in a list.
+    """Return one job in a list.
 
     Args:
         record: the stored job.
@@ -208,7 +208,7 @@ def row(record: JobRecord, names: dict[str, str], position: int | None = None) -
 
 
 def plan(shown: dict[str, Any]) -> View:
-    """A plan with its selected and rejected candidates."""
+    """Return a plan with its selected and rejected candidates."""
     candidates = [
         {**item, "name": algorithm(item["algorithm"]), "chosen": k == 0 and not item.get("rejected")}
         for k, item in enumerate(shown.get("candidates") or [])
@@ -220,7 +220,7 @@ def plan(shown: dict[str, Any]) -> View:
 
 
 def algorithm(name: str) -> str:
-    """The display name of an algorithm."""
+    """Return the display name of an algorithm."""
     return ALGORITHMS[name].title if name in ALGORITHMS else name
 
 
@@ -245,7 +245,7 @@ def _device(runner: RunnerRecord, lost: bool) -> View:
 
 
 def _phases(record: JobRecord) -> list[View]:
-    """The phases of the plan with predicted and measured seconds, and whether each is past, current or ahead."""
+    """Return the phases of the plan with predicted and measured seconds, and whether each is past, current or ahead."""
     predicted = {phase["name"]: phase["seconds"] for phase in (record.plan or {}).get("phases") or []}
     taken = record.seconds or {}
     names = list(taken) if taken else list(predicted)
@@ -260,7 +260,7 @@ def _phases(record: JobRecord) -> list[View]:
 
 
 def _log(service: Service, record: JobRecord) -> View:
-    """The end of the log, and its size, from which the stream of events continues.
+    """Return the end of the log, and its size, from which the stream of events continues.
 
     Events cover the file on this node only, so after the log of other nodes they start at its beginning.
     """
@@ -277,7 +277,7 @@ def _log(service: Service, record: JobRecord) -> View:
 
 
 def _sent_log(service: Service, record: JobRecord) -> View:
-    """The end of the log of attempts on other nodes."""
+    """Return the end of the log of attempts on other nodes."""
     try:
         sent = fetch_log(service.settings, record.id) or b""
     except StorageFailed as error:  # the rest of the page is useful without the log
@@ -288,7 +288,7 @@ def _sent_log(service: Service, record: JobRecord) -> View:
 
 
 def _result(record: JobRecord) -> View | None:
-    """The facts of an existing result."""
+    """Return the facts of an existing result."""
     if record.state != SUCCESSFUL or record.removed is not None:
         return None
     summary = record.summary or {}
@@ -302,7 +302,7 @@ def _result(record: JobRecord) -> View | None:
 
 
 def _example(record: JobRecord, graph: GraphRecord | None) -> list[Any]:
-    """Two existing vertices, for examples of code."""
+    """Return two existing vertices, for examples of code."""
     pair = (record.summary or {}).get("diameter_pair")
     facts = {} if graph is None else graph.facts
     return pair or [facts.get("first_vertex", "A"), facts.get("last_vertex", "B")]

@@ -99,7 +99,7 @@ async def graph_page(
     request: Request, service: Service, visitor: Known, graph_id: str, asked: FormOptions, *,
     planned: bool, status: int = 200,
 ) -> Response:  # fmt: skip
-    """The page of a graph with the options as they were filled in, and the plan if that was asked for.
+    """Return the page of a graph with the options as they were filled in, and the plan if that was asked for.
 
     Args:
         request: the HTTP request.
@@ -152,7 +152,7 @@ def get_static(name: str, if_none_match: Annotated[str, Header()] = "") -> Respo
 
 @functools.cache
 def _static() -> dict[str, tuple[bytes, str, str]]:
-    """Content, type and entity tag of the files that are served."""
+    """Return the content, type and entity tag of the files that are served."""
     found = {}
     for path in (HERE / "static").iterdir():
         if path.suffix in _TYPES:

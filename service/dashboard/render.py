@@ -57,7 +57,7 @@ def get_ready() -> None:
 
 @functools.cache
 def environment() -> Environment:
-    """The templates with their filters."""
+    """Return the templates with their filters."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     made = Environment(
@@ -78,19 +78,19 @@ def environment() -> Environment:
 
 
 def _number(value: float | None) -> str:
-    """A distance or a weight as people write it; a dash where there is none."""
+    """Return a distance or a weight as people write it; a dash where there is none."""
     if value is None:
         return "–"
     return f"{value:,}" if isinstance(value, int) else f"{value:,.7g}"
 
 
 def _about(value: float | None) -> str:
-    """A number with four digits or so, for axes."""
+    """Return a number with four digits or so, for axes."""
     return "–" if value is None else f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
 def _sentence(text: str) -> str:
-    """A text of the planner as a sentence."""
+    """Return a text of the planner as a sentence."""
     return f"{text[:1].upper()}{text[1:].rstrip('.')}." if text else ""
 
 
@@ -103,7 +103,7 @@ def _iso(seconds: float) -> str:
 
 
 def _moment(seconds: float) -> str:
-    """A time in UTC; the script replaces it by the reader's time zone."""
+    """Return a time in UTC; the script replaces it by the reader's time zone."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%d %b %Y, %H:%M UTC")
 
 
@@ -112,6 +112,6 @@ def _percent(share: float) -> str:
 
 
 def _quoted(name: object) -> str:
-    """A vertex in a list of vertices: in quotes where it holds a comma or a quote."""
+    """Return a vertex in a list of vertices: in quotes where it holds a comma or a quote."""
     text = str(name)
     return '"' + text.replace('"', '""') + '"' if "," in text or '"' in text else text

@@ -61,7 +61,7 @@ class PageRoute(APIRoute):
     """A route whose errors are pages, and which redirects requests without a session to the log-in page."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """The handler with its errors caught."""
+        """Return the handler with its errors caught."""
         handle = super().get_route_handler()
 
         async def handler(request: Request) -> Response:

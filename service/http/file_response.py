@@ -63,7 +63,7 @@ class OpenFile(Response):
         self._release = weakref.finalize(self, os.close, self._handle)
 
     def _begin_parts(self, kind: str, size: int) -> str:
-        """Heads and tail of a multipart answer; returns its media type."""
+        """Make the heads and the tail of a multipart answer; returns its media type."""
         mark = secrets.token_hex(12)
         for part in self._parts:
             head = f"\r\n--{mark}\r\nContent-Type: {kind}\r\nContent-Range: {part.of(size)}\r\n\r\n"
@@ -98,12 +98,13 @@ class OpenFile(Response):
 
 
 def media_type(key: str) -> str:
-    """The media type of a file of a store."""
+    """Return the media type of a file of a store."""
     return "application/json" if key.endswith(".json") else "application/octet-stream"
 
 
 def proxy_headers(settings: Settings, job_id: str, key: str) -> dict[str, str]:
-    """Headers of an answer that lets the reverse proxy send a file, with ranges and conditions (X-Accel-Redirect).
+    """Return the headers of an answer that lets the reverse proxy send a file, with ranges and conditions
+    (X-Accel-Redirect).
 
     Args:
         settings: the service's settings.

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def has_checkpoint(store: Path, address: str | None = None) -> bool:
-    """Whether a stopped job with this store or address has committed a checkpoint."""
+    """Return whether a stopped job with this store or address has committed a checkpoint."""
     if address is None:
         return any(record_of(made).is_file() for made in places(store))
     from storage.remote.addresses import checkpoint_stat
@@ -28,7 +28,7 @@ def has_checkpoint(store: Path, address: str | None = None) -> bool:
 
 
 def resumable(settings: Settings, job: JobRecord) -> bool:
-    """Whether a job can be queued again: it has a checkpoint, or it failed because the disk was full."""
+    """Return whether a job can be queued again: it has a checkpoint, or it failed because the disk was full."""
     if job.state not in (FAILED, DISMISSED) or job.removed is not None:
         return False
     return for_want_of_disk(job.error) or has_checkpoint(settings.store(job.id), settings.address(job.id))
@@ -41,7 +41,7 @@ def refuse_unless_resumable(settings: Settings, job: JobRecord) -> None:
 
 
 def checkpoint_time(store: Path, address: str | None = None) -> float | None:
-    """Time of a job's last checkpoint in seconds since the epoch; None if there is none or it is unknown."""
+    """Return the time of a job's last checkpoint in seconds since the epoch; None if there is none or it is unknown."""
     if address is not None:
         from storage.remote.addresses import checkpoint_stat
 
@@ -64,7 +64,7 @@ def fetch(store: Path, address: str | None) -> None:
 
 
 def plan(graph: Graph, options: Options, store: Path) -> Plan:
-    """The plan of a solve into ``store``, from its checkpoint if there is one.
+    """Return the plan of a solve into ``store``, from its checkpoint if there is one.
 
     Args:
         graph: the graph to solve.

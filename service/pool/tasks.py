@@ -55,7 +55,7 @@ def read_upload(settings: Settings, path: Path, request: dict[str, Any]) -> dict
 
 
 def plan_job(settings: Settings, graph_id: str, request: dict[str, Any]) -> dict[str, Any]:
-    """The plan of a job as JSON types.
+    """Return the plan of a job as JSON types.
 
     Args:
         settings: the service's settings.
@@ -75,7 +75,7 @@ def plan_job(settings: Settings, graph_id: str, request: dict[str, Any]) -> dict
 
 
 def job_options(graph: Graph, request: dict[str, Any], settings: Settings) -> Options:
-    """The engine's options of a job request: vertices as indices, budgets no larger than the service's own.
+    """Return the engine's options of a job request: vertices as indices, budgets no larger than the service's own.
 
     Args:
         graph: the graph to solve.
@@ -99,7 +99,7 @@ def job_options(graph: Graph, request: dict[str, Any], settings: Settings) -> Op
 
 
 def _indices(graph: Graph, request: dict[str, Any], field: str) -> tuple[int, ...] | None:
-    """The vertices that a request names in ``field``, each once; an unknown name is an InvalidRequest."""
+    """Return the vertices that a request names in ``field``, each once; an unknown name is an InvalidRequest."""
     from storage.graph.graph import index_of
 
     names = request.get(field)

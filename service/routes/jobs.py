@@ -184,7 +184,7 @@ def get_log(job_id: str, request: Request, service: Shared, caller: Known) -> Re
         caller: who asks.
     """
     record = service.job(job_id, caller)
-    try:  # opened before the answer starts, because the job may be deleted meanwhile
+    try:  # the log is opened before the answer starts, because the job may be deleted meanwhile
         handle = os.open(log_path(service.settings, record.id), os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         headers = {"Cache-Control": "no-cache"}
@@ -309,7 +309,7 @@ def delete_job(job_id: str, service: Shared, caller: Known) -> None:
 
 
 async def _waited(service: Service, record: JobRecord, prefer: str, response: Response) -> JobRecord:
-    """The job after the wait that the client prefers: at its end, or after the time limit."""
+    """Return the job after the wait that the client prefers: at its end, or after the time limit."""
     seconds = asked_to_wait(prefer, service.settings.max_wait_seconds)
     if seconds is None:
         return record

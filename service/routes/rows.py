@@ -127,7 +127,7 @@ def _answer(
     targets: list[str] | list[Label] | None,
     headers: dict[str, str],
 ) -> Response:
-    """The entries of sources × targets, None meaning all of them."""
+    """Return the entries of sources × targets, None meaning all of them."""
     rows = opened.matrix.sources if sources is None else opened.vertices(sources)
     columns = None if targets is None else opened.vertices(targets)
     from service.views.representations import ENCODERS, Selection

@@ -194,7 +194,7 @@ class Runner:
         return summary, {"load": loaded, **outcome.seconds}, size
 
     def _sealed(self, job: JobRecord) -> tuple[dict[str, Any], dict[str, float], int]:
-        """The summary of the finished store, no seconds, and its bytes."""
+        """Return the summary of the finished store, no seconds, and its bytes."""
         from storage.matrix.reader import open_matrix
 
         self._tidy(job)
@@ -253,7 +253,7 @@ class Runner:
         log.warning("this runner starts no job for %g s: %s", self._pause, fault.message)
 
     def _answers(self) -> bool:
-        """Whether the idle GPU still works; False also if the runner is stopped meanwhile.
+        """Return whether the idle GPU still works; False also if the runner is stopped meanwhile.
 
         A process that has used the GPU queries its memory; otherwise the GPU is probed at intervals.
         """
@@ -318,7 +318,7 @@ class Runner:
 
 
 def _differs(plan: dict[str, Any], stored: dict[str, Any]) -> bool:
-    """Whether the plan differs from the stored one in more than the numbers that depend on free memory."""
+    """Return whether the plan differs from the stored one in more than the numbers that depend on free memory."""
     names = ("algorithm", "dtype", "device", "threads", "max_hops", "tier")
     return not stored or any(plan.get(name) != stored.get(name) for name in names)
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """An empty figure of this size in inches.  Raises InvalidRequest without matplotlib."""
+    """Return an empty figure of this size in inches.  Raises InvalidRequest without matplotlib."""
     try:
         from matplotlib.figure import Figure
     except ImportError as error:

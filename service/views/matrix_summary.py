@@ -11,7 +11,7 @@ from typing import Any
 
 
 def shown_facts(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Names and texts of the facts, in the order in which they are shown; facts that are not known are left out."""
+    """Return names and texts of the known facts, in the order in which they are shown."""
     rows = []
     pairs, reached, between = summary.get("pairs"), summary.get("reached"), summary.get("diameter_pair")
     if pairs is not None:
@@ -34,7 +34,7 @@ def _digits(value: object) -> str:
 
 
 def compared(summary: Mapping[str, Any]) -> str:
-    """The sources whose smallest eccentricity is the radius, as text; empty if these are all sources.
+    """Return the sources whose smallest eccentricity is the radius, as text; empty if these are all sources.
 
     Summaries of older versions lack this fact; they use all sources that reach any vertex, dead ends included.
     """

@@ -24,7 +24,7 @@ class UploadQuery(_Options):
     filename: str | None = Field(None, max_length=255, description="Its ending hints at the format.")
 
     def reading(self) -> dict[str, Any]:
-        """How the file is read, as arguments of ``read_graph``."""
+        """Return how the file is read, as arguments of ``read_graph``."""
         return self.model_dump(exclude={"name", "filename"})
 
 
@@ -43,7 +43,7 @@ class GraphDocument(Wire):
 
     @classmethod
     def of(cls, record: GraphRecord) -> GraphDocument:
-        """The wire form of a record."""
+        """Return the wire form of a record."""
         links = {"self": f"/v1/graphs/{record.id}", "jobs": f"/v1/jobs?graph={record.id}"}
         return cls(
             id=record.id, digest=record.digest, name=record.name, n=record.n, m=record.m, facts=record.facts,

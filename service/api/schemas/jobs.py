@@ -52,7 +52,7 @@ class JobRequest(_Options):
     )
 
     def options(self) -> dict[str, Any]:
-        """The members that are options, as stored with the job."""
+        """Return the members that are options, as stored with the job."""
         return self.model_dump(exclude={"graph", "name", "priority", "fresh"})
 
 
@@ -79,7 +79,7 @@ class JobItem(Wire):
 
     @classmethod
     def of(cls, record: JobRecord) -> JobItem:
-        """The wire form of a record."""
+        """Return the wire form of a record."""
         return cls(**_job_members(record))
 
 
@@ -96,7 +96,7 @@ class JobDocument(JobItem):
 
     @classmethod
     def of(cls, record: JobRecord, *, queue_position: int | None = None, resumable: bool = False) -> JobDocument:
-        """The wire form of a record.
+        """Return the wire form of a record.
 
         Args:
             record: the stored job.
@@ -129,7 +129,7 @@ class Estimate(Wire):
 
     @classmethod
     def of(cls, graph: str, plan: dict[str, Any], notes: Sequence[str]) -> Estimate:
-        """The wire form of a plan.
+        """Return the wire form of a plan.
 
         Args:
             graph: id of the graph.

@@ -56,12 +56,12 @@ class Question(Wire):
 
 
 def members_of(options: type) -> dict[str, Any]:
-    """The members of a schema for a class of options, as ``pydantic.create_model`` takes them."""
+    """Return the members of a schema for a class of options, as ``pydantic.create_model`` takes them."""
     return {name: _member(name, kind, option) for name, (kind, option) in declared(options).items()}
 
 
 def _member(name: str, kind: Any, option: Option) -> tuple[Any, Any]:
-    """Type and field of an option: sizes are numbers of bytes here, vertices are lists, numbers are strict."""
+    """Return type and field of an option: sizes are numbers of bytes here, vertices are lists, numbers are strict."""
     limits: dict[str, Any] = {"ge": option.least, "le": option.most, "max_length": option.longest}
     if kind == Vertices:
         kind = AskedList | None
@@ -106,5 +106,5 @@ class ProblemDocument(Wire):
 
 
 def moment(seconds: float | None) -> Any:
-    """The UTC time of ``seconds`` since 1970, as a schema takes it; None stays None."""
+    """Return the UTC time of ``seconds`` since 1970, as a schema takes it; None stays None."""
     return None if seconds is None else datetime.fromtimestamp(seconds, UTC)

@@ -40,7 +40,7 @@ class Interrupts:
             self._polite = False
 
     def requested(self) -> bool:
-        """Whether a signal has come."""
+        """Return whether a signal has come."""
         return self.received is not None
 
     @property

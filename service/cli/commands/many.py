@@ -139,7 +139,7 @@ def _counted(counts: Mapping[str, int]) -> str:
 
 
 def graph_files(names: Sequence[str]) -> list[Path]:
-    """The files that ``names`` mean: files, the files of folders (by name, hidden ones left out), and ``@LIST``.
+    """Return the files that ``names`` mean: files, the files of folders (by name, hidden ones left out), and ``@LIST``.
 
     Raises:
         NotFound: there is no such file, folder or list.
@@ -164,7 +164,7 @@ def graph_files(names: Sequence[str]) -> list[Path]:
 
 
 def _targets(paths: Sequence[Path], args: ManyArgs) -> list[Path | None]:
-    """Where each store goes: the graph file's whole name, so that no two of a folder meet."""
+    """Return where each store goes: the graph file's whole name, so that no two of a folder meet."""
     if args.out is None:
         if args.summary is None:
             raise InvalidRequest("give --out FOLDER for stores, --summary FILE for a table, or both", field="out")
@@ -185,7 +185,7 @@ Batch = dict[int, Graph]
 
 
 def _batches(paths: Sequence[Path], args: ManyArgs, tally: Tally) -> Iterator[Batch]:
-    """The graphs, read by several threads, in batches; those that cannot be read are noted as failed."""
+    """Yield the graphs, read by several threads, in batches; those that cannot be read are noted as failed."""
     from engine.api.bulk import failure_of
 
     def read(path: Path) -> tuple[Graph, Receipt] | BulkFailure:
@@ -227,7 +227,7 @@ def _solve_batch(
     for index, graph in batch.items():
         try:
             finished = _finished(graph, targets[index], args)
-        except Exception as error:  # a store that cannot be read, or of another graph
+        except Exception as error:  # the store cannot be read, or is of another graph
             tally.fail(index, paths[index], failure_of(error))
             continue
         if finished is None:
@@ -269,7 +269,8 @@ def _facts(graph: Graph) -> dict[str, object]:
 
 
 def _finished(graph: Graph, target: Path | None, args: ManyArgs) -> dict[str, object] | None:
-    """Facts of the sealed store that is there already and answers the same question; None where one is to be made.
+    """Return the facts of the sealed store that is there already and answers the same question; None where one is to be
+    made.
 
     Raises:
         Conflict: what is there answers another question.
@@ -295,7 +296,7 @@ def _finished(graph: Graph, target: Path | None, args: ManyArgs) -> dict[str, ob
 
 
 def describe_groups(groups: Sequence[Group]) -> list[str]:
-    """The groups of a bulk, a line each."""
+    """Return the groups of a bulk, a line each."""
     head = ("graphs", "way", "device", "type", "side", "at a time", "seconds", "")
     rows = [
         (f"{len(g.members):,}", g.way, g.device, g.dtype, f"{g.side:,}", f"{g.launch:,}", f"{g.seconds:.3g}", g.reason)

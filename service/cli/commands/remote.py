@@ -23,7 +23,7 @@ class Remote(NamedTuple):
     as_json: bool
 
     def client(self) -> Client:
-        """A client that reports failed attempts on standard error."""
+        """Return a client that reports failed attempts on standard error."""
         return Client(self.server, tell=_Notes())
 
 
@@ -171,7 +171,7 @@ def _see_to_its_end(client: Client, job: Job, timeout: float | None, as_json: bo
     if job.state != "successful":
         if as_json:
             emit_json(job.facts)
-        job.result()  # raises what the job failed of
+        job.result()  # this raises the error with which the job failed
     summary = job.result().summary()
     if as_json:
         emit_json({**job.facts, "summary": summary})
@@ -180,7 +180,7 @@ def _see_to_its_end(client: Client, job: Job, timeout: float | None, as_json: bo
 
 
 def _lines(job: Job) -> list[str]:
-    """A job in aligned lines."""
+    """Return a job in aligned lines."""
     facts = job.facts
     rows = [("state", f"{job.state}, {facts['phase']}" if not job.over else job.state)]
     if facts["name"]:

@@ -46,7 +46,7 @@ def show_path(answer: dict[str, Any], as_json: bool) -> None:
 
 
 def _rounded(length: float) -> str:
-    """A sum of weights without the dust of binary fractions: 0.3 and not 0.30000000000000004."""
+    """Return a sum of weights without the dust of binary fractions: 0.3 and not 0.30000000000000004."""
     return str(length) if isinstance(length, int) else f"{length:.12g}"
 
 
@@ -85,5 +85,5 @@ def show_summary(answer: dict[str, Any], name: str, as_json: bool) -> None:
 
 
 def summary_lines(summary: Mapping[str, Any]) -> list[str]:
-    """The summary of a matrix in aligned lines."""
+    """Return the summary of a matrix in aligned lines."""
     return table(shown_facts(summary), indent="  ")

@@ -43,7 +43,7 @@ def load(args: GraphArgs) -> tuple[Graph, Receipt]:
 
 
 def options_of(given: SolveOptions | BulkOptions, graph: Graph) -> Options:
-    """The options for the engine; a vertex named twice counts once.  InvalidRequest and NotFound name the option."""
+    """Return the options for the engine; a vertex named twice counts once.  Errors name the option."""
     values: dict[str, Any] = {**given, **budgets_of(given)}
     if values.get("sources") == values.get("targets") == "-":
         raise InvalidRequest("--sources - and --targets - cannot both read standard input", field="targets")
@@ -54,7 +54,8 @@ def options_of(given: SolveOptions | BulkOptions, graph: Graph) -> Options:
 
 
 def budgets_of(given: Mapping[str, Any]) -> dict[str, int | None]:
-    """Bytes of memory and of device memory; sizes that cannot be read are refused, best before a large graph is read.
+    """Return the bytes of memory and of device memory; sizes that cannot be read are refused, best before a large graph
+    is read.
 
     None stands where nothing is said.
     """
@@ -130,7 +131,7 @@ def plan(graph_args: GraphArgs, given: LocalOptions, *, out: Path | None, as_jso
 
 
 def _notes(receipt: Receipt, given: LocalOptions, selected: Plan) -> Iterable[str]:
-    """Notes on decisions that were made for the user."""
+    """Yield the notes on decisions that were made for the user."""
     yield from (f"note: {note}" for note in receipt.notes)
     if given["device_memory"] is not None and selected.device == "cpu":
         yield "note: --device-memory changes nothing here, the plan is for the CPU"
@@ -143,7 +144,7 @@ def _tell(lines: Iterable[str]) -> None:
 
 
 def describe_plan(selected: Plan) -> list[str]:
-    """The plan in a few lines."""
+    """Return the plan in a few lines."""
     rows, columns = selected.shape
     hops = f", at most {selected.max_hops:,} arcs a path" if selected.max_hops is not None else ""
     if selected.cutoff is not None:
@@ -168,7 +169,7 @@ def describe_plan(selected: Plan) -> list[str]:
 
 
 def _statistics_text(graph: Statistics) -> str:
-    """The graph as planning saw it, in a line."""
+    """Return the graph as planning saw it, in a line."""
     degrees = f"{graph.least_degree:,} to {graph.largest_degree:,} arcs a vertex"
     spread = f"{graph.mean_degree:.3g} on average, deviation {graph.degree_deviation:.3g}"
     shape = f"{graph.vertices:,} vertices, {degrees} ({spread}), {graph.hops_across:,} arcs across or more"
@@ -179,7 +180,7 @@ def _statistics_text(graph: Statistics) -> str:
 
 
 def _stream_text(selected: Plan) -> str:
-    """How the matrix is streamed, in a line."""
+    """Return how the matrix is streamed, in a line."""
     cut = selected.streaming
     if cut is None:
         return selected.tier

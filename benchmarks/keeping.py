@@ -37,9 +37,10 @@ from engine.model.blocks import PACK_BYTES
 from engine.model.dtypes import work_type
 from engine.model.plan import Plan
 from engine.model.problem import Options
-from engine.model.tiling import Streaming
-from engine.planning.cost import OVERHEAD, Setting
-from engine.planning.cost_streaming import IO_BYTES, from_store
+from engine.model.tiling import Tiling
+from engine.planning.constants import PROCESS_BYTES, TILE_THREADS_BYTES
+from engine.planning.cost import Setting
+from engine.planning.cost_streaming import from_store
 from engine.streaming import checkpoint
 from engine.streaming.checkpoint import Journal
 from storage.graph.graph import Graph, build_graph
@@ -73,12 +74,12 @@ def sample(n: int) -> Graph:
     return build_graph(tails, heads, rng.random(4 * n).astype(np.float32), n=n, directed=True)[0]
 
 
-def quarter(graph: Graph, folder: Path) -> Streaming:
+def quarter(graph: Graph, folder: Path) -> Tiling:
     """What the planner chooses where panels and buffers may take a quarter of the matrix."""
     problem, machine, kind = describe(graph), survey(out=folder), work_type(np.dtype(DTYPE))
     measured: dict[str, Any] = dict(disk_rates(folder, machine.threads))  # as the planner does
     machine = replace(machine, relax_rate={kind.name: relax_rate(kind, machine.threads)}, **measured)
-    beside = machine.resident + OVERHEAD + IO_BYTES + machine.threads * PACK_BYTES
+    beside = machine.resident + PROCESS_BYTES + TILE_THREADS_BYTES + machine.threads * PACK_BYTES
     matrix = graph.n**2 * kind.itemsize
     chosen = from_store(Setting(problem, replace(machine, memory=beside + matrix // 4), kind, matrix))
     if chosen.memory > beside + matrix // 4:
@@ -94,7 +95,7 @@ def ways_for(graph: Graph, folder: Path, interval: float) -> list[Way]:
         graph, Options(algorithm="recursive-floyd-warshall", dtype=DTYPE, device="cpu"), out=folder / "d"
     )
     rounds = make_plan(graph, Options(algorithm="blocked-floyd-warshall", dtype=DTYPE, device="cpu"), out=folder / "d")
-    host = replace(rounds, tier="host", streaming=Streaming("host", 512, 1024, ahead=False))
+    host = replace(rounds, tier="host", streaming=Tiling("host", 512, 1024, ahead=False))
     store = replace(rounds, tier="store", streaming=quarter(graph, folder))
     return [
         Way("in memory", memory, interval),

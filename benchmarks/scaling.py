@@ -8,8 +8,9 @@ from dataclasses import replace
 
 from engine.model.dtypes import WORK_TYPES
 from engine.model.problem import Machine, Problem, Workers
+from engine.planning.constants import TASK_SECONDS
 from engine.planning.cost import Setting
-from engine.planning.cost_distributed import TASK, Times, in_rounds, times
+from engine.planning.cost_distributed import Times, in_rounds, times
 
 SIZES = (100_000, 300_000, 1_000_000, 3_000_000, 10_000_000)
 GPUS = (1, 8, 64, 1024)
@@ -151,7 +152,7 @@ def page() -> str:
         rate=RATE / 1e12,
         disk=DISK / 1e9,
         pairs=PAIRS / 1e9,
-        task=1000 * TASK,
+        task=1000 * TASK_SECONDS,
         each=EACH,
         network=NETWORK / 1e9,
         price=PRICE,

@@ -29,7 +29,7 @@ from engine.api.solve import Outcome, make_plan, solve_to_store
 from engine.model.plan import Plan
 from engine.model.problem import Options
 from engine.model.progress import Monitor
-from engine.model.tiling import Streaming
+from engine.model.tiling import Tiling
 from storage.errors import ApspError, Cancelled
 from storage.graph.graph import Graph, build_graph
 from storage.matrix.reader import open_matrix
@@ -157,7 +157,7 @@ def on_cpu(record: Record, folder: Path, n: int = 8192, width: int = 1024) -> No
     spread = replace(alone, executor="dask", scheduler=ADDRESS, threads=None)
     with running("cpu", 2, 1) as workers:
         plans = {"one process": make_plan(graph, alone, out=folder / "a"), "workers": make_plan(graph, spread)}
-        plans["workers"] = replace(plans["workers"], streaming=Streaming("host", width, width))
+        plans["workers"] = replace(plans["workers"], streaming=Tiling("host", width, width))
         ways = {"one process": (alone, [os.getpid()]), "workers": (spread, [os.getpid(), *(w.pid for w in workers)])}
         times: dict[str, list[tuple[float, float, float]]] = {name: [] for name in ways}
         for turn in range(TURNS + 1):
@@ -202,7 +202,7 @@ def _whole(record: Record, folder: Path, spread: Options, count: int, n: int = 1
     plan = make_plan(small, spread, out=folder / "d.zarr")
     print(plan.device_reason, plan.reason, flush=True)
     for width in (1024, 2048):
-        own = replace(plan, streaming=Streaming("host", width, width))
+        own = replace(plan, streaming=Tiling("host", width, width))
         outcome, wall, _ = solved(small, spread, own, folder / "d.zarr", [])
         record.add(what="workers, whole", n=n, gpus=count, width=width, wall_s=wall, phases=outcome.seconds)
     alone = Options(algorithm=FW, device="cuda")
@@ -223,7 +223,7 @@ def _half(record: Record, folder: Path, spread: Options, count: int, n: int) -> 
     chosen = plan.streaming.width if plan.streaming else 4096
     for width in (chosen // 2, chosen):
         watch = Slope(0.5)
-        own = replace(plan, streaming=Streaming("host", width, width))
+        own = replace(plan, streaming=Tiling("host", width, width))
         with contextlib.suppress(Cancelled):
             solve_to_store(graph, spread, path, plan=own, monitor=watch, overwrite=True)
         rates[width] = watch.rate(0.15)

@@ -25,7 +25,8 @@ from engine.devices.cuda.streaming import CudaStreamer
 from engine.devices.cuda.trace import Trace
 from engine.model.progress import Monitor
 from engine.model.tier import HostTier
-from engine.model.tiling import Streaming, choose_layout, device_bytes, updates
+from engine.model.tiling import Tiling, device_bytes, updates
+from engine.planning.layouts import StreamingDevices, choose_layout
 from engine.streaming import schedule
 from storage.errors import Cancelled
 
@@ -82,7 +83,7 @@ class Synchronous(CudaStreamer):
 
 
 def stream(
-    matrix: Any, streaming: Streaming, *, kind: type[CudaStreamer] = CudaStreamer, share: float = 1.0, **given: Any
+    matrix: Any, streaming: Tiling, *, kind: type[CudaStreamer] = CudaStreamer, share: float = 1.0, **given: Any
 ) -> Watch:
     """Run the rounds, or the first of them."""
     watch = Watch(share)
@@ -165,13 +166,13 @@ def host(record: Record, n: int = 65536, memory: int = 4 * GIB) -> None:
         base = in_memory(d)
         record.add(what="in memory", n=n, seconds=base, rate_T=n**3 / base * 1e-12)
         record.write()
-        chosen = choose_layout(n, 4, device_memory=memory, devices=1, bus_rate=bus, relax_rate=n**3 / base)
+        chosen = choose_layout(n, 4, StreamingDevices(1, memory, bus, n**3 / base))
         assert chosen is not None
-        streaming = Streaming("host", chosen.height, chosen.width, chosen.slots, 0)
+        streaming = Tiling("host", chosen.height, chosen.width, chosen.slots, 0)
         for name, layout, share in (
             ("streamed, nothing resident", streaming, 1.0),
             ("streamed, as chosen", chosen, 0.4),
-            ("streamed, width 1,024", Streaming("host", 1024, 1024, 4, 0), 0.15),
+            ("streamed, width 1,024", Tiling("host", 1024, 1024, 4, 0), 0.15),
         ):
             watch = stream(matrix, layout, share=share, memory=memory)
             whole = share == 1.0
@@ -184,7 +185,7 @@ def host(record: Record, n: int = 65536, memory: int = 4 * GIB) -> None:
             record.write()
             if whole:
                 fill(matrix, n, "float32")
-        batches = Streaming("host", 2048, 2048, 1, 0)
+        batches = Tiling("host", 2048, 2048, 1, 0)
         watch = stream(matrix, batches, share=0.15, kind=Synchronous, memory=memory)
         record.add(what="synchronous batches", n=n, height=2048, width=2048, rate_T=watch.rate() * 1e-12,
                    of_in_memory=watch.rate() / (n**3 / base))  # fmt: skip
@@ -192,11 +193,9 @@ def host(record: Record, n: int = 65536, memory: int = 4 * GIB) -> None:
         fill(matrix, n, "float32", symmetric=True)
         copy(d, matrix)
         half = in_memory(d, symmetric=True)
-        chosen = choose_layout(
-            n, 4, device_memory=memory, devices=1, bus_rate=bus, relax_rate=n**3 / base, symmetric=True
-        )
+        chosen = choose_layout(n, 4, StreamingDevices(1, memory, bus, n**3 / base), symmetric=True)
         assert chosen is not None
-        layout = Streaming("host", chosen.height, chosen.width, chosen.slots, 0, True)
+        layout = Tiling("host", chosen.height, chosen.width, chosen.slots, 0, True)
         began = time.perf_counter()
         watch = stream(matrix, layout, memory=memory)
         record.add(what="undirected, streamed", n=n, height=layout.height, width=layout.width, seconds=watch.seconds,
@@ -212,9 +211,9 @@ def xing(record: Record) -> None:
             fill(space.array, n, "float32")
             copy(d, space.array)
             base = in_memory(d)
-            batches = stream(space.array, Streaming("host", 1024, 2048, 1, 0), kind=Synchronous).seconds
+            batches = stream(space.array, Tiling("host", 1024, 2048, 1, 0), kind=Synchronous).seconds
             fill(space.array, n, "float32")
-            streams = stream(space.array, Streaming("host", 512, 2048, 4, 0)).seconds
+            streams = stream(space.array, Tiling("host", 512, 2048, 4, 0)).seconds
             record.add(n=n, synchronous_s=batches, asynchronous_s=streams, in_memory_s=base,
                        speedup=batches / streams, of_in_memory=base / streams, equal=equal(space.array, d))  # fmt: skip
             record.write()
@@ -225,7 +224,7 @@ def trace(n: int = 65536) -> None:
     found = Trace()
     with host_matrix((n, n), "float32", threads=THREADS) as space:
         fill(space.array, n, "float32")
-        layout = Streaming("host", 1024, 2048, 4, 0)
+        layout = Tiling("host", 1024, 2048, 4, 0)
         stream(space.array, layout, share=0.14, trace=found)
     intervals = [i for i in found.intervals() if 1 <= i.k <= 3]
     write_trace("gpu_stream_timeline", intervals, f"n = {n:,}, float32, pivot width 2,048, stripes of 1,024 rows")

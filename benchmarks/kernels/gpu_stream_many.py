@@ -22,7 +22,8 @@ from engine.devices.cuda.streaming import CudaStreamer
 from engine.model.backend import Arcs
 from engine.model.dtypes import WORK_TYPES
 from engine.model.tier import HostTier
-from engine.model.tiling import Streaming, choose_layout, device_bytes, updates
+from engine.model.tiling import Tiling, device_bytes, updates
+from engine.planning.layouts import StreamingDevices, choose_layout
 from engine.rows.dense import fill_weights
 from engine.streaming import schedule
 from storage.errors import Cancelled
@@ -50,17 +51,15 @@ def ingest(graph: Graph, matrix: Any) -> float:
     return time.perf_counter() - began
 
 
-def layout(n: int, count: int, memory: int) -> Streaming:
+def layout(n: int, count: int, memory: int) -> Tiling:
     """What the planner would choose."""
-    found = choose_layout(
-        n, 4, device_memory=memory, devices=count, bus_rate=min(count * BUS, BUS_MOST), relax_rate=count * RATE
-    )
+    found = choose_layout(n, 4, StreamingDevices(count, memory, min(count * BUS, BUS_MOST), count * RATE))
     if found is None:
         raise ValueError(f"n = {n} does not fit {memory} bytes")
     return found
 
 
-def stream(matrix: Any, streaming: Streaming, count: int, share: float, memory: int | None) -> Watch:
+def stream(matrix: Any, streaming: Tiling, count: int, share: float, memory: int | None) -> Watch:
     """Run some of the rounds on ``count`` devices."""
     watch = Watch(share)
     devices = [CudaStreamer(i, memory=memory) for i in range(count)]
@@ -83,7 +82,7 @@ def scale(record: Record, n: int = 131_072) -> None:
                     continue
                 found = layout(n, count, memory)
                 if name == "streamed":
-                    found = Streaming("host", found.height, 4096, found.slots, 0)
+                    found = Tiling("host", found.height, 4096, found.slots, 0)
                 share = {1: 0.1, 2: 0.16, 4: 0.25}[count]
                 watch = stream(matrix, found, count, share, memory)
                 rate = watch.rate()
@@ -113,7 +112,7 @@ def large(record: Record, n: int = 200_000, samples: int = 1024) -> None:
         record.write()
         check(record, graph, matrix, samples)
         alone = layout(n, 1, USABLE)
-        for name, one in (("one GPU", alone), ("one GPU, streamed", Streaming("host", 1024, 2048, 4, 0))):
+        for name, one in (("one GPU", alone), ("one GPU, streamed", Tiling("host", 1024, 2048, 4, 0))):
             watch = stream(matrix, one, 1, 0.04, None)
             record.add(what=name, n=n, height=one.height, width=one.width, slots=one.slots, resident=one.resident,
                        device_bytes=device_bytes(one, n, 4), rate_T=watch.rate() * 1e-12)  # fmt: skip

@@ -5,19 +5,20 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
+from engine.algorithms.context import SolveContext
 from engine.graph.selection import Rectangle
 from engine.graph.transpose import reverse
 from engine.model.backend import Arcs, Array, Backend
 from engine.model.progress import Monitor
 from engine.model.rows import ArraySink, Sink
-from engine.planning.cost import ABREAST
-from engine.rows.dense import write_rows
-from storage.graph.graph import Graph
+from engine.planning.constants import BUSY_ROWS
+from engine.rows.dense import ClosedRows, write_rows
 
 #: Seconds that a batch should take: between batches progress is reported and a request to stop is noticed.
 BATCH_SECONDS: Final = 0.3
@@ -63,99 +64,77 @@ class RowBatches:
             start = stop
 
 
-def solve(  # noqa: PLR0917 - the signature that all searching algorithms share
-    backend: Backend,
-    graph: Graph,
-    rectangle: Rectangle,
-    dtype: npt.DTypeLike,
-    sink: Sink,
-    monitor: Monitor,
-    batch_rows: int,
-    *,
-    arcs: Arcs | None = None,
-    unit: bool = False,
-    from_targets: bool = False,
-) -> None:
-    """Search the distances of a rectangle.
+@dataclass(frozen=True)
+class RowSearch:
+    """Rows to search.
 
-    Args:
-        backend: makes the searches.
-        graph: the graph.
+    Attributes:
+        arcs: the arcs; none is negative.
         rectangle: rows and columns of the result.
         dtype: the working type.
         sink: receives the rows.
         monitor: receives the progress, in rows.
-        batch_rows: most rows of a batch.
-        arcs: arcs in place of the graph's own, for reduced weights and their potentials.
+        batch: most rows of a batch, rounded down to whole tiles, at least one.
         unit: promises that all arcs weigh 1.
-        from_targets: search from the targets over the reversed arcs.
+    """
+
+    arcs: Arcs
+    rectangle: Rectangle
+    dtype: npt.DTypeLike
+    sink: Sink
+    monitor: Monitor
+    batch: int
+    unit: bool = False
+
+
+def solve(context: SolveContext, backend: Backend, arcs: Arcs | None = None) -> None:
+    """Search the distances of a rectangle, from its targets over the reversed arcs if the plan says so.
+
+    Args:
+        context: the solve.
+        backend: makes the searches.
+        arcs: arcs in place of the graph's own, for reduced weights and their potentials.
 
     Raises:
         Cancelled: the monitor asked to stop; the rows in the sink are then incomplete.
     """
-    arcs = arcs or Arcs(graph.indptr, graph.heads, graph.weights)
-    rows, targets = rectangle.rows, rectangle.targets
-    if not from_targets or targets is None:
-        run(
-            *(backend, graph, rows, dtype, sink, monitor, batch_rows),
-            arcs=arcs, unit=unit, targets=targets, cutoff=rectangle.cutoff,
-        )  # fmt: skip
+    profile, wanted, plan = context.profile, context.rectangle, context.plan
+    own, dtype, monitor = arcs or profile.arcs, context.kind.dtype, context.monitor
+    search = RowSearch(own, wanted, dtype, context.sink, monitor, plan.batch, profile.unit and own.potentials is None)
+    if not plan.from_targets or wanted.targets is None:
+        run(backend, search)
         return
-    found = ArraySink((len(targets), len(rows)), dtype)
-    run(
-        *(backend, graph, targets, dtype, found, monitor, batch_rows),
-        arcs=reverse(arcs) if graph.directed else arcs, unit=unit, targets=rectangle.sources, cutoff=rectangle.cutoff,
-    )  # fmt: skip
-    write_rows(found.array.T, rows, sink, monitor, backend.threads, picked=True)
+    found = ArraySink((len(wanted.targets), len(wanted.rows)), dtype)
+    backwards = reverse(own) if profile.graph.directed else own
+    run(backend, replace(search, arcs=backwards, rectangle=wanted.transposed, sink=found))
+    closed = ClosedRows(found.array.T, wanted.rows, picked=True)
+    write_rows(closed, context.sink, monitor, backend.threads)
 
 
-def run(  # noqa: PLR0917 - the signature that all searching algorithms share
-    backend: Backend,
-    graph: Graph,
-    sources: npt.NDArray[np.int64],
-    dtype: npt.DTypeLike,
-    sink: Sink,
-    monitor: Monitor,
-    batch_rows: int,
-    *,
-    arcs: Arcs | None = None,
-    unit: bool = False,
-    targets: npt.NDArray[np.int64] | None = None,
-    cutoff: float | None = None,
-) -> None:
-    """Search the distances from some sources; row i of the sink holds those from ``sources[i]``.
-
-    At most two batches are held in memory.
+def run(backend: Backend, search: RowSearch) -> None:
+    """Search the distances from some sources, of which at most two batches are held in memory.
 
     Args:
         backend: makes the searches.
-        graph: the graph; no weight is negative.
-        sources: vertex indices, shape (rows,).
-        dtype: the working type.
-        sink: receives the rows.
-        monitor: receives the progress, in rows.
-        batch_rows: most rows of a batch, rounded down to whole tiles, at least one.
-        arcs: arcs in place of the graph's own, for reduced weights and their potentials.
-        unit: promises that all arcs weigh 1.
-        targets: vertex indices of the columns; None for all vertices.
-        cutoff: entries beyond this distance become unreachable; None for no limit.
+        search: the rows, and where they go; row i of the sink holds those from the i-th source.
 
     Raises:
         Cancelled: the monitor asked to stop; the rows in the sink are then incomplete.
     """
-    arcs = arcs or Arcs(graph.indptr, graph.heads, graph.weights)
-    first = FIRST_ENTRIES // max(1, graph.n)
-    batches = RowBatches(len(sources), sink.tile[0], batch_rows, backend.threads * ABREAST, first)
-    columns = graph.n if targets is None else len(targets)
-    buffers = [np.empty((batches.most, columns), dtype) for _ in range(2 if batches.most < len(sources) else 1)]
+    wanted, sink, monitor = search.rectangle, search.sink, search.monitor
+    sources, targets, cutoff = wanted.rows, wanted.targets, wanted.cutoff
+    first = FIRST_ENTRIES // max(1, wanted.n)
+    batches = RowBatches(len(sources), sink.tile[0], search.batch, backend.threads * BUSY_ROWS, first)
+    columns = wanted.n if targets is None else len(targets)
+    buffers = [np.empty((batches.most, columns), search.dtype) for _ in range(2 if batches.most < len(sources) else 1)]
     monitor.begin("search", len(sources), "rows")
     leaving = [Leaving(sink, backend.threads) for _ in buffers]
     with ThreadPoolExecutor(max(1, backend.threads // 2), "apsp-write") as pool:
         for i, rows in enumerate(batches):
             slot = i % len(buffers)
             leaving[slot].finish()
-            block = buffers[slot][: len(rows)]
-            backend.search(arcs, sources[rows.start : rows.stop], block, unit=unit, targets=targets, cutoff=cutoff)
+            block, some = buffers[slot][: len(rows)], sources[rows.start : rows.stop]
+            backend.search(search.arcs, some, block, unit=search.unit, targets=targets, cutoff=cutoff)
             leaving[slot].begin(pool, rows.start, block, last=rows.stop == len(sources))
             monitor.step(len(rows))
         for one in leaving:

@@ -17,10 +17,11 @@ from __future__ import annotations
 import numpy as np
 
 from engine.algorithms.products import clamp_diagonal, multiply, settle_all
+from engine.devices.rounds import Action, RoundOrder
 from engine.model.backend import Array, Backend
-from engine.model.blocks import Span, cut
+from engine.model.blocks import LEAF, PIVOT, STRIPE, Span, cut
 from engine.model.progress import Monitor
-from engine.planning.cost_dense import LEAF, PIVOT, STRIPE, blocked_updates, kleene_updates, split_point
+from engine.planning.cost_dense import blocked_updates, kleene_updates, split_point
 
 
 def recursive(
@@ -61,16 +62,14 @@ def blocked(
     """
     n = len(d)
     solve = _Solve(backend, d, nonnegative, symmetric, monitor or Monitor())
-    rounds = [(p, min(n, p + PIVOT)) for p in range(0, n, PIVOT)]
     solve.begin(blocked_updates(n, symmetric=symmetric))
-    for pivot in rounds:
-        if symmetric:
-            solve.mirror(pivot)
-            solve.close(pivot)
-            solve.round_symmetric(pivot)
-        else:
-            solve.close(pivot)
-            solve.round(pivot)
+    for _, steps in RoundOrder(-(-n // PIVOT)).rounds():
+        for action, k in steps:
+            pivot = (k * PIVOT, min(n, (k + 1) * PIVOT))
+            if action is Action.CLOSE:
+                solve.close_panel(pivot)
+            elif action is Action.REST:
+                solve.rest(pivot)
     if symmetric:
         solve.mirror((0, n))
     solve.finish()
@@ -128,21 +127,35 @@ class _Solve:
         block = self._block(span, span)
         self._backend.transpose(block, block, lower=True)
 
-    def round(self, pivot: Span) -> None:
-        """Relax panels and remainder of a round whose pivot block is closed."""
-        for other in self._others(pivot):
+    def close_panel(self, pivot: Span) -> None:
+        """Close a pivot block, and relax the rows and columns through it; of a symmetric matrix, those above the
+        diagonal.
+        """
+        before, after = self._others(pivot)
+        if self._symmetric:
+            self.mirror(pivot)
+        self.close(pivot)
+        if self._symmetric:
+            self.column_panel(before, pivot)
+            self.row_panel(pivot, after)
+            return
+        for other in (before, after):
             self.row_panel(pivot, other)
             self.column_panel(other, pivot)
+
+    def rest(self, pivot: Span) -> None:
+        """Relax all other blocks of a round whose panel is closed."""
+        if self._symmetric:
+            self._rest_symmetric(pivot)
+            return
         for rows in self._others(pivot):
             for columns in self._others(pivot):
                 self._multiply(self._block(rows, columns), self._block(rows, pivot), self._block(pivot, columns))
             clamp_diagonal(self._block(rows, rows))
 
-    def round_symmetric(self, pivot: Span) -> None:
-        """Relax a round where only entries above the diagonal are kept right: panels are assembled from both arms."""
+    def _rest_symmetric(self, pivot: Span) -> None:
+        """Relax the rest where only entries above the diagonal are kept right: the panel is made of both arms."""
         before, after = self._others(pivot)
-        self.column_panel(before, pivot)
-        self.row_panel(pivot, after)
         n, width = len(self._d), pivot[1] - pivot[0]
         tall, wide = np.empty((n, width), self._d.dtype), np.empty((width, n), self._d.dtype)
         tall[slice(*before)] = self._block(before, pivot)

@@ -13,9 +13,9 @@ from engine.algorithms import floyd_warshall
 from engine.algorithms.products import multiply
 from engine.graph.partition import Lengths, Parts
 from engine.model.backend import Array, Backend
+from engine.model.blocks import LEAF
 from engine.model.dtypes import WorkType
 from engine.model.progress import Monitor
-from engine.planning import cost_dense
 from storage.graph.graph import Graph
 
 Positions = npt.NDArray[np.int64] | npt.NDArray[np.int32]
@@ -108,7 +108,7 @@ class _Step:
 
     def _close(self, block: Array, part: Monitor) -> None:
         signs = {"nonnegative": self.nonnegative, "symmetric": not self.graph.directed}
-        if len(block) <= cost_dense.LEAF:
+        if len(block) <= LEAF:
             self.backend.close(block, **signs)
         else:
             floyd_warshall.recursive(self.backend, block, **signs, monitor=part)

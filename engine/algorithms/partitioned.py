@@ -24,109 +24,81 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.algorithms import dijkstra
+from engine.algorithms.context import SolveContext
+from engine.algorithms.dijkstra import RowSearch
 from engine.algorithms.part_lengths import find_lengths
-from engine.graph.partition import CPU_GRAIN, DEVICE_GRAIN, Grain, Lengths, Parts, find_parts
-from engine.graph.potentials import Relaxed, for_products, is_nonnegative
-from engine.model.backend import Arcs, Array, Backend
-from engine.model.dtypes import WORK_TYPES, WorkType, work_type
-from engine.model.plan import Plan
+from engine.graph.partition import CPU_GRAIN, DEVICE_GRAIN, Grain, Lengths, Parts
+from engine.graph.potentials import Potentials
+from engine.graph.profile import GraphProfile
+from engine.graph.selection import Rectangle
+from engine.model.backend import Backend
+from engine.model.dtypes import WorkType
 from engine.model.progress import Monitor
 from engine.model.rows import Sink
 from engine.rows.summary import Summary
-from storage.graph.graph import Graph
 
 if TYPE_CHECKING:
     from engine.devices.cpu.sweep import Sweeper
     from engine.devices.cuda.sweep import DeviceSweep
 
-Positions = npt.NDArray[np.int64] | npt.NDArray[np.int32]
 
-
-def _partition(graph: Graph, grain: Grain, kind: WorkType, monitor: Monitor) -> tuple[Parts, Relaxed]:
+def _partition(context: SolveContext, grain: Grain) -> tuple[Parts, GraphProfile]:
     """Return the parts, and the graph in the form in which products relax it.
 
     Raises:
         NegativeCycle: looked for only where weights are reduced by potentials.
         Cancelled: the monitor asked to stop.
     """
-    monitor.begin("partition", graph.arcs, "arcs")
-    parts = find_parts(graph, grain, graph.n**2)
-    assert parts is not None  # there cannot be more entries than that
-    monitor.step(graph.arcs)
-    return parts, for_products(graph, kind, monitor)
+    profile, monitor = context.profile, context.monitor
+    monitor.begin("partition", profile.graph.arcs, "arcs")
+    parts = profile.parts(grain)
+    monitor.step(profile.graph.arcs)
+    return parts, profile.for_products(context.kind, monitor)
 
 
-def run(  # noqa: PLR0917 - the signature that all searching algorithms share
-    backend: Backend,
-    graph: Graph,
-    sources: npt.NDArray[np.int64],
-    dtype: npt.DTypeLike,
-    sink: Sink,
-    monitor: Monitor,
-    batch_rows: int,
-) -> None:
-    """Find the distances from some sources; arcs may be negative.
+def run(context: SolveContext, backend: Backend) -> None:
+    """Find whole rows of distances; arcs may be negative.
 
     Args:
+        context: the solve; its sink takes whole rows.
         backend: relaxes and closes blocks.
-        graph: the graph.
-        sources: vertex indices, shape (rows,).
-        dtype: the working type.
-        sink: receives the rows.
-        monitor: receives the progress.
-        batch_rows: most rows of a batch.
 
     Raises:
         NegativeCycle: before any row is written; looked for only where weights are reduced by potentials.
         Cancelled: the monitor asked to stop; the rows in the sink are then incomplete.
     """
-    parts, relaxed = _partition(graph, CPU_GRAIN, work_type(dtype), monitor)
-    graph = relaxed.graph
-    sweeper = _sweeper(backend, graph, parts, dtype, monitor)
+    parts, relaxed = _partition(context, CPU_GRAIN)
+    sweeper = sweeper_of(backend, relaxed, parts, context.kind, context.monitor)
+    whole = Rectangle(context.rectangle.n, context.rectangle.sources, None, None)
     try:
-        arcs = Arcs(graph.indptr, graph.heads, graph.weights, relaxed.potentials)
-        dijkstra.run(sweeper, graph, sources, dtype, sink, monitor, batch_rows, arcs=arcs)
+        dtype, batch = context.kind.dtype, context.plan.batch
+        dijkstra.run(sweeper, RowSearch(relaxed.arcs, whole, dtype, context.sink, context.monitor, batch))
     finally:
         sweeper.shutdown()
 
 
-def sweeper_of(backend: Backend, graph: Graph, dtype: npt.DTypeLike, monitor: Monitor) -> Sweeper:
+def sweeper_of(backend: Backend, relaxed: GraphProfile, parts: Parts, kind: WorkType, monitor: Monitor) -> Sweeper:
     """Make steps 1 and 2 for sweeps of any rows on the processors.
 
     Args:
         backend: relaxes and closes blocks.
-        graph: the graph; floats of both signs must be reduced by potentials before.
-        dtype: the working type.
+        relaxed: the graph; floats of both signs must be reduced by potentials before.
+        parts: its parts.
+        kind: the working type.
         monitor: receives the progress, in updates.
 
     Raises:
         Cancelled: the monitor asked to stop.
     """
-    parts = find_parts(graph, CPU_GRAIN, graph.n**2)
-    assert parts is not None
-    return _sweeper(backend, graph, parts, dtype, monitor)
-
-
-def _sweeper(backend: Backend, graph: Graph, parts: Parts, dtype: npt.DTypeLike, monitor: Monitor) -> Sweeper:
     from engine.devices.cpu.sweep import Sweeper
 
-    nonnegative = is_nonnegative(graph)
-    lengths = find_lengths(backend, graph, parts, work_type(dtype), nonnegative=nonnegative, monitor=monitor)
+    nonnegative = relaxed.nonnegative
+    lengths = find_lengths(backend, relaxed.graph, parts, kind, nonnegative=nonnegative, monitor=monitor)
     return Sweeper(parts, lengths, nonnegative=nonnegative, threads=backend.threads)
 
 
-def run_on_device(  # noqa: PLR0917 - as resident.run
-    graph: Graph, plan: Plan, sources: npt.NDArray[np.int64], sink: Sink, monitor: Monitor, memory: int | None
-) -> Summary:
-    """Find the distances from some sources, with the rows on the GPU, which gets ready while the processors prepare.
-
-    Args:
-        graph: the graph.
-        plan: the plan.
-        sources: vertex indices, shape (rows,).
-        sink: receives the rows.
-        monitor: receives the progress.
-        memory: most bytes of device memory; None for no limit.
+def run_on_device(context: SolveContext) -> Summary:
+    """Find whole rows of distances on the GPU, which gets ready while the processors prepare.
 
     Raises:
         DoesNotFit: less device memory was free than when the plan was made.
@@ -136,16 +108,17 @@ def run_on_device(  # noqa: PLR0917 - as resident.run
     from engine.devices.cpu.backend import CpuBackend
     from engine.devices.cuda.sweep import device_sweep
 
-    summary, kind = Summary(sources, graph.n, integral=graph.integral), WORK_TYPES[plan.dtype]
-    parts, relaxed = _partition(graph, DEVICE_GRAIN, kind, monitor)
-    nonnegative, backend = relaxed.nonnegative, CpuBackend(plan.threads)
+    kind, monitor, threads, sources = context.kind, context.monitor, context.plan.threads, context.rectangle.rows
+    summary = Summary(sources, context.rectangle.n, integral=context.profile.graph.integral)
+    parts, relaxed = _partition(context, DEVICE_GRAIN)
+    nonnegative, memory, backend = relaxed.nonnegative, context.options.device_memory, CpuBackend(threads)
     try:
         with device_sweep(
-            parts, kind, sources, sink, threads=plan.threads, nonnegative=nonnegative, memory=memory
+            parts, kind, sources, context.sink, threads=threads, nonnegative=nonnegative, memory=memory
         ) as sweep:
             lengths = find_lengths(backend, relaxed.graph, parts, kind, nonnegative=nonnegative, monitor=monitor)
             monitor.begin("search", len(sources), "rows")
-            sweep.load(lengths, relaxed.potentials)
+            sweep.load(lengths, relaxed.reduced_by)
             _sweep(sweep, summary, monitor)
     finally:
         backend.shutdown()
@@ -161,19 +134,21 @@ class PreparedParts:
         lengths: lengths inside parts and to the parts above.
         kind: the working type.
         nonnegative: no arc is negative.
+        potentials: shape (n,), by which the lengths are reduced; None where they are distances.
     """
 
     parts: Parts
     lengths: Lengths
     kind: WorkType
     nonnegative: bool
+    potentials: Potentials | None
 
 
-def prepare(graph: Graph, kind: WorkType, threads: int, monitor: Monitor) -> PreparedParts:
+def prepare(relaxed: GraphProfile, kind: WorkType, threads: int, monitor: Monitor) -> PreparedParts:
     """Make steps 1 and 2 on the processors, for sweeps on a GPU.
 
     Args:
-        graph: the graph; floats of both signs must be reduced by potentials before.
+        relaxed: the graph; floats of both signs must be reduced by potentials before.
         kind: the working type.
         threads: number of threads.
         monitor: receives the progress, in updates.
@@ -183,19 +158,16 @@ def prepare(graph: Graph, kind: WorkType, threads: int, monitor: Monitor) -> Pre
     """
     from engine.devices.cpu.backend import CpuBackend
 
-    parts, nonnegative = find_parts(graph, DEVICE_GRAIN, graph.n**2), is_nonnegative(graph)
-    assert parts is not None
-    backend = CpuBackend(threads)
+    parts, nonnegative, backend = relaxed.parts(DEVICE_GRAIN), relaxed.nonnegative, CpuBackend(threads)
     try:
-        lengths = find_lengths(backend, graph, parts, kind, nonnegative=nonnegative, monitor=monitor)
+        lengths = find_lengths(backend, relaxed.graph, parts, kind, nonnegative=nonnegative, monitor=monitor)
     finally:
         backend.shutdown()
-    return PreparedParts(parts, lengths, kind, nonnegative)
+    return PreparedParts(parts, lengths, kind, nonnegative, relaxed.reduced_by)
 
 
-def rows_on_device(  # noqa: PLR0917 - as run_on_device
+def rows_on_device(  # noqa: PLR0917
     ready: PreparedParts,
-    potentials: Array | None,
     sources: npt.NDArray[np.int64],
     sink: Sink,
     summary: Summary,
@@ -206,7 +178,6 @@ def rows_on_device(  # noqa: PLR0917 - as run_on_device
 
     Args:
         ready: the results of steps 1 and 2.
-        potentials: shape (n,), of reduced weights; None without.
         sources: vertex indices, shape (rows,).
         sink: receives the rows.
         summary: receives the facts of the rows.
@@ -219,7 +190,7 @@ def rows_on_device(  # noqa: PLR0917 - as run_on_device
     from engine.devices.cuda.sweep import device_sweep
 
     with device_sweep(ready.parts, ready.kind, sources, sink, threads=threads, nonnegative=ready.nonnegative) as sweep:
-        sweep.load(ready.lengths, None if potentials is None else potentials.astype(np.float64))
+        sweep.load(ready.lengths, ready.potentials)
         _sweep(sweep, summary, monitor)
 
 

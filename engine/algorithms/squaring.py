@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.algorithms.products import clamp_diagonal, multiply, settle_all
+from engine.devices import powers
 from engine.model.backend import Array, Backend
 from engine.model.blocks import GRAIN, cut
 from engine.model.progress import Monitor
@@ -44,68 +45,73 @@ def power(
     Raises:
         Cancelled: the monitor asked to stop.
     """
-    schedule = Schedule.of(len(d), len(d) if rows is None else len(rows), hops, symmetric=symmetric)
-    run = _Power(backend, nonnegative, symmetric, monitor or Monitor())
+    n, count = len(d), len(d) if rows is None else len(rows)
+    schedule, monitor = Schedule.of(n, count, hops, symmetric=symmetric), monitor or Monitor()
+    products = _CpuProducts(backend, nonnegative, symmetric, monitor, rows)
     if rows is not None and schedule.by_rows:
-        return run.by_rows(d, rows, schedule.hops)
-    return run.by_squares(d, rows, schedule.hops)
+        monitor.begin("relax", row_updates(n, count, schedule.hops), "updates")
+        products.reserve(np.empty((count, n), d.dtype))
+        return powers.by_rows(products, d, schedule.hops)
+    monitor.begin("relax", power_updates(n, count, schedule.hops, symmetric=symmetric), "updates")
+    products.reserve(np.empty_like(d if schedule.hops > 1 else d[:0]))
+    return powers.by_squares(products, d, schedule.hops)
 
 
-class _Power:
-    """One run: how products are made and where progress goes."""
+class _CpuProducts:
+    """Products on a backend for :mod:`engine.devices.powers`, over the memory of two matrices that take turns.
 
-    def __init__(self, backend: Backend, nonnegative: bool, symmetric: bool, monitor: Monitor) -> None:
-        self._backend, self._monitor = backend, monitor
+    Args:
+        backend: multiplies.
+        nonnegative: as in ``floyd_warshall.recursive``.
+        symmetric: as in ``floyd_warshall.recursive``.
+        monitor: receives the updates.
+        rows: the sources wanted; None for all.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        nonnegative: bool,
+        symmetric: bool,
+        monitor: Monitor,
+        rows: npt.NDArray[np.int64] | None,
+    ) -> None:
+        self._backend, self._monitor, self._rows = backend, monitor, rows
         self._nonnegative, self._symmetric = nonnegative, symmetric
+        self._spare: Array
 
-    def by_squares(self, d: Array, rows: npt.NDArray[np.int64] | None, hops: int) -> Array:
-        """Square ``d`` again and again, and multiply the squares of the bits of ``hops`` together.
+    def reserve(self, spare: Array) -> None:
+        """Use memory of the shape of the largest product."""
+        self._spare = spare
 
-        Args:
-            d: arc weights, shape (n, n); overwritten.
-            rows: the sources wanted; None for all.
-            hops: the power.
-        """
-        n = len(d)
-        total = power_updates(n, n if rows is None else len(rows), hops, symmetric=self._symmetric)
-        self._monitor.begin("relax", total, "updates")
-        square, spare = d, np.empty_like(d if hops > 1 else d[:0])
-        result: Array | None = None
-        while True:
-            if hops == 1 and result is None:
-                return square if rows is None else square[rows]
-            if hops & 1:
-                if result is None:
-                    result = square.copy() if rows is None else square[rows]
-                else:
-                    product = spare[: len(result)]
-                    self._times(product, result, square, whole=rows is None)
-                    result[:] = product
-            hops >>= 1
-            if not hops and result is not None:
-                return result
-            self._times(spare, square, square, whole=True)
-            square, spare = spare, square
-            if _same(square, spare):
-                return square if rows is None else square[rows]
+    def wanted(self, power: Array, *, last: bool) -> Array:
+        """Return the wanted rows; a copy unless all are wanted at last."""
+        if self._rows is not None:
+            return power[self._rows]
+        return power if last else power.copy()
 
-    def by_rows(self, d: Array, rows: npt.NDArray[np.int64], hops: int) -> Array:
-        """Multiply the rows wanted by the weights, one arc more each time.
+    def times(self, rows: Array, power: Array) -> Array:
+        """Overwrite the rows with their product."""
+        product = self._spare[: len(rows)]
+        self._times(product, rows, power, whole=self._rows is None)
+        rows[:] = product
+        return rows
 
-        Args:
-            d: arc weights, shape (n, n).
-            rows: the sources wanted.
-            hops: the power.
-        """
-        self._monitor.begin("relax", row_updates(len(d), len(rows), hops), "updates")
-        result = d[rows]
-        product = np.empty_like(result)
-        for _ in range(hops - 1):
-            self._times(product, result, d, whole=False)
-            result, product = product, result
-            if _same(result, product):
-                break
-        return result
+    def square(self, power: Array) -> Array:
+        """Return the square, in the memory of the power before."""
+        self._times(self._spare, power, power, whole=True)
+        self._spare, square = power, self._spare
+        return square
+
+    def longer(self, rows: Array, weights: Array) -> Array:
+        """Return the rows with one arc more, in the memory of the rows before."""
+        self._times(self._spare, rows, weights, whole=False)
+        self._spare, product = rows, self._spare
+        return product
+
+    def same(self, one: Array, other: Array) -> bool:
+        """Return whether two matrices are equal, without a mask of their size."""
+        return all(np.array_equal(one[i:j], other[i:j]) for i, j in cut((0, len(one)), GRAIN))
 
     def _times(self, product: Array, a: Array, b: Array, *, whole: bool) -> None:
         """Set ``product`` to A (x) B, both powers of the same matrix; with ``whole`` both are square."""
@@ -118,8 +124,3 @@ class _Power:
             clamp_diagonal(product)
         if not self._nonnegative:
             settle_all(product)
-
-
-def _same(a: Array, b: Array) -> bool:
-    """Return whether two matrices are equal, without a mask of their size."""
-    return all(np.array_equal(a[i:j], b[i:j]) for i, j in cut((0, len(a)), GRAIN))

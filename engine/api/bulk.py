@@ -21,20 +21,21 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from engine.api.solve import make_plan, solve, solve_to_store, store_attributes
+from engine.api.solve import StoreOptions, make_plan, solve, solve_to_store, store_attributes
 from engine.execution.survey import survey
 from engine.graph.analysis import describe
-from engine.graph.potentials import Potentials, find_potentials, for_products
+from engine.graph.potentials import Potentials
+from engine.graph.profile import GraphProfile
 from engine.graph.selection import Rectangle
-from engine.graph.terminals import open_rectangle
 from engine.model.dtypes import WORK_TYPES
 from engine.model.plan import Plan
 from engine.model.problem import Machine, Options, Problem
 from engine.model.progress import Monitor
 from engine.model.rows import Array, NullSink
+from engine.planning.binding import bind_plan, check_plan
 from engine.planning.bulk import BulkPlan, Group, plan_bulk
-from engine.planning.cost import DEVICE_START
-from engine.rows.dense import weight_matrix, write_rows
+from engine.planning.constants import DEVICE_START
+from engine.rows.dense import ClosedRows, weight_matrix, write_rows
 from engine.rows.summary import SummarySink
 from storage.errors import ApspError, SolveFailed
 from storage.graph.graph import Graph
@@ -84,14 +85,6 @@ class BulkResult:
     failure: BulkFailure | None = None
 
 
-@dataclass(frozen=True)
-class Stores:
-    """Options of the stores, as in ``engine.api.solve.solve_to_store``."""
-
-    compression: str = "none"
-    overwrite: bool = False
-
-
 def make_bulk_plan(graphs: Mapping[int, Graph], options: Options, *, stores: bool, out: Path | None = None) -> BulkPlan:
     """Group the graphs; graphs without a possible plan, or with a negative cycle, are refused one by one.
 
@@ -110,16 +103,17 @@ def make_bulk_plan(graphs: Mapping[int, Graph], options: Options, *, stores: boo
     problems: dict[int, Problem] = {}
     for index, graph in graphs.items():
         try:
-            inner, wanted = open_rectangle(graph, Rectangle.of(options, graph.n))
+            inner, wanted = GraphProfile(graph).open(Rectangle.of(options, graph.n))
             rows, targets = (None if side is None else len(side) for side in (wanted.sources, wanted.targets))
             problem = describe(inner, rows=rows, targets=targets, max_hops=options.max_hops)
             if problem.negative:
-                find_potentials(inner)
+                _ = inner.potentials  # names a negative cycle
             problems[index] = problem
         except ApspError as error:
             refused[index] = error
     found = _planned(problems, options, stores, out)
-    return replace(found, refused={**refused, **found.refused})
+    plans = {index: bind_plan(own, graphs[index], options) for index, own in found.plans.items()}
+    return replace(found, plans=plans, refused={**refused, **found.refused})
 
 
 def _planned(problems: Mapping[int, Problem], options: Options, stores: bool, out: Path | None) -> BulkPlan:
@@ -135,7 +129,7 @@ def _planned(problems: Mapping[int, Problem], options: Options, stores: bool, ou
 
 
 def run(
-    entries: Mapping[int, Entry], plan: BulkPlan, options: Options, stores: Stores | None = None,
+    entries: Mapping[int, Entry], plan: BulkPlan, options: Options, stores: StoreOptions | None = None,
     monitor: Monitor | None = None,
 ) -> Iterator[BulkResult]:  # fmt: skip
     """Execute a plan and yield one result for each graph, in the order in which they finish.
@@ -150,7 +144,7 @@ def run(
     Raises:
         Cancelled: the monitor asked to stop; running graphs are finished first, the others leave nothing.
     """
-    monitor, stores = monitor or Monitor(), stores or Stores()
+    monitor, stores = monitor or Monitor(), stores or StoreOptions()
     monitor.begin("solve", len(entries), "graphs")
     for result in _results(entries, plan, options, stores, monitor):
         yield result
@@ -158,7 +152,7 @@ def run(
 
 
 def _results(
-    entries: Mapping[int, Entry], plan: BulkPlan, options: Options, stores: Stores, monitor: Monitor
+    entries: Mapping[int, Entry], plan: BulkPlan, options: Options, stores: StoreOptions, monitor: Monitor
 ) -> Iterator[BulkResult]:
     for index, error in plan.refused.items():
         yield BulkResult(index, failure=failure_of(error))
@@ -241,10 +235,7 @@ def _done(pending: dict[Future[Solved | BulkFailure], int]) -> Iterator[BulkResu
         except BrokenProcessPool:
             message = "a process that solved graphs died, probably for want of memory; set lower --threads"
             found = BulkFailure(SolveFailed.kind, message, {})
-        if isinstance(found, BulkFailure):
-            yield BulkResult(index, failure=found)
-        else:
-            yield BulkResult(index, *found)
+        yield BulkResult(index, failure=found) if isinstance(found, BulkFailure) else BulkResult(index, *found)
 
 
 def _guarded(function: Callable[..., Solved], arguments: tuple[Any, ...]) -> Solved | BulkFailure:
@@ -270,30 +261,27 @@ def failure_of(error: Exception) -> BulkFailure:
 
 
 def _beside(
-    group: Group, entries: Mapping[int, Entry], plan: BulkPlan, options: Options, stores: Stores
+    group: Group, entries: Mapping[int, Entry], plan: BulkPlan, options: Options, stores: StoreOptions
 ) -> Iterator[Work | BulkResult]:
     for index in group.members:
         yield _on_cpu(index, entries, plan, options, stores)
 
 
-def _on_cpu(index: int, entries: Mapping[int, Entry], plan: BulkPlan, options: Options, stores: Stores) -> Work:
+def _on_cpu(index: int, entries: Mapping[int, Entry], plan: BulkPlan, options: Options, stores: StoreOptions) -> Work:
     own = replace(plan.plans[index], device_reason="one thread, for other graphs are solved beside it")
     return index, _solve_one, (entries[index], own, replace(options, device="cpu", threads=1), stores)
 
 
-def _solve_one(entry: Entry, plan: Plan, options: Options, stores: Stores) -> Solved:
+def _solve_one(entry: Entry, plan: Plan, options: Options, stores: StoreOptions) -> Solved:
     """Solve one graph with one thread."""
     graph, target = entry.graph, entry.target
     if target is None:
         return plan, solve(graph, plan, options, NullSink(graph.n)).summary
-    outcome = solve_to_store(
-        graph, options, target, plan=plan, overwrite=stores.overwrite, compression=stores.compression
-    )
-    return plan, outcome.summary
+    return plan, solve_to_store(graph, options, target, plan=plan, **stores).summary
 
 
 def _stacked(
-    group: Group, entries: Mapping[int, Entry], plan: BulkPlan, options: Options, stores: Stores
+    group: Group, entries: Mapping[int, Entry], plan: BulkPlan, options: Options, stores: StoreOptions
 ) -> Iterator[Work | BulkResult]:
     """Close stack after stack; workers write the matrices of one stack while the next is filled and closed."""
     from engine.devices.cuda.bulk import device_stacks
@@ -302,6 +290,8 @@ def _stacked(
         for first in range(0, len(group.members), group.launch):
             members = group.members[first : first + group.launch]
             try:
+                for index in members:
+                    check_plan(plan.plans[index], entries[index].graph, options)
                 matrices, potentials = _closed(device, group, [entries[i].graph for i in members])
             except ApspError as error:
                 for index in members:
@@ -335,9 +325,9 @@ def _closed(device: DeviceStacks, group: Group, graphs: Sequence[Graph]) -> tupl
     kind, potentials = WORK_TYPES[group.dtype], []
     stack = np.full((len(graphs), group.side, group.side), kind.sentinel(), kind.dtype)
     for matrix, graph in zip(stack, graphs, strict=True):
-        relaxed = for_products(graph, kind, Monitor())
+        relaxed = GraphProfile(graph).for_products(kind, Monitor())
         matrix[: graph.n, : graph.n] = weight_matrix(relaxed.graph, kind, Monitor())
-        potentials.append(relaxed.potentials)
+        potentials.append(relaxed.reduced_by)
     device.close(stack, nonnegative=group.nonnegative)
     matrices = [matrix[: graph.n, : graph.n] for matrix, graph in zip(stack, graphs, strict=True)]
     for matrix, graph in zip(matrices, graphs, strict=True):
@@ -349,23 +339,18 @@ def _closed(device: DeviceStacks, group: Group, graphs: Sequence[Graph]) -> tupl
     return matrices, potentials
 
 
-def _finish_one(entry: Entry, plan: Plan, matrix: Array, potentials: Potentials | None, stores: Stores) -> Solved:
+def _finish_one(entry: Entry, plan: Plan, matrix: Array, potentials: Potentials | None, stores: StoreOptions) -> Solved:
     """Write summary and store of a matrix that the device has closed."""
     graph, kind = entry.graph, WORK_TYPES[plan.dtype]
     if entry.target is None:
         rows = SummarySink(NullSink(graph.n), np.arange(graph.n), graph.n, integral=graph.integral)
-        write_rows(matrix, None, rows, Monitor(), 1, potentials=potentials)
+        write_rows(ClosedRows(matrix, potentials=potentials), rows, Monitor(), 1)
         return plan, rows.summary(graph.labels)
-    with create_matrix(
-        entry.target,
-        graph,
-        MatrixSpec(
-            kind.dtype, kind.unreachable, attributes=store_attributes(graph, plan), compression=stores.compression
-        ),
-        overwrite=stores.overwrite,
-    ) as writer:
+    attributes, compression = store_attributes(graph, plan), stores.get("compression", "none")
+    spec = MatrixSpec(kind.dtype, kind.unreachable, attributes=attributes, compression=compression)
+    with create_matrix(entry.target, graph, spec, overwrite=stores.get("overwrite", False)) as writer:
         rows = SummarySink(writer, np.arange(graph.n), graph.n, integral=graph.integral)
-        write_rows(matrix, None, rows, Monitor(), 1, potentials=potentials)
+        write_rows(ClosedRows(matrix, potentials=potentials), rows, Monitor(), 1)
         summary = rows.summary(graph.labels)
         writer.seal(summary)
     return plan, summary
@@ -382,15 +367,14 @@ class _OnlyCancels(Monitor):
         return self._other.cancelled()
 
 
-def _alone(index: int, entry: Entry, options: Options, stores: Stores, monitor: Monitor) -> BulkResult:
+def _alone(index: int, entry: Entry, options: Options, stores: StoreOptions, monitor: Monitor) -> BulkResult:
     graph, target, quiet = entry.graph, entry.target, _OnlyCancels(monitor)
     try:
-        plan = make_plan(graph, options, out=target)
+        profile = GraphProfile(graph)
+        plan = make_plan(profile, options, out=target)
         if target is None:
-            return BulkResult(index, plan, solve(graph, plan, options, NullSink(graph.n), quiet).summary)
-        outcome = solve_to_store(
-            graph, options, target, plan=plan, overwrite=stores.overwrite, compression=stores.compression, monitor=quiet
-        )
+            return BulkResult(index, plan, solve(profile, plan, options, NullSink(graph.n), quiet).summary)
+        outcome = solve_to_store(profile, options, target, plan=plan, monitor=quiet, **stores)
         return BulkResult(index, plan, outcome.summary)
     except (ApspError, MemoryError, OSError) as error:
         if isinstance(error, ApspError) and error.kind == "cancelled":

@@ -7,13 +7,15 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from engine.api.solve import Outcome, make_plan, over_workers
+from engine.api.planning import make_plan, over_workers
+from engine.api.solve import Outcome
 from engine.api.solve import solve as solve_into
 from engine.execution.survey import survey
+from engine.graph.profile import GraphProfile
 from engine.model.dtypes import WORK_TYPES
 from engine.model.problem import Options
 from engine.model.progress import Monitor
-from engine.model.rows import FloatSink
+from engine.rows.floats import FloatSink
 from storage.errors import DoesNotFit, InvalidRequest
 from storage.graph.graph import Graph
 
@@ -46,10 +48,11 @@ def solve(
     options = options or Options()
     if over_workers(options):
         raise InvalidRequest("workers solve into a store, not into memory: use solve_to_store", field="executor")
-    plan = make_plan(graph, replace(options, memory=_beside_the_array(graph, options)))
+    profile = GraphProfile(graph)
+    plan = make_plan(profile, replace(options, memory=_beside_the_array(graph, options)))
     kind = WORK_TYPES[plan.dtype]
     distances: npt.NDArray[np.floating] = np.empty(plan.shape, np.float64 if kind.integer else kind.dtype)
-    outcome = solve_into(graph, plan, options, FloatSink(distances, kind.unreachable), monitor)
+    outcome = solve_into(profile, plan, options, FloatSink(distances, kind.unreachable), monitor)
     return distances, outcome
 
 

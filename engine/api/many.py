@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
 
-from engine.api.bulk import BulkResult, Entry, Stores, make_bulk_plan, run
+from engine.api.bulk import BulkResult, Entry, make_bulk_plan, run
+from engine.api.solve import StoreOptions
 from engine.model.problem import Options
 from engine.model.progress import Monitor
 from storage.errors import InvalidRequest
@@ -44,7 +45,7 @@ def solve_many(
     entries = {i: Entry(graph, target) for i, (graph, target) in enumerate(zip(graphs, targets, strict=True))}
     folder = targets[0].parent if targets and targets[0] is not None else None
     plan = make_bulk_plan(dict(enumerate(graphs)), options, stores=folder is not None, out=folder)
-    found = run(entries, plan, options, Stores(compression, overwrite), monitor)
+    found = run(entries, plan, options, StoreOptions(compression=compression, overwrite=overwrite), monitor)
     return sorted(found, key=lambda result: result.index)
 
 

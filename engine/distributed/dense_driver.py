@@ -22,6 +22,7 @@ from typing import Final
 
 import numpy as np
 
+from engine.devices.rounds import panels_until
 from engine.distributed.assignment import AssignedWorker, Stripe, assign_stripes, rebalance
 from engine.distributed.dask_cluster import Cluster, TaskEnded, Ticket, WorkerJoined, WorkerLeft
 from engine.distributed.driver import PAUSE, Driver, result_of
@@ -70,7 +71,7 @@ class DenseDriver(Driver):
     ) -> None:
         super().__init__(cluster, job, journal, monitor)
         self._summary, self._pace = summary, job.pace
-        self._streaming, self._n, self._last = job.streaming, job.n, job.streaming.rounds(job.n) - 1
+        self._tiling, self._n, self._last = job.tiling, job.n, job.tiling.rounds(job.n) - 1
         self._stripes, floor = stripes, min(stripe.level for stripe in stripes)
         # the last panel in the store, the last that a worker has closed, the one being closed, and its worker
         self._closed, self._led, self._leading, self._leader = floor, floor, -1, ""
@@ -131,7 +132,7 @@ class DenseDriver(Driver):
     def _join(self, name: str, info: WorkerInfo) -> None:
         rate = info.relax_rate.get(self._job.plan.dtype, 1e10)
         self._workers[name] = AssignedWorker(
-            info, rate, capacity(self._streaming, self._n, self._writer.dtype.itemsize, info.memory, self._pace)
+            info, rate, capacity(self._tiling, self._n, self._writer.dtype.itemsize, info.memory, self._pace)
         )
         assign_stripes(self._stripes, self._workers)
 
@@ -180,12 +181,13 @@ class DenseDriver(Driver):
         behind = [(i, s) for i, s in mine if s.level < self._closed]
         if behind:
             level = min(s.level for _, s in behind)
-            now = sorted((i for i, s in behind if s.level == level), key=lambda i: (i - k) % len(self._stripes))
+            count, now = len(self._stripes), [i for i, s in behind if s.level == level]
+            now.sort(key=lambda i: panels_until(i, k, count))
             return "relax", self._some(name, now, len(mine)), level + 1
         done = [i for i, s in mine if s.level == self._last and s.saving is None]
         # While a commit runs, the worker must keep the stripes that the commit still has to save.
         if done and self._closed == self._last and not self._committing:
-            height = self._streaming.height * self._n * self._writer.dtype.itemsize
+            height = self._tiling.height * self._n * self._writer.dtype.itemsize
             return "finish", done[: max(1, PIECE // height)], self._last
         return None
 
@@ -239,7 +241,7 @@ class DenseDriver(Driver):
 
     def _whereabouts(self, number: int) -> StoredStripe:
         stripe, band = self._stripes[number], self._writer.tile[0]
-        first, last = self._streaming.rows(number, self._n)
+        first, last = self._tiling.rows(number, self._n)
         return StoredStripe(stripe.stored, self._writer.marks(first // band, -(-last // band)), stripe.upper)
 
     # ---- tasks ended -------------------------------------------------------------------------------------------------
@@ -356,7 +358,7 @@ class DenseDriver(Driver):
         """Whether panels, which stay in the store until a commit, take more than a quarter of the matrix's bytes and
         more than the free space.
         """
-        taken = len(self._panels) * self._streaming.width * self._n * self._writer.dtype.itemsize
+        taken = len(self._panels) * self._tiling.width * self._n * self._writer.dtype.itemsize
         return taken > self._bytes() // 4 and taken > shutil.disk_usage(self._exchange_dir).free
 
     def _begin_commit(self) -> None:
@@ -365,7 +367,7 @@ class DenseDriver(Driver):
 
     def _save_some(self, name: str) -> None:
         mine = [i for i in self._unsaved if self._stripes[i].owner == name]
-        size = self._streaming.height * self._n * self._writer.dtype.itemsize
+        size = self._tiling.height * self._n * self._writer.dtype.itemsize
         some = mine[: max(1, PIECE // size)]
         self._unsaved = [i for i in self._unsaved if i not in some and self._stripes[i].held]
         some = [i for i in some if self._stripes[i].held and not self._stripes[i].finished]
@@ -390,7 +392,7 @@ class DenseDriver(Driver):
             return
         levels = np.array([s.stored for s in self._stripes])
         if (levels >= 0).any():
-            self._journal.commit(progress_of(levels, self._streaming))
+            self._journal.commit(progress_of(levels, self._tiling))
         # a panel beyond a gap, which arrived out of order, still has to be counted as closed
         floor = min(self._closed, *(s.stored for s in self._stripes if not s.finished), self._last)
         for k in [t for t in self._panels if t <= floor]:
@@ -427,12 +429,12 @@ class DenseDriver(Driver):
     # ---- sizes -------------------------------------------------------------------------------------------------------
 
     def _height(self, stripe: int) -> int:
-        first, last = self._streaming.rows(stripe, self._n)
+        first, last = self._tiling.rows(stripe, self._n)
         return last - first
 
     def _updates(self, stripe: int) -> int:
         """Updates of a stripe in one round; the last round may be narrower."""
-        return stripe_entries(self._streaming, stripe, self._n) * min(self._streaming.width, self._n)
+        return stripe_entries(self._tiling, stripe, self._n) * min(self._tiling.width, self._n)
 
     def _bytes(self) -> int:
         return self._n * self._n * self._writer.dtype.itemsize

@@ -56,7 +56,7 @@ class DenseWorker:
 
     def __init__(self, job: DistributedJob, threads: int) -> None:
         self.job, self._threads = job, threads
-        self.kind, self._streaming = WORK_TYPES[job.plan.dtype], job.streaming
+        self.kind, self._tiling = WORK_TYPES[job.plan.dtype], job.tiling
         self._exchange_dir = Path(job.exchange_dir)
         self._grid = TileGrid(job.shape, job.tile)
         self.matrix = self._guest()
@@ -227,7 +227,7 @@ class DenseWorker:
         return missing
 
     def _read(self, stripe: int, stored: StoredStripe) -> Array:
-        first, last = self._streaming.rows(stripe, self.job.n)
+        first, last = self._tiling.rows(stripe, self.job.n)
         rows = self._get_device().buffer(last - first)
         if stored.level < 0:
             cuts = range(first, last, max(1, -(-(last - first) // self._hands)))
@@ -296,7 +296,7 @@ class DenseWorker:
 
     def _close(self, k: int) -> None:
         """Close panel ``k`` from stripe ``k``."""
-        first, last = self._streaming.rows(k, self.job.n)
+        first, last = self._tiling.rows(k, self.job.n)
         device = self._get_device()
         panel = device.buffer(last - first)
         with self._lock:
@@ -307,8 +307,8 @@ class DenseWorker:
         self._panels.put(k, panel)
 
     def _updates(self, k: int, stripe: int) -> int:
-        start, stop = self._streaming.pivot(k, self.job.n)
-        return (stop - start) * stripe_entries(self._streaming, stripe, self.job.n)
+        start, stop = self._tiling.pivot(k, self.job.n)
+        return (stop - start) * stripe_entries(self._tiling, stripe, self.job.n)
 
     def _forget(self, stripe: int) -> None:
         self._lives[stripe] += 1
@@ -321,7 +321,7 @@ class DenseWorker:
         """Return closed panel ``k``, from the cache or the exchange folder."""
 
         def read() -> Array:
-            first, last = self._streaming.rows(k, self.job.n)
+            first, last = self._tiling.rows(k, self.job.n)
             panel = self._get_device().buffer(last - first)
             read_panel(self._exchange_dir / request.panels[k], panel, self._pool)
             return panel
@@ -332,7 +332,7 @@ class DenseWorker:
 
     def _save(self, stripe: int) -> tuple[TileFile, ...]:
         """Write a stripe into the exchange folder, band by band from copies, as it may change meanwhile."""
-        first, last = self._streaming.rows(stripe, self.job.n)
+        first, last = self._tiling.rows(stripe, self.job.n)
         band = self._grid.tile[0]
 
         def write(row: int) -> list[TileFile]:
@@ -349,7 +349,7 @@ class DenseWorker:
 
     def _finish(self, stripe: int) -> tuple[PartialSummary, tuple[TileFile, ...]]:
         """Take off the potentials, gather the facts, and write the rows of a stripe."""
-        first, last = self._streaming.rows(stripe, self.job.n)
+        first, last = self._tiling.rows(stripe, self.job.n)
         band, vertices = self._grid.tile[0], np.arange(first, last)
         summary = Summary(vertices, self.job.n, integral=self.job.integral, binary=True)
         h = self._heights() if self.job.reduced else None

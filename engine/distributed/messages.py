@@ -10,7 +10,7 @@ from pathlib import Path
 
 from engine.model.pace import PASSING, PROCESSORS, RESIDENT, Pace
 from engine.model.plan import Plan
-from engine.model.tiling import Streaming
+from engine.model.tiling import Tiling
 from engine.rows.summary import PartialSummary
 from storage.matrix.exchange import Marks, TileFile
 
@@ -55,7 +55,7 @@ class DistributedJob:
         return self.shape[1]
 
     @property
-    def streaming(self) -> Streaming:
+    def tiling(self) -> Tiling:
         """How the matrix is cut; a stripe is as high as a pivot block is wide.  Raises ValueError if the plan has no
         rounds.
         """

@@ -1,4 +1,4 @@
-"""Planning over workers: which workers there are, what they can do, and the plan for them."""
+"""Planning over workers: which workers there are, and what they can do."""
 
 from __future__ import annotations
 
@@ -11,77 +11,31 @@ from typing import Final
 from engine.distributed.dask_cluster import REACH, Cluster, WorkerJoined, WorkerLeft
 from engine.distributed.messages import WorkerInfo
 from engine.execution.survey import survey
-from engine.graph.analysis import describe, statistics
-from engine.graph.ordering import hops_of
-from engine.graph.partition import ENTRY_BYTES, with_parts
-from engine.graph.potentials import find_potentials
-from engine.graph.selection import Rectangle
-from engine.model.plan import Plan
-from engine.model.problem import Device, Options, Workers
-from engine.model.system import available_memory
-from engine.planning.planner import choose, choose_type
-from engine.streaming.checkpoint import bound_to, resumable
+from engine.model.problem import Device, Machine, Options, Workers
 from storage.errors import InvalidRequest, SolveFailed
-from storage.graph.graph import Graph
-from storage.matrix.reader import matrix_bytes
-
-__all__ = ["gather", "make_plan"]
 
 #: After this many seconds without a new worker the present ones are taken to be all.
 QUIET: Final = 0.5
 
 
-def make_plan(graph: Graph, options: Options, *, out: Path | None = None, resume: bool = False) -> Plan:
-    """Make a plan as :func:`engine.api.solve.make_plan` does, for ``options.executor`` dask.
+def survey_workers(options: Options, out: Path | None) -> Machine:
+    """Return the machine that the workers of a scheduler are, all with the same kind of device.
 
     Args:
-        graph: the graph.
-        options: the options, checked by the caller.
+        options: the options, which name the scheduler and limit this process's memory.
         out: path of the store; None if no store is written.
-        resume: whether to resume from the checkpoint at ``out``.
 
     Raises:
-        InvalidRequest: there is no scheduler, no worker, or no suitable worker.
-        Others: as :func:`engine.api.solve.make_plan`.
+        InvalidRequest: there is no scheduler, or no suitable worker.
+        SolveFailed: there is no worker.
     """
     with Cluster(address_of(options)) as cluster:
-        workers = gather(cluster, options.device)
-    return plan_for(graph, options, workers, out=out, resume=resume)
-
-
-def plan_for(
-    graph: Graph, options: Options, workers: Mapping[str, WorkerInfo], *, out: Path | None, resume: bool = False
-) -> Plan:
-    """Return the plan for given workers.
-
-    Args:
-        graph: the graph.
-        options: the options.
-        workers: the workers by address, all with the same kind of device.
-        out: path of the store; None if no store is written.
-        resume: whether to resume from the checkpoint at ``out``.
-    """
-    options = replace(bound_to(resumable(out, resume=resume), options), device="auto")
-    rows, targets = (None if side is None else len(side) for side in (options.sources, options.targets))
-    problem = describe(graph, rows=rows, targets=targets, max_hops=options.max_hops, cutoff=options.cutoff)
-    problem = replace(problem, permuted=Rectangle.of(options, graph.n).permuted)
-    if options.algorithm == "partitioned" and problem.max_hops is None:
-        problem = with_parts(graph, problem, available_memory() // ENTRY_BYTES)
-    kind, _ = choose_type(problem, options.dtype)
-    tiles = matrix_bytes((problem.rows, problem.columns), kind.itemsize)
-    arcs = graph.heads.nbytes + graph.weights.nbytes + graph.indptr.nbytes
-    store = int(tiles * 1.005) + arcs + 4 * graph.labels.nbytes + 2**20
-    machine = survey(out=out, memory=options.memory)
-    found = summed_up(workers)
-    machine = replace(machine, workers=found)
+        found = summed_up(gather(cluster, options.device))
+    machine = replace(survey(out=out, memory=options.memory), workers=found)
     if found.device == "cuda":
         rate = {name: value / found.count for name, value in found.relax_rate.items()}
         machine = replace(machine, cuda=Device(found.name, found.memory, found.memory, rate))
-        problem = replace(problem, hops=hops_of(graph))
-    if problem.negative:
-        find_potentials(graph)
-    plan = choose(problem, machine, options, store=store)
-    return replace(plan, threads=found.threads, statistics=statistics(graph, problem))
+    return machine
 
 
 def address_of(options: Options) -> str:

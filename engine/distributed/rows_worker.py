@@ -11,15 +11,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from engine.algorithms import dijkstra, partitioned
+from engine.algorithms.context import SolveContext
+from engine.algorithms.dijkstra import RowSearch
 from engine.distributed.messages import DistributedJob, DriverStopped, TaskRequest, TaskResult
+from engine.graph.partition import CPU_GRAIN
 from engine.graph.potentials import reduced_weights
+from engine.graph.profile import GraphProfile
 from engine.graph.selection import Narrow, Rectangle
-from engine.model.backend import Arcs, Array
+from engine.model.backend import Array
 from engine.model.dtypes import WORK_TYPES
+from engine.model.problem import Options
 from engine.model.progress import Monitor
 from engine.model.rows import Sink
 from engine.rows.summary import Summary, SummarySink
-from storage.graph.graph import Graph
 from storage.matrix.exchange import TileFile
 from storage.matrix.grid import TileGrid
 from storage.matrix.shared import GuestMatrix
@@ -46,10 +50,9 @@ class RowsWorker:
         grid = TileGrid(job.shape, job.tile)
         self.matrix = GuestMatrix(Path(job.store), self._exchange_dir, grid, job.plan.dtype, job.compression)
         self._lock = threading.Lock()
-        self._graph: Graph | None = None
+        self._profile: GraphProfile | None = None
         self._backend: CpuBackend | None = None
         self._sweeper: Sweeper | None = None
-        self._arcs: Arcs | None = None
         self._parts: partitioned.PreparedParts | None = None
         sources, targets = (None if side is None else np.frombuffer(side, np.int64) for side in job.sides)
         self._sources, self._targets = sources, targets
@@ -63,23 +66,21 @@ class RowsWorker:
         with self._lock:
             began, (first, last) = time.monotonic(), request.rows
             monitor = _StopMonitor(self._exchange_dir)
-            graph, arcs = self._prepare(monitor)
+            profile = self._prepare(monitor)
             rows = np.arange(first, last) if self._sources is None else self._sources[first:last]
-            rectangle = Rectangle(graph.n, rows, self._targets, self.job.plan.cutoff)
+            rectangle = Rectangle(profile.graph.n, rows, self._targets, self.job.plan.cutoff)
             sink = _ExchangeSink(self.matrix, first)
             search = self._on_device if self.job.device == "cuda" else self._on_cpu
-            part = search(graph, arcs, rectangle, sink, monitor).part(first)
+            part = search(profile, rectangle, sink, monitor).part(first)
             return TaskResult(seconds=time.monotonic() - began, files={first: tuple(sink.files)}, parts=(part,))
 
     def observe(self, request: TaskRequest) -> TaskResult:
         """Return the facts of rows that are in the store already."""
         with self._lock:
             began, (first, last) = time.monotonic(), request.rows
-            graph = self._prepare(_StopMonitor(self._exchange_dir))[0]
+            n = self._prepare(_StopMonitor(self._exchange_dir)).graph.n
             rows = np.arange(first, last) if self._sources is None else self._sources[first:last]
-            found = self._collector(
-                graph, Rectangle(graph.n, rows, self._targets, None), _ExchangeSink(self.matrix, first)
-            )
+            found = self._collector(n, Rectangle(n, rows, self._targets, None), _ExchangeSink(self.matrix, first))
             block = np.empty((last - first, self.job.shape[1]), self.kind.dtype)
             self.matrix.read_rows(first, block)
             found.observe(0, block)
@@ -93,59 +94,56 @@ class RowsWorker:
                     each.shutdown()
             self._sweeper = self._backend = None
 
-    def _prepare(self, monitor: Monitor) -> tuple[Graph, Arcs]:
-        if self._graph is None or self._arcs is None:
-            graph, h = self.matrix.graph(), None
+    def _prepare(self, monitor: Monitor) -> GraphProfile:
+        if self._profile is None:
+            profile = GraphProfile(self.matrix.graph())
             if self.job.reduced:
                 h = np.load(self._exchange_dir.parent / "potentials.npy")
-                graph = replace(graph, weights=reduced_weights(graph, h))
+                profile = GraphProfile(replace(profile.graph, weights=reduced_weights(profile.graph, h)), h)
             in_parts = self.job.plan.algorithm == "partitioned"
             if self.job.device == "cuda":
-                self._parts = partitioned.prepare(graph, self.kind, self._threads, monitor) if in_parts else None
+                self._parts = partitioned.prepare(profile, self.kind, self._threads, monitor) if in_parts else None
             else:
                 from engine.devices.cpu.backend import CpuBackend
 
                 self._backend = CpuBackend(self._threads)
                 if in_parts:
-                    self._sweeper = partitioned.sweeper_of(self._backend, graph, self.kind.dtype, monitor)
+                    parts = profile.parts(CPU_GRAIN)
+                    self._sweeper = partitioned.sweeper_of(self._backend, profile, parts, self.kind, monitor)
             # last, so that after a task that was stopped here the next one prepares everything again
-            self._graph, self._arcs = graph, Arcs(graph.indptr, graph.heads, graph.weights, h)
-        return self._graph, self._arcs
+            self._profile = profile
+        return self._profile
 
-    def _collector(self, graph: Graph, rectangle: Rectangle, sink: Sink) -> SummarySink:
-        return SummarySink(
-            sink, rectangle.rows, graph.n, integral=self.job.integral, targets=rectangle.targets, binary=True
-        )
+    def _collector(self, n: int, rectangle: Rectangle, sink: Sink) -> SummarySink:
+        targets = rectangle.targets
+        return SummarySink(sink, rectangle.rows, n, integral=self.job.integral, targets=targets, binary=True)
 
-    def _on_cpu(self, graph: Graph, arcs: Arcs, rectangle: Rectangle, sink: Sink, monitor: Monitor) -> SummarySink:
-        found, backend = self._collector(graph, rectangle, sink), self._backend
+    def _on_cpu(self, profile: GraphProfile, rectangle: Rectangle, sink: Sink, monitor: Monitor) -> SummarySink:
+        found, backend = self._collector(profile.graph.n, rectangle, sink), self._backend
         assert backend is not None
-        plan = self.job.plan
+        dtype, batch = self.kind.dtype, self.job.plan.batch
+        search = RowSearch(profile.arcs, rectangle, dtype, found, monitor, batch, profile.unit)
         if self._sweeper is not None:
             whole = Narrow(found, rectangle) if rectangle.narrow else found
-            dijkstra.run(self._sweeper, graph, rectangle.rows, self.kind.dtype, whole, monitor, plan.batch, arcs=arcs)
-            return found
-        unit = not self.job.reduced and bool((graph.weights == 1).all())
-        dijkstra.run(
-            *(backend, graph, rectangle.rows, self.kind.dtype, found, monitor, plan.batch),
-            arcs=arcs, unit=unit, targets=rectangle.targets, cutoff=rectangle.cutoff,
-        )  # fmt: skip
+            every = Rectangle(rectangle.n, rectangle.sources, None, None)
+            dijkstra.run(self._sweeper, replace(search, rectangle=every, sink=whole))
+        else:
+            dijkstra.run(backend, search)
         return found
 
     def _on_device(
-        self, graph: Graph, arcs: Arcs, rectangle: Rectangle, sink: Sink, monitor: Monitor
+        self, profile: GraphProfile, rectangle: Rectangle, sink: Sink, monitor: Monitor
     ) -> SummarySink | Summary:
         from engine.execution import search_cuda
 
-        whole = Summary(rectangle.rows, graph.n, integral=self.job.integral, binary=True)
-        found = self._collector(graph, rectangle, sink) if rectangle.narrow else whole
+        whole = Summary(rectangle.rows, profile.graph.n, integral=self.job.integral, binary=True)
+        found = self._collector(profile.graph.n, rectangle, sink) if rectangle.narrow else whole
         target = Narrow(found, rectangle) if isinstance(found, SummarySink) else sink
         if self._parts is not None:
-            own = (self._parts, arcs.potentials, rectangle.rows)
-            partitioned.rows_on_device(*own, target, whole, monitor, self._threads)
+            partitioned.rows_on_device(self._parts, rectangle.rows, target, whole, monitor, self._threads)
         else:
             plan = replace(self.job.plan, threads=self._threads)
-            search_cuda.run(graph, plan, rectangle.rows, target, monitor, summary=whole, arcs=arcs)
+            search_cuda.run(SolveContext(profile, plan, Options(), rectangle, target, monitor), whole)
         return found
 
 

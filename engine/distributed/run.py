@@ -3,41 +3,29 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from engine.distributed.assignment import stripes_at
+from engine.distributed.assignment import Stripe, stripes_at
 from engine.distributed.dask_cluster import Cluster
 from engine.distributed.dense_driver import DenseDriver
-from engine.distributed.messages import DistributedJob, WorkerInfo, code_digest
+from engine.distributed.messages import DistributedJob, code_digest
 from engine.distributed.planning import address_of, gather
 from engine.distributed.rows_driver import RowsDriver
-from engine.graph.potentials import find_potentials, holds_reduced, is_nonnegative
-from engine.graph.selection import Rectangle
-from engine.model.dtypes import WORK_TYPES
-from engine.model.plan import Plan
-from engine.model.problem import Options
-from engine.model.progress import Monitor
 from engine.model.stripe_device import BelowZero
 from engine.rows.summary import Summary
-from engine.streaming.checkpoint import Journal
+from engine.streaming.checkpoint import Journal, StoredSolve
 from engine.streaming.forms import fingerprint
 from engine.streaming.progress_record import take_up
-from storage.graph.graph import Graph
 
 
-def run(graph: Graph, plan: Plan, options: Options, journal: Journal, monitor: Monitor) -> Summary:
-    """Carry out ``plan`` over workers into the working store of ``journal``; resume from its record.
+def run(context: StoredSolve) -> dict[str, object]:
+    """Carry out a plan over workers into the working store; resume from its record.
 
     Args:
-        graph: the graph.
-        plan: the plan.
-        options: the options, which name the scheduler.
-        journal: the working store and its records.
-        monitor: gets progress and is asked whether to stop.
+        context: the solve, whose options name the scheduler.
 
     Returns:
         The summary of all rows.
@@ -49,48 +37,39 @@ def run(graph: Graph, plan: Plan, options: Options, journal: Journal, monitor: M
         SolveFailed: the scheduler or all workers are lost; the last commit stays.
         StorageFailed: a worker or this process could not read or write.
     """
-    rectangle = Rectangle.of(options, graph.n)
+    graph, plan, rectangle, journal = context.profile.graph, context.plan, context.rectangle, context.journal
     summary = Summary(rectangle.rows, graph.n, integral=graph.integral, targets=rectangle.targets, binary=True)
-    with Cluster(address_of(options)) as cluster:
+    with Cluster(address_of(context.options)) as cluster:
         workers = gather(cluster, plan.device, plan.workers)
-        job = _job(graph, plan, rectangle, journal, monitor)
+        job = _job(context)
         try:
             if plan.streaming is None:
                 done = int((journal.writer.record() or {}).get("rows", 0))
-                RowsDriver(cluster, workers, job, journal, summary, monitor, done).run()
-            else:
-                _in_rounds(cluster, workers, job, journal, summary, monitor)
+                RowsDriver(cluster, workers, job, journal, summary, context.monitor, done).run()
+            elif job.n:
+                stripes = _take_up(job, journal)
+                DenseDriver(cluster, workers, job, journal, summary, context.monitor, stripes).run()
         except BelowZero:
-            find_potentials(graph)  # names the cycle
+            _ = context.profile.potentials  # names the cycle
             raise
-    return summary
+    return summary.summary(graph.labels)
 
 
-def _in_rounds(  # noqa: PLR0917
-    cluster: Cluster,
-    workers: Mapping[str, WorkerInfo],
-    job: DistributedJob,
-    journal: Journal,
-    summary: Summary,
-    monitor: Monitor,
-) -> None:
+def _take_up(job: DistributedJob, journal: Journal) -> list[Stripe]:
+    """Return the stripes as the record has them, and make the record one that these rounds can go on from."""
     upper = bool((journal.writer.record() or {}).get("symmetric"))
     potentials = fingerprint(np.load(Path(job.exchange_dir).parent / "potentials.npy")) if job.reduced else None
-    levels = take_up(journal, job.streaming, job.n, potentials=potentials, joined=True)
-    if job.n:
-        DenseDriver(cluster, workers, job, journal, summary, monitor, stripes_at(levels, upper=upper)).run()
+    return stripes_at(take_up(journal, job.tiling, job.n, potentials=potentials, joined=True), upper=upper)
 
 
-def _job(graph: Graph, plan: Plan, rectangle: Rectangle, journal: Journal, monitor: Monitor) -> DistributedJob:
-    writer, nonnegative = journal.writer, is_nonnegative(graph)
+def _job(context: StoredSolve) -> DistributedJob:
+    writer, profile, plan, rectangle = context.journal.writer, context.profile, context.plan, context.rectangle
     exchange_dir = writer.make_exchange_dir()
     # searches need nonnegative arcs, whatever the type
-    searched = plan.algorithm == "johnson" and not nonnegative
-    reduced = searched or holds_reduced(graph, WORK_TYPES[plan.dtype], plan.max_hops)
+    searched = plan.algorithm == "johnson" and not profile.nonnegative
+    reduced = searched or profile.holds_reduced(context.kind, plan.max_hops)
     if reduced:
-        monitor.begin("potentials", graph.arcs, "arcs")
-        np.save(exchange_dir.parent / "potentials.npy", find_potentials(graph))
-        monitor.step(graph.arcs)
+        np.save(exchange_dir.parent / "potentials.npy", profile.find_potentials(context.monitor))
     sides = tuple(None if side is None else side.tobytes() for side in (rectangle.sources, rectangle.targets))
     return DistributedJob(
         run=secrets.token_hex(6),
@@ -100,9 +79,9 @@ def _job(graph: Graph, plan: Plan, rectangle: Rectangle, journal: Journal, monit
         plan=replace(plan, candidates=(), statistics=None),
         sides=(sides[0], sides[1]),
         compression=writer.compression,
-        nonnegative=nonnegative or reduced,
+        nonnegative=profile.nonnegative or reduced,
         reduced=reduced,
-        integral=graph.integral,
+        integral=profile.graph.integral,
         tile=writer.tile,
         shape=writer.shape,
         device=plan.device,

@@ -88,10 +88,10 @@ class WorkerDevice(Protocol):
 
 def streaming_run(job: DistributedJob, check: Callable[[], None]) -> StripeJob:
     """Return the solve as streamers see it: one device, which closes every panel."""
-    streaming = job.streaming
+    tiling = job.tiling
     tier = cast(Tier, _Here(job.n, WORK_TYPES[job.plan.dtype].dtype))
-    leaders = [0] * streaming.rounds(job.n)
-    return StripeJob(streaming, tier, job.nonnegative, leaders, [], _told, _counted, check)
+    leaders = [0] * tiling.rounds(job.n)
+    return StripeJob(tiling, tier, job.nonnegative, leaders, [], _told, _counted, check)
 
 
 def _told(k: int, stripe: int, rows: Array) -> None:

@@ -27,7 +27,7 @@ from engine.model.dtypes import WorkType
 from engine.model.plan import Plan
 from engine.model.problem import Device, Machine
 from engine.model.progress import Monitor
-from engine.rows.dense import write_rows
+from engine.rows.dense import ClosedRows, write_rows
 from engine.rows.summary import SummarySink
 from engine.streaming.store_tier import IO_THREADS
 from storage.errors import Cancelled
@@ -115,7 +115,7 @@ def _write_rate(writer: WorkingMatrix, threads: int) -> tuple[float, int]:
     sink.write(0, 0, np.ascontiguousarray(rows[: writer.tile[0]]))  # compiles the summary, or loads it from the cache
     began, limit = time.perf_counter(), _Limit()
     with suppress(Cancelled):
-        write_rows(rows, None, sink, limit, threads)
+        write_rows(ClosedRows(rows), sink, limit, threads)
     writer.commit({})
     return limit.rows * SIDE * 4 / (time.perf_counter() - began), limit.rows
 

@@ -11,17 +11,15 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.algorithms import dijkstra
-from engine.graph.ordering import hops_of
-from engine.graph.potentials import find_potentials, reduced_weights
+from engine.algorithms.context import SolveContext
+from engine.algorithms.dijkstra import RowSearch
+from engine.graph.selection import Rectangle
 from engine.model.backend import Arcs, Array
 from engine.model.device_layout import form_of
-from engine.model.dtypes import WORK_TYPES
-from engine.model.plan import Plan
 from engine.model.progress import Monitor
 from engine.model.rows import RowFacts, Sink
 from engine.planning.cost import batch_rows
 from engine.rows.summary import Summary
-from storage.graph.graph import Graph
 
 if TYPE_CHECKING:
     from engine.devices.cuda.search import DeviceSearch
@@ -32,28 +30,12 @@ Indices = npt.NDArray[np.int64]
 ALGORITHMS: Final = ("bellman-ford", "bfs", "johnson")
 
 
-def run(
-    graph: Graph,
-    plan: Plan,
-    sources: Indices | None,
-    sink: Sink,
-    monitor: Monitor,
-    *,
-    memory: int | None = None,
-    summary: Summary | None = None,
-    arcs: Arcs | None = None,
-) -> Summary:
-    """Carry out ``plan``, whose device is ``cuda``.
+def run(context: SolveContext, summary: Summary | None = None) -> Summary:
+    """Search whole rows on the GPU.
 
     Args:
-        graph: the graph.
-        plan: the plan.
-        sources: vertex indices of the rows, shape (rows,); None for all vertices.
-        sink: takes the rows.
-        monitor: gets progress and is asked whether to stop.
-        memory: limit of device memory in bytes; None for all that is free.
+        context: the solve; its sink takes whole rows.
         summary: gathers the facts of the rows; None for a new one.
-        arcs: the arcs to search, those of the graph or reduced ones; None to make them from the graph.
 
     Returns:
         The summary of all rows.
@@ -67,27 +49,17 @@ def run(
     from engine.devices.cuda.outgoing import Outlet
     from engine.devices.cuda.search import device_search
 
-    rows = np.arange(graph.n) if sources is None else sources
-    summary = summary or Summary(rows, graph.n, integral=graph.integral)
-    kind = WORK_TYPES[plan.dtype]
-    arcs = arcs or _arcs(graph, plan, monitor)
-    form = form_of(unit=plan.algorithm == "bfs", hops=hops_of(graph), n=graph.n, arcs=graph.arcs)
-    monitor.begin("search", len(rows), "rows")
-    with device_search(arcs, kind, form, rows, outlet=Outlet(sink, plan.threads), memory=memory) as search:
-        done = _batches(search, summary, monitor)
+    profile, plan, rows = context.profile, context.plan, context.rectangle.rows
+    summary = summary or Summary(rows, profile.graph.n, integral=profile.graph.integral)
+    arcs = profile.reweighted(context.monitor).arcs
+    form = form_of(unit=plan.algorithm == "bfs", hops=profile.hops, n=profile.graph.n, arcs=profile.graph.arcs)
+    context.monitor.begin("search", len(rows), "rows")
+    outlet, memory = Outlet(context.sink, plan.threads), context.options.device_memory
+    with device_search(arcs, context.kind, form, rows, outlet=outlet, memory=memory) as search:
+        done = _batches(search, summary, context.monitor)
     if done < len(rows):
-        rest = rows[done:]
-        _on_processors(graph, arcs, plan, rest, _Below(sink, summary, rest, done), monitor)
+        _on_processors(context, arcs, done, summary)
     return summary
-
-
-def _arcs(graph: Graph, plan: Plan, monitor: Monitor) -> Arcs:
-    if plan.algorithm != "johnson":
-        return Arcs(graph.indptr, graph.heads, graph.weights)
-    monitor.begin("potentials", graph.arcs, "arcs")
-    h = find_potentials(graph)
-    monitor.step(graph.arcs)
-    return Arcs(graph.indptr, graph.heads, reduced_weights(graph, h), h)
 
 
 def _batches(search: DeviceSearch, summary: Summary, monitor: Monitor) -> int:
@@ -110,17 +82,18 @@ def _batches(search: DeviceSearch, summary: Summary, monitor: Monitor) -> int:
     return done
 
 
-def _on_processors(  # noqa: PLR0917
-    graph: Graph, arcs: Arcs, plan: Plan, rest: Indices, sink: _Below, monitor: Monitor
-) -> None:
-    """Search the sources ``rest`` one by one on the processors."""
+def _on_processors(context: SolveContext, arcs: Arcs, done: int, summary: Summary) -> None:
+    """Search the sources from row ``done`` on one by one on the processors."""
     from engine.devices.cpu.backend import CpuBackend
 
-    kind, unit = WORK_TYPES[plan.dtype], plan.algorithm == "bfs"
+    plan, kind, n = context.plan, context.kind, context.rectangle.n
+    rest = context.rectangle.rows[done:]
     backend = CpuBackend(plan.threads)
     try:
-        batch = batch_rows(graph.n, len(rest), kind.itemsize, threads=plan.threads)
-        dijkstra.run(backend, graph, rest, kind.dtype, sink, monitor, batch, arcs=arcs, unit=unit)
+        batch = batch_rows(n, len(rest), kind.itemsize, threads=plan.threads)
+        sink, wanted = _Below(context.sink, summary, rest, done), Rectangle(n, rest, None, None)
+        unit = plan.algorithm == "bfs"
+        dijkstra.run(backend, RowSearch(arcs, wanted, kind.dtype, sink, context.monitor, batch, unit))
     finally:
         backend.shutdown()
 

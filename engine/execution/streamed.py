@@ -11,18 +11,17 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
-from engine.graph.potentials import find_potentials, for_products, is_nonnegative
 from engine.model.dtypes import WORK_TYPES
 from engine.model.plan import Plan
 from engine.model.progress import Monitor
 from engine.model.stripe_device import BelowZero, Streamer
 from engine.model.tier import mirror_rows
-from engine.model.tiling import Streaming
+from engine.model.tiling import Tiling
 from engine.planning.cost_streaming import store_buffers
-from engine.rows.dense import fill_weights, write_rows
+from engine.rows.dense import ClosedRows, fill_weights, write_rows
 from engine.rows.summary import SummarySink
 from engine.streaming import schedule
-from engine.streaming.checkpoint import Journal
+from engine.streaming.checkpoint import StoredSolve
 from engine.streaming.forms import fingerprint
 from engine.streaming.host_tier import KeptHostTier
 from engine.streaming.progress_record import take_up
@@ -34,17 +33,14 @@ Array = npt.NDArray[np.generic]
 log = logging.getLogger("apsp.engine")
 
 
-def run(graph: Graph, plan: Plan, journal: Journal, monitor: Monitor) -> SummarySink:
-    """Carry out ``plan``, which streams, into the working store of ``journal``; resume from its record.
+def run(context: StoredSolve) -> dict[str, object]:
+    """Carry out a plan that streams, into the working store; resume from its record.
 
     Args:
-        graph: the graph.
-        plan: a plan with a ``streaming`` layout.
-        journal: the working store and its records.
-        monitor: gets progress and is asked whether to stop.
+        context: the solve, whose plan has a ``streaming`` layout.
 
     Returns:
-        The sink that has gathered the facts of all rows.
+        The summary of all rows.
 
     Raises:
         Cancelled: the monitor asked to stop; the work done is committed if it is worth keeping.
@@ -52,85 +48,69 @@ def run(graph: Graph, plan: Plan, journal: Journal, monitor: Monitor) -> Summary
         StorageFailed, SolveFailed, DoesNotFit: the store or a device failed; the last commit stays.
         ValueError: the plan does not stream.
     """
-    if plan.streaming is None:
+    graph, streaming = context.profile.graph, context.plan.streaming
+    if streaming is None:
         raise ValueError("the plan does not stream")
-    collector = SummarySink(journal.writer, np.arange(graph.n), graph.n, integral=graph.integral)
-    follow = _in_store if plan.tier == "store" else _in_memory
+    collector = SummarySink(context.sink, np.arange(graph.n), graph.n, integral=graph.integral)
+    follow = _in_store if context.plan.tier == "store" else _in_memory
     try:
-        with _devices(plan) as devices:
-            follow(graph, plan, plan.streaming, devices, journal, collector, monitor)
+        with _devices(context.plan) as devices:
+            follow(context, streaming, devices, collector)
     except BelowZero:
-        find_potentials(graph)  # names the cycle
+        _ = context.profile.potentials  # names the cycle
         raise
-    return collector
+    return collector.summary(graph.labels)
 
 
-def _in_store(  # noqa: PLR0917
-    graph: Graph,
-    plan: Plan,
-    streaming: Streaming,
-    devices: Sequence[Streamer],
-    journal: Journal,
-    collector: SummarySink,
-    monitor: Monitor,
-) -> None:
-    count = store_buffers(streaming, len(devices))
-    with _memory((count * streaming.height, graph.n), plan, monitor) as (memory, ready):
+def _in_store(context: StoredSolve, streaming: Tiling, devices: Sequence[Streamer], collector: SummarySink) -> None:
+    graph, monitor, count = context.profile.graph, context.monitor, store_buffers(streaming, len(devices))
+    with _memory((count * streaming.height, graph.n), context.plan, monitor) as (memory, ready):
         ready()
         tier = StoreTier(
-            journal,
+            context.journal,
             streaming,
-            weights=partial(fill_weights, graph, WORK_TYPES[plan.dtype]),
+            weights=partial(fill_weights, graph, context.kind),
             observe=collector.observe,
             monitor=monitor,
             buffers=np.split(memory, count),
         )
         with tier:
-            nonnegative, first = is_nonnegative(graph), tier.first_round
-            _rounds(tier, streaming, devices, journal, monitor, nonnegative=nonnegative, first=first)
+            _rounds(context, tier, streaming, devices, nonnegative=context.profile.nonnegative, first=tier.first_round)
 
 
-def _in_memory(  # noqa: PLR0917
-    graph: Graph,
-    plan: Plan,
-    streaming: Streaming,
-    devices: Sequence[Streamer],
-    journal: Journal,
-    collector: SummarySink,
-    monitor: Monitor,
-) -> None:
-    relaxed = for_products(graph, WORK_TYPES[plan.dtype], monitor)
-    potentials, nonnegative = relaxed.potentials, relaxed.nonnegative
-    levels = take_up(journal, streaming, graph.n, potentials=fingerprint(potentials))
+def _in_memory(context: StoredSolve, streaming: Tiling, devices: Sequence[Streamer], collector: SummarySink) -> None:
+    plan, journal, monitor = context.plan, context.journal, context.monitor
+    relaxed = context.profile.for_products(context.kind, monitor)
+    potentials = relaxed.reduced_by
+    levels = take_up(journal, streaming, relaxed.graph.n, potentials=fingerprint(potentials))
     with _memory(plan.shape, plan, monitor) as (matrix, ready):
-        _load(matrix, relaxed.graph, plan, streaming, levels, journal, monitor)
+        _load(context, matrix, relaxed.graph, streaming, levels)
         ready()
         idle = plan.device != "cpu"
         with KeptHostTier(matrix, streaming, journal, threads=plan.threads, idle=idle) as tier:
             tier.level[:] = levels
             first = int(tier.level.min()) + 1
-            _rounds(tier, streaming, devices, journal, monitor, nonnegative=nonnegative, first=first)
+            _rounds(context, tier, streaming, devices, nonnegative=relaxed.nonnegative, first=first)
         if potentials is not None:  # no round can resume from rows without potentials
             journal.forget()
         whole = partial(mirror_rows, matrix) if streaming.symmetric else None
-        write_rows(matrix, None, collector, monitor, plan.threads, potentials=potentials, before=whole)
+        write_rows(ClosedRows(matrix, potentials=potentials), collector, monitor, plan.threads, before=whole)
 
 
 def _rounds(
+    context: StoredSolve,
     tier: StoreTier | KeptHostTier,
-    streaming: Streaming,
+    streaming: Tiling,
     devices: Sequence[Streamer],
-    journal: Journal,
-    monitor: Monitor,
     *,
     nonnegative: bool,
     first: int,
 ) -> None:
     """Run the rounds from round ``first`` on; if the solve is cancelled, commit work that is worth keeping."""
     try:
-        schedule.run(streaming, tier, devices, monitor, nonnegative=nonnegative, first_round=first)
+        schedule.run(streaming, tier, devices, context.monitor, nonnegative=nonnegative, first_round=first)
     except Cancelled:
-        if journal.worth():
+        if context.journal.worth():
             tier.save()
         raise
 
@@ -158,31 +138,24 @@ def _memory(shape: tuple[int, int], plan: Plan, monitor: Monitor) -> Iterator[tu
         yield memory.array, ready
 
 
-def _load(  # noqa: PLR0917
-    matrix: Array,
-    graph: Graph,
-    plan: Plan,
-    streaming: Streaming,
-    levels: npt.NDArray[np.int64],
-    journal: Journal,
-    monitor: Monitor,
-) -> None:
-    """Fill the matrix with the stripes that the store has, and with weights for all others."""
-    monitor.begin("ingest", graph.n, "rows")
+def _load(context: StoredSolve, matrix: Array, graph: Graph, streaming: Tiling, levels: npt.NDArray[np.int64]) -> None:
+    """Fill the matrix with the stripes that the store has, and with the weights of ``graph`` for all others."""
+    writer, kind = context.journal.writer, context.kind
+    context.monitor.begin("ingest", graph.n, "rows")
 
     def load(stripe: int) -> int:
         first, last = streaming.rows(stripe, graph.n)
         rows = matrix[first:last]
         if levels[stripe] < 0:
-            fill_weights(graph, WORK_TYPES[plan.dtype], first, rows)
+            fill_weights(graph, kind, first, rows)
         else:
-            for i, j, out in tiles_of(journal.writer, first, rows, streaming.left(stripe)):
-                journal.writer.read_tile(i, j, out)
+            for i, j, out in tiles_of(writer, first, rows, streaming.left(stripe)):
+                writer.read_tile(i, j, out)
         return last - first
 
-    with ThreadPoolExecutor(max(IO_THREADS, plan.threads), "apsp-load") as pool:
+    with ThreadPoolExecutor(max(IO_THREADS, context.plan.threads), "apsp-load") as pool:
         for count in pool.map(load, range(streaming.stripes(graph.n))):
-            monitor.step(count)
+            context.monitor.step(count)
 
 
 @contextlib.contextmanager

@@ -7,6 +7,7 @@ process cannot make one algorithm look slower than another.
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -17,15 +18,16 @@ import numpy.typing as npt
 
 from engine.execution.rates import with_rates
 from engine.execution.search_cuda import ALGORITHMS as SEARCHES
+from engine.graph.profile import GraphProfile
 from engine.graph.selection import Rectangle
+from engine.model.algorithms import ALGORITHMS
 from engine.model.backend import Arcs
 from engine.model.device_layout import form_of
-from engine.model.dtypes import WorkType
+from engine.model.dtypes import WORK_TYPES, WorkType
 from engine.model.plan import Plan
-from engine.model.problem import Machine, Problem
-from engine.planning import cost_bfs
+from engine.model.problem import Machine, Problem, Trials
+from engine.planning.constants import HEAP_BELOW, HOP_SOURCES, HOP_SOURCES_LEAST, LANE_BYTES
 from engine.planning.cost import search_workspace
-from engine.planning.cost_dijkstra import FEW, SIDE_BY_SIDE
 from storage.graph.graph import Graph
 
 #: Below this many seconds of predicted work nothing is measured: any choice is fast enough.
@@ -34,6 +36,11 @@ WORTHWHILE: Final = 0.05
 EDGE: Final = 1024
 #: Products are timed only if the table predicts less than this many times the seconds of the searches.
 CONTENDER: Final = 10
+#: Searches are tried only if the table predicts less than this many times the plan's seconds; it is right within 3.
+UNLIKELY: Final = 8
+#: Products that are timed, and the least number of times as long that a plan takes which no other one rivals.
+PRODUCTS: Final = 4
+TIMED_SHARE: Final = 20
 #: Seconds that trial searches may take, approximately.
 TRIAL: Final = 0.1
 #: A trial on a GPU, which takes up to a quarter of a second, pays from this many seconds of predicted searches on.
@@ -54,74 +61,77 @@ LONG_TRIAL: Final = 0.3
 
 
 def calibrate(
-    graph: Graph,
+    profile: GraphProfile,
     problem: Problem,
-    kind: WorkType,
     machine: Machine,
     plan: Plan,
     *,
     device: str = "cpu",
     rectangle: Rectangle | None = None,
     out: Path | None = None,
-) -> Machine:
-    """Return ``machine`` with measured rates where they decide between the candidates of ``plan``.
+) -> tuple[Machine, Trials | None]:
+    """Return ``machine`` with measured rates, and trials of searches, where they decide between the plan's candidates.
 
     Products on a GPU are predicted from a table, as their rate hardly varies.  The rate of searches on a GPU depends on
     the graph, so a few are tried where searches may be the best choice.  Nothing is measured where ``plan`` leaves no
     memory for it: a measurement must not be the reason that a plan no longer fits.
 
     Args:
-        graph: the graph.
+        profile: the graph.
         problem: its description.
-        kind: the working type.
         machine: the machine as surveyed.
         plan: the plan that the present rates predict.
         device: the device asked for; with ``cuda`` the rates of the processors decide nothing.
         rectangle: the sources and targets asked for; None for all.
         out: path of the store, whose disk is measured and the rates kept (``engine.execution.rates``); None for none.
+
+    Returns:
+        ``machine`` itself where no rate was measured, and None where no search was tried.
     """
     space = HEADROOM + search_workspace(problem.n, problem.arcs, machine.threads)
     if plan.seconds < WORTHWHILE or plan.memory + space > machine.memory:
-        return machine
+        return machine, None
+    graph, kind = profile.graph, WORK_TYPES[plan.dtype]
     machine = with_rates(machine, kind, plan, out)
-    machine = _tried_on_device(graph, problem, kind, machine, plan)
+    on_device = _tried_on_device(graph, problem, machine, plan)
     if device == "cuda":
-        return machine
+        return machine, None if on_device is None else Trials(device_search=on_device)
     search = hops = None
     searched = rectangle or Rectangle(graph.n, None, None, None)
-    if any(
-        c.from_targets for c in plan.candidates
-    ):  # the transposed graph takes about as long, and is not made for this
-        searched = Rectangle(graph.n, searched.targets, searched.sources, searched.cutoff)
-    if problem.max_hops is None:
-        search = search_seconds(graph, kind, machine.threads, unit=problem.unit, rectangle=searched)
-        if any(c.algorithm == "bfs" and c.device == "cpu" and c.feasible for c in plan.candidates):
-            hops = search_seconds(graph, kind, machine.threads, unit=True, rectangle=searched, bits=True)
+    if any(c.from_targets for c in plan.candidates):
+        searched = searched.transposed  # the transposed graph takes about as long, and is not made for this
     own = [c for c in plan.candidates if c.feasible and c.device == "cpu"]
+    contest = any(ALGORITHMS[c.algorithm].searches and c.seconds < UNLIKELY * plan.seconds for c in own)
+    if problem.max_hops is None and contest:
+        search = search_seconds(graph, kind, machine.threads, unit=problem.unit, rectangle=searched)
+        if any(c.algorithm == "bfs" for c in own):
+            hops = search_seconds(graph, kind, machine.threads, unit=True, rectangle=searched, bits=True)
     products = [c.seconds for c in own if any(p.name == "relax" for p in c.phases)]
-    asked = any(p.name == "relax" for p in plan.phases)  # the user named it, so its rate counts whatever searches take
-    if products and (asked or search is None or min(products) < CONTENDER * search * len(searched.rows)):
+    long = plan.seconds > TIMED_SHARE * PRODUCTS * EDGE**3 / machine.relax_rate[kind.name]
+    asked = long and any(p.name == "relax" for p in plan.phases)  # its rate decides nothing, but the prediction
+    rival = search is not None and min(products, default=np.inf) < CONTENDER * search * len(searched.rows)
+    if products and (asked or rival):
         machine = replace(machine, relax_rate={kind.name: relax_rate(kind, machine.threads)})
-    return replace(machine, search_seconds=search, hop_search_seconds=hops)
+    return machine, Trials(search, hops, on_device)
 
 
-def _tried_on_device(graph: Graph, problem: Problem, kind: WorkType, machine: Machine, plan: Plan) -> Machine:
-    """Return ``machine`` with the measured seconds a source of batched searches on its GPU; infinite if they were given
-    up.
+def _tried_on_device(graph: Graph, problem: Problem, machine: Machine, plan: Plan) -> float | None:
+    """Return the measured seconds a source of batched searches on the GPU: infinite if they were given up, None if they
+    were not tried.
     """
     searches = [c for c in plan.candidates if c.feasible and c.device == "cuda" and c.algorithm in SEARCHES]
     best = min((p.seconds for c in searches for p in c.phases if p.name == "search"), default=0.0)
     if best < DEVICE_WORTHWHILE or best > CONTENDER * plan.seconds:
-        return machine
+        return None
     from engine.devices.cuda.search import trial_seconds
 
     arcs = Arcs(graph.indptr, graph.heads, np.abs(graph.weights))
     unit = any(c.algorithm == "bfs" for c in searches)
     form = form_of(unit=unit, hops=problem.hops, n=graph.n, arcs=graph.arcs)
     form = replace(form, limit=max(form.limit // 4, LEAST_LIMIT))
-    sources = np.roll(np.arange(graph.n), graph.n // 3)
-    took = trial_seconds(arcs, kind, form, sources, memory=machine.cuda.memory if machine.cuda else None)
-    return replace(machine, device_search_seconds=np.inf if took is None else took)
+    sources, memory = np.roll(np.arange(graph.n), graph.n // 3), machine.cuda.memory if machine.cuda else None
+    took = trial_seconds(arcs, WORK_TYPES[plan.dtype], form, sources, memory=memory)
+    return math.inf if took is None else took
 
 
 def relax_rate(kind: WorkType, threads: int) -> float:
@@ -132,7 +142,7 @@ def relax_rate(kind: WorkType, threads: int) -> float:
     try:
         a, c = np.ones((EDGE, EDGE), kind.dtype), np.full((EDGE, EDGE), 9, kind.dtype)
         times = []
-        for _ in range(4):
+        for _ in range(PRODUCTS):
             began = time.process_time()
             backend.relax(c, a, a, nonnegative=True)
             times.append((time.process_time() - began) / threads)
@@ -170,7 +180,7 @@ def search_seconds(
         backend: CpuBackend = BreadthFirst(threads)
     else:
         backend = CpuBackend(threads)
-    abreast = cost_bfs.ABREAST if bits else SIDE_BY_SIDE // kind.itemsize
+    abreast = HOP_SOURCES if bits else LANE_BYTES // kind.itemsize
 
     scratch: npt.NDArray[np.generic] = np.empty((0, columns), kind.dtype)
 
@@ -188,7 +198,7 @@ def search_seconds(
 
     try:
         search(1)  # compiles and prepares searches of one source
-        search(cost_bfs.FEW if bits else FEW)  # and searches of several sources side by side
+        search(HOP_SOURCES_LEAST if bits else HEAP_BELOW)  # and searches of several sources side by side
         count, full = threads, min(most, threads * abreast)
         while True:
             count = min(count, most)

@@ -8,7 +8,8 @@ Sparse Positive Definite Systems", 1981).
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from engine.graph.kernels import njit
 
 
 @njit(nogil=True, cache=True)

@@ -12,7 +12,8 @@ after it.  The root is number n, an additional vertex before all others.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from engine.graph.kernels import njit
 
 
 @njit(nogil=True, cache=True)
@@ -101,43 +102,58 @@ def _detach(v, u, after, before, depth):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def correct_labels(indptr, heads, weights, h, begin, parent, arc_into, slack, tolerance):  # type: ignore[no-untyped-def]
-    """Lower the labels until no arc can lower one further.
+def begin_labels(n, begin):  # type: ignore[no-untyped-def]
+    """Return the state from which :func:`correct_labels` goes on: the tree, and the queue with the vertices ``begin``.
 
     Args:
-        indptr: shape (n + 1,), with ``heads`` and ``weights`` the arcs (CSR).
-        heads: shape (arcs,).
-        weights: shape (arcs,).
-        h: shape (n,), the labels, lowered in place.
+        n: vertices.
         begin: bool, shape (n,), the vertices to start from.
-        parent: int32, shape (n,), receives the tree's parents.
-        arc_into: int64, shape (n,), receives the tree's arcs.
-        slack: relative amount by which a label must fall, so that walks that differ only by rounding do not lower each
-            other for ever; 0 for integers.
-        tolerance: fraction of sum |w| by which a cycle must lie below zero; an arc that would close a cycle above that
-            is ignored.  0 for integers.
+
+    Returns:
+        The tree as five arrays: parents and the arcs from them, shape (n,), and what :func:`_star` returns.  The queue
+        as three: its vertices, which vertices are in it, shape (n,) each, and the place of its first with its length.
+    """
+    tree = (np.empty(n, np.int32), np.empty(n, np.int64), *_star(n))
+    order = np.empty(n, np.int32)
+    ring = np.zeros(2, np.int64)
+    for v in np.flatnonzero(begin):
+        order[ring[1]] = v
+        ring[1] += 1
+    return tree, (order, begin.copy(), ring)
+
+
+@njit(nogil=True, cache=True)
+def correct_labels(arcs, h, tree, queue, limits, most):  # type: ignore[no-untyped-def]
+    """Lower the labels until no arc can lower one further, or about ``most`` arcs have been scanned.
+
+    Args:
+        arcs: the arcs (CSR): indptr, shape (n + 1,), heads and weights, shape (arcs,) each.
+        h: shape (n,), the labels, lowered in place.
+        tree: of :func:`begin_labels`, changed in place.
+        queue: of :func:`begin_labels`, changed in place; it is empty when no arc can lower a label further.
+        limits: two numbers, 0 for integers.  The relative amount by which a label must fall, so that walks that differ
+            only by rounding do not lower each other for ever; and the fraction of sum |w| by which a cycle must lie
+            below zero, for an arc that would close a cycle above that is ignored.
+        most: arcs to scan.
 
     Returns:
         -1, or the arc that closes a negative cycle; the tree path from the arc's tail back to its head is then the rest
         of the cycle.
     """
+    (indptr, heads, weights), (slack, tolerance) = arcs, limits
+    (parent, arc_into, after, before, depth), (order, waiting, ring) = tree, queue
     n = len(indptr) - 1
-    after, before, depth = _star(n)
-    queue = np.empty(n, np.int32)
-    waiting = np.zeros(n, np.bool_)
-    first, count = 0, 0
-    for v in np.flatnonzero(begin):
-        queue[count] = v
-        waiting[v] = True
-        count += 1
-    while count > 0:
-        u = queue[first]
+    first, count = ring
+    scanned = 0
+    while count > 0 and scanned < most:
+        u = order[first]
         first = first + 1 if first + 1 < n else 0
         count -= 1
         waiting[u] = False
         if depth[u] < 0:
             continue
         hu = h[u]
+        scanned += indptr[u + 1] - indptr[u] + 1
         for e in range(indptr[u], indptr[u + 1]):
             v = heads[e]
             w = weights[e]
@@ -155,6 +171,7 @@ def correct_labels(indptr, heads, weights, h, begin, parent, arc_into, slack, to
             after[u], before[v], after[v], before[behind] = v, u, behind, v
             if not waiting[v]:
                 waiting[v] = True
-                queue[first + count if first + count < n else first + count - n] = v
+                order[first + count if first + count < n else first + count - n] = v
                 count += 1
+    ring[0], ring[1] = first, count
     return -1

@@ -6,10 +6,9 @@ import math
 from typing import Final
 
 import numpy as np
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import connected_components, dijkstra
 
-from engine.graph.ordering import hops_across
+from engine.graph.bound import distance_bound
+from engine.graph.profile import GraphProfile
 from engine.model.decimals import in_units
 from engine.model.dtypes import WORK_TYPES
 from engine.model.problem import Problem, Statistics
@@ -20,24 +19,25 @@ LARGEST_EXACT: Final = 2.0**53
 
 
 def describe(
-    graph: Graph,
+    graph: Graph | GraphProfile,
     *,
     rows: int | None = None,
     targets: int | None = None,
     max_hops: int | None = None,
     cutoff: float | None = None,
 ) -> Problem:
-    """Find the facts about ``graph`` that planning uses, in O(m) plus at most two searches for the hub bound.
+    """Find the facts about ``graph`` that planning uses, in O(m) plus at most four searches for the bound by hubs.
 
     Args:
-        graph: the clean graph.
+        graph: the clean graph, or its profile, which keeps what is found.
         rows: number of sources; None for all vertices.
         targets: number of targets; None for all vertices.
         max_hops: most arcs of a path; a limit of n - 1 or more is no limit.
         cutoff: the largest distance wanted; None for no limit.
     """
+    profile = GraphProfile.of(graph)
+    graph, (low, high) = profile.graph, profile.weight_range
     hops = None if max_hops is None or max_hops >= graph.n - 1 else max_hops
-    low, high = _weight_range(graph)
     # with floats of both signs potentials are needed, which are lengths of walks of any number of arcs
     bound, proof = _bound(graph, None if low < 0 and not graph.integral else hops, cutoff, signed=low < 0)
     return Problem(
@@ -46,10 +46,10 @@ def describe(
         rows=graph.n if rows is None else rows,
         directed=graph.directed,
         integral=graph.integral,
-        unit=graph.arcs > 0 and low == high == 1,
+        unit=profile.unit,
         min_weight=low,
         max_weight=high,
-        smallest_weight=_smallest(graph),
+        smallest_weight=_smallest(graph, low),
         bound=bound,
         bound_proof=proof,
         max_hops=hops,
@@ -59,8 +59,9 @@ def describe(
     )
 
 
-def statistics(graph: Graph, problem: Problem) -> Statistics:
-    """Return the shape of ``graph`` in numbers, with the parts from ``problem``, in O(m)."""
+def statistics(profile: GraphProfile, problem: Problem) -> Statistics:
+    """Return the shape of a graph in numbers, with the parts from ``problem``, in O(m)."""
+    graph = profile.graph
     degrees = np.diff(graph.indptr)
     return Statistics(
         vertices=graph.n,
@@ -69,7 +70,7 @@ def statistics(graph: Graph, problem: Problem) -> Statistics:
         mean_degree=graph.arcs / max(1, graph.n),
         largest_degree=int(degrees.max(initial=0)),
         degree_deviation=float(degrees.std()) if graph.n else 0.0,
-        hops_across=hops_across(graph.indptr, graph.heads),
+        hops_across=profile.hops_across,
         parts=problem.parts,
         no_parts="" if problem.parts else problem.no_parts,
     )
@@ -90,62 +91,14 @@ def _bound(graph: Graph, hops: int | None, cutoff: float | None, *, signed: bool
     return (last, proof) if last < bound else (bound, other)
 
 
-def _weight_range(graph: Graph) -> tuple[float, float]:
-    if graph.arcs == 0:
-        return 0, 0
-    return graph.weights.min().item(), graph.weights.max().item()
+def _smallest(graph: Graph, low: float) -> float:
+    """Return the smallest absolute weight that is not zero; 0 where there is none, and for whole numbers.
 
-
-def _smallest(graph: Graph) -> float:
-    """Return the smallest absolute weight that is not zero; 0 where there is none, and for whole numbers."""
-    if graph.integral:
-        return 0
+    Args:
+        graph: the graph.
+        low: its smallest weight.
+    """
+    if graph.integral or low > 0:
+        return 0 if graph.integral else low
     sizes = np.abs(graph.weights)
     return float(np.min(sizes, where=sizes > 0, initial=np.inf)) if graph.arcs else 0
-
-
-def distance_bound(graph: Graph, max_hops: int | None) -> tuple[float, str]:
-    """Return a proven bound on |d(u, v)| over all reachable pairs, and its proof in words.
-
-    There are two proofs, and the smaller bound counts.  *Arcs*: a shortest path leaves each vertex at most once, so its
-    length is at most the sum of the n - 1 (or ``max_hops``) largest of the vertices' heaviest arcs.  *Hub*: where every
-    weak component is strongly connected and no weight is negative, d(u, v) <= d(u, h) + d(h, v) for a hub h of their
-    component.  The hub's two searches are made only where they can lead to a narrower type.
-    """
-    if graph.arcs == 0:
-        return 0, "there is no arc"
-    heaviest = _heaviest_out_arcs(graph)
-    most = min(graph.n - 1, max_hops or graph.n)
-    if most < len(heaviest):
-        heaviest = np.partition(heaviest, len(heaviest) - most)[len(heaviest) - most :]
-    # Python integers: a sum of int64 weights may pass 2^63.
-    with np.errstate(over="ignore"):  # callers refuse an infinite bound
-        bound = sum(heaviest.tolist()) if graph.integral else float(np.sum(heaviest, dtype=np.float64))
-    proof = f"the {most} heaviest arcs out of different vertices sum to {bound:g}"
-    if bound <= WORK_TYPES["uint16"].largest or not graph.integral or max_hops is not None or graph.weights.min() < 0:
-        return bound, proof
-    hub = _hub_bound(graph)
-    if hub is not None and hub < bound:
-        return hub, f"every vertex and its component's hub are at most {hub:g} apart, there and back"
-    return bound, proof
-
-
-def _heaviest_out_arcs(graph: Graph) -> np.ndarray[tuple[int], np.dtype[np.generic]]:
-    """Return the largest absolute weight out of each vertex that has arcs."""
-    starts = graph.indptr[:-1][np.diff(graph.indptr) > 0]
-    weights = graph.weights.astype(np.int64) if graph.integral else graph.weights
-    return np.maximum.reduceat(np.abs(weights), starts)
-
-
-def _hub_bound(graph: Graph) -> float | None:
-    """Return max d(u, h) + max d(h, v) over one hub h a component; None if a component is not strongly connected."""
-    matrix = csr_array((graph.weights.astype(np.float64), graph.heads, graph.indptr), shape=(graph.n, graph.n))
-    pieces, label = connected_components(matrix, directed=True, connection="strong")
-    if graph.directed and connected_components(matrix, directed=True, connection="weak", return_labels=False) != pieces:
-        return None
-    by_degree = np.argsort(np.diff(graph.indptr), kind="stable")
-    hubs = np.empty(pieces, np.int64)
-    hubs[label[by_degree]] = by_degree  # the last write to a component, that of its vertex of highest degree, stays
-    out = dijkstra(matrix, indices=hubs, min_only=True).max()
-    back = out if not graph.directed else dijkstra(matrix.T.tocsr(), indices=hubs, min_only=True).max()
-    return float(out + back)

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import weakref
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array
-from scipy.sparse.csgraph import breadth_first_order, reverse_cuthill_mckee
-
-if TYPE_CHECKING:
-    from storage.graph.graph import Graph
+from scipy.sparse.csgraph import reverse_cuthill_mckee
 
 Ints = npt.NDArray[np.int32]
 
@@ -57,9 +53,7 @@ def halved_places(indptr: npt.NDArray[np.int64], heads: Ints, parts: int = 256) 
 
 def hop_radius(indptr: npt.NDArray[np.int64], heads: Ints) -> int:
     """Return the most hops from a vertex of highest degree to any vertex, which hints at the diameter."""
-    if len(indptr) <= 2 or len(heads) == 0:
-        return 0
-    return _levels(_pattern(indptr, heads), int(np.argmax(np.diff(indptr))))[0]
+    return _hops(indptr, heads, searches=1)
 
 
 def hops_across(indptr: npt.NDArray[np.int64], heads: Ints) -> int:
@@ -67,40 +61,26 @@ def hops_across(indptr: npt.NDArray[np.int64], heads: Ints) -> int:
 
     The search is breadth first from a vertex of highest degree, then twice from the farthest vertex found.
     """
+    return _hops(indptr, heads, searches=3)
+
+
+def _hops(indptr: npt.NDArray[np.int64], heads: Ints, *, searches: int) -> int:
     if len(indptr) <= 2 or len(heads) == 0:
         return 0
-    pattern, most = _pattern(indptr, heads), 0
-    start = int(np.argmax(np.diff(indptr)))
-    for _ in range(3):
-        levels, start = _levels(pattern, start)
+    from engine.graph._walks import count_levels
+
+    most, start = 0, int(np.argmax(np.diff(indptr)))
+    for _ in range(searches):
+        levels, start = count_levels(fixed(indptr), fixed(heads), start)
         most = max(most, levels)
     return most
 
 
-def _levels(pattern: csr_array[Any, tuple[int, int]], start: int) -> tuple[int, int]:
-    """Return the number of arcs from ``start`` to the vertex farthest from it, and that vertex."""
-    n = pattern.shape[0]
-    order, before = breadth_first_order(pattern, start, return_predecessors=True)
-    levels = 0
-    # parents precede children, so a level is a run of ``order``; its end is where parents of the next level stop
-    rank = np.zeros(n, np.int64)
-    rank[order] = np.arange(len(order))
-    parents = rank[before[order[1:]]]
-    last = 1
-    while last < len(order):
-        last, levels = 1 + int(np.searchsorted(parents, last, "left")), levels + 1
-    return levels, int(order[-1])
-
-
-_KNOWN: dict[int, int] = {}
-
-
-def hops_of(graph: Graph) -> int:
-    """Return :func:`hop_radius` of ``graph``, computed once in the lifetime of the graph object."""
-    if id(graph) not in _KNOWN:
-        _KNOWN[id(graph)] = hop_radius(graph.indptr, graph.heads)
-        weakref.finalize(graph, _KNOWN.pop, id(graph), None)
-    return _KNOWN[id(graph)]
+def fixed(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return a view that cannot be written to; kernels are compiled once for it, whether its file is mapped or not."""
+    view = np.asarray(array).view()
+    view.flags.writeable = False
+    return view
 
 
 def _pattern(indptr: npt.NDArray[np.int64], heads: Ints) -> csr_array[Any, tuple[int, int]]:

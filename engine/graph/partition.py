@@ -12,20 +12,21 @@ and Kumar 1998); vertices are then merged into parts while that lowers the cost.
 from __future__ import annotations
 
 import time
-import weakref
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import csr_array
 
-from engine.graph.ordering import hops_across
+from engine.graph.metis import nested_dissection
 from engine.model.device_layout import SHALLOW
 from engine.model.plan import Plan
 from engine.model.problem import Machine, PartsFacts, Problem
 
 if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+    from engine.graph.profile import GraphProfile
     from storage.graph.graph import Graph
 
 
@@ -165,54 +166,49 @@ class Lengths:
     flat: Array
 
 
-def find_parts(graph: Graph, grain: Grain, most: int) -> Parts | None:
-    """Find the parts of ``graph``.
+#: The step of each vertex, where each border begins, the borders, and the parent of each vertex.
+Dissection = tuple[npt.NDArray[np.int32], npt.NDArray[np.int64], npt.NDArray[np.int32], npt.NDArray[np.int32]]
+
+
+def find_parts(profile: GraphProfile, grain: Grain, most: int) -> Parts | None:
+    """Find the parts of a graph.
 
     This takes about 5 microseconds a vertex and arc, and 20 bytes for each entry of the borders of single vertices.
 
     Args:
-        graph: the graph.
+        profile: the graph, which keeps its dissection.
         grain: costs that decide how large parts become.
         most: most entries of the borders of all single vertices.
 
     Returns:
         The parts; None if the borders have more than ``most`` entries.
     """
-    found = _dissect(graph, most)
+    found = profile.dissection(most)
     if found is None:
         return None
     from engine.graph._elimination import arrange, merge
 
     rank, begin, border, parent = found
-    inside = grain.inside / max(1, graph.n)
+    inside = grain.inside / max(1, profile.graph.n)
     last = merge(parent, np.diff(begin), grain.width, grain.entry, grain.part, inside)
     position, *parts = arrange(parent, last, begin, border)
     return Parts(position[rank], *parts)
 
 
-_Dissection = tuple[npt.NDArray[np.int32], npt.NDArray[np.int64], npt.NDArray[np.int32], npt.NDArray[np.int32]]
-_KNOWN: dict[int, tuple[int, _Dissection | None]] = {}
-
-
-def _dissect(graph: Graph, most: int) -> _Dissection | None:
-    """Return the step of each vertex, the borders and the tree, computed once in the lifetime of the graph object."""
-    known = _KNOWN.get(id(graph))
-    if known is not None and (known[1] is not None or known[0] >= most):
-        return known[1]
+def dissect(graph: Graph, most: int) -> Dissection | None:
+    """Return a nested dissection; None if the borders of all single vertices have more than ``most`` entries."""
     from engine.graph._elimination import eliminate
 
     pattern = _pattern(graph)
     order, rank = _nested_dissection(pattern)
     begin, border, parent, finished = eliminate(pattern.indptr, pattern.indices, order, rank, most)
-    found = (rank, begin, border, parent) if finished else None
-    if id(graph) not in _KNOWN:
-        weakref.finalize(graph, _KNOWN.pop, id(graph), None)
-    _KNOWN[id(graph)] = (most, found)
-    return found
+    return (rank, begin, border, parent) if finished else None
 
 
 def _pattern(graph: Graph) -> csr_array:
     """Return the symmetric pattern of the arcs, regardless of their direction; its values have no meaning."""
+    from scipy.sparse import csr_array
+
     ones = np.ones(graph.arcs, np.int8)
     arcs = csr_array((ones, graph.heads, graph.indptr), shape=(graph.n, graph.n))
     return (arcs + arcs.T).tocsr() if graph.directed else arcs
@@ -223,21 +219,17 @@ def _nested_dissection(pattern: csr_array) -> tuple[npt.NDArray[np.int32], npt.N
     if n < 2 or pattern.nnz == 0:
         identity = np.arange(n, dtype=np.int32)
         return identity, identity
-    import pymetis
-
-    adjacency = pymetis.CSRAdjacency(pattern.indptr.astype(np.int32), pattern.indices.astype(np.int32))
-    order, rank = pymetis.nested_dissection(adjacency=adjacency)
-    return np.asarray(order, np.int32), np.asarray(rank, np.int32)
+    return nested_dissection(pattern.indptr.astype(np.int32), pattern.indices.astype(np.int32))
 
 
-def with_trial(graph: Graph, problem: Problem, plan: Plan, machine: Machine) -> Problem:
+def with_trial(profile: GraphProfile, problem: Problem, plan: Plan, machine: Machine) -> Problem:
     """Make a trial partition where one can pay.
 
     Finding parts may take a small share of the time of ``plan``, and no row may take longer over parts than ``plan``
     predicts.
 
     Args:
-        graph: the graph.
+        profile: the graph.
         problem: its facts.
         plan: the plan without a partition.
         machine: rates and memory.
@@ -249,13 +241,13 @@ def with_trial(graph: Graph, problem: Problem, plan: Plan, machine: Machine) -> 
         return problem
     work = _work(plan)
     took = TRIAL_SECONDS * (problem.n + problem.arcs)
-    if work < _worthwhile(graph, problem, plan, work / max(took, 1e-9)) * took:
+    if work < _worthwhile(profile, problem, plan, work / max(took, 1e-9)) * took:
         why = f"a trial partition takes about {took:.2g} s, and all of {plan.algorithm} {work:.2g} s"
         return replace(problem, no_parts=why)
-    return with_parts(graph, problem, _most_entries(problem, plan, machine))
+    return with_parts(profile, problem, _most_entries(problem, plan, machine))
 
 
-def with_bridges(graph: Graph, problem: Problem, plan: Plan, machine: Machine) -> Problem:
+def with_bridges(profile: GraphProfile, problem: Problem, plan: Plan, machine: Machine) -> Problem:
     """Partition a graph that falls into much smaller pieces at single vertices.
 
     Dense pieces that are joined by bridges, as in barbells and lollipops, are solved piece by piece in a fraction of
@@ -263,7 +255,7 @@ def with_bridges(graph: Graph, problem: Problem, plan: Plan, machine: Machine) -
     which can take longer than such a solve.
 
     Args:
-        graph: the graph.
+        profile: the graph.
         problem: its facts.
         plan: the plan without a partition.
         machine: rates and memory.
@@ -278,11 +270,11 @@ def with_bridges(graph: Graph, problem: Problem, plan: Plan, machine: Machine) -
         return problem
     from engine.graph._elimination import block_cubes
 
-    pattern = _pattern(graph)
+    pattern = _pattern(profile.graph)
     left = block_cubes(pattern.indptr, pattern.indices) / max(1, problem.n) ** 3 / BRIDGED_RATE
     if work * (1 - left) < BRIDGED_SECONDS * size:
         return problem
-    return with_parts(graph, problem, _most_entries(problem, plan, machine))
+    return with_parts(profile, problem, _most_entries(problem, plan, machine))
 
 
 def _work(plan: Plan) -> float:
@@ -297,20 +289,20 @@ def _most_entries(problem: Problem, plan: Plan, machine: Machine) -> int:
     return min(most, machine.memory // ENTRY_BYTES)
 
 
-def _worthwhile(graph: Graph, problem: Problem, plan: Plan, found: float) -> float:
+def _worthwhile(profile: GraphProfile, problem: Problem, plan: Plan, found: float) -> float:
     """Return how many times as long as a trial the rest must take; ``found`` is how many times as long it takes."""
     if plan.device == "cuda" and problem.hops > SHALLOW:
         return DEVICE_WORTHWHILE
-    if LONG_WORTHWHILE <= found < WORTHWHILE and hops_across(graph.indptr, graph.heads) >= LATTICE * graph.n**0.5:
+    if LONG_WORTHWHILE <= found < WORTHWHILE and profile.hops_across >= LATTICE * problem.n**0.5:
         return LONG_WORTHWHILE
     return WORTHWHILE
 
 
-def with_parts(graph: Graph, problem: Problem, most: int) -> Problem:
+def with_parts(profile: GraphProfile, problem: Problem, most: int) -> Problem:
     """Partition a graph.
 
     Args:
-        graph: the graph.
+        profile: the graph.
         problem: its facts.
         most: most entries of the borders of all single vertices.
 
@@ -318,10 +310,10 @@ def with_parts(graph: Graph, problem: Problem, most: int) -> Problem:
         ``problem`` with the facts of its parts, or with the reason why there are none.
     """
     began = time.perf_counter()
-    parts = find_parts(graph, CPU_GRAIN, most)
+    parts = find_parts(profile, CPU_GRAIN, most)
     if parts is None:
         return replace(problem, no_parts=f"the separators are large: the borders of all vertices pass {most} entries")
-    coarse = find_parts(graph, DEVICE_GRAIN, most)
+    coarse = find_parts(profile, DEVICE_GRAIN, most)
     assert coarse is not None  # the same order, so the same borders of single vertices
     took = time.perf_counter() - began
     return replace(problem, parts=parts.facts(CPU_GRAIN, took), device_parts=coarse.facts(DEVICE_GRAIN, took))

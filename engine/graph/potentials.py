@@ -1,20 +1,18 @@
 """Potentials: labels of the vertices that make every arc's reduced weight non-negative (Johnson 1977).
 
-Planning, every executor and checkpoints use the same function to decide whether potentials are needed
-(``engine.model.dtypes.needs_potentials``), because lengths over reduced weights and true lengths must never be mixed.
+``engine.graph.profile`` keeps them for one graph and decides where they are needed.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from engine.graph.analysis import distance_bound
-from engine.model.dtypes import REACH, WorkType, needs_potentials
+from engine.graph.bound import distance_bound
+from engine.model.dtypes import REACH
 from engine.model.progress import Monitor
 from storage.errors import InvalidRequest, NegativeCycle
 from storage.graph.graph import Graph
@@ -27,72 +25,20 @@ Potentials = npt.NDArray[Any]
 TOLERANCE: Final = 2.0**-46
 #: The least relative amount by which a float label falls: 4 units of rounding.
 _SLACK: Final = 2.0**-50
+#: Arcs that are scanned, in about a second, before the monitor is asked whether to stop; signals come then, too.
+SLICE: Final = 2**23
 
 
-def holds_reduced(graph: Graph, kind: WorkType, max_hops: int | None = None) -> bool:
-    """Return whether products over ``graph`` relax reduced weights, in O(m).
-
-    If so, the tiles of a checkpoint of rounds hold reduced lengths.
-
-    Args:
-        graph: the graph.
-        kind: the working type.
-        max_hops: most arcs of a path; None for no limit.
-    """
-    if is_nonnegative(graph) or kind.integer:
-        return False
-    bound = distance_bound(graph, max_hops)[0] if graph.integral else math.inf
-    return needs_potentials(kind, negative=True, integral=graph.integral, bound=bound)
-
-
-def is_nonnegative(graph: Graph) -> bool:
-    """Return whether no arc is negative."""
-    return graph.arcs == 0 or bool(graph.weights.min() >= 0)
-
-
-@dataclass(frozen=True)
-class Relaxed:
-    """A graph in the form in which products relax it.
-
-    Attributes:
-        graph: the graph, with reduced weights where there are ``potentials``.
-        potentials: shape (n,), h of :func:`find_potentials`, which lead from lengths over reduced weights back to
-            distances; None where the weights are the graph's own.
-        nonnegative: no weight of ``graph`` is negative.
-    """
-
-    graph: Graph
-    potentials: Potentials | None
-    nonnegative: bool
-
-
-def for_products(graph: Graph, kind: WorkType, monitor: Monitor, max_hops: int | None = None) -> Relaxed:
-    """Reduce the weights of ``graph`` by potentials where products need that.
-
-    Args:
-        graph: the graph.
-        kind: the working type.
-        monitor: receives the progress, in arcs.
-        max_hops: most arcs of a path; None for no limit.
-
-    Raises:
-        NegativeCycle, InvalidRequest: as :func:`find_potentials`, which is called only where potentials are needed.
-        Cancelled: the monitor asked to stop.
-    """
-    if not holds_reduced(graph, kind, max_hops):
-        return Relaxed(graph, None, is_nonnegative(graph))
-    monitor.begin("potentials", graph.arcs, "arcs")
-    h = find_potentials(graph)
-    monitor.step(graph.arcs)
-    return Relaxed(replace(graph, weights=reduced_weights(graph, h)), h, nonnegative=True)
-
-
-def find_potentials(graph: Graph) -> Potentials:
-    """Find potentials h with w + h[u] - h[v] >= 0 for each arc.
+def find_potentials(graph: Graph, monitor: Monitor | None = None) -> Potentials:
+    """Find potentials h with w + h[u] - h[v] >= 0 for each arc, in O(n m) at worst.
 
     h[v] is the length of the shortest walk that ends in v, at most 0; all are 0 when no arc is negative.  The
     inequality is exact for integers.  For floats it holds within rounding (2^-46 of |h| and |w|), and
     ``reduced_weights`` clamps the rest to 0.
+
+    Args:
+        graph: the graph.
+        monitor: is asked whether to stop; None for nobody.
 
     Returns:
         h, int64 or float64, shape (n,).
@@ -100,6 +46,7 @@ def find_potentials(graph: Graph) -> Potentials:
     Raises:
         NegativeCycle: names the vertices of one cycle, by label, and its exact weight.
         InvalidRequest: integer weights so large that sums could pass 2^62, or floats so large that they could overflow.
+        Cancelled: the monitor asked to stop.
     """
     integral = graph.integral
     h = np.zeros(graph.n, np.int64 if integral else np.float64)
@@ -116,19 +63,20 @@ def find_potentials(graph: Graph) -> Potentials:
             "divide all weights by a power of ten",
             field="weights",
         )
-    from engine.graph._label_correcting import correct_labels, mark_tails
+    from engine.graph._label_correcting import begin_labels, correct_labels, mark_tails
 
-    begin = np.zeros(graph.n, np.bool_)
-    parent = np.empty(graph.n, np.int32)
-    arc_into = np.empty(graph.n, np.int64)
+    begin, monitor = np.zeros(graph.n, np.bool_), monitor or Monitor()
     slack, tolerance = (0, 0) if integral else (_SLACK, TOLERANCE)
     arcs = (graph.indptr, graph.heads, graph.weights)
-    # Integers need one call.  A float label that falls by less than the slack is not scanned again, so arcs may remain
+    # Integers need one turn.  A float label that falls by less than the slack is not scanned again, so arcs may remain
     # that can still lower a label; they are tried again with twice the slack each time, which ends the loop.
     while mark_tails(*arcs, h, slack, begin):
-        closing = correct_labels(*arcs, h, begin, parent, arc_into, slack, tolerance)
-        if closing >= 0:
-            raise _negative_cycle(graph, closing, parent, arc_into)
+        tree, queue = begin_labels(graph.n, begin)
+        while queue[2][1] > 0:
+            closing = correct_labels(arcs, h, tree, queue, (slack, tolerance), SLICE)
+            if closing >= 0:
+                raise _negative_cycle(graph, closing, *tree[:2])
+            monitor.step(0)
         slack *= 2
     return h
 

@@ -58,6 +58,11 @@ class Rectangle:
         return np.arange(self.n) if self.sources is None else self.sources
 
     @property
+    def transposed(self) -> Rectangle:
+        """The rectangle of the reversed graph's matrix: sources and targets change places."""
+        return Rectangle(self.n, self.targets, self.sources, self.cutoff)
+
+    @property
     def narrow(self) -> bool:
         """Whether rows of all distances have to be cut: in their columns, or at the cutoff."""
         return self.targets is not None or self.cutoff is not None

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import coo_array
 
 from engine.graph.selection import Indices, Rectangle
 from storage.graph.graph import Graph
@@ -31,6 +30,8 @@ def opened(graph: Graph) -> Graph:
     n, count = graph.n, graph.terminals
     if not count:
         return graph
+    from scipy.sparse import coo_array
+
     ends = np.arange(count)
     tails = np.concatenate([np.repeat(np.arange(n), np.diff(graph.indptr)), ends])
     heads = np.concatenate([arrivals(graph.heads.astype(np.int64), n, count), n + ends])
@@ -60,16 +61,13 @@ def arrivals(targets: Indices, n: int, count: int) -> Indices:
     return np.where(targets < count, targets + n, targets)
 
 
-def open_rectangle(graph: Graph, asked: Rectangle) -> tuple[Graph, Rectangle]:
-    """Return the opened graph, and the rectangle of its matrix that is the rectangle ``asked`` of ``graph``'s matrix.
-
-    Both are returned unchanged where no vertex is a terminal.
-    """
+def open_rectangle(graph: Graph, asked: Rectangle) -> Rectangle:
+    """Return the rectangle of the opened graph's matrix that is the rectangle ``asked`` of ``graph``'s matrix."""
     n, count = graph.n, graph.terminals
     if not count:
-        return graph, asked
+        return asked
     targets = np.arange(n) if asked.targets is None else asked.targets
-    return opened(graph), Rectangle(n + count, asked.rows, arrivals(targets, n, count), asked.cutoff)
+    return Rectangle(n + count, asked.rows, arrivals(targets, n, count), asked.cutoff)
 
 
 class OpenedMatrix:

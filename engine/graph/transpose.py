@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import csr_array
 
 from engine.model.backend import Arcs
 
@@ -18,6 +17,8 @@ def reverse(arcs: Arcs) -> Arcs:
 
     Potentials change their sign: the reduced weight w + h[u] - h[v] is w - h'[u] + h'[v] with h' = -h.
     """
+    from scipy.sparse import csr_array
+
     n = len(arcs.indptr) - 1
     # SciPy transposes positions, not weights, so that int64 weights stay exact
     backward = csr_array((np.arange(len(arcs.heads)), arcs.heads, arcs.indptr), shape=(n, n)).T.tocsr()

@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cached_property, wraps
 from inspect import signature
+from itertools import chain
 from typing import Any, Final
 
 import networkx as nx
 import numpy as np
 import numpy.typing as npt
 
+from engine.graph.transpose import reverse
 from engine.interop.networkx_info import FUNCTIONS
 from engine.interop.rows import Floats, RowStatistics, distance_rows, gather
+from engine.model.backend import Arcs
 from storage.errors import InvalidGraph, InvalidRequest, NegativeCycle
 from storage.graph.graph import Graph, build_graph
 
@@ -61,17 +65,17 @@ class Weighted:
 
     def __init__(self, backend_graph: BackendGraph, weight: Any) -> None:
         original, self.nodes = backend_graph.original, backend_graph.nodes
+        self.names = np.fromiter(self.nodes, np.object_, len(self.nodes))
         if not self.nodes:
             raise NotImplementedError("a graph without vertices")
         self.directed = backend_graph.is_directed()
-        place = {node: i for i, node in enumerate(self.nodes)}
-        edges = list(original.edges(data=True if weight is None else weight, default=1))
-        tails = np.fromiter((place[u] for u, _, _ in edges), np.int64, len(edges))
-        heads = np.fromiter((place[v] for _, v, _ in edges), np.int64, len(edges))
-        weights = None if weight is None else _numbers([w for _, _, w in edges])
+        tails, heads, values = _columns(original, self.nodes, weight)
+        weights = None if values is None else _numbers(values)
         self.whole = weights is None or weights.dtype.kind == "i"
+        # the adjacency holds an undirected edge at both of its ends
+        sides = {"directed": self.directed, "mirrored": not self.directed}
         with exceptions():
-            self.graph: Graph = build_graph(tails, heads, weights, n=len(self.nodes), directed=self.directed)[0]
+            self.graph: Graph = build_graph(tails, heads, weights, n=len(self.nodes), **sides)[0]
 
     @property
     def negative(self) -> bool:
@@ -98,16 +102,20 @@ class Weighted:
 
     def reversed(self) -> Graph:
         """Return the graph with every arc reversed."""
-        graph = self.graph
         if not self.directed:
-            return graph
-        tails = np.repeat(np.arange(graph.n), np.diff(graph.indptr))
-        return build_graph(graph.heads, tails, graph.weights, n=graph.n, directed=True)[0]
+            return self.graph
+        arcs = reverse(Arcs(self.graph.indptr, self.graph.heads, self.graph.weights))
+        return replace(self.graph, indptr=arcs.indptr, heads=arcs.heads, weights=arcs.weights)  # type: ignore[arg-type]
 
-    def statistics(self, *, inward: bool = False) -> RowStatistics:
-        """Return the facts of each row (of each column with ``inward``), without holding the matrix."""
+    def statistics(self, *, inward: bool = False, inverse: bool = False) -> RowStatistics:
+        """Return the facts of each row, without holding the matrix.
+
+        Args:
+            inward: of each column instead.
+            inverse: with the sums of 1 / distance.
+        """
         with exceptions():
-            return gather(self.reversed() if inward else self.graph)
+            return gather(self.reversed() if inward else self.graph, inverse=inverse)
 
     def nearest(self, row: Floats, cutoff: float | None = None) -> tuple[list[int], dict[Node, Any]]:
         """Return the vertices within ``cutoff``, nearest first as in NetworkX.
@@ -122,7 +130,7 @@ class Weighted:
         near = np.flatnonzero(row < np.inf if cutoff is None else row <= cutoff)
         near = near[np.argsort(row[near], kind="stable")]
         order: list[int] = near.tolist()
-        return order, dict(zip([self.nodes[v] for v in order], self.numbers(row[near]), strict=True))
+        return order, dict(zip(self.names[near].tolist(), self.numbers(row[near]), strict=True))
 
     def rows(self, *, trees: bool = False) -> Iterator[tuple[range, Floats, npt.NDArray[np.int32] | None]]:
         """Yield rows of distances, with predecessors if ``trees``, some rows at a time."""
@@ -133,6 +141,33 @@ class Weighted:
             with exceptions():
                 block, before = distance_rows(self.graph, np.arange(some.start, some.stop), trees=trees)
             yield some, block, before
+
+
+def _columns(
+    original: Any, nodes: list[Node], weight: Any
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], list[Any] | None]:
+    """Read the adjacency of a NetworkX graph in few calls, none of them for a single edge.
+
+    Args:
+        original: the NetworkX graph.
+        nodes: its vertices, in the order of the adjacency.
+        weight: key of the weights; None for none.
+
+    Returns:
+        Tails and heads, as positions in ``nodes``, and the weights.
+    """
+    near = [around for _, around in original.adjacency()]
+    degrees = np.fromiter(map(len, near), np.int64, len(near))
+    place = dict(zip(nodes, range(len(nodes)), strict=True))
+    heads = np.fromiter(map(place.__getitem__, chain.from_iterable(near)), np.int64, int(degrees.sum()))
+    tails = np.repeat(np.arange(len(nodes)), degrees)
+    data: Any = chain.from_iterable(around.values() for around in near)
+    if original.is_multigraph():
+        parallel = list(data)
+        counts = np.fromiter(map(len, parallel), np.int64, len(parallel))
+        tails, heads = np.repeat(tails, counts), np.repeat(heads, counts)
+        data = chain.from_iterable(edges.values() for edges in parallel)
+    return tails, heads, None if weight is None else [edge.get(weight, 1) for edge in data]
 
 
 def _numbers(values: list[Any]) -> npt.NDArray[Any]:

@@ -163,7 +163,7 @@ def global_efficiency(G: BackendGraph) -> float:
     if G.is_directed():
         raise NotImplementedError("NetworkX refuses graphs with directions")
     n = len(G.nodes)
-    facts = G.under(None).statistics()
+    facts = G.under(None).statistics(inverse=True)
     return math.fsum(facts.inverse) / (n * (n - 1)) if n > 1 else 0
 
 
@@ -206,7 +206,7 @@ def _efficiencies(adjacency: Any, group: list[list[int]]) -> float:
     tails = np.concatenate([part.coords[0] + at for part, at in zip(parts, first, strict=False)])
     heads = np.concatenate([part.coords[1] + at for part, at in zip(parts, first, strict=False)])
     with exceptions():
-        facts = gather(build_graph(tails, heads, None, n=int(first[-1]), directed=True)[0])
+        facts = gather(build_graph(tails, heads, None, n=int(first[-1]), directed=True)[0], inverse=True)
     return math.fsum(np.add.reduceat(facts.inverse, first[:-1]) / (sizes * (sizes - 1)))
 
 
@@ -220,7 +220,7 @@ def harmonic_diameter(G: BackendGraph, sp: Any = None, *, weight: Any = None) ->
         weight: key of the weights; None counts every edge as 1.
     """
     n = len(G.nodes)
-    total = math.fsum(G.under(weight).nonnegative().statistics().inverse)
+    total = math.fsum(G.under(weight).nonnegative().statistics(inverse=True).inverse)
     if total:
         return n * (n - 1) / total
     return math.inf if n > 1 else math.nan
@@ -264,5 +264,5 @@ def harmonic_centrality(
     if nbunch is not None or sources is not None:
         raise NotImplementedError("some vertices only")
     weighted = G.under(distance).nonnegative()
-    facts = weighted.statistics(inward=True)
+    facts = weighted.statistics(inward=True, inverse=True)
     return dict(zip(weighted.nodes, facts.inverse.tolist(), strict=True))

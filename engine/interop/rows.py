@@ -15,7 +15,8 @@ from engine.api.solve import make_plan, solve
 from engine.graph.potentials import find_potentials, reduced_weights
 from engine.model.dtypes import WORK_TYPES
 from engine.model.problem import Options
-from engine.model.rows import FloatSink, Sink
+from engine.model.rows import Sink
+from engine.rows.floats import FloatSink
 from storage.graph.graph import Graph, build_graph
 
 Floats = npt.NDArray[np.float64]
@@ -125,9 +126,8 @@ class RowStatistics:
     Attributes:
         reached: vertices with a finite distance, shape (n,).
         sums: sums of finite distances, shape (n,).
-        largest: largest finite distances, shape (n,).
-        inverse: sums of 1 / distance over distances that are not zero, shape (n,).
-        unreachable: the value that means *unreachable* in the rows.
+        largest: largest finite distances, shape (n,); 0 where no vertex is reached.
+        inverse: sums of 1 / distance over distances that are not zero, shape (n,); empty where they are not asked for.
         tile: rows and columns of the blocks that suit the sink best.
     """
 
@@ -135,40 +135,33 @@ class RowStatistics:
     sums: Floats
     largest: Floats
     inverse: Floats
-    unreachable: float
     tile: tuple[int, int]
 
     def write(self, row: int, column: int, block: npt.NDArray[np.generic]) -> None:  # noqa: ARG002
-        """Gather the facts of whole rows; a source's own distance is 0 and adds nothing.
+        """Gather the facts of whole rows.
 
         Args:
             row: number of the first row.
             column: 0.
             block: shape (rows, n).
         """
+        from engine.devices.cpu.row_facts import add_inverses, row_facts
+
         rows = slice(row, row + len(block))
-        values = block.astype(np.float64)
-        values[block == self.unreachable] = np.inf
-        finite = np.isfinite(values)
-        self.reached[rows] = finite.sum(1) - 1
-        self.sums[rows] = np.sum(values, axis=1, where=finite)
-        self.largest[rows] = np.max(values, axis=1, where=finite, initial=0.0)
-        some = finite & (values != 0)
-        self.inverse[rows] = np.sum(np.divide(1.0, values, out=np.zeros_like(values), where=some), axis=1)
+        self.reached[rows], self.sums[rows], largest, farthest = row_facts(block, np.arange(row, row + len(block)))
+        self.largest[rows] = np.where(farthest < 0, 0, largest)
+        if len(self.inverse):
+            add_inverses(block, WORK_TYPES[block.dtype.name].sentinel(), self.inverse[rows])
 
 
-def gather(graph: Graph) -> RowStatistics:
-    """Return the facts of every row of the matrix, without holding the matrix as a whole."""
+def gather(graph: Graph, *, inverse: bool = False) -> RowStatistics:
+    """Return the facts of every row of the matrix, with the inverse sums if asked, without holding the matrix."""
     n = graph.n
-    zeros = (np.zeros(n, np.int64), np.zeros(n), np.zeros(n), np.zeros(n))
-    facts = RowStatistics(*zeros, unreachable=np.inf, tile=(64, max(1, n)))
-
-    def told(unreachable: float) -> Sink:
-        facts.unreachable = unreachable
-        return facts
-
+    facts = RowStatistics(
+        np.zeros(n, np.int64), np.zeros(n), np.zeros(n), np.zeros(n if inverse else 0), (64, max(1, n))
+    )
     if n:
-        _solve(graph, np.arange(n), "auto", told)
+        _solve(graph, np.arange(n), "auto", lambda _: facts)
     return facts
 
 
@@ -192,4 +185,4 @@ def _solve(graph: Graph, rows: npt.NDArray[np.int64], algorithm: str, sink: Call
         device="cpu" if algorithm == "dijkstra" else "auto",
     )
     plan = make_plan(graph, options)
-    solve(graph, plan, options, sink(WORK_TYPES[plan.dtype].unreachable))
+    solve(graph, plan, options, sink(WORK_TYPES[plan.dtype].unreachable), facts=False)

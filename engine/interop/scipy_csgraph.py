@@ -18,11 +18,12 @@ from typing import Any, Final, TypeVar
 import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array, issparse
-from scipy.sparse.csgraph import NegativeCycleError, csgraph_from_dense, csgraph_from_masked
+from scipy.sparse.csgraph import NegativeCycleError, csgraph_from_masked
 
 from engine.interop.rows import NONE, Floats, Indices, distance_rows, nearest_row
 from storage.errors import InvalidGraph, InvalidRequest, NegativeCycle
 from storage.graph.graph import Graph, build_graph
+from storage.graph.ordered import build_from_rows
 
 T = TypeVar("T")
 _METHODS: Final = ("auto", "FW", "D", "BF", "J")
@@ -159,16 +160,28 @@ def _graph(csgraph: Any, directed: bool, unweighted: bool) -> Graph:
     elif np.ma.isMaskedArray(csgraph):
         arcs = csgraph_from_masked(np.ma.asarray(csgraph, np.float64))
     else:
-        dense = np.asarray(csgraph, np.float64)
-        if dense.ndim != 2 or dense.shape[0] != dense.shape[1]:
-            raise ValueError(f"the graph must be of shape (N, N), not {dense.shape}")
-        arcs = csgraph_from_dense(dense)
+        arcs = _arcs_of_dense(np.asarray(csgraph, np.float64))
     if arcs.shape[0] != arcs.shape[1]:
         raise ValueError(f"the graph must be of shape (N, N), not {arcs.shape}")
     n = arcs.shape[0]
-    tails = np.repeat(np.arange(n), np.diff(arcs.indptr))
     weights = None if unweighted else np.asarray(arcs.data, np.float64)
+    if directed and arcs.has_canonical_format:
+        return _answered(lambda: build_from_rows(arcs.indptr, arcs.indices, weights))
+    tails = np.repeat(np.arange(n), np.diff(arcs.indptr))
     return _answered(lambda: build_graph(tails, arcs.indices, weights, n=n, directed=directed)[0])
+
+
+def _arcs_of_dense(dense: Floats) -> Any:
+    """Return the arcs of a matrix in which zeros, NaN and inf mean no arc."""
+    if dense.ndim != 2 or dense.shape[0] != dense.shape[1]:
+        raise ValueError(f"the graph must be of shape (N, N), not {dense.shape}")
+    some = np.isfinite(dense)
+    some &= dense != 0
+    heads = np.broadcast_to(np.arange(len(dense), dtype=np.int32), dense.shape)[some]
+    ends = np.concatenate([[0], np.cumsum(np.count_nonzero(some, axis=1))])
+    arcs = csr_array((dense[some], heads, ends), shape=dense.shape)
+    arcs.has_canonical_format = True
+    return arcs
 
 
 def _answered(call: Callable[[], T]) -> T:
@@ -198,7 +211,7 @@ def _sources(indices: Any, n: int) -> tuple[npt.NDArray[np.int64], tuple[int, ..
 
 def _answer(graph: Graph, indices: Any, predecessors: bool, algorithm: str, limit: float = np.inf) -> Any:
     sources, shape = _sources(indices, graph.n)
-    rows, place = np.unique(sources, return_inverse=True)
+    rows, place = (sources, sources) if indices is None else np.unique(sources, return_inverse=True)
     distances, before = _answered(lambda: _limited(graph, rows, predecessors, algorithm, limit))
     if indices is not None:
         distances = distances[place].reshape(*shape, graph.n)

@@ -6,16 +6,18 @@ in ``tests/contracts/backend.py``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[np.generic]
+_Form = TypeVar("_Form")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Arcs:
     """The arcs that a search follows, in CSR form as in ``storage.graph.graph.Graph``; no weight is negative.
 
@@ -31,6 +33,13 @@ class Arcs:
     heads: npt.NDArray[np.int32]
     weights: Array
     potentials: Array | None = None
+    _forms: dict[Callable[[Arcs], Any], Any] = field(default_factory=dict, init=False, repr=False)
+
+    def form(self, make: Callable[[Arcs], _Form]) -> _Form:
+        """Return what ``make`` makes of these arcs; it is made at the first call and kept as long as the arcs."""
+        if make not in self._forms:
+            self._forms[make] = make(self)
+        return self._forms[make]  # type: ignore[no-any-return]
 
 
 class Backend(Protocol):

@@ -104,7 +104,7 @@ def needs_potentials(kind: WorkType, *, negative: bool, integral: bool, bound: f
         kind: the working type.
         negative: whether some arc is negative.
         integral: whether all weights are whole numbers.
-        bound: proven bound on the absolute value of every distance, from ``engine.graph.analysis.distance_bound``.
+        bound: proven bound on the absolute value of every distance, from ``engine.graph.bound.distance_bound``.
     """
     return negative and not kind.integer and not (integral and REACH * bound <= kind.exact)
 

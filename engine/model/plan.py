@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from engine.model.algorithms import by_rows
 from engine.model.problem import Statistics
-from engine.model.tiling import Streaming
+from engine.model.tiling import Tiling
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class Candidate:
     device: str = "cpu"
     device_memory: int = 0
     tier: str = "host"
-    streaming: Streaming | None = None
+    streaming: Tiling | None = None
     from_targets: bool = False
     batch: int = 0
     workers: int = 0
@@ -88,6 +89,8 @@ class Plan:
         batch: as in :class:`Candidate`.
         workers: as in :class:`Candidate`.
         statistics: the shape of the graph in numbers.
+        task: fingerprints of the graph and of what is asked of it (``engine.planning.binding``); not stored.  Empty
+            for a plan that is bound to no task.
     """
 
     algorithm: str
@@ -104,7 +107,7 @@ class Plan:
     device_reason: str = ""
     device_memory: int = 0
     tier: str = "host"
-    streaming: Streaming | None = None
+    streaming: Tiling | None = None
     phases: tuple[Phase, ...] = ()
     candidates: tuple[Candidate, ...] = field(default=())
     cutoff: float | None = None
@@ -112,10 +115,17 @@ class Plan:
     batch: int = 0
     workers: int = 0
     statistics: Statistics | None = None
+    task: tuple[str, str] | tuple[()] = ()
+
+    @property
+    def execution(self) -> str:
+        """How this process solves into a store: ``streamed``, ``by-rows`` (finished rows are kept) or ``whole``."""
+        return "streamed" if self.streaming is not None else "by-rows" if by_rows(self.algorithm) else "whole"
 
     def to_dict(self) -> dict[str, object]:
         """Return the plan as JSON types."""
         plan = asdict(self)
+        del plan["task"]
         plan["candidates"] = tuple(_stored(candidate) for candidate in plan["candidates"])
         if self.streaming is not None:
             plan["streaming"]["rounds"] = self.streaming.rounds(self.shape[1])

@@ -185,9 +185,6 @@ class Machine:
         relax_rate: updates a second of all threads for each working type, e.g. ``{"float32": 6e10}``.
         search_rate: arcs that searches on all threads scan a second (heap work included).
         write_rate: bytes a second written to the store.
-        search_seconds: seconds of a source, measured on this graph with all threads; None if not measured.
-        hop_search_seconds: the same for searches with one bit a source.
-        device_search_seconds: the same for searches on the GPU.
         stream_rate: bytes a second that a working store reads and, at the same time, writes.
         stream_work: processor seconds for each of these bytes.
         stream_write: bytes a second at which a working store takes finished rows; None if not measured.
@@ -203,15 +200,27 @@ class Machine:
     relax_rate: dict[str, float]
     search_rate: float
     write_rate: float
-    search_seconds: float | None = None
-    hop_search_seconds: float | None = None
-    device_search_seconds: float | None = None
     stream_rate: float = 8.0e8
     stream_work: float = 4.0e-10
     stream_write: float | None = None
     cuda: Device | None = None
     no_cuda: str = "no GPU was looked for"
     workers: Workers | None = None
+
+
+@dataclass(frozen=True)
+class Trials:
+    """Seconds of a source that searches of this graph took on this machine; None where they were not measured.
+
+    Attributes:
+        search: on the processors, with all threads.
+        hop_search: the same with one bit a source.
+        device_search: on the GPU; infinite if they were given up.
+    """
+
+    search: float | None = None
+    hop_search: float | None = None
+    device_search: float | None = None
 
 
 @dataclass(frozen=True)

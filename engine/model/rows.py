@@ -51,21 +51,6 @@ class ArraySink:
         self.array[row : row + block.shape[0], column : column + block.shape[1]] = block
 
 
-class FloatSink:
-    """A sink that fills an array of floats, shape (rows, columns); integers that mean *unreachable* become +inf."""
-
-    def __init__(self, out: npt.NDArray[np.floating], unreachable: float) -> None:
-        self._out, self._unreachable = out, unreachable
-        self.tile = (64, max(1, out.shape[1]))
-
-    def write(self, row: int, column: int, block: Array) -> None:
-        """Convert ``block`` into its place."""
-        place = self._out[row : row + block.shape[0], column : column + block.shape[1]]
-        place[...] = block
-        if block.dtype.kind in "iu":
-            place[block == self._unreachable] = np.inf
-
-
 class NullSink:
     """A sink that discards the rows of a matrix of ``n`` columns."""
 

@@ -12,7 +12,7 @@ import numpy as np
 from engine.model.backend import Array
 from engine.model.dtypes import WorkType, work_type
 from engine.model.tier import Tier
-from engine.model.tiling import Streaming
+from engine.model.tiling import Tiling
 from storage.errors import SolveFailed
 
 
@@ -25,7 +25,7 @@ class StripeJob:
     """What the devices of one run share.
 
     Attributes:
-        streaming: how the matrix is cut into stripes and rounds.
+        tiling: how the matrix is cut into stripes and rounds.
         tier: where the matrix lies.
         nonnegative: promises that no entry is below zero.
         leaders: for each round, the index of the device that closes its panel.
@@ -36,7 +36,7 @@ class StripeJob:
         panels: row panels that several CPU devices share.
     """
 
-    streaming: Streaming
+    tiling: Tiling
     tier: Tier
     nonnegative: bool
     leaders: Sequence[int]
@@ -59,19 +59,19 @@ class StripeJob:
     @property
     def rounds(self) -> int:
         """The number of rounds."""
-        return self.streaming.rounds(self.n)
+        return self.tiling.rounds(self.n)
 
     def rows(self, stripe: int) -> tuple[int, int]:
         """Return the first row of a stripe, and the row after its last."""
-        return self.streaming.rows(stripe, self.n)
+        return self.tiling.rows(stripe, self.n)
 
     def pivot(self, k: int) -> tuple[int, int]:
         """Return the first vertex of the pivot block of round ``k``, and the vertex after its last."""
-        return self.streaming.pivot(k, self.n)
+        return self.tiling.pivot(k, self.n)
 
     def members(self, k: int) -> range:
         """Return the stripes of the pivot block of round ``k``."""
-        return self.streaming.members(k, self.n)
+        return self.tiling.members(k, self.n)
 
     def settles(self, k: int) -> bool:
         """Return whether integers that are no distance are set to unreachable in round ``k``, which is the last."""
@@ -79,7 +79,7 @@ class StripeJob:
 
     def collected(self, k: int, stripe: int) -> bool:
         """Return whether round ``k`` collects columns of a streamed stripe for panel ``k`` + 2 (undirected)."""
-        return self.streaming.symmetric and k + 2 < self.rounds and stripe < self.members(k + 2).start
+        return self.tiling.symmetric and k + 2 < self.rounds and stripe < self.members(k + 2).start
 
 
 class Streamer(Protocol):

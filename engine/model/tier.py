@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from engine.model.backend import Array
 from engine.model.blocks import GRAIN, cut
-from engine.model.tiling import Streaming
+from engine.model.tiling import Tiling
 
 #: Number of entries that are transposed at a time.
 _BLOCK: Final = 2**16
@@ -84,7 +84,7 @@ class Tier(Protocol):
         """
         ...
 
-    def finish(self, streaming: Streaming) -> None:
+    def finish(self, tiling: Tiling) -> None:
         """Finish the matrix after the last round.
 
         With a symmetric layout, entries left of the diagonal still have to be mirrored, now or when rows are read.
@@ -97,13 +97,13 @@ class HostTier:
 
     window = 0  # requests ahead would gain nothing
 
-    def __init__(self, matrix: Array, streaming: Streaming, *, threads: int = 1) -> None:
+    def __init__(self, matrix: Array, tiling: Tiling, *, threads: int = 1) -> None:
         if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not matrix.flags.c_contiguous:
             raise ValueError(f"a square, contiguous matrix is needed, not {matrix.shape}")
         self.matrix, self.n, self.dtype = matrix, len(matrix), matrix.dtype
-        self._streaming, self._threads = streaming, threads
+        self._tiling, self._threads = tiling, threads
         self._lock = threading.Lock()
-        self.level = np.full(streaming.stripes(self.n), -1, np.int64)
+        self.level = np.full(tiling.stripes(self.n), -1, np.int64)
 
     def take(self, stripe: int) -> Future[Array]:
         """Return a view of the stripe."""
@@ -113,7 +113,7 @@ class HostTier:
 
     def blank(self, stripe: int) -> Array:
         """Return the same view as :meth:`take`."""
-        first, last = self._streaming.rows(stripe, self.n)
+        first, last = self._tiling.rows(stripe, self.n)
         return self.matrix[first:last]
 
     def give(self, k: int, stripe: int, rows: Array) -> None:  # noqa: ARG002
@@ -141,9 +141,9 @@ class HostTier:
     def commit(self, k: int) -> None:
         """Do nothing: memory is not durable."""
 
-    def finish(self, streaming: Streaming) -> None:
+    def finish(self, tiling: Tiling) -> None:
         """Mirror the entries above the diagonal where the layout is symmetric."""
-        if streaming.symmetric:
+        if tiling.symmetric:
             mirror(self.matrix, self._threads)
 
 

@@ -7,7 +7,6 @@ once closed, are the *row panel*, by which every other stripe is relaxed.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Final
 
@@ -24,17 +23,12 @@ PACKED: Final = 4096
 PADDING: Final = 64
 #: Stripes in flight on a device: one is copied in, one is relaxed, one is copied out, one waits.
 SLOTS: Final = 4
-#: Heights of a stripe and widths of a pivot block that are considered, the best first where all fit.
-HEIGHTS: Final = (1024, 512, 256, 128, 64)
-WIDTHS: Final = (1024, 2048, 3072, 4096)
-#: A pivot block should be this many times as wide as where bus and kernels break even, so that copies hide.
-MARGIN: Final = 1.25
 
 Span = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class Streaming:
+class Tiling:
     """How a matrix of n vertices is streamed.
 
     Attributes:
@@ -115,163 +109,81 @@ def pitch(n: int, itemsize: int) -> int:
     return -(-n // grain) * grain
 
 
-def updates(streaming: Streaming, n: int) -> int:
+def updates(tiling: Tiling, n: int) -> int:
     """Return the number of updates, c = min(c, a + b), of a whole solve."""
-    return n * entries(streaming, n)
+    return n * entries(tiling, n)
 
 
-def entries(streaming: Streaming, n: int) -> int:
+def entries(tiling: Tiling, n: int) -> int:
     """Return the number of entries of all stripes that are kept right."""
-    if not streaming.symmetric:
+    if not tiling.symmetric:
         return n * n
-    height, whole = streaming.height, n // streaming.height
+    height, whole = tiling.height, n // tiling.height
     rest = n - whole * height
     return whole * height * n - height * height * (whole * (whole - 1) // 2) + rest * rest
 
 
-def stripe_entries(streaming: Streaming, stripe: int, n: int) -> int:
+def stripe_entries(tiling: Tiling, stripe: int, n: int) -> int:
     """Return the number of entries of one stripe that are kept right.
 
     Args:
-        streaming: the layout.
+        tiling: the layout.
         stripe: number of the stripe.
         n: vertices.
     """
-    first, last = streaming.rows(stripe, n)
-    return (last - first) * (n - streaming.left(stripe))
+    first, last = tiling.rows(stripe, n)
+    return (last - first) * (n - tiling.left(stripe))
 
 
-def streamed_bytes(streaming: Streaming, n: int, itemsize: int, devices: int = 1) -> int:
+def streamed_bytes(tiling: Tiling, n: int, itemsize: int, devices: int = 1) -> int:
     """Return the bytes that are copied to the devices in a round, for stripes that are not resident.
 
     About as many bytes are copied back.
 
     Args:
-        streaming: the layout.
+        tiling: the layout.
         n: vertices.
         itemsize: bytes of an entry.
         devices: number of devices that share the work.
     """
-    streamed = max(0, streaming.stripes(n) - devices * streaming.resident)
-    return entries(streaming, n) * itemsize * streamed // max(1, streaming.stripes(n))
+    streamed = max(0, tiling.stripes(n) - devices * tiling.resident)
+    return entries(tiling, n) * itemsize * streamed // max(1, tiling.stripes(n))
 
 
-def device_bytes(streaming: Streaming, n: int, itemsize: int) -> int:
+def device_bytes(tiling: Tiling, n: int, itemsize: int) -> int:
     """Return the most bytes of one device's memory that streaming takes.
 
     They hold the panels, the workspace of closing them, the slots and the resident stripes, each with the packed
     columns that it is relaxed by.
 
     Args:
-        streaming: the layout.
+        tiling: the layout.
         n: vertices.
         itemsize: bytes of an entry.
     """
-    height, width, across = streaming.height, streaming.width, pitch(n, itemsize)
+    height, width, across = tiling.height, tiling.width, pitch(n, itemsize)
     word, tile = max(itemsize, 4), tile_side(4)
     packed_width = width * -(-width // tile) * tile * word
-    panels = streaming.panels * width * across * itemsize
+    panels = tiling.panels * width * across * itemsize
     closing = width * min(CHUNK, across) * itemsize + packed_width + padded_side(width, itemsize) ** 2 * itemsize
     if width > SINGLE:
         closing += rounds_bytes(padded_side(width, itemsize), itemsize)
     slot = height * across * itemsize + width * -(-height // tile) * tile * word
-    resident = streaming.resident * height * across * itemsize + (2 * packed_width if streaming.resident else 0)
-    return panels + closing + streaming.slots * slot + resident + SLACK
+    resident = tiling.resident * height * across * itemsize + (2 * packed_width if tiling.resident else 0)
+    return panels + closing + tiling.slots * slot + resident + SLACK
 
 
-def panel_bytes(streaming: Streaming, n: int, itemsize: int) -> int:
+def panel_bytes(tiling: Tiling, n: int, itemsize: int) -> int:
     """Return the bytes of host memory that panels, and closing one, take where a CPU streams.
 
     Args:
-        streaming: the layout.
+        tiling: the layout.
         n: vertices.
         itemsize: bytes of an entry.
     """
-    if streaming.symmetric:  # this is generous, because the last pass, which mirrors, has tiles of its own
-        return (streaming.panels * streaming.width + min(streaming.width, CHUNK)) * n * itemsize
-    width = min(streaming.width, n)
+    if tiling.symmetric:  # this is generous, because the last pass, which mirrors, has tiles of its own
+        return (tiling.panels * tiling.width + min(tiling.width, CHUNK)) * n * itemsize
+    width = min(tiling.width, n)
     padding = width * PADDING * itemsize
     closing = width * (width * itemsize + max(CLOSED * itemsize, PACKED))
-    return streaming.panels * width * n * itemsize + padding + closing
-
-
-def choose_layout(
-    n: int,
-    itemsize: int,
-    *,
-    device_memory: int,
-    devices: int,
-    bus_rate: float,
-    relax_rate: float,
-    symmetric: bool = False,
-    tier: str = "host",
-) -> Streaming | None:
-    """Choose the layout for GPUs: the narrowest pivot block whose kernels hide the bus, and tall stripes.
-
-    Stripes for which the devices have memory are resident.
-
-    Args:
-        n: vertices.
-        itemsize: bytes of an entry.
-        device_memory: bytes of each device's memory that may be used.
-        devices: number of devices that share the work.
-        bus_rate: bytes a second in each direction, both used at once, of all devices together.
-        relax_rate: updates a second of all devices together.
-        symmetric: stream half of the matrix.
-        tier: ``host`` or ``store``; stripes of the store never stay on a device.
-
-    Returns:
-        The layout; None where not even the smallest stripes and panels fit.
-    """
-    wanted = MARGIN * itemsize * relax_rate / bus_rate
-    whole = -(-n // GRAIN) * GRAIN
-    best: tuple[float, Streaming] | None = None
-    for width in (*(w for w in WIDTHS if w <= whole), *HEIGHTS):
-        for height in HEIGHTS:
-            if height > width or width % height:
-                continue
-            for slots in (SLOTS, 3):
-                found = Streaming(tier, height, width, slots, 0, symmetric)
-                spare = device_memory - device_bytes(found, n, itemsize)
-                if spare < 0:
-                    continue
-                if tier == "host":
-                    found = _keep(found, n, itemsize, device_memory, devices)
-                cost = _round_cost(found, n, devices, wanted)
-                if best is None or cost < best[0]:
-                    best = cost, found
-    return None if best is None else best[1]
-
-
-def _keep(streaming: Streaming, n: int, itemsize: int, memory: int, devices: int) -> Streaming:
-    """Return the same layout with as many groups resident on each device as its memory holds."""
-    groups = streaming.rounds(n)
-
-    def with_groups(count: int) -> Streaming:
-        s = streaming
-        return Streaming(s.tier, s.height, s.width, s.slots, count * s.group, s.symmetric)
-
-    one = with_groups(1)
-    left = memory - device_bytes(one, n, itemsize)
-    if left < 0:
-        return streaming
-    each = streaming.width * pitch(n, itemsize) * itemsize
-    return with_groups(min(1 + left // each, math.ceil(groups / devices)))
-
-
-def _round_cost(streaming: Streaming, n: int, devices: int, wanted: float) -> float:
-    """Return the relative time of a round.
-
-    It counts the bus against the kernels, closing, stripes too low for full waves of thread blocks, few slots, and
-    uneven shares of the devices.
-    """
-    stripes = streaming.stripes(n)
-    share = max(0, stripes - devices * streaming.resident) / max(1, stripes)
-    bus = share * wanted / MARGIN / streaming.width
-    closing = streaming.width / n * (1.5 if streaming.symmetric else 0.5)
-    low = {1024: 0.0, 512: 0.005}.get(streaming.height, 8 / streaming.height) * (0.2 + share)
-    shallow = 0.03 * (1024 / streaming.width) ** 2
-    few = 0.01 * share if streaming.slots < SLOTS else 0.0
-    groups = streaming.rounds(n)
-    uneven = (1 - share) * (math.ceil(groups / devices) * devices / groups - 1)  # resident groups do not move
-    return max(1.0, bus * (MARGIN if share else 1)) + closing + low + shallow + few + uneven
+    return tiling.panels * width * n * itemsize + padding + closing

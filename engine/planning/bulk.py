@@ -20,24 +20,13 @@ from engine.model.device_layout import SINGLE, SLACK
 from engine.model.dtypes import WORK_TYPES, WorkType, relaxes_reduced
 from engine.model.plan import Plan
 from engine.model.problem import Machine, Options, Problem
+from engine.planning.constants import ALONE_FROM, STACK_BYTES, STACK_EFFICIENCY, STACK_LAUNCH, STACK_RATE, STORE_SECONDS
 from engine.planning.planner import choose, gib
 from storage.errors import ApspError, InvalidRequest
 
-#: A graph is solved alone if one thread is predicted to take at least this number of seconds.
-ALONE: Final = 1.0
-#: Seconds that a launch on the GPU takes besides its updates: from Python to the device and back.
-LAUNCH: Final = 3e-4
-#: Bytes a second for filling a stack in pageable memory, copying it to the device and back, and taking it apart.
-TRANSFER: Final = 2e9
-#: Share of the rate of large products that a stack of small graphs reaches (docs/kernels.md).
-EFFICIENCY: Final = 0.5
-#: Most bytes of one stack; a second stack is filled while the first one is taken apart.
-STACK_BYTES: Final = 2**28
 #: Graphs are padded to multiples of TILE, the tile side of the single kernel; the smallest graphs to SMALLEST.
 TILE: Final = 64
 SMALLEST: Final = 32
-#: Seconds of one thread that a store takes besides its distances, for some forty small files.
-STORE: Final = 0.03
 
 #: Working type and whether no arc is negative: what a stack has in common.
 Kind = tuple[str, bool]
@@ -133,7 +122,7 @@ def plan_bulk(problems: Mapping[int, Problem], machine: Machine, options: Option
             plans[index] = choose(problem, share, replace(options, device="cpu"))
         except ApspError as error:
             refused[index] = error
-    alone = {i for i, plan in plans.items() if plan.seconds > ALONE}
+    alone = {i for i, plan in plans.items() if plan.seconds > ALONE_FROM}
     # a graph that does not fit in one thread's share of the memory may fit in all of it
     alone |= {i for i, error in refused.items() if error.kind == "does-not-fit"}
     refused = {i: error for i, error in refused.items() if i not in alone}
@@ -150,7 +139,7 @@ def plan_bulk(problems: Mapping[int, Problem], machine: Machine, options: Option
     groups = [*selected, *_beside(beside, plans, problems, machine), *_alone(alone, plans, problems, options)]
     if stores:
         workers = min(machine.threads, max(1, len(problems)))
-        groups = [replace(g, seconds=g.seconds + STORE * len(g.members) / workers) for g in groups]
+        groups = [replace(g, seconds=g.seconds + STORE_SECONDS * len(g.members) / workers) for g in groups]
     return BulkPlan(tuple(groups), plans, refused)
 
 
@@ -183,15 +172,14 @@ def _stacks(
             classes[kind.name, not signed][side].append(index)
     groups = []
     for (name, nonnegative), sizes in classes.items():
-        kind, rate = WORK_TYPES[name], device.relax_rate[name] * EFFICIENCY
+        kind, rate = WORK_TYPES[name], device.relax_rate[name] * STACK_EFFICIENCY
         for side, members in _joined(sizes, rate):
             most = max(1, min(STACK_BYTES // _matrix(side, kind), _fitting(side, kind, device.memory)))
             launch = min(most, len(members))
             work = len(members) * side**3
             useful = sum(problems[i].n ** 3 for i in members)
-            seconds = (
-                work / rate + 2 * len(members) * _matrix(side, kind) / TRANSFER - (-len(members) // launch) * LAUNCH
-            )
+            moved, launches = 2 * len(members) * _matrix(side, kind), -(-len(members) // launch)
+            seconds = work / rate + moved / STACK_RATE + launches * STACK_LAUNCH
             groups.append(
                 Group(
                     "stacked", "cuda", name, side, nonnegative, tuple(members), launch, seconds, "",
@@ -206,7 +194,7 @@ def _joined(sizes: Mapping[int, Sequence[int]], rate: float) -> list[tuple[int, 
     found: list[tuple[int, list[int]]] = []
     for side in sorted(sizes):
         before, members = found[-1] if found else (side, [])
-        if members and len(members) * (side**3 - before**3) / rate < LAUNCH:
+        if members and len(members) * (side**3 - before**3) / rate < STACK_LAUNCH:
             found[-1] = (side, [*members, *sizes[side]])
         else:
             found.append((side, list(sizes[side])))
@@ -254,7 +242,7 @@ def _beside(
             Group(
                 "beside", "cpu", name, max(problems[i].n for i in some), all(not problems[i].negative for i in some),
                 tuple(some), launch, sum(plans[i].seconds for i in some) / launch,
-                f"each takes one thread less than {ALONE:g} s, so {launch} at a time",
+                f"each takes one thread less than {ALONE_FROM:g} s, so {launch} at a time",
             )
         )  # fmt: skip
     return groups
@@ -271,7 +259,7 @@ def _alone(
     why = (
         "no launch for many graphs suits them"
         if options.device == "cuda"
-        else f"each takes one thread {ALONE:g} s or more"
+        else f"each takes one thread {ALONE_FROM:g} s or more"
     )
     return [
         Group(

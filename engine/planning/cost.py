@@ -5,28 +5,28 @@ Memory is the projected peak of the whole process.  One update is c = min(c, a +
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TypedDict, Unpack
 
 from engine.model.device_layout import PIECE, base_bytes
 from engine.model.dtypes import WorkType
 from engine.model.plan import Candidate, Phase
-from engine.model.problem import Machine, Problem
-
-#: Bytes of memory besides the arrays that are counted: kernels and their compiler, the store's writer, the allocator.
-OVERHEAD: Final = 192 * 2**20
-
-#: Rows of a tile of the store.  ``storage.matrix.grid`` decides; the planner needs only the magnitude of write buffers.
-BAND_ROWS: Final = 64
-
-#: Bytes of one batch of rows that a search fills before it is handed to the sink.
-BATCH_BYTES: Final = 64 * 2**20
-
-#: Rows of a batch that keep a thread busy: it searches them side by side, or sweeps over them at once.
-ABREAST: Final = 128
-
-#: Bytes a second at which the weight matrix is filled.
-INGEST_RATE: Final = 4e9
+from engine.model.problem import Machine, Problem, Trials
+from engine.model.tiling import Tiling
+from engine.planning.constants import (
+    BAND_ROWS,
+    BATCH_BYTES,
+    BUSY_ROWS,
+    DEVICE_EFFICIENCY,
+    DEVICE_HOST_RATE,
+    DEVICE_INGEST_RATE,
+    DEVICE_LAUNCH,
+    DEVICE_WRITE_GAIN,
+    FILL_RATE,
+    LABEL_BYTES,
+    PROCESS_BYTES,
+)
 
 
 @dataclass(frozen=True)
@@ -38,12 +38,14 @@ class Setting:
         machine: the machine.
         kind: the working type.
         store: bytes of the finished store.
+        trials: what searches of this graph took.
     """
 
     problem: Problem
     machine: Machine
     kind: WorkType
     store: int
+    trials: Trials = field(default_factory=Trials)
 
     @property
     def rate(self) -> float:
@@ -54,6 +56,49 @@ class Setting:
     def matrix(self) -> int:
         """Bytes of the whole n x n matrix in memory."""
         return self.problem.n**2 * self.kind.itemsize
+
+
+class CandidateFields(TypedDict, total=False):
+    """Fields of a candidate that have a usual value, as in :class:`engine.model.plan.Candidate`."""
+
+    device: str
+    device_memory: int
+    tier: str
+    streaming: Tiling | None
+    from_targets: bool
+    batch: int
+    workers: int
+
+
+def candidate(
+    setting: Setting,
+    algorithm: str,
+    phases: Sequence[Phase],
+    *,
+    memory: int,
+    disk: int = 0,
+    seconds: float | None = None,
+    **fields: Unpack[CandidateFields],
+) -> Candidate:
+    """Build a candidate; every estimate ends here.
+
+    Args:
+        setting: problem, machine and type.
+        algorithm: the algorithm's name.
+        phases: the predicted phases, in order.
+        memory: bytes of host memory besides those that the process holds anyway.
+        disk: bytes of disk besides the finished store.
+        seconds: predicted time of the whole where phases overlap; None for the sum of the phases.
+        fields: the fields whose value is not the usual one.
+    """
+    return Candidate(
+        algorithm=algorithm,
+        memory=setting.machine.resident + PROCESS_BYTES + memory,
+        disk=setting.store + disk,
+        seconds=sum(phase.seconds for phase in phases) if seconds is None else seconds,
+        phases=tuple(phases),
+        **fields,
+    )
 
 
 def batch_rows(n: int, rows: int, itemsize: int, *, threads: int = 1, memory: int | None = None) -> int:
@@ -70,7 +115,7 @@ def batch_rows(n: int, rows: int, itemsize: int, *, threads: int = 1, memory: in
         memory: bytes of memory; None for no limit.
     """
     band = max(1, n * itemsize * BAND_ROWS)
-    busy = threads * ABREAST // BAND_ROWS
+    busy = threads * BUSY_ROWS // BAND_ROWS
     bands = max(BATCH_BYTES // band, busy if memory is None else min(busy, memory // 8 // band))
     return min(max(1, rows), max(1, bands) * BAND_ROWS)
 
@@ -100,31 +145,10 @@ def dense_candidate(setting: Setting, name: str, *, updates: int, workspace: int
         efficiency: share of the rate of large products that the whole solve reaches.
     """
     band = BAND_ROWS * setting.problem.n * setting.kind.itemsize * setting.machine.threads
-    ingest = Phase("ingest", setting.matrix / INGEST_RATE, bytes=setting.matrix)
+    ingest = Phase("ingest", setting.matrix / FILL_RATE, bytes=setting.matrix)
     work = Phase("relax", updates / (setting.rate * efficiency), updates=updates)
     write = write_phase(setting)
-    return Candidate(
-        algorithm=name,
-        memory=setting.machine.resident + OVERHEAD + setting.matrix + workspace + band,
-        disk=setting.store,
-        seconds=ingest.seconds + work.seconds + write.seconds,
-        phases=(ingest, work, write),
-    )
-
-
-#: Seconds until a GPU has been found and is ready.  That happens during planning, so no candidate counts it.
-DEVICE_START: Final = 0.5
-#: Seconds that a solve on the GPU takes besides its work: loading kernels, page-locking buffers.
-DEVICE_LAUNCH: Final = 0.05
-#: Rows from the device are written at up to this many times the rate of other rows: the device has summed them up, and
-#: the processors have no other work.  Two threads gain nothing.  Measured with 16 threads.
-DEVICE_WRITE_GAIN: Final = 2.5
-#: Bytes a second from the device into an array in the host's memory, with 16 processors.
-DEVICE_HOST_RATE: Final = 3.6e10
-#: Bytes of arcs a second that are sent to the device, in the working type, row pointers included.
-DEVICE_INGEST_RATE: Final = 2e9
-#: Share of the rate of large products that a whole solve on the device reaches.
-DEVICE_EFFICIENCY: Final = 0.95
+    return candidate(setting, name, (ingest, work, write), memory=setting.matrix + workspace + band)
 
 
 def device_candidate(
@@ -152,23 +176,18 @@ def device_candidate(
     rate = machine.cuda.relax_rate[setting.kind.name] * DEVICE_EFFICIENCY * efficiency
     work = Phase("relax", max(updates / rate, least / efficiency), updates=updates)
     write = device_write(setting)
-    return Candidate(
-        algorithm=name,
+    return candidate(
+        setting,
+        name,
+        (ingest, work, write),
+        memory=(machine.threads + 2) * band + 32 * PIECE,
         device="cuda",
         tier="device",
-        memory=machine.resident + OVERHEAD + (machine.threads + 2) * band + 32 * PIECE,
         device_memory=base_bytes(problem.n, problem.rows, size) + workspace,
-        disk=setting.store,
-        seconds=ingest.seconds + work.seconds + write.seconds,
-        phases=(ingest, work, write),
     )
 
 
-#: Bytes that a searching thread holds for each vertex: a row of labels (256), or heap, positions and distances.
-LABELS: Final = 288
-
-
-def search_workspace(n: int, arcs: int, threads: int, each: int = LABELS) -> int:
+def search_workspace(n: int, arcs: int, threads: int, each: int = LABEL_BYTES) -> int:
     """Return the bytes that searches need besides the graph and the rows.
 
     The arcs are copied in both directions into the form that searches use, and making that form takes half as much
@@ -190,7 +209,7 @@ def search_candidate(
     seconds: float,
     tried: float | None,
     before: tuple[Phase, ...] = (),
-    workspace: int = LABELS,
+    workspace: int = LABEL_BYTES,
 ) -> Candidate:
     """Estimate an algorithm that makes one search a source.
 
@@ -206,25 +225,19 @@ def search_candidate(
         workspace: bytes that a thread holds for each vertex.
     """
     problem, threads, size = setting.problem, setting.machine.threads, setting.kind.itemsize
-    own = setting.machine.resident + OVERHEAD + search_workspace(problem.n, problem.arcs, threads, workspace)
+    own = search_workspace(problem.n, problem.arcs, threads, workspace)
     searches, columns, held = problem.rows, problem.columns, 0
     limits = {"threads": threads, "memory": setting.machine.memory}
     aside = batch_rows(searches, columns, size, **limits) * searches * size
     # the reversed arcs, the rectangle, and the bands of it that are being transposed
     rectangle = problem.arcs * 24 + (searches + 4 * threads * BAND_ROWS) * columns * size
-    from_targets = columns < searches and own + rectangle + 2 * aside < setting.machine.memory
+    spare = setting.machine.memory - setting.machine.resident - PROCESS_BYTES
+    from_targets = columns < searches and own + rectangle + 2 * aside < spare
     if from_targets:
         searches, columns, held = columns, searches, rectangle
     work = searches * (seconds if tried is None else tried)
     search, write = Phase("search", work, updates=searches * problem.arcs), write_phase(setting)
     batch = batch_rows(columns, searches, size, **limits)
-    return Candidate(
-        algorithm=name,
-        memory=own + held + 2 * batch * columns * size,
-        disk=setting.store,
-        # batches are written while the next ones are searched, on the same processors
-        seconds=sum(p.seconds for p in before) + search.seconds + write.seconds,
-        phases=(*before, search, write),
-        from_targets=from_targets,
-        batch=batch,
-    )
+    # batches are written while the next ones are searched, but on the same processors, so the seconds add up
+    phases, memory = (*before, search, write), own + held + 2 * batch * columns * size
+    return candidate(setting, name, phases, memory=memory, from_targets=from_targets, batch=batch)

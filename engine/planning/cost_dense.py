@@ -2,23 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from engine.model import device_layout
-from engine.model.blocks import GRAIN, PACK_BYTES, triangle
+from engine.model.blocks import GRAIN, LEAF, PACK_BYTES, PIVOT, STRIPE, triangle
 from engine.model.plan import Candidate
+from engine.planning.constants import BLOCKED_SHARE, CLOSURE_EFFICIENCY, RECURSIVE_SHARE, ROUND_SECONDS
 from engine.planning.cost import Setting, dense_candidate, device_candidate
-
-#: Vertices that a backend closes at once.
-LEAF: Final = 256
-#: Width of the pivot block of the blocked order.
-PIVOT: Final = 768
-#: Share of the rate of large products that a whole solve reaches; see benchmarks/kernels/cpu_floyd_warshall.py.
-EFFICIENCY: Final = 0.9
-#: The least seconds of a round on a GPU: n = 4,096, which is eight rounds of 512, takes 5.3 ms on an H200.
-ROUND: Final = 0.65e-3
-#: Columns (or rows) of a panel that are copied and relaxed at once.
-STRIPE: Final = 1024
 
 
 def workspace_bytes(n: int, itemsize: int, threads: int, *, rounds: bool = False) -> int:
@@ -43,7 +31,7 @@ def estimate_recursive(setting: Setting) -> Candidate:
         "recursive-floyd-warshall",
         updates=kleene_updates(n, symmetric=symmetric),
         workspace=workspace_bytes(n, setting.kind.itemsize, setting.machine.threads),
-        efficiency=EFFICIENCY,
+        efficiency=CLOSURE_EFFICIENCY,
     )
 
 
@@ -55,7 +43,7 @@ def estimate_blocked(setting: Setting) -> Candidate:
         "blocked-floyd-warshall",
         updates=blocked_updates(n, symmetric=symmetric),
         workspace=workspace_bytes(n, setting.kind.itemsize, setting.machine.threads, rounds=True),
-        efficiency=0.95 * EFFICIENCY,
+        efficiency=BLOCKED_SHARE * CLOSURE_EFFICIENCY,
     )
 
 
@@ -67,7 +55,7 @@ def device_recursive(setting: Setting) -> Candidate:
         "recursive-floyd-warshall",
         updates=kleene_updates(n, symmetric=symmetric),
         workspace=device_layout.product_bytes(n, size),
-        efficiency=0.9,  # closing and packing do not overlap with products
+        efficiency=RECURSIVE_SHARE,
         least=_least_seconds(n),
     )
 
@@ -82,7 +70,7 @@ def device_blocked(setting: Setting) -> Candidate:
 
 def _least_seconds(n: int) -> float:
     """Return the least seconds of all rounds on a GPU: each closes a pivot block and relaxes two panels in sequence."""
-    return 0.0 if n <= device_layout.SINGLE else -(-n // device_layout.pivot_width(n)) * ROUND
+    return 0.0 if n <= device_layout.SINGLE else -(-n // device_layout.pivot_width(n)) * ROUND_SECONDS
 
 
 def kleene_updates(n: int, *, symmetric: bool = False) -> int:

@@ -9,33 +9,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Final
 
 from engine.model.pace import PASSING, PROCESSORS, RESIDENT, Pace
 from engine.model.plan import Candidate, Phase
 from engine.model.problem import Workers
-from engine.model.tiling import GRAIN, Streaming
+from engine.model.tiling import Tiling
 from engine.planning import cost_dijkstra, cost_johnson, cost_partitioned, cost_search
-from engine.planning.cost import INGEST_RATE, OVERHEAD, Setting
-from engine.planning.cost_streaming import ALGORITHM, EFFICIENCY, ROWS
-
-#: Widths of a pivot block.
-WIDTHS: Final = (64, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192)
-#: Seconds that the driver, the scheduler and a worker take for a task, one after the other.
-CONTROL: Final = 0.01
-#: Idle seconds of a worker in a round, closing of panels excluded.  Measured: four GPUs in rounds of 2,048 where tasks
-#: overlapped, two in rounds of 2,048 and 4,096 where they did not.
-IDLE: Final = {PROCESSORS: 0.01, RESIDENT: 0.015, PASSING: 0.06}
-#: Additional seconds of closing a panel on a GPU, by the square of its width: each of many small kernels in sequence
-#: waits for a block of the products that run at the same time.
-WAITS: Final = 1.3e-8
-#: Seconds to allocate a byte of page-locked memory for panels, while the first stripes are made.
-PIECE: Final = 7.0e-11
-#: Seconds that the scheduler takes for a task of any worker, and the number of tasks of a worker in a round.
-TASK: Final = 0.002
-TASKS: Final = {"cpu": 3, "cuda": 4}
-#: Share of the matrix's bytes that panels may take in the store before there is a commit.
-PANELS: Final = 0.25
+from engine.planning.constants import (
+    CLOSING_WAITS,
+    CONTROL_SECONDS,
+    FILL_RATE,
+    IDLE_SECONDS,
+    LOCKING_SECONDS,
+    PANEL_DISK,
+    PANEL_LOAD_ROWS,
+    ROUND_TASKS,
+    ROUNDS_EFFICIENCY,
+    TASK_SECONDS,
+)
+from engine.planning.cost import Setting, candidate
+from engine.planning.cost_streaming import ALGORITHM
+from engine.planning.layouts import WORKER_WIDTHS, LayoutGrid, whole_width
 
 
 def over_workers(setting: Setting) -> Iterator[Candidate]:
@@ -60,9 +54,9 @@ def over_workers(setting: Setting) -> Iterator[Candidate]:
 
 def in_rounds(setting: Setting, workers: Workers) -> Candidate:
     """Estimate rounds with the width of the pivot block that is predicted to be fastest."""
-    whole = -(-setting.problem.n // GRAIN) * GRAIN
-    widths = [w for w in WIDTHS if w < whole] or [whole]
-    found = [_rounds(setting, workers, Streaming("host", w, w)) for w in widths]
+    whole = whole_width(setting.problem.n)
+    grid = LayoutGrid("host", [w for w in WORKER_WIDTHS if w < whole] or [whole])
+    found = [_rounds(setting, workers, tiling) for tiling in grid.layouts()]
     # where none fits, the narrowest one shows how much memory is needed
     found = [c for c in found if c.device_memory <= workers.memory and lacking(c, setting) is None] or found[:1]
     return min(found, key=lambda c: c.seconds)
@@ -70,35 +64,35 @@ def in_rounds(setting: Setting, workers: Workers) -> Candidate:
 
 def lacking(candidate: Candidate, setting: Setting) -> tuple[int, int] | None:
     """Return the bytes of host memory that each worker needs for rounds, and has; None where they suffice."""
-    workers, streaming = setting.machine.workers, candidate.streaming
-    if workers is None or streaming is None:
+    workers, tiling = setting.machine.workers, candidate.streaming
+    if workers is None or tiling is None:
         return None
-    n, pace = setting.problem.n, _pace(setting, workers, streaming)
-    panel = min(streaming.width, n) * n * setting.kind.itemsize
+    n, pace = setting.problem.n, _pace(setting, workers, tiling)
+    panel = min(tiling.width, n) * n * setting.kind.itemsize
     cpu = workers.device == "cpu"
     needed, there = (pace.workspace * panel, workers.memory) if cpu else (pace.pieces * panel, workers.host_memory)
     return (needed, there) if needed > there else None
 
 
-def capacity(streaming: Streaming, n: int, itemsize: int, memory: int, pace: Pace) -> int:
+def capacity(tiling: Tiling, n: int, itemsize: int, memory: int, pace: Pace) -> int:
     """Return the number of stripes that a worker can keep besides its workspace.
 
     Args:
-        streaming: the layout.
+        tiling: the layout.
         n: vertices.
         itemsize: bytes of an entry.
         memory: bytes of the worker's memory.
         pace: how far rounds overlap, which determines the workspace.
     """
-    return max(0, memory // max(1, min(streaming.height, n) * n * itemsize) - pace.workspace)
+    return max(0, memory // max(1, min(tiling.height, n) * n * itemsize) - pace.workspace)
 
 
-def _pace(setting: Setting, workers: Workers, streaming: Streaming) -> Pace:
+def _pace(setting: Setting, workers: Workers, tiling: Tiling) -> Pace:
     """Return how far rounds overlap: on GPUs as far as possible if all stripes still fit."""
     if workers.device == "cpu":
         return PROCESSORS
-    n, share = setting.problem.n, -(-streaming.rounds(setting.problem.n) // workers.count)
-    fits = capacity(streaming, n, setting.kind.itemsize, workers.memory, RESIDENT) >= share
+    n, share = setting.problem.n, -(-tiling.rounds(setting.problem.n) // workers.count)
+    fits = capacity(tiling, n, setting.kind.itemsize, workers.memory, RESIDENT) >= share
     return RESIDENT if fits else PASSING
 
 
@@ -131,58 +125,58 @@ class Times:
         return self.start + max(self.work, self.panels, self.orders) + self.store
 
 
-def times(setting: Setting, workers: Workers, streaming: Streaming) -> Times:
+def times(setting: Setting, workers: Workers, tiling: Tiling) -> Times:
     """Predict the times of all rounds.
 
     Args:
         setting: problem, machine and type.
         workers: the workers.
-        streaming: the layout, with the width of the pivot block.
+        tiling: the layout, with the width of the pivot block.
     """
     n, size, device = setting.problem.n, setting.kind.itemsize, workers.device == "cuda"
-    count, width = streaming.rounds(n), min(streaming.width, n)
+    count, width = tiling.rounds(n), min(tiling.width, n)
     share = -(-count // workers.count)
-    efficiency = 1.0 if device else EFFICIENCY / (1 + ROWS / width)
+    efficiency = 1.0 if device else ROUNDS_EFFICIENCY / (1 + PANEL_LOAD_ROWS / width)
     rate = workers.relax_rate[setting.kind.name] / workers.count * efficiency
     stripe, panel = width * width * n / rate, width * n * size
     passed, handed = panel / workers.panel_rate, min(count, workers.count)
     closing = (width**3 + width * width * n) / rate
     # seconds from one panel to the next where the same worker closes both
-    own = closing + stripe + 2 * CONTROL + (WAITS * width * width if device else 0.0)
-    pace = _pace(setting, workers, streaming)
-    streamed = max(0, share - capacity(streaming, n, size, workers.memory, pace))
+    own = closing + stripe + 2 * CONTROL_SECONDS + (CLOSING_WAITS * width * width if device else 0.0)
+    pace = _pace(setting, workers, tiling)
+    streamed = max(0, share - capacity(tiling, n, size, workers.memory, pace))
     moved = 2 * streamed * workers.count * panel * count
     return Times(
         # where tasks overlap, a panel is closed while stripes are relaxed, and its own stripe is not relaxed by it
-        work=count * (share * stripe + IDLE[pace] + (closing / workers.count if pace.share == 1 else 0.0)),
-        panels=(count - handed) * max(own, passed) + handed * (own + 2 * passed + 2 * CONTROL),
-        orders=count * workers.count * TASKS[workers.device] * TASK,
+        work=count * (share * stripe + IDLE_SECONDS[pace] + (closing / workers.count if pace.share == 1 else 0.0)),
+        panels=(count - handed) * max(own, passed) + handed * (own + 2 * passed + 2 * CONTROL_SECONDS),
+        orders=count * workers.count * ROUND_TASKS[workers.device] * TASK_SECONDS,
         store=moved / setting.machine.stream_rate,
         bytes=int(moved),
-        start=min(pace.pieces, count) * panel * PIECE,
+        start=min(pace.pieces, count) * panel * LOCKING_SECONDS,
         streamed=streamed,
     )
 
 
-def _rounds(setting: Setting, workers: Workers, streaming: Streaming) -> Candidate:
+def _rounds(setting: Setting, workers: Workers, tiling: Tiling) -> Candidate:
     n, size, machine = setting.problem.n, setting.kind.itemsize, setting.machine
-    share, panel = -(-streaming.rounds(n) // workers.count), min(streaming.width, n) * n * size
-    device, pace = workers.device == "cuda", _pace(setting, workers, streaming)
-    took = times(setting, workers, streaming)
+    share, panel = -(-tiling.rounds(n) // workers.count), min(tiling.width, n) * n * size
+    device, pace = workers.device == "cuda", _pace(setting, workers, tiling)
+    took = times(setting, workers, tiling)
     passing = took.streamed > 0 or pace is PASSING
     relax = Phase("relax", took.seconds, bytes=took.bytes, updates=n**3)
-    fill = Phase("ingest", setting.matrix / INGEST_RATE / workers.count, bytes=setting.matrix)
+    fill = Phase("ingest", setting.matrix / FILL_RATE / workers.count, bytes=setting.matrix)
     write = Phase("finish", setting.store / machine.write_rate, bytes=setting.store)
-    return Candidate(
-        algorithm=ALGORITHM,
+    return candidate(
+        setting,
+        ALGORITHM,
+        (fill, relax, write),
+        memory=0,
+        disk=max(int(PANEL_DISK * setting.matrix), 3 * panel),
         device=workers.device,
         tier="store" if passing else "device" if device else "host",
-        memory=machine.resident + OVERHEAD,
         device_memory=(pace.workspace + share - took.streamed) * panel if device else 0,
-        disk=setting.store + max(int(PANELS * setting.matrix), 3 * panel),
-        seconds=fill.seconds + relax.seconds + write.seconds,
-        phases=(fill, relax, write),
-        streaming=streaming,
+        streaming=tiling,
         workers=workers.count,
     )
 

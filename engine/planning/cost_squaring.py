@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
 from engine.model import device_layout
 from engine.model.blocks import PACK_BYTES, triangle
 from engine.model.plan import Candidate
+from engine.planning.constants import SQUARING_EFFICIENCY
 from engine.planning.cost import Setting, dense_candidate, device_candidate
-
-#: Share of the rate of large products that a whole solve reaches.
-EFFICIENCY: Final = 0.9
 
 
 def estimate(setting: Setting) -> Candidate:
@@ -23,7 +20,7 @@ def estimate(setting: Setting) -> Candidate:
         "repeated-squaring",
         updates=schedule.updates,
         workspace=2 * setting.matrix + setting.machine.threads * PACK_BYTES,
-        efficiency=EFFICIENCY,
+        efficiency=SQUARING_EFFICIENCY,
     )
 
 

@@ -14,35 +14,24 @@ from engine.model.blocks import PACK_BYTES
 from engine.model.dtypes import relaxes_reduced
 from engine.model.plan import Candidate, Phase
 from engine.model.problem import Problem
-from engine.model.tiling import GRAIN, Streaming, entries, panel_bytes, updates
-from engine.planning.cost import INGEST_RATE, OVERHEAD, Setting, write_phase
+from engine.model.tiling import GRAIN, Tiling, entries, panel_bytes, updates
+from engine.planning.constants import (
+    FILL_RATE,
+    FINISH_SHARE,
+    GPU_STRIPE_BUFFERS,
+    LONG_ON_CPU,
+    PANEL_LOAD_ROWS,
+    PANEL_PACK_ROWS,
+    ROUNDS_EFFICIENCY,
+    SPARE_DISK,
+    SPARE_FILES,
+    STRIPE_BUFFERS,
+    TILE_THREADS_BYTES,
+)
+from engine.planning.cost import Setting, candidate, write_phase
+from engine.planning.layouts import CPU_HEIGHTS, CPU_WIDTHS, LayoutGrid, fastest, whole_width
 
 ALGORITHM: Final = "blocked-floyd-warshall"
-#: A solve in memory of at least this number of seconds is worth a copy in the store, because they would be lost with
-#: the process: LONG on GPUs, LONG_CPU on processors.
-LONG: Final = 120.0
-LONG_CPU: Final = 60.0
-#: Share of the rate of large products that whole solves in rounds reach; see docs/benchmarks.md.
-EFFICIENCY: Final = 0.88
-#: Heights of a stripe, best first, and widths of a pivot block.
-HEIGHTS: Final = (512, 384, 256, 192, 128, 64)
-WIDTHS: Final = (
-    64, 128, 192, 256, 384, 512, 640, 768, 896, 1024, 1152, 1280, 1408, 1536, 1792, 2048, 2304, 2560, 3072, 3584, 4096,
-    5120, 6144, 7168, 8192, 10240, 12288, 14336, 16384, 20480, 24576, 28672, 32768,
-)  # fmt: skip
-#: Loading the panel into the processors, once for each stripe, takes as long as relaxing this number of rows.  For
-#: undirected graphs the panel is also packed for each stripe, which takes as long as HALF rows.
-ROWS: Final = 14
-HALF: Final = 40
-#: Stripes in host memory besides the panels: two are read ahead, one is relaxed, three are written.
-BUFFERS: Final = 6
-#: Bytes of memory of the threads that read and write, which hold a tile each.
-IO_BYTES: Final = 8 * 2**21
-#: Additional stripes in host memory where GPUs stream.
-IN_FLIGHT: Final = 4
-#: Bytes of the tiles in flight and of spare files, besides the store itself.
-SPARE_SHARE: Final = 1 / 16
-SPARE_FILES: Final = 64
 
 
 def streamed(setting: Setting) -> Iterator[Candidate]:
@@ -51,7 +40,7 @@ def streamed(setting: Setting) -> Iterator[Candidate]:
     if not streamable(setting):
         return
     host = in_memory(setting)
-    if host.seconds >= LONG_CPU:
+    if host.seconds >= LONG_ON_CPU:
         yield host
     if not relaxes_reduced(setting.kind, problem):  # finding potentials needs all rows at once
         yield from_store(setting)
@@ -64,7 +53,7 @@ def streamable(setting: Setting) -> bool:
 
 
 def forms(problem: Problem) -> tuple[bool, ...]:
-    """Return the values of ``Streaming.symmetric`` to consider.
+    """Return the values of ``Tiling.symmetric`` to consider.
 
     An undirected graph can be solved like a directed one.  That takes twice the arithmetic but fewer panels, so that
     blocks are wider in little memory.
@@ -77,69 +66,55 @@ def forms(problem: Problem) -> tuple[bool, ...]:
 def in_memory(setting: Setting) -> Candidate:
     """Estimate rounds over host memory, which are copied to the store from time to time."""
     n, size, machine = setting.problem.n, setting.kind.itemsize, setting.machine
-    streaming = _layout("host", 512, 1024, symmetric=not setting.problem.directed)
-    fill = Phase("ingest", setting.matrix / INGEST_RATE, bytes=setting.matrix)
-    work = _relax(setting, streaming, 0.0)
+    symmetric = not setting.problem.directed
+    tiling = Tiling("host", 512, 1024, symmetric=symmetric, ahead=symmetric)
+    fill = Phase("ingest", setting.matrix / FILL_RATE, bytes=setting.matrix)
+    work = _relax(setting, tiling, 0.0)
     write = write_phase(setting)
-    scratch = machine.threads * (PACK_BYTES + GRAIN * n * size) + streaming.height * streaming.width * size
-    return Candidate(
-        algorithm=ALGORITHM,
-        memory=machine.resident + OVERHEAD + setting.matrix + panel_bytes(streaming, n, size) + scratch,
-        disk=setting.store + spare_bytes(setting.store),
-        seconds=fill.seconds + work.seconds + write.seconds,
-        phases=(fill, work, write),
-        streaming=streaming,
+    scratch = machine.threads * (PACK_BYTES + GRAIN * n * size) + tiling.height * tiling.width * size
+    return candidate(
+        setting,
+        ALGORITHM,
+        (fill, work, write),
+        memory=setting.matrix + panel_bytes(tiling, n, size) + scratch,
+        disk=spare_bytes(setting.store),
+        streaming=tiling,
     )
 
 
 def from_store(setting: Setting) -> Candidate:
     """Estimate rounds over the working store, in the fastest layout that fits, else in the one that needs least."""
-    n, machine = setting.problem.n, setting.machine
-    whole = -(-n // GRAIN) * GRAIN
-    widths = [w for w in WIDTHS if w < whole] + [whole]
-    found = [
-        _store(setting, _layout("store", height, width, symmetric=symmetric))
-        for symmetric in forms(setting.problem)
-        for width in widths
-        for height in HEIGHTS
-        if width % height == 0
-    ]
-    fitting = [c for c in found if c.memory <= machine.memory]
-    return min(fitting, key=lambda c: c.seconds) if fitting else min(found, key=lambda c: c.memory)
+    whole = whole_width(setting.problem.n)
+    widths = (*(w for w in CPU_WIDTHS if w < whole), whole)
+    grid = LayoutGrid("store", widths, CPU_HEIGHTS, symmetric=forms(setting.problem), always_ahead=False)
+    found = fastest([_store(setting, tiling) for tiling in grid.layouts()], setting.machine.memory)
+    assert found is not None  # the lowest stripe divides every width
+    return found
 
 
-def _layout(tier: str, height: int, width: int, *, symmetric: bool) -> Streaming:
-    """Return the layout for a CPU."""
-    return Streaming(tier, height, width, symmetric=symmetric, ahead=symmetric)
-
-
-def _store(setting: Setting, streaming: Streaming) -> Candidate:
+def _store(setting: Setting, tiling: Tiling) -> Candidate:
     n, size, machine = setting.problem.n, setting.kind.itemsize, setting.machine
-    once = entries(streaming, n) * size
+    once = entries(tiling, n) * size
     # A panel that is closed in its own round is written and read once more.
-    each = once * (streaming.rounds(n) + (not streaming.ahead))
+    each = once * (tiling.rounds(n) + (not tiling.ahead))
     # The first round is made from the arcs, so it reads nothing.
     moved = 2 * each - once
-    relax = _relax(setting, streaming, moved * machine.stream_work / machine.threads)
+    relax = _relax(setting, tiling, moved * machine.stream_work / machine.threads)
     disk = each / machine.stream_rate
     relax = Phase("relax", max(relax.seconds, disk), bytes=int(moved), updates=relax.updates)
     phases = [relax]
-    if streaming.symmetric:
+    if tiling.symmetric:
         phases.append(finish_phase(setting))
-    scratch = machine.threads * PACK_BYTES + streaming.height * streaming.width * size
-    return Candidate(
-        algorithm=ALGORITHM,
+    scratch = machine.threads * PACK_BYTES + tiling.height * tiling.width * size
+    buffers = STRIPE_BUFFERS * tiling.height * n * size
+    return candidate(
+        setting,
+        ALGORITHM,
+        phases,
+        memory=panel_bytes(tiling, n, size) + buffers + TILE_THREADS_BYTES + scratch,
+        disk=spare_bytes(setting.store),
         tier="store",
-        memory=machine.resident
-        + OVERHEAD
-        + panel_bytes(streaming, n, size)
-        + BUFFERS * streaming.height * n * size
-        + IO_BYTES
-        + scratch,
-        disk=setting.store + spare_bytes(setting.store),
-        seconds=sum(phase.seconds for phase in phases),
-        phases=tuple(phases),
-        streaming=streaming,
+        streaming=tiling,
     )
 
 
@@ -148,27 +123,27 @@ def finish_phase(setting: Setting) -> Phase:
 
     It reads the upper half about twice, assembles whole rows, and writes the lower half.
     """
-    bytes_ = int(setting.matrix * 1.5)
+    bytes_ = int(setting.matrix * FINISH_SHARE)
     return Phase("finish", bytes_ / setting.machine.stream_rate, bytes=bytes_)
 
 
-def store_buffers(streaming: Streaming, devices: int) -> int:
+def store_buffers(tiling: Tiling, devices: int) -> int:
     """Return the stripes in host memory where the matrix lies in the store; GPUs get more so that none waits."""
-    beside = IN_FLIGHT if streaming.slots > 1 else 0
-    return BUFFERS + (devices - 1) * (streaming.slots + 1) + streaming.slots - 1 + beside
+    beside = GPU_STRIPE_BUFFERS if tiling.slots > 1 else 0
+    return STRIPE_BUFFERS + (devices - 1) * (tiling.slots + 1) + tiling.slots - 1 + beside
 
 
-def _relax(setting: Setting, streaming: Streaming, beside: float) -> Phase:
+def _relax(setting: Setting, tiling: Tiling, beside: float) -> Phase:
     """Return the phase of the products of all rounds, with ``beside`` seconds of the processors' other work."""
     n = setting.problem.n
-    count = updates(streaming, n)
-    efficiency = EFFICIENCY / (1 + (HALF if streaming.symmetric else ROWS) / streaming.height)
-    width = min(streaming.width, n)
+    count = updates(tiling, n)
+    efficiency = ROUNDS_EFFICIENCY / (1 + (PANEL_PACK_ROWS if tiling.symmetric else PANEL_LOAD_ROWS) / tiling.height)
+    width = min(tiling.width, n)
     # Updates of closing; panels of undirected graphs are whole rows, while half of the other rows is relaxed.
-    closing = 2 * n * n * width if streaming.symmetric else n * width * width
+    closing = 2 * n * n * width if tiling.symmetric else n * width * width
     return Phase("relax", (count + closing) / (setting.rate * efficiency) + beside, updates=count)
 
 
 def spare_bytes(store: int) -> int:
     """Return the bytes of disk that are needed besides the store while tiles are rewritten."""
-    return int(min(SPARE_FILES * 2**21, max(2**21, store * SPARE_SHARE)))
+    return int(min(SPARE_FILES * 2**21, max(2**21, store * SPARE_DISK)))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Final
 
 from engine.model.device_layout import base_bytes, rounds_bytes
 from engine.model.dtypes import relaxes_reduced
@@ -12,30 +11,39 @@ from engine.model.plan import Candidate, Phase
 from engine.model.problem import Device
 from engine.model.tiling import (
     GRAIN,
-    HEIGHTS,
     SLOTS,
-    Streaming,
-    choose_layout,
+    Tiling,
     device_bytes,
     entries,
     streamed_bytes,
     updates,
 )
-from engine.planning.cost import DEVICE_EFFICIENCY, DEVICE_LAUNCH, INGEST_RATE, OVERHEAD, Setting, write_phase
-from engine.planning.cost_streaming import ALGORITHM, IO_BYTES, LONG, finish_phase, forms, spare_bytes, store_buffers
-
-#: Bytes of host memory that the CUDA driver takes in addition to those that it holds when a solve is planned.
-DRIVER: Final = 2**30
-#: Several GPUs share a matrix of at least this number of vertices, even if one could hold it.
-SHARED: Final = 16384
-#: Where rounds wait for the disk, this share of the shorter of work and copies does not hide behind the longer one.
-UNHIDDEN: Final = 0.15
-#: Bytes of a matrix that a thread mirrors a second, and the number of threads that memory bandwidth suffices for:
-#: sixteen threads took 0.78 s for 17.2 GB.
-MIRROR_RATE: Final = 6e9
-MIRROR_THREADS: Final = 4
-#: Widths of a pivot block for a matrix in the store: the disk wants them wide.
-WIDTHS: Final = (64, 128, 256, 512, 1024, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768)
+from engine.planning.constants import (
+    COPY_START_ROWS,
+    DEVICE_EFFICIENCY,
+    DEVICE_LAUNCH,
+    DRIVER_BYTES,
+    FEW_SLOTS,
+    FILL_RATE,
+    LONG_ON_GPU,
+    MIRROR_RATE,
+    MIRROR_THREADS,
+    SHARED_FROM,
+    TILE_THREADS_BYTES,
+    UNHIDDEN,
+)
+from engine.planning.cost import Setting, candidate, write_phase
+from engine.planning.cost_streaming import ALGORITHM, finish_phase, forms, spare_bytes, store_buffers
+from engine.planning.layouts import (
+    GPU_HEIGHTS,
+    GPU_SLOTS,
+    GPU_STORE_WIDTHS,
+    LayoutGrid,
+    StreamingDevices,
+    choose_layout,
+    fastest,
+    whole_width,
+)
 
 
 def through_devices(setting: Setting) -> Iterator[Candidate]:
@@ -48,7 +56,7 @@ def through_devices(setting: Setting) -> Iterator[Candidate]:
     if cuda is None:
         return
     fits = base_bytes(n, n, size) + rounds_bytes(n, size) <= cuda.memory
-    if fits and n**3 / rate_of(setting, cuda, 1) < LONG and (cuda.count == 1 or n < SHARED):
+    if fits and n**3 / rate_of(setting, cuda, 1) < LONG_ON_GPU and (cuda.count == 1 or n < SHARED_FROM):
         return
     found = from_host(setting, cuda)
     if found is not None:
@@ -79,35 +87,28 @@ def from_host(setting: Setting, cuda: Device) -> Candidate | None:
 def _host(setting: Setting, cuda: Device, *, symmetric: bool) -> Candidate | None:
     n, size, machine, count = setting.problem.n, setting.kind.itemsize, setting.machine, cuda.count
     bus = min(count * cuda.bus_rate, cuda.bus_most)
-    streaming = choose_layout(
-        n,
-        size,
-        device_memory=cuda.memory,
-        devices=count,
-        bus_rate=bus,
-        relax_rate=rate_of(setting, cuda, count),
-        symmetric=symmetric,
-    )
-    if streaming is None:
+    devices = StreamingDevices(count, cuda.memory, bus, rate_of(setting, cuda, count))
+    tiling = choose_layout(n, size, devices, symmetric=symmetric)
+    if tiling is None:
         return None
     # all processors fill the rows while the memory is allocated and locked
-    rate = INGEST_RATE * max(1.0, machine.threads / 2)
+    rate = FILL_RATE * max(1.0, machine.threads / 2)
     fill = setting.matrix * max(cuda.touch_seconds + 1 / rate, cuda.lock_seconds)
-    moved = streaming.rounds(n) * streamed_bytes(streaming, n, size, count) + setting.matrix
+    moved = tiling.rounds(n) * streamed_bytes(tiling, n, size, count) + setting.matrix
     phases = (
         Phase("ingest", DEVICE_LAUNCH + fill, bytes=setting.matrix),
-        _relax(setting, cuda, streaming, moved / bus, moved),
+        _relax(setting, cuda, tiling, moved / bus, moved),
         _write(setting, mirrored=symmetric),
     )
-    return Candidate(
-        algorithm=ALGORITHM,
+    return candidate(
+        setting,
+        ALGORITHM,
+        phases,
+        memory=DRIVER_BYTES + setting.matrix + 4 * machine.threads * GRAIN * n * size,
+        disk=spare_bytes(setting.store),
         device="cuda",
-        memory=machine.resident + OVERHEAD + DRIVER + setting.matrix + 4 * machine.threads * GRAIN * n * size,
-        device_memory=device_bytes(streaming, n, size),
-        disk=setting.store + spare_bytes(setting.store),
-        seconds=sum(phase.seconds for phase in phases),
-        phases=phases,
-        streaming=streaming,
+        device_memory=device_bytes(tiling, n, size),
+        streaming=tiling,
     )
 
 
@@ -124,58 +125,49 @@ def from_store(setting: Setting, cuda: Device) -> Candidate | None:
     The layout is the fastest one that fits, else the one that takes the least host memory; None where none fits on a
     device.
     """
-    whole = -(-setting.problem.n // GRAIN) * GRAIN
-    found = [
-        _store(setting, cuda, Streaming("store", height, width, slots, 0, symmetric))
-        for symmetric in forms(setting.problem)
-        for width in WIDTHS
-        for height in HEIGHTS
-        for slots in (SLOTS, 3)
-        if width <= whole and width % height == 0
-    ]
-    on_device = [c for c in found if c.device_memory <= cuda.memory]
-    fitting = [c for c in on_device if c.memory <= setting.machine.memory]
-    if fitting:
-        return min(fitting, key=lambda c: c.seconds)
-    return min(on_device, key=lambda c: c.memory, default=None)
+    widths = [w for w in GPU_STORE_WIDTHS if w <= whole_width(setting.problem.n)]
+    grid = LayoutGrid("store", widths, GPU_HEIGHTS, GPU_SLOTS, forms(setting.problem))
+    found = [_store(setting, cuda, tiling) for tiling in grid.layouts()]
+    return fastest([c for c in found if c.device_memory <= cuda.memory], setting.machine.memory)
 
 
-def _store(setting: Setting, cuda: Device, streaming: Streaming) -> Candidate:
+def _store(setting: Setting, cuda: Device, tiling: Tiling) -> Candidate:
     n, size, machine = setting.problem.n, setting.kind.itemsize, setting.machine
-    each = entries(streaming, n) * size
-    moved = (2 * streaming.rounds(n) - 1) * each  # the first round is made from the arcs: it reads nothing
+    each = entries(tiling, n) * size
+    moved = (2 * tiling.rounds(n) - 1) * each  # the first round is made from the arcs: it reads nothing
     seconds = max(
-        streaming.rounds(n) * each / machine.stream_rate,
-        streaming.rounds(n) * each / min(cuda.count * cuda.bus_rate, cuda.bus_most),
+        tiling.rounds(n) * each / machine.stream_rate,
+        tiling.rounds(n) * each / min(cuda.count * cuda.bus_rate, cuda.bus_most),
         moved * machine.stream_work / machine.threads,
     )
-    phases = [_relax(setting, cuda, streaming, seconds, moved)]
-    if streaming.symmetric:
+    phases = [_relax(setting, cuda, tiling, seconds, moved)]
+    if tiling.symmetric:
         phases.append(finish_phase(setting))
-    buffers = store_buffers(streaming, cuda.count) * streaming.height * n * size
-    return Candidate(
-        algorithm=ALGORITHM,
+    buffers = store_buffers(tiling, cuda.count) * tiling.height * n * size
+    return candidate(
+        setting,
+        ALGORITHM,
+        phases,
+        memory=DRIVER_BYTES + TILE_THREADS_BYTES + buffers,
+        disk=spare_bytes(setting.store),
+        seconds=DEVICE_LAUNCH + sum(phase.seconds for phase in phases),
         device="cuda",
         tier="store",
-        memory=machine.resident + OVERHEAD + DRIVER + IO_BYTES + buffers,
-        device_memory=device_bytes(streaming, n, size),
-        disk=setting.store + spare_bytes(setting.store),
-        seconds=DEVICE_LAUNCH + sum(phase.seconds for phase in phases),
-        phases=tuple(phases),
-        streaming=streaming,
+        device_memory=device_bytes(tiling, n, size),
+        streaming=tiling,
     )
 
 
-def _relax(setting: Setting, cuda: Device, streaming: Streaming, copying: float, moved: int) -> Phase:
+def _relax(setting: Setting, cuda: Device, tiling: Tiling, copying: float, moved: int) -> Phase:
     """Return the phase of all rounds: products and closing overlap with ``copying`` seconds of copies."""
     n = setting.problem.n
-    count, width = updates(streaming, n), min(streaming.width, n)
+    count, width = updates(tiling, n), min(tiling.width, n)
     # a panel of an undirected graph is relaxed over its whole length, though only half of the stripes' entries are kept
-    closing = n * width * width + (n * n * width if streaming.symmetric else 0)
+    closing = n * width * width + (n * n * width if tiling.symmetric else 0)
     work = (count + closing) / rate_of(setting, cuda, cuda.count)
     # low stripes are many, and each waits for the disk, the bus and the device once
-    copying *= 1 + 8 / streaming.height + (0.02 if streaming.slots < SLOTS else 0.0)
+    copying *= 1 + COPY_START_ROWS / tiling.height + (FEW_SLOTS if tiling.slots < SLOTS else 0.0)
     seconds = max(work, copying)
-    if streaming.tier == "store":
+    if tiling.tier == "store":
         seconds += UNHIDDEN * min(work, copying)
     return Phase("relax", seconds, bytes=moved, updates=count)

@@ -10,7 +10,7 @@ from typing import Final
 from engine.model.algorithms import by_rows, unsuitable
 from engine.model.dtypes import REACH, WORK_TYPES, WorkType
 from engine.model.plan import Candidate, Plan
-from engine.model.problem import Machine, Options, Problem
+from engine.model.problem import Machine, Options, Problem, Trials
 from engine.planning import (
     cost_bfs,
     cost_dense,
@@ -20,10 +20,11 @@ from engine.planning import (
     cost_search,
     cost_squaring,
 )
+from engine.planning.constants import LONG_ON_CPU, LONG_ON_GPU, RESIDENT_SPARE, STREAMED_FROM, UNKEPT
 from engine.planning.cost import Setting
 from engine.planning.cost_distributed import lacking, over_workers
 from engine.planning.cost_streaming import ALGORITHM as STREAMED
-from engine.planning.cost_streaming import LONG, LONG_CPU, streamable, streamed
+from engine.planning.cost_streaming import streamable, streamed
 from engine.planning.cost_streaming_cuda import through_devices
 from storage.errors import DoesNotFit, InvalidRequest
 
@@ -47,13 +48,6 @@ DEVICE_ESTIMATES: Final[dict[str, Callable[[Setting], Candidate]]] = {
     "bfs": cost_search.estimate_bfs,
     "johnson": cost_search.estimate_johnson,
 }
-#: Up to this number of bytes a matrix is streamed only if it does not fit in memory: it is finished before the first
-#: commit, and streaming could hardly be faster.
-LITTLE: Final = 16 << 20
-#: Bytes by which the memory of two processes differs when they plan the same problem.
-RESIDENT_SPARE: Final = 8 * 2**20
-#: A long solve that commits its progress may take this many times as long as one that does not.
-UNKEPT: Final = 1.25
 #: Below this number a float32 is subnormal and loses digits.
 SMALLEST_FLOAT32 = 1.2e-38
 LARGEST_FLOAT32 = 3.4e38
@@ -61,7 +55,9 @@ LARGEST_EXACT_FLOAT64 = 2**53
 LARGEST_FLOAT64 = 1.7e308
 
 
-def choose(problem: Problem, machine: Machine, options: Options, *, store: int | None = None) -> Plan:
+def choose(
+    problem: Problem, machine: Machine, options: Options, *, store: int | None = None, trials: Trials | None = None
+) -> Plan:
     """Select the fastest algorithm that fits, in the narrowest proven type.
 
     Args:
@@ -69,6 +65,7 @@ def choose(problem: Problem, machine: Machine, options: Options, *, store: int |
         machine: the machine.
         options: the user's options.
         store: bytes of the finished store; None for the bytes of the matrix.
+        trials: what searches of this graph took; None where none were tried.
 
     Raises:
         InvalidRequest: the options contradict the graph or each other.
@@ -77,11 +74,14 @@ def choose(problem: Problem, machine: Machine, options: Options, *, store: int |
     _check(options, machine)
     kind, dtype_reason = choose_type(problem, options.dtype)
     size = problem.rows * problem.columns * kind.itemsize if store is None else store
-    setting = Setting(problem, machine, kind, size)
+    setting = Setting(problem, machine, kind, size, trials or Trials())
     if options.algorithm != "auto" and (why := unsuitable(options.algorithm, problem)):
         raise InvalidRequest(f"algorithm {options.algorithm} cannot be used: {why}", field="algorithm")
     candidates = _candidates(setting, options)
-    best = min((c for c in _pool(candidates, setting, options) if c.feasible), key=_cost, default=None)
+    pool = _pool(candidates, setting, options)
+    if not pool:
+        raise _nothing_suits(setting, options, candidates)
+    best = min((c for c in pool if c.feasible), key=_cost, default=None)
     if best is None:
         raise _refusal(candidates, setting, options)
     others = sorted((c for c in candidates if c is not best), key=lambda c: c.seconds)
@@ -127,7 +127,7 @@ def _candidates(setting: Setting, options: Options) -> list[Candidate]:
     if machine.workers is not None:
         return [_judge(candidate, setting, options) for candidate in over_workers(setting)]
     found = [_judge(ESTIMATES[name](setting), setting, options) for name in ESTIMATES]
-    if setting.matrix > LITTLE or not any(c.feasible for c in found if c.algorithm == STREAMED):
+    if setting.matrix > STREAMED_FROM or not any(c.feasible for c in found if c.algorithm == STREAMED):
         found += [_judge(candidate, setting, options) for candidate in streamed(setting)]
     if machine.cuda is not None and options.device != "cpu":
         if streamable(setting):
@@ -139,7 +139,7 @@ def _candidates(setting: Setting, options: Options) -> list[Candidate]:
 def _cost(candidate: Candidate) -> float:
     """Return the seconds to compare; they count UNKEPT times for a long solve that would be lost with its process."""
     kept = candidate.streaming is not None or by_rows(candidate.algorithm)
-    long = LONG_CPU if candidate.device == "cpu" else LONG
+    long = LONG_ON_CPU if candidate.device == "cpu" else LONG_ON_GPU
     return candidate.seconds * (1.0 if kept or candidate.seconds < long else UNKEPT)
 
 
@@ -283,6 +283,20 @@ def _refusal(candidates: list[Candidate], setting: Setting, options: Options) ->
         available=machine.memory,
         candidates=candidates,
     )
+
+
+def _nothing_suits(setting: Setting, options: Options, candidates: list[Candidate]) -> InvalidRequest:
+    """Return the error where none of the algorithms that this machine or its workers run can solve the problem."""
+    where = "workers of a Dask scheduler" if setting.machine.workers is not None else f"device {options.device}"
+    known = dict.fromkeys(c.algorithm for c in candidates)
+    if options.algorithm != "auto" and options.algorithm not in known:
+        message = f"algorithm {options.algorithm} does not run on {where}, which run {', '.join(known)}"
+        return InvalidRequest(message, field="algorithm")
+    if setting.problem.max_hops is not None:
+        return InvalidRequest(
+            f"{unsuitable(next(iter(known)), setting.problem)}, which does not run on {where}", field="max_hops"
+        )
+    return InvalidRequest(f"no algorithm that runs on {where} can solve this problem", field="algorithm")
 
 
 def _least_hungry(pool: list[Candidate], setting: Setting, options: Options) -> tuple[str, int]:

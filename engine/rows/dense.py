@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -63,38 +64,45 @@ def fill_weights(graph: Graph, kind: WorkType, first: int, out: Array) -> None:
         part[np.arange(stop - start), np.arange(start, stop)] = 0
 
 
-def write_rows(
-    matrix: Array,
-    rows: npt.NDArray[np.int64] | None,
-    sink: Sink,
-    monitor: Monitor,
-    threads: int,
-    *,
-    picked: bool = False,
-    potentials: Potentials | None = None,
-    before: Callable[[int, int], None] | None = None,
-) -> None:
-    """Send rows of ``matrix`` to ``sink``, band by band, from several threads.
+@dataclass(frozen=True)
+class ClosedRows:
+    """A finished matrix in memory, of which rows are sent.
 
-    Args:
+    Attributes:
         matrix: shape (n, n), or only the rows wanted, in any memory order; in the working type.
         rows: vertex indices of the rows wanted; None for all.
-        sink: receives the rows.
-        monitor: receives the progress, in rows.
-        threads: number of threads that write.
         picked: ``matrix`` holds only the rows wanted.
         potentials: shape (n,), h; the entries are reduced lengths d + h[source] - h[target], and the differences of h
             are taken off in float64.  None where the entries are distances.
+    """
+
+    matrix: Array
+    rows: npt.NDArray[np.int64] | None = None
+    picked: bool = False
+    potentials: Potentials | None = None
+
+
+def write_rows(
+    closed: ClosedRows, sink: Sink, monitor: Monitor, threads: int, before: Callable[[int, int], None] | None = None
+) -> None:
+    """Send rows of a matrix to ``sink``, band by band, from several threads.
+
+    Args:
+        closed: the matrix, and which rows of it are wanted.
+        sink: receives the rows.
+        monitor: receives the progress, in rows.
+        threads: number of threads that write.
         before: called with the first row and one past the last row of a band, by the thread that then sends the band.
     """
-    sources = np.arange(len(matrix)) if rows is None else rows
+    matrix, potentials = closed.matrix, closed.potentials
+    sources = np.arange(len(matrix)) if closed.rows is None else closed.rows
     band = sink.tile[0]
     monitor.begin("write", len(sources), "rows")
 
     def write(some: npt.NDArray[np.int64], first: int) -> int:
         if before is not None:
             before(first, first + len(some))
-        block: Array = matrix[first : first + len(some)] if picked or rows is None else matrix[some]
+        block: Array = matrix[first : first + len(some)] if closed.picked or closed.rows is None else matrix[some]
         if potentials is not None:
             block = (block.astype(np.float64) + (potentials - potentials[some, None])).astype(matrix.dtype)
         sink.write(first, 0, np.ascontiguousarray(block))

@@ -10,13 +10,14 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
+from engine.algorithms.context import SolveContext
 from engine.model.algorithms import by_rows
 from engine.model.plan import Plan
 from engine.model.problem import Options
@@ -110,6 +111,17 @@ class Journal:
         """Return the seconds of each phase, those of earlier processes included."""
         now = self._seconds()
         return {name: self.before.get(name, 0.0) + now.get(name, 0.0) for name in {**self.before, **now}}
+
+
+@dataclass(frozen=True)
+class StoredSolve(SolveContext):
+    """A solve into a working store; its sink is that store.
+
+    Attributes:
+        journal: the working store and its records.
+    """
+
+    journal: Journal
 
 
 class RowCommits:
@@ -239,6 +251,19 @@ def bound_to(checkpoint: Checkpoint | None, options: Options) -> Options:
     return replace(options, algorithm=kept, dtype=dtype)
 
 
+def resumes_half(checkpoint: Checkpoint | None) -> bool:
+    """Return whether ``checkpoint`` counts rounds of the half form, which only a solve in that form resumes from.
+
+    A record that such a solve would forget, or that counts no round, binds no plan to the half form.
+    """
+    if checkpoint is None or checkpoint.record.get("kind") != "rounds":
+        return False
+    recorded = CheckpointForm.of_record(checkpoint.record, str(checkpoint.identity["type"]))
+    wanted = replace(recorded, potentials=None)  # undirected graphs, which alone have a half form, need no potentials
+    begun = max((level for level, _ in checkpoint.record["levels"]), default=-1) >= 0
+    return recorded.half and begun and way_on(recorded, wanted) is not Way.FORGET
+
+
 def suits(checkpoint: Checkpoint, plan: Plan) -> bool:
     """Whether a solve by ``plan`` may write over ``checkpoint``, even if it cannot use what is recorded."""
     recorded = CheckpointForm.of_record(checkpoint.record, str(checkpoint.identity["type"]))
@@ -255,15 +280,3 @@ def take_up_whole(journal: Journal, plan: Plan) -> None:
         and way_on(CheckpointForm.of_record(record, plan.dtype), CheckpointForm.of_plan(plan)) is Way.FORGET
     ):
         journal.forget()
-
-
-def rest(options: Options, n: int, done: int) -> Options:
-    """Return ``options`` for the rows after the first ``done``.
-
-    Args:
-        options: the options of the whole solve.
-        n: vertices of the graph.
-        done: rows that are finished.
-    """
-    sources = range(n) if options.sources is None else options.sources
-    return replace(options, sources=tuple(sources[done:]))

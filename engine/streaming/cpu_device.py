@@ -47,11 +47,11 @@ class CpuStreamer:
             resident: rounds whose stripes stay here; not used.
         """
         self._job, self._monitor, self._packed = job, _Checks(job), None
-        width, dtype = min(job.streaming.width, job.n), job.kind.dtype
-        if not job.streaming.ahead:
+        width, dtype = min(job.tiling.width, job.n), job.kind.dtype
+        if not job.tiling.ahead:
             self._packed = PackedPanel(self._backend, width, job.n, dtype, self._monitor, nonnegative=job.nonnegative)
         elif not job.panels:
-            job.panels.extend(np.empty((job.streaming.panels, width, job.n), dtype))
+            job.panels.extend(np.empty((job.tiling.panels, width, job.n), dtype))
         self._resident = {}
         self._owed.clear()
 
@@ -91,12 +91,12 @@ class CpuStreamer:
         panel = self._panel(k)
         for stripe in job.members(k):
             top, bottom = job.rows(stripe)
-            left = job.streaming.left(stripe)
+            left = job.tiling.left(stripe)
             own = take(stripe) if take else self._resident[stripe]
             panel[top - start : bottom - start, left:] = own[:, left:]
             if take:
                 job.tier.drop(stripe, own)
-        if job.streaming.symmetric:
+        if job.tiling.symmetric:
             if not first:
                 self._collect(k, job.pivot(k - 1), self._panel(k - 1))
             block = panel[:, start:stop]
@@ -107,7 +107,7 @@ class CpuStreamer:
         self._close(k, panel)
         for stripe in job.members(k):
             top, bottom = job.rows(stripe)
-            part, left = panel[top - start : bottom - start], job.streaming.left(stripe)
+            part, left = panel[top - start : bottom - start], job.tiling.left(stripe)
             target = job.tier.blank(stripe) if take else self._resident[stripe]
             target[:, left:] = part[:, left:]
             if take:
@@ -121,14 +121,14 @@ class CpuStreamer:
         is shared.
         """
         job = self._job
-        if job.streaming.symmetric and k + 2 < job.rounds and job.devices[job.leaders[k + 2]] is self:
+        if job.tiling.symmetric and k + 2 < job.rounds and job.devices[job.leaders[k + 2]] is self:
             self._collect(k + 2, job.pivot(k), self._panel(k))
 
     def reside(self, k: int, *, out: bool) -> None:
         """Relax the resident copies, and give them to the tier if ``out``."""
         job = self._job
         for stripe, rows in self._resident.items():
-            if stripe // job.streaming.group not in (k, k + 1):
+            if stripe // job.tiling.group not in (k, k + 1):
                 self._relax(k, stripe, rows)
             if out:
                 self._give(k, stripe)
@@ -199,10 +199,10 @@ class CpuStreamer:
 
     def _relax(self, k: int, stripe: int, rows: Array) -> None:
         job, (start, stop), (top, bottom) = self._job, self._job.pivot(k), self._job.rows(stripe)
-        left = job.streaming.left(stripe)
+        left = job.tiling.left(stripe)
         if self._packed is not None:
             self._packed.relax(rows)
-        elif job.streaming.symmetric:
+        elif job.tiling.symmetric:
             through = np.empty((bottom - top, stop - start), rows.dtype)
             self._backend.transpose(through, self._panel(k)[:, top:bottom])
             self._multiply(rows[:, left:], through, self._panel(k)[:, left:])
@@ -251,13 +251,13 @@ class CpuStreamer:
         multiply(self._backend, c, a, b, nonnegative=self._job.nonnegative, monitor=self._monitor)
 
     def _give(self, k: int, stripe: int) -> None:
-        rows, left = self._job.tier.blank(stripe), self._job.streaming.left(stripe)
+        rows, left = self._job.tier.blank(stripe), self._job.tiling.left(stripe)
         rows[:, left:] = self._resident[stripe][:, left:]
         self._job.done(k, stripe, rows)
 
     def _advance(self, k: int, stripe: int) -> None:
         start, stop = self._job.pivot(k)
-        self._job.advance((stop - start) * stripe_entries(self._job.streaming, stripe, self._job.n))
+        self._job.advance((stop - start) * stripe_entries(self._job.tiling, stripe, self._job.n))
 
 
 class _Checks(Monitor):

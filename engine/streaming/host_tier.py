@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from engine.model.backend import Array
 from engine.model.tier import HostTier
-from engine.model.tiling import Streaming
+from engine.model.tiling import Tiling
 from engine.streaming.checkpoint import Journal
 from engine.streaming.progress_record import progress_of
 from engine.streaming.store_tier import tiles_of
@@ -36,16 +36,16 @@ class KeptHostTier(HostTier):
 
     Args:
         matrix: the matrix, shape (n, n).
-        streaming: how the matrix is cut.
+        tiling: how the matrix is cut.
         journal: its working store gets the copies, and it writes the records.
         threads: threads of the solve.
         idle: whether the processors have little else to do, as in a solve on GPUs.
     """
 
     def __init__(
-        self, matrix: Array, streaming: Streaming, journal: Journal, *, threads: int = 1, idle: bool = False
+        self, matrix: Array, tiling: Tiling, journal: Journal, *, threads: int = 1, idle: bool = False
     ) -> None:
-        super().__init__(matrix, streaming)
+        super().__init__(matrix, tiling)
         self._journal, self._share = journal, threads * (IDLE_COST if idle else COST)
         self._helpers, self._spare = min(HELPERS, threads) if idle else 1, idle
         self._due, self._earned = time.monotonic() + journal.interval, 0.0
@@ -69,13 +69,13 @@ class KeptHostTier(HostTier):
         """
         if self._failure is not None:
             raise self._failure
-        ready = self._streaming.resident == 0 or (self._asked is not None and k >= self._asked)
+        ready = self._tiling.resident == 0 or (self._asked is not None and k >= self._asked)
         if ready and self._is_time():
             self._asked = None
             self._copying = threading.Thread(target=self._copy_all, name="apsp-keep", daemon=True)
             self._copying.start()
 
-    def finish(self, streaming: Streaming) -> None:
+    def finish(self, tiling: Tiling) -> None:
         """Do nothing: rows are mirrored as they are written, while earlier ones are on their way to the disk."""
 
     def save(self) -> None:
@@ -119,7 +119,7 @@ class KeptHostTier(HostTier):
                     pool.shutdown(wait=False, cancel_futures=True)
                     raise
             if whole:
-                self._journal.commit(progress_of(levels, self._streaming))
+                self._journal.commit(progress_of(levels, self._tiling))
                 self._took = time.monotonic() - began
         except BaseException as error:
             self._failure = error
@@ -133,11 +133,11 @@ class KeptHostTier(HostTier):
         """Copy one stripe and note the round that it had reached before; return False if time ran out."""
         began, height = time.thread_time(), self._journal.writer.tile[0]
         levels[stripe] = self.level[stripe]
-        first, last = self._streaming.rows(stripe, self.n)
+        first, last = self._tiling.rows(stripe, self.n)
         for row in range(first, last, height):
             if self._stopping.is_set() or (until is not None and time.monotonic() > until):
                 return False
-            self._copy(row, min(last, row + height), self._streaming.left(stripe))
+            self._copy(row, min(last, row + height), self._tiling.left(stripe))
         spent.append(time.thread_time() - began)
         return True
 

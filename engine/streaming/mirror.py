@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 
 from engine.model.backend import Array
-from engine.model.tiling import Streaming
+from engine.model.tiling import Tiling
 from storage.matrix.working import WorkingMatrix
 
 
@@ -22,15 +22,13 @@ class Mirror:
 
     Args:
         writer: the working store.
-        streaming: how the matrix is cut.
+        tiling: how the matrix is cut.
         buffers: arrays of shape (rows of a stripe, n), one for each stripe of a group.
         pool: threads that read and write.
     """
 
-    def __init__(
-        self, writer: WorkingMatrix, streaming: Streaming, buffers: list[Array], pool: ThreadPoolExecutor
-    ) -> None:
-        self._writer, self._streaming, self._buffers, self._pool = writer, streaming, buffers, pool
+    def __init__(self, writer: WorkingMatrix, tiling: Tiling, buffers: list[Array], pool: ThreadPoolExecutor) -> None:
+        self._writer, self._tiling, self._buffers, self._pool = writer, tiling, buffers, pool
         self._n = writer.shape[1]
 
     def groups(self, stripes: list[int]) -> Iterator[list[int]]:
@@ -46,7 +44,7 @@ class Mirror:
         """
         buffers = zip(group, self._buffers, strict=False)
         rows = {s: buffer[: self._span(s)[1] - self._span(s)[0]] for s, buffer in buffers}
-        lacking = [s for s in group if self._streaming.symmetric and not done(s)]
+        lacking = [s for s in group if self._tiling.symmetric and not done(s)]
         self._each(lambda s: self._read_own(s, rows[s], whole=s not in lacking), group)
         if lacking:
             self._gather(lacking, rows)
@@ -68,14 +66,14 @@ class Mirror:
         self._each(some, range(first, last, band))
 
     def _span(self, stripe: int) -> tuple[int, int]:
-        return self._streaming.rows(stripe, self._n)
+        return self._tiling.rows(stripe, self._n)
 
     def _each(self, work: Callable[[int], None], items: list[int] | range) -> None:
         for task in [self._pool.submit(work, item) for item in items]:
             task.result()
 
     def _read_own(self, stripe: int, rows: Array, *, whole: bool) -> None:
-        self._writer.read_rows(self._span(stripe)[0], rows, column=0 if whole else self._streaming.left(stripe))
+        self._writer.read_rows(self._span(stripe)[0], rows, column=0 if whole else self._tiling.left(stripe))
 
     def _gather(self, lacking: list[int], group: dict[int, Array]) -> None:
         """Fill the columns left of the diagonal of the stripes ``lacking`` of a group."""

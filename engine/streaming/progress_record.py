@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from engine.model.tiling import Streaming
+from engine.model.tiling import Tiling
 from engine.streaming.checkpoint import Journal
 from engine.streaming.forms import CheckpointForm, Way, way_on
 
 Levels = npt.NDArray[np.int64]
 
 
-def progress_of(levels: Levels, streaming: Streaming) -> dict[str, object]:
+def progress_of(levels: Levels, tiling: Tiling) -> dict[str, object]:
     """Return the record of ``levels``: the round that each stripe has reached at least, -1 for none, as pairs (round,
     stripes).
 
@@ -25,32 +25,32 @@ def progress_of(levels: Levels, streaming: Streaming) -> dict[str, object]:
     are stored, too.
     """
     runs = [[int(level), len(list(run))] for level, run in groupby(levels.tolist())]
-    cut = {"height": streaming.height, "width": streaming.width, "symmetric": streaming.symmetric}
+    cut = {"height": tiling.height, "width": tiling.width, "symmetric": tiling.symmetric}
     return {"kind": "rounds", **cut, "levels": runs}
 
 
-def levels_of(record: Mapping[str, Any], streaming: Streaming, n: int) -> Levels:
-    """Return the round that each stripe of ``streaming`` has reached at least by a record of rounds; -1 for none.
+def levels_of(record: Mapping[str, Any], tiling: Tiling, n: int) -> Levels:
+    """Return the round that each stripe of ``tiling`` has reached at least by a record of rounds; -1 for none.
 
     If the record's layout is another one, only the rounds that all its stripes have finished count.
 
     Args:
         record: a record whose kind is ``rounds``.
-        streaming: how the matrix is cut now.
+        tiling: how the matrix is cut now.
         n: side of the matrix.
     """
     found = np.repeat([run[0] for run in record["levels"]], [run[1] for run in record["levels"]]).astype(np.int64)
     height, width = int(record["height"]), int(record["width"])
-    if (height, width) == (streaming.height, streaming.width):
+    if (height, width) == (tiling.height, tiling.width):
         return found
     rounds = -(-n // width)
     done = n if found.min() >= rounds - 1 else (int(found.min()) + 1) * width
-    return np.full(streaming.stripes(n), streaming.rounds(n) - 1 if done >= n else done // streaming.width - 1)
+    return np.full(tiling.stripes(n), tiling.rounds(n) - 1 if done >= n else done // tiling.width - 1)
 
 
 def take_up(
     journal: Journal,
-    streaming: Streaming,
+    tiling: Tiling,
     n: int,
     *,
     potentials: str | None = None,
@@ -64,7 +64,7 @@ def take_up(
 
     Args:
         journal: holds the record; its later records name ``potentials``.
-        streaming: how the matrix is cut.
+        tiling: how the matrix is cut.
         n: side of the matrix.
         potentials: fingerprint of the potentials by which the lengths are reduced; None for true lengths.
         mirrored: whether the caller understands the level above the last round, which marks a whole stripe of the half
@@ -75,23 +75,23 @@ def take_up(
         ValueError: the record is of another kind or type, which earlier checks should have refused.
     """
     journal.potentials = potentials
-    record, fresh = journal.writer.record(), np.full(streaming.stripes(n), -1, np.int64)
+    record, fresh = journal.writer.record(), np.full(tiling.stripes(n), -1, np.int64)
     if record is None or n == 0:
         return fresh
     dtype = journal.writer.dtype.name
     recorded = CheckpointForm.of_record(record, dtype)
     if joined:
-        streaming = replace(streaming, symmetric=recorded.half, resident=0, ahead=True)
-    wanted = CheckpointForm(dtype, "rounds", (streaming.height, streaming.width), streaming.symmetric, potentials)
+        tiling = replace(tiling, symmetric=recorded.half, resident=0, ahead=True)
+    wanted = CheckpointForm(dtype, "rounds", (tiling.height, tiling.width), tiling.symmetric, potentials)
     way = way_on(recorded, wanted)
     if way is Way.REFUSE:
         raise ValueError(f"a record of {recorded} was let through to a solve that wants {wanted}")
-    levels = fresh if way is Way.FORGET else levels_of(record, streaming, n)
+    levels = fresh if way is Way.FORGET else levels_of(record, tiling, n)
     if not mirrored:
-        levels = np.minimum(levels, streaming.rounds(n) - 1)
+        levels = np.minimum(levels, tiling.rounds(n) - 1)
     if joined and recorded.half:
         levels = np.full_like(levels, levels.min())
-    stated = {**progress_of(levels, streaming), "potentials": potentials}
+    stated = {**progress_of(levels, tiling), "potentials": potentials}
     if any(record.get(name) != value for name, value in stated.items()):
         journal.lower(stated)
     return levels

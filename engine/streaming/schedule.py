@@ -20,11 +20,12 @@ from typing import Final
 
 import numpy as np
 
+from engine.devices.rounds import Action, RoundOrder
 from engine.model.backend import Array
 from engine.model.progress import Monitor
 from engine.model.stripe_device import Streamer, StripeJob
 from engine.model.tier import Tier
-from engine.model.tiling import Streaming, stripe_entries
+from engine.model.tiling import Tiling, stripe_entries
 
 #: Seconds between two calls of the monitor while no device reports progress.
 _PAUSE: Final = 0.1
@@ -37,7 +38,7 @@ class _Stopped(Exception):  # noqa: N818
 
 
 def run(
-    streaming: Streaming,
+    tiling: Tiling,
     tier: Tier,
     devices: Sequence[Streamer],
     monitor: Monitor,
@@ -48,7 +49,7 @@ def run(
     """Close the matrix of ``tier``.
 
     Args:
-        streaming: how the matrix is cut.
+        tiling: how the matrix is cut.
         tier: holds the matrix; all its stripes have reached round ``first_round`` - 1 at least.
         devices: the devices that compute; any number, of any speed.
         monitor: gets updates (phase ``relax``) and is asked whether to stop, from the calling thread.
@@ -61,8 +62,8 @@ def run(
         DoesNotFit, SolveFailed, StorageFailed: a device or the tier failed; the tier is consistent all the same.
     """
     if tier.n:
-        _Run(streaming, tier, devices, monitor, nonnegative=nonnegative, first=first_round).run()
-    tier.finish(streaming)
+        _Run(tiling, tier, devices, monitor, nonnegative=nonnegative, first=first_round).run()
+    tier.finish(tiling)
 
 
 class _Run:
@@ -70,7 +71,7 @@ class _Run:
 
     def __init__(
         self,
-        streaming: Streaming,
+        tiling: Tiling,
         tier: Tier,
         devices: Sequence[Streamer],
         monitor: Monitor,
@@ -78,20 +79,21 @@ class _Run:
         nonnegative: bool,
         first: int,
     ) -> None:
-        n, self._streaming, self._tier, self._devices, self._monitor = tier.n, streaming, tier, devices, monitor
-        if not streaming.ahead and len(devices) > 1:
+        n, self._tiling, self._tier, self._devices, self._monitor = tier.n, tiling, tier, devices, monitor
+        if not tiling.ahead and len(devices) > 1:
             raise ValueError("several devices need a layout whose panels are closed ahead")
-        self._early = int(streaming.ahead)  # rounds before its own in which a panel is closed
-        self._first, self._rounds, self._stripes = first, streaming.rounds(n), streaming.stripes(n)
+        self._early = int(tiling.ahead)  # rounds before its own in which a panel is closed
+        self._first, self._rounds, self._stripes = first, tiling.rounds(n), tiling.stripes(n)
+        self._steps = RoundOrder(self._rounds, ahead=tiling.ahead, first=first)
         self._change = threading.Condition()
         self._committing = threading.Lock()
         self._stop, self._errors, self._news = False, list[BaseException](), 0
         self._working = len(devices)  # threads that have not ended
         self._position = [first] * len(devices)
         self._closed = first - 1  # the latest panel that is closed or queued to be closed
-        self._owner = _owners(streaming, self._rounds, len(devices))
+        self._owner = _owners(tiling, self._rounds, len(devices))
         leaders = [self._owner.get(k, k % len(devices)) for k in range(self._rounds)]
-        self._job = StripeJob(streaming, tier, nonnegative, leaders, devices, self._done, self._advance, self._check)
+        self._job = StripeJob(tiling, tier, nonnegative, leaders, devices, self._done, self._advance, self._check)
         self._level = np.array([self._start(stripe) for stripe in range(self._stripes)])
         self._behind = [int((self._level < k).sum()) for k in range(self._rounds)]
         self._floor = first - 1
@@ -106,8 +108,8 @@ class _Run:
 
     def run(self) -> None:
         """Start a thread for each device, report its progress to the monitor, and join the threads."""
-        entries = sum(stripe_entries(self._streaming, s, self._tier.n) for s in range(self._stripes))
-        start = self._first * self._streaming.width
+        entries = sum(stripe_entries(self._tiling, s, self._tier.n) for s in range(self._stripes))
+        start = self._first * self._tiling.width
         self._monitor.begin("relax", entries * max(0, self._tier.n - start), "updates")
         try:
             for index, device in enumerate(self._devices):
@@ -174,27 +176,35 @@ class _Run:
         for k, owner in self._owner.items():
             if owner == index:
                 self._bring(device, k)
-        if self._first < self._rounds and self._job.leaders[self._first] == index:
-            self._seed()
-            self._lead(index, self._first)
-        for k in range(self._first, self._rounds):
-            if self._closed < k and not self._early:
-                self._lead(index, k)
-            self._await(device, lambda: self._closed >= k)  # noqa: B023
-            if self._streaming.symmetric:  # the columns collected now go to the buffer of the last panel
-                self._await(device, lambda: min(self._position) >= k)  # noqa: B023
-            device.follow(k)
-            if self._early and k + 1 < self._rounds and self._job.leaders[k + 1] == index:
-                self._lead(index, k + 1)
-            device.reside(k, out=self._wants(k))
-            while (stripe := self._pop(k)) is not None:
-                device.relax(k, stripe, self._rows(k, stripe, device))
-            device.leave(k)
-            with self._change:
-                self._position[index] = k + 1
-                self._change.notify_all()
+        for _, steps in self._steps.rounds():
+            for action, k in steps:
+                if action is Action.CLOSE and self._job.leaders[k] == index:
+                    if k == self._first:
+                        self._seed()
+                    self._lead(index, k)  # relaxes the strips, too
+                elif action is Action.USE:
+                    self._follow(device, k)
+                elif action is Action.REST:
+                    self._rest(index, device, k)
         device.drain(wait=True)
         device.hand_over()
+
+    def _follow(self, device: Streamer, k: int) -> None:
+        """Copy panel ``k`` to a device once it is closed."""
+        self._await(device, lambda: self._closed >= k)
+        if self._tiling.symmetric:  # the columns collected now go to the buffer of the last panel
+            self._await(device, lambda: min(self._position) >= k)
+        device.follow(k)
+
+    def _rest(self, index: int, device: Streamer, k: int) -> None:
+        """Relax the stripes that stay on a device, and the streamed ones that it can get, by panel ``k``."""
+        device.reside(k, out=self._wants(k))
+        while (stripe := self._pop(k)) is not None:
+            device.relax(k, stripe, self._rows(k, stripe, device))
+        device.leave(k)
+        with self._change:
+            self._position[index] = k + 1
+            self._change.notify_all()
 
     def _bring(self, device: Streamer, k: int) -> None:
         """Load the stripes of round ``k``, which stay on the device."""
@@ -208,7 +218,7 @@ class _Run:
         """When resuming a symmetric layout: collect the columns of the first two panels from the stripes above, in one
         pass over them.
         """
-        if not self._streaming.symmetric:
+        if not self._tiling.symmetric:
             return
         needed = [r for r in (self._first, self._first + 1) if r < self._rounds]
         for stripe in range(self._job.members(self._first).start):
@@ -243,10 +253,8 @@ class _Run:
 
     def _order(self, k: int) -> list[int]:
         """Return the streamed stripes of round ``k``, those of the panel that is closed next first."""
-        count, group, early = self._rounds, self._streaming.group, self._early
-        others = [(k + 1 + early + i) % count for i in range(count)]
-        streamed = [r for r in others if r not in (k, k + early) and r not in self._owner]
-        return [s for r in streamed for s in range(r * group, min(self._stripes, (r + 1) * group))]
+        streamed = [group for group in self._steps.groups(k) if group not in self._owner]
+        return [stripe for group in streamed for stripe in self._job.members(group)]
 
     def _pop(self, k: int) -> int | None:
         """Return the next stripe to relax in round ``k``, None at its end; stripes that an earlier run relaxed are
@@ -264,7 +272,7 @@ class _Run:
 
     def _skip(self, k: int, stripe: int) -> None:
         start, stop = self._job.pivot(k)
-        self._news += (stop - start) * stripe_entries(self._streaming, stripe, self._tier.n)
+        self._news += (stop - start) * stripe_entries(self._tiling, stripe, self._tier.n)
 
     def _rows(self, k: int, stripe: int, device: Streamer) -> Array:
         """Return the rows of a stripe before round ``k``; wait until it has been given back by the round before."""
@@ -291,7 +299,7 @@ class _Run:
             k, stripe = self._next
             if self._level[stripe] < k - 1:
                 return
-            panel = stripe // self._streaming.group == k + self._early
+            panel = stripe // self._tiling.group == k + self._early
             passed = not panel and self._level[stripe] >= k
             if (k, stripe) not in self._late and not passed:
                 self._ahead[k, stripe] = self._tier.take(stripe)
@@ -301,8 +309,8 @@ class _Run:
 
     def _start(self, stripe: int) -> int:
         """Return the last round that the stripe has already reached and will not repeat."""
-        level, k = self._first - 1, stripe // self._streaming.group
-        if self._streaming.symmetric:  # each round collects columns of every stripe, so none can be skipped
+        level, k = self._first - 1, stripe // self._tiling.group
+        if self._tiling.symmetric:  # each round collects columns of every stripe, so none can be skipped
             return level
         while level + 1 < self._rounds and self._tier.skip(level + 1, stripe):
             level += 1
@@ -340,7 +348,7 @@ class _Run:
             raise _Stopped
 
 
-def _owners(streaming: Streaming, rounds: int, devices: int) -> dict[int, int]:
+def _owners(tiling: Tiling, rounds: int, devices: int) -> dict[int, int]:
     """Return the device that holds the resident stripes of each round, assigned in rotation."""
-    most = min(rounds, streaming.resident // streaming.group * devices)
+    most = min(rounds, tiling.resident // tiling.group * devices)
     return {k: k % devices for k in range(most)}

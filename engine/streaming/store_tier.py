@@ -19,7 +19,7 @@ import numpy as np
 
 from engine.model.backend import Array
 from engine.model.progress import Monitor
-from engine.model.tiling import Streaming
+from engine.model.tiling import Tiling
 from engine.streaming.checkpoint import Journal
 from engine.streaming.mirror import Mirror
 from engine.streaming.progress_record import progress_of, take_up
@@ -42,7 +42,7 @@ class StoreTier:
 
     Args:
         journal: holds the working store and writes the records.
-        streaming: how the matrix is cut.
+        tiling: how the matrix is cut.
         weights: fills rows of the weight matrix; called from several threads.
         observe: called once with each finished row, from several threads for different rows.
         monitor: asked between stripes of the last pass whether to stop.
@@ -55,7 +55,7 @@ class StoreTier:
     def __init__(
         self,
         journal: Journal,
-        streaming: Streaming,
+        tiling: Tiling,
         *,
         weights: Weights,
         observe: Observe,
@@ -63,12 +63,12 @@ class StoreTier:
         buffers: Sequence[Array],
         threads: int = IO_THREADS,
     ) -> None:
-        self._journal, self._writer, self._streaming = journal, journal.writer, streaming
+        self._journal, self._writer, self._tiling = journal, journal.writer, tiling
         self.n, self.dtype = self._writer.shape[1], self._writer.dtype
         self._weights, self._observe, self._monitor = weights, observe, monitor
-        self._last = streaming.rounds(self.n) - 1
-        self._levels = take_up(journal, streaming, self.n, mirrored=True)
-        self._seen = np.zeros(streaming.stripes(self.n), np.bool_)
+        self._last = tiling.rounds(self.n) - 1
+        self._levels = take_up(journal, tiling, self.n, mirrored=True)
+        self._seen = np.zeros(tiling.stripes(self.n), np.bool_)
         self._state = threading.Condition()
         self._buffers = {buffer.ctypes.data: buffer for buffer in buffers}
         self._free = deque(buffers)
@@ -140,21 +140,21 @@ class StoreTier:
         with self._state:
             self._check()
 
-    def finish(self, streaming: Streaming) -> None:
+    def finish(self, tiling: Tiling) -> None:
         """Wait for the last writes; complete the rows of a symmetric layout; observe rows that an earlier process
         finished.
         """
         self._wait()
-        stripes = [s for s in range(streaming.stripes(self.n)) if not self._seen[s]]
+        stripes = [s for s in range(tiling.stripes(self.n)) if not self._seen[s]]
         if not stripes:
             return
         self._monitor.begin("finish", sum(self._height(s) for s in stripes), "rows")
-        mirror = Mirror(self._writer, streaming, list(self._free), self._readers)
+        mirror = Mirror(self._writer, tiling, list(self._free), self._readers)
         for group in mirror.groups(stripes):
             for stripe, rows in mirror.whole(group, done=lambda s: bool(self._levels[s] > self._last)):
-                self._observe(streaming.rows(stripe, self.n)[0], rows)
+                self._observe(tiling.rows(stripe, self.n)[0], rows)
                 self._seen[stripe] = True
-                if streaming.symmetric and self._levels[stripe] <= self._last:
+                if tiling.symmetric and self._levels[stripe] <= self._last:
                     mirror.write(stripe, rows)
                     with self._state:
                         self._levels[stripe] = self._last + 1
@@ -186,7 +186,7 @@ class StoreTier:
         self._writers.shutdown()
 
     def _height(self, stripe: int) -> int:
-        first, last = self._streaming.rows(stripe, self.n)
+        first, last = self._tiling.rows(stripe, self.n)
         return last - first
 
     def _rows(self, stripe: int, buffer: Array) -> Array:
@@ -208,13 +208,13 @@ class StoreTier:
             self._fetch(stripe, self._rows(stripe, buffer), found)
 
     def _fetch(self, stripe: int, rows: Array, found: Future[Array]) -> None:
-        first = self._streaming.rows(stripe, self.n)[0]
+        first = self._tiling.rows(stripe, self.n)[0]
         if self._levels[stripe] < 0:
             tasks = [self._readers.submit(self._weights, first, rows)]
         else:
             tasks = [
                 self._readers.submit(self._writer.read_tile, i, j, out)
-                for i, j, out in tiles_of(self._writer, first, rows, self._streaming.left(stripe))
+                for i, j, out in tiles_of(self._writer, first, rows, self._tiling.left(stripe))
             ]
         left = len(tasks)
         lock = threading.Lock()
@@ -238,10 +238,10 @@ class StoreTier:
     def _put(self, k: int, stripe: int, rows: Array) -> None:
         """Write one stripe, in one writer thread."""
         try:
-            first = self._streaming.rows(stripe, self.n)[0]
+            first = self._tiling.rows(stripe, self.n)[0]
             if k == self._last:
                 self._finish_rows(stripe, first, rows)
-            for i, j, block in tiles_of(self._writer, first, rows, self._streaming.left(stripe)):
+            for i, j, block in tiles_of(self._writer, first, rows, self._tiling.left(stripe)):
                 self._writer.write(i * self._writer.tile[0], j * self._writer.tile[1], block)
             with self._state:
                 self._levels[stripe] = max(self._levels[stripe], k)
@@ -254,7 +254,7 @@ class StoreTier:
             self._release(rows)
 
     def _finish_rows(self, stripe: int, first: int, rows: Array) -> None:
-        if self._streaming.symmetric:
+        if self._tiling.symmetric:
             return
         if self._seen[stripe]:
             raise RuntimeError(f"stripe {stripe} was finished twice")
@@ -301,7 +301,7 @@ class StoreTier:
         with self._state:
             levels = self._levels.copy()
         if (levels >= 0).any():
-            self._journal.commit(progress_of(levels, self._streaming))
+            self._journal.commit(progress_of(levels, self._tiling))
 
 
 def tiles_of(writer: WorkingMatrix, first: int, rows: Array, left: int = 0) -> Iterator[tuple[int, int, Array]]:

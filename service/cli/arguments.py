@@ -26,7 +26,7 @@ Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard 
 TileCompression = Annotated[Compression, Option("Compression of the stored tiles.", default="none")]
 
 
-class StoreOptions(TypedDict, total=False):
+class OutputOptions(TypedDict, total=False):
     """How ``apsp solve`` writes its store."""
 
     compression: TileCompression
@@ -39,7 +39,7 @@ class StoreOptions(TypedDict, total=False):
     ]
 
 
-class BulkStoreOptions(TypedDict, total=False):
+class BulkOutputOptions(TypedDict, total=False):
     """Where ``apsp solve-many`` writes, and how."""
 
     out: Annotated[Path | None, Option("Where the stores go, one a graph: NAME.zarr.", metavar="FOLDER")]

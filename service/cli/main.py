@@ -15,11 +15,11 @@ import typer
 
 from service.cli import remote as cli_remote
 from service.cli.arguments import (
-    BulkStoreOptions,
+    BulkOutputOptions,
     GraphFile,
     Json,
+    OutputOptions,
     StoreFolder,
-    StoreOptions,
     StoreUrl,
     with_options,
 )
@@ -36,6 +36,17 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+def _must_open(graph: Path) -> None:
+    """Refuse a file that cannot be opened before anything is imported that reads it; a pipe is opened only once."""
+    from storage.errors import NotFound
+
+    try:
+        if not graph.is_fifo():
+            graph.open("rb").close()
+    except OSError as error:
+        raise NotFound(f"cannot open {graph}: {error.strerror or error}") from error
 
 
 def _tell_version(wanted: bool) -> None:
@@ -60,10 +71,11 @@ def solve(
     out: Annotated[str, typer.Option("--out", metavar="STORE.zarr", help="Where the matrix goes; s3://... too.")],
     reading: ReadingOptions,
     options: LocalOptions,
-    store: StoreOptions,
+    store: OutputOptions,
     as_json: Json = False,
 ) -> None:
     """Compute all distances, or those from --sources to --targets, into a store."""
+    _must_open(graph)
     from service.cli.commands import solving
 
     solving.solve(solving.GraphArgs(graph, reading), options, out, store, as_json=as_json)
@@ -80,7 +92,7 @@ def solve_many(
     ],
     reading: ReadingOptions,
     options: BulkOptions,
-    store: BulkStoreOptions,
+    store: BulkOutputOptions,
     as_json: Json = False,
 ) -> None:
     """Solve many graphs: small ones side by side or in stacks on the GPU; finished stores are skipped."""
@@ -101,6 +113,7 @@ def plan(
     as_json: Json = False,
 ) -> None:
     """Show how a graph would be solved, and what was rejected."""
+    _must_open(graph)
     from service.cli.commands import solving
 
     solving.plan(solving.GraphArgs(graph, reading), options, out=out, as_json=as_json)
@@ -114,6 +127,7 @@ def inspect(
     as_json: Json = False,
 ) -> None:
     """Show size, weights and components, and what was dropped."""
+    _must_open(graph)
     from service.cli.commands import solving
 
     solving.inspect(solving.GraphArgs(graph, reading), as_json=as_json)

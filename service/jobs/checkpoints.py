@@ -13,9 +13,9 @@ from storage.errors import Conflict, StorageFailed
 from storage.jobs.store import DISMISSED, FAILED, JobRecord
 
 if TYPE_CHECKING:
+    from engine.graph.profile import GraphProfile
     from engine.model.plan import Plan
     from engine.model.problem import Options
-    from storage.graph.graph import Graph
 
 
 def has_checkpoint(store: Path, address: str | None = None) -> bool:
@@ -63,14 +63,14 @@ def fetch(store: Path, address: str | None) -> None:
         fetch_checkpoint(store, address)
 
 
-def plan(graph: Graph, options: Options, store: Path) -> Plan:
+def plan(profile: GraphProfile, options: Options, store: Path) -> Plan:
     """Return the plan of a solve into ``store``, from its checkpoint if there is one.
 
     Args:
-        graph: the graph to solve.
+        profile: the graph to solve.
         options: options of the solve.
         store: path of the store.
     """
     from engine.api import solve as engine
 
-    return engine.make_plan(graph, options, out=store, resume=True)
+    return engine.make_plan(profile, options, out=store, resume=True)

@@ -104,15 +104,16 @@ def publish(store: Path, claim: int, trash: Path) -> None:
     throw_away(own.parent, trash)
 
 
-def tidy(store: Path, claim: int, trash: Path) -> None:
-    """Remove the files of this claim and earlier ones, except the newest checkpoint.
+def tidy(store: Path, claim: int, trash: Path, *, solved: bool = False) -> None:
+    """Remove the files of this claim and earlier ones, except the newest checkpoint of a job that is not solved.
 
     Args:
         store: path of the job's result, ``Settings.store``.
         claim: number of the claim.
         trash: folder into which folders are moved before they are removed.
+        solved: whether the job has its result, so that no checkpoint is of use any more.
     """
-    kept = False
+    kept = solved
     for made in places(store, below=claim + 1):
         if not kept and record_of(made).is_file():
             kept = True

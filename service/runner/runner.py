@@ -153,6 +153,7 @@ class Runner:
     def _solve(self, job: JobRecord, monitor: JobMonitor) -> tuple[dict[str, Any], dict[str, float], int]:
         """Load, plan, solve, seal; returns summary, seconds of each phase and bytes of the store."""
         from engine.api.solve import solve_to_store
+        from engine.graph.profile import GraphProfile
         from service.pool.tasks import job_options
         from storage.graph.graph_store import GraphStore
 
@@ -166,7 +167,8 @@ class Runner:
         graph, _ = GraphStore(self._settings.data_dir, self._settings.store_url).load(job.graph)
         options = job_options(graph, job.options, self._settings)
         checkpoints.fetch(place, address)
-        plan = checkpoints.plan(graph, options, place)
+        profile = GraphProfile(graph)
+        plan = checkpoints.plan(profile, options, place)
         loaded = time.perf_counter() - began
         if _differs(plan.to_dict(), job.plan):
             self._until_stored(lambda: self._jobs.replan(job, plan.to_dict()))
@@ -175,7 +177,7 @@ class Runner:
 
         def attempt() -> Outcome:
             return solve_to_store(
-                *(graph, options, place), plan=plan, resume=True, compression=self._settings.compression,
+                *(profile, options, place), plan=plan, resume=True, compression=self._settings.compression,
                 monitor=monitor, address=address, claim=job.fence,
             )  # fmt: skip
 
@@ -197,19 +199,19 @@ class Runner:
         """Return the summary of the finished store, no seconds, and its bytes."""
         from storage.matrix.reader import open_matrix
 
-        self._tidy(job)
+        self._tidy(job, solved=True)
         with open_matrix(result_place(self._settings, job.id)) as matrix:
             return dict(matrix.summary), {}, result_bytes(self._settings, job.id)
 
-    def _tidy(self, job: JobRecord) -> None:
-        claims.tidy(self._settings.store(job.id), job.fence, trash(self._settings))
+    def _tidy(self, job: JobRecord, *, solved: bool = False) -> None:
+        claims.tidy(self._settings.store(job.id), job.fence, trash(self._settings), solved=solved)
 
     def _let_go(self, job: JobRecord) -> None:
         """Stop after the claim was lost.  Its files remain for its successor; they are removed if there is a result."""
         log.error("job %s: the claim was lost, so this runner stops to work on it", job.id)
         with contextlib.suppress(StorageFailed, NotFound):
             if self._jobs.job(job.id).state == SUCCESSFUL:
-                self._tidy(job)
+                self._tidy(job, solved=True)
 
     def _stopped(self, job: JobRecord, monitor: JobMonitor) -> None:
         """Store why the solve was stopped: the claim was lost, the job was cancelled, or the runner stops."""

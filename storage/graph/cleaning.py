@@ -20,8 +20,12 @@ AnyArray = npt.NDArray[np.generic]
 
 #: Whole numbers up to here are exact in float64, so rules that compute in float64 are exact as well.
 EXACT = 2**53
+#: Up to this number of arcs sorting them takes less time than the import of scipy.sparse.
+FEW_ARCS = 1 << 18
 #: Entries processed at a time where a temporary array of the whole length would exceed the memory bound.
 CHUNK = 1 << 20
+#: Entries that a cache holds, for several passes over them.
+CACHED = 1 << 14
 
 
 #: A whole number in its only accepted spelling: no leading zeros, no plus sign, no minus zero.
@@ -161,22 +165,26 @@ def canonical_weights(weights: AnyArray) -> AnyArray:
             wrong = high if high > -low else low
             raise InvalidGraph(f"weight {wrong} is beyond 2^53, so sums would not be exact", field="weight")
         return weights if weights.dtype == np.int32 else weights.astype(np.int64, copy=False)
-    whole = True
-    infinite = False
-    for part in chunks(len(weights)):
-        piece = weights[part].astype(np.float64, copy=False)
+    numbers = _whole_numbers(weights)
+    if numbers is not None:
+        return numbers
+    for first in range(0, len(weights), CACHED):
+        piece = weights[first : first + CACHED].astype(np.float64, copy=False)
         if np.isnan(piece).any() or (piece == -np.inf).any():
             bad = "NaN" if np.isnan(piece).any() else "-inf"
             raise InvalidGraph(f"weight {bad} is not a length", field="weight")
-        finite = np.isfinite(piece)
-        infinite = infinite or not finite.all()
-        exact = (np.rint(piece) == piece) & (np.abs(piece) <= EXACT)
-        whole = whole and bool(np.all(exact | ~finite))
-    if not whole or infinite:
-        return weights.astype(np.float64, copy=False)
+    return weights.astype(np.float64, copy=False)
+
+
+def _whole_numbers(weights: AnyArray) -> IntArray | None:
+    """Floats as int64 if all are whole and at most 2**53, in two passes that stay in the cache; else None."""
     out = np.empty(len(weights), np.int64)
-    for part in chunks(len(weights)):
-        out[part] = weights[part]
+    for first in range(0, len(weights), CACHED):
+        piece, whole = weights[first : first + CACHED], out[first : first + CACHED]
+        with np.errstate(invalid="ignore"):  # NaN and infinity become some integer, which they do not equal
+            whole[:] = piece
+        if not np.array_equal(whole, piece) or max(-int(whole.min()), int(whole.max())) > EXACT:
+            return None
     return out
 
 
@@ -223,12 +231,14 @@ def compress(arcs: ArcList, n: int) -> tuple[IntArray, npt.NDArray[np.int32], An
     Returns:
         ``indptr`` (shape (n + 1,)), heads and weights (shape (arcs,)), and how many arcs were merged.
     """
-    # Imported here: a start of the API process must not pay for scipy.sparse.
-    from scipy.sparse import coo_array
-
     weights = np.ones(len(arcs.tails), np.int32) if arcs.weights is None else arcs.weights
     if len(arcs.tails) == 0:
         return np.zeros(n + 1, np.int64), np.zeros(0, np.int32), weights, 0
+    if len(arcs.tails) <= FEW_ARCS:
+        return _merge_parallel(*_sorted_rows(arcs, weights, n))
+    # Imported here: a start of the API process, and a small solve, must not pay for scipy.sparse.
+    from scipy.sparse import coo_array
+
     rows = coo_array((weights, (arcs.tails, arcs.heads)), shape=(n, n))
     # SciPy would add up parallel arcs; claiming that there are none leaves them to the minimum below.
     rows.has_canonical_format = True
@@ -244,6 +254,17 @@ def compress(arcs: ArcList, n: int) -> tuple[IntArray, npt.NDArray[np.int32], An
     values: AnyArray = matrix.data
     del matrix
     return _merge_parallel(indptr, heads, values)
+
+
+def _sorted_rows(arcs: ArcList, weights: AnyArray, n: int) -> tuple[IntArray, npt.NDArray[np.int32], AnyArray]:
+    """Sort few arcs into rows and by head; empties ``arcs``."""
+    order = np.lexsort((arcs.heads, arcs.tails))
+    indptr = np.zeros(n + 1, np.int64)
+    np.cumsum(np.bincount(arcs.tails, minlength=n), out=indptr[1:])
+    heads = arcs.heads[order].astype(np.int32, copy=False)
+    arcs.tails = arcs.heads = np.zeros(0, np.int32)
+    arcs.weights = None
+    return indptr, heads, weights[order]
 
 
 def _merge_parallel(

@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterable, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import google_crc32c
 import numpy as np
@@ -21,9 +21,7 @@ import numpy.typing as npt
 
 from storage.errors import InvalidRequest, StorageFailed
 from storage.matrix.grid import TileGrid
-
-if TYPE_CHECKING:
-    import zarr
+from storage.matrix.side_arrays import CHECKSUM, LITTLE_ENDIAN, array_document
 
 #: Newest version of a store.  It rises when readers of earlier versions would misread new stores; each store has the
 #: lowest version that is safe.  A matrix whose columns are all vertices has version 1.  Version 2 has selected columns,
@@ -35,8 +33,6 @@ ROOT_DOCUMENT: Final = "zarr.json"
 COMPRESSIONS: Final = ("none", "zstd")
 #: Zstandard after a byte shuffle, in Blosc's container: smaller and faster to read than Zstandard alone.
 ZSTD_LEVEL: Final = 3
-#: Entries in a chunk of the one-dimensional arrays (labels, graph).
-SIDE_CHUNK: Final = 1 << 20
 _CHECK_BYTES: Final = 1 << 22
 
 Array = npt.NDArray[np.generic]
@@ -92,57 +88,25 @@ def decompress(data: Array, dtype: np.dtype[np.generic]) -> Array:
     return np.frombuffer(blosc.decompress(data), dtype)
 
 
-def side_array(group: zarr.Group, name: str, values: npt.NDArray[np.generic], dimensions: tuple[str, ...]) -> None:
-    """Store a small array below ``group``, with checksums; every chunk is written, so that lost ones are recognised.
+def distances_document(grid: TileGrid, attributes: Mapping[str, Any]) -> bytes:
+    """Return the metadata of ``distances``; ``MatrixWriter`` writes the tiles.
 
     Args:
-        group: where the array goes.
-        name: its name there.
-        values: integers, floats or ``StringDType``, any shape.
-        dimensions: a name for each dimension.
-    """
-    from zarr.codecs import Crc32cCodec
-
-    text = values.dtype.kind == "T"
-    array = group.create_array(
-        name,
-        shape=values.shape,
-        chunks=tuple(max(1, min(SIDE_CHUNK, size)) for size in values.shape),
-        dtype="string" if text else values.dtype,
-        compressors=[Crc32cCodec()],
-        fill_value="" if text else float("nan") if values.dtype.kind == "f" else _largest(values.dtype),
-        dimension_names=dimensions,
-        config={"write_empty_chunks": True},
-    )
-    array[...] = values
-
-
-def distances_array(group: zarr.Group, grid: TileGrid, attributes: Mapping[str, Any]) -> None:
-    """Store the metadata of ``distances``; ``MatrixWriter`` writes the tiles.
-
-    Args:
-        group: the root group of the store.
         grid: shape and tiles of the matrix.
         attributes: those of the store; type, unreachable, unit and compression are read.
     """
-    from zarr.codecs import BloscCodec, Crc32cCodec
-
     dtype: np.dtype[np.generic] = np.dtype(attributes["type"])
-    checksum = Crc32cCodec()
-    packed = BloscCodec(typesize=dtype.itemsize, cname="zstd", clevel=ZSTD_LEVEL, shuffle="shuffle")
-    group.create_array(
-        DISTANCES,
-        shape=grid.shape,
-        chunks=grid.tile,
-        dtype=dtype.newbyteorder("<"),
-        compressors=[checksum] if attributes["compression"] == "none" else [packed, checksum],
-        fill_value=fill_value(dtype, attributes["unreachable"]),
-        dimension_names=("source", "target"),
-        attributes={
-            "long_name": "shortest-path distance",
-            "unit": plain(attributes["unit"]),
-            "unreachable": plain(attributes["unreachable"]),
-        },
+    shuffled = {"typesize": dtype.itemsize, "cname": "zstd", "clevel": ZSTD_LEVEL, "shuffle": "shuffle", "blocksize": 0}
+    packed = [] if attributes["compression"] == "none" else [{"name": "blosc", "configuration": shuffled}]
+    about = {name: plain(attributes[name]) for name in ("unit", "unreachable")}
+    return array_document(
+        grid.shape,
+        grid.tile,
+        kind=dtype.name,
+        fill=plain(fill_value(dtype, attributes["unreachable"])),
+        codecs=[LITTLE_ENDIAN, *packed, CHECKSUM],
+        dimensions=("source", "target"),
+        attributes={"long_name": "shortest-path distance", **about},
     )
 
 

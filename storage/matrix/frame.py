@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -21,17 +21,14 @@ from storage.matrix.format import (
     ROOT_DOCUMENT,
     IntArray,
     consolidated,
-    distances_array,
+    distances_document,
     fill_value,
     group_document,
     read_seal,
-    side_array,
     software,
 )
 from storage.matrix.grid import TileGrid
-
-if TYPE_CHECKING:
-    import zarr
+from storage.matrix.side_arrays import side_array
 
 #: Attributes that the store sets; a caller must not.
 _OWN: Final = frozenset(
@@ -132,30 +129,20 @@ def write_frame(folder: Path, graph: Graph, sides: Sides, grid: TileGrid, common
     Raises:
         OSError: the file system refused.
     """
-    root = new_group(folder)
-    distances_array(root, grid, common)
-    (folder / DISTANCES / "c").mkdir(exist_ok=True)
+    (folder / DISTANCES / "c").mkdir(parents=True, exist_ok=True)
+    atomic.write_file(folder / DISTANCES / ROOT_DOCUMENT, [distances_document(grid, common)])
     for name, vertices in zip(("source", "target"), sides, strict=True):
-        side_array(root, name, graph.labels if vertices is None else graph.labels[vertices], (name,))
-    side_array(root, "vertex", graph.labels, ("vertex",))
-    # zarr has written a root document; without one nothing can open the folder before the seal.
-    (folder / ROOT_DOCUMENT).unlink()
-    arcs = new_group(folder / "graph")
-    side_array(arcs, "indptr", graph.indptr, ("boundary",))
-    side_array(arcs, "heads", graph.heads, ("arc",))
-    side_array(arcs, "weights", graph.weights, ("arc",))
+        side_array(folder / name, graph.labels if vertices is None else graph.labels[vertices], (name,))
+    side_array(folder / "vertex", graph.labels, ("vertex",))
+    arcs = folder / "graph"
+    side_array(arcs / "indptr", graph.indptr, ("boundary",))
+    side_array(arcs / "heads", graph.heads, ("arc",))
+    side_array(arcs / "weights", graph.weights, ("arc",))
     for name, dimension, vertices in zip(("sources", "targets"), ("row", "column"), sides, strict=True):
         if vertices is not None:
-            side_array(arcs, name, vertices, (dimension,))
+            side_array(arcs / name, vertices, (dimension,))
     terminals = {"terminals": graph.terminals} if graph.terminals else {}
     consolidate(folder / "graph", {"directed": graph.directed, "weighted": graph.weighted, **terminals})
-
-
-def new_group(folder: Path) -> zarr.Group:
-    """Make an empty Zarr group."""
-    import zarr
-
-    return zarr.create_group(folder, zarr_format=3)
 
 
 def consolidate(folder: Path, attributes: Mapping[str, object]) -> None:

@@ -25,6 +25,7 @@ from storage.graph.graph import Graph, index_of
 from storage.matrix.format import DISTANCES, ROOT_DOCUMENT, Array, IntArray, crc32c, is_foreign, read_seal
 from storage.matrix.frame import MatrixSpec
 from storage.matrix.grid import TileGrid, layout
+from storage.matrix.side_arrays import read_side_array
 from storage.matrix.tiles import StoreFolder, TileReader
 from storage.matrix.writer import MatrixWriter, create_matrix
 from storage.remote.objects import is_address
@@ -152,7 +153,8 @@ class Matrix:
             self._files: Mapping[str, list[int]] = seal["files"]
             self.digest: str = seal["digest"]
             self.summary: dict[str, Any] = attributes.pop("summary")
-            array = document["consolidated_metadata"]["metadata"][DISTANCES]
+            self._arrays: Mapping[str, Any] = document["consolidated_metadata"]["metadata"]
+            array = self._arrays[DISTANCES]
             rows, columns = array["shape"]
             self.grid = TileGrid((rows, columns), tuple(array["chunk_grid"]["configuration"]["chunk_shape"]))
             self.dtype = np.dtype(array["data_type"])
@@ -276,11 +278,9 @@ class Matrix:
 
     def check_files(self, prefix: str) -> None:
         """Compare the files whose names begin with ``prefix``, tiles left out, with the seal.  Raises StorageFailed."""
-        for name, (size, checksum) in self._files.items():
+        for name in self._files:
             if name.startswith(prefix):
-                data = self._folder.read(name)
-                if (len(data), crc32c(data)) != (size, checksum):
-                    raise StorageFailed(f"{self.path} is damaged: {name} does not agree with the seal")
+                self._checked(name)
 
     def check_tile(self, i: int, j: int) -> None:
         """Compare tile (i, j) with the manifest.  Raises StorageFailed."""
@@ -378,12 +378,26 @@ class Matrix:
 
     def _side(self, name: str) -> Array:
         """Read a small array; its files are verified first, because Zarr would fill a lost chunk silently."""
-        import zarr
-
-        self.check_files(f"{name}/")
         try:
+            self._checked(f"{name}/{ROOT_DOCUMENT}")
+            found = read_side_array(self._arrays[name], lambda key: self._checked(f"{name}/{key}"))
+            if found is not None:
+                return found
+            import zarr
+
+            self.check_files(f"{name}/")
             files = [file for file in self._files if file.startswith(f"{name}/")]
             array = zarr.open_array(self._folder.arrays(files), path=name, mode="r", zarr_format=3)
             return np.asarray(array[...])
+        except StorageFailed:
+            raise
         except Exception as error:
             raise StorageFailed(f"{self.path}: array {name} cannot be read ({error!r})") from error
+
+    def _checked(self, name: str) -> Any:
+        """A file that is no tile, compared with the seal.  KeyError: none of that name belongs to the store."""
+        size, checksum = self._files[name]
+        data = self._folder.read(name)
+        if (len(data), crc32c(data)) != (size, checksum):
+            raise StorageFailed(f"{self.path} is damaged: {name} does not agree with the seal")
+        return data

@@ -23,10 +23,10 @@ from storage.matrix.format import (
     crc32c,
     fill_value,
     seal_document,
-    side_array,
 )
-from storage.matrix.frame import Frame, MatrixSpec, check_target, consolidate, frame_of, new_group, write_frame
+from storage.matrix.frame import Frame, MatrixSpec, check_target, consolidate, frame_of, write_frame
 from storage.matrix.grid import CHECKSUM_BYTES, TileGrid, layout
+from storage.matrix.side_arrays import side_array
 
 Writer = TypeVar("Writer", bound="MatrixWriter")
 
@@ -261,7 +261,6 @@ class MatrixWriter:
     def _write_manifest(self) -> None:
         folder = self._staging.folder / "manifest"
         shutil.rmtree(folder, ignore_errors=True)
-        group = new_group(folder)
-        side_array(group, "crc32c", self._checksums, ("tile_row", "tile_column"))
-        side_array(group, "bytes", self._sizes, ("tile_row", "tile_column"))
+        side_array(folder / "crc32c", self._checksums, ("tile_row", "tile_column"))
+        side_array(folder / "bytes", self._sizes, ("tile_row", "tile_column"))
         consolidate(folder, {})

@@ -15,6 +15,9 @@ from storage.readers.limits import ReadLimits
 if TYPE_CHECKING:
     import polars as pl
 
+#: Up to this number of names a dictionary takes less time than the import of polars.
+FEW_NAMES = 1 << 17
+
 _ORDER = (np.dtype(np.int32), np.dtype(np.int64), np.dtype(np.float64))
 
 
@@ -85,8 +88,46 @@ class ArcColumns:
 class TextLabels:
     """Codes for text labels as they come, and the labels in order of code point at the end.
 
-    The codes are those of a polars category set: ten times as fast as a dictionary of Python strings.
+    The codes are those of a polars category set: ten times as fast as a dictionary of Python strings.  The first few
+    names go into a dictionary all the same, which spares a small file the import of polars; categories come after them.
     """
+
+    def __init__(self) -> None:
+        self._few: dict[str, int] = {}
+        self._many: _Categories | None = None
+
+    def __len__(self) -> int:
+        return len(self._few) if self._many is None else self._many.count
+
+    def encode(self, names: pl.Series | Sequence[str]) -> npt.NDArray[np.uint32]:
+        """Codes of names."""
+        if len(names) == 0:
+            return np.zeros(0, np.uint32)
+        few = self._few
+        if self._many is None and isinstance(names, list) and len(few) + len(names) <= FEW_NAMES:
+            return np.array([few.setdefault(name, len(few)) for name in names], np.uint32)
+        if self._many is None:
+            self._many = _Categories()
+            self._moved = self._many.encode(list(few))
+        return self._many.encode(names) + np.uint32(len(few))
+
+    def finish(self, arcs: ArcList) -> AnyArray:
+        """Recode ``arcs`` to the order of the labels and return these."""
+        if self._many is None:
+            names = sorted(self._few)
+            order = np.empty(len(names), np.int32)
+            order[[self._few[name] for name in names]] = np.arange(len(names), dtype=np.int32)
+        else:
+            names, order = self._many.ordered()
+            order = np.concatenate([order[self._moved], order])
+        for column in (arcs.tails, arcs.heads):
+            for part in chunks(len(column)):
+                column[part] = order[column[part]]
+        return np.array(names, np.dtypes.StringDType())
+
+
+class _Categories:
+    """Codes of many names, by polars; ``count`` is one more than the largest code."""
 
     def __init__(self) -> None:
         import polars as pl
@@ -95,10 +136,7 @@ class TextLabels:
         self._kind = pl.Categorical(self._categories)
         # Categories live as long as some column of theirs.
         self._anchor = pl.Series([], dtype=self._kind)
-        self._count = 0
-
-    def __len__(self) -> int:
-        return self._count
+        self.count = 0
 
     def encode(self, names: pl.Series | Sequence[str]) -> npt.NDArray[np.uint32]:
         """Codes of names."""
@@ -107,17 +145,14 @@ class TextLabels:
         if len(names) == 0:
             return np.zeros(0, np.uint32)
         codes = pl.Series(names, dtype=pl.String()).cast(self._kind).to_physical().to_numpy()
-        self._count = max(self._count, int(codes.max()) + 1)
+        self.count = max(self.count, int(codes.max()) + 1)
         return codes
 
-    def finish(self, arcs: ArcList) -> AnyArray:
-        """Recode ``arcs`` to the order of the labels and return these."""
+    def ordered(self) -> tuple[list[str], npt.NDArray[np.int32]]:
+        """Return the names, ascending, and the place of each code among them."""
         names = self._categories.to_series()
         # A code may have been reserved without a name; such ones sort last and occur on no arc.
         ascending = names.arg_sort(nulls_last=True)
         order = np.empty(len(names), np.int32)
         order[ascending.to_numpy()] = np.arange(len(names), dtype=np.int32)
-        for column in (arcs.tails, arcs.heads):
-            for part in chunks(len(column)):
-                column[part] = order[column[part]]
-        return np.array(names.gather(ascending).drop_nulls().to_list(), np.dtypes.StringDType())
+        return names.gather(ascending).drop_nulls().to_list(), order

@@ -10,6 +10,7 @@ from storage.errors import InvalidGraph
 from storage.graph.cleaning import EXACT, AnyArray, IntArray
 from storage.readers import fields
 from storage.readers.columns import ArcColumns
+from storage.readers.tables import table
 from storage.readers.tables.table import normalise, strip_comments
 
 
@@ -19,6 +20,8 @@ def parse_numbers(data: bytes, line: int, comments: str = "", *, what: str = "we
     ``what`` is the word for messages; a "vertex" must be whole.  Raises InvalidGraph naming the line of the first that
     is not a number.
     """
+    if len(data) <= table.FEW_BYTES:
+        return _parse_words(data, line, comments, what)
     import polars as pl
 
     words = normalise(strip_comments(data, comments).replace(b"\n", b" "), None).strip(b" \n").replace(b" ", b"\n")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from engine.model.rows import ArraySink, FloatSink
+from engine.model.rows import ArraySink
+from engine.rows.floats import FloatSink
 from storage.matrix.reader import MatrixSpec, create_matrix, open_matrix
 from tests.contracts.sink import COLUMNS, ROWS, SinkContract
 from tests.stores import UNREACHABLE, line_graph

@@ -34,7 +34,7 @@ from engine.distributed import dense_driver, run
 from engine.model.plan import Plan
 from engine.model.problem import Options
 from engine.model.progress import Monitor
-from engine.model.tiling import Streaming
+from engine.model.tiling import Tiling
 from engine.streaming import checkpoint, host_tier
 from storage.errors import Cancelled, Conflict
 from storage.graph.graph import Graph, build_graph
@@ -141,8 +141,8 @@ def plan_of(graph: Graph, sample: Sample, step: Step) -> Plan:
     if sample.searched or step.tier == "memory":
         return plan
     if step.tier == "dask":
-        return replace(plan, tier="host", streaming=Streaming("host", step.width, step.width), workers=2)
-    streaming = Streaming(step.tier, step.height, step.width, symmetric=step.half, ahead=step.half)
+        return replace(plan, tier="host", streaming=Tiling("host", step.width, step.width), workers=2)
+    streaming = Tiling(step.tier, step.height, step.width, symmetric=step.half, ahead=step.half)
     return replace(plan, tier=step.tier, streaming=streaming)
 
 

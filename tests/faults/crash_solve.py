@@ -23,7 +23,7 @@ from engine.algorithms import dijkstra
 from engine.api.solve import make_plan, solve_to_store
 from engine.model.plan import Plan
 from engine.model.problem import Options
-from engine.model.tiling import Streaming
+from engine.model.tiling import Tiling
 from engine.streaming import checkpoint, host_tier
 from storage.errors import NotFound
 from storage.graph.graph import Graph, build_graph
@@ -45,7 +45,7 @@ def plan_of(graph: Graph, tier: str, height: int, width: int) -> Plan:
     if tier == "search":
         return make_plan(graph, Options(algorithm="dijkstra", dtype="int32"))
     plan = make_plan(graph, Options(algorithm="blocked-floyd-warshall", dtype="int32"))
-    streaming = Streaming(tier, height, width, symmetric=not graph.directed, ahead=not graph.directed)
+    streaming = Tiling(tier, height, width, symmetric=not graph.directed, ahead=not graph.directed)
     return replace(plan, tier=tier, streaming=streaming)
 
 

@@ -36,7 +36,7 @@ tier = sys.argv.pop(1)
 def only(setting):
     found = estimate.in_memory(setting) if tier == "host" else estimate.from_store(setting)
     yield replace(found, seconds=0.0)
-engine.planning.planner.streamed, engine.planning.planner.LITTLE = only, 0
+engine.planning.planner.streamed, engine.planning.planner.STREAMED_FROM = only, 0
 """
 _COMMAND = _SETUP + "from service.cli.main import main; main()"
 _RUNNER = _SETUP + "from service.runner import runner; runner.main()"

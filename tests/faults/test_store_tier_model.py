@@ -31,7 +31,7 @@ import pytest
 from engine.graph.potentials import find_potentials, reduced_weights
 from engine.model.dtypes import WORK_TYPES
 from engine.model.progress import Monitor
-from engine.model.tiling import Streaming
+from engine.model.tiling import Tiling
 from engine.rows.dense import fill_weights
 from engine.streaming import checkpoint
 from engine.streaming.checkpoint import Journal, take_up_whole
@@ -169,7 +169,7 @@ class Process:
         half = self.tier in ("store", "host") and not directed and chance.random() < 0.6
         mark = world.mark if self.tier in ("host", "dask") and directed and chance.random() < 0.5 else None
         cut = (cut[1], cut[1]) if self.tier == "dask" else cut
-        self.streaming = Streaming("host", *cut, symmetric=half, ahead=half)
+        self.streaming = Tiling("host", *cut, symmetric=half, ahead=half)
         self.told = f"{self.tier} {cut}{' half' if half else ''}{' reduced' if mark else ''}"
         self.mark, self.chance = mark, chance
         self.last = self.streaming.rounds(N) - 1

@@ -38,7 +38,7 @@ NODES = ("A", "B")
 _RUNNER = """
 import random, time
 from dataclasses import replace
-from engine.model.tiling import Streaming
+from engine.model.tiling import Tiling
 from engine.streaming.store_tier import StoreTier
 from service.jobs import checkpoints
 from service.runner import runner, warmup
@@ -48,7 +48,7 @@ def plan(graph, options, store):
     found = planned(graph, options, store)
     if options.algorithm != "blocked-floyd-warshall":
         return found
-    return replace(found, tier="store", streaming=Streaming("store", 64, 128, symmetric=False))
+    return replace(found, tier="store", streaming=Tiling("store", 64, 128, symmetric=False))
 def give_and_commit(tier, turn, stripe, rows):
     give(tier, turn, stripe, rows)
     time.sleep(0.02)

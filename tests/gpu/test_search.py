@@ -18,6 +18,7 @@ from engine.devices.cuda.pinned import host_matrix
 from engine.execution.survey import survey
 from engine.execution.trials import calibrate
 from engine.graph.analysis import describe
+from engine.graph.profile import GraphProfile
 from engine.model import device_layout
 from engine.model.dtypes import WORK_TYPES
 from engine.model.problem import Options
@@ -273,13 +274,13 @@ def test_a_trial_on_the_device_tells_what_searches_take(monkeypatch: pytest.Monk
     monkeypatch.setattr(module, "DEVICE_WORTHWHILE", 0.0)
     graph = random(20_000)
     problem, machine = describe(graph), survey(device="cuda")
-    kind = WORK_TYPES["int32"]
     plan = choose(problem, machine, Options(device="cuda"))
-    measured = calibrate(graph, problem, kind, machine, plan, device="cuda")
-    assert measured.device_search_seconds is not None
-    assert 0 < measured.device_search_seconds < 1e-3
+    measured = calibrate(GraphProfile(graph), problem, machine, plan, device="cuda")[1]
+    assert measured is not None
+    assert measured.device_search is not None
+    assert 0 < measured.device_search < 1e-3
     monkeypatch.setattr(module, "form_of", lambda **_: device_layout.SearchForm("lists", 0))
     monkeypatch.setattr(module, "LEAST_LIMIT", 0)
-    hopeless = calibrate(graph, problem, kind, machine, plan, device="cuda")
-    assert hopeless.device_search_seconds == np.inf
-    assert choose(problem, hopeless, Options(device="cuda")).algorithm == "blocked-floyd-warshall"
+    hopeless = calibrate(GraphProfile(graph), problem, machine, plan, device="cuda")[1]
+    assert hopeless.device_search == np.inf
+    assert choose(problem, machine, Options(device="cuda"), trials=hopeless).algorithm == "blocked-floyd-warshall"

@@ -12,7 +12,7 @@ from engine.devices.cuda.pinned import PinnedPool
 from engine.distributed import messages
 from engine.model import pace
 from engine.model.problem import Options
-from engine.model.tiling import Streaming
+from engine.model.tiling import Tiling
 from engine.streaming import checkpoint
 from storage.matrix.reader import open_matrix
 from tests.spreading import BusyCluster, ToyCluster
@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("cupy")]
 @pytest.mark.parametrize("kind", [{}, {"negative": True}, {"negative": True, "whole": False}, {"directed": False}])
 def test_rounds(kind: dict[str, bool], tier: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     graph = rounds.sample(1500, **kind)
-    plan = replace(rounds.plan_for(graph), device="cuda", tier=tier, streaming=Streaming("host", 256, 256))
+    plan = replace(rounds.plan_for(graph), device="cuda", tier=tier, streaming=Tiling("host", 256, 256))
     rounds.solve(ToyCluster(3, seed=5, device="cuda"), graph, tmp_path / "d.zarr", monkeypatch, plan=plan)
     rounds.same(tmp_path / "d.zarr", rounds.expected(graph, tmp_path), 0.0 if graph.integral else 1e-5)
 
@@ -46,7 +46,7 @@ def test_tasks_overlap_are_done_twice_and_lost(seed: int, tmp_path: Path, monkey
             cluster.add()
 
     cluster.mischief = mischief
-    plan = replace(rounds.plan_for(graph), device="cuda", streaming=Streaming("host", 128, 128))
+    plan = replace(rounds.plan_for(graph), device="cuda", streaming=Tiling("host", 128, 128))
     rounds.solve(cluster, graph, tmp_path / "d.zarr", monkeypatch, plan=plan)
     assert cluster.most > 3
     assert (cluster.number > 3) == (seed > 2)

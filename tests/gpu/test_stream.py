@@ -16,7 +16,8 @@ from engine.model.dtypes import WORK_TYPES, settle
 from engine.model.progress import Monitor
 from engine.model.stripe_device import BelowZero
 from engine.model.tier import HostTier
-from engine.model.tiling import Streaming, choose_layout, device_bytes, updates
+from engine.model.tiling import Tiling, device_bytes, updates
+from engine.planning.layouts import StreamingDevices, choose_layout
 from engine.streaming import schedule
 from storage.errors import Cancelled, DoesNotFit, StorageFailed
 from tests.gpu.cuda_backend import CudaBackend
@@ -45,26 +46,26 @@ class Bounded(HostTier):
 
     window = 2
 
-    def __init__(self, matrix: Array, streaming: Streaming, devices: int = 1) -> None:
+    def __init__(self, matrix: Array, streaming: Tiling, devices: int = 1) -> None:
         super().__init__(matrix, streaming)
         self.out, self.most, self.commits = 0, self.window + devices * (streaming.slots + 2), []  # type: ignore[var-annotated]
 
     def blank(self, stripe: int) -> Array:
-        first, last = self._streaming.rows(stripe, self.n)
+        first, last = self._tiling.rows(stripe, self.n)
         self.out += 1
         assert self.out <= self.most
         return np.full((last - first, self.n), 1, self.dtype)
 
     def take(self, stripe: int) -> Future[Array]:
-        first, last = self._streaming.rows(stripe, self.n)
+        first, last = self._tiling.rows(stripe, self.n)
         rows, found = self.blank(stripe), Future[Array]()
         rows[:] = self.matrix[first:last]
         found.set_result(rows)
         return found
 
     def give(self, k: int, stripe: int, rows: Array) -> None:
-        first, last = self._streaming.rows(stripe, self.n)
-        left = self._streaming.left(stripe)
+        first, last = self._tiling.rows(stripe, self.n)
+        left = self._tiling.left(stripe)
         self.matrix[first:last, left:] = rows[:, left:]
         super().give(k, stripe, rows)
         self.drop(stripe, rows)
@@ -90,7 +91,7 @@ def answer(d: Array, *, nonnegative: bool = True) -> Array:
     return found
 
 
-def stream(d: Array, streaming: Streaming, *, count: int = 1, nonnegative: bool = True, **given: Any) -> HostTier:
+def stream(d: Array, streaming: Tiling, *, count: int = 1, nonnegative: bool = True, **given: Any) -> HostTier:
     tier = given.pop("tier", None) or HostTier(d, streaming, threads=2)
     monitor = given.pop("monitor", None) or Counting()
     first_round = given.pop("first_round", 0)
@@ -107,7 +108,7 @@ def stream(d: Array, streaming: Streaming, *, count: int = 1, nonnegative: bool 
 def test_small(dtype: str, symmetric: bool, n: int, height: int, width: int) -> None:
     d = weights(RNG(n), n, dtype, share=min(1, 5 / n), symmetric=symmetric)
     want = closure(d)
-    stream(d, Streaming("host", height, width, 3, symmetric=symmetric))
+    stream(d, Tiling("host", height, width, 3, symmetric=symmetric))
     np.testing.assert_array_equal(d, want)
 
 
@@ -121,7 +122,7 @@ def test_residents_slots_and_devices(dtype: str, symmetric: bool, resident: int,
     n = 2100
     d = weights(RNG(1), n, dtype, share=0.003, symmetric=symmetric)
     want = answer(d)
-    stream(d, Streaming("host", 128, 256, slots, resident, symmetric), count=count)
+    stream(d, Tiling("host", 128, 256, slots, resident, symmetric), count=count)
     np.testing.assert_array_equal(d, want)
 
 
@@ -133,7 +134,7 @@ def test_wide_pivot_blocks(width: int, symmetric: bool) -> None:
     want = answer(d)
     for resident in (0, width // 512 * 1):
         found = d.copy()
-        stream(found, Streaming("host", 512, width, 4, resident, symmetric), count=2)
+        stream(found, Tiling("host", 512, width, 4, resident, symmetric), count=2)
         np.testing.assert_array_equal(found, want)
 
 
@@ -147,7 +148,7 @@ def test_negative_arcs(n: int, resident: int) -> None:
     d = np.where(arc, d + height[:, None] - height, d).astype(np.int32)
     want = answer(d, nonnegative=False)
     settle(want)
-    stream(d, Streaming("host", 64, 128, 3, resident), nonnegative=False)
+    stream(d, Tiling("host", 64, 128, 3, resident), nonnegative=False)
     np.testing.assert_array_equal(d, want)
 
 
@@ -157,7 +158,7 @@ def test_a_negative_cycle_ends_the_solve() -> None:
     np.fill_diagonal(d, 0)
     d[3, 700], d[700, 3] = 5, -6
     with pytest.raises(BelowZero, match="negative cycle"):
-        stream(d, Streaming("host", 64, 64, 3), nonnegative=False)
+        stream(d, Tiling("host", 64, 64, 3), nonnegative=False)
 
 
 def test_repeated_without_a_race() -> None:
@@ -167,7 +168,7 @@ def test_repeated_without_a_race() -> None:
     for attempt in range(6):
         for symmetric in (False,):
             found = d.copy()
-            stream(found, Streaming("host", 128, 128 * (1 + attempt % 3), 3, 0, symmetric), count=1 + attempt % 3)
+            stream(found, Tiling("host", 128, 128 * (1 + attempt % 3), 3, 0, symmetric), count=1 + attempt % 3)
             np.testing.assert_array_equal(found, want)
 
 
@@ -178,7 +179,7 @@ def test_a_tier_of_few_buffers(symmetric: bool, resident: int, count: int) -> No
     n = 1500
     d = weights(RNG(4), n, "float32", share=0.004, symmetric=symmetric)
     want = answer(d)
-    streaming = Streaming("store", 64, 128, 3, resident, symmetric)
+    streaming = Tiling("store", 64, 128, 3, resident, symmetric)
     tier = Bounded(d, streaming, count)
     stream(d, streaming, tier=tier, count=count)
     np.testing.assert_array_equal(d, want)
@@ -193,7 +194,7 @@ def test_cancelled_and_resumed(symmetric: bool, most: float) -> None:
     n = 2000
     d = weights(RNG(5), n, "int32", share=0.003, symmetric=symmetric)
     want = answer(d)
-    streaming = Streaming("host", 64, 128, 3, 0, symmetric)
+    streaming = Tiling("host", 64, 128, 3, 0, symmetric)
     tier = HostTier(d, streaming)
     with pytest.raises(Cancelled):
         stream(d, streaming, tier=tier, monitor=Counting(most * updates(streaming, n)))
@@ -208,7 +209,7 @@ def test_a_tier_that_fails_ends_the_solve() -> None:
                 raise StorageFailed("the disk is full")
 
     d = weights(RNG(6), 1000, "int32", share=0.01)
-    want, streaming = answer(d), Streaming("host", 64, 64, 3)
+    want, streaming = answer(d), Tiling("host", 64, 64, 3)
     with pytest.raises(StorageFailed, match="full"):
         stream(d, streaming, tier=Failing(d, streaming), count=2)
     assert (d >= want).all()
@@ -222,10 +223,8 @@ def test_a_tier_that_fails_ends_the_solve() -> None:
 def test_a_budget_is_kept(cupy: Any, dtype: str, memory: int, symmetric: bool) -> None:
     """The allocator grants no more than the budget, so a layout that asked for more would fail."""
     n = 5000
-    streaming = choose_layout(
-        n, np.dtype(dtype).itemsize, device_memory=memory, devices=1, bus_rate=5e10, relax_rate=1.6e13,
-        symmetric=symmetric,
-    )  # fmt: skip
+    devices = StreamingDevices(1, memory, bus_rate=5e10, relax_rate=1.6e13)
+    streaming = choose_layout(n, np.dtype(dtype).itemsize, devices, symmetric=symmetric)
     assert streaming is not None
     d = weights(RNG(7), n, dtype, share=0.001, symmetric=symmetric)
     want = answer(d)
@@ -238,8 +237,8 @@ def test_a_budget_is_kept(cupy: Any, dtype: str, memory: int, symmetric: bool) -
 def test_too_little_memory_is_told(cupy: Any) -> None:
     d = weights(RNG(7), 3000, "float32", share=0.001)
     with pytest.raises(DoesNotFit, match="bytes free"):
-        stream(d, Streaming("host", 1024, 1024, 4), memory=10 * 2**20)
-    stream(d, Streaming("host", 64, 64, 3))
+        stream(d, Tiling("host", 1024, 1024, 4), memory=10 * 2**20)
+    stream(d, Tiling("host", 64, 64, 3))
 
 
 def test_host_memory(cupy: Any) -> None:
@@ -253,7 +252,7 @@ def test_host_memory(cupy: Any) -> None:
 def test_a_trace_shows_what_ran(cupy: Any) -> None:
     n = 2000
     d, trace = weights(RNG(9), n, "float32", share=0.003), Trace()
-    streaming = Streaming("host", 128, 256, 3, 2)
+    streaming = Tiling("host", 128, 256, 3, 2)
     stream(d, streaming, trace=trace)
     found = trace.intervals()
     kinds = {i.kind for i in found}

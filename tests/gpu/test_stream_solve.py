@@ -19,7 +19,7 @@ from engine.model.plan import Plan
 from engine.model.problem import Options
 from engine.model.progress import Monitor
 from engine.model.system import resident_bytes
-from engine.model.tiling import Streaming, device_bytes
+from engine.model.tiling import Tiling, device_bytes
 from engine.streaming import checkpoint, host_tier
 from storage.errors import Cancelled, DoesNotFit, NegativeCycle
 from storage.graph.graph import Graph, build_graph
@@ -43,7 +43,7 @@ def plan_for(
     graph: Graph, tier: str, device: str = "cuda", *, height: int = 64, width: int = 128, **given: Any
 ) -> Plan:
     plan = make_plan(graph, Options(algorithm=FW, device=device, **given))
-    streaming = Streaming(tier, height, width, 3 if device == "cuda" else 1, symmetric=not graph.directed)
+    streaming = Tiling(tier, height, width, 3 if device == "cuda" else 1, symmetric=not graph.directed)
     memory = device_bytes(streaming, graph.n, WORK_TYPES[plan.dtype].itemsize) if device == "cuda" else 0
     return replace(plan, tier=tier, streaming=streaming, device_memory=memory)
 

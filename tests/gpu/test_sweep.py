@@ -13,6 +13,7 @@ from engine.algorithms import part_lengths
 from engine.api.solve import make_plan, solve
 from engine.devices.cpu.backend import CpuBackend
 from engine.graph.partition import DEVICE_GRAIN, Grain, find_parts
+from engine.graph.profile import GraphProfile
 from engine.model.dtypes import WORK_TYPES
 from engine.model.plan import Plan
 from engine.model.problem import Options
@@ -90,7 +91,7 @@ def test_many_batches_through_few_rows(grain: Grain) -> None:
     from engine.devices.cuda.sweep import DeviceSweep, Wanted
 
     graph, kind = graphs.grid(900), WORK_TYPES["int32"]
-    parts = find_parts(graph, grain, graph.n**2)
+    parts = find_parts(GraphProfile(graph), grain, graph.n**2)
     assert parts is not None
     backend = CpuBackend(2)
     lengths = part_lengths.find_lengths(backend, graph, parts, kind, nonnegative=True, monitor=Monitor())

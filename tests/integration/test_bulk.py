@@ -112,7 +112,7 @@ def test_a_store_that_cannot_be_written_fails_its_graph_alone(tmp_path: Path) ->
 
 
 def test_large_graphs_are_solved_alone_with_their_own_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.planning.bulk.ALONE", 1e-9)
+    monkeypatch.setattr("engine.planning.bulk.ALONE_FROM", 1e-9)
     graphs = [graph_of(40, 1), graph_of(60, 2)]
     results = solved(graphs, tmp_path)
     same_as_alone(graphs, tmp_path, results)

@@ -23,7 +23,7 @@ from engine.distributed import dense_driver, planning
 from engine.model.plan import Plan
 from engine.model.problem import Options
 from engine.model.progress import Monitor
-from engine.model.tiling import Streaming
+from engine.model.tiling import Tiling
 from engine.streaming import checkpoint
 from storage.errors import Cancelled, InvalidRequest, SolveFailed
 from storage.graph.graph import Graph, build_graph
@@ -78,7 +78,7 @@ def options(processes: Processes, **more: object) -> Options:
 
 def plan_for(graph: Graph, asked: Options, width: int = 64) -> Plan:
     plan = make_plan(graph, replace(asked, algorithm="blocked-floyd-warshall"))
-    return replace(plan, streaming=Streaming("host", width, width))
+    return replace(plan, streaming=Tiling("host", width, width))
 
 
 class At(Monitor):

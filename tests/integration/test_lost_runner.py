@@ -28,13 +28,13 @@ _RUNNER = """
 import os, signal, time
 from dataclasses import replace
 import engine.streaming.schedule
-from engine.model.tiling import Streaming
+from engine.model.tiling import Tiling
 from engine.streaming.store_tier import StoreTier
 from service.jobs import checkpoints
 from service.runner import runner
 planned = checkpoints.plan
 def plan(graph, options, store):  # however much memory there is
-    return replace(planned(graph, options, store), tier="store", streaming=Streaming("store", 64, 128, symmetric=False))
+    return replace(planned(graph, options, store), tier="store", streaming=Tiling("store", 64, 128, symmetric=False))
 checkpoints.plan = plan
 follow, give = engine.streaming.schedule.run, StoreTier.give
 def run(streaming, tier, devices, monitor, **more):

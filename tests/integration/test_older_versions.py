@@ -15,7 +15,7 @@ from scipy.sparse.csgraph import csgraph_from_dense, shortest_path
 from engine.api.solve import make_plan, solve_to_store
 from engine.model.problem import Options
 from engine.model.progress import Monitor
-from engine.model.tiling import Streaming
+from engine.model.tiling import Tiling
 from storage.graph.graph import Graph, build_graph, index_of
 from storage.matrix.reader import open_matrix, verify_matrix
 from storage.matrix.working import find_checkpoint
@@ -127,7 +127,7 @@ def test_a_checkpoint_of_rounds_begins_anew(tmp_path: Path, way: str, harmed: bo
     if way != "as planned today":
         plan = make_plan(graph, Options(algorithm="blocked-floyd-warshall", dtype="int32"))
         height = 64 if way == "the same rounds" else 128
-        plan = replace(plan, tier="store", streaming=Streaming("store", height, 128 if height > 64 else 64))
+        plan = replace(plan, tier="store", streaming=Tiling("store", height, 128 if height > 64 else 64))
     solve_to_store(graph, Options(), path, plan=plan, resume=True)
     check_store(path, arcs)
     assert find_checkpoint(path) is None

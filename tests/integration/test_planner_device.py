@@ -10,8 +10,9 @@ from engine.execution import survey
 from engine.model import device_layout
 from engine.model.dtypes import WORK_TYPES
 from engine.model.plan import Plan
-from engine.model.problem import Device, Machine, Options, Problem
-from engine.planning.cost import OVERHEAD, Setting
+from engine.model.problem import Device, Machine, Options, Problem, Trials
+from engine.planning.constants import PROCESS_BYTES
+from engine.planning.cost import Setting
 from engine.planning.planner import DEVICE_ESTIMATES, ESTIMATES, choose
 from storage.errors import DoesNotFit, InvalidRequest
 from storage.graph.graph import build_graph
@@ -38,8 +39,8 @@ def test_dense_graphs_go_to_the_device_and_searches_compete() -> None:
     assert "a card" in dense.device_reason
     sparse = choose(ROAD, BOX, Options())
     assert (sparse.device, sparse.algorithm) == ("cuda", "bellman-ford")
-    fast = replace(BOX, search_seconds=1e-5, device_search_seconds=float("inf"))
-    sparse = choose(ROAD, fast, Options())
+    fast = Trials(search=1e-5, device_search=float("inf"))
+    sparse = choose(ROAD, BOX, Options(), trials=fast)
     assert (sparse.device, sparse.algorithm) == ("cpu", "dijkstra")
     assert "faster than a card" in sparse.device_reason
 
@@ -94,7 +95,7 @@ def test_every_candidate_of_both_devices_is_listed_with_numbers_and_a_reason() -
 
 
 def test_asking_for_the_device_leaves_the_processors_out() -> None:
-    plan = choose(ROAD, replace(BOX, search_seconds=1e-5), Options(device="cuda"))
+    plan = choose(ROAD, BOX, Options(device="cuda"), trials=Trials(search=1e-5))
     assert plan.device == "cuda"
     assert all("device cuda was asked for" in str(c.rejected) for c in plan.candidates if c.algorithm == "dijkstra")
     hops = choose(replace(DENSE, max_hops=5), BOX, Options(device="cuda"))
@@ -109,7 +110,7 @@ def test_asking_for_the_processors_leaves_the_device_out() -> None:
 
 def test_the_host_holds_bands_alone() -> None:
     plan = choose(DENSE, BOX, Options(device="cuda"))
-    assert plan.memory < BOX.resident + OVERHEAD + GIB // 4
+    assert plan.memory < BOX.resident + PROCESS_BYTES + GIB // 4
 
 
 def test_a_matrix_beyond_the_devices_memory_stays_on_the_host_or_is_refused_with_both_numbers() -> None:

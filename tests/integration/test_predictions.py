@@ -13,7 +13,7 @@ from engine.api.solve import make_plan, solve_to_store
 from engine.execution import rates
 from engine.model.problem import Options
 from engine.model.system import resident_bytes
-from engine.planning.cost import OVERHEAD
+from engine.planning.constants import PROCESS_BYTES
 from storage.graph.graph import Graph, build_graph
 
 pytestmark = [pytest.mark.slow, pytest.mark.alone]
@@ -53,7 +53,7 @@ def test_within_a_quarter(tier: str, tmp_path: Path, monkeypatch: pytest.MonkeyP
     graph, out = graph_of(n), tmp_path / "d.zarr"
     off = []
     for _ in range(2):
-        budget = None if tier == "host" else resident_bytes() + OVERHEAD + n * n * 4 * 3 // 5
+        budget = None if tier == "host" else resident_bytes() + PROCESS_BYTES + n * n * 4 * 3 // 5
         options = Options(algorithm=FW, dtype="float32", device="cpu", memory=budget)
         plan = make_plan(graph, options, out=out)
         assert plan.tier == tier

@@ -12,7 +12,7 @@ from engine.api.solve import make_plan, solve_to_store
 from engine.graph.analysis import describe
 from engine.model.dtypes import WORK_TYPES
 from engine.model.problem import Device, Machine, Options
-from engine.model.tiling import Streaming
+from engine.model.tiling import Tiling
 from engine.planning.cost import Setting
 from engine.planning.cost_streaming import streamed
 from engine.planning.cost_streaming_cuda import through_devices
@@ -37,7 +37,7 @@ def differences(step: int) -> Graph:
 @pytest.mark.parametrize(("dtype", "step"), [("float32", 10**6), ("float64", 2**49)])
 def test_rounds_over_host_memory_do_not_run_away(dtype: str, step: int, tmp_path: Path) -> None:
     graph, options = differences(step), Options(algorithm="blocked-floyd-warshall", dtype=dtype)
-    plan = replace(make_plan(graph, options), tier="host", streaming=Streaming("host", 64, 128, symmetric=False))
+    plan = replace(make_plan(graph, options), tier="host", streaming=Tiling("host", 64, 128, symmetric=False))
     solve_to_store(graph, options, tmp_path / "d.zarr", plan=plan)
     height = heights(step)
     with open_matrix(tmp_path / "d.zarr") as matrix:

@@ -10,7 +10,7 @@ import pytest
 from engine.api.solve import make_plan, solve_to_store
 from engine.model.problem import Options
 from engine.model.progress import Monitor
-from engine.model.tiling import Streaming
+from engine.model.tiling import Tiling
 from engine.streaming import checkpoint
 from storage.errors import Cancelled
 from storage.graph.graph import Graph, build_graph
@@ -71,7 +71,7 @@ def test_rounds_count_to_their_end_also_after_a_resume(tmp_path, monkeypatch, ti
     monkeypatch.setattr(checkpoint, "WORTH", 0.0)
     graph, path = sample(directed=not half), tmp_path / "d.zarr"
     plan = make_plan(graph, Options(algorithm="blocked-floyd-warshall", device="cpu"))
-    streaming = Streaming(tier, 64, 128, symmetric=half, ahead=half)
+    streaming = Tiling(tier, 64, 128, symmetric=half, ahead=half)
     plan = replace(plan, tier=tier, streaming=streaming)
     if stop < 1:
         with pytest.raises(Cancelled):

@@ -158,7 +158,7 @@ def test_all_vertices_in_an_order_of_their_own(
     directed: bool, algorithm: str, sides: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As many rows and columns as the matrix has, and yet not the matrix as rounds would write it."""
-    monkeypatch.setattr(planner, "LITTLE", 0)  # rounds are thought of for matrices as small as these
+    monkeypatch.setattr(planner, "STREAMED_FROM", 0)  # rounds are thought of for matrices as small as these
     n, rng = 90, np.random.default_rng(8)
     graph = build_graph(*rng.integers(0, n, (2, 300)), rng.integers(1, 9, 300), n=n, directed=directed)[0]
     orders = {side: tuple(rng.permutation(n).tolist()) for side in sides}

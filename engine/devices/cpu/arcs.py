@@ -6,15 +6,14 @@ that the kernels take) is prepared once per ``Arcs`` object and kept as long as 
 
 from __future__ import annotations
 
-import weakref
 from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from engine.devices.cpu.heap import search_packed, search_wide
+from engine.graph.kernels import njit
 from engine.model.backend import Arcs, Array
 from engine.model.decimals import Units, in_units
 from engine.model.dtypes import WORK_TYPES
@@ -89,16 +88,9 @@ class PreparedArcs:
         return self.short[0]
 
 
-_PREPARED: dict[int, PreparedArcs] = {}
-
-
 def prepare(arcs: Arcs) -> PreparedArcs:
-    """Return the prepared form of ``arcs``, which is made at the first call and freed together with ``arcs``."""
-    known = _PREPARED.get(id(arcs))
-    if known is None:
-        known = _PREPARED[id(arcs)] = _prepare(arcs)
-        weakref.finalize(arcs, _PREPARED.pop, id(arcs), None)
-    return known
+    """Return the prepared form of ``arcs``, which is made at the first call and kept as long as ``arcs``."""
+    return arcs.form(_prepare)
 
 
 def _prepare(arcs: Arcs) -> PreparedArcs:

@@ -19,7 +19,6 @@ from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from engine.devices.cpu.arcs import prepare
 from engine.devices.cpu.backend import CpuBackend
@@ -35,6 +34,7 @@ from engine.devices.cpu.bit_rows import (
 )
 from engine.devices.cpu.search import Goal
 from engine.devices.cpu.team import fetch_add
+from engine.graph.kernels import njit
 from engine.model.backend import Arcs, Array
 from engine.model.dtypes import work_type
 

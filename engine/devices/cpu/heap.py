@@ -12,7 +12,7 @@ ends at a cutoff.
 
 from __future__ import annotations
 
-from numba import njit
+from engine.graph.kernels import njit
 
 
 @njit(nogil=True, cache=True)

@@ -17,10 +17,11 @@ from typing import Final
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.extending import intrinsic
 
 from engine.devices.cpu.team import fetch_add
+from engine.graph.kernels import njit
 
 #: Bytes of a vertex's row of labels: four vectors of 512 bits, or eight of 256; what the registers hold.
 ROW_BYTES: Final = 256

@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-from numba import njit
 
 from engine.devices.cpu.relax import (
     ALONE,
@@ -27,6 +26,7 @@ from engine.devices.cpu.relax import (
 )
 from engine.devices.cpu.team import Team, fetch_add
 from engine.devices.cpu.vector import TILE_ROWS, TILE_VECTORS, VECTOR_BYTES
+from engine.graph.kernels import njit
 from engine.model.backend import Array
 
 #: Fewest rows of C in an item.

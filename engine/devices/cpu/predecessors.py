@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from engine.devices.cpu.team import Team, fetch_add
+from engine.graph.kernels import njit
 
 
 @njit(nogil=True, cache=True)

@@ -14,7 +14,6 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-from numba import njit
 
 from engine.devices.cpu.team import Team, fetch_add
 from engine.devices.cpu.vector import (
@@ -32,6 +31,7 @@ from engine.devices.cpu.vector import (
     relax_tile,
     transpose_square,
 )
+from engine.graph.kernels import njit
 from engine.model.backend import Array
 
 #: Steps of depth packed at once: a strip of B (TILE_VECTORS vectors a step) then takes 32 KiB at most.

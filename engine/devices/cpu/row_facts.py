@@ -1,4 +1,4 @@
-"""Facts of finished rows: targets reached, sum of distances, eccentricity, farthest target, histogram."""
+"""Facts of finished rows: targets reached, sums, eccentricity, farthest target, histogram; rows as floats."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import Final
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
+from engine.graph.kernels import njit
 from engine.model.dtypes import work_type
 
 Array = npt.NDArray[np.generic]
@@ -179,3 +179,34 @@ def count_rows(block: Array, own: Integers, width: float, counts: Integers) -> i
     number = np.float32 if block.dtype.itemsize == 2 else np.float64
     scale = np.array([1 / width, 0.5 if kind.integer else 0.0], number)
     return int(_count(block, own, kind.sentinel(), scale, counts))
+
+
+@njit(nogil=True, cache=True)
+def to_floats(block, unreachable, out):  # type: ignore[no-untyped-def]
+    """Copy integers into floats, +inf where they mean *unreachable*, in one pass.
+
+    Args:
+        block: of an integer working type, shape (rows, columns).
+        unreachable: the sentinel, of the same type.
+        out: floats, shape (rows, columns).
+    """
+    for i in range(block.shape[0]):
+        for j in range(block.shape[1]):
+            x = block[i, j]
+            out[i, j] = np.inf if x == unreachable else x
+
+
+@njit(nogil=True, cache=True)
+def add_inverses(block, unreachable, sums):  # type: ignore[no-untyped-def]
+    """Add 1 / distance, over the distances of each row that are not zero.
+
+    Args:
+        block: of a working type, shape (rows, columns).
+        unreachable: the value for *no path*, of the same type.
+        sums: float64, shape (rows,), changed in place.
+    """
+    for i in range(block.shape[0]):
+        for j in range(block.shape[1]):
+            x = block[i, j]
+            if x != 0 and x != unreachable:  # noqa: PLR1714 - numba knows no tuple of both types
+                sums[i] += 1.0 / x

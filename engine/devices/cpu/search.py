@@ -11,12 +11,12 @@ from typing import Final
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from engine.devices.cpu.arcs import FAR, PreparedArcs, prepare
 from engine.devices.cpu.heap import search_hops, search_packed, search_wide
 from engine.devices.cpu.lanes import ROW_BYTES, search_lanes
 from engine.devices.cpu.team import Team, fetch_add
+from engine.graph.kernels import njit
 from engine.graph.selection import first_beyond, first_sum_beyond
 from engine.model.backend import Arcs, Array
 from engine.model.dtypes import WORK_TYPES, work_type

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from engine.devices.cpu.backend import CpuBackend
 from engine.devices.cpu.relax import DEPTH, aligned, pack_right, relax_packed
 from engine.devices.cpu.team import fetch_add
 from engine.devices.cpu.vector import TILE_ROWS, TILE_VECTORS, VECTOR_BYTES, pack_entry
+from engine.graph.kernels import njit
 from engine.graph.partition import Lengths, Parts
 from engine.model.backend import Arcs, Array
 from engine.model.device_layout import SWEEP_ROWS

@@ -17,6 +17,7 @@ import numpy as np
 
 from engine.devices.cuda.context import Modules, allocate
 from engine.devices.cuda.launch import Copy, Launcher, Product, Skip
+from engine.devices.rounds import Action, RoundOrder
 from engine.model import device_layout
 from engine.model.device_layout import SINGLE, pivot_width
 from engine.model.dtypes import work_type
@@ -108,33 +109,31 @@ class Solver:
         n, high, low = d.shape[0], self.high, self.low
         entries = n * (n + 1) // 2 if symmetric else n * n
         outer = self.cupy.cuda.get_current_stream()
-        begun, prepared, relaxed = (event(disable_timing=True) for _ in range(3))
+        begun, prepared, relaxed, before = (event(disable_timing=True) for _ in range(4))
         begun.record(outer)
         high.wait_event(begun)
         low.wait_event(begun)
-        with high:
-            panels.prepare(d, 0)
-            self.ahead.send_flag()
-            prepared.record(high)
-        for start in range(0, n, width):
-            following = start + width
-            if following < n:
-                if start:
-                    high.wait_event(relaxed)
-                with high:
-                    panels.strips(d, start)
-            low.wait_event(prepared)
-            with low:
-                panels.rest(d, start)
-            before, relaxed = relaxed, event(disable_timing=True)
-            relaxed.record(low)
-            if following < n:
-                with high:
-                    panels.prepare(d, following)
-                    self.ahead.send_flag()
-                prepared = event(disable_timing=True)
-                prepared.record(high)
-            if monitor is not None and start:
+        for k, steps in RoundOrder(-(-n // width), ahead=True, queued=True).rounds():
+            for action, about in steps:
+                start = about * width
+                if action is Action.CLOSE:
+                    with high:
+                        panels.prepare(d, start)
+                        self.ahead.send_flag()
+                    prepared = event(disable_timing=True)
+                    prepared.record(high)
+                elif action is Action.STRIPS:
+                    if start:
+                        high.wait_event(relaxed)
+                    with high:
+                        panels.strips(d, start)
+                elif action is Action.REST:
+                    low.wait_event(prepared)  # the panel is used by the other stream
+                    with low:
+                        panels.rest(d, start)
+                    before, relaxed = relaxed, event(disable_timing=True)
+                    relaxed.record(low)
+            if monitor is not None and k:
                 before.synchronize()
                 self._check_flag()  # the flag as of the pivot block of that round, or a later one
                 monitor.step(entries * width)

@@ -5,13 +5,16 @@ Rows are copied out through page-locked memory, which a thread allocates while t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
+from engine.devices import powers
 from engine.devices.cuda.context import ARITHMETICS, Arithmetic, Modules, allocate, held_device, upload
 from engine.devices.cuda.floyd_warshall import Solver, padded
 from engine.devices.cuda.outgoing import Outgoing, Outlet
@@ -145,26 +148,10 @@ class CudaMatrix:
             Cancelled: the monitor asked to stop.
         """
         monitor.begin("relax", total, "updates")
-        square, result = self._d, None
-        if by_rows:
-            assert rows is not None
-            result = square[self._cupy.asarray(rows)]
-            for _ in range(hops - 1):
-                before, result = result, self._times(result, square, monitor)
-                if self._same(before, result):
-                    break
-        else:
-            wanted = slice(None) if rows is None else self._cupy.asarray(rows)
-            while True:
-                if hops & 1:
-                    result = square[wanted] if result is None else self._times(result, square, monitor)
-                hops >>= 1
-                if not hops:
-                    break
-                before, square = square, self._times(square, square, monitor)
-                if self._same(before, square):
-                    result = square[wanted]
-                    break
+        wanted = slice(None) if rows is None else self._cupy.asarray(rows)
+        products = _DeviceProducts(partial(self._times, monitor=monitor), self._same, wanted)
+        way = powers.by_rows if by_rows else powers.by_squares
+        result = way(products, self._d, hops)
         self._d, self._gathered = result, rows is not None
 
     def restore(self, potentials: Potentials, sources: Integers) -> None:
@@ -283,3 +270,30 @@ class CudaMatrix:
                 rows = allocate(self._cupy, (len(wanted), self._d.shape[1]), self._kind.dtype)
                 self._cupy.take(self._d, self._cupy.asarray(wanted), axis=0, out=rows)
         return rows[:, : self._n]
+
+
+@dataclass(frozen=True)
+class _DeviceProducts:
+    """Products on the device for :mod:`engine.devices.powers`; each result has memory of its own.
+
+    Attributes:
+        multiply: returns the product of two powers.
+        same: returns whether two matrices are equal.
+        rows: the sources wanted, on the device, or all.
+    """
+
+    multiply: Callable[[Any, Any], Any]
+    same: Callable[[Any, Any], bool]
+    rows: Any
+
+    def wanted(self, power: Any, *, last: bool) -> Any:  # noqa: ARG002
+        return power[self.rows]
+
+    def times(self, rows: Any, power: Any) -> Any:
+        return self.multiply(rows, power)
+
+    def square(self, power: Any) -> Any:
+        return self.multiply(power, power)
+
+    def longer(self, rows: Any, weights: Any) -> Any:
+        return self.multiply(rows, weights)

@@ -136,19 +136,19 @@ class CudaStreamer:
             cupy.cuda.runtime.deviceSynchronize()
 
     def _allocate(self, job: StripeJob, resident: Sequence[int]) -> None:
-        cupy, streaming, types = self._cupy, job.streaming, (job.kind.dtype, self._launcher.word)
+        cupy, tiling, types = self._cupy, job.tiling, (job.kind.dtype, self._launcher.word)
         self._across = pitch(job.n, job.kind.itemsize)
-        width = min(streaming.width, _round_up(job.n, 64))
-        height, side = min(streaming.height, width), _round_up(width, _TILE)
+        width = min(tiling.width, _round_up(job.n, 64))
+        height, side = min(tiling.height, width), _round_up(width, _TILE)
         nothing = job.kind.sentinel()
-        for _ in range(streaming.panels):
+        for _ in range(tiling.panels):
             self.panels.append(allocate(cupy, (width, self._across), types[0]))
             self.panels[-1][:] = nothing
         self._chunk = allocate(cupy, (width, min(CHUNK, self._across)), types[0])
         self._packed = allocate(cupy, (width, side), types[1])
         block = padded_side(width, job.kind.itemsize)
         self._block = allocate(cupy, (block, block), types[0])
-        for slot in range(streaming.slots):
+        for slot in range(tiling.slots):
             shape, packed = (height, self._across), (width, _round_up(height, _TILE))
             self._slots.append(Slot(slot, cupy, shape, packed, types))
             self._slots[-1].rows[:] = nothing
@@ -176,7 +176,7 @@ class CudaStreamer:
                 except runtime.CUDARuntimeError as error:
                     if "AlreadyEnabled" not in str(error):
                         raise
-            elif job.streaming.symmetric:
+            elif job.tiling.symmetric:
                 raise SolveFailed(f"CUDA devices {self.device} and {other} do not reach each other's memory")
 
     def release(self) -> None:
@@ -202,8 +202,8 @@ class CudaStreamer:
     def keep(self, stripe: int, rows: Array) -> None:
         """Copy a resident stripe to the device."""
         job, (top, bottom) = self._job, self._job.rows(stripe)
-        k = stripe // job.streaming.group
-        start, left = job.pivot(k)[0], job.streaming.left(stripe)
+        k = stripe // job.tiling.group
+        start, left = job.pivot(k)[0], job.tiling.left(stripe)
         self._copy(self._resident[k][top - start : bottom - start], rows, left, self._bring)
         self._bring.synchronize()
 
@@ -243,7 +243,7 @@ class CudaStreamer:
             if not first:
                 self._high.wait_event(self.have[k - 1])
             mark = self._begin("close", self._high, k, -1, -1)
-            if job.streaming.symmetric:
+            if job.tiling.symmetric:
                 if not first:
                     self._collect(k, k - 1, self.panel(k - 1))
                 start, stop = job.pivot(k)
@@ -271,7 +271,7 @@ class CudaStreamer:
     def _gather(self, k: int, take: Callable[[int], Array] | None, panel: Any) -> None:
         job, start = self._job, self._job.pivot(k)[0]
         if take is None:
-            left = start if job.streaming.symmetric else 0
+            left = start if job.tiling.symmetric else 0
             with self._bring:
                 panel[:, left:] = self._resident[k][:, left:]
             return
@@ -285,7 +285,7 @@ class CudaStreamer:
             rows = take(stripe)
             top, bottom = job.rows(stripe)
             part = panel[top - start : bottom - start]
-            self._copy(part, rows, job.streaming.left(stripe), self._bring)
+            self._copy(part, rows, job.tiling.left(stripe), self._bring)
             reading.append((self._event(self._bring), stripe, rows))
         for event, stripe, rows in reading:
             if bounded:
@@ -335,7 +335,7 @@ class CudaStreamer:
         leader: Any = job.devices[job.leaders[k]]
         if leader is not self:
             self._bring.wait_event(leader.have[k])
-            self._wait_left(self._bring, k - job.streaming.panels)
+            self._wait_left(self._bring, k - job.tiling.panels)
             source, target = leader.panel(k), self.panel(k)
             runtime = self._cupy.cuda.runtime
             mark = self._begin("panel", self._bring, k, -1, -1)
@@ -344,7 +344,7 @@ class CudaStreamer:
             )
             self._end(mark, self._bring)
             self.have[k] = self._event(self._bring)
-        if job.streaming.symmetric and k + 2 < job.rounds and job.devices[job.leaders[k + 2]] is self:
+        if job.tiling.symmetric and k + 2 < job.rounds and job.devices[job.leaders[k + 2]] is self:
             self._wait_left(self._high, k - 1)
             self._high.wait_event(self.have[k])
             with self._high:
@@ -367,7 +367,7 @@ class CudaStreamer:
             rows: its rows in the tier, shape (rows, n), changed in place.
         """
         job, (top, bottom) = self._job, self._job.rows(stripe)
-        left = job.streaming.left(stripe)
+        left = job.tiling.left(stripe)
         slot = self._slots[self._next_slot % len(self._slots)]
         self._next_slot += 1
         self._reclaim(slot, wait=True)
@@ -431,7 +431,7 @@ class CudaStreamer:
             start = job.pivot(own)[0]
             stream, packed = self._low[count % 2], self._packs[count % 2]
             if own not in (k, k + 1):
-                left = start if job.streaming.symmetric else 0
+                left = start if job.tiling.symmetric else 0
                 stream.wait_event(self.have[k])
                 if own in self._placed:
                     stream.wait_event(self._placed.pop(own))
@@ -453,7 +453,7 @@ class CudaStreamer:
         for stripe in job.members(own):
             (top, bottom), target = job.rows(stripe), job.tier.blank(stripe)
             part = self._resident[own][top - start : bottom - start]
-            self._copy(target, part, job.streaming.left(stripe), self._put)
+            self._copy(target, part, job.tiling.left(stripe), self._put)
             self._writing.append((self._event(self._put), k, stripe, target))
             if job.tier.window > 0:
                 self._tell(wait=True)
@@ -472,7 +472,7 @@ class CudaStreamer:
                 time.sleep(_LOOK)
         self._pay(k - 1)
         self._look_at_flags(wait=False)
-        keep = k - self._job.streaming.panels - 1
+        keep = k - self._job.tiling.panels - 1
         for table in (self.left, self.have):
             for old in [t for t in table if t < keep]:
                 del table[old]
@@ -520,7 +520,7 @@ class CudaStreamer:
             (top, bottom), start = job.rows(stripe), job.pivot(k)[0]
             target = job.tier.blank(stripe)
             mark = self._begin("write", self._put, k, stripe, -1)
-            self._copy(target, self.panel(k)[top - start : bottom - start], job.streaming.left(stripe), self._put)
+            self._copy(target, self.panel(k)[top - start : bottom - start], job.tiling.left(stripe), self._put)
             self._end(mark, self._put)
             self._writing.append((self._event(self._put), k, stripe, target))
 
@@ -541,7 +541,7 @@ class CudaStreamer:
 
     def _updates(self, k: int, stripe: int) -> int:
         start, stop = self._job.pivot(k)
-        return (stop - start) * stripe_entries(self._job.streaming, stripe, self._job.n)
+        return (stop - start) * stripe_entries(self._job.tiling, stripe, self._job.n)
 
     def _owe(self, when: int, k: int, stripe: int) -> None:
         """Count the updates of a stripe, to be reported when round ``when`` is done."""

@@ -36,9 +36,9 @@ class CudaHolder(CudaStreamer):
         self, job: StripeJob, device: int = 0, *, memory: int | None = None, places: int = 2, threads: int = 1
     ) -> None:
         super().__init__(device, memory=memory)
-        self._pieces = PinnedPool((min(job.streaming.width, job.n), job.n), job.kind.dtype, threads)
+        self._pieces = PinnedPool((min(job.tiling.width, job.n), job.n), job.kind.dtype, threads)
         # one slot of the least height, which stays unused
-        job.streaming = replace(job.streaming, height=GRAIN, slots=1, resident=0)
+        job.tiling = replace(job.tiling, height=GRAIN, slots=1, resident=0)
         job.devices = [self]
         self.open(job, 0, [])
         # per place: the round of its panel, the events it must not change before, and the event when it is complete
@@ -48,7 +48,7 @@ class CudaHolder(CudaStreamer):
         self._sources: list[tuple[Any, Array]] = []
         self._touched: dict[int, Any] = {}
         with self.guard():
-            width = min(job.streaming.width, -(-job.n // 64) * 64)
+            width = min(job.tiling.width, -(-job.n // 64) * 64)
             side = -(-width // _TILE) * _TILE
             for _ in range(len(self.panels), places):
                 self.panels.append(allocate(self._cupy, (width, self._across), job.kind.dtype))

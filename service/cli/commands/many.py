@@ -221,7 +221,8 @@ def _batches(paths: Sequence[Path], args: ManyArgs, tally: Tally) -> Iterator[Ba
 def _solve_batch(
     batch: Batch, paths: Sequence[Path], targets: Sequence[Path | None], args: ManyArgs, tally: Tally
 ) -> None:
-    from engine.api.bulk import Entry, Stores, failure_of, make_bulk_plan, run
+    from engine.api.bulk import Entry, failure_of, make_bulk_plan, run
+    from engine.api.solve import StoreOptions
 
     todo: dict[int, Graph] = {}
     for index, graph in batch.items():
@@ -241,7 +242,7 @@ def _solve_batch(
     tally.groups += [group.to_dict() for group in plan.groups]
     _tell(describe_groups(plan.groups))
     entries = {index: Entry(graph, targets[index]) for index, graph in todo.items()}
-    stores = Stores(args.compression, args.overwrite)
+    stores = StoreOptions(compression=args.compression, overwrite=args.overwrite)
     with ProgressMonitor(sys.stderr, INTERRUPTS.requested) as monitor, INTERRUPTS.politely():
         _collect(run(entries, plan, options, stores, monitor), todo, paths, targets, tally)
 

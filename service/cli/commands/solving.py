@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from engine.model.plan import Candidate, Plan
 from engine.model.problem import Options, Statistics
-from service.cli.arguments import StoreOptions
+from service.cli.arguments import OutputOptions
 from service.cli.commands.interrupts import INTERRUPTS
 from service.cli.commands.output import emit, emit_json, number, table
 from service.cli.commands.showing import summary_lines
@@ -210,7 +210,7 @@ def _table_of(candidates: Iterable[Candidate]) -> list[str]:
     return table([head, *rows], right=(3, 4, 5, 6))
 
 
-def solve(graph_args: GraphArgs, given: LocalOptions, out: str, store: StoreOptions, *, as_json: bool) -> None:
+def solve(graph_args: GraphArgs, given: LocalOptions, out: str, store: OutputOptions, *, as_json: bool) -> None:
     """Read, plan, solve, write and seal; the plan and the progress go to standard error.
 
     Args:
@@ -221,6 +221,7 @@ def solve(graph_args: GraphArgs, given: LocalOptions, out: str, store: StoreOpti
         as_json: whether to print one JSON object instead of text.
     """
     from engine.api.solve import make_plan, solve_to_store
+    from engine.graph.profile import GraphProfile
 
     overwrite, resume = store["overwrite"], store["resume"]
     budgets_of(given)
@@ -230,12 +231,13 @@ def solve(graph_args: GraphArgs, given: LocalOptions, out: str, store: StoreOpti
     graph, receipt = load(graph_args)
     reading = time.perf_counter() - started
     options = options_of(given, graph)
-    selected = make_plan(graph, options, out=place, resume=resume)
+    profile = GraphProfile(graph)
+    selected = make_plan(profile, options, out=place, resume=resume)
     planning = time.perf_counter() - started - reading
     _tell([*describe_plan(selected), *_notes(receipt, given, selected)])
     with _keeping(place), ProgressMonitor(sys.stderr, INTERRUPTS.requested) as monitor, INTERRUPTS.politely():
         outcome = solve_to_store(
-            graph,
+            profile,
             options,
             place,
             plan=selected,

@@ -2,7 +2,8 @@
 
 The way of a block: a few whole-buffer replacements make every row ``field SEPARATOR field ...``, polars parses the
 columns, cheap counts prove that nothing was skipped, and the arrays join the columns.  A block that fails any of it
-is read again line by line, which either names the line at fault or finds unusual but good rows.
+is read again line by line, which either names the line at fault or finds unusual but good rows; a small file is read so
+at once.
 """
 
 from __future__ import annotations
@@ -25,6 +26,9 @@ from storage.readers.source import BLOCK, Block
 if TYPE_CHECKING:
     import polars as pl
 
+
+#: A file of up to this number of bytes is read line by line.
+FEW_BYTES = 1 << 18
 
 #: A field in quotes begins so where blanks separate; comments are none.
 _QUOTE = re.compile(rb'(?m)^(?![ \t]*+[#%])(?:[^"\n]*+[ \t])?"')
@@ -82,6 +86,7 @@ class ArcTable:
         self.labels = TextLabels() if layout.text else None
         self._limits = limits
         self._fractions = layout.decimal_comma
+        self._by_columns = False
 
     def __len__(self) -> int:
         return len(self.columns)
@@ -92,7 +97,9 @@ class ArcTable:
             _refuse_long_rows(block)
         if self.labels is not None and self.layout.separator is None and not self.layout.quoted:
             _refuse_late_quotes(block)
-        arcs = self._parse_columns(block.data)
+        # Python reads a small file in less time than the import of polars takes.
+        self._by_columns = self._by_columns or len(block.data) > FEW_BYTES
+        arcs = self._parse_columns(block.data) if self._by_columns else None
         tails, heads, weights = self._parse_lines(block) if arcs is None else arcs
         if self.layout.formula is not None and weights is not None:
             weights = self._lengths(self.layout.formula, weights, block)

@@ -16,6 +16,7 @@ from scipy.sparse.csgraph import dijkstra
 from benchmarks import graphs
 from benchmarks.kernels import gpu_set
 from engine.api.solve import make_plan
+from engine.graph.profile import GraphProfile
 from engine.model.plan import Candidate, Plan
 from engine.model.problem import Options
 from storage.graph.graph import Graph
@@ -77,7 +78,7 @@ def test_sampled_rows_are_compared_by_their_hash(right: bool) -> None:
     digest = hashlib.sha256(rows.tobytes() if right else b"").hexdigest()
     reference = {"sampled": {"sources": GRAPH.labels[sources].tolist(), "sha256_int64": digest}}
     options = Options(device="cpu", dtype="int32", threads=1)
-    _, agrees = gpu_set.run(GRAPH, make_plan(GRAPH, options), options, reference)
+    _, agrees = gpu_set.run(GraphProfile(GRAPH), make_plan(GRAPH, options), options, reference)
     assert agrees is right
 
 

@@ -9,10 +9,16 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import dijkstra as scipy_dijkstra
 
+from engine.algorithms.context import SolveContext
 from engine.devices.cpu.search import search
 from engine.devices.cpu.team import Team
+from engine.graph.profile import GraphProfile
+from engine.graph.selection import Rectangle
 from engine.model.backend import Arcs
+from engine.model.plan import Plan
+from engine.model.problem import Options
 from engine.model.progress import Monitor
+from engine.model.rows import Sink
 from storage.graph.graph import Graph
 
 Array = npt.NDArray[np.generic]
@@ -89,6 +95,14 @@ def make_graph(n: int, m: int, seed: int = 1) -> Graph:
     indptr = np.concatenate(([0], np.cumsum(np.bincount(keys // n, minlength=n))))
     weights = rng.integers(0, 50, len(keys)).astype(np.int32)
     return Graph(indptr, (keys % n).astype(np.int32), weights, np.arange(n), directed=True, weighted=True)
+
+
+def context_of(
+    graph: Graph, dtype: str, sink: Sink, monitor: Monitor, sources: npt.NDArray[np.int64] | None = None
+) -> SolveContext:
+    """A solve of whole rows in batches of 128."""
+    plan = Plan("", dtype, "cpu", 2, (graph.n, graph.n), 0, 0, 0.0, "", "", batch=128)
+    return SolveContext(GraphProfile(graph), plan, Options(), Rectangle(graph.n, sources, None, None), sink, monitor)
 
 
 def oracle(graph: Graph, sources: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:

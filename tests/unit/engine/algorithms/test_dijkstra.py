@@ -9,11 +9,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine.algorithms.dijkstra import RowBatches, run
+from engine.algorithms.dijkstra import RowBatches, RowSearch, run
+from engine.graph.profile import GraphProfile
+from engine.graph.selection import Rectangle
 from engine.model.progress import Monitor
 from storage.errors import Cancelled, StorageFailed
 from storage.graph.graph import Graph
 from tests.unit.engine.algorithms.harness import Array, Collect, Searcher, Tally, make_graph, oracle
+
+
+def searched(
+    graph: Graph, sources: Array, dtype: str, sink: Collect, monitor: Monitor, batch: int, *, unit: bool = False
+) -> RowSearch:
+    rows = Rectangle(graph.n, sources, None, None)
+    return RowSearch(GraphProfile(graph).arcs, rows, dtype, sink, monitor, batch, unit)
 
 
 @pytest.mark.parametrize("rows", [1, 63, 64, 65, 500])
@@ -21,7 +30,7 @@ def test_rows_come_out_whole_and_in_the_order_of_the_sources(rows: int) -> None:
     graph = make_graph(500, 2_000)
     sources = np.random.default_rng(3).permutation(500)[:rows]
     backend, sink, tally = Searcher(), Collect(rows, 500, "float64", 64), Tally()
-    run(backend, graph, sources, "float64", sink, tally, 128)
+    run(backend, searched(graph, sources, "float64", sink, tally, 128))
     backend.shutdown()
     assert np.array_equal(sink.array, oracle(graph, sources))
     assert tally.begun == [("search", rows, "rows")]
@@ -44,7 +53,7 @@ def test_a_batch_is_written_while_the_next_one_is_searched() -> None:
             super().search(*given, **more)
 
     backend, sink = Waits(), Told(400, 400, "int32", 64)
-    run(backend, make_graph(400, 1_000), np.arange(400), "int32", sink, Monitor(), 64)
+    run(backend, searched(make_graph(400, 1_000), np.arange(400), "int32", sink, Monitor(), 64))
     backend.shutdown()
     assert all(waited)
     assert waited
@@ -53,7 +62,7 @@ def test_a_batch_is_written_while_the_next_one_is_searched() -> None:
 
 def test_a_small_matrix_is_written_by_the_caller() -> None:
     backend, sink = Searcher(), Collect(400, 400, "int32", 64)
-    run(backend, make_graph(400, 1_000), np.arange(400), "int32", sink, Monitor(), 400)
+    run(backend, searched(make_graph(400, 1_000), np.arange(400), "int32", sink, Monitor(), 400))
     backend.shutdown()
     assert sink.writers == {threading.get_ident()}
 
@@ -62,7 +71,7 @@ def test_unit_weights_give_hops() -> None:
     graph = make_graph(200, 600)
     ones = Graph(graph.indptr, graph.heads, np.ones(graph.arcs, np.int32), graph.labels, directed=True, weighted=False)
     backend, sink = Searcher(), Collect(200, 200, "float32", 32)
-    run(backend, ones, np.arange(200), "float32", sink, Monitor(), 64, unit=True)
+    run(backend, searched(ones, np.arange(200), "float32", sink, Monitor(), 64, unit=True))
     backend.shutdown()
     assert np.array_equal(sink.array, oracle(ones, np.arange(200)).astype(np.float32))
 
@@ -71,7 +80,7 @@ def test_a_cancelled_solve_stops_after_the_present_batch() -> None:
     graph = make_graph(400, 1_000)
     backend, tally = Searcher(), Tally(stop_after=1)
     with pytest.raises(Cancelled):
-        run(backend, graph, np.arange(400), "int32", Collect(400, 400, "int32", 64), tally, 64)
+        run(backend, searched(graph, np.arange(400), "int32", Collect(400, 400, "int32", 64), tally, 64))
     backend.shutdown()
     assert backend.calls == [64]
 
@@ -83,7 +92,10 @@ def test_a_sink_that_fails_ends_the_solve_with_its_error() -> None:
 
     backend = Searcher()
     with pytest.raises(StorageFailed, match="no space"):
-        run(backend, make_graph(400, 1_000), np.arange(400), "int32", Full(400, 400, "int32", 64), Monitor(), 64)
+        run(
+            backend,
+            searched(make_graph(400, 1_000), np.arange(400), "int32", Full(400, 400, "int32", 64), Monitor(), 64),
+        )
     backend.shutdown()
     assert len(backend.calls) <= 3
 

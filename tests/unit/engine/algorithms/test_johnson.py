@@ -8,11 +8,10 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import johnson as scipy_johnson
 
 from engine.algorithms.johnson import solve
-from engine.graph.selection import Rectangle
 from engine.model.progress import Monitor
 from storage.errors import NegativeCycle
 from storage.graph.graph import Graph
-from tests.unit.engine.algorithms.harness import Collect, Searcher, Tally, make_graph
+from tests.unit.engine.algorithms.harness import Collect, Searcher, Tally, context_of, make_graph
 
 
 def with_negative_arcs(graph: Graph, scale: float, dtype: str) -> Graph:
@@ -21,10 +20,6 @@ def with_negative_arcs(graph: Graph, scale: float, dtype: str) -> Graph:
     weights = graph.weights + np.repeat(p, np.diff(graph.indptr)) - p[graph.heads]
     assert (weights < 0).any()
     return Graph(graph.indptr, graph.heads, (weights * scale).astype(dtype), graph.labels, directed=True, weighted=True)
-
-
-def whole(n: int) -> Rectangle:
-    return Rectangle(n, None, None, None)
 
 
 @pytest.mark.parametrize(
@@ -41,7 +36,7 @@ def test_agrees_with_scipy(weights: str, scale: float, dtype: str, tolerance: fl
     matrix = csr_array((graph.weights.astype(np.float64), graph.heads, graph.indptr), shape=(200, 200))
     expected = scipy_johnson(matrix)
     backend, sink, tally = Searcher(), Collect(200, 200, dtype, 64), Tally()
-    solve(backend, graph, whole(200), dtype, sink, tally, 128)
+    solve(context_of(graph, dtype, sink, tally), backend)
     backend.shutdown()
     found = sink.array.astype(np.float64)
     if dtype == "int32":
@@ -56,7 +51,7 @@ def test_agrees_with_scipy(weights: str, scale: float, dtype: str, tolerance: fl
 def test_a_graph_without_negative_arcs_is_searched_as_it_is() -> None:
     graph = make_graph(100, 300)
     plain, sink = Searcher(), Collect(100, 100, "int32", 64)
-    solve(plain, graph, whole(100), "int32", sink, Monitor(), 128)
+    solve(context_of(graph, "int32", sink, Monitor()), plain)
     plain.shutdown()
     matrix = csr_array((graph.weights.astype(np.float64), graph.heads, graph.indptr), shape=(100, 100))
     expected = np.nan_to_num(scipy_johnson(matrix), posinf=2**30 - 1)
@@ -68,6 +63,6 @@ def test_a_negative_cycle_is_refused_before_any_row() -> None:
     bad = Graph(graph.indptr, graph.heads, graph.weights - 30, graph.labels, directed=True, weighted=True)
     backend, sink = Searcher(), Collect(100, 100, "int32", 64)
     with pytest.raises(NegativeCycle):
-        solve(backend, bad, whole(100), "int32", sink, Monitor(), 128)
+        solve(context_of(bad, "int32", sink, Monitor()), backend)
     backend.shutdown()
     assert backend.calls == []

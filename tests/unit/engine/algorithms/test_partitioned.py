@@ -13,16 +13,17 @@ from engine.algorithms import part_lengths, partitioned, products
 from engine.devices.cpu.backend import CpuBackend
 from engine.graph.analysis import describe
 from engine.graph.partition import CPU_GRAIN, Grain, find_parts, with_parts
+from engine.graph.profile import GraphProfile
 from engine.model.backend import Array
+from engine.model.blocks import LEAF
 from engine.model.dtypes import WORK_TYPES
 from engine.model.problem import Machine, Options
 from engine.model.progress import Monitor
-from engine.planning import cost_dense
 from engine.planning.planner import choose
 from storage.errors import Cancelled, InvalidRequest, NegativeCycle
 from storage.graph.graph import Graph, build_graph
 from tests.oracle import closure, decode
-from tests.unit.engine.algorithms.harness import Collect, Tally, make_graph, oracle
+from tests.unit.engine.algorithms.harness import Collect, Tally, context_of, make_graph, oracle
 
 BOX = Machine(2, 2**34, 0, None, dict.fromkeys(WORK_TYPES, 4e10), 1e8, 1e9)
 
@@ -31,7 +32,7 @@ def run(graph: Graph, dtype: str, sources: np.ndarray | None = None, monitor: Mo
     rows = np.arange(graph.n) if sources is None else sources
     backend, sink = CpuBackend(2), Collect(len(rows), graph.n, dtype, 64)
     try:
-        partitioned.run(backend, graph, rows, dtype, sink, monitor or Monitor(), 128)
+        partitioned.run(context_of(graph, dtype, sink, monitor or Monitor(), rows), backend)
     finally:
         backend.shutdown()
     return decode(sink.array)
@@ -90,7 +91,7 @@ def test_a_negative_cycle_of_floats_is_named_before_any_row() -> None:
 def test_tables_hold_lengths_of_walks_that_suffice(grain: Grain) -> None:
     """No table entry is shorter than the distance; from a part to itself and above, the best is in some table."""
     graph = graphs.grid(400)
-    parts = find_parts(graph, grain, graph.n**2)
+    parts = find_parts(GraphProfile(graph), grain, graph.n**2)
     assert parts is not None
     backend = CpuBackend(1)
     kind = WORK_TYPES["int32"]
@@ -162,7 +163,7 @@ def test_work_between_two_looks_at_a_wish_to_stop_is_bounded_however_large_a_par
     monkeypatch.setattr(products, "PIECE", 2**20)  # so that the least piece counts: GRAIN rows, SIDE by SIDE
     monkeypatch.setattr(products, "SIDE", 256)
     graph = replace(make_graph(1500, 6000), directed=True) if directed else graphs.random(1500)
-    parts = find_parts(graph, CPU_GRAIN, graph.n**2)
+    parts = find_parts(GraphProfile(graph), CPU_GRAIN, graph.n**2)
     assert parts is not None
     assert parts.sizes.max() > 600  # most of the work is the root's
     backend = _Counting()
@@ -170,13 +171,13 @@ def test_work_between_two_looks_at_a_wish_to_stop_is_bounded_however_large_a_par
     part_lengths.find_lengths(backend, graph, parts, WORK_TYPES["int32"], nonnegative=True, monitor=monitor)
     backend.shutdown()
     assert monitor.done == sum(total for _, total, _ in monitor.begun)
-    assert monitor.most <= 2 * part_lengths.SMALL + cost_dense.LEAF**3
+    assert monitor.most <= 2 * part_lengths.SMALL + LEAF**3
     assert backend.updates > 10 * monitor.most
 
 
 def test_the_planner_takes_it_for_roads_and_says_what_it_found() -> None:
     graph = graphs.road(10_000)
-    problem = with_parts(graph, describe(graph), graph.n**2)
+    problem = with_parts(GraphProfile(graph), describe(graph), graph.n**2)
     plan = choose(problem, BOX, Options())
     assert plan.algorithm == "partitioned"
     assert [phase.name for phase in plan.phases] == ["prepare", "sweep", "write"]
@@ -188,7 +189,7 @@ def test_the_planner_takes_it_for_roads_and_says_what_it_found() -> None:
 
 def test_many_small_parts_cost_more_than_few() -> None:
     graph = graphs.road(10_000)
-    problem = with_parts(graph, describe(graph), graph.n**2)
+    problem = with_parts(GraphProfile(graph), describe(graph), graph.n**2)
     assert problem.parts is not None
     worse = replace(problem, parts=replace(problem.parts, sweep=50 * problem.parts.sweep, entries=10**8))
     better, other = (choose(p, BOX, Options(algorithm="partitioned")) for p in (problem, worse))

@@ -18,7 +18,7 @@ from engine.model import pace
 from engine.model.plan import Plan
 from engine.model.problem import Options
 from engine.model.progress import Monitor
-from engine.model.tiling import Streaming
+from engine.model.tiling import Tiling
 from engine.streaming import checkpoint
 from storage.errors import Cancelled, NegativeCycle, SolveFailed
 from storage.graph.graph import Graph, build_graph
@@ -44,7 +44,7 @@ def sample(n: int = N, *, directed: bool = True, negative: bool = False, whole: 
 
 def plan_for(graph: Graph, *, width: int = 64, tier: str = "host", dtype: str = "auto") -> Plan:
     plan = make_plan(graph, Options(algorithm="blocked-floyd-warshall", dtype=dtype))
-    return replace(plan, tier=tier, streaming=Streaming("host", width, width), workers=2)
+    return replace(plan, tier=tier, streaming=Tiling("host", width, width), workers=2)
 
 
 def solve(cluster: ToyCluster, graph: Graph, path: Path, monkeypatch: pytest.MonkeyPatch, **more: object) -> None:
@@ -253,7 +253,7 @@ def test_a_cancelled_solve_is_gone_on_with(
     assert found is not None
     assert max(level for level, _ in found.record["levels"]) >= 0
     if then == "local":
-        plan = replace(plan_for(graph), streaming=Streaming("store", 64, 64, symmetric=not directed), tier="store")
+        plan = replace(plan_for(graph), streaming=Tiling("store", 64, 64, symmetric=not directed), tier="store")
         solve_to_store(graph, Options(), path, plan=plan, resume=True)
     else:
         solve(ToyCluster(3), graph, path, monkeypatch, resume=True)
@@ -267,7 +267,7 @@ def test_workers_go_on_with_what_one_process_has_begun(
 ) -> None:
     monkeypatch.setattr(checkpoint, "WORTH", 0.0)
     graph, path = sample(directed=directed), tmp_path / "d.zarr"
-    plan = replace(plan_for(graph), streaming=Streaming("store", 64, 64, symmetric=not directed), tier="store")
+    plan = replace(plan_for(graph), streaming=Tiling("store", 64, 64, symmetric=not directed), tier="store")
     with pytest.raises(Cancelled):
         solve_to_store(graph, Options(), path, plan=plan, monitor=Until(3 * N**3 // (4 if directed else 7)))
     found = find_checkpoint(path)
@@ -284,7 +284,7 @@ def test_stripes_that_are_adopted_at_once_lower_the_record_first(
     monkeypatch.setattr(checkpoint, "WORTH", 0.0)
     keep_in_step(monkeypatch)
     graph, path = sample(), tmp_path / "d.zarr"
-    first = replace(plan_for(graph), streaming=Streaming("store", 64, 128, ahead=False), tier="store")
+    first = replace(plan_for(graph), streaming=Tiling("store", 64, 128, ahead=False), tier="store")
     with pytest.raises(Cancelled):
         solve_to_store(graph, Options(), path, plan=first, monitor=Until(N**3 // 10))
     levels = [level for level, _ in find_checkpoint(path).record["levels"]]  # type: ignore[union-attr]
@@ -323,7 +323,7 @@ class UntilMirrored(Monitor):
 def test_workers_end_what_one_process_has_all_but_sealed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checkpoint, "WORTH", 0.0)
     graph, path, cluster = sample(directed=False), tmp_path / "d.zarr", ToyCluster(2)
-    streaming = Streaming("store", 64, 64, symmetric=True)
+    streaming = Tiling("store", 64, 64, symmetric=True)
     plan = replace(plan_for(graph), streaming=streaming, tier="store")
     with pytest.raises(Cancelled):
         solve_to_store(graph, Options(), path, plan=plan, monitor=UntilMirrored())

@@ -9,13 +9,13 @@ import numpy as np
 
 from engine.devices.cpu.backend import CpuBackend
 from engine.distributed.stripe_device import CpuWorkerDevice
-from engine.model.tiling import Streaming
+from engine.model.tiling import Tiling
 
 
 def test_a_panel_closed_in_the_place_of_the_one_in_use_does_not_stand_in_for_it() -> None:
     n, width = 256, 64
     job: Any = SimpleNamespace(
-        n=n, streaming=Streaming("host", width, width), nonnegative=True, plan=SimpleNamespace(dtype="int32")
+        n=n, streaming=Tiling("host", width, width), nonnegative=True, plan=SimpleNamespace(dtype="int32")
     )
     device = CpuWorkerDevice(job, CpuBackend(1), lambda: None)
     rng = np.random.default_rng(0)

@@ -12,7 +12,7 @@ from engine.execution import rates
 from engine.model.dtypes import WORK_TYPES
 from engine.model.plan import Candidate, Plan
 from engine.model.problem import Device, Machine
-from engine.model.tiling import Streaming
+from engine.model.tiling import Tiling
 from storage.errors import SolveFailed, StorageFailed
 
 KIND = WORK_TYPES["float32"]
@@ -25,7 +25,7 @@ MACHINE = Machine(
 
 
 def plan_of(seconds: float, device: str = "cpu", *, streams: bool = True) -> Plan:
-    streaming = Streaming("store", 64, 64) if streams else None
+    streaming = Tiling("store", 64, 64) if streams else None
     candidate = Candidate("blocked-floyd-warshall", 1, 1, seconds, device=device, streaming=streaming)
     return Plan("a", "float32", device, 2, (9, 9), 1, 1, seconds, "", "", candidates=(candidate,))
 

@@ -11,11 +11,13 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import dijkstra
 
 from benchmarks import graphs
+from engine.algorithms.context import SolveContext
 from engine.api.solve import make_plan, solve
 from engine.devices.cpu.row_facts import count_rows, row_facts
 from engine.devices.cuda.search_kernels import list_shared
 from engine.execution import search_cuda
-from engine.model.backend import Arcs
+from engine.graph.profile import GraphProfile
+from engine.graph.selection import Rectangle
 from engine.model.device_layout import LEAST_BATCH, LISTED, SearchLayout, form_of
 from engine.model.plan import Plan
 from engine.model.problem import Options
@@ -84,10 +86,9 @@ def test_what_is_given_up_is_searched_by_the_processors(gives_up_at: int) -> Non
     done = search_cuda._batches(search, summary, Monitor())  # type: ignore[arg-type]
     assert done == gives_up_at
     plan = Plan("bellman-ford", "int32", "cuda", 2, (200, 200), 0, 0, 0.0, "", "")
-    arcs = Arcs(GRAPH.indptr, GRAPH.heads, GRAPH.weights)
-    rest = np.arange(200)[done:]
-    below = search_cuda._Below(search.sink, summary, rest, done)
-    search_cuda._on_processors(GRAPH, arcs, plan, rest, below, Monitor())
+    profile, wanted = GraphProfile(GRAPH), Rectangle(200, None, None, None)
+    context = SolveContext(profile, plan, Options(), wanted, search.sink, Monitor())
+    search_cuda._on_processors(context, profile.arcs, done, summary)
     np.testing.assert_array_equal(search.sink.array, search.answer)
     assert summary.summary(GRAPH.labels)["reached"] == 200 * 199
 

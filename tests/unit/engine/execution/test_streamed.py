@@ -18,13 +18,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.api import solve
+from engine.api import planning
 from engine.api.solve import make_plan, solve_to_store
 from engine.execution import streamed
 from engine.model.plan import Plan
 from engine.model.problem import Options
 from engine.model.progress import Monitor
-from engine.model.tiling import Streaming
+from engine.model.tiling import Tiling
 from engine.streaming import checkpoint, host_tier, store_tier
 from engine.streaming.progress_record import levels_of, progress_of
 from storage.errors import Cancelled, NegativeCycle, StorageFailed
@@ -50,7 +50,7 @@ def plan_for(graph: Graph, tier: str | None, height: int = 64, width: int = 128,
     plan = make_plan(graph, Options(algorithm="blocked-floyd-warshall", dtype=dtype))
     if tier is None:
         return plan
-    streaming = Streaming(tier, height, width, symmetric=not graph.directed, ahead=not graph.directed)
+    streaming = Tiling(tier, height, width, symmetric=not graph.directed, ahead=not graph.directed)
     return replace(plan, tier=tier, streaming=streaming)
 
 
@@ -204,7 +204,7 @@ def test_copies_by_several_threads_are_gone_on_with(tmp_path, eager, monkeypatch
 @pytest.mark.parametrize("tier", ["host", "store"])
 def test_a_negative_cycle_is_named_and_leaves_nothing(tmp_path, tier):
     graph = sample(200, negative=True)
-    plan = plan_for(graph, tier)
+    plan = replace(plan_for(graph, tier), task=())  # as if planning had not looked
     graph.weights[graph.indptr[5] : graph.indptr[6]] -= 500
     with pytest.raises(NegativeCycle):
         solve_to_store(graph, Options(), tmp_path / "d.zarr", plan=plan)
@@ -283,12 +283,36 @@ def test_undirected_goes_on_in_the_other_form(tmp_path, eager, monkeypatch, tier
     plans = [half, whole] if half_first else [whole, half]
     with pytest.raises(Cancelled):
         solve_to_store(graph, Options(), path, plan=plans[0], monitor=StopAt(graph.n**3 // 3))
-    problems, choose = [], solve.choose
-    monkeypatch.setattr(solve, "choose", lambda problem, *a, **k: problems.append(problem) or choose(problem, *a, **k))
+    problems, choose = [], planning.choose
+    monkeypatch.setattr(
+        planning, "choose", lambda problem, *a, **k: problems.append(problem) or choose(problem, *a, **k)
+    )
     make_plan(graph, Options(), out=path, resume=True)
     assert {problem.half for problem in problems} == {half_first}
     solve_to_store(graph, Options(), path, plan=plans[1], resume=True)
     same(expected(graph, tmp_path), path)
+
+
+@pytest.mark.parametrize("lost", ["potentials", "levels"], ids=["of an earlier version", "of no round"])
+def test_a_half_record_that_will_be_forgotten_binds_no_plan(tmp_path, eager, monkeypatch, lost):
+    graph, path = sample(500, directed=False), tmp_path / "d.zarr"
+    with pytest.raises(Cancelled):
+        solve_to_store(graph, Options(), path, plan=plan_for(graph, "host"), monitor=StopAt(graph.n**3 // 3))
+    found = find_checkpoint(path)
+    assert checkpoint.resumes_half(found)
+    record = dict(found.record)
+    if lost == "levels":
+        record["levels"] = [[-1, sum(count for _, count in record["levels"])]]
+    else:
+        del record["potentials"]
+    assert not checkpoint.resumes_half(replace(found, record=record))
+    problems, choose = [], planning.choose
+    monkeypatch.setattr(
+        planning, "choose", lambda problem, *a, **k: problems.append(problem) or choose(problem, *a, **k)
+    )
+    monkeypatch.setattr(planning, "resumable", lambda *_, **__: replace(found, record=record))
+    make_plan(graph, Options(), out=path, resume=True)
+    assert {problem.half for problem in problems} == {False}
 
 
 @pytest.mark.parametrize("idle", [False, True])
@@ -302,7 +326,7 @@ def test_copies_wait_until_the_process_has_computed_enough(tmp_path, monkeypatch
     with open_working(tmp_path / "d.zarr", sample(n), MatrixSpec("int32", 2**31 - 2)) as writer:
         journal = SimpleNamespace(writer=writer, interval=0.0, commit=begun.append, work=0.0)
         matrix = np.zeros((n, n), np.int32)
-        with host_tier.KeptHostTier(matrix, Streaming("host", 64, 64), journal, threads=10**9, idle=idle) as tier:
+        with host_tier.KeptHostTier(matrix, Tiling("host", 64, 64), journal, threads=10**9, idle=idle) as tier:
             for k in range(4):
                 computed[0] = 10.0 * (k == 3)
                 tier.commit(k)
@@ -313,7 +337,7 @@ def test_copies_wait_until_the_process_has_computed_enough(tmp_path, monkeypatch
 
 def test_levels_survive_a_record_and_change_with_the_layout():
     n = 1000
-    wide, other = Streaming("store", 64, 128), Streaming("host", 128, 384)
+    wide, other = Tiling("store", 64, 128), Tiling("host", 128, 384)
     levels = np.array([5] * 3 + [4] * 13)
     record = progress_of(levels, wide)
     assert record["levels"] == [[5, 3], [4, 13]]

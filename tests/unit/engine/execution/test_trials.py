@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,13 @@ import pytest
 from benchmarks import graphs
 from engine.devices.cpu import backend
 from engine.execution import trials
+from engine.execution.survey import survey
+from engine.graph.analysis import describe
 from engine.model.dtypes import WORK_TYPES
+from engine.model.plan import Plan
+from engine.model.problem import Machine, Options
+from engine.planning.planner import choose, choose_type
+from storage.graph.graph import Graph, build_graph
 
 
 class Timed:
@@ -60,3 +67,32 @@ def test_few_sources_are_not_tried_for_longer_than_they_take(timed: type[Timed])
     found = trials.search_seconds(graphs.ring(8_000), WORK_TYPES["int32"], 2, unit=False, rectangle=rectangle)
     assert found == pytest.approx(0.04 / 2)
     assert max(timed.calls) <= 40
+
+
+def test_what_cannot_win_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A dense graph of 2,048 vertices was planned for a second, in which it was searched, and solved in a tenth."""
+    tried = []
+    monkeypatch.setattr(trials, "search_seconds", lambda *_, **given: tried.append(given) or 1.0)
+    monkeypatch.setattr(trials, "relax_rate", lambda *_: tried.append("relax") or 1e9)
+    rates = {"uint16": 1e8, "int32": 1e8, "float32": 1e8, "float64": 1e8}
+    box = replace(survey(), relax_rate=rates, search_rate=1e5, disk=None)
+    graph = complete(256)
+    problem = describe(graph)
+    kind, _ = choose_type(problem, "auto")
+
+    def plan_on(machine: Machine) -> Plan:
+        plan = choose(problem, machine, Options())
+        assert plan.seconds > trials.WORTHWHILE
+        trials.calibrate(graph, problem, kind, machine, plan)
+        return plan
+
+    assert plan_on(box).algorithm == "recursive-floyd-warshall"
+    assert tried == []
+    close = replace(box, search_rate=2e6)
+    assert plan_on(close).candidates[0].seconds < 1
+    assert {"relax"} < {some if isinstance(some, str) else "search" for some in tried}
+
+
+def complete(n: int) -> Graph:
+    tails, heads = np.divmod(np.arange(n * n), n)
+    return build_graph(tails, heads, 1 + (tails * heads) % 97, n=n, directed=True)[0]

@@ -23,8 +23,9 @@ from engine.graph.partition import (
     with_parts,
     with_trial,
 )
+from engine.graph.profile import GraphProfile
 from engine.model.dtypes import WORK_TYPES
-from engine.model.problem import Machine, Options
+from engine.model.problem import Machine, Options, Trials
 from engine.planning.planner import choose
 from storage.graph.graph import Graph, build_graph
 
@@ -51,7 +52,7 @@ SAMPLES = {
 
 
 def parts_of(graph: Graph, grain: Grain) -> Parts:
-    parts = find_parts(graph, grain, graph.n**2)
+    parts = find_parts(GraphProfile(graph), grain, graph.n**2)
     assert parts is not None
     return parts
 
@@ -118,40 +119,43 @@ def test_facts_count_what_is_done() -> None:
 
 def test_borders_that_are_too_long_end_the_search() -> None:
     graph = graphs.random(400)
-    assert find_parts(graph, CPU_GRAIN, 500) is None
-    assert find_parts(graph, CPU_GRAIN, graph.n**2) is not None
-    assert find_parts(graph, CPU_GRAIN, 500) is not None  # it is known now
+    profile = GraphProfile(graph)
+    assert find_parts(profile, CPU_GRAIN, 500) is None
+    assert find_parts(profile, CPU_GRAIN, graph.n**2) is not None
+    assert find_parts(profile, CPU_GRAIN, 500) is not None  # it is known now
 
 
 def test_a_trial_is_made_where_it_can_pay() -> None:
     road, tiny = graphs.road(6400), graphs.grid(16)
     for graph, pays in ((road, True), (tiny, False)):
         problem = describe(graph)
-        found = with_trial(graph, problem, choose(problem, BOX, Options()), BOX)
+        found = with_trial(GraphProfile(graph), problem, choose(problem, BOX, Options()), BOX)
         assert (found.parts is not None) == pays
         assert pays or "a trial partition takes" in found.no_parts
 
     def tried(graph: Graph) -> bool:
         """Where searches take five times as long as a trial."""
         problem = describe(graph)
-        fast = replace(BOX, search_seconds=5 * TRIAL_SECONDS * (graph.n + graph.arcs) / graph.n)
-        found = with_trial(graph, problem, choose(problem, fast, Options(algorithm="dijkstra")), fast)
+        fast = Trials(search=5 * TRIAL_SECONDS * (graph.n + graph.arcs) / graph.n)
+        plan = choose(problem, BOX, Options(algorithm="dijkstra"), trials=fast)
+        found = with_trial(GraphProfile(graph), problem, plan, BOX)
         return "a trial partition takes" not in found.no_parts or found.parts is not None
 
     assert tried(road)
     assert not tried(graphs.random(1600))
     problem = describe(road, max_hops=4)
-    assert with_trial(road, problem, choose(problem, BOX, Options()), BOX) is problem
+    assert with_trial(GraphProfile(road), problem, choose(problem, BOX, Options()), BOX) is problem
 
 
 def test_large_separators_are_not_followed_to_the_end() -> None:
     graph = graphs.random(3000)
     problem = describe(graph)
-    quick = replace(BOX, search_seconds=2e-4, relax_rate=dict.fromkeys(WORK_TYPES, 1e9))
-    found = with_trial(graph, problem, choose(problem, quick, Options(algorithm="dijkstra")), quick)
+    quick = replace(BOX, relax_rate=dict.fromkeys(WORK_TYPES, 1e9))
+    plan = choose(problem, quick, Options(algorithm="dijkstra"), trials=Trials(search=2e-4))
+    found = with_trial(GraphProfile(graph), problem, plan, quick)
     assert found.parts is None
     assert "the separators are large" in found.no_parts
-    assert with_parts(graph, problem, graph.n**2).parts is not None
+    assert with_parts(GraphProfile(graph), problem, graph.n**2).parts is not None
 
 
 def joined(sizes: list[int], path: int = 0, *, directed: bool = False) -> Graph:
@@ -195,7 +199,7 @@ def test_one_large_block_gets_no_trial_and_costs_one_look_at_most(
 ) -> None:
     monkeypatch.setattr("engine.graph.partition.with_parts", None)  # a trial would fail
     problem = describe(graph)
-    assert with_bridges(graph, problem, choose(problem, BOX, Options()), BOX) is problem
+    assert with_bridges(GraphProfile(graph), problem, choose(problem, BOX, Options()), BOX) is problem
 
 
 def test_a_graph_is_not_even_looked_at_where_that_would_take_long(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -203,4 +207,4 @@ def test_a_graph_is_not_even_looked_at_where_that_would_take_long(monkeypatch: p
     monkeypatch.setattr("engine.graph.partition._pattern", None)
     problem = describe(graph)
     plan = choose(problem, replace(BOX, relax_rate=dict.fromkeys(WORK_TYPES, 1e12)), Options())
-    assert with_bridges(graph, problem, plan, BOX) is problem
+    assert with_bridges(GraphProfile(graph), problem, plan, BOX) is problem

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
+import time
 from fractions import Fraction
 from pathlib import Path
 
@@ -13,11 +15,14 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import NegativeCycleError, johnson
 
 from engine.api.solve import make_plan
+from engine.graph import potentials
 from engine.graph.analysis import describe
-from engine.graph.potentials import find_potentials, holds_reduced, reduced_weights
+from engine.graph.potentials import find_potentials, reduced_weights
+from engine.graph.profile import GraphProfile
 from engine.model.dtypes import WORK_TYPES, needs_potentials, relaxes_reduced
 from engine.model.problem import Options
-from storage.errors import InvalidRequest, NegativeCycle
+from engine.model.progress import Monitor
+from storage.errors import Cancelled, InvalidRequest, NegativeCycle
 from storage.graph.graph import Graph
 
 
@@ -204,7 +209,7 @@ def test_planning_and_running_agree_on_reduced_weights(dtype: str, hops: int | N
         graph = make_graph(3, {(0, 1): low, (1, 2): scale, (2, 0): scale}, of)
         if kind.integer and not graph.integral:
             continue
-        assert relaxes_reduced(kind, describe(graph, max_hops=hops)) == holds_reduced(graph, kind, hops)
+        assert relaxes_reduced(kind, describe(graph, max_hops=hops)) == GraphProfile(graph).holds_reduced(kind, hops)
 
 
 @pytest.mark.parametrize("weights", [(-1e308, -1e308), (1.7e308, -1.7e308), (5e307, -5e307)])
@@ -222,3 +227,65 @@ def test_a_negative_cycle_of_weights_as_large_as_sums_allow_is_found() -> None:
     with pytest.raises(NegativeCycle) as caught:
         make_plan(graph, Options())
     assert caught.value.weight == -8e307
+
+
+def downhill(n: int) -> Graph:
+    """Labels fall often: every vertex has a long way that is shorter than its short ones."""
+    arcs = {(u, u + 1): -1 for u in range(n - 1)} | {(u, v): 1 for u in range(n) for v in range(u + 2, min(n, u + 9))}
+    return make_graph(n, arcs, np.int32)
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.float64])
+def test_potentials_do_not_depend_on_where_the_search_pauses(dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(3)
+    height = rng.integers(0, 1000, 80)
+    ends = {(int(u), int(v)) for u, v in rng.integers(0, 80, (600, 2)) if u != v}
+    graph = make_graph(80, {(u, v): height[u] - height[v] + rng.integers(0, 9) for u, v in ends}, dtype)
+    cyclic = make_graph(80, {(u, (u + 1) % 80): (-1) ** u * 0.5 - (u == 79) for u in range(80)}, np.float64)
+    whole = find_potentials(graph)
+    with pytest.raises(NegativeCycle) as told:
+        find_potentials(cyclic)
+    monkeypatch.setattr(potentials, "SLICE", 1)
+    assert (find_potentials(graph) == whole).all()
+    with pytest.raises(NegativeCycle) as again:
+        find_potentials(cyclic)
+    assert again.value.details() == told.value.details()
+
+
+def test_the_search_for_potentials_is_stopped_on_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes O(n m) at worst, minutes for large graphs: the monitor is asked, and signals come, after every slice."""
+    asked = []
+
+    class Stops(Monitor):
+        def cancelled(self) -> bool:
+            asked.append(1)
+            return len(asked) == 3
+
+    monkeypatch.setattr(potentials, "SLICE", 100)
+    with pytest.raises(Cancelled):
+        find_potentials(downhill(2000), Stops())
+    assert len(asked) == 3
+
+
+def test_a_slice_takes_little_of_the_time_within_which_a_solve_stops() -> None:
+    n, times = 60_000, []
+    rng = np.random.default_rng(1)
+    height, tails, heads = rng.integers(0, 10**6, n), np.repeat(np.arange(n), 8), rng.integers(0, n, 8 * n)
+    arcs = csr_array((np.ones(8 * n, np.int64), (tails, heads)), shape=(n, n)).tocoo()
+    weights = height[arcs.row] - height[arcs.col] + rng.integers(0, 9, len(arcs.row))
+    matrix = csr_array((weights, (arcs.row, arcs.col)), shape=(n, n))
+    matrix.sort_indices()
+    graph = Graph(
+        matrix.indptr.astype(np.int64), matrix.indices, matrix.data, np.arange(n), directed=True, weighted=True
+    )
+
+    class Clock(Monitor):
+        def cancelled(self) -> bool:
+            times.append(time.process_time())
+            return len(times) > 2
+
+    began = time.process_time()
+    with contextlib.suppress(Cancelled):
+        find_potentials(graph, Clock())
+    assert times
+    assert max(np.diff([began, *times])) < 5

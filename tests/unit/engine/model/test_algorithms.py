@@ -5,16 +5,16 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from engine.api.solve import RUN
-from engine.execution import search_cuda
+from engine.algorithms.registry import ON_PROCESSORS
+from engine.execution.in_memory_cuda import ON_DEVICE
 from engine.model.algorithms import ALGORITHMS, by_rows
 from engine.planning.planner import DEVICE_ESTIMATES, ESTIMATES
 
 
 def test_every_algorithm_has_costs_and_a_runner_and_no_other_has() -> None:
     assert set(ESTIMATES) | set(DEVICE_ESTIMATES) == set(ALGORITHMS)
-    assert set(RUN) == set(ESTIMATES)
-    assert set(search_cuda.ALGORITHMS) <= set(DEVICE_ESTIMATES)
+    assert set(ON_PROCESSORS) == set(ESTIMATES)
+    assert set(ON_DEVICE) == set(DEVICE_ESTIMATES)
     assert all(name == algorithm.name for name, algorithm in ALGORITHMS.items())
     assert len({algorithm.title for algorithm in ALGORITHMS.values()}) == len(ALGORITHMS)
 

@@ -1,4 +1,4 @@
-"""The cut of a matrix into stripes and pivot blocks, and the layouts chosen for devices."""
+"""The cut of a matrix into stripes and pivot blocks."""
 
 from __future__ import annotations
 
@@ -7,22 +7,17 @@ import pytest
 
 from engine.model.tier import HostTier, mirror
 from engine.model.tiling import (
-    Streaming,
-    choose_layout,
-    device_bytes,
+    Tiling,
     pitch,
-    streamed_bytes,
     stripe_entries,
     updates,
 )
-
-H200 = {"bus_rate": 5e10, "relax_rate": 1.6e13}
 
 
 @pytest.mark.parametrize("n", [1, 64, 65, 640, 1000])
 @pytest.mark.parametrize(("height", "width"), [(64, 64), (64, 192), (128, 256)])
 def test_stripes_and_pivots_cover_every_vertex_once(n, height, width):
-    cut = Streaming("host", height, width)
+    cut = Tiling("host", height, width)
     assert [i for s in range(cut.stripes(n)) for i in range(*cut.rows(s, n))] == list(range(n))
     assert [i for k in range(cut.rounds(n)) for i in range(*cut.pivot(k, n))] == list(range(n))
     for k in range(cut.rounds(n)):
@@ -33,46 +28,17 @@ def test_stripes_and_pivots_cover_every_vertex_once(n, height, width):
 @pytest.mark.parametrize("wrong", [("disk", 64, 64), ("host", 63, 63), ("host", 64, 96), ("host", 128, 64)])
 def test_odd_cuts_are_refused(wrong):
     with pytest.raises(ValueError, match=r"tier|multiples"):
-        Streaming(*wrong)
+        Tiling(*wrong)
     with pytest.raises(ValueError, match="resident"):
-        Streaming("host", 64, 128, 3, resident=1)
+        Tiling("host", 64, 128, 3, resident=1)
 
 
 def test_undirected_streams_half():
-    whole, half = Streaming("host", 64, 128), Streaming("host", 64, 128, symmetric=True)
+    whole, half = Tiling("host", 64, 128), Tiling("host", 64, 128, symmetric=True)
     n = 6400
     assert sum(stripe_entries(whole, s, n) for s in range(100)) == n * n
     assert 0.5 <= sum(stripe_entries(half, s, n) for s in range(100)) / n**2 <= 0.51
     assert 0.5 <= updates(half, n) / updates(whole, n) <= 0.52
-
-
-@pytest.mark.parametrize("itemsize", [2, 4, 8])
-@pytest.mark.parametrize("symmetric", [False, True])
-@pytest.mark.parametrize("memory", [2**28, 2**30, 2**32, 139 * 2**30])
-@pytest.mark.parametrize("n", [500, 9999, 65536, 200_000])
-def test_layouts_fit_the_memory_they_are_made_for(n, memory, symmetric, itemsize):
-    found = choose_layout(n, itemsize, device_memory=memory, devices=2, symmetric=symmetric, **H200)
-    if found is None:
-        tight = Streaming("host", 64, 64, 3, 0, symmetric)
-        assert device_bytes(tight, n, itemsize) > memory
-        return
-    assert device_bytes(found, n, itemsize) <= memory
-    assert found.slots >= 3
-
-
-def test_the_bus_hides_behind_the_pivot_block_that_is_chosen():
-    found = choose_layout(65536, 4, device_memory=2**32, devices=1, **H200)
-    assert found is not None
-    assert found.width == 2048
-    assert found.height >= 512
-    assert streamed_bytes(found, 65536, 4) / 5e10 < 65536**2 * found.width / 1.6e13
-
-
-def test_what_fits_stays_resident():
-    found = choose_layout(131_072, 4, device_memory=139 * 2**30, devices=4, **H200)
-    assert found is not None
-    assert 4 * found.resident >= found.stripes(131_072)
-    assert streamed_bytes(found, 131_072, 4, devices=4) == 0
 
 
 @pytest.mark.parametrize(("n", "itemsize", "expected"), [(100, 4, 100), (101, 4, 104), (9, 2, 16), (9, 8, 10)])
@@ -91,7 +57,7 @@ def test_mirror(n, threads):
 
 def test_the_host_tier_hands_out_views_and_remembers_rounds():
     matrix = np.arange(150 * 150).reshape(150, 150)
-    tier = HostTier(matrix, Streaming("host", 64, 64))
+    tier = HostTier(matrix, Tiling("host", 64, 64))
     rows = tier.take(2).result()
     assert np.shares_memory(rows, matrix)
     assert rows.shape == (22, 150)
@@ -100,4 +66,4 @@ def test_the_host_tier_hands_out_views_and_remembers_rounds():
     assert tier.skip(0, 2)
     assert not tier.skip(1, 2)
     with pytest.raises(ValueError, match="square"):
-        HostTier(matrix[:, :100], Streaming("host", 64, 64))
+        HostTier(matrix[:, :100], Tiling("host", 64, 64))

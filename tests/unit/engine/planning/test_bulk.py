@@ -14,7 +14,8 @@ from engine.model.device_layout import SINGLE, SLACK
 from engine.model.dtypes import WORK_TYPES
 from engine.model.problem import Device, Machine, Options, Problem
 from engine.model.rows import NullSink
-from engine.planning.bulk import SMALLEST, STACK_BYTES, TILE, Group, padded_side, plan_bulk, stack_bytes
+from engine.planning.bulk import SMALLEST, TILE, Group, padded_side, plan_bulk, stack_bytes
+from engine.planning.constants import STACK_BYTES
 from storage.errors import InvalidRequest
 from storage.graph.graph import build_graph
 

@@ -13,7 +13,7 @@ from engine.model.problem import Device, Options, Workers
 from engine.planning.cost import Setting
 from engine.planning.cost_distributed import in_rounds, lacking
 from engine.planning.planner import choose
-from storage.errors import DoesNotFit
+from storage.errors import DoesNotFit, InvalidRequest
 
 GIB = 2**30
 
@@ -80,3 +80,20 @@ def test_predictions_are_near_what_was_measured(n: int, gpus: int, measured: flo
     assert found.streaming.width == 2048
     relax = next(phase.seconds for phase in found.phases if phase.name == "relax")
     assert n**3 / relax / 1e12 == pytest.approx(measured, rel=0.15)
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+@pytest.mark.parametrize(
+    ("options", "hops", "words"),
+    [
+        (Options(), 5, "only repeated-squaring limits paths to 5 hops"),
+        (Options(algorithm="repeated-squaring"), 5, "algorithm repeated-squaring does not run on workers"),
+        (Options(algorithm="recursive-floyd-warshall"), None, "algorithm recursive-floyd-warshall does not run on"),
+    ],
+)
+def test_what_no_worker_runs_is_refused_by_name(device: str, options: Options, hops: int | None, words: str) -> None:
+    """It ended in an error without words."""
+    setting, _ = limited(5000, 2, device=device)
+    problem = replace(setting.problem, max_hops=hops)
+    with pytest.raises(InvalidRequest, match=words):
+        choose(problem, setting.machine, options)

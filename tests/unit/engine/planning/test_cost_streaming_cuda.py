@@ -9,8 +9,9 @@ import pytest
 from engine.model.dtypes import WORK_TYPES
 from engine.model.plan import Candidate
 from engine.model.problem import Device, Machine, Options, Problem
-from engine.model.tiling import Streaming, device_bytes, entries, stripe_entries
-from engine.planning.cost_streaming import LONG, Setting, store_buffers
+from engine.model.tiling import Tiling, device_bytes, entries, stripe_entries
+from engine.planning.constants import LONG_ON_GPU
+from engine.planning.cost_streaming import Setting, store_buffers
 from engine.planning.cost_streaming_cuda import rate_of, through_devices
 from engine.planning.planner import choose
 from storage.errors import DoesNotFit
@@ -112,7 +113,7 @@ def test_a_long_solve_is_one_that_can_be_gone_on_with() -> None:
     """A matrix in the device alone is lost with its process."""
     machine = replace(box(), stream_rate=5e8)
     plan = choose(dense(140_000), machine, Options(device="cuda"))
-    assert 140_000**3 / rate_of(Setting(dense(140_000), BOX, KIND, 0), CARD, 1) > LONG
+    assert 140_000**3 / rate_of(Setting(dense(140_000), BOX, KIND, 0), CARD, 1) > LONG_ON_GPU
     assert plan.tier == "host"
     assert plan.streaming is not None
     assert plan.streaming.resident > 0
@@ -145,5 +146,5 @@ def test_negative_lengths_that_round_are_streamed_from_host_memory_only() -> Non
 @pytest.mark.parametrize("height", [64, 192, 1024])
 @pytest.mark.parametrize("symmetric", [False, True])
 def test_entries_are_those_of_all_stripes(n: int, height: int, symmetric: bool) -> None:
-    streaming = Streaming("host", height, height, symmetric=symmetric)
+    streaming = Tiling("host", height, height, symmetric=symmetric)
     assert entries(streaming, n) == sum(stripe_entries(streaming, s, n) for s in range(streaming.stripes(n)))

@@ -16,7 +16,7 @@ from engine.model.dtypes import WORK_TYPES
 from engine.model.plan import Plan
 from engine.model.problem import Options
 from engine.model.progress import Monitor
-from engine.model.tiling import Streaming
+from engine.model.tiling import Tiling
 from engine.streaming import checkpoint, host_tier, progress_record, schedule
 from engine.streaming.forms import UNKNOWN, CheckpointForm, Way, fingerprint, way_on
 from storage.errors import Cancelled, Conflict
@@ -90,7 +90,7 @@ def test_forms_are_read_from_records_and_plans():
     del record["potentials"]
     assert CheckpointForm.of_record(record, "float64") == replace(OLD, half=True)
     assert CheckpointForm.of_record({"kind": "rows", "rows": 64}, "float64") == ROWS
-    streaming = Streaming("host", 64, 128, symmetric=True)
+    streaming = Tiling("host", 64, 128, symmetric=True)
     for algorithm, streamed, form in [
         ("dijkstra", None, ROWS), ("partitioned", None, ROWS), ("blocked-floyd-warshall", None, WHOLE),
         ("repeated-squaring", None, WHOLE), ("blocked-floyd-warshall", streaming, HALF),
@@ -134,7 +134,7 @@ def plan_for(graph: Graph, place: str) -> Plan:
         return replace(plan, tier="host", streaming=None)
     if not graph.integral and not graph.directed and tier == "store":
         tier = "host"
-    return replace(plan, tier=tier, streaming=Streaming(tier, height, width, symmetric=half, ahead=half))
+    return replace(plan, tier=tier, streaming=Tiling(tier, height, width, symmetric=half, ahead=half))
 
 
 class Killed(BaseException):
@@ -306,4 +306,4 @@ def test_another_type_is_refused_and_the_checkpoint_stays(tmp_path):
         with pytest.raises(Conflict, match="cannot go on from that"):
             solve_to_store(graph, options, path, resume=True)
     assert find_checkpoint(path) == before
-    assert progress_record.levels_of(before.record, Streaming("store", 64, 192), N).max() >= 0
+    assert progress_record.levels_of(before.record, Tiling("store", 64, 192), N).max() >= 0

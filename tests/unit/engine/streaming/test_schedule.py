@@ -18,7 +18,7 @@ from engine.model.dtypes import WORK_TYPES
 from engine.model.progress import Monitor
 from engine.model.stripe_device import BelowZero
 from engine.model.tier import HostTier
-from engine.model.tiling import Streaming, updates
+from engine.model.tiling import Tiling, updates
 from engine.streaming import schedule
 from engine.streaming.cpu_device import CpuStreamer
 from storage.errors import Cancelled, StorageFailed
@@ -68,12 +68,12 @@ class Strict(HostTier):
             self.out[stripe] = self.out.get(stripe, 0) + 1
             assert self.out[stripe] == 1, "a stripe is out twice"
             assert sum(self.out.values()) <= self.most
-        first, last = self._streaming.rows(stripe, self.n)
+        first, last = self._tiling.rows(stripe, self.n)
         return np.full((last - first, self.n), 1, self.dtype)
 
     def take(self, stripe):
         rows = self.blank(stripe)
-        first, last = self._streaming.rows(stripe, self.n)
+        first, last = self._tiling.rows(stripe, self.n)
         rows[:] = self.matrix[first:last]
         found: Future[Array] = Future()
         found.set_result(rows)
@@ -82,8 +82,8 @@ class Strict(HostTier):
     def give(self, k, stripe, rows):
         if self.fail_at == (k, stripe):
             raise StorageFailed("the disk is full")
-        first, last = self._streaming.rows(stripe, self.n)
-        left = self._streaming.left(stripe)
+        first, last = self._tiling.rows(stripe, self.n)
+        left = self._tiling.left(stripe)
         kind = WORK_TYPES[self.dtype.name]
         farthest = kind.largest_signed if kind.name == "int32" else kind.largest  # above it, all is unreachable
         fallen = (rows[:, left:] <= self.matrix[first:last, left:]) | (rows[:, left:] > farthest)
@@ -116,7 +116,7 @@ def solve(backends, matrix, streaming, *, devices=1, nonnegative=True, monitor=N
 @pytest.mark.parametrize("width", [64, 128])
 def test_distances(backends, dtype, symmetric, ahead, n, width):
     weights = oracle.random_weights(n, seed=n, density=min(1, 3 / n), symmetric=symmetric)
-    streaming = Streaming("host", 64, width, symmetric=symmetric, ahead=ahead)
+    streaming = Tiling("host", 64, width, symmetric=symmetric, ahead=ahead)
     found, tally = oracle.encode(weights, dtype), Tally()
     tier = solve(backends, found, streaming, monitor=tally)
     np.testing.assert_array_equal(found, oracle.encode(oracle.closure(weights), dtype))
@@ -140,7 +140,7 @@ def test_distances(backends, dtype, symmetric, ahead, n, width):
 def test_any_number_of_devices_and_residents(backends, n, group, devices, resident, symmetric, negative, seed):
     negative &= not symmetric
     weights = oracle.random_weights(n, seed=seed, density=min(1, 4 / n), symmetric=symmetric, negative=negative)
-    streaming = Streaming("host", 64, 64 * group, 1, resident * group, symmetric)
+    streaming = Tiling("host", 64, 64 * group, 1, resident * group, symmetric)
     found = oracle.encode(weights, "int32")
     tier = solve(backends, found, streaming, devices=devices, nonnegative=not negative)
     np.testing.assert_array_equal(found, oracle.encode(oracle.closure(weights), "int32"))
@@ -158,7 +158,7 @@ def test_any_number_of_devices_and_residents(backends, n, group, devices, reside
 def test_panels_that_are_packed_where_they_lie(backends, n, group, dtype, negative, seed):
     """One to three pieces, ragged ends, pivot blocks that lie across pieces."""
     weights = oracle.random_weights(n, seed=seed, density=min(1, 4 / n), negative=negative)
-    streaming, found = Streaming("host", 64, 64 * group, ahead=False), oracle.encode(weights, dtype)
+    streaming, found = Tiling("host", 64, 64 * group, ahead=False), oracle.encode(weights, dtype)
     tier = solve(backends, found, streaming, nonnegative=not negative)
     np.testing.assert_array_equal(found, oracle.encode(oracle.closure(weights), dtype))
     assert tier.commits[-1] == streaming.rounds(n) - 1
@@ -168,9 +168,9 @@ def test_panels_that_are_packed_where_they_lie(backends, n, group, dtype, negati
 def test_one_device_alone_closes_panels_in_their_own_rounds(backends):
     found = oracle.encode(oracle.random_weights(100, seed=1, density=0.1), "int32")
     with pytest.raises(ValueError, match="several devices"):
-        solve(backends, found, Streaming("host", 64, 64, ahead=False), devices=2)
+        solve(backends, found, Tiling("host", 64, 64, ahead=False), devices=2)
     with pytest.raises(ValueError, match="closed ahead"):
-        Streaming("host", 64, 64, symmetric=True, ahead=False)
+        Tiling("host", 64, 64, symmetric=True, ahead=False)
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ def test_one_device_alone_closes_panels_in_their_own_rounds(backends):
 def test_a_stopped_solve_goes_on_where_it_was(backends, symmetric, ahead, devices, most):
     n = 400
     weights = oracle.random_weights(n, seed=7, density=3 / n, symmetric=symmetric)
-    streaming, found = Streaming("host", 64, 64, symmetric=symmetric, ahead=ahead), oracle.encode(weights, "int32")
+    streaming, found = Tiling("host", 64, 64, symmetric=symmetric, ahead=ahead), oracle.encode(weights, "int32")
     first = Strict(found, streaming, devices)
     with pytest.raises(Cancelled):
         solve(backends, found, streaming, devices=devices, tier=first, monitor=Tally(most * updates(streaming, n)))
@@ -201,7 +201,7 @@ def test_entries_of_different_rounds_may_be_mixed(backends):
     weights = oracle.random_weights(n, seed=5, density=3 / n)
     for symmetric, ahead in ((False, True), (True, True), (False, False)):
         start = oracle.encode(np.minimum(weights, weights.T) if symmetric else weights, "int32")
-        streaming, states = Streaming("host", 64, 64, symmetric=symmetric, ahead=ahead), []
+        streaming, states = Tiling("host", 64, 64, symmetric=symmetric, ahead=ahead), []
 
         class Keeping(HostTier):
             def commit(self, k, states=states):
@@ -222,7 +222,7 @@ def test_floats_do_not_depend_on_the_devices(backends):
     results = []
     for devices, resident in ((1, 0), (3, 0), (2, 4)):
         found = weights.copy()
-        solve(backends, found, Streaming("host", 64, 128, 1, resident), devices=devices)
+        solve(backends, found, Tiling("host", 64, 128, 1, resident), devices=devices)
         results.append(found)
     np.testing.assert_array_equal(results[0], results[1])
     np.testing.assert_array_equal(results[0], results[2])
@@ -236,14 +236,14 @@ def test_a_negative_cycle_ends_the_solve(backends, n):
     np.fill_diagonal(matrix, 0)
     matrix[3, n - 2], matrix[n - 2, 3] = 5, -6
     with pytest.raises(BelowZero, match="negative cycle"):
-        solve(backends, matrix, Streaming("host", 64, 64), nonnegative=False)
+        solve(backends, matrix, Tiling("host", 64, 64), nonnegative=False)
 
 
 @pytest.mark.parametrize("devices", [1, 3])
 def test_a_tier_that_fails_ends_the_solve_and_leaves_walks(backends, devices):
     n = 400
     weights = oracle.random_weights(n, seed=2, density=3 / n)
-    streaming, found = Streaming("host", 64, 64), oracle.encode(weights, "int32")
+    streaming, found = Tiling("host", 64, 64), oracle.encode(weights, "int32")
     final = oracle.encode(oracle.closure(weights), "int32")
     first = Strict(found, streaming, devices)
     first.fail_at = (3, 5)
@@ -269,7 +269,7 @@ def test_a_slow_device_gets_less(backends):
 
     n = 800
     weights = oracle.random_weights(n, seed=4, density=3 / n)
-    streaming, found = Streaming("host", 64, 64), oracle.encode(weights, "uint16")
+    streaming, found = Tiling("host", 64, 64), oracle.encode(weights, "uint16")
     devices = [Slow(backends[0], 0, 0.001), Slow(backends[1], 1, 0.01)]
     schedule.run(streaming, HostTier(found, streaming), devices, Monitor(), nonnegative=True)
     np.testing.assert_array_equal(found, oracle.encode(oracle.closure(weights), "uint16"))

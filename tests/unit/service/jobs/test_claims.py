@@ -300,6 +300,22 @@ def test_tidying_keeps_the_newest_checkpoint_and_what_later_claims_have(store: P
     assert checkpoint_time(store) == claims.record_of(claims.place(store, 9)).stat().st_mtime
 
 
+def test_tidying_a_solved_job_keeps_no_checkpoint(store: Path, trash: Path):
+    """The claim before, which was overtaken, may have committed after its checkpoint was taken from it."""
+    for claim in (OLD, NEW):
+        claims.begin_anew(store, claim, trash)
+    committed(store, OLD)
+    with working(store, NEW) as writer:
+        writer.write(0, 0, ENTRIES)
+        writer.seal({})
+    claims.publish(store, NEW, trash)
+    later = claims.place(store, NEW + 1)
+    later.parent.mkdir()
+    claims.tidy(store, NEW, trash, solved=True)
+    assert {path.name for path in store.parent.iterdir()} == {"matrix.zarr", later.parent.name}
+    whole(store)
+
+
 def test_a_folder_of_the_same_number_is_of_another_time(store: Path, trash: Path):
     """The database was restored from a backup: numbers come again."""
     claims.begin(store, NEW, trash, 0.0)

@@ -70,17 +70,50 @@ def solve(bench: Bench, job: JobRecord) -> Iterator[None]:
     assert bench.jobs.succeed(claimed, {}, {})
 
 
+def whole_lines(settings: Settings, job: JobRecord) -> int:
+    """Bytes of the lines of a job's log that are written to their end."""
+    path = log_path(settings, job.id)
+    return path.read_bytes().rfind(b"\n") + 1 if path.exists() else 0
+
+
+class Told:
+    """The position that a job's stream has reached, for a test that waits for it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._reached, self._changed = Position(), threading.Condition()
+        news = EventStreams._news
+
+        def told(streams, now, shown, at):
+            found = news(streams, now, shown, at)
+            with self._changed:
+                self._reached = found[2]
+                self._changed.notify_all()
+            return found
+
+        monkeypatch.setattr(EventStreams, "_news", told)
+
+    def wait_for(self, version: int, offset: int) -> None:
+        """Wait until the stream tells of this version of the record and of so many bytes of the log."""
+        with self._changed:
+            assert self._changed.wait_for(
+                lambda: self._reached.version >= version and self._reached.offset >= offset, 120
+            ), f"the stream stays at {self._reached}"
+
+
 def listen(client: TestClient, job: JobRecord, life: Iterator[None], last: str = "") -> list[dict]:
-    """The events of a job's stream while it lives through ``life``."""
+    """The events of a job's stream while it lives through ``life``; each change is told before the next one."""
+    jobs, settings = client.app.state.service.jobs, client.app.state.service.settings
 
     def live() -> None:
         for _ in life:
-            time.sleep(0.15)
+            told.wait_for(jobs.job(job.id).version, whole_lines(settings, job))
 
-    thread = threading.Thread(target=live)
-    thread.start()
-    response = client.get(f"/v1/jobs/{job.id}/events", headers={"Last-Event-ID": last})
-    thread.join()
+    with pytest.MonkeyPatch.context() as patch:
+        told = Told(patch)
+        thread = threading.Thread(target=live)
+        thread.start()
+        response = client.get(f"/v1/jobs/{job.id}/events", headers={"Last-Event-ID": last})
+        thread.join()
     assert response.status_code == 200, response.text
     assert response.headers["content-type"].startswith("text/event-stream")
     assert response.headers["cache-control"] == "no-cache"

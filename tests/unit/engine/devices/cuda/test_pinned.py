@@ -19,7 +19,7 @@ from engine.devices.cuda.pinned import host_matrix
 from engine.execution import streamed
 from engine.model.plan import Plan
 from engine.model.problem import Options
-from engine.model.tiling import Streaming
+from engine.model.tiling import Tiling
 from engine.streaming.cpu_device import CpuStreamer
 from storage.errors import DoesNotFit
 from storage.graph.graph import build_graph
@@ -118,7 +118,7 @@ def test_a_solve_through_devices_works_in_locked_memory(
     graph, _ = build_graph(*rng.integers(0, n, (2, 3 * n)), rng.integers(1, 99, 3 * n), n=n, directed=directed)
     plan = make_plan(graph, Options(algorithm="blocked-floyd-warshall", dtype="int32", device="cpu"))
     solve_to_store(graph, Options(), tmp_path / "want.zarr", plan=plan)
-    streaming = Streaming(tier, 64, 128, 3, symmetric=not directed)
+    streaming = Tiling(tier, 64, 128, 3, symmetric=not directed)
     plan = replace(plan, device="cuda", tier=tier, streaming=streaming)
     solve_to_store(graph, Options(), tmp_path / "found.zarr", plan=plan)
     with open_matrix(tmp_path / "want.zarr") as one, open_matrix(tmp_path / "found.zarr") as two:

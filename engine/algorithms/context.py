@@ -1,0 +1,41 @@
+"""What one run of an algorithm works on: from planning to the last row it is passed along as one object."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from engine.graph.profile import GraphProfile
+from engine.graph.selection import Rectangle
+from engine.model.dtypes import WORK_TYPES, WorkType
+from engine.model.plan import Plan
+from engine.model.problem import Options
+from engine.model.progress import Monitor
+from engine.model.rows import Sink
+
+
+@dataclass(frozen=True)
+class SolveContext:
+    """One solve.
+
+    Attributes:
+        profile: the graph and its facts.
+        plan: what is to be done.
+        options: the user's options, for what the plan does not say.
+        rectangle: the rows and columns of the result.
+        sink: receives the rows.
+        monitor: receives the progress, and is asked whether to stop.
+        facts: whether the summary of the rows is wanted.
+    """
+
+    profile: GraphProfile
+    plan: Plan
+    options: Options
+    rectangle: Rectangle
+    sink: Sink
+    monitor: Monitor
+    facts: bool = field(default=True, kw_only=True)
+
+    @property
+    def kind(self) -> WorkType:
+        """The working type."""
+        return WORK_TYPES[self.plan.dtype]

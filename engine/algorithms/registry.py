@@ -1,0 +1,53 @@
+"""How each algorithm runs on the processors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from engine.algorithms import breadth_first, dijkstra, floyd_warshall, johnson, partitioned, squaring
+from engine.algorithms.context import SolveContext
+from engine.graph.profile import GraphProfile
+from engine.model.backend import Array, Backend
+from engine.rows.dense import ClosedRows, weight_matrix, write_rows
+
+
+def _dense(context: SolveContext) -> tuple[Array, GraphProfile]:
+    """The weight matrix, and the graph whose weights it holds, reduced where products need that (decision 006)."""
+    relaxed = context.profile.for_products(context.kind, context.monitor, context.plan.max_hops)
+    return weight_matrix(relaxed.graph, context.kind, context.monitor), relaxed
+
+
+def _floyd_warshall(order: Callable[..., None], context: SolveContext, backend: Backend) -> None:
+    matrix, relaxed = _dense(context)
+    symmetric, nonnegative = not relaxed.graph.directed, relaxed.nonnegative
+    order(backend, matrix, nonnegative=nonnegative, symmetric=symmetric, monitor=context.monitor)
+    closed = ClosedRows(matrix, context.rectangle.sources, potentials=relaxed.reduced_by)
+    write_rows(closed, context.sink, context.monitor, backend.threads)
+
+
+def _squaring(context: SolveContext, backend: Backend) -> None:
+    (matrix, relaxed), sources = _dense(context), context.rectangle.sources
+    result = squaring.power(
+        backend,
+        matrix,
+        context.plan.max_hops,
+        rows=sources,
+        nonnegative=relaxed.nonnegative,
+        symmetric=not relaxed.graph.directed,
+        monitor=context.monitor,
+    )
+    closed = ClosedRows(result, sources, picked=True, potentials=relaxed.reduced_by)
+    write_rows(closed, context.sink, context.monitor, backend.threads)
+
+
+#: What runs each algorithm of ``engine.model.algorithms`` on the processors.
+ON_PROCESSORS: Final[dict[str, Callable[[SolveContext, Backend], None]]] = {
+    "dijkstra": dijkstra.solve,
+    "johnson": johnson.solve,
+    "bfs": breadth_first.solve,
+    "recursive-floyd-warshall": lambda context, backend: _floyd_warshall(floyd_warshall.recursive, context, backend),
+    "blocked-floyd-warshall": lambda context, backend: _floyd_warshall(floyd_warshall.blocked, context, backend),
+    "repeated-squaring": _squaring,
+    "partitioned": partitioned.run,
+}

@@ -1,0 +1,168 @@
+"""Plans a solve: facts of the graph, facts of the machine or the workers, trials, and the choice that they lead to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from engine.execution.survey import survey
+from engine.execution.trials import calibrate
+from engine.graph.analysis import describe, statistics
+from engine.graph.partition import ENTRY_BYTES, with_bridges, with_parts, with_trial
+from engine.graph.profile import GraphProfile
+from engine.graph.selection import Rectangle, check_cutoff, check_vertices
+from engine.model.plan import Plan
+from engine.model.problem import Machine, Options, Problem, Trials
+from engine.model.system import available_memory
+from engine.planning.binding import bind_plan
+from engine.planning.constants import DEVICE_START
+from engine.planning.planner import ESTIMATES, choose, choose_type
+from engine.streaming.checkpoint import bound_to, resumable, resumes_half
+from storage.errors import DoesNotFit, InvalidRequest
+from storage.graph.graph import Graph
+from storage.matrix.reader import matrix_bytes
+from storage.matrix.working import Checkpoint
+
+
+def make_plan(graph: Graph | GraphProfile, options: Options, *, out: Path | None = None, resume: bool = False) -> Plan:
+    """Plan a solve, and refuse it before any work is done if it cannot succeed.
+
+    Args:
+        graph: the graph, or its profile, which keeps what planning finds for the solve.
+        options: the user's options.
+        out: path of the store; None where the result stays in memory.
+        resume: continue from the checkpoint at ``out``, if there is one.
+
+    Raises:
+        Conflict: the options contradict that checkpoint.
+        InvalidRequest: the options contradict the graph, or no type holds the distances.
+        NegativeCycle: the graph has a negative cycle, which the error names.
+        DoesNotFit: memory or disk is too small.
+        SolveFailed: no worker answers, where workers are to solve.
+    """
+    profile = GraphProfile.of(graph)
+    _check(profile.graph, options)
+    found = resumable(out, resume=resume)
+    return bind_plan(_plan(profile, bound_to(found, options), out, found), profile.graph, options)
+
+
+def _plan(profile: GraphProfile, options: Options, out: Path | None, found: Checkpoint | None) -> Plan:
+    """Plan for ``options`` that suit the checkpoint ``found``."""
+    profile, rectangle = profile.open(Rectangle.of(options, profile.graph.n))
+    problem = _problem(profile, rectangle, options, found)
+    kind, _ = choose_type(problem, options.dtype)
+    store = _store_bytes(profile.graph, matrix_bytes((problem.rows, problem.columns), kind.itemsize))
+    if over_workers(options):
+        from engine.distributed.planning import survey_workers
+
+        machine, options = survey_workers(options, out), replace(options, device="auto")
+    else:
+        machine = _survey(problem, options, out, store)
+    if machine.cuda is not None:
+        problem = replace(problem, hops=profile.hops)
+    if found is not None and machine.disk is not None:
+        machine = replace(machine, disk=machine.disk + found.bytes)
+    draft = _Draft(profile, rectangle, options, out, store)
+    plan = draft.choose(problem, machine)
+    if problem.negative:
+        _ = profile.potentials  # names a negative cycle
+    if machine.workers is not None:
+        plan = replace(plan, threads=machine.workers.threads)
+    else:
+        problem, plan = draft.refine(problem, machine, plan)
+    return replace(plan, statistics=statistics(profile, problem))
+
+
+@dataclass(frozen=True)
+class _Draft:
+    """What stays the same while a plan is made and made again, as more is known of the graph and the machine."""
+
+    profile: GraphProfile
+    rectangle: Rectangle
+    options: Options
+    out: Path | None
+    store: int
+
+    def choose(self, problem: Problem, machine: Machine, trials: Trials | None = None) -> Plan:
+        """Return the plan that the present facts lead to."""
+        return choose(problem, machine, self.options, store=self.store, trials=trials)
+
+    def refine(self, problem: Problem, machine: Machine, plan: Plan) -> tuple[Problem, Plan]:
+        """Return the problem and the plan after looking for bridges, timing searches and products, and a partition."""
+        profile, options = self.profile, self.options
+        bridged = with_bridges(profile, problem, plan, machine) if options.algorithm == "auto" else problem
+        if bridged is not problem:
+            problem, plan = bridged, self.choose(bridged, machine)
+        device, out = options.device, self.out
+        measured, trials = calibrate(profile, problem, machine, plan, device=device, rectangle=self.rectangle, out=out)
+        if measured is not machine or trials is not None:
+            # measuring took memory, too; it had room beside the plan, so it is no reason to refuse that
+            now = survey(out=out, memory=options.memory, threads=options.threads)
+            most = machine.resident + machine.memory - plan.memory
+            machine = replace(measured, memory=now.memory, resident=min(now.resident, most))
+            plan = self.choose(problem, machine, trials)
+        tried = with_trial(profile, problem, plan, machine)
+        return tried, plan if tried is problem else self.choose(tried, machine, trials)
+
+
+def _check(graph: Graph, options: Options) -> None:
+    check_vertices("sources", options.sources, graph.labels)
+    check_vertices("targets", options.targets, graph.labels)
+    check_cutoff(options.cutoff)
+    if over_workers(options) and graph.terminals:
+        raise InvalidRequest(
+            f"executor dask does not know the {graph.terminals:,} vertices that no path may pass through; "
+            "solve with executor local, or read the graph with --centroids-through",
+            field="executor",
+        )
+
+
+def over_workers(options: Options) -> bool:
+    """Return whether workers of a Dask scheduler solve, not this process.
+
+    Raises:
+        InvalidRequest: the executor is unknown, or contradicts the scheduler.
+    """
+    if options.executor not in ("local", "dask"):
+        raise InvalidRequest(f"executor {options.executor!r} is unknown; use local, dask", field="executor")
+    if options.executor == "local" and options.scheduler is not None:
+        raise InvalidRequest("a scheduler is of use with executor dask only", field="scheduler")
+    return options.executor == "dask"
+
+
+def _problem(profile: GraphProfile, rectangle: Rectangle, options: Options, found: Checkpoint | None) -> Problem:
+    """Return what planning needs to know of the graph before it knows the machine."""
+    rows, targets = (None if side is None else len(side) for side in (rectangle.sources, rectangle.targets))
+    problem = describe(profile, rows=rows, targets=targets, max_hops=options.max_hops, cutoff=options.cutoff)
+    hops = profile.hops if problem.unit else 0
+    problem = replace(problem, half=resumes_half(found), hops=hops, permuted=rectangle.permuted)
+    if options.algorithm == "partitioned" and problem.max_hops is None:
+        problem = with_parts(profile, problem, available_memory() // ENTRY_BYTES)
+    return problem
+
+
+def _survey(problem: Problem, options: Options, out: Path | None, store: int) -> Machine:
+    """The machine; a GPU is looked for if it was asked for, or if the CPU takes longer than a GPU takes to start."""
+    machine = survey(out=out, memory=options.memory, threads=options.threads)
+    if options.device not in ("auto", "cuda"):
+        return machine
+    if options.device == "auto" and options.algorithm in ("auto", *ESTIMATES):
+        try:
+            is_short = choose(problem, machine, options, store=store).seconds < DEVICE_START
+        except DoesNotFit:
+            is_short = False
+        if is_short:
+            return replace(machine, no_cuda="it is done sooner than a GPU is started")
+    return survey(
+        out=out,
+        memory=options.memory,
+        threads=options.threads,
+        device=options.device,
+        device_memory=options.device_memory,
+    )
+
+
+def _store_bytes(graph: Graph, tiles: int) -> int:
+    """Disk that a store takes: tiles, arcs, three sets of labels, and what the file system adds to each file."""
+    arcs = graph.heads.nbytes + graph.weights.nbytes + graph.indptr.nbytes
+    return int(tiles * 1.005) + arcs + 4 * graph.labels.nbytes + 2**20

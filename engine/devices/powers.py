@@ -1,0 +1,79 @@
+"""Min-plus powers of a weight matrix: which products are made, for whatever multiplies.
+
+With zeros on the diagonal, the K-th power of W holds the shortest lengths over at most K arcs.  Powers are multiplied
+together by the bits of K, or the wanted rows are multiplied by W again and again.  A power that equals the one before
+it is the last: all further ones are equal.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol, TypeVar
+
+M = TypeVar("M")
+
+
+class PowerProducts(Protocol[M]):
+    """The products of one device, and its memory.  A result stays as it is, unless a method says otherwise."""
+
+    def wanted(self, power: M, *, last: bool) -> M:
+        """Return the wanted rows of a power; ``last``: no product follows, so they may share its memory."""
+        ...
+
+    def times(self, rows: M, power: M) -> M:
+        """Return the wanted rows of the product of two powers; ``rows`` may be overwritten."""
+        ...
+
+    def square(self, power: M) -> M:
+        """Return the square of a power; the memory of the power before ``power`` may be overwritten."""
+        ...
+
+    def longer(self, rows: M, weights: M) -> M:
+        """Return rows of one arc more; the memory of the rows before ``rows`` may be overwritten."""
+        ...
+
+    def same(self, one: M, other: M) -> bool:
+        """Return whether two matrices are equal."""
+        ...
+
+
+def by_squares(products: PowerProducts[M], weights: M, hops: int) -> M:
+    """Square the weights again and again, and multiply the squares of the bits of ``hops`` together.
+
+    Args:
+        products: multiplies.
+        weights: the weight matrix, shape (n, n).
+        hops: the exponent, at least 1.
+
+    Returns:
+        The wanted rows of the power.
+    """
+    square, result = weights, None
+    while True:
+        if hops & 1:
+            last = hops == 1
+            result = products.wanted(square, last=last) if result is None else products.times(result, square)
+        hops >>= 1
+        if not hops and result is not None:
+            return result
+        before, square = square, products.square(square)
+        if products.same(before, square):
+            return products.wanted(square, last=True)
+
+
+def by_rows(products: PowerProducts[M], weights: M, hops: int) -> M:
+    """Multiply the wanted rows by the weights, with one arc more each time.
+
+    Args:
+        products: multiplies.
+        weights: the weight matrix, shape (n, n).
+        hops: the exponent, at least 1.
+
+    Returns:
+        The wanted rows of the power.
+    """
+    rows = products.wanted(weights, last=False)
+    for _ in range(hops - 1):
+        before, rows = rows, products.longer(rows, weights)
+        if products.same(before, rows):
+            break
+    return rows

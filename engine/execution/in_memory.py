@@ -1,0 +1,78 @@
+"""Solves whose rows come out of this process's memory or of its GPU's, for any algorithm that is not streamed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from engine.algorithms.context import SolveContext
+from engine.algorithms.registry import ON_PROCESSORS
+from engine.execution.in_memory_cuda import ON_DEVICE
+from engine.graph.selection import Narrow, Rectangle
+from engine.model.algorithms import ALGORITHMS
+from engine.rows.summary import Summary, SummarySink
+from engine.streaming.checkpoint import Continued, RowCommits, StoredSolve, take_up_whole
+from storage.errors import Cancelled
+
+
+def run(context: SolveContext) -> dict[str, object]:
+    """Solve into the context's sink; returns the summary of all rows, empty where it is not wanted.
+
+    Raises:
+        Cancelled: the monitor asked to stop; the rows in the sink are then incomplete.
+        NegativeCycle, DoesNotFit, SolveFailed: as the algorithms.
+    """
+    graph, asked = context.profile.graph, context.rectangle
+    profile, rectangle = context.profile.open(asked)
+    facts: Summary | SummarySink
+    on_device = context.plan.device == "cuda"
+    if not on_device and not context.facts and not rectangle.narrow:
+        _on_processors(replace(context, profile=profile, rectangle=rectangle))
+        return {}
+    if on_device and not rectangle.narrow:
+        facts = ON_DEVICE[context.plan.algorithm](context)
+    else:
+        facts = SummarySink(context.sink, asked.rows, graph.n, integral=graph.integral, targets=asked.targets)
+        # searches on processors end where the rectangle does; all else sends whole rows
+        whole = rectangle.narrow and (on_device or not ALGORITHMS[context.plan.algorithm].searches)
+        sink = Narrow(facts, rectangle) if whole else facts
+        inner = replace(context, profile=profile, rectangle=rectangle, sink=sink)
+        if on_device:
+            ON_DEVICE[context.plan.algorithm](inner)
+        else:
+            _on_processors(inner)
+    return facts.summary(graph.labels)
+
+
+def _on_processors(context: SolveContext) -> None:
+    from engine.devices.cpu.backend import CpuBackend
+
+    backend = CpuBackend(context.plan.threads)
+    try:
+        ON_PROCESSORS[context.plan.algorithm](context, backend)
+    finally:
+        backend.shutdown()
+
+
+def run_whole(context: StoredSolve) -> dict[str, object]:
+    """Solve into a working store by an algorithm that works on the whole matrix until the end."""
+    take_up_whole(context.journal, context.plan)
+    return run(context)
+
+
+def run_by_rows(context: StoredSolve) -> dict[str, object]:
+    """Solve into a working store row after row: go on after the rows of its record, and commit at intervals."""
+    sink = RowCommits(context.journal)
+    try:
+        if sink.done == 0:
+            return run(replace(context, sink=sink))
+        graph, wanted = context.profile.graph, context.rectangle
+        every = Continued(sink, wanted.rows, graph.n, integral=graph.integral, targets=wanted.targets)
+        every.read_back(context.journal.writer)
+        if sink.done < len(wanted.rows):
+            left = Rectangle(wanted.n, wanted.rows[sink.done :], wanted.targets, wanted.cutoff)
+            run(replace(context, sink=every, rectangle=left))
+        return every.summary(graph.labels)
+    except Cancelled:
+        if context.journal.worth():
+            sink.commit()
+        raise

@@ -1,0 +1,57 @@
+"""A proven bound on the distances of a graph, which decides the type that holds them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from engine.graph.hubs import hub_bound
+from engine.model.dtypes import WORK_TYPES
+from storage.graph.graph import Graph
+
+#: The largest distances of the types that hold whole numbers exactly: only a bound up to one of them changes the type.
+_LASTS: Final = (int(WORK_TYPES["uint16"].largest), int(WORK_TYPES["int32"].largest), 2**53)
+
+
+def distance_bound(graph: Graph, max_hops: int | None) -> tuple[float, str]:
+    """Return a proven bound on |d(u, v)| over all reachable pairs, and its proof in words.
+
+    There are two proofs, and the smaller bound counts.  *Arcs*: a shortest path leaves each vertex at most once, so its
+    length is at most the sum of the n - 1 (or ``max_hops``) largest of the vertices' heaviest arcs.  *Hubs*: where no
+    weight is negative, ways through one hub of each strongly connected component (``engine.graph.hubs``).  The hubs'
+    searches are made only where they can lead to a narrower type, and end where they cannot any more.
+    """
+    if graph.arcs == 0:
+        return 0, "there is no arc"
+    low, high = graph.weights.min().item(), graph.weights.max().item()
+    heaviest = _heaviest_out_arcs(graph, signed=low < 0)
+    most = min(graph.n - 1, max_hops or graph.n)
+    if most < len(heaviest):
+        heaviest = np.partition(heaviest, len(heaviest) - most)[len(heaviest) - most :]
+    with np.errstate(over="ignore"):  # callers refuse an infinite bound
+        bound = _whole_sum(heaviest, max(high, -low)) if graph.integral else float(np.sum(heaviest, dtype=np.float64))
+    proof = f"the {most} heaviest arcs out of different vertices sum to {bound:g}"
+    if not graph.integral or max_hops is not None or low < 0:
+        return bound, proof
+    limit = max((last for last in _LASTS if last < bound), default=0)
+    hub = hub_bound(graph, limit) if limit else None
+    if hub is not None:
+        return hub, f"ways through one hub of each strongly connected component are at most {hub:g} long"
+    return bound, proof
+
+
+def _heaviest_out_arcs(graph: Graph, *, signed: bool) -> np.ndarray[tuple[int], np.dtype[np.generic]]:
+    """Return the largest absolute weight out of each vertex that has arcs."""
+    starts = graph.indptr[:-1][np.diff(graph.indptr) > 0]
+    if not signed:
+        return np.maximum.reduceat(graph.weights, starts)
+    weights = graph.weights.astype(np.int64) if graph.integral else graph.weights
+    return np.maximum.reduceat(np.abs(weights), starts)
+
+
+def _whole_sum(weights: np.ndarray[tuple[int], np.dtype[np.generic]], largest: float) -> int:
+    """Return the exact sum of whole numbers of at most ``largest``, even if it is beyond int64."""
+    if len(weights) * largest < 2**62:
+        return int(np.sum(weights, dtype=np.int64))
+    return sum(weights.tolist())

@@ -1,0 +1,130 @@
+"""A bound on the distances of a graph from one hub of each strongly connected component (decision 108).
+
+Whole weights, none negative.  Let h be a hub of a strongly connected component G, and u a vertex that reaches v.
+
+- If u reaches h and h reaches v, then d(u, v) <= d(u, h) + d(h, v), which is at most the largest distance to h plus the
+  largest from h.
+- Otherwise no path from u to v has a vertex of G, as all vertices of G reach each other.  Take any path.  Once it has
+  left a component it never returns, so it is a chain of components.  Where it enters a component at x and leaves it at
+  y, the way from x to the component's own hub and on to y is no longer than the largest distance to that hub plus the
+  largest from it, inside the component.  So d(u, v) is at most the length of the longest chain without G: what each
+  component adds, plus the longest arc from each to the next.
+
+The bound is the larger of the two.  Any hub, any walk in place of a shortest path and any component G lead to a true
+bound; they decide how tight it is.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.graph.ordering import fixed
+from engine.graph.transpose import reverse
+from engine.model.backend import Arcs
+from storage.graph.graph import Graph
+
+Lengths = npt.NDArray[np.int64]
+
+#: Passes over the vertices in which a dense graph has labelled all of them; others are searched in full.
+PASSES: Final = 3
+
+
+def hub_bound(graph: Graph, limit: int) -> int | None:
+    """Bound d(u, v) over all pairs of which u reaches v, in O((n + m) log n).
+
+    Where walks that are found without looking at all arcs prove it, as in dense graphs, they are enough.
+
+    Args:
+        graph: the graph; its weights are whole numbers, none negative.
+        limit: the largest bound that is of use, at most 2^53.
+
+    Returns:
+        The bound; None if it would be above ``limit``.
+    """
+    arcs = Arcs(fixed(graph.indptr), fixed(graph.heads), fixed(graph.weights))
+    found = _by_few_arcs(arcs, limit, directed=graph.directed)
+    return _by_shortest_paths(arcs, limit, directed=graph.directed) if found is None else found
+
+
+def _by_few_arcs(arcs: Arcs, limit: int, *, directed: bool) -> int | None:
+    """Return the bound that some walks prove, None where some vertex is not on one or the bound is above ``limit``."""
+    from engine.graph._walks import grow_back, grow_tree
+
+    form = (arcs.indptr, arcs.heads, arcs.weights)
+    hub = int(np.argmax(np.diff(arcs.indptr)))
+    out = np.empty(len(arcs.indptr) - 1, np.int64)
+    if not grow_tree(*form, hub, limit, out):
+        return None
+    far = int(out.max())
+    if directed and not grow_back(*form, hub, limit - far, out, PASSES):
+        return None
+    bound = far + int(out.max())
+    return bound if bound <= limit else None
+
+
+def _by_shortest_paths(arcs: Arcs, limit: int, *, directed: bool) -> int | None:
+    """Return the bound over the chains of components, None if it is above ``limit``."""
+    from engine.graph._walks import longest_chain, strong_components
+
+    form = (arcs.indptr, arcs.heads, arcs.weights)
+    component, order = strong_components(arcs.indptr, arcs.heads)
+    starts = np.flatnonzero(np.diff(component[order], prepend=-1))
+    sizes = np.diff(starts, append=len(order))
+    largest = int(np.argmax(sizes))
+    backward = _reversed(arcs) if directed else arcs
+    hubs = _hubs(arcs, component, len(sizes))
+    both = _there_and_back(arcs, backward, np.zeros(len(order), np.int32), hubs[largest : largest + 1], limit)
+    if both is None:
+        return None
+    passing = int(both[0].max() + both[1].max())
+    through = np.zeros(len(sizes), np.int64)
+    if len(order) - sizes[largest] > len(sizes) - 1:  # another component has more than one vertex
+        both = _there_and_back(arcs, backward, component, np.delete(hubs, largest), limit)
+        if both is None:
+            return None
+        through = np.maximum.reduceat(both[0][order], starts) + np.maximum.reduceat(both[1][order], starts)
+    through[largest] = -1
+    avoiding = longest_chain(*form, component, order, through, limit)
+    return max(passing, avoiding) if avoiding >= 0 and passing <= limit else None
+
+
+def _reversed(arcs: Arcs) -> Arcs:
+    found = reverse(arcs)
+    return Arcs(fixed(found.indptr), fixed(found.heads), fixed(found.weights))
+
+
+def _hubs(arcs: Arcs, component: npt.NDArray[np.int32], count: int) -> npt.NDArray[np.int64]:
+    """Return the vertex of highest degree of each of ``count`` components."""
+    by_degree = np.argsort(np.diff(arcs.indptr), kind="stable")
+    hubs = np.empty(count, np.int64)
+    hubs[component[by_degree]] = by_degree  # the last write to a component stays
+    return hubs
+
+
+def _there_and_back(
+    arcs: Arcs, backward: Arcs, component: npt.NDArray[np.int32], hubs: npt.NDArray[np.int64], limit: int
+) -> tuple[Lengths, Lengths] | None:
+    """Return the distances from the nearest of ``hubs`` and those to it; None where one is above ``limit``.
+
+    Args:
+        arcs: the arcs.
+        backward: the reversed arcs; ``arcs`` itself where they mirror each other.
+        component: shape (n,); arcs between different components are ignored.
+        hubs: vertices.
+        limit: the largest distance.
+
+    Returns:
+        Two arrays of shape (n,), -1 where there is no path.
+    """
+    from engine.graph._walks import search_from_hubs
+
+    found = []
+    for side in (arcs, backward)[: 1 if backward is arcs else 2]:
+        labels = np.empty(len(component), np.int64)
+        if not search_from_hubs(side.indptr, side.heads, side.weights, component, hubs, limit, labels):
+            return None
+        found.append(labels)
+    return found[0], found[-1]

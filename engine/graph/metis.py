@@ -1,0 +1,84 @@
+"""Nested dissections by METIS, large ones in a process of their own.
+
+METIS holds the interpreter's lock until it is done, which takes minutes for millions of vertices.  In the process of
+the solve no signal would be handled meanwhile, and no other thread would run, such as the one that renews a runner's
+lease.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import signal
+import subprocess
+import sys
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from storage.errors import SolveFailed
+
+Ints = npt.NDArray[np.int32]
+
+#: Vertices and arcs that METIS orders in about a second; the other process takes a third of one to start.
+SHORT: Final = 2**19
+
+
+def nested_dissection(indptr: Ints, heads: Ints) -> tuple[Ints, Ints]:
+    """Order the vertices of a graph by nested dissection.
+
+    Args:
+        indptr: int32, shape (n + 1,), with ``heads`` the arcs of a symmetric graph without loops (CSR).
+        heads: int32, shape (arcs,).
+
+    Returns:
+        The vertices in the order of elimination, and the place of each vertex in it, shape (n,) each.
+
+    Raises:
+        SolveFailed: the process ended without an order, probably for want of memory.
+    """
+    if len(indptr) + len(heads) < SHORT or not sys.executable:
+        return _dissect(indptr, heads)
+    sizes = np.array([len(indptr), len(heads)], np.int64)
+    # -P: modules of this folder hide no others
+    command = [sys.executable, "-P", __file__]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:  # noqa: S603
+        try:
+            assert child.stdin is not None
+            assert child.stdout is not None
+            with contextlib.suppress(BrokenPipeError), child.stdin as pipe:
+                for array in (sizes, indptr, heads):
+                    pipe.write(np.ascontiguousarray(array).data)
+            found = np.frombuffer(child.stdout.read(), np.int32)
+            status = child.wait()
+        finally:
+            child.kill()
+    if status or len(found) != 2 * (len(indptr) - 1):
+        raise SolveFailed(f"the nested dissection of the graph ended with status {status}, probably for want of memory")
+    order, rank = found.reshape(2, -1)
+    return order, rank
+
+
+def _dissect(indptr: Ints, heads: Ints) -> tuple[Ints, Ints]:
+    import pymetis
+
+    order, rank = pymetis.nested_dissection(adjacency=pymetis.CSRAdjacency(indptr, heads))
+    return np.asarray(order, np.int32), np.asarray(rank, np.int32)
+
+
+def main() -> None:
+    """Order the graph on the standard input, as the process that :func:`nested_dissection` starts."""
+    for number in (signal.SIGINT, signal.SIGTERM):  # sent to all of a terminal; the parent decides what they mean
+        signal.signal(number, signal.SIG_IGN)
+    if sys.platform == "linux":  # METIS notices nothing, so the system ends this process with its parent
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+    rows, arcs = np.frombuffer(sys.stdin.buffer.read(16), np.int64)
+    indptr, heads = (np.frombuffer(sys.stdin.buffer.read(4 * size), np.int32) for size in (rows, arcs))
+    if len(indptr) == rows and len(heads) == arcs:  # else the parent is gone
+        for array in _dissect(indptr, heads):
+            sys.stdout.buffer.write(array.data)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,164 @@
+"""The facts of one graph, each found when it is first asked for and then kept.
+
+A profile is passed along from planning to solving, so that both use the same facts, and what takes long (potentials, a
+dissection) is found once.  Planning, every executor and checkpoints ask it whether products relax reduced weights,
+because lengths over reduced weights and true lengths must never be mixed.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from functools import cached_property
+
+from engine.graph.bound import distance_bound
+from engine.graph.ordering import hop_radius, hops_across
+from engine.graph.partition import Dissection, Grain, Parts, dissect, find_parts
+from engine.graph.potentials import Potentials, find_potentials, reduced_weights
+from engine.graph.selection import Rectangle
+from engine.graph.terminals import open_rectangle, opened
+from engine.model.backend import Arcs
+from engine.model.dtypes import WorkType, needs_potentials
+from engine.model.progress import Monitor
+from storage.graph.graph import Graph
+
+
+class GraphProfile:
+    """One graph and its facts.  Not thread-safe.
+
+    Attributes:
+        graph: the graph.
+        reduced_by: shape (n,), the potentials by which the weights of ``graph`` were reduced; None where the weights
+            are the graph's own.
+    """
+
+    def __init__(self, graph: Graph, reduced_by: Potentials | None = None) -> None:
+        self.graph, self.reduced_by = graph, reduced_by
+        self._dissected: tuple[int, Dissection | None] = (-1, None)
+
+    @classmethod
+    def of(cls, graph: Graph | GraphProfile) -> GraphProfile:
+        """Return the profile of ``graph``: a new one, or ``graph`` itself where it is a profile."""
+        return cls(graph) if isinstance(graph, Graph) else graph
+
+    # ---- weights ----------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def weight_range(self) -> tuple[float, float]:
+        """The smallest and the largest weight; (0, 0) without arcs."""
+        weights = self.graph.weights
+        return (weights.min().item(), weights.max().item()) if self.graph.arcs else (0, 0)
+
+    @property
+    def nonnegative(self) -> bool:
+        """Whether no arc is negative."""
+        return self.weight_range[0] >= 0
+
+    @property
+    def unit(self) -> bool:
+        """Whether there are arcs and each weighs 1, by the graph's own weights."""
+        return self.reduced_by is None and self.graph.arcs > 0 and self.weight_range == (1, 1)
+
+    @cached_property
+    def potentials(self) -> Potentials:
+        """The potentials that make no arc negative, shape (n,).
+
+        Raises:
+            NegativeCycle, InvalidRequest: as :func:`engine.graph.potentials.find_potentials`.
+        """
+        return find_potentials(self.graph)
+
+    def find_potentials(self, monitor: Monitor) -> Potentials:
+        """Return the potentials as a phase of a solve; ``monitor`` receives the progress, in arcs.
+
+        Raises:
+            NegativeCycle, InvalidRequest: as ``potentials``.
+            Cancelled: the monitor asked to stop.
+        """
+        monitor.begin("potentials", self.graph.arcs, "arcs")
+        if "potentials" not in self.__dict__:
+            self.__dict__["potentials"] = find_potentials(self.graph, monitor)
+        found = self.potentials
+        monitor.step(self.graph.arcs)
+        return found
+
+    def reweighted(self, monitor: Monitor) -> GraphProfile:
+        """Return the graph with weights reduced by its potentials, or this profile if no arc is negative.
+
+        The reduced weights take as much memory as the graph's, so they are not kept here.
+
+        Raises:
+            NegativeCycle, InvalidRequest, Cancelled: as :meth:`find_potentials`.
+        """
+        if self.nonnegative:
+            return self
+        h = self.find_potentials(monitor)
+        return GraphProfile(replace(self.graph, weights=reduced_weights(self.graph, h)), h)
+
+    def holds_reduced(self, kind: WorkType, max_hops: int | None = None) -> bool:
+        """Return whether products over the graph relax reduced weights, in O(m).
+
+        If so, the tiles of a checkpoint of rounds hold reduced lengths.
+
+        Args:
+            kind: the working type.
+            max_hops: most arcs of a path; None for no limit.
+        """
+        if self.nonnegative or kind.integer:
+            return False
+        integral = self.graph.integral
+        bound = distance_bound(self.graph, max_hops)[0] if integral else math.inf
+        return needs_potentials(kind, negative=True, integral=integral, bound=bound)
+
+    def for_products(self, kind: WorkType, monitor: Monitor, max_hops: int | None = None) -> GraphProfile:
+        """Return the graph in the form in which products relax it: reduced by potentials where they need that.
+
+        Args:
+            kind: the working type.
+            monitor: receives the progress, in arcs.
+            max_hops: most arcs of a path; None for no limit.
+
+        Raises:
+            NegativeCycle, InvalidRequest: as ``potentials``, which are found only where they are needed.
+            Cancelled: the monitor asked to stop.
+        """
+        return self.reweighted(monitor) if self.holds_reduced(kind, max_hops) else self
+
+    # ---- structure --------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def arcs(self) -> Arcs:
+        """The arcs in the form that searches take; they keep what a device makes of them."""
+        return Arcs(self.graph.indptr, self.graph.heads, self.graph.weights, self.reduced_by)
+
+    @cached_property
+    def hops(self) -> int:
+        """The number of arcs that :func:`engine.graph.ordering.hop_radius` counts."""
+        return hop_radius(self.graph.indptr, self.graph.heads)
+
+    @cached_property
+    def hops_across(self) -> int:
+        """The number of arcs that :func:`engine.graph.ordering.hops_across` counts."""
+        return hops_across(self.graph.indptr, self.graph.heads)
+
+    @cached_property
+    def _opened(self) -> GraphProfile:
+        return GraphProfile(opened(self.graph))
+
+    def open(self, asked: Rectangle) -> tuple[GraphProfile, Rectangle]:
+        """Return the opened graph and its rectangle (``engine.graph.terminals``); both as given without terminals."""
+        return (self._opened, open_rectangle(self.graph, asked)) if self.graph.terminals else (self, asked)
+
+    def dissection(self, most: int) -> Dissection | None:
+        """Return a nested dissection; None if its borders have more than ``most`` entries and none is known yet."""
+        tried, found = self._dissected
+        if found is None and tried < most:
+            found = dissect(self.graph, most)
+            self._dissected = most, found
+        return found
+
+    def parts(self, grain: Grain) -> Parts:
+        """Return the parts of the graph, however large their borders are."""
+        parts = find_parts(self, grain, self.graph.n**2)
+        assert parts is not None  # there cannot be more entries than that
+        return parts

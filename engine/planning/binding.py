@@ -1,0 +1,53 @@
+"""A plan belongs to one task: the graph it was made for, and what was asked of that graph.
+
+Types, layouts and limits of a plan are proven for that task only.  Another graph's distances may pass the type, and
+other sources, limits or cutoffs may not suit the layout, so a plan is refused for any other task.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from engine.model.plan import Plan
+from engine.model.problem import Options
+from storage.errors import InvalidRequest
+from storage.graph.graph import Graph
+from storage.matrix.format import crc32c
+
+
+def bind_plan(plan: Plan, graph: Graph, options: Options) -> Plan:
+    """Return ``plan``, made for ``graph`` and ``options``, with the fingerprint of that task."""
+    return replace(plan, task=fingerprint(graph, options))
+
+
+def check_plan(plan: Plan, graph: Graph, options: Options) -> None:
+    """Check that a plan is of this task; a plan that was never bound to one is not checked.
+
+    Args:
+        plan: the plan to follow.
+        graph: the graph to solve.
+        options: what is asked of it.
+
+    Raises:
+        InvalidRequest: the plan was made for another graph, or for other sources, targets or limits of it.
+    """
+    if not plan.task or plan.task == (found := fingerprint(graph, options)):
+        return
+    other = "another graph" if plan.task[0] != found[0] else "other sources, targets, hop limits or cutoffs"
+    raise InvalidRequest(f"the plan was made for {other}; make one for this solve (make_plan)", field="plan")
+
+
+def fingerprint(graph: Graph, options: Options) -> tuple[str, str]:
+    """Return a fingerprint of a graph, and one of what is asked of it, in O(arcs) at the rate of memory.
+
+    Labels do not count, because no plan depends on them.
+    """
+    content = 0
+    for array in (graph.indptr, graph.heads, graph.weights):
+        content = crc32c(np.ascontiguousarray(array), content)
+    facts = f"{graph.n} {graph.arcs} {graph.directed:d} {graph.terminals} {graph.weights.dtype.name} {content:08x}"
+    sides = [None if side is None else crc32c(np.array(side, np.int64)) for side in (options.sources, options.targets)]
+    lengths = [None if side is None else len(side) for side in (options.sources, options.targets)]
+    return facts, f"{sides} {lengths} {options.max_hops} {options.cutoff}"

@@ -1,0 +1,165 @@
+"""The search over layouts of a streamed matrix: which are possible, and which is predicted to be the fastest.
+
+What a layout costs depends on where it runs, so the cost is estimated by the caller.  What is searched stands here
+once: for processors, for GPUs that stream from host memory or from the store, and for workers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from engine.model.plan import Candidate
+from engine.model.tiling import GRAIN, SLOTS, Tiling, device_bytes, pitch
+from engine.planning.constants import BUS_MARGIN, LOW_STRIPES, ROUND_SHARES
+
+
+@dataclass(frozen=True)
+class LayoutGrid:
+    """The layouts that are tried; of all that are equally good the first one is selected.
+
+    Attributes:
+        tier: where the matrix lies, ``host`` or ``store``.
+        widths: widths of a pivot block, in vertices.
+        heights: heights of a stripe, in rows; empty for stripes as high as the pivot block is wide.
+        slots: numbers of stripes in flight on a device.
+        symmetric: the values of ``Tiling.symmetric``.
+        always_ahead: whether directed layouts close their panels ahead, too.
+    """
+
+    tier: str
+    widths: Sequence[int]
+    heights: Sequence[int] = ()
+    slots: Sequence[int] = (1,)
+    symmetric: Sequence[bool] = (False,)
+    always_ahead: bool = True
+
+    def layouts(self) -> Iterator[Tiling]:
+        """Yield the layouts whose stripes divide the pivot block."""
+        for symmetric in self.symmetric:
+            for width in self.widths:
+                for height in self.heights or (width,):
+                    for slots in self.slots:
+                        if width % height == 0:
+                            ahead = self.always_ahead or symmetric
+                            yield Tiling(self.tier, height, width, slots, 0, symmetric, ahead)
+
+
+#: For GPUs: heights of a stripe, and numbers of stripes in flight, the best first where all fit.
+GPU_HEIGHTS: Final = (1024, 512, 256, 128, 64)
+GPU_SLOTS: Final = (SLOTS, 3)
+#: For GPUs: widths of a pivot block of a matrix in host memory; the heights of stripes follow, for little memory.
+GPU_HOST_WIDTHS: Final = (1024, 2048, 3072, 4096)
+#: For GPUs: widths of a pivot block of a matrix in the store, where wide ones save the disk work.
+GPU_STORE_WIDTHS: Final = (64, 128, 256, 512, 1024, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768)
+#: For processors: heights of a stripe, best first, and widths of a pivot block.
+CPU_HEIGHTS: Final = (512, 384, 256, 192, 128, 64)
+CPU_WIDTHS: Final = (
+    64, 128, 192, 256, 384, 512, 640, 768, 896, 1024, 1152, 1280, 1408, 1536, 1792, 2048, 2304, 2560, 3072, 3584, 4096,
+    5120, 6144, 7168, 8192, 10240, 12288, 14336, 16384, 20480, 24576, 28672, 32768,
+)  # fmt: skip
+#: For workers: widths of a pivot block; a stripe is as high.
+WORKER_WIDTHS: Final = (64, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192)
+
+
+def whole_width(n: int) -> int:
+    """Return the width of a pivot block that covers all ``n`` vertices."""
+    return -(-n // GRAIN) * GRAIN
+
+
+def fastest(found: Sequence[Candidate], memory: int) -> Candidate | None:
+    """Return the fastest candidate that fits, else the one that needs least, which shows how much is needed.
+
+    Args:
+        found: candidates; may be empty.
+        memory: bytes of host memory that may be used.
+
+    Returns:
+        The candidate; None where there is none.
+    """
+    fitting = [c for c in found if c.memory <= memory]
+    if fitting:
+        return min(fitting, key=lambda c: c.seconds)
+    return min(found, key=lambda c: c.memory, default=None)
+
+
+# ---- GPUs over host memory ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class StreamingDevices:
+    """The GPUs that share a streamed matrix.
+
+    Attributes:
+        count: their number.
+        memory: bytes of each device's memory that may be used.
+        bus_rate: bytes a second in each direction, both used at once, of all devices together.
+        relax_rate: updates a second of all devices together.
+    """
+
+    count: int
+    memory: int
+    bus_rate: float
+    relax_rate: float
+
+
+def choose_layout(
+    n: int, itemsize: int, devices: StreamingDevices, *, symmetric: bool = False, tier: str = "host"
+) -> Tiling | None:
+    """Choose the layout for GPUs: the narrowest pivot block whose kernels hide the bus, and tall stripes.
+
+    Stripes for which the devices have memory are resident.
+
+    Args:
+        n: vertices.
+        itemsize: bytes of an entry.
+        devices: the GPUs.
+        symmetric: stream half of the matrix.
+        tier: ``host`` or ``store``; stripes of the store never stay on a device.
+
+    Returns:
+        The layout; None where not even the smallest stripes and panels fit.
+    """
+    widths = (*(w for w in GPU_HOST_WIDTHS if w <= whole_width(n)), *GPU_HEIGHTS)
+    grid = LayoutGrid(tier, widths, GPU_HEIGHTS, GPU_SLOTS, (symmetric,))
+    fitting = [tiling for tiling in grid.layouts() if device_bytes(tiling, n, itemsize) <= devices.memory]
+    if tier == "host":
+        fitting = [_keep(tiling, n, itemsize, devices) for tiling in fitting]
+    wanted = BUS_MARGIN * itemsize * devices.relax_rate / devices.bus_rate
+    return min(fitting, key=lambda tiling: _round_cost(tiling, n, devices.count, wanted), default=None)
+
+
+def _keep(tiling: Tiling, n: int, itemsize: int, devices: StreamingDevices) -> Tiling:
+    """Return the same layout with as many groups resident on each device as its memory holds."""
+    left = devices.memory - device_bytes(replace(tiling, resident=tiling.group), n, itemsize)
+    if left < 0:
+        return tiling
+    each = tiling.width * pitch(n, itemsize) * itemsize
+    groups = min(1 + left // each, math.ceil(tiling.rounds(n) / devices.count))
+    return replace(tiling, resident=groups * tiling.group)
+
+
+def _round_cost(tiling: Tiling, n: int, devices: int, wanted: float) -> float:
+    """Return the relative time of a round.
+
+    It counts the bus against the kernels, closing, stripes too low for full waves of thread blocks, few slots, and
+    uneven shares of the devices.
+
+    Args:
+        tiling: the layout.
+        n: vertices.
+        devices: number of devices.
+        wanted: width of the pivot block, in vertices, from which copies hide behind products.
+    """
+    stripes, shares = tiling.stripes(n), ROUND_SHARES
+    streamed = max(0, stripes - devices * tiling.resident) / max(1, stripes)
+    bus = streamed * wanted / BUS_MARGIN / tiling.width
+    closing = tiling.width / n * (shares.closing_half if tiling.symmetric else shares.closing)
+    low = LOW_STRIPES.get(tiling.height, shares.low_rows / tiling.height) * (shares.low_resident + streamed)
+    shallow = shares.shallow * (shares.shallow_width / tiling.width) ** 2
+    few = shares.few_slots * streamed if tiling.slots < SLOTS else 0.0
+    groups = tiling.rounds(n)
+    uneven = (1 - streamed) * (math.ceil(groups / devices) * devices / groups - 1)  # resident groups do not move
+    return max(1.0, bus * (BUS_MARGIN if streamed else 1)) + closing + low + shallow + few + uneven

@@ -1,0 +1,37 @@
+"""The sink of arrays of floats in memory, +inf where there is no path."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.model.rows import Array
+
+
+class FloatSink:
+    """A sink that fills an array of floats, shape (rows, columns); integers that mean *unreachable* become +inf."""
+
+    def __init__(self, out: npt.NDArray[np.floating], unreachable: float) -> None:
+        self._out, self._unreachable = out, unreachable
+        self.tile = (64, max(1, out.shape[1]))
+
+    @property
+    def place(self) -> npt.NDArray[np.floating]:
+        """The array of floats."""
+        return self._out
+
+    def write(self, row: int, column: int, block: Array) -> None:
+        """Convert ``block`` into its place.
+
+        Args:
+            row: row of the block's first entry.
+            column: column of the block's first entry.
+            block: the entries, shape (rows, columns).
+        """
+        place = self._out[row : row + block.shape[0], column : column + block.shape[1]]
+        if block.dtype.kind == "f":
+            place[...] = block
+            return
+        from engine.devices.cpu.row_facts import to_floats
+
+        to_floats(block, block.dtype.type(self._unreachable), place)

@@ -1,0 +1,58 @@
+"""Graphs of NetworkX become the engine's of any kind: directed, parallel edges, views, self loops, odd names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import pytest
+
+from engine.interop.networkx_backend import BackendGraph
+from storage.graph.graph import build_graph, graph_digest
+
+
+def filled(kind: Callable[[], Any], seed: int) -> Any:
+    rng = np.random.default_rng(seed)
+    names = [f"v{i}" if i % 3 else (i, "pair") for i in range(20)]
+    graph = kind()
+    graph.add_nodes_from(names)
+    for u, v in rng.integers(0, 20, (70, 2)).tolist():
+        graph.add_edge(names[u], names[v], **({"w": int(rng.integers(1, 9))} if rng.random() < 0.8 else {}))
+    return graph
+
+
+KINDS = [nx.Graph, nx.DiGraph, nx.MultiGraph, nx.MultiDiGraph]
+
+
+@pytest.mark.parametrize("weight", [None, "w"])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("view", [False, True])
+def test_the_arcs_are_those_of_the_edges(kind: Callable[[], Any], weight: str | None, view: bool) -> None:
+    for seed in range(3):
+        whole = filled(kind, seed)
+        graph = whole.subgraph(list(whole)[3:15]) if view else whole
+        found = BackendGraph(graph).under(weight)
+        place = {node: i for i, node in enumerate(graph)}
+        edges = list(graph.edges(data=weight or "w", default=1))
+        tails, heads = ([place[edge[side]] for edge in edges] for side in (0, 1))
+        weights = None if weight is None else [w for _, _, w in edges]
+        wanted = build_graph(tails, heads, weights, n=len(graph), directed=graph.is_directed())[0]
+        assert graph_digest(found.graph) == graph_digest(wanted)
+        assert found.graph.weighted == wanted.weighted
+        assert graph_digest(found.reversed()) == graph_digest(
+            build_graph(heads, tails, weights, n=len(graph), directed=graph.is_directed())[0]
+        )
+
+
+def test_facts_of_rows_are_those_of_the_distances() -> None:
+    graph = filled(nx.DiGraph, 5)
+    facts = BackendGraph(graph).under("w").statistics(inverse=True)
+    lengths = [dict(row) for _, row in nx.all_pairs_dijkstra_path_length(graph, weight="w", backend="networkx")]
+    for i, row in enumerate(lengths):
+        others = [length for length in row.values() if length]
+        assert facts.reached[i] == len(row) - 1
+        assert facts.sums[i] == sum(others)
+        assert facts.largest[i] == max(others, default=0)
+        assert facts.inverse[i] == pytest.approx(sum(1 / length for length in others))

@@ -1,4 +1,4 @@
-"""Logs as JSON lines or as text, with the ids of request and job, and never with a key in them."""
+"""Writes logs as JSON lines or as text, with the ids of request and job, and never with a key in them."""
 
 from __future__ import annotations
 

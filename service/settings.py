@@ -1,4 +1,4 @@
-"""The settings of the service, typed and read once: from arguments, then from ``APSP_*``, then from the defaults."""
+"""Reads the settings of the service once, typed: from arguments, then from ``APSP_*``, then from the defaults."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the routes of one API process share."""
+"""Holds what the routes of one API process share."""
 
 from __future__ import annotations
 

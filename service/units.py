@@ -1,4 +1,4 @@
-"""Sizes in bytes as people write and read them: ``4GiB``, ``500M``, ``1.5 TB``."""
+"""Reads and writes sizes, counts and durations as people do: ``4GiB``, ``500M``, ``12.3 G``, ``2 h 5 min``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The version of the software."""
+"""Tells the version of the software."""
 
 from __future__ import annotations
 

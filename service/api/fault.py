@@ -1,4 +1,4 @@
-"""An error as data that can be pickled and stored: code, message, details."""
+"""Describes an error as data that can be pickled and stored: code, message, details."""
 
 from __future__ import annotations
 

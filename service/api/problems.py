@@ -1,4 +1,4 @@
-"""Every error of the API as an RFC 9457 problem document."""
+"""Answers every error of the API with an RFC 9457 problem document."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Callers: what a request may do, and which graphs and jobs it sees."""
+"""Says what the caller of a request may do, and which graphs and jobs the caller sees."""
 
 from __future__ import annotations
 

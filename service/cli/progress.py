@@ -1,4 +1,4 @@
-"""Progress on standard error: of a running solve, of a job of a service, of a download.
+"""Shows progress on standard error: of a running solve, of a job of a service, of a download.
 
 A :class:`Display` draws a bar on a terminal and prints plain lines elsewhere; the other classes say what it shows.
 """

@@ -1,4 +1,4 @@
-"""The vertices that ``--sources`` and ``--targets`` mean."""
+"""Reads the vertices that ``--sources`` and ``--targets`` mean."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Displays of jobs and results in terminals and notebooks; names of vertices are escaped."""
+"""Shows jobs and results in terminals and notebooks; names of vertices are escaped."""
 
 from __future__ import annotations
 

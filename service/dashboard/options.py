@@ -1,4 +1,4 @@
-"""The options of a job as fields of a form, and their translation into a request of the API."""
+"""Makes the fields of a form from the options of a job, and a request of the API from a filled-in form."""
 
 from __future__ import annotations
 

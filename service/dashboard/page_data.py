@@ -1,4 +1,4 @@
-"""The content of pages as plain data; templates only lay it out."""
+"""Gathers the content of pages as plain data; templates only lay it out."""
 
 from __future__ import annotations
 

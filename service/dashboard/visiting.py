@@ -1,4 +1,4 @@
-"""The visitor of a page, and pages for errors."""
+"""Finds the visitor of a page, and renders errors as pages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pagination: an opaque cursor, and the Link header that contains it (RFC 8288)."""
+"""Makes and reads the cursor of a list in pages: an opaque text, sent in the Link header (RFC 8288)."""
 
 from __future__ import annotations
 

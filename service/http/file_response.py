@@ -1,4 +1,4 @@
-"""One open file as an answer: HEAD, ranges and conditions; the kernel sends it where possible."""
+"""Answers with one open file: HEAD, ranges and conditions; the kernel sends the file where possible."""
 
 from __future__ import annotations
 

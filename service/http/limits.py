@@ -1,4 +1,4 @@
-"""Limits on the requests of each caller: how many come in a second, and how many long ones run at the same time."""
+"""Limits the requests of each caller: how many come in a second, and how many long ones run at the same time."""
 
 from __future__ import annotations
 

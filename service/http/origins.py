@@ -1,4 +1,4 @@
-"""Protection against requests that a page of another site makes a browser send (CSRF, DNS rebinding)."""
+"""Recognizes requests that a page of another site makes a browser send (CSRF, DNS rebinding)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The folders of jobs in the data directory: where results are, how they are removed, and recovery of lost ones.
+"""Manages the folders of jobs in the data directory: where results are, how they are removed, what is lost.
 
 Imports no NumPy.
 """

@@ -1,4 +1,4 @@
-"""Queries of one solved matrix, with vertices named as in the file.  Imports NumPy, so import it only when needed."""
+"""Answers queries of one solved matrix, with vertices named as in the file.  Importing it loads NumPy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Graphs: upload, look up, list, forget."""
+"""Routes that take, show, list and forget graphs."""
 
 from __future__ import annotations
 

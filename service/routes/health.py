@@ -1,4 +1,4 @@
-"""Version, limits, devices, health."""
+"""Routes about the service itself: version, limits, devices, health."""
 
 from __future__ import annotations
 

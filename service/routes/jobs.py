@@ -1,4 +1,4 @@
-"""Jobs: estimate, submit, watch, cancel, resume, delete."""
+"""Routes that estimate, submit, show, cancel, resume and delete jobs."""
 
 from __future__ import annotations
 

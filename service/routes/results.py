@@ -1,4 +1,4 @@
-"""Questions about one result that have short answers: manifest, summary, histogram, distances, paths, neighbours."""
+"""Routes with short answers about one result: manifest, summary, histogram, distances, paths, neighbours."""
 
 from __future__ import annotations
 

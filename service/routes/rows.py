@@ -1,4 +1,4 @@
-"""Parts of a matrix: rows, columns and submatrices, in the format that the client wants."""
+"""Routes that give parts of a matrix: rows, columns and submatrices, in the format that the client wants."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Samples of a matrix: entries and eccentricities."""
+"""Routes that sample a matrix: entries and eccentricities."""
 
 from __future__ import annotations
 

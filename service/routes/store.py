@@ -1,4 +1,4 @@
-"""Result stores over HTTP, file by file, as Zarr clients read them: HEAD, ranges, conditions, never a hole."""
+"""Serves result stores file by file, as Zarr clients read them: HEAD, ranges, conditions, never a hole."""
 
 from __future__ import annotations
 

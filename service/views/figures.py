@@ -1,4 +1,4 @@
-"""Figures of matrices, drawn with matplotlib: a heat map and histograms, for ``apsp plot`` and for notebooks."""
+"""Draws matrices with matplotlib: a heat map and histograms, for ``apsp plot`` and for notebooks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of a matrix as JSON, CSV, npy, Parquet or Arrow, a few rows at a time where the format allows it.
+"""Encodes rows of a matrix as JSON, CSV, npy, Parquet or Arrow, a few rows at a time where the format allows it.
 
 Tables (CSV, Parquet, Arrow) are long: one line ``source, target, distance`` for each entry.  *Unreachable* is null in
 JSON and tables (empty in CSV); npy holds floats wide enough for every distance, with +inf.

@@ -1,4 +1,4 @@
-"""Errors as exit codes and one readable message on standard error."""
+"""Turns errors into exit codes and one readable message on standard error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM: a running solve stops at its next tile or batch and cleans up; anything else stops at once."""
+"""Handles SIGINT and SIGTERM: a running solve stops at its next tile or batch; anything else stops at once."""
 
 from __future__ import annotations
 

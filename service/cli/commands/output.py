@@ -1,4 +1,4 @@
-"""What the commands print on standard output: text or one JSON object."""
+"""Prints the answers of commands on standard output, as text or as one JSON object."""
 
 from __future__ import annotations
 

@@ -13,7 +13,9 @@ from service.cli.commands.showing import check_question, show_distance, show_pat
 from service.cli.progress import FetchDisplay, JobDisplay
 from service.client import Client, flows
 from service.client.blocking import Job
+from service.options import ClientOptions
 from service.units import format_bytes, format_seconds
+from storage.options import declared
 
 
 class Remote(NamedTuple):
@@ -45,11 +47,12 @@ def submit(graph: Path, options: Mapping[str, Any], at: Remote, *, wait: bool) -
 
     Args:
         graph: path of the graph file.
-        options: how the file is read, options of the job, and its name; those that are None are left out.
+        options: how the file is read, options of the job, and its name; defaults are not sent.
         at: the service, and how the answer is printed.
         wait: whether to wait until the job has ended.
     """
-    given = cast(Any, {name: value for name, value in options.items() if value is not None})
+    known = declared(ClientOptions)
+    given = cast(Any, {name: value for name, value in options.items() if value != known[name][1].default})
     with at.client() as client:
         job = client.submit(graph, **given)
         for note in job.notes:

@@ -1,4 +1,4 @@
-"""Answers as they are printed, whether they come from a store or from a service."""
+"""Prints answers in the same way, whether they come from a store or from a service."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``apsp inspect``, ``apsp plan`` and ``apsp solve``."""
+"""Runs ``apsp inspect``, ``apsp plan`` and ``apsp solve``."""
 
 from __future__ import annotations
 

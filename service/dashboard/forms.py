@@ -75,72 +75,53 @@ async def log_out(request: Request, service: Shared) -> Response:
 
 
 @router.post("/graphs/{graph_id}/solve")
-async def solve(request: Request, graph_id: str, service: Shared, visitor: Known) -> Response:
+async def solve(request: Request, graph_id: str, visitor: Known) -> Response:
     """Submit a job and redirect to its page; errors are shown on the graph's page.
 
     Args:
         request: the HTTP request.
         graph_id: id of the graph.
-        service: what the routes of this process share.
         visitor: the person who asks, with the rights of the session's key.
     """
     visitor.need("submit")
     asked = await anyio.to_thread.run_sync(read_options, graph_id, await _filled(request))
     if asked.request is None:
-        return await graph_page(request, service, visitor, graph_id, asked, planned=False, status=422)
+        return await graph_page(request, visitor, graph_id, asked, planned=False, status=422)
     try:
-        record, _ = await submit(service, asked.request, visitor.caller, None)
+        record, _ = await submit(visitor.service, asked.request, visitor.caller, None)
     except ApspError as error:
         asked = replace(asked, fault=fault_of(error))
         status = status_of(fault_of(error).code)
-        return await graph_page(request, service, visitor, graph_id, asked, planned=False, status=status)
+        return await graph_page(request, visitor, graph_id, asked, planned=False, status=status)
     return RedirectResponse(f"/jobs/{record.id}", 303)
 
 
 @router.post("/jobs/{job_id}/cancel")
-def cancel(job_id: str, service: Shared, visitor: Known) -> Response:
-    """Ask a job to stop.
-
-    Args:
-        job_id: id of the job.
-        service: what the routes of this process share.
-        visitor: the person who asks, with the rights of the session's key.
-    """
+def cancel(job_id: str, visitor: Known) -> Response:
+    """Ask a job to stop."""
     visitor.need("submit")
-    service.job(job_id, visitor.caller)
-    service.jobs.cancel(job_id)
+    visitor.service.job(job_id, visitor.caller)
+    visitor.service.jobs.cancel(job_id)
     return RedirectResponse(f"/jobs/{job_id}", 303)
 
 
 @router.post("/jobs/{job_id}/resume")
-def resume_job(job_id: str, service: Shared, visitor: Known) -> Response:
-    """Queue a stopped job again.
-
-    Args:
-        job_id: id of the job.
-        service: what the routes of this process share.
-        visitor: the person who asks, with the rights of the session's key.
-    """
+def resume_job(job_id: str, visitor: Known) -> Response:
+    """Queue a stopped job again."""
     visitor.need("submit")
-    refuse_if_draining(service)
-    record = service.job(job_id, visitor.caller)
-    refuse_unless_resumable(service.settings, record)
-    resume(service, record)
+    refuse_if_draining(visitor.service)
+    record = visitor.service.job(job_id, visitor.caller)
+    refuse_unless_resumable(visitor.service.settings, record)
+    resume(visitor.service, record)
     return RedirectResponse(f"/jobs/{job_id}", 303)
 
 
 @router.post("/jobs/{job_id}/delete")
-def delete(job_id: str, service: Shared, visitor: Known) -> Response:
-    """Delete a finished job and its result.
-
-    Args:
-        job_id: id of the job.
-        service: what the routes of this process share.
-        visitor: the person who asks, with the rights of the session's key.
-    """
+def delete(job_id: str, visitor: Known) -> Response:
+    """Delete a finished job and its result."""
     visitor.need("submit")
-    service.job(job_id, visitor.caller)
-    _delete(service, job_id)
+    visitor.service.job(job_id, visitor.caller)
+    _delete(visitor.service, job_id)
     return RedirectResponse("/", 303)
 
 

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from engine.model.algorithms import ALGORITHMS
 from service.api.problems import CODES
-from service.auth.callers import Caller
 from service.dashboard.charts import counted, histogram
+from service.dashboard.visiting import Visitor
 from service.jobs.checkpoints import resumable
 from service.jobs.joblog import fetch_log, log_path
 from service.state import Service, silent
@@ -58,28 +58,22 @@ _PHASES: Final = {
 }  # fmt: skip
 
 
-def home(service: Service, caller: Caller, before: str | None) -> View:
-    """Return the jobs by state, the newest first; devices; the disk.
-
-    Args:
-        service: what the routes of this process share.
-        caller: who asks.
-        before: show finished jobs that are older than the job of this id.
-    """
-    owner = None if caller.may("admin") else caller.owner
-    names = _graph_names(service, owner)
-    listed = service.jobs.list_jobs
+def home(visitor: Visitor, before: str | None) -> View:
+    """Return the jobs by state, the newest first (finished ones before that of id ``before``), devices and the disk."""
+    owner = None if visitor.caller.may("admin") else visitor.caller.owner
+    names = _graph_names(visitor.service, owner)
+    listed = visitor.service.jobs.list_jobs
     over = listed(PAGE + 1, owner=owner, state=OVER, before=before)
     running, waiting = (listed(_MOST_OPEN, owner=owner, state=state) for state in (RUNNING, ACCEPTED))
-    waiting_rows = [row(record, names, service.jobs.queue_position(record)) for record in waiting]
+    waiting_rows = [row(record, names, visitor.service.jobs.queue_position(record)) for record in waiting]
     return {
         "running": [row(record, names) for record in running],
         "waiting": sorted(waiting_rows, key=lambda item: item["position"]),
         "over": [row(record, names) for record in over[:PAGE]],
         "older": over[PAGE - 1].id if len(over) > PAGE else None,
         "paged": before is not None,
-        "graphs": [_graph_row(record) for record in service.keys.list_graphs(5, owner)],
-        **machines(service),
+        "graphs": [_graph_row(record) for record in visitor.service.keys.list_graphs(5, owner)],
+        **machines(visitor.service),
     }
 
 
@@ -93,18 +87,12 @@ def machines(service: Service) -> View:
     }
 
 
-def graph(service: Service, caller: Caller, graph_id: str) -> View:
-    """Return one graph and the jobs about it.
-
-    Args:
-        service: what the routes of this process share.
-        caller: who asks.
-        graph_id: id of the graph.
-    """
-    record = service.graph(graph_id, caller)
-    owner = None if caller.may("admin") else caller.owner
-    name = _graph_names(service, owner).get(record.id) or record.name
-    jobs = service.jobs.list_jobs(10, graph=graph_id, owner=owner)
+def graph(visitor: Visitor, graph_id: str) -> View:
+    """Return one graph and the jobs about it."""
+    record = visitor.service.graph(graph_id, visitor.caller)
+    owner = None if visitor.caller.may("admin") else visitor.caller.owner
+    name = _graph_names(visitor.service, owner).get(record.id) or record.name
+    jobs = visitor.service.jobs.list_jobs(10, graph=graph_id, owner=owner)
     return {
         "graph": record, "title": name or f"Graph {record.id[:8]}", "jobs": [row(job, {}) for job in jobs],
         "facts": {**_NO_FACTS, **record.facts, "weights": {**_NO_WEIGHTS, **record.facts.get("weights", {})}},
@@ -112,43 +100,36 @@ def graph(service: Service, caller: Caller, graph_id: str) -> View:
     }  # fmt: skip
 
 
-def job(service: Service, caller: Caller, job_id: str) -> View:
-    """Return one job: state, phases, plan, error, the head of its result.
-
-    Args:
-        service: what the routes of this process share.
-        caller: who asks.
-        job_id: id of the job.
-    """
-    record = service.job(job_id, caller)
+def job(visitor: Visitor, job_id: str) -> View:
+    """Return one job: state, phases, plan, error, the head of its result."""
+    record = visitor.service.job(job_id, visitor.caller)
     try:
-        found: GraphRecord | None = service.graph(record.graph, caller)
+        found: GraphRecord | None = visitor.service.graph(record.graph, visitor.caller)
     except (NotFound, Gone):
         found = None
     names = {} if found is None or found.name is None else {found.id: found.name}
-    position = service.jobs.queue_position(record) if record.state == ACCEPTED else None
+    position = visitor.service.jobs.queue_position(record) if record.state == ACCEPTED else None
     return {
         "job": row(record, names, position), "record": record, "graph": found,
         "plan": plan(record.plan) if record.plan else None, "phases": _phases(record),
-        "resumable": resumable(service.settings, record),
-        "log": _log(service, record), "result": _result(record),
+        "resumable": resumable(visitor.service.settings, record),
+        "log": _log(visitor.service, record), "result": _result(record),
         "example": _example(record, found),
         "notes": () if found is None else found.receipt.get("notes", ()),
         "options": {k: v for k, v in record.options.items() if v not in (None, "auto")},
     }  # fmt: skip
 
 
-def answer(service: Service, caller: Caller, job_id: str, source: str, target: str) -> View:
+def answer(visitor: Visitor, job_id: str, source: str, target: str) -> View:
     """Return the distance and the route from one vertex to another, or why there is no answer.
 
     Args:
-        service: what the routes of this process share.
-        caller: who asks.
+        visitor: the person who asks.
         job_id: id of the job.
         source, target: vertices as the file names them.
     """
     try:
-        result = service.result(job_id, caller)
+        result = visitor.service.result(job_id, visitor.caller)
         found = result.distance(source, target)
         if not found["reachable"]:
             return {"source": source, "target": target, "distance": None, "route": None, "refused": None}
@@ -158,17 +139,11 @@ def answer(service: Service, caller: Caller, job_id: str, source: str, target: s
     return {"source": source, "target": target, "distance": found["distance"], "route": route, "refused": None}
 
 
-def eccentricities(service: Service, caller: Caller, job_id: str) -> View:
-    """Return how far the farthest vertex is from each source, or from evenly spaced ones.
-
-    Args:
-        service: what the routes of this process share.
-        caller: who asks.
-        job_id: id of the job.
-    """
+def eccentricities(visitor: Visitor, job_id: str) -> View:
+    """Return how far the farthest vertex is from each source, or from evenly spaced ones."""
     from service.views.sampling import eccentricities
 
-    found = eccentricities(service.result(job_id, caller), 1024)
+    found = eccentricities(visitor.service.result(job_id, visitor.caller), 1024)
     facts = zip(found["sources"], found["eccentricities"], found["central"], strict=True)
     known = sorted(((name, value, near) for name, value, near in facts if value is not None), key=lambda item: item[1])
     values = [value for _, value, _ in known]

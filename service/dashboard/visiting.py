@@ -17,14 +17,15 @@ from service.api.fault import Fault, fault_of
 from service.api.problems import CODES, HTTPProblem
 from service.auth.callers import ANYBODY, Caller, Scope
 from service.dashboard.render import page
-from service.state import Shared
+from service.state import Service, Shared
 from storage.errors import ApspError
 
 
 @dataclass(frozen=True)
 class Visitor:
-    """A person; ``name`` is that of their key, None if keys are not required."""
+    """A person who asks this service for a page; ``name`` is that of their key, None if keys are not required."""
 
+    service: Service
     caller: Caller
     name: str | None
 
@@ -45,11 +46,11 @@ class NotLoggedIn(Exception):  # noqa: N818 - it redirects and is not an error
 
 async def _visitor(request: Request, service: Shared) -> Visitor:
     if not service.settings.auth:
-        return Visitor(ANYBODY, None)
+        return Visitor(service, ANYBODY, None)
     key = await service.visitors.key(request.headers.get("cookie", ""))
     if key is None:
         raise NotLoggedIn
-    visitor = Visitor(Caller(key.id, frozenset(key.scopes)), key.name)
+    visitor = Visitor(service, Caller(key.id, frozenset(key.scopes)), key.name)
     visitor.need("read")
     return visitor
 

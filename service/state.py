@@ -255,6 +255,35 @@ async def _service(request: Request) -> Service:
 Shared = Annotated[Service, Depends(_service)]
 
 
+@dataclass(frozen=True)
+class Asker:
+    """A caller, and the service that is asked."""
+
+    service: Service
+    caller: Caller
+
+    @property
+    def owner(self) -> str | None:
+        """The owner whose graphs and jobs lists show; None for those of all."""
+        return None if self.caller.may("admin") else self.caller.owner
+
+    def job(self, job_id: str) -> JobRecord:
+        """Return the job of this id; raises what :meth:`Service.job` raises."""
+        return self.service.job(job_id, self.caller)
+
+    def graph(self, graph_id: str) -> GraphRecord:
+        """Return the graph of this id; raises what :meth:`Service.graph` raises."""
+        return self.service.graph(graph_id, self.caller)
+
+
+async def _asker(service: Shared, caller: Known) -> Asker:
+    return Asker(service, caller)
+
+
+#: who asks; the routes' way to the service and to what the caller may see
+KnownAsker = Annotated[Asker, Depends(_asker)]
+
+
 async def _permit() -> AsyncIterator[None]:
     yield
 

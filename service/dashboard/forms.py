@@ -100,7 +100,7 @@ async def solve(request: Request, graph_id: str, visitor: Known) -> Response:
 def cancel(job_id: str, visitor: Known) -> Response:
     """Ask a job to stop."""
     visitor.need("submit")
-    visitor.service.job(job_id, visitor.caller)
+    visitor.job(job_id)
     visitor.service.jobs.cancel(job_id)
     return RedirectResponse(f"/jobs/{job_id}", 303)
 
@@ -110,7 +110,7 @@ def resume_job(job_id: str, visitor: Known) -> Response:
     """Queue a stopped job again."""
     visitor.need("submit")
     refuse_if_draining(visitor.service)
-    record = visitor.service.job(job_id, visitor.caller)
+    record = visitor.job(job_id)
     refuse_unless_resumable(visitor.service.settings, record)
     resume(visitor.service, record)
     return RedirectResponse(f"/jobs/{job_id}", 303)
@@ -120,7 +120,7 @@ def resume_job(job_id: str, visitor: Known) -> Response:
 def delete(job_id: str, visitor: Known) -> Response:
     """Delete a finished job and its result."""
     visitor.need("submit")
-    visitor.service.job(job_id, visitor.caller)
+    visitor.job(job_id)
     _delete(visitor.service, job_id)
     return RedirectResponse("/", 303)
 

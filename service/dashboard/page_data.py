@@ -60,7 +60,7 @@ _PHASES: Final = {
 
 def home(visitor: Visitor, before: str | None) -> View:
     """Return the jobs by state, the newest first (finished ones before that of id ``before``), devices and the disk."""
-    owner = None if visitor.caller.may("admin") else visitor.caller.owner
+    owner = visitor.owner
     names = _graph_names(visitor.service, owner)
     listed = visitor.service.jobs.list_jobs
     over = listed(PAGE + 1, owner=owner, state=OVER, before=before)
@@ -89,8 +89,8 @@ def machines(service: Service) -> View:
 
 def graph(visitor: Visitor, graph_id: str) -> View:
     """Return one graph and the jobs about it."""
-    record = visitor.service.graph(graph_id, visitor.caller)
-    owner = None if visitor.caller.may("admin") else visitor.caller.owner
+    record = visitor.graph(graph_id)
+    owner = visitor.owner
     name = _graph_names(visitor.service, owner).get(record.id) or record.name
     jobs = visitor.service.jobs.list_jobs(10, graph=graph_id, owner=owner)
     return {
@@ -102,9 +102,9 @@ def graph(visitor: Visitor, graph_id: str) -> View:
 
 def job(visitor: Visitor, job_id: str) -> View:
     """Return one job: state, phases, plan, error, the head of its result."""
-    record = visitor.service.job(job_id, visitor.caller)
+    record = visitor.job(job_id)
     try:
-        found: GraphRecord | None = visitor.service.graph(record.graph, visitor.caller)
+        found: GraphRecord | None = visitor.graph(record.graph)
     except (NotFound, Gone):
         found = None
     names = {} if found is None or found.name is None else {found.id: found.name}

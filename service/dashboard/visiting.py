@@ -17,16 +17,14 @@ from service.api.fault import Fault, fault_of
 from service.api.problems import CODES, HTTPProblem
 from service.auth.callers import ANYBODY, Caller, Scope
 from service.dashboard.render import page
-from service.state import Service, Shared
+from service.state import Asker, Shared
 from storage.errors import ApspError
 
 
 @dataclass(frozen=True)
-class Visitor:
+class Visitor(Asker):
     """A person who asks this service for a page; ``name`` is that of their key, None if keys are not required."""
 
-    service: Service
-    caller: Caller
     name: str | None
 
     @property

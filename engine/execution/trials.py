@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -21,11 +22,12 @@ from engine.execution.search_cuda import ALGORITHMS as SEARCHES
 from engine.graph.profile import GraphProfile
 from engine.graph.selection import Rectangle
 from engine.model.algorithms import ALGORITHMS
-from engine.model.backend import Arcs
+from engine.model.backend import Arcs, Backend
 from engine.model.device_layout import form_of
 from engine.model.dtypes import WORK_TYPES, WorkType
 from engine.model.plan import Plan
 from engine.model.problem import Machine, Problem, Trials
+from engine.model.progress import NotCompiledError, only_ready
 from engine.model.rows import KnownRows
 from engine.planning.constants import HEAP_BELOW, HOP_SOURCES, HOP_SOURCES_LEAST, LANE_BYTES
 from engine.planning.cost import search_workspace
@@ -38,6 +40,8 @@ if TYPE_CHECKING:
 WORTHWHILE: Final = 0.05
 #: Side of the square product that is timed, 2^30 updates: some hundredths of a second.
 EDGE: Final = 1024
+#: Side of a product that loads the kernels.
+TINY: Final = 64
 #: Products are timed only if the table predicts less than this many times the seconds of the searches.
 CONTENDER: Final = 10
 #: Searches are tried only if the table predicts less than this many times the plan's seconds; it is right within 3.
@@ -80,7 +84,8 @@ def calibrate(
 
     Products on a GPU are predicted from a table, as their rate hardly varies.  The rate of searches on a GPU depends on
     the graph, so a few are tried where searches may be the best choice.  Nothing is measured where ``plan`` leaves no
-    memory for it: a measurement must not be the reason that a plan no longer fits.
+    memory for it: a measurement must not be the reason that a plan no longer fits.  Nor does planning wait for a
+    compiler: what needs a kernel that was never compiled is predicted from the table, too.
 
     Args:
         profile: the graph.
@@ -110,16 +115,25 @@ def calibrate(
     contest = any(ALGORITHMS[c.algorithm].searches and c.seconds < UNLIKELY * plan.seconds for c in own)
     if problem.max_hops is None and contest:
         trial = SearchTrial(profile, kind, machine.threads, searched)
-        search = trial.seconds(unit=problem.unit)
+        search = _if_compiled(trial.seconds, unit=problem.unit)
         if any(c.algorithm == "bfs" for c in own):
-            hops = trial.seconds(unit=True, bits=True)
+            hops = _if_compiled(trial.seconds, unit=True, bits=True)
     products = [c.seconds for c in own if any(p.name == "relax" for p in c.phases)]
     long = plan.seconds > TIMED_SHARE * PRODUCTS * EDGE**3 / machine.relax_rate[kind.name]
     asked = long and any(p.name == "relax" for p in plan.phases)  # its rate decides nothing, but the prediction
     rival = search is not None and min(products, default=np.inf) < CONTENDER * search * len(searched.rows)
     if products and (asked or rival):
-        machine = replace(machine, relax_rate={kind.name: relax_rate(kind, machine.threads)})
+        rate = _if_compiled(relax_rate, kind, machine.threads)
+        machine = machine if rate is None else replace(machine, relax_rate={kind.name: rate})
     return machine, Trials(search, hops, on_device)
+
+
+def _if_compiled(trial: Callable[..., float], *inputs: object, **options: object) -> float | None:
+    """Return what ``trial`` measures; None where it needs kernels that were never compiled, and the table has to do."""
+    try:
+        return trial(*inputs, **options)
+    except NotCompiledError:
+        return None
 
 
 def _tried_on_device(graph: Graph, problem: Problem, machine: Machine, plan: Plan) -> float | None:
@@ -142,9 +156,11 @@ def _tried_on_device(graph: Graph, problem: Problem, machine: Machine, plan: Pla
 
 
 def relax_rate(kind: WorkType, threads: int) -> float:
-    """Measure the updates a second of min-plus products in ``kind`` on ``threads`` threads."""
+    """Measure the updates a second of min-plus products in ``kind`` on ``threads`` threads; NotCompiledError."""
     from engine.devices.cpu.backend import CpuBackend
 
+    with only_ready():
+        _relax_once(CpuBackend(1), kind)
     backend = CpuBackend(threads)
     try:
         a, c = np.ones((EDGE, EDGE), kind.dtype), np.full((EDGE, EDGE), 9, kind.dtype)
@@ -153,7 +169,16 @@ def relax_rate(kind: WorkType, threads: int) -> float:
             began = time.process_time()
             backend.relax(c, a, a, nonnegative=True)
             times.append((time.process_time() - began) / threads)
-        return float(EDGE**3 / min(times[1:]))  # the first one compiles
+        return float(EDGE**3 / min(times[1:]))  # the first one packs into fresh memory
+    finally:
+        backend.shutdown()
+
+
+def _relax_once(backend: Backend, kind: WorkType) -> None:
+    """Load the kernels of a product.  NotCompiledError where they were never compiled."""
+    side = np.zeros((TINY, TINY), kind.dtype)
+    try:
+        backend.relax(side, side.copy(), side.copy(), nonnegative=True)
     finally:
         backend.shutdown()
 
@@ -189,16 +214,25 @@ class SearchTrial:
         Args:
             unit: whether all arcs count as 1.
             bits: whether to time the breadth-first search with one bit a source, for arcs that all weigh 1.
+
+        Raises:
+            NotCompiledError: the kernels were never compiled.
         """
         from engine.devices.cpu.backend import CpuBackend
         from engine.devices.cpu.bfs_bits import BreadthFirst
 
         most, columns = len(self._order), len(self._wanted.columns)
         abreast = HOP_SOURCES if bits else LANE_BYTES // self._kind.itemsize
-        backend = BreadthFirst(self._threads) if bits else CpuBackend(self._threads)
+        make = BreadthFirst if bits else CpuBackend
+        backend = make(1)
         try:
-            self._search(backend, 1, unit=unit)  # compiles and prepares searches of one source
-            self._search(backend, HOP_SOURCES_LEAST if bits else HEAP_BELOW, unit=unit)  # and of several side by side
+            with only_ready():  # planning waits for no compiler: one thread, this one, loads the kernels or gives up
+                self._search(backend, 1, unit=unit)  # loads and prepares searches of one source
+                self._search(backend, HOP_SOURCES_LEAST if bits else HEAP_BELOW, unit=unit)  # and several side by side
+        finally:
+            backend.shutdown()
+        backend = make(self._threads)
+        try:
             count, full = self._threads, min(most, self._threads * abreast)
             while True:
                 count = min(count, most, self._fresh or count)

@@ -182,7 +182,7 @@ def work(graph: Graph, sample: Sample, step: Step, path: Path) -> int:
     """What a child does; returns its exit status."""
     checkpoint.INTERVAL, checkpoint.WORTH = step.interval, 0.0
     searches.BATCH_SECONDS = searches.BUSY_SECONDS = 0.0
-    searches.FIRST_ENTRIES = 0
+    searches.FIRST_ENTRIES = searches.BUSY_ENTRIES = 0
     host_tier.COST, dense_driver.COST = 100.0, 1e9
     plan, options = plan_of(graph, sample, step), Options(dtype=sample.dtype)
     if step.end == "refuse":

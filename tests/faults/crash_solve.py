@@ -98,7 +98,7 @@ def ways_on(graph: Graph, way: str) -> list[Plan]:
 def main(folder: Path, way: str, count: int, seed: int) -> None:
     checkpoint.INTERVAL = 0.01
     dijkstra.BATCH_SECONDS = dijkstra.BUSY_SECONDS = 0.0
-    dijkstra.FIRST_ENTRIES = 0
+    dijkstra.FIRST_ENTRIES = dijkstra.BUSY_ENTRIES = 0
     host_tier.COST = 100.0
     graph = sample(directed=not way.endswith("undirected"))
     plans, path = ways_on(graph, way), folder / "d.zarr"

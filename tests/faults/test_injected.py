@@ -133,7 +133,7 @@ def graph():
 @pytest.mark.parametrize("tier", ["store", "host", "search"])
 def test_whatever_fails_the_solve_says_so_and_the_next_goes_on(scratch, graph, monkeypatch, tier, kind):
     monkeypatch.setattr(checkpoint, "INTERVAL", 0.004 if tier == "store" else 0.0)
-    for name in ("BATCH_SECONDS", "BUSY_SECONDS", "FIRST_ENTRIES"):
+    for name in ("BATCH_SECONDS", "BUSY_SECONDS", "FIRST_ENTRIES", "BUSY_ENTRIES"):
         monkeypatch.setattr(f"engine.algorithms.dijkstra.{name}", 0)
     monkeypatch.setattr(host_tier, "COST", 100.0)
     if not _hooked:  # hooks stay as long as the process

@@ -47,7 +47,7 @@ class StopAfter(Monitor):
 def eager(monkeypatch):
     """Commits at every opportunity, and small batches."""
     monkeypatch.setattr(checkpoint, "INTERVAL", 0.0)
-    for name in ("BATCH_SECONDS", "BUSY_SECONDS", "FIRST_ENTRIES"):
+    for name in ("BATCH_SECONDS", "BUSY_SECONDS", "FIRST_ENTRIES", "BUSY_ENTRIES"):
         monkeypatch.setattr(f"engine.algorithms.dijkstra.{name}", 0)
 
 

@@ -15,7 +15,7 @@ from engine.model.tiling import Tiling
 def test_a_panel_closed_in_the_place_of_the_one_in_use_does_not_stand_in_for_it() -> None:
     n, width = 256, 64
     job: Any = SimpleNamespace(
-        n=n, streaming=Tiling("host", width, width), nonnegative=True, plan=SimpleNamespace(dtype="int32")
+        n=n, tiling=Tiling("host", width, width), nonnegative=True, plan=SimpleNamespace(dtype="int32")
     )
     device = CpuWorkerDevice(job, CpuBackend(1), lambda: None)
     rng = np.random.default_rng(0)

@@ -22,7 +22,7 @@ from storage.readers.lookalikes import refuse_triples
 from storage.readers.parsed import Parsed, ReadOptions
 from storage.readers.source import Source
 from storage.readers.spool import regular_file
-from storage.readers.tables.text_matrix import is_matrix
+from storage.readers.tables.matrix_shape import is_matrix
 
 __all__ = ["FORMATS", "ReadLimits", "read_graph"]
 
@@ -69,7 +69,7 @@ _MODULES: Final = {
     "nx-edgelist": "tables.nx_edgelist",
     "adjlist": "tables.adjlist",
     "multiline-adjlist": "tables.multiline_adjlist",
-    "sif": "tables.sif",
+    "sif": "networks.sif",
     "tntp": "instances.tntp",
     "tsplib": "instances.tsplib",
     "npz": "instances.arrays",
@@ -143,7 +143,10 @@ def read_graph(
         other = "'unweighted'" if unweighted else "a weight column"
         raise InvalidRequest(f"a formula for the lengths and {other} exclude each other", field="length_of")
     formula = None if length_of is None else parse_formula(length_of)
-    options = ReadOptions(directed, weight, unweighted, limits, source, target, labels, formula, centroids_through)
+    options = ReadOptions(
+        *(directed, weight, unweighted, limits, source, target, labels, formula, centroids_through),
+        told=format is not None,
+    )
     with regular_file(Path(path), limits) as regular, _net(format):
         file = Source(regular, limits)
         name = format or _told(file, options)
@@ -183,6 +186,8 @@ def _told(file: Source, options: ReadOptions) -> str:
     if file.start.startswith(b"\xd0\xcf\x11\xe0"):
         raise InvalidGraph("this is an old Excel file (.xls), which is not read: save the sheet as CSV")
     name = detect(file)
+    if name == "sif" and (options.source or options.target):
+        return "edges"  # columns that were named: the relation is another of them
     if name != "edges":
         return name
     if is_matrix(file, options):

@@ -22,9 +22,9 @@ from service.api.fault import Fault, TooManyAtOnce
 from service.api.problems import HTTPProblem, problem_of, respond, unexpected
 from service.auth.callers import ANYBODY, Caller
 from service.auth.callers import Scope as KeyScope
+from service.http.limits import Rates
 from service.http.origins import is_cross_origin, is_for_this_host, names_a_host
 from service.http.protocol import HEADER_BYTES
-from service.http.rates import Rates
 from service.logs import REQUEST_ID
 from service.settings import Settings, variable
 from storage.errors import ApspError
@@ -128,7 +128,7 @@ class RequestGate:
             REQUEST_ID.reset(token)
 
     async def _refuse(self, scope: Scope, headers: dict[bytes, bytes]) -> HTTPProblem | None:
-        """The reason to refuse the request, or None; an accepted request is counted and gets its caller."""
+        """Return the reason to refuse the request, or None; an accepted request is counted and gets its caller."""
         caller = ANYBODY
         path: str = scope["path"]
         if self._identify is None and not is_for_this_host(scope, self._settings.host):
@@ -248,7 +248,7 @@ class BodyLimit:
             raise problem_of(TooManyAtOnce(message, limit=most, requested=requested, setting=setting))
 
     def _limit(self, path: str) -> tuple[int, str | None]:
-        """The most bytes of a body, and the name of the setting that defines it, if there is one."""
+        """Return the most bytes of a body, and the name of the setting that defines it, if there is one."""
         name = "max_upload_bytes" if path == _UPLOADS else "max_body_bytes"
         limit: int = getattr(self._settings, name)
         if path in _OPEN_FORMS and limit > _OPEN_FORM_BYTES:
@@ -256,7 +256,7 @@ class BodyLimit:
         return limit, name
 
     async def _next(self, receive: Receive, total: int, began: float) -> Message:
-        """The next part of the body.  Raises HTTPProblem if the client sends nothing for too long or too slowly."""
+        """Return the next part of the body.  Raises HTTPProblem if the client is silent or slow for too long."""
         silence, rate = self._settings.max_body_silence, self._settings.min_body_rate
         elapsed = time.monotonic() - began
         if elapsed > silence and total < rate * (elapsed - silence):
@@ -272,7 +272,7 @@ class BodyLimit:
 
 
 def needed_scope(method: str, path: str) -> KeyScope:
-    """The scope that a request needs: ``read`` for queries, ``submit`` for changes."""
+    """Return the scope that a request needs: ``read`` for queries, ``submit`` for changes."""
     return "read" if method in _SAFE_METHODS or _QUERIES.fullmatch(path) else "submit"
 
 

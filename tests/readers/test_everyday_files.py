@@ -137,7 +137,7 @@ REFUSED: dict[str, tuple[str, str]] = {
     "pgRouting": ("id,source,target,cost,reverse_cost\n1,5,6,3,4\n2,6,7,5,-1\n", "'reverse_cost' says that some"),
     "many numbers": ("q1 s1 98.5 100 1 0\nq2 s1 90.5 100 1 0\n", "none has a name"),
     "RDF": ("_:a <http://x/r> _:b .\n_:b <http://x/r> _:c .\n", "triples of RDF"),
-    "a matrix row by row": ("A,A,0\nA,B,5\nB,A,0\nB,B,0\n", "list every pair"),
+    "a matrix row by row": ("A,A,0\nA,B,5\nA,C,0\nB,A,5\nB,B,0\nB,C,4\nC,A,0\nC,B,4\nC,C,0\n", "list every pair"),
 }  # fmt: skip
 
 

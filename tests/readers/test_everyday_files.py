@@ -119,7 +119,7 @@ REFUSED: dict[str, tuple[str, str]] = {
     "words above a matrix": (f"# A B C D\n{SQUARE}", "may name the 4 columns"),
     "an undirected matrix that is none": (f"# undirected\n{SQUARE.replace('1 0 4', '9 0 4')}", "1 and 9 between"),
     "one half of a matrix": ("0 3 5 2\n0 0 4 1\n0 0 0 6\n0 0 0 0\n", "only above the diagonal, and zeros elsewhere"),
-    "a size above a matrix": (f"4\n{SQUARE}", "stands alone above rows of 4 fields"),
+    "a size above a matrix": (f"4\n{SQUARE}", "leave it out if it counts vertices or rows"),
     **{f"{sign} for no arc": (f"0 3 {sign} 5\n3 0 4 {sign}\n{sign} 4 0 2\n5 {sign} 2 0\n", "may stand for no arc")
        for sign in ("-1", "999", "9999", "1000000", "2147483647", "1e+308")},
     # -------- rows of another kind
@@ -137,7 +137,7 @@ REFUSED: dict[str, tuple[str, str]] = {
     "pgRouting": ("id,source,target,cost,reverse_cost\n1,5,6,3,4\n2,6,7,5,-1\n", "'reverse_cost' says that some"),
     "many numbers": ("q1 s1 98.5 100 1 0\nq2 s1 90.5 100 1 0\n", "none has a name"),
     "RDF": ("_:a <http://x/r> _:b .\n_:b <http://x/r> _:c .\n", "triples of RDF"),
-    "a matrix row by row": ("A,A,0\nA,B,5\nB,A,0\nB,B,0\n", "list every pair"),
+    "a matrix row by row": ("A,A,0\nA,B,5\nA,C,0\nB,A,5\nB,B,0\nB,C,4\nC,A,0\nC,B,4\nC,C,0\n", "list every pair"),
 }  # fmt: skip
 
 

@@ -142,7 +142,7 @@ def refuse_first_row(rows: list[list[str]], width: int, line: Line, options: Rea
     if len(first) == 3 and width == 2 and all(is_whole(field) for field in first):
         raise no_banner(text, number)
     if len(first) == 1 < width and is_whole(first[0]):
-        message = f"{shown(text)} stands alone above rows of {width} fields: leave it out if it counts vertices or rows"
+        message = f"an edge needs at least two fields, found {shown(text)}: leave it out if it counts vertices or rows"
         raise InvalidGraph(message, line=number, field="row")
     if len(first) < 2 or width < 2:
         raise InvalidGraph(f"an edge needs at least two fields, found {shown(text)}", line=number, field="row")

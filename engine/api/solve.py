@@ -15,7 +15,7 @@ from engine.graph.selection import Rectangle
 from engine.model.dtypes import WORK_TYPES
 from engine.model.plan import Plan
 from engine.model.problem import Options
-from engine.model.progress import Monitor, PhaseClock
+from engine.model.progress import Monitor, PhaseClock, told_of_compiling
 from engine.model.rows import Sink
 from engine.planning.binding import check_plan
 from engine.streaming.checkpoint import Journal, StoredSolve, resumable, suits
@@ -95,7 +95,8 @@ def solve(
     clock, profile = PhaseClock(monitor or Monitor()), GraphProfile.of(graph)
     check_plan(plan, profile.graph, options)
     rectangle = Rectangle.of(options, profile.graph.n)
-    summary = in_memory.run(SolveContext(profile, plan, options, rectangle, sink, clock, facts=facts))
+    with told_of_compiling(clock):
+        summary = in_memory.run(SolveContext(profile, plan, options, rectangle, sink, clock, facts=facts))
     clock.stop()
     return Outcome(plan, clock.seconds, summary)
 
@@ -157,7 +158,8 @@ def solve_to_store(
         clock.stop()
         journal = Journal(writer, plan, clock.so_far)
         context = StoredSolve(profile, plan, options, rectangle, writer, clock, journal)
-        summary = EXECUTORS["distributed" if over_workers(options) else plan.execution](context)
+        with told_of_compiling(clock):
+            summary = EXECUTORS["distributed" if over_workers(options) else plan.execution](context)
         clock.begin("seal", 1, "store")
         writer.seal(summary)
         clock.stop()

@@ -7,7 +7,8 @@ limit, which is at most 2^53, so that no sum leaves int64.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from engine.graph.kernels import njit
 
 
 @njit(nogil=True, cache=True)

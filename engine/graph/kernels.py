@@ -5,8 +5,11 @@ long as loading a kernel.  Here a kernel is looked for first, and the compiler i
 (decision 107).  A kernel that somebody who may write there compiled beside the program, as the build of an image does,
 is found from a program that may not.
 
-Who waits for a compilation can be told of it (:func:`announcing`) or have it refused (:func:`only_ready`).
+Who waits for a compilation can be told of it, or have it refused (``engine.model.progress``).
 """
+
+# numba's own classes have no types
+# mypy: disable-error-code="no-untyped-call, attr-defined"
 
 from __future__ import annotations
 
@@ -14,52 +17,17 @@ import contextlib
 import io
 import os
 import pickle
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Any
 
 import numba
 from numba.core import caching, environment
 from numba.core.runtime import rtsys
 
-#: Returns a context that lasts as long as the compilation of the kernel whose name it is given.
-Announce = Callable[[str], AbstractContextManager[None]]
+from engine.model.progress import WAITING, NotCompiledError
 
-
-class NotCompiledError(Exception):
-    """A kernel is needed that was never compiled, by a caller that does not want to wait for it."""
-
-
-class _Waiting(threading.local):
-    """What the calls of this thread do about a kernel that is not compiled."""
-
-    announce: Announce | None = None
-    refuse = False
-    compiling = False
-
-
-_WAITING: Final = _Waiting()
-
-
-@contextlib.contextmanager
-def announcing(announce: Announce) -> Iterator[None]:
-    """Enter ``announce(name)`` around each compilation that this thread waits for."""
-    before, _WAITING.announce = _WAITING.announce, announce
-    try:
-        yield
-    finally:
-        _WAITING.announce = before
-
-
-@contextlib.contextmanager
-def only_ready() -> Iterator[None]:
-    """Let calls of this thread raise NotCompiledError instead of compiling."""
-    before, _WAITING.refuse = _WAITING.refuse, True
-    try:
-        yield
-    finally:
-        _WAITING.refuse = before
+#: Folder beside a kernel's file in which numba keeps it where it may write there.
+BESIDE = "__pycache__"
 
 
 def njit(**options: Any) -> Callable[[Any], Any]:
@@ -76,16 +44,16 @@ def njit(**options: Any) -> Callable[[Any], Any]:
         cache = dispatcher._cache = _KernelCache(function)
 
         def compile_or_load(signature: Any) -> Any:
-            if _WAITING.compiling or cache.holds(signature, dispatcher):
+            if WAITING.compiling or cache.holds(signature, dispatcher):
                 return compile_it(signature)
-            if _WAITING.refuse:
+            if WAITING.refuse:
                 raise NotCompiledError(f"{function.__name__} is not compiled")
-            with contextlib.nullcontext() if _WAITING.announce is None else _WAITING.announce(function.__name__):
-                _WAITING.compiling = True
+            with contextlib.nullcontext() if WAITING.announce is None else WAITING.announce(function.__name__):
+                WAITING.compiling = True
                 try:
                     return compile_it(signature)
                 finally:
-                    _WAITING.compiling = False
+                    WAITING.compiling = False
 
         dispatcher.compile = compile_or_load
         # extensions of other packages define types that no kernel takes
@@ -117,7 +85,7 @@ class _KernelCache(caching.FunctionCache):
             super().__init__(self._function)
             files = self._cache_file
             self._cache_file = _Files(files._cache_path, self._impl.filename_base, files._source_stamp)
-            beside = os.path.join(os.path.dirname(self._impl.locator._py_file), "__pycache__")  # noqa: PTH118, PTH120
+            beside = os.path.join(os.path.dirname(self._impl.locator._py_file), BESIDE)  # noqa: PTH118, PTH120
             if beside != self._cache_path:
                 self._shipped = _Files(beside, self._impl.filename_base, files._source_stamp)
             self._opened = True

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import reverse_cuthill_mckee
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 Ints = npt.NDArray[np.int32]
 
@@ -17,6 +18,8 @@ def near_places(indptr: npt.NDArray[np.int64], heads: Ints) -> Ints:
     n = len(indptr) - 1
     place = np.arange(n, dtype=np.int32)
     if n > 1:
+        from scipy.sparse.csgraph import reverse_cuthill_mckee
+
         order = reverse_cuthill_mckee(_pattern(indptr, heads), symmetric_mode=False)
         place[order] = np.arange(n, dtype=np.int32)
     return place
@@ -84,5 +87,7 @@ def fixed(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def _pattern(indptr: npt.NDArray[np.int64], heads: Ints) -> csr_array[Any, tuple[int, int]]:
+    from scipy.sparse import csr_array
+
     n = len(indptr) - 1
     return csr_array((np.ones(len(heads), np.int8), heads, indptr), shape=(n, n))

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -22,10 +22,9 @@ from engine.graph.metis import nested_dissection
 from engine.model.device_layout import SHALLOW
 from engine.model.plan import Plan
 from engine.model.problem import Machine, PartsFacts, Problem
+from storage.graph.cleaning import FEW_ARCS
 
 if TYPE_CHECKING:
-    from scipy.sparse import csr_array
-
     from engine.graph.profile import GraphProfile
     from storage.graph.graph import Graph
 
@@ -205,18 +204,33 @@ def dissect(graph: Graph, most: int) -> Dissection | None:
     return (rank, begin, border, parent) if finished else None
 
 
-def _pattern(graph: Graph) -> csr_array:
-    """Return the symmetric pattern of the arcs, regardless of their direction; its values have no meaning."""
+class _Pattern(NamedTuple):
+    """Which vertices are neighbours: compressed sparse rows, symmetric."""
+
+    indptr: npt.NDArray[np.int64]
+    indices: npt.NDArray[np.int64]
+
+
+def _pattern(graph: Graph) -> _Pattern:
+    """Return the symmetric pattern of the arcs, regardless of their direction."""
+    n = graph.n
+    if not graph.directed:
+        return _Pattern(graph.indptr, graph.heads.astype(np.int64))
+    if graph.arcs <= FEW_ARCS:  # sorting them takes less time than the import of scipy.sparse
+        tails = np.repeat(np.arange(n), np.diff(graph.indptr))
+        ends = np.sort(np.concatenate([tails * n + graph.heads, graph.heads * np.int64(n) + tails]))
+        rows, heads = np.divmod(ends[np.diff(ends, prepend=-1) > 0], max(1, n))
+        return _Pattern(np.searchsorted(rows, np.arange(n + 1)), heads)
     from scipy.sparse import csr_array
 
-    ones = np.ones(graph.arcs, np.int8)
-    arcs = csr_array((ones, graph.heads, graph.indptr), shape=(graph.n, graph.n))
-    return (arcs + arcs.T).tocsr() if graph.directed else arcs
+    arcs = csr_array((np.ones(graph.arcs, np.int8), graph.heads, graph.indptr), shape=(n, n))
+    both = (arcs + arcs.T).tocsr()
+    return _Pattern(both.indptr, both.indices)
 
 
-def _nested_dissection(pattern: csr_array) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-    n = pattern.shape[0]
-    if n < 2 or pattern.nnz == 0:
+def _nested_dissection(pattern: _Pattern) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+    n = len(pattern.indptr) - 1
+    if n < 2 or len(pattern.indices) == 0:
         identity = np.arange(n, dtype=np.int32)
         return identity, identity
     return nested_dissection(pattern.indptr.astype(np.int32), pattern.indices.astype(np.int32))

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
 import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from typing import Final
 
 from storage.errors import Cancelled
+
+#: Returns a context that lasts as long as the compilation of the kernel whose name it is given.
+Announce = Callable[[str], AbstractContextManager[None]]
 
 
 class Monitor:
@@ -46,6 +54,9 @@ class PhaseClock(Monitor):
     def __init__(self, inner: Monitor) -> None:
         self._inner = inner
         self._phase: str | None = None
+        self._begun: tuple[str, int, str] | None = None
+        self._done = 0
+        self._away = False
         self._since = time.perf_counter()
         self.seconds: dict[str, float] = {}
 
@@ -58,12 +69,45 @@ class PhaseClock(Monitor):
             unit: name of the unit.
         """
         self.stop()
-        self._phase = phase
+        self._phase, self._begun, self._done, self._away = phase, (phase, total, unit), 0, False
         self._inner.begin(phase, total, unit)
 
     def advance(self, amount: int) -> None:
         """Pass the progress on."""
+        if self._away and self._begun is not None:
+            self._away = False
+            self._inner.begin(*self._begun)
+            self._inner.advance(self._done)
+        self._done += amount
         self._inner.advance(amount)
+
+    @contextlib.contextmanager
+    def aside(self, phase: str, unit: str) -> Iterator[None]:
+        """Interrupt the current phase by one unit of another one, whose seconds are counted apart.
+
+        The inner monitor is told of the return with the next progress, so that one interruption after the other is one
+        phase to it.
+
+        Args:
+            phase: name of the other phase.
+            unit: what it counts.
+        """
+        interrupted = self._phase
+        self.stop()
+        self._phase = phase
+        try:
+            if isinstance(self._inner, PhaseClock):
+                with self._inner.aside(phase, unit):
+                    yield
+            else:
+                if not self._away:
+                    self._away = self._begun is not None
+                    self._inner.begin(phase, 0, unit)
+                yield
+                self._inner.advance(1)
+        finally:
+            self.stop()
+            self._phase = interrupted
 
     def cancelled(self) -> bool:
         """Return whether the inner monitor asks to stop."""
@@ -82,3 +126,49 @@ class PhaseClock(Monitor):
         if self._phase is not None:
             self.seconds[self._phase] = self.seconds.get(self._phase, 0.0) + now - self._since
         self._phase, self._since = None, now
+
+
+class NotCompiledError(Exception):
+    """A kernel is needed that was never compiled, by a caller that does not want to wait for it."""
+
+
+class _Waiting(threading.local):
+    """What the calls of this thread do about a kernel that is not compiled.
+
+    Attributes:
+        announce: is entered around a compilation.
+        refuse: whether NotCompiledError is raised instead.
+        compiling: whether this thread compiles, so that what a kernel calls is compiled along with it.
+    """
+
+    announce: Announce | None = None
+    refuse = False
+    compiling = False
+
+
+WAITING: Final = _Waiting()
+
+
+@contextlib.contextmanager
+def announcing(announce: Announce) -> Iterator[None]:
+    """Enter ``announce(name)`` around each compilation that this thread waits for."""
+    before, WAITING.announce = WAITING.announce, announce
+    try:
+        yield
+    finally:
+        WAITING.announce = before
+
+
+@contextlib.contextmanager
+def only_ready() -> Iterator[None]:
+    """Let calls of this thread raise NotCompiledError instead of compiling."""
+    before, WAITING.refuse = WAITING.refuse, True
+    try:
+        yield
+    finally:
+        WAITING.refuse = before
+
+
+def told_of_compiling(clock: PhaseClock) -> AbstractContextManager[None]:
+    """Make each compilation that this thread waits for a phase of its own: it can take longer than the solve, once."""
+    return announcing(lambda _kernel: clock.aside("compile", "kernels"))

@@ -23,7 +23,7 @@ from storage.readers.lookalikes import refuse_triples
 from storage.readers.parsed import Parsed, ReadOptions
 from storage.readers.source import Source
 from storage.readers.spool import regular_file
-from storage.readers.tables.text_matrix import is_matrix
+from storage.readers.tables.matrix_shape import is_matrix
 
 __all__ = ["FORMATS", "ReadLimits", "read_graph"]
 
@@ -70,7 +70,7 @@ _MODULES: Final = {
     "nx-edgelist": "tables.nx_edgelist",
     "adjlist": "tables.adjlist",
     "multiline-adjlist": "tables.multiline_adjlist",
-    "sif": "tables.sif",
+    "sif": "networks.sif",
     "tntp": "instances.tntp",
     "tsplib": "instances.tsplib",
     "npz": "instances.arrays",
@@ -140,7 +140,7 @@ def read_graph(
         raise InvalidRequest(f"a formula for the lengths and {other} exclude each other", field="length_of")
     formula = None if length_of is None else parse_formula(length_of)
     given = {name: value for name, value in reading.items() if name not in ("format", "length_of")}
-    options = ReadOptions(limits=limits, length_of=formula, **cast(Any, given))
+    options = ReadOptions(limits=limits, length_of=formula, told=form is not None, **cast(Any, given))
     with regular_file(Path(path), limits) as regular, _net(form):
         file = Source(regular, limits)
         name = form or _told(file, options)
@@ -180,6 +180,8 @@ def _told(file: Source, options: ReadOptions) -> str:
     if file.start.startswith(b"\xd0\xcf\x11\xe0"):
         raise InvalidGraph("this is an old Excel file (.xls), which is not read: save the sheet as CSV")
     name = detect(file)
+    if name == "sif" and (options.source or options.target):
+        return "edges"  # columns that were named: the relation is another of them
     if name != "edges":
         return name
     if is_matrix(file, options):

@@ -1,0 +1,117 @@
+"""A kernel is compiled once, told of or refused then, and loaded afterwards without what only a compiler needs."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numba.core import caching, dispatcher
+
+from engine.graph import kernels
+from engine.model import progress
+
+KERNEL = """
+import contextlib, sys
+import numpy as np
+from engine.model.progress import NotCompiledError, announcing, only_ready
+from engine.graph.kernels import njit
+
+@njit(nogil=True)
+def total(values, most):
+    return np.cumsum(values)[-1] + np.full(2, most)[0]
+
+@njit(nogil=True, cache=True)
+def twice(values):
+    if len(values) == 0:
+        raise ValueError("there is nothing")
+    return 2 * total(values, np.int64(7))
+
+told = []
+
+@contextlib.contextmanager
+def tell(name):
+    told.append(name)
+    yield
+
+if __name__ == "__main__":
+    try:
+        with only_ready():
+            said = twice(np.arange(4))
+    except NotCompiledError as error:
+        said = str(error)
+    with announcing(tell):
+        found = twice(np.arange(4))
+    try:
+        twice(np.arange(0))
+    except ValueError as error:
+        refused = str(error)
+    heavy = sorted({"scipy.linalg", "numba.np.linalg"} & set(sys.modules))
+    print(said, found, refused, told, heavy, sep="; ")
+"""
+COMPILED = "twice is not compiled; 26; there is nothing; ['twice']; "
+LOADED = "26; 26; there is nothing; []; []"
+
+
+def run(folder: Path, **environment: str) -> str:
+    command = [sys.executable, str(folder / "own_kernels.py")]
+    inherited = {name: value for name, value in os.environ.items() if name != "NUMBA_CACHE_DIR"}
+    done = subprocess.run(
+        command,
+        env={**inherited, "PYTHONPATH": os.pathsep.join(sys.path), **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_a_kernel_is_compiled_once_and_then_loaded(tmp_path: Path) -> None:
+    (tmp_path / "own_kernels.py").write_text(KERNEL)
+    assert run(tmp_path).startswith(COMPILED)
+    assert run(tmp_path) == LOADED
+    moved = tmp_path / "moved"
+    shutil.copytree(tmp_path, moved)
+    assert run(moved) == LOADED
+    (moved / "own_kernels.py").write_text(KERNEL.replace("2 * total", "3 * total"))
+    assert run(moved).startswith("twice is not compiled; 39; ")
+
+
+def test_a_kernel_beside_the_program_is_found_by_who_may_not_write_there(tmp_path: Path) -> None:
+    (tmp_path / "own_kernels.py").write_text(KERNEL)
+    assert run(tmp_path).startswith(COMPILED)
+    empty = tmp_path / "empty"
+    assert run(tmp_path, NUMBA_CACHE_DIR=str(empty)) == LOADED
+    assert not list(empty.rglob("*.nbc"))
+
+
+def test_a_damaged_cache_is_compiled_anew(tmp_path: Path) -> None:
+    (tmp_path / "own_kernels.py").write_text(KERNEL)
+    run(tmp_path)
+    for file in tmp_path.rglob("*.nbc"):
+        file.unlink()
+    assert "26; there is nothing" in run(tmp_path)
+    assert run(tmp_path) == LOADED
+
+
+def test_the_parts_of_numba_that_are_replaced_are_there() -> None:
+    """A version of numba that names them otherwise is noticed here."""
+    for name in ("_load_overload", "_index_key", "_guard_against_spurious_io_errors", "load_overload", "save_overload"):
+        assert hasattr(caching.FunctionCache, name)
+    assert hasattr(caching.IndexDataCacheFile, "_load_data")
+    assert hasattr(dispatcher.Dispatcher, "_compilation_chain_init_hook")
+
+
+def test_a_refusal_is_of_its_thread_and_ends() -> None:
+    @kernels.njit(nogil=True)
+    def add(a, b):
+        return a + b
+
+    with progress.only_ready(), pytest.raises(progress.NotCompiledError):
+        add(np.float32(1), np.int8(2))
+    assert add(np.float32(1), np.int8(2)) == 3

@@ -32,15 +32,9 @@ from storage.remote.objects import is_address
 from storage.remote.reader import RemoteFolder, RemoteTiles
 
 __all__ = [
-    "Matrix",
-    "MatrixSpec",
-    "MatrixWriter",
-    "check_tiles",
-    "create_matrix",
-    "matrix_bytes",
-    "open_matrix",
+    "Matrix", "MatrixSpec", "MatrixWriter", "check_tiles", "create_matrix", "matrix_bytes", "open_matrix",
     "verify_matrix",
-]
+]  # fmt: skip
 
 _VERIFY_THREADS: Final = 4
 _ATTEMPTS: Final = 20

@@ -1,10 +1,12 @@
-"""The doors beside the libraries whose functions they carry: NetworkX and SciPy.
+"""The doors beside the libraries whose functions they carry, NetworkX and SciPy, and beside the engine itself.
 
-    python -m benchmarks.doors [--out FILE.json]
+    python -m benchmarks.doors [--out FILE.json] [--beside-engine]
 
 Each function is timed once cold and then three times, the best counts; conversions of the NetworkX graph are part of
 ours.  Threads are all that the process may use, except NetworkX's and SciPy's one.  nx-parallel 0.3 cannot
-be imported with NetworkX 3.6.
+be imported with NetworkX 3.6.  With ``--beside-engine`` only SciPy's door is timed, beside planning and solving the
+same graph into an array, of float64 for fractions, else of the plan's type: medians of seven calls each, in turn, in
+seconds and processor seconds.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import networkx as nx
@@ -24,8 +27,16 @@ import numpy as np
 import scipy.sparse.csgraph as theirs
 from scipy.sparse import csr_array
 
-from benchmarks.graphs import random
+import apsp
+from benchmarks.graphs import random, rmat
+from engine.api.solve import make_plan, solve
+from engine.graph.profile import GraphProfile
 from engine.interop import scipy_csgraph as ours
+from engine.model.problem import Options
+from engine.model.rows import ArraySink
+from storage.graph.graph import Graph, build_graph
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
 
 FUNCTIONS = {
     "average_shortest_path_length": {"weight": "weight"},
@@ -92,11 +103,71 @@ def scipy_rows(n: int) -> list[dict[str, Any]]:
     return rows
 
 
+def beside_engine() -> list[dict[str, Any]]:
+    """SciPy's door beside the engine, on graphs of 1,000 to 8,000 vertices."""
+    return [
+        door_row("random, n = 1,000", random(1000)),
+        door_row("random, n = 4,000", random(4000)),
+        door_row("random, n = 8,000", random(8000)),
+        door_row("R-MAT, n = 4,096", rmat(4096)),
+        door_row("roads of Minnesota", apsp.read_graph(EXAMPLES / "minnesota_km.mtx")[0]),
+        door_row("complete, n = 1,032", complete(1032), dense=True),
+        door_row("complete, n = 2,048", complete(2048), dense=True),
+    ]
+
+
+def complete(n: int) -> Graph:
+    """All arcs between n vertices, weights 1 … 999."""
+    tails, heads = np.divmod(np.arange(n * n), n)
+    return build_graph(tails, heads, np.random.default_rng(1).integers(1, 1000, n * n), n=n, directed=True)[0]
+
+
+def door_row(name: str, graph: Graph, *, dense: bool = False) -> dict[str, Any]:
+    """Time the engine and SciPy's door in turn.
+
+    Args:
+        name: of the graph.
+        graph: the graph.
+        dense: hand it to the door as a dense matrix.
+    """
+    arcs = csr_array((graph.weights.astype(float), graph.heads, graph.indptr), shape=(graph.n, graph.n))
+    given = arcs.toarray() if dense else arcs
+
+    def engine() -> Any:
+        profile, options = GraphProfile(graph), Options(dtype="auto" if graph.integral else "float64")
+        plan = make_plan(profile, options)
+        sink = ArraySink(plan.shape, plan.dtype)
+        return solve(profile, plan, options, sink), sink.array
+
+    times: dict[str, list[tuple[float, float]]] = {"engine": [], "door": []}
+    for k in range(8):
+        for which, call in (("engine", engine), ("door", lambda: ours.shortest_path(given))):
+            began = time.perf_counter(), time.process_time()
+            found = call()
+            took = time.perf_counter() - began[0], time.process_time() - began[1]
+            del found
+            if k:  # the first one compiles
+                times[which].append(took)
+    row: dict[str, Any] = {"graph": name, "n": graph.n, "arcs": graph.arcs}
+    for which, found in times.items():
+        row[which], row[f"{which}, processor"] = (median(each) for each in zip(*found, strict=True))
+    row["engine / door"] = row["engine"] / row["door"]
+    print(row, flush=True)
+    return row
+
+
 def main() -> None:
     """Measure, print, and write."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path)
-    out = parser.parse_args().out
+    parser.add_argument("--beside-engine", action="store_true")
+    given = parser.parse_args()
+    out = given.out
+    if given.beside_engine:
+        rows = beside_engine()
+        if out:
+            out.write_text(json.dumps(rows, indent=1) + "\n")
+        return
     for n in (500, 100):  # compile
         networkx_rows(n)
         scipy_rows(n)

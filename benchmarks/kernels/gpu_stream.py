@@ -21,8 +21,8 @@ from benchmarks.kernels.timeline import draw
 from engine.devices.cuda.context import modules
 from engine.devices.cuda.floyd_warshall import Solver
 from engine.devices.cuda.pinned import host_matrix
-from engine.devices.cuda.streaming import CudaStreamer
-from engine.devices.cuda.trace import Trace
+from engine.devices.cuda.stripes.streamer import CudaStreamer
+from engine.devices.cuda.stripes.trace import Trace
 from engine.model.progress import Monitor
 from engine.model.tier import HostTier
 from engine.model.tiling import Tiling, device_bytes, updates

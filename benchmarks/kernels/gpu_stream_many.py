@@ -18,7 +18,7 @@ from benchmarks.kernels.gpu_stream import GIB, Watch
 from benchmarks.kernels.gpu_timing import Record
 from engine.devices.cpu.backend import CpuBackend
 from engine.devices.cuda.pinned import host_matrix
-from engine.devices.cuda.streaming import CudaStreamer
+from engine.devices.cuda.stripes.streamer import CudaStreamer
 from engine.model.backend import Arcs
 from engine.model.dtypes import WORK_TYPES
 from engine.model.tier import HostTier

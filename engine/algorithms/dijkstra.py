@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -14,11 +14,12 @@ import numpy.typing as npt
 from engine.algorithms.context import SolveContext
 from engine.graph.selection import Rectangle
 from engine.graph.transpose import reverse
-from engine.model.backend import Arcs, Array, Backend
+from engine.model.backend import Arcs, Array, Backend, RowSearches
 from engine.model.progress import Monitor
-from engine.model.rows import ArraySink, Sink
+from engine.model.rows import ArraySink, KnownRows, Sink
 from engine.planning.constants import BUSY_ROWS
 from engine.rows.dense import ClosedRows, write_rows
+from engine.rows.pipeline import RowPipeline, place_of
 
 #: Seconds that a batch should take: between batches progress is reported and a request to stop is noticed.
 BATCH_SECONDS: Final = 0.3
@@ -26,12 +27,8 @@ BATCH_SECONDS: Final = 0.3
 BUSY_SECONDS: Final = 2.0
 #: Entries of the first batch, before a rate is known: all of a small matrix, so that neighbours are searched together.
 FIRST_ENTRIES: Final = 2**21
-
-
-#: Up to this number of entries, starting a thread to write a batch takes longer than writing it.
-ALONE: Final = 2**18
-#: Entries that are written at once, as many as a cache holds, but at least the rows of one tile.
-PIECE: Final = 2**18
+#: Entries that the first batch may have so that all threads are busy.
+BUSY_ENTRIES: Final = 2**25
 
 
 class RowBatches:
@@ -76,6 +73,7 @@ class RowSearch:
         monitor: receives the progress, in rows.
         batch: most rows of a batch, rounded down to whole tiles, at least one.
         unit: promises that all arcs weigh 1.
+        known: rows that need not be searched; None for none.
     """
 
     arcs: Arcs
@@ -85,6 +83,7 @@ class RowSearch:
     monitor: Monitor
     batch: int
     unit: bool = False
+    known: KnownRows | None = None
 
 
 def solve(context: SolveContext, backend: Backend, arcs: Arcs | None = None) -> None:
@@ -102,7 +101,9 @@ def solve(context: SolveContext, backend: Backend, arcs: Arcs | None = None) -> 
     own, dtype, monitor = arcs or profile.arcs, context.kind.dtype, context.monitor
     search = RowSearch(own, wanted, dtype, context.sink, monitor, plan.batch, profile.unit and own.potentials is None)
     if not plan.from_targets or wanted.targets is None:
-        run(backend, search)
+        known = profile.known if own is profile.arcs and wanted.targets is None and wanted.cutoff is None else None
+        run(backend, replace(search, known=known if known is not None and known.dtype == dtype else None))
+        profile.known = None  # its memory is counted for the time of planning only
         return
     found = ArraySink((len(wanted.targets), len(wanted.rows)), dtype)
     backwards = reverse(own) if profile.graph.directed else own
@@ -121,58 +122,21 @@ def run(backend: Backend, search: RowSearch) -> None:
     Raises:
         Cancelled: the monitor asked to stop; the rows in the sink are then incomplete.
     """
-    wanted, sink, monitor = search.rectangle, search.sink, search.monitor
-    sources, targets, cutoff = wanted.rows, wanted.targets, wanted.cutoff
-    first = FIRST_ENTRIES // max(1, wanted.n)
-    batches = RowBatches(len(sources), sink.tile[0], search.batch, backend.threads * BUSY_ROWS, first)
-    columns = wanted.n if targets is None else len(targets)
-    buffers = [np.empty((batches.most, columns), search.dtype) for _ in range(2 if batches.most < len(sources) else 1)]
-    monitor.begin("search", len(sources), "rows")
-    leaving = [Leaving(sink, backend.threads) for _ in buffers]
-    with ThreadPoolExecutor(max(1, backend.threads // 2), "apsp-write") as pool:
-        for i, rows in enumerate(batches):
-            slot = i % len(buffers)
-            leaving[slot].finish()
-            block, some = buffers[slot][: len(rows)], sources[rows.start : rows.stop]
-            backend.search(search.arcs, some, block, unit=search.unit, targets=targets, cutoff=cutoff)
-            leaving[slot].begin(pool, rows.start, block, last=rows.stop == len(sources))
-            monitor.step(len(rows))
-        for one in leaving:
-            one.finish()
+    wanted, sink, kind = search.rectangle, search.sink, np.dtype(search.dtype)
+    sources, targets = wanted.rows, wanted.targets
+    columns, busy = wanted.n if targets is None else len(targets), backend.threads * BUSY_ROWS
+    place = place_of(sink, kind)
+    if place is None:
+        entries = max(FIRST_ENTRIES, min(busy * columns, BUSY_ENTRIES))
+        batches = RowBatches(len(sources), sink.tile[0], search.batch, busy, entries // max(1, columns))
+        buffers = [np.empty((batches.most, columns), kind) for _ in range(2 if batches.most < len(sources) else 1)]
+    else:
+        batches, buffers = RowBatches(len(sources), 1, len(sources), busy, len(sources)), [place]
 
+    def begin(rows: range, block: Array) -> RowSearches:
+        some = sources[rows.start : rows.stop]
+        given = partial(backend.begin_search, unit=search.unit, dtype=kind, known=search.known)
+        return given(search.arcs, some, block, targets=targets, cutoff=wanted.cutoff)
 
-class Leaving:
-    """Writes a batch to the sink piece by piece, by other threads while the caller searches the next batch."""
-
-    def __init__(self, sink: Sink, threads: int) -> None:
-        self._sink, self._threads = sink, threads
-        self._waiting: list[tuple[Future[None], int, Array]] = []
-
-    def begin(self, pool: ThreadPoolExecutor, first: int, block: Array, *, last: bool) -> None:
-        """Begin to write a batch.
-
-        Args:
-            pool: the threads that write.
-            first: matrix row of the batch's first row.
-            block: shape (rows, columns).
-            last: this is the last batch; a small one is written by the caller, which has no other work.
-        """
-        alone = last and (self._threads == 1 or block.size < ALONE)
-        tile = self._sink.tile[0]
-        high = tile * max(1, PIECE // (tile * max(1, block.shape[1])))
-        for k in range(0, len(block), high):
-            piece = block[k : k + high]
-            if alone:
-                self._sink.write(first + k, 0, piece)
-            else:
-                self._waiting.append((pool.submit(self._sink.write, first + k, 0, piece), first + k, piece))
-
-    def finish(self) -> None:
-        """Write the pieces that no thread has begun, and wait for the others."""
-        waiting, self._waiting = self._waiting, []
-        for future, row, piece in waiting:
-            if future.cancel():
-                self._sink.write(row, 0, piece)
-        for future, _, _ in waiting:
-            if not future.cancelled():
-                future.result()
+    search.monitor.begin("search", len(sources), "rows")
+    RowPipeline(begin, batches, sink, search.monitor, buffers, in_place=place is not None).run(backend)

@@ -10,16 +10,23 @@ from engine.algorithms.context import SolveContext
 from engine.graph.profile import GraphProfile
 from engine.model.backend import Array, Backend
 from engine.rows.dense import ClosedRows, weight_matrix, write_rows
+from engine.rows.pipeline import place_of
 
 
-def _dense(context: SolveContext) -> tuple[Array, GraphProfile]:
-    """The weight matrix, and the graph whose weights it holds, reduced where products need that (decision 006)."""
+def _dense(context: SolveContext, backend: Backend) -> tuple[Array, GraphProfile]:
+    """The weight matrix, and the graph whose weights it holds, reduced where products need that (decision 006).
+
+    The matrix is the array of the sink itself where all distances go into an array of the same type.
+    """
     relaxed = context.profile.for_products(context.kind, context.monitor, context.plan.max_hops)
-    return weight_matrix(relaxed.graph, context.kind, context.monitor), relaxed
+    place = place_of(context.sink, context.kind.dtype) if context.rectangle.sources is None else None
+    if relaxed.reduced_by is not None or (place is not None and place.dtype != context.kind.dtype):
+        place = None
+    return weight_matrix(relaxed.graph, context.kind, context.monitor, backend.threads, place), relaxed
 
 
 def _floyd_warshall(order: Callable[..., None], context: SolveContext, backend: Backend) -> None:
-    matrix, relaxed = _dense(context)
+    matrix, relaxed = _dense(context, backend)
     symmetric, nonnegative = not relaxed.graph.directed, relaxed.nonnegative
     order(backend, matrix, nonnegative=nonnegative, symmetric=symmetric, monitor=context.monitor)
     closed = ClosedRows(matrix, context.rectangle.sources, potentials=relaxed.reduced_by)
@@ -27,7 +34,7 @@ def _floyd_warshall(order: Callable[..., None], context: SolveContext, backend: 
 
 
 def _squaring(context: SolveContext, backend: Backend) -> None:
-    (matrix, relaxed), sources = _dense(context), context.rectangle.sources
+    (matrix, relaxed), sources = _dense(context, backend), context.rectangle.sources
     result = squaring.power(
         backend,
         matrix,

@@ -26,7 +26,7 @@ from engine.distributed.messages import DistributedJob, DriverStopped, StoredStr
 from engine.distributed.panels import PanelCache
 from engine.distributed.row_facts import observe
 from engine.distributed.stripe_device import WorkerDevice, make_device
-from engine.graph.potentials import reduced_weights
+from engine.graph.profile import GraphProfile
 from engine.model.backend import Array
 from engine.model.dtypes import WORK_TYPES
 from engine.model.tiling import stripe_entries
@@ -351,7 +351,7 @@ class DenseWorker:
         """Take off the potentials, gather the facts, and write the rows of a stripe."""
         first, last = self._tiling.rows(stripe, self.job.n)
         band, vertices = self._grid.tile[0], np.arange(first, last)
-        summary = Summary(vertices, self.job.n, integral=self.job.integral, binary=True)
+        summary = Summary(vertices, self.job.n, integral=self.job.integral)
         h = self._heights() if self.job.reduced else None
 
         def write(row: int) -> list[TileFile]:
@@ -375,7 +375,7 @@ class DenseWorker:
             if self._graph is None:
                 graph = self.matrix.graph()
                 if self.job.reduced:
-                    graph = replace(graph, weights=reduced_weights(graph, self._heights()))
+                    graph = GraphProfile(graph).reduced(self._heights()).graph
                 self._graph = graph
             return self._graph
 

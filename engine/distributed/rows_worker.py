@@ -15,7 +15,6 @@ from engine.algorithms.context import SolveContext
 from engine.algorithms.dijkstra import RowSearch
 from engine.distributed.messages import DistributedJob, DriverStopped, TaskRequest, TaskResult
 from engine.graph.partition import CPU_GRAIN
-from engine.graph.potentials import reduced_weights
 from engine.graph.profile import GraphProfile
 from engine.graph.selection import Narrow, Rectangle
 from engine.model.backend import Array
@@ -83,7 +82,7 @@ class RowsWorker:
             found = self._collector(n, Rectangle(n, rows, self._targets, None), _ExchangeSink(self.matrix, first))
             block = np.empty((last - first, self.job.shape[1]), self.kind.dtype)
             self.matrix.read_rows(first, block)
-            found.observe(0, block)
+            found.gather(0, block)
             return TaskResult(seconds=time.monotonic() - began, parts=(found.part(first),))
 
     def close(self) -> None:
@@ -98,8 +97,7 @@ class RowsWorker:
         if self._profile is None:
             profile = GraphProfile(self.matrix.graph())
             if self.job.reduced:
-                h = np.load(self._exchange_dir.parent / "potentials.npy")
-                profile = GraphProfile(replace(profile.graph, weights=reduced_weights(profile.graph, h)), h)
+                profile = profile.reduced(np.load(self._exchange_dir.parent / "potentials.npy"))
             in_parts = self.job.plan.algorithm == "partitioned"
             if self.job.device == "cuda":
                 self._parts = partitioned.prepare(profile, self.kind, self._threads, monitor) if in_parts else None
@@ -116,7 +114,7 @@ class RowsWorker:
 
     def _collector(self, n: int, rectangle: Rectangle, sink: Sink) -> SummarySink:
         targets = rectangle.targets
-        return SummarySink(sink, rectangle.rows, n, integral=self.job.integral, targets=targets, binary=True)
+        return SummarySink(sink, rectangle.rows, n, integral=self.job.integral, targets=targets)
 
     def _on_cpu(self, profile: GraphProfile, rectangle: Rectangle, sink: Sink, monitor: Monitor) -> SummarySink:
         found, backend = self._collector(profile.graph.n, rectangle, sink), self._backend
@@ -136,7 +134,7 @@ class RowsWorker:
     ) -> SummarySink | Summary:
         from engine.execution import search_cuda
 
-        whole = Summary(rectangle.rows, profile.graph.n, integral=self.job.integral, binary=True)
+        whole = Summary(rectangle.rows, profile.graph.n, integral=self.job.integral)
         found = self._collector(profile.graph.n, rectangle, sink) if rectangle.narrow else whole
         target = Narrow(found, rectangle) if isinstance(found, SummarySink) else sink
         if self._parts is not None:

@@ -38,7 +38,7 @@ def run(context: StoredSolve) -> dict[str, object]:
         StorageFailed: a worker or this process could not read or write.
     """
     graph, plan, rectangle, journal = context.profile.graph, context.plan, context.rectangle, context.journal
-    summary = Summary(rectangle.rows, graph.n, integral=graph.integral, targets=rectangle.targets, binary=True)
+    summary = Summary(rectangle.rows, graph.n, integral=graph.integral, targets=rectangle.targets)
     with Cluster(address_of(context.options)) as cluster:
         workers = gather(cluster, plan.device, plan.workers)
         job = _job(context)

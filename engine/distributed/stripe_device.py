@@ -201,9 +201,9 @@ def make_device(job: DistributedJob, threads: int, check: Callable[[], None]) ->
         check: raises if the solve is to stop.
     """
     if job.device == "cuda":
-        from engine.devices.cuda.stripes import CudaHolder
+        from engine.devices.cuda.stripes.worker import CudaWorkerDevice
 
-        return CudaHolder(streaming_run(job, check), places=job.pace.places, threads=threads)
+        return CudaWorkerDevice(streaming_run(job, check), places=job.pace.places, threads=threads)
     from engine.devices.cpu.backend import CpuBackend
 
     return CpuWorkerDevice(job, CpuBackend(threads), check)

@@ -9,7 +9,7 @@ from engine.algorithms.registry import ON_PROCESSORS
 from engine.execution.in_memory_cuda import ON_DEVICE
 from engine.graph.selection import Narrow, Rectangle
 from engine.model.algorithms import ALGORITHMS
-from engine.rows.summary import Summary, SummarySink
+from engine.rows.summary import SummarySink
 from engine.streaming.checkpoint import Continued, RowCommits, StoredSolve, take_up_whole
 from storage.errors import Cancelled
 
@@ -23,24 +23,20 @@ def run(context: SolveContext) -> dict[str, object]:
     """
     graph, asked = context.profile.graph, context.rectangle
     profile, rectangle = context.profile.open(asked)
-    facts: Summary | SummarySink
     on_device = context.plan.device == "cuda"
-    if not on_device and not context.facts and not rectangle.narrow:
-        _on_processors(replace(context, profile=profile, rectangle=rectangle))
-        return {}
     if on_device and not rectangle.narrow:
-        facts = ON_DEVICE[context.plan.algorithm](context)
+        return ON_DEVICE[context.plan.algorithm](context).summary(graph.labels)
+    summary, sink = None, context.sink
+    if context.facts:
+        sink = summary = SummarySink(context.sink, asked.rows, graph.n, integral=graph.integral, targets=asked.targets)
+    # searches on processors end where the rectangle does; all else sends whole rows
+    whole = rectangle.narrow and (on_device or not ALGORITHMS[context.plan.algorithm].searches)
+    inner = replace(context, profile=profile, rectangle=rectangle, sink=Narrow(sink, rectangle) if whole else sink)
+    if on_device:
+        ON_DEVICE[context.plan.algorithm](inner)
     else:
-        facts = SummarySink(context.sink, asked.rows, graph.n, integral=graph.integral, targets=asked.targets)
-        # searches on processors end where the rectangle does; all else sends whole rows
-        whole = rectangle.narrow and (on_device or not ALGORITHMS[context.plan.algorithm].searches)
-        sink = Narrow(facts, rectangle) if whole else facts
-        inner = replace(context, profile=profile, rectangle=rectangle, sink=sink)
-        if on_device:
-            ON_DEVICE[context.plan.algorithm](inner)
-        else:
-            _on_processors(inner)
-    return facts.summary(graph.labels)
+        _on_processors(inner)
+    return {} if summary is None else summary.summary(graph.labels)
 
 
 def _on_processors(context: SolveContext) -> None:

@@ -70,7 +70,7 @@ def _in_store(context: StoredSolve, streaming: Tiling, devices: Sequence[Streame
             context.journal,
             streaming,
             weights=partial(fill_weights, graph, context.kind),
-            observe=collector.observe,
+            observe=collector.gather,
             monitor=monitor,
             buffers=np.split(memory, count),
         )
@@ -161,7 +161,7 @@ def _load(context: StoredSolve, matrix: Array, graph: Graph, streaming: Tiling, 
 @contextlib.contextmanager
 def _devices(plan: Plan) -> Iterator[Sequence[Streamer]]:
     if plan.device == "cuda":
-        from engine.devices.cuda.streaming import CudaStreamer, found_devices
+        from engine.devices.cuda.stripes.streamer import CudaStreamer, found_devices
 
         # the plan's prediction is the limit: it is at most what was asked for
         yield [CudaStreamer(device, memory=plan.device_memory) for device in range(found_devices())]

@@ -1,8 +1,8 @@
 """Rates measured on this machine and on this graph, so that predictions rest on more than a table.
 
-Nothing is kept from one plan to the next: the rates depend on what else the machine does, and the measurements take a
-small part of the work that they predict.  The trials measure processor time, divided by the threads, so that another
-process cannot make one algorithm look slower than another.
+Nothing is kept from one plan to the next: the rates depend on what else the machine does.  The rows that trial searches
+find are kept for the solve, so that they are no additional work.  The trials measure processor time, divided by the
+threads, so that another process cannot make one algorithm look slower than another.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -28,9 +28,13 @@ from engine.model.dtypes import WORK_TYPES, WorkType
 from engine.model.plan import Plan
 from engine.model.problem import Machine, Problem, Trials
 from engine.model.progress import NotCompiledError, only_ready
+from engine.model.rows import KnownRows
 from engine.planning.constants import HEAP_BELOW, HOP_SOURCES, HOP_SOURCES_LEAST, LANE_BYTES
 from engine.planning.cost import search_workspace
 from storage.graph.graph import Graph
+
+if TYPE_CHECKING:
+    from engine.devices.cpu.backend import CpuBackend
 
 #: Below this many seconds of predicted work nothing is measured: any choice is fast enough.
 WORTHWHILE: Final = 0.05
@@ -61,6 +65,8 @@ STEP: Final = 64
 HEADROOM: Final = 256 * 2**20
 #: A trial that fills the vectors may take this share of the sources, or else this many predicted seconds.
 SHARE: Final = 0.05
+#: Bytes of rows that are kept for the solve, within what planning counts for the process itself.
+MOST_KEPT: Final = 2**26
 LONG_TRIAL: Final = 0.3
 
 
@@ -108,9 +114,10 @@ def calibrate(
     own = [c for c in plan.candidates if c.feasible and c.device == "cpu"]
     contest = any(ALGORITHMS[c.algorithm].searches and c.seconds < UNLIKELY * plan.seconds for c in own)
     if problem.max_hops is None and contest:
-        search = _if_compiled(search_seconds, graph, kind, machine.threads, unit=problem.unit, rectangle=searched)
+        trial = SearchTrial(profile, kind, machine.threads, searched)
+        search = _if_compiled(trial.seconds, unit=problem.unit)
         if any(c.algorithm == "bfs" for c in own):
-            hops = _if_compiled(search_seconds, graph, kind, machine.threads, unit=True, rectangle=searched, bits=True)
+            hops = _if_compiled(trial.seconds, unit=True, bits=True)
     products = [c.seconds for c in own if any(p.name == "relax" for p in c.phases)]
     long = plan.seconds > TIMED_SHARE * PRODUCTS * EDGE**3 / machine.relax_rate[kind.name]
     asked = long and any(p.name == "relax" for p in plan.phases)  # its rate decides nothing, but the prediction
@@ -176,71 +183,81 @@ def _relax_once(backend: Backend, kind: WorkType) -> None:
         backend.shutdown()
 
 
-def search_seconds(
-    graph: Graph, kind: WorkType, threads: int, *, unit: bool, rectangle: Rectangle | None = None, bits: bool = False
-) -> float:
-    """Measure the seconds a source, all threads together, of searches for ``rectangle`` on ``graph``.
+class SearchTrial:
+    """Searches on the graph itself.  The rows that they find are kept in the profile, for the solve that follows.
 
     Weights are replaced by their absolute values, so that graphs with negative arcs can be tried before they have
-    potentials.
-
-    Raises NotCompiledError where the kernels were never compiled.
+    potentials; the rows are not kept then, nor where there are targets or a cutoff.
 
     Args:
-        graph: the graph.
+        profile: the graph.
         kind: the working type.
         threads: threads that search.
-        unit: whether all arcs count as 1.
         rectangle: sources, targets and cutoff; None for all vertices.
-        bits: whether to time the breadth-first search with one bit a source, for arcs that all weigh 1.
     """
-    from engine.devices.cpu.backend import CpuBackend
 
-    arcs = Arcs(graph.indptr, graph.heads, np.abs(graph.weights))
-    wanted = rectangle or Rectangle(graph.n, None, None, None)
-    targets, most = wanted.targets, len(wanted.rows)
-    columns = graph.n if targets is None else len(targets)
-    order = np.roll(wanted.rows, most // 3)  # in the order of the rows, as in the solve
-    if bits:
+    def __init__(self, profile: GraphProfile, kind: WorkType, threads: int, rectangle: Rectangle | None = None) -> None:
+        graph = profile.graph
+        self._kind, self._threads = kind, threads
+        self._wanted = rectangle or Rectangle(graph.n, None, None, None)
+        whole = self._wanted.targets is None and self._wanted.cutoff is None
+        keeps = profile.nonnegative and profile.reduced_by is None and whole
+        self._arcs = profile.arcs if profile.nonnegative else Arcs(graph.indptr, graph.heads, np.abs(graph.weights))
+        self._order = np.roll(self._wanted.rows, len(self._wanted.rows) // 3)  # in the order of the rows, as in a solve
+        self._known = KnownRows(graph.n, kind.dtype) if keeps else None
+        self._left = MOST_KEPT
+        profile.known = self._known
+
+    def seconds(self, *, unit: bool, bits: bool = False) -> float:
+        """Measure the seconds a source, all threads together; NotCompiledError where kernels were never compiled.
+
+        Args:
+            unit: whether all arcs count as 1.
+            bits: whether to time the breadth-first search with one bit a source, for arcs that all weigh 1.
+        """
+        from engine.devices.cpu.backend import CpuBackend
         from engine.devices.cpu.bfs_bits import BreadthFirst
 
-        backend: CpuBackend = BreadthFirst(threads)
-    else:
-        backend = CpuBackend(threads)
-    abreast = HOP_SOURCES if bits else LANE_BYTES // kind.itemsize
+        most, columns = len(self._order), len(self._wanted.columns)
+        abreast = HOP_SOURCES if bits else LANE_BYTES // self._kind.itemsize
+        alone, backend = ((BreadthFirst if bits else CpuBackend)(threads) for threads in (1, self._threads))
+        try:
+            with only_ready():  # planning waits for no compiler: this thread, alone, loads the kernels or gives up
+                self._search(alone, 1, unit=unit)  # prepares searches of one source
+                self._search(alone, HOP_SOURCES_LEAST if bits else HEAP_BELOW, unit=unit)  # and of several side by side
+            count, full = self._threads, min(most, self._threads * abreast)
+            while True:
+                count = min(count, most, self._fresh or count)
+                took = self._search(backend, count, unit=unit) / self._threads
+                if count < full and self._fresh and (full < SHARE * most or took / count * full < LONG_TRIAL):
+                    count = full
+                    continue
+                long = took > TRIAL / 4 and count > TOLD * most
+                if count == most or long or not self._fresh or count * columns * self._kind.itemsize > 2**26:
+                    far = AGAIN * count <= most  # sources at another place may lie closer together or farther apart
+                    other = self._search(backend, count, unit=unit, place=most // 2) / self._threads if far else took
+                    return (took + other) / (2 * count)
+                count *= max(2, min(STEP, int(TRIAL / 2 / max(took, 1e-6))))
+        finally:
+            backend.shutdown()
 
-    scratch: npt.NDArray[np.generic] = np.empty((0, columns), kind.dtype)
+    @property
+    def _fresh(self) -> int:
+        """The number of sources that were not searched; all of them where no rows are kept."""
+        return len(self._order) - (0 if self._known is None else self._known.count)
 
-    def search(count: int, first: int = 0) -> float:
-        """Return the processor seconds of ``count`` searches.  Rows reuse memory, as in a solve: fresh memory is slow
-        on some machines.
-        """
-        nonlocal scratch
-        if len(scratch) < count:
-            scratch = np.full((count, columns), 1, kind.dtype)
+    def _search(self, backend: CpuBackend, count: int, *, unit: bool, place: int = 0) -> float:
+        """Return the processor seconds of ``count`` searches of sources from ``place`` on, new ones if there are."""
+        order = np.roll(self._order, -place)
+        if self._known is not None:
+            fresh = order[~self._known.knows(order)]
+            order = fresh if len(fresh) >= count else order
+        some, wanted = order[:count], self._wanted
+        block: npt.NDArray[np.generic] = np.empty((len(some), len(wanted.columns)), self._kind.dtype)
         began = time.process_time()
-        some = order[first : first + count]
-        backend.search(arcs, some, scratch[:count], unit=unit, targets=targets, cutoff=wanted.cutoff)
-        return time.process_time() - began
-
-    many = backend
-    try:
-        with only_ready():  # planning waits for no compiler: one thread, this one, loads the kernels or gives up
-            backend = type(many)(1)
-            search(1)  # loads and prepares searches of one source
-            search(HOP_SOURCES_LEAST if bits else HEAP_BELOW)  # and searches of several sources side by side
-        backend.shutdown()
-        backend = many
-        count, full = threads, min(most, threads * abreast)
-        while True:
-            count = min(count, most)
-            took = search(count) / threads
-            if count < full and (full < SHARE * most or took / count * full < LONG_TRIAL):
-                count = full
-                continue
-            if count == most or (took > TRIAL / 4 and count > TOLD * most) or count * columns * kind.itemsize > 2**26:
-                far = AGAIN * count <= most  # sources at another place may lie closer together or farther apart
-                return (took + search(count, most // 2) / threads) / (2 * count) if far else took / count
-            count *= max(2, min(STEP, int(TRIAL / 2 / max(took, 1e-6))))
-    finally:
-        backend.shutdown()
+        backend.search(self._arcs, some, block, unit=unit, targets=wanted.targets, cutoff=wanted.cutoff)
+        took = time.process_time() - began
+        if self._known is not None and not self._known.knows(some).any() and self._left >= block.nbytes:
+            self._known.add(some, block)
+            self._left -= block.nbytes
+        return took

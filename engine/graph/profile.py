@@ -20,6 +20,7 @@ from engine.graph.terminals import open_rectangle, opened
 from engine.model.backend import Arcs
 from engine.model.dtypes import WorkType, needs_potentials
 from engine.model.progress import Monitor
+from engine.model.rows import KnownRows
 from storage.graph.graph import Graph
 
 
@@ -30,10 +31,12 @@ class GraphProfile:
         graph: the graph.
         reduced_by: shape (n,), the potentials by which the weights of ``graph`` were reduced; None where the weights
             are the graph's own.
+        known: rows that were found while planning; None where there are none.
     """
 
     def __init__(self, graph: Graph, reduced_by: Potentials | None = None) -> None:
         self.graph, self.reduced_by = graph, reduced_by
+        self.known: KnownRows | None = None
         self._dissected: tuple[int, Dissection | None] = (-1, None)
 
     @classmethod
@@ -90,9 +93,10 @@ class GraphProfile:
         Raises:
             NegativeCycle, InvalidRequest, Cancelled: as :meth:`find_potentials`.
         """
-        if self.nonnegative:
-            return self
-        h = self.find_potentials(monitor)
+        return self if self.nonnegative else self.reduced(self.find_potentials(monitor))
+
+    def reduced(self, h: Potentials) -> GraphProfile:
+        """Return the graph with weights reduced by potentials ``h``, shape (n,)."""
         return GraphProfile(replace(self.graph, weights=reduced_weights(self.graph, h)), h)
 
     def holds_reduced(self, kind: WorkType, max_hops: int | None = None) -> bool:

@@ -58,6 +58,11 @@ class Rectangle:
         return np.arange(self.n) if self.sources is None else self.sources
 
     @property
+    def columns(self) -> Indices:
+        """The vertex index of each column, shape (columns,)."""
+        return np.arange(self.n) if self.targets is None else self.targets
+
+    @property
     def transposed(self) -> Rectangle:
         """The rectangle of the reversed graph's matrix: sources and targets change places."""
         return Rectangle(self.n, self.targets, self.sources, self.cutoff)

@@ -13,6 +13,7 @@ from scipy.sparse.csgraph import dijkstra
 
 from engine.api.solve import make_plan, solve
 from engine.graph.potentials import find_potentials, reduced_weights
+from engine.graph.profile import GraphProfile
 from engine.model.dtypes import WORK_TYPES
 from engine.model.problem import Options
 from engine.model.rows import Sink
@@ -184,5 +185,6 @@ def _solve(graph: Graph, rows: npt.NDArray[np.int64], algorithm: str, sink: Call
         sources=None if len(rows) == graph.n else tuple(rows.tolist()),
         device="cpu" if algorithm == "dijkstra" else "auto",
     )
-    plan = make_plan(graph, options)
-    solve(graph, plan, options, sink(WORK_TYPES[plan.dtype].unreachable), facts=False)
+    profile = GraphProfile(graph)
+    plan = make_plan(profile, options)
+    solve(profile, plan, options, sink(WORK_TYPES[plan.dtype].unreachable), facts=False)

@@ -13,6 +13,8 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
+from engine.model.rows import KnownRows
+
 Array = npt.NDArray[np.generic]
 _Form = TypeVar("_Form")
 
@@ -40,6 +42,28 @@ class Arcs:
         if make not in self._forms:
             self._forms[make] = make(self)
         return self._forms[make]  # type: ignore[no-any-return]
+
+
+class RowSearches(Protocol):
+    """The searches of a batch, cut into pieces; all methods may be called by several threads."""
+
+    @property
+    def waiting(self) -> bool:
+        """Whether there is a piece that no thread has taken."""
+        ...
+
+    def take(self, worker: int, then: Callable[[npt.NDArray[np.int64]], None] | None = None) -> tuple[int, bool]:
+        """Do one piece, if one is waiting.
+
+        Args:
+            worker: number of the calling thread.
+            then: called with the rows that the piece has finished, int64, if there are any.
+
+        Returns:
+            The number of rows finished, and whether all searches of the batch are done: True for one call only, the
+            last one.
+        """
+        ...
 
 
 class Backend(Protocol):
@@ -114,6 +138,37 @@ class Backend(Protocol):
             cutoff: a distance; entries beyond it (``engine.graph.selection``) become unreachable, and the search ends
                 there.  None for no limit.
         """
+        ...
+
+    def begin_search(
+        self,
+        arcs: Arcs,
+        sources: npt.NDArray[np.int64],
+        out: Array,
+        *,
+        unit: bool = False,
+        targets: npt.NDArray[np.int64] | None = None,
+        cutoff: float | None = None,
+        dtype: npt.DTypeLike | None = None,
+        known: KnownRows | None = None,
+    ) -> RowSearches:
+        """Begin the searches of :meth:`search`: return them as pieces for the threads of :meth:`share`.
+
+        Args:
+            arcs: the arcs, none of them negative.
+            sources: vertex indices.
+            out: shape (sources, n), or (sources, targets) with ``targets``.
+            unit: promises that all arcs weigh 1.
+            targets: vertex indices of the columns; None for all vertices.
+            cutoff: as in :meth:`search`.
+            dtype: working type of the distances; None for that of ``out``.  ``out`` may be float64 for whole numbers,
+                with +inf for *unreachable*.
+            known: rows that need not be searched, of that working type and of all vertices.
+        """
+        ...
+
+    def share(self, work: Callable[[int], None]) -> None:
+        """Call ``work(worker)`` once in each thread, the caller's among them as number 0; wait for all of them."""
         ...
 
     def shutdown(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -33,12 +33,51 @@ class Sink(Protocol):
         ...
 
 
+@runtime_checkable
+class InPlace(Protocol):
+    """A sink that is an array: searches may write their rows into ``place`` themselves."""
+
+    @property
+    def place(self) -> Array:
+        """The array, shape (rows, columns); float64 takes integers, too, with +inf for *unreachable*."""
+        ...
+
+
+@runtime_checkable
+class FactSink(Protocol):
+    """A sink that gathers facts of rows apart from taking them.  All methods may be called by several threads."""
+
+    @property
+    def place(self) -> Array | None:
+        """The array into which rows may be searched at once, in place of :meth:`keep`; None if there is none."""
+        ...
+
+    def gather(self, row: int, block: Array, some: npt.NDArray[np.int64] | None = None) -> None:
+        """Gather the facts of whole rows.
+
+        Args:
+            row: number of the first row of ``block``.
+            block: shape (rows, columns).
+            some: the rows of ``block`` to look at, int64; None for all.
+        """
+        ...
+
+    def keep(self, row: int, block: Array) -> None:
+        """Take whole rows, shape (rows, columns), of which ``row`` is the number of the first one."""
+        ...
+
+
 class ArraySink:
     """A sink that is an array in memory, shape (rows, columns)."""
 
     def __init__(self, shape: tuple[int, int], dtype: npt.DTypeLike) -> None:
-        self.array = np.empty(shape, dtype)
+        self.array: Array = np.empty(shape, dtype)
         self.tile = (64, max(1, shape[1]))
+
+    @property
+    def place(self) -> Array:
+        """The array itself."""
+        return self.array
 
     def write(self, row: int, column: int, block: Array) -> None:
         """Copy ``block``, shape (rows, columns), to matrix entry (``row``, ``column``).
@@ -65,6 +104,46 @@ class NullSink:
             column: column of the block's first entry.
             block: shape (rows, columns).
         """
+
+
+class KnownRows:
+    """Rows of distances to all vertices that the trials of a plan have found, for the solve that follows.
+
+    Attributes:
+        dtype: their working type.
+        count: the number of rows.
+    """
+
+    def __init__(self, n: int, dtype: npt.DTypeLike) -> None:
+        self.dtype, self.count = np.dtype(dtype), 0
+        self._blocks: list[Array] = []
+        self._place = np.full(n, -1, np.int64)
+
+    def add(self, sources: npt.NDArray[np.int64], block: Array) -> None:
+        """Keep the rows of some sources.
+
+        Args:
+            sources: vertex indices, shape (rows,); none of them is known.
+            block: their distances, shape (rows, n); not changed afterwards.
+        """
+        self._place[sources] = self.count + np.arange(len(sources))
+        self._blocks.append(block)
+        self.count += len(sources)
+
+    def knows(self, sources: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        """Return which of ``sources``, shape (rows,), are known."""
+        known: npt.NDArray[np.bool_] = self._place[sources] >= 0
+        return known
+
+    def row(self, source: int) -> Array:
+        """Return the row of a source that is known, shape (n,)."""
+        place = int(self._place[source])
+        for block in self._blocks:
+            if place < len(block):
+                found: Array = block[place]
+                return found
+            place -= len(block)
+        raise KeyError(source)
 
 
 @dataclass(frozen=True)

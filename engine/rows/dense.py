@@ -12,7 +12,7 @@ import numpy.typing as npt
 from engine.graph.potentials import Potentials
 from engine.model.dtypes import WorkType
 from engine.model.progress import Monitor
-from engine.model.rows import Sink
+from engine.model.rows import FactSink, Sink
 from storage.graph.graph import Graph
 
 Array = npt.NDArray[np.generic]
@@ -21,21 +21,35 @@ Array = npt.NDArray[np.generic]
 _PIECE = 1 << 20
 
 
-def weight_matrix(graph: Graph, kind: WorkType, monitor: Monitor) -> Array:
+def weight_matrix(graph: Graph, kind: WorkType, monitor: Monitor, threads: int = 1, out: Array | None = None) -> Array:
     """Return the weight matrix W, shape (n, n): 0 on the diagonal, the weights of arcs, *unreachable* elsewhere.
 
     Args:
         graph: the graph.
         kind: the working type.
         monitor: receives the progress, in rows.
+        threads: number of threads that fill it.
+        out: shape (n, n), receives it; None for new memory.
+
+    Raises:
+        Cancelled: the monitor asked to stop.
     """
     monitor.begin("ingest", graph.n, "rows")
-    matrix = np.empty((graph.n, graph.n), kind.dtype)
+    matrix = np.empty((graph.n, graph.n), kind.dtype) if out is None else out
     rows = max(1, _PIECE // max(1, graph.n))
-    for first in range(0, graph.n, rows):
+
+    def fill(first: int) -> int:
         part = matrix[first : first + rows]
         fill_weights(graph, kind, first, part)
-        monitor.step(len(part))
+        return len(part)
+
+    with ThreadPoolExecutor(threads, "apsp-fill") as pool:
+        try:
+            for filled in pool.map(fill, range(0, graph.n, rows)):
+                monitor.step(filled)
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
     return matrix
 
 
@@ -87,6 +101,8 @@ def write_rows(
 ) -> None:
     """Send rows of a matrix to ``sink``, band by band, from several threads.
 
+    If the matrix is the array of the sink itself, only the facts of its rows are gathered.
+
     Args:
         closed: the matrix, and which rows of it are wanted.
         sink: receives the rows.
@@ -97,11 +113,15 @@ def write_rows(
     matrix, potentials = closed.matrix, closed.potentials
     sources = np.arange(len(matrix)) if closed.rows is None else closed.rows
     band = sink.tile[0]
+    in_place = sink if isinstance(sink, FactSink) and sink.place is matrix else None
     monitor.begin("write", len(sources), "rows")
 
     def write(some: npt.NDArray[np.int64], first: int) -> int:
         if before is not None:
             before(first, first + len(some))
+        if in_place is not None:
+            in_place.gather(first, matrix[first : first + len(some)])
+            return len(some)
         block: Array = matrix[first : first + len(some)] if closed.picked or closed.rows is None else matrix[some]
         if potentials is not None:
             block = (block.astype(np.float64) + (potentials - potentials[some, None])).astype(matrix.dtype)

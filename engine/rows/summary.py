@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from engine.model.rows import Array, Count, RowFacts, Sink
+from engine.model.rows import Array, Count, InPlace, RowFacts, Sink
 from storage.errors import SolveFailed
 
 #: Bins of the distance histogram; the width doubles (pairs of bins merge) when a distance lies beyond the last bin.
@@ -66,7 +66,6 @@ class Summary:
         n: vertices.
         integral: distances are whole numbers.
         targets: vertex index of each column; None for all ``n`` vertices.
-        binary: the bins are powers of two wide, so that summaries of parts can be joined.
     """
 
     def __init__(
@@ -76,27 +75,26 @@ class Summary:
         *,
         integral: bool,
         targets: npt.NDArray[np.int64] | None = None,
-        binary: bool = False,
     ) -> None:
-        self._n, self._integral, self._targets, self._binary = n, integral, targets, binary
+        self._n, self._integral, self._targets = n, integral, targets
         self._sources = np.asarray(sources, np.int64)
         self._lock = threading.Lock()
         self._single = False
-        self._reached = 0
-        self._sum: int | float = 0
+        self._sums = np.zeros(len(self._sources), np.int64 if integral else np.float64)
+        self._joined: int | float = 0
         self._own = np.ones(len(self._sources), np.int64)
         if targets is not None:
             self._own[:] = np.isin(self._sources, targets)
         self._reach = self._own.copy()
         self._eccentricity = np.full(len(self._sources), np.nan)
         self._farthest = np.full(len(self._sources), -1, np.int64)
-        self._histogram: _Histogram | None = None
+        self._histograms: dict[int, _Histogram] = {}
 
-    def add(self, row: int, facts: RowFacts, count: Count) -> None:
-        """Add the facts of rows ``row``, ``row`` + 1, ...
+    def add(self, row: int | npt.NDArray[np.int64], facts: RowFacts, count: Count) -> None:
+        """Add the facts of rows.
 
         Args:
-            row: number of the first row.
+            row: number of the first of consecutive rows, or the numbers of all rows, shape (rows,).
             facts: the facts.
             count: counts the distances of these rows in the bins of a histogram.
 
@@ -104,45 +102,72 @@ class Summary:
             SolveFailed: the sum of some row is not finite.  Planning refuses graphs whose sums could leave the type, so
                 this is a fault, and the matrix must not be stored as if it were right.
         """
+        rows = np.arange(row, row + len(facts.reached)) if isinstance(row, int) else row
         wrong = np.flatnonzero(~np.isfinite(facts.sums))
         if len(wrong):
-            raise SolveFailed(f"the sum of row {row + int(wrong[0])} of the matrix is {facts.sums[wrong[0]]}")
-        rows = slice(row, row + len(facts.reached))
+            raise SolveFailed(f"the sum of row {rows[wrong[0]]} of the matrix is {facts.sums[wrong[0]]}")
         some = facts.reached > 0
         self._single = facts.largest.dtype == np.float32
+        self._sums[rows] = facts.sums
         self._reach[rows] = self._own[rows] + facts.reached
-        self._eccentricity[rows][some] = facts.largest[some]
-        self._farthest[rows][some] = facts.farthest[some]
+        self._eccentricity[rows[some]] = facts.largest[some]
+        self._farthest[rows[some]] = facts.farthest[some]
+        if some.any():
+            largest = float(facts.largest[some].max())
+            self._own_histogram(largest).add(count, largest)
+
+    def _own_histogram(self, largest: float) -> _Histogram:
+        """Return the histogram of the calling thread."""
+        thread = threading.get_ident()
+        found = self._histograms.get(thread)
+        if found is None:
+            with self._lock:
+                found = _Histogram(largest, integral=self._integral)
+                self._histograms[thread] = found
+        return found
+
+    def _histogram(self) -> _Histogram | None:
+        """Return the histogram of all rows; None where nothing is reached."""
         with self._lock:
-            self._reached += int(facts.reached.sum())
-            self._sum += sum(facts.sums.tolist()) if self._integral else math.fsum(facts.sums.tolist())
-            if some.any():
-                largest = float(facts.largest[some].max())
-                if self._histogram is None:
-                    self._histogram = _Histogram(largest, integral=self._integral, binary=self._binary)
-                self._histogram.add(count, largest)
+            every = list(self._histograms.values())
+        if not every:
+            return None
+        whole = every[0].copy()
+        for other in every[1:]:
+            whole.join(other.width, other.below, other.counts)
+        return whole
+
+    @property
+    def _reached(self) -> int:
+        """The number of pairs with a finite distance."""
+        return int((self._reach - self._own).sum())
+
+    @property
+    def _sum(self) -> int | float:
+        """The sum of the finite distances."""
+        sums = self._sums.tolist()
+        return self._joined + (sum(sums) if self._integral else math.fsum(sums))
 
     def part(self, row: int) -> PartialSummary:
         """Return what was found, for a larger summary in which the first row here has the number ``row``."""
-        found = self._histogram
+        found = self._histogram()
         bins = None if found is None else (found.width, found.below, found.counts)
         found_rows = (self._reach, self._eccentricity, self._farthest)
         return PartialSummary(row, self._reached, self._sum, *found_rows, self._single, bins)
 
     def join(self, part: PartialSummary) -> None:
-        """Add the summary of other rows; both summaries are ``binary``."""
+        """Add the summary of other rows."""
         rows = slice(part.row, part.row + len(part.eccentricity))
         self._reach[rows] = part.reach
         self._eccentricity[rows], self._farthest[rows] = part.eccentricity, part.farthest
         with self._lock:
             self._single = part.single
-            self._reached += part.reached
-            self._sum += part.sum
+            self._joined += part.sum
             if part.histogram is not None:
-                if self._histogram is None:
-                    self._histogram = _Histogram(0.0, integral=True, binary=True)
-                    self._histogram.width = part.histogram[0]
-                self._histogram.join(*part.histogram)
+                joined = self._histograms.setdefault(0, _Histogram(0.0, integral=True))
+                if not joined.counts.any() and not joined.below:
+                    joined.width = part.histogram[0]
+                joined.join(*part.histogram)
 
     def summary(self, labels: Array) -> dict[str, object]:
         """Return statistics over ordered pairs (source, target), source ≠ target, of the rectangle, in JSON types.
@@ -154,18 +179,19 @@ class Summary:
         """
         rows, columns = len(self._sources), self._n if self._targets is None else len(self._targets)
         itself = rows if self._targets is None else len(np.intersect1d(self._sources, self._targets))
+        reached, total = self._reached, self._sum
         facts: dict[str, object] = {
             "vertices": self._n,
             "sources": rows,
             "targets": columns,
             "pairs": rows * columns - itself,
-            "reached": self._reached,
-            "sum": self._sum,
-            "mean": self._sum / self._reached if self._reached else None,
+            "reached": reached,
+            "sum": total,
+            "mean": total / reached if reached else None,
             "diameter": None,
             "radius": None,
         }
-        if self._reached:
+        if reached:
             central = comparable(self._reach) & ~np.isnan(self._eccentricity)
             top = int(np.nanargmax(self._eccentricity))
             low = int(np.nanargmin(np.where(central, self._eccentricity, np.nan)))
@@ -181,8 +207,9 @@ class Summary:
             facts["center"] = int(center) if labels.dtype.kind in "iu" else str(center)
             facts["central_sources"] = int(np.count_nonzero(central))
             facts["central_reach"] = int(self._reach[central].min())
-            if self._histogram is not None:
-                facts["histogram"] = self._histogram.facts()
+            histogram = self._histogram()
+            if histogram is not None:
+                facts["histogram"] = histogram.facts()
         return facts
 
     def _number(self, value: float) -> int | float:
@@ -201,7 +228,6 @@ class SummarySink:
         n: vertices.
         integral: distances are whole numbers.
         targets: vertex index of each column; None for all ``n`` vertices.
-        binary: as in :class:`Summary`.
     """
 
     def __init__(
@@ -212,17 +238,21 @@ class SummarySink:
         *,
         integral: bool,
         targets: npt.NDArray[np.int64] | None = None,
-        binary: bool = False,
     ) -> None:
         self.tile = sink.tile
         self._sink, self._columns = sink, n if targets is None else len(targets)
         self._own = np.asarray(sources, np.int64)
-        self._summary = Summary(self._own, n, integral=integral, targets=targets, binary=binary)
+        self._summary = Summary(self._own, n, integral=integral, targets=targets)
         if targets is not None:
             place = np.full(n, -1, np.int64)
             place[targets] = np.arange(len(targets))
             self._own = place[self._own]
         self.summary, self.part = self._summary.summary, self._summary.part
+
+    @property
+    def place(self) -> Array | None:
+        """The array into which rows may be searched at once, in place of :meth:`keep`; None if there is none."""
+        return self._sink.place if isinstance(self._sink, InPlace) else None
 
     def write(self, row: int, column: int, block: Array) -> None:
         """Gather the facts of whole rows, then pass the rows on.
@@ -236,37 +266,59 @@ class SummarySink:
             ValueError: the rows are not whole.
             SolveFailed: the sum of some row is not finite.
         """
-        if column != 0 or block.shape[1] != self._columns:
-            raise ValueError(f"whole rows are expected, found columns {column} to {column + block.shape[1]}")
-        self.observe(row, block)
+        self._check(column, block)
+        self.gather(row, block)
         self._sink.write(row, column, block)
 
-    def observe(self, row: int, block: Array) -> None:
-        """Gather the facts of whole rows that the sink already holds."""
+    def keep(self, row: int, block: Array) -> None:
+        """Pass whole rows on whose facts :meth:`gather` has gathered.
+
+        Args:
+            row: number of the first row.
+            block: shape (rows, columns).
+        """
+        self._check(0, block)
+        self._sink.write(row, 0, block)
+
+    def gather(self, row: int, block: Array, some: npt.NDArray[np.int64] | None = None) -> None:
+        """Gather the facts of whole rows.
+
+        Args:
+            row: number of the first row of ``block``.
+            block: shape (rows, columns).
+            some: the rows of ``block`` to look at, int64; None for all.
+
+        Raises:
+            SolveFailed: the sum of some row is not finite.
+        """
         from engine.devices.cpu.row_facts import count_rows, row_facts
 
-        own = self._own[row : row + block.shape[0]]
+        rows = np.arange(len(block)) if some is None else some
+        numbers = rows + row
+        own = self._own[numbers]
 
         def count(width: float, counts: npt.NDArray[np.int64]) -> int:
-            return count_rows(block, own, width, counts)
+            return count_rows(block, own, width, counts, rows)
 
-        self._summary.add(row, RowFacts(*row_facts(block, own)), count)
+        self._summary.add(numbers, RowFacts(*row_facts(block, own, rows)), count)
+
+    def _check(self, column: int, block: Array) -> None:
+        if column != 0 or block.shape[1] != self._columns:
+            raise ValueError(f"whole rows are expected, found columns {column} to {column + block.shape[1]}")
 
 
 class _Histogram:
-    """Counts finite distances in at most ``2 * BINS`` equal bins from ``low`` on.
+    """Counts finite distances in at most ``BINS`` equal bins from ``low`` on.
 
-    With ``binary`` the width of a bin is a power of two, so that two histograms can be joined.
+    The width of a bin is a power of two, so that any two histograms can be joined, and the result does not depend on
+    the order in which rows come.
     """
 
-    def __init__(self, largest: float, *, integral: bool, binary: bool = False) -> None:
+    def __init__(self, largest: float, *, integral: bool) -> None:
         self.low = 0.0
-        self.width = max(1.0, math.ceil((largest + 1) / BINS)) if integral else (largest or 1.0) / BINS * (1 + 1e-9)
-        if self.width <= 0:  # all distances seen so far are negative
-            self.width = 1.0
-        if binary:
-            self.width = 2.0 ** math.ceil(math.log2(self.width))
-        self.width = max(self.width, NARROWEST)
+        width = (largest + 1) / BINS if integral else (largest or 1.0) / BINS * (1 + 1e-9)
+        least = 1.0 if integral else NARROWEST
+        self.width = 2.0 ** math.ceil(math.log2(max(width, least)))  # distances so far may all be negative
         self.below = 0
         self.counts = np.zeros(BINS, np.int64)
 
@@ -274,6 +326,11 @@ class _Histogram:
         while largest >= self.width * BINS:
             self._widen()
         self.below += count(self.width, self.counts)
+
+    def copy(self) -> _Histogram:
+        other = _Histogram(0.0, integral=True)
+        other.width, other.below, other.counts = self.width, self.below, self.counts.copy()
+        return other
 
     def join(self, width: float, below: int, counts: npt.NDArray[np.int64]) -> None:
         other = _Histogram(0.0, integral=True)

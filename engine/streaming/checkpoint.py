@@ -199,6 +199,18 @@ class Continued:
         """
         self._all.write(row + self._done, column, block)
 
+    @property
+    def place(self) -> None:
+        """Rows go into the store piece by piece."""
+
+    def gather(self, row: int, block: Array, some: npt.NDArray[np.int64] | None = None) -> None:
+        """Gather the facts of rows as :meth:`engine.rows.summary.SummarySink.gather`, counted as in :meth:`write`."""
+        self._all.gather(row + self._done, block, some)
+
+    def keep(self, row: int, block: Array) -> None:
+        """Write rows whose facts have been gathered, counted as in :meth:`write`."""
+        self._all.keep(row + self._done, block)
+
     def read_back(self, writer: WorkingMatrix) -> None:
         """Gather the facts of the rows that an earlier process wrote.
 
@@ -211,7 +223,7 @@ class Continued:
         for first in range(0, self._done, most):
             rows = buffer[: min(most, self._done - first)]
             writer.read_rows(first, rows)
-            self._all.observe(first, rows)
+            self._all.gather(first, rows)
 
     def summary(self, labels: Array) -> dict[str, object]:
         """Return the summary of all rows; ``labels`` are those of the vertices."""

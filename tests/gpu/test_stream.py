@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from engine.devices.cuda.pinned import host_matrix
-from engine.devices.cuda.streaming import CudaStreamer
-from engine.devices.cuda.trace import Trace
+from engine.devices.cuda.stripes.streamer import CudaStreamer
+from engine.devices.cuda.stripes.trace import Trace
 from engine.model.backend import Array
 from engine.model.dtypes import WORK_TYPES, settle
 from engine.model.progress import Monitor

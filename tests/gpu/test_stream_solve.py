@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from engine.api.solve import make_plan, solve_to_store
-from engine.devices.cuda.streaming import CudaStreamer, found_devices
+from engine.devices.cuda.stripes.streamer import CudaStreamer, found_devices
 from engine.execution import streamed
 from engine.model.dtypes import WORK_TYPES
 from engine.model.plan import Plan

@@ -13,7 +13,8 @@ from scipy.sparse.csgraph import connected_components, dijkstra
 
 import apsp
 from engine.graph._walks import count_levels, strong_components
-from engine.graph.analysis import describe, distance_bound
+from engine.graph.analysis import describe
+from engine.graph.bound import distance_bound
 from engine.graph.hubs import hub_bound
 from engine.model.dtypes import WORK_TYPES
 from engine.model.problem import Options

@@ -20,6 +20,9 @@ from engine.model.dtypes import WORK_TYPES
 
 #: int64 value of a vertex that no path has reached yet; the sums of a search stay far below it.
 FAR: Final = 2**62
+#: With more arcs a vertex than this, no order of the vertices keeps neighbours near each other, and none is looked for.
+#: Meshes have up to 27.
+DENSE: Final = 32
 #: Up to this many neighbours are sorted by insertion.
 FEW_SORTED: Final = 24
 
@@ -40,7 +43,7 @@ class PreparedArcs:
         rank: int32, shape (n,): the new number of each vertex.
         bits: bits of a packed key that hold the vertex; 0 for wide keys.
         largest: the largest weight.
-        tally: for each label type, the numbers of blocks of lanes [finished, given up], int64.
+        tally: for each label type, the numbers of blocks of lanes [finished, given up].
         lane_weights: for each label type, the weights of the arcs into each vertex; filled on first use.
         decimal: float weights as whole multiples of a decimal unit, and that unit; None if there is no such unit.
         short: empty, or one entry that says whether 16 bits hold the distances from the first source asked about.
@@ -55,10 +58,15 @@ class PreparedArcs:
     rank: npt.NDArray[np.int32]
     bits: int
     largest: float
-    tally: dict[str, npt.NDArray[np.int64]]
+    tally: dict[str, list[int]]
     lane_weights: dict[str, Array]
     decimal: Units | None = None
     short: list[bool] = field(default_factory=list)
+
+    @property
+    def arcs(self) -> int:
+        """The number of arcs."""
+        return len(self.heads)
 
     def weights_into(self, kind: str) -> Array:
         """Return the weights of the arcs into each vertex in label type ``kind``, capped at its *unreachable*."""
@@ -95,13 +103,19 @@ def prepare(arcs: Arcs) -> PreparedArcs:
 
 def _prepare(arcs: Arcs) -> PreparedArcs:
     n = len(arcs.indptr) - 1
-    order = near_order(arcs.indptr, arcs.heads)
-    rank = np.empty(n, np.int32)
-    rank[order] = np.arange(n, dtype=np.int32)
-    # transposed twice, the heads of each vertex ascend, so that one comparison finds out whether arcs mirror each other
-    into, tails, first = _transposed(*_renumber(arcs.indptr, arcs.heads, order, rank))
-    indptr, heads, second = _transposed(into, tails, np.arange(len(tails)))
-    weights = arcs.weights[first[second]]
+    if len(arcs.heads) > DENSE * n and _ascending(arcs.indptr, arcs.heads):
+        rank, indptr, heads, weights = np.arange(n, dtype=np.int32), arcs.indptr, arcs.heads, arcs.weights
+        into, tails, back = _transposed(indptr, heads, np.arange(len(heads)))
+    else:
+        order = near_order(arcs.indptr, arcs.heads)
+        rank = np.empty(n, np.int32)
+        rank[order] = np.arange(n, dtype=np.int32)
+        # transposed twice, the heads of each vertex ascend: one comparison finds out whether arcs mirror each other
+        into, tails, first = _transposed(*_renumber(arcs.indptr, arcs.heads, order, rank))
+        indptr, heads, second = _transposed(into, tails, np.arange(len(tails)))
+        weights = arcs.weights[first[second]]
+        back = np.empty(len(second), np.int64)
+        back[second] = np.arange(len(second))
     largest = weights.max(initial=0).item()
     bits = 0
     decimal = None
@@ -113,8 +127,6 @@ def _prepare(arcs: Arcs) -> PreparedArcs:
         # The key of a tentative distance, n * largest at most, must stay below 2^62, and the weight within int32.
         bits = 0 if (n * largest) >> (62 - bits) or largest >> 31 else bits
         weights = weights.astype(np.int32 if bits else np.int64)
-    back = np.empty(len(second), np.int64)
-    back[second] = np.arange(len(second))
     mirrored = np.array_equal(into, indptr) and np.array_equal(tails, heads) and np.array_equal(weights[back], weights)
     if mirrored:
         into, tails = indptr, heads
@@ -122,6 +134,16 @@ def _prepare(arcs: Arcs) -> PreparedArcs:
         *(indptr, heads, weights, into, tails, None if mirrored else back, rank),
         *(bits, largest, {}, {}, decimal),
     )
+
+
+@njit(nogil=True, cache=True)
+def _ascending(indptr, heads):  # type: ignore[no-untyped-def]
+    """Whether the heads of each vertex ascend; parallel arcs may stand next to each other."""
+    for u in range(len(indptr) - 1):
+        for e in range(indptr[u] + 1, indptr[u + 1]):
+            if heads[e] < heads[e - 1]:
+                return False
+    return True
 
 
 @njit(nogil=True, cache=True)

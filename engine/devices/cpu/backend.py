@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import numpy.typing as npt
 
 from engine.devices.cpu import packed as cpu_packed
 from engine.devices.cpu import relax as cpu_relax
+from engine.devices.cpu.searches import Searches, Spaces
 from engine.devices.cpu.team import Team
 from engine.model.backend import Arcs, Array
+from engine.model.rows import KnownRows
 
 
 class CpuBackend:
@@ -25,6 +29,7 @@ class CpuBackend:
     def __init__(self, threads: int | None = None) -> None:
         self._team = Team(threads)
         self._space = cpu_relax.Workspace(self._team.threads)
+        self._spaces = Spaces(self._team.threads)
 
     @property
     def threads(self) -> int:
@@ -136,9 +141,48 @@ class CpuBackend:
             targets: vertex indices of the columns, shape (columns,); None for all vertices.
             cutoff: distances above this become unreachable; None for no cutoff.
         """
-        from engine.devices.cpu import search as cpu_search
+        searches = self.begin_search(arcs, sources, out, unit=unit, targets=targets, cutoff=cutoff)
 
-        cpu_search.search(self._team, arcs, sources, out, unit, targets=targets, cutoff=cutoff)
+        def work(worker: int) -> None:
+            while searches.waiting:
+                searches.take(worker)
+
+        while searches.waiting:  # pieces that give up leave others when threads may have gone
+            self._team.run(work)
+
+    def begin_search(
+        self,
+        arcs: Arcs,
+        sources: npt.NDArray[np.int64],
+        out: Array,
+        *,
+        unit: bool = False,
+        targets: npt.NDArray[np.int64] | None = None,
+        cutoff: float | None = None,
+        dtype: npt.DTypeLike | None = None,
+        known: KnownRows | None = None,
+    ) -> Searches:
+        """Begin one shortest-path search per source: return them as pieces for the threads of :meth:`share`.
+
+        Args:
+            arcs: weights non-negative; reduced ones if there are potentials.
+            sources: vertex indices, shape (rows,).
+            out: shape (rows, columns); row i receives the distances from ``sources[i]``.
+            unit: promises that all arcs weigh 1.
+            targets: vertex indices of the columns, shape (columns,); None for all vertices.
+            cutoff: distances above this become unreachable; None for no cutoff.
+            dtype: working type of the distances; None for that of ``out``, which may be float64 for any type.
+            known: rows that need not be searched, of that working type and of all vertices.
+        """
+        from engine.devices.cpu.search import SearchBatch
+
+        wanted = SearchBatch.of(arcs, sources, out, unit=unit, targets=targets, cutoff=cutoff, dtype=dtype)
+        left, copies = wanted.without(known)
+        return Searches(copies + wanted.pieces(left, self.threads, self._spaces))
+
+    def share(self, work: Callable[[int], None]) -> None:
+        """Call ``work(worker)`` once in each thread, the caller's among them as number 0; wait for all of them."""
+        self._team.run(work)
 
     def shutdown(self) -> None:
         """End the threads; the backend is not used afterwards."""

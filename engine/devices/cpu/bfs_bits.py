@@ -15,12 +15,12 @@ filled with *unreachable*.
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from engine.devices.cpu.arcs import prepare
 from engine.devices.cpu.backend import CpuBackend
 from engine.devices.cpu.bit_rows import (
     WORDS,
@@ -32,11 +32,11 @@ from engine.devices.cpu.bit_rows import (
     spread_digits,
     transpose_bits,
 )
-from engine.devices.cpu.search import Goal
-from engine.devices.cpu.team import fetch_add
+from engine.devices.cpu.search import Indices, SearchBatch
+from engine.devices.cpu.searches import Done, Piece, Searches, Spaces
 from engine.graph.kernels import njit
 from engine.model.backend import Arcs, Array
-from engine.model.dtypes import work_type
+from engine.model.rows import KnownRows
 
 #: Sources of a block.
 BITS: Final = 64 * WORDS
@@ -189,46 +189,46 @@ def _begin(indptr, starts, seen, visit, active):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def search_bits(  # type: ignore[no-untyped-def]
-    worker, indptr, heads, into, tails, rank, near, limit, whole, sources, order, high, out, sentinel, counter, undone
-):
-    """Take blocks of ``sources[order]`` from ``counter`` and search them until none is left: the kernel of one thread.
+def search_bits(arcs, space, goal, sources, rows, out, sentinel, limit, whole):  # type: ignore[no-untyped-def]
+    """Search ``sources[rows]`` breadth first, one bit each, and write their distances to ``out[rows]``.
 
     Args:
-        worker: number of the thread.
-        indptr, heads: CSR of the arcs out of each vertex.
-        into, tails: CSR of the arcs into each vertex.
-        rank: int32, shape (n,): the number of each vertex.
-        near: int32, shape (columns,): the numbers of the columns' vertices.
+        arcs: indptr, heads: CSR of the arcs out of each vertex; into, tails: CSR of the arcs into each vertex.
+        space: as :func:`bit_space` makes it; ``visit`` and ``fresh`` are all 0 afterwards, too.
+        goal: rank, int32, shape (n,): the number of each vertex; near, int32, shape (columns,): the numbers of the
+            columns' vertices.
+        sources: int64, vertex indices.
+        rows: int64, at most ``BITS``: indices of ``sources`` and rows of ``out``.
+        out: shape (len(sources), columns).
+        sentinel: *unreachable* in the type of ``out``.
         limit: searches end before this many steps.
         whole: whether distances below ``limit`` are all that is wanted.
-        sources: int64, vertex indices.
-        order: int64: indices of ``sources`` and rows of ``out``, in the order of the bits.
-        high: sources a block.
-        out: shape (rows, columns); receives the distances.
-        sentinel: *unreachable* in the type of ``out``.
-        counter: int64, shape (1,): the next block.
-        undone: bool, shape (blocks,): receives True for blocks that need more steps; never if ``whole``.
+
+    Returns:
+        Whether the block is finished; if not, its rows of ``out`` need more steps.
     """
-    n = len(indptr) - 1
+    indptr, heads, into, tails = arcs
+    seen, visit, fresh, planes, squares, active, marked = space
+    rank, near = goal
+    onward = _begin(indptr, rank[sources[rows]], seen, visit, active)
+    used, done = _steps(indptr, heads, into, tails, limit, seen, visit, fresh, planes, active, marked, onward)
+    if done or whole:
+        _emit(seen, planes, used, near, rows, out, sentinel, squares, np.empty(64, out.dtype))
+    return done or whole
+
+
+@njit(nogil=True, cache=True)
+def bit_space(n):  # type: ignore[no-untyped-def]
+    """Return the work space of a thread for searches on ``n`` vertices: seen, visit, fresh, planes (rows of bits);
+    squares (uint64); active, marked (uint8).
+    """
     seen, visit, fresh, planes = _rows(n), _rows(n), _rows(n), _rows(PLANES * n)
     visit[:] = 0
     fresh[:] = 0
-    active = np.zeros((n + 7) // 8 * 8, np.uint8)
-    marked = np.zeros_like(active)
     squares = _rows((PLANES + 1) * SQUARES * 64 // WORDS).reshape(-1)
     squares[:] = 0
-    piece = np.empty(64, out.dtype)
-    while True:
-        block = fetch_add(counter.ctypes.data, 1)
-        if block >= len(undone):
-            break
-        rows = order[block * high : (block + 1) * high]
-        onward = _begin(indptr, rank[sources[rows]], seen, visit, active)
-        used, done = _steps(indptr, heads, into, tails, limit, seen, visit, fresh, planes, active, marked, onward)
-        if done or whole:
-            _emit(seen, planes, used, near, rows, out, sentinel, squares, piece)
-        undone[block] = not (done or whole)
+    active = np.zeros((n + 7) // 8 * 8, np.uint8)
+    return seen, visit, fresh, planes, squares, active, np.zeros_like(active)
 
 
 #: Fewer sources than this are searched one by one.
@@ -238,7 +238,7 @@ LEAST: Final = 32
 class BreadthFirst(CpuBackend):
     """A CPU backend whose searches are breadth first, many sources at once, where all arcs weigh 1."""
 
-    def search(
+    def begin_search(
         self,
         arcs: Arcs,
         sources: npt.NDArray[np.int64],
@@ -247,39 +247,45 @@ class BreadthFirst(CpuBackend):
         unit: bool = False,
         targets: npt.NDArray[np.int64] | None = None,
         cutoff: float | None = None,
-    ) -> None:
-        """Run one search per source; other searches do the blocks that need too many steps.
+        dtype: npt.DTypeLike | None = None,
+        known: KnownRows | None = None,
+    ) -> Searches:
+        """Begin one search per source; other searches do the blocks that need too many steps.
 
         Args:
             arcs: weights non-negative; reduced ones if there are potentials.
             sources: vertex indices, shape (rows,).
-            out: of a working type, shape (rows, columns); row i receives the distances from ``sources[i]``.
+            out: shape (rows, columns); row i receives the distances from ``sources[i]``.
             unit: promises that all arcs weigh 1.
             targets: vertex indices of the columns, shape (columns,); None for all vertices.
             cutoff: distances above this become unreachable; None for no cutoff.
+            dtype: working type of the distances; None for that of ``out``.
+            known: rows that need not be searched, of that working type and of all vertices.
         """
-        given: dict[str, Any] = {"unit": unit, "targets": targets, "cutoff": cutoff}
-        count = len(sources)
-        if not unit or arcs.potentials is not None or count < LEAST:
-            super().search(arcs, sources, out, **given)
-            return
-        ready = prepare(arcs)
-        sources = np.ascontiguousarray(sources, dtype=np.int64)
-        goal = Goal.of(ready, None, sources, out.dtype, targets, cutoff)
-        most = 2**PLANES
-        limit = most + 1 if goal.limit > most else math.ceil(goal.limit)
-        order = np.argsort(ready.rank[sources], kind="stable")  # neighbours share a block
-        blocks = max(-(-count // BITS), min(self.threads, count // LEAST))
-        undone = np.zeros(blocks, np.bool_)
-        high = -(-count // blocks)
-        self._team.run(
-            search_bits,
-            *(ready.indptr, ready.heads, ready.into, ready.tails, ready.rank, goal.near),
-            *(min(limit, most), limit <= most, sources, order, high),
-            *(out, work_type(out.dtype).sentinel(), np.zeros(1, np.int64), undone),
-        )
-        left = order[np.repeat(undone, high)[:count]]
-        if len(left):
-            rows = np.empty((len(left), out.shape[1]), out.dtype)
-            super().search(arcs, sources[left], rows, **given)
-            out[left] = rows
+        given: dict[str, Any] = {"unit": unit, "targets": targets, "cutoff": cutoff, "dtype": dtype}
+        if not unit or arcs.potentials is not None or len(sources) < LEAST:
+            return super().begin_search(arcs, sources, out, known=known, **given)
+        wanted = SearchBatch.of(arcs, sources, out, unit=True, targets=targets, cutoff=cutoff, dtype=dtype)
+        left, copies = wanted.without(known)
+        return Searches(copies + _bit_blocks(wanted, left, self.threads, self._spaces))
+
+
+def _bit_blocks(wanted: SearchBatch, left: Indices, threads: int, spaces: Spaces) -> list[Piece]:
+    """Return the searches of the rows ``left`` of ``wanted`` as pieces of up to ``BITS`` sources."""
+    ready, goal, count = wanted.ready, wanted.goal, len(left)
+    most = 2**PLANES
+    limit = most + 1 if goal.limit > most else math.ceil(goal.limit)
+    whole, limit = limit <= most, min(limit, most)
+    arcs = (ready.indptr, ready.heads, ready.into, ready.tails)
+    n = len(ready.rank)
+
+    def search(rows: Indices, worker: int) -> Done:
+        space = spaces.of(worker, ("bits", n), lambda: bit_space(n))
+        near = (ready.rank, goal.near)
+        if search_bits(arcs, space, near, wanted.sources, rows, wanted.out, wanted.sentinel, limit, whole):
+            return Done(rows)
+        return Done(rows[:0], wanted.blocks(rows, threads, spaces))
+
+    order = left[np.argsort(ready.rank[wanted.sources[left]], kind="stable")]  # neighbours share a block
+    blocks = max(-(-count // BITS), min(threads, count // LEAST), 1)
+    return [partial(search, rows) for rows in np.array_split(order, blocks) if len(rows)]

@@ -20,7 +20,6 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from engine.devices.cpu.team import fetch_add
 from engine.graph.kernels import njit
 
 #: Bytes of a vertex's row of labels: four vectors of 512 bits, or eight of 256; what the registers hold.
@@ -256,63 +255,45 @@ def _emit_shifted(labels, far, rank, shift, onto, sources, rows, out, sentinel, 
 
 
 @njit(nogil=True, cache=True)
-def search_lanes(  # type: ignore[no-untyped-def]
-    worker, indptr, heads, into, tails, weights, far, rank, near, shift, onto, sources, order, out, sentinel, beyond,
-    counter, tally, undone, heaviest, unit
-):  # fmt: skip
-    """Take blocks of ``sources[order]`` from ``counter`` and search them until none is left: the kernel of one thread.
+def search_lanes(arcs, space, ends, goal, sources, rows, out, bounds, unit):  # type: ignore[no-untyped-def]
+    """Search ``sources[rows]``, one in each lane, and write their distances to ``out[rows]``.
 
     Args:
-        worker: number of the thread.
-        indptr, heads: CSR of the arcs out of each vertex.
-        into, tails, weights: CSR of the arcs into each vertex; ``weights`` in the type of the labels.
-        far: shape (1,): *no path* in the type of the labels.
-        rank: int32, shape (n,): the number of each vertex.
-        near: int32, shape (columns,): the numbers of the columns' vertices.
-        shift, onto: potentials of all vertices and of the columns' vertices; empty for none.
+        arcs: indptr, heads: CSR of the arcs out of each vertex; into, tails, weights: CSR of the arcs into each
+            vertex, ``weights`` in the type of the labels.
+        space: labels, shape (n, lanes), all ``far``; dirty and touched, uint8, one byte a vertex and whole words of 8,
+            all 0.  They are the same again afterwards.
+        ends: far, *no path* in the type of the labels; sentinel and beyond in the type of ``out``: *unreachable*, and
+            the distance from which on entries become *unreachable*, which is only read where there are potentials.
+        goal: rank, int32, shape (n,): the number of each vertex; near, int32, shape (columns,): the numbers of the
+            columns' vertices; shift, onto: potentials of all vertices and of the columns' vertices, empty for none.
         sources: int64, vertex indices.
-        order: int64: indices of ``sources`` and rows of ``out``, in the order of the lanes.
-        out: shape (rows, columns); receives the distances.
-        sentinel: *unreachable* in the type of ``out``.
-        beyond: distances from this on become ``sentinel``; only read where there are potentials.
-        counter: int64, shape (1,): the next block.
-        tally: int64, shape (2,): blocks finished and blocks given up, over all calls for a graph.
-        undone: bool, shape (blocks,): receives True for blocks that other searches have to do.  Those take too many
-            relaxations or, unless ``heaviest`` is 0, have a label that may have been capped at ``far``.
-        heaviest: the largest weight, or 0.  No label was capped if the largest label plus ``heaviest`` is below
-            ``far``.
+        rows: int64, at most as many as there are lanes: indices of ``sources`` and rows of ``out``.
+        out: shape (len(sources), columns).
+        bounds: two integers: the relaxations after which the block is given up, and the largest weight or 0.  Unless
+            that is 0 the block counts as given up, too, if a label may have been capped at ``far``: none was if the
+            largest label plus the largest weight is below ``far``.
         unit: labels are multiples of this; None for labels that are lengths themselves.
+
+    Returns:
+        Whether the block is finished; if not, its rows of ``out`` are to be searched in another way.
     """
-    n = len(indptr) - 1
-    lanes = ROW_BYTES // weights.itemsize
-    space = np.empty(n * lanes + 64, weights.dtype)
-    skip = (-space.ctypes.data % 64) // weights.itemsize
-    labels = space[skip : skip + n * lanes].reshape(n, lanes)
-    dirty = np.zeros((n + 7) // 8 * 8, np.uint8)
-    touched = np.zeros_like(dirty)
-    labels[:] = far[0]
-    tops = np.empty(lanes if heaviest > 0 else 0, weights.dtype)
-    while True:
-        block = fetch_add(counter.ctypes.data, 1)
-        if block >= len(undone):
-            break
-        if tally[1] > 1 + tally[0] // 4:
-            undone[block] = True
-            continue
-        rows = order[block * lanes : (block + 1) * lanes]
-        waiting = 0
-        for j in range(len(rows)):
-            s = rank[sources[rows[j]]]
-            labels[s, j] = 0
-            touched[s] = 1
-            waiting += _mark(indptr, heads, s, dirty)
-        budget = PASSES * (len(tails) + 4 * n)
-        finished = _sweep(indptr, heads, into, tails, weights, labels, dirty, touched, waiting, budget)
-        if finished and len(shift) == 0:
-            _emit(labels, far[0], near, rows, out, sentinel, unit)
-        elif finished:
-            _emit_shifted(labels, far[0], near, shift, onto, sources, rows, out, sentinel, beyond)
-        largest = _clean(labels, far[0], touched, tops)
-        finished = finished and (heaviest == 0 or largest + heaviest < far[0])
-        undone[block] = not finished
-        fetch_add(tally.ctypes.data + (0 if finished else 8), 1)
+    indptr, heads, into, tails, weights = arcs
+    labels, dirty, touched = space
+    far, sentinel, beyond = ends
+    rank, near, shift, onto = goal
+    budget, heaviest = bounds
+    tops = np.empty(labels.shape[1] if heaviest > 0 else 0, weights.dtype)
+    waiting = 0
+    for j in range(len(rows)):
+        s = rank[sources[rows[j]]]
+        labels[s, j] = 0
+        touched[s] = 1
+        waiting += _mark(indptr, heads, s, dirty)
+    finished = _sweep(indptr, heads, into, tails, weights, labels, dirty, touched, waiting, budget)
+    if finished and len(shift) == 0:
+        _emit(labels, far, near, rows, out, sentinel, unit)
+    elif finished:
+        _emit_shifted(labels, far, near, shift, onto, sources, rows, out, sentinel, beyond)
+    largest = _clean(labels, far, touched, tops)
+    return finished and (heaviest == 0 or largest + heaviest < far)

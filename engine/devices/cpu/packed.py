@@ -12,7 +12,6 @@ from typing import Final
 import numpy as np
 
 from engine.devices.cpu.relax import (
-    ALONE,
     BLOCK_ROWS,
     DEPTH,
     ITEM_BYTES,
@@ -23,6 +22,7 @@ from engine.devices.cpu.relax import (
     pack_right,
     relax_packed,
     share,
+    sharers,
 )
 from engine.devices.cpu.team import Team, fetch_add
 from engine.devices.cpu.vector import TILE_ROWS, TILE_VECTORS, VECTOR_BYTES
@@ -170,7 +170,7 @@ def relax(team: Team, space: Workspace, c: Array, a: Array, packed: Array, *, no
         raise ValueError(f"shapes or types do not match: C {c.dtype}{c.shape}, A {a.dtype}{a.shape}")
     if 0 in (rows, columns, depth):
         return
-    threads = team.threads if rows * depth * columns >= ALONE and team.worth_sharing() else 1
+    threads = sharers(team, rows * depth * columns)
     across = -(-columns * c.itemsize // ITEM_BYTES)
     down = max(1, min(-(-rows // _LOW), -(-ITEMS * threads // across)))
     arguments = (
@@ -180,4 +180,4 @@ def relax(team: Team, space: Workspace, c: Array, a: Array, packed: Array, *, no
     if threads == 1:
         _relax_items(0, *arguments)
     else:
-        team.run(_relax_items, *arguments)
+        team.run(_relax_items, *arguments, most=threads)

@@ -45,7 +45,11 @@ STREAMS: Final = 8
 #: Items for each thread where there is enough work: more items balance the threads better, fewer need less packing.
 ITEMS: Final = 3
 #: The calling thread does a product of fewer updates alone, since waking another thread costs as much.
-ALONE: Final = 2**25
+ALONE: Final = 2**24
+#: Updates that each thread of a product has at least, a tenth of a millisecond or two: some times what waking it takes.
+EACH: Final = 2**22
+#: The calling thread transposes fewer entries alone.
+TRANSPOSED_ALONE: Final = 2**17
 #: Rows of a band of a transpose: a cache line of the narrowest type.
 BAND: Final = 32
 
@@ -329,6 +333,11 @@ def share(total: int, parts: int, unit: int) -> int:
     return -(-total // (parts * unit)) * unit
 
 
+def sharers(team: Team, updates: int) -> int:
+    """Return how many threads of ``team`` should share a product of so many updates."""
+    return min(team.threads, updates // EACH) if updates >= ALONE and team.worth_sharing() else 1
+
+
 def relax(team: Team, space: Workspace, c: Array, a: Array, b: Array, *, nonnegative: bool, upper: bool) -> None:
     """Compute C <- min(C, A (x) B); see :meth:`engine.model.backend.Backend.relax`.
 
@@ -348,7 +357,7 @@ def relax(team: Team, space: Workspace, c: Array, a: Array, b: Array, *, nonnega
     if 0 in (rows, depth, columns):
         return
     updates = rows * depth * columns
-    threads = team.threads if updates >= ALONE and team.worth_sharing() else 1
+    threads = sharers(team, updates)
     item = _item_shape(rows, columns, c.itemsize, threads)
     parts = [part for block in (c, a, b) for part in flat_of(block)]
     counter = np.zeros(1, np.int64)
@@ -356,7 +365,7 @@ def relax(team: Team, space: Workspace, c: Array, a: Array, b: Array, *, nonnega
     if threads == 1:
         _relax_items(0, *arguments)
     else:
-        team.run(_relax_items, *arguments)
+        team.run(_relax_items, *arguments, most=threads)
 
 
 def close(space: Workspace, d: Array, *, nonnegative: bool) -> None:
@@ -393,7 +402,7 @@ def transpose(team: Team, out: Array, a: Array, *, lower: bool) -> None:
         raise ValueError(f"the transpose of {a.dtype}{a.shape} is not {out.dtype}{out.shape}")
     if out.size:
         arguments = (np.zeros(1, np.int64), *flat_of(out), *flat_of(a), *out.shape, lower)
-        if out.size < ALONE // 256:
+        if out.size < TRANSPOSED_ALONE:
             _transpose_items(0, *arguments)
         else:
             team.run(_transpose_items, *arguments)

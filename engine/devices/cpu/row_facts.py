@@ -78,10 +78,16 @@ def _first(row, value, mine):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def _facts(block, own, unreachable, lowest, reached, sums, largest, farthest):  # type: ignore[no-untyped-def]
+def _facts(block, rows, own, nowhere, facts):  # type: ignore[no-untyped-def]
+    """Fill ``facts`` (reached, sums, largest, farthest) for ``rows`` of ``block``.
+
+    ``nowhere`` holds *unreachable* and the lowest value of the type.
+    """
+    unreachable, lowest = nowhere
+    reached, sums, largest, farthest = facts
     tops = np.empty(ABREAST, block.dtype)
-    for i in range(block.shape[0]):
-        row, mine = block[i], own[i]
+    for i in range(len(rows)):
+        row, mine = block[rows[i]], own[i]
         reached[i] = _reached(row, unreachable) - (mine >= 0)
         sums[i] = _sum(row, unreachable, sums[i])
         farthest[i], largest[i] = -1, unreachable
@@ -115,13 +121,14 @@ def _bins(row, unreachable, scale, last, bins):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def _count(block, own, unreachable, scale, counts):  # type: ignore[no-untyped-def]
+def _count(block, rows, own, unreachable, scale, counts):  # type: ignore[no-untyped-def]
     n, last = block.shape[1], np.int32(len(counts) - 1)
     found = np.zeros((HISTOGRAMS, len(counts) + 2), np.int64)
     bins = np.zeros(CHUNK, np.int32)
-    for i in range(block.shape[0]):
+    for i in range(len(rows)):
+        row = block[rows[i]]
         for first in range(0, n, CHUNK):
-            some = block[i, first : first + CHUNK]
+            some = row[first : first + CHUNK]
             if _reached(some, unreachable) == 0:
                 continue
             _bins(some, unreachable, scale, last, bins)
@@ -132,53 +139,57 @@ def _count(block, own, unreachable, scale, counts):  # type: ignore[no-untyped-d
             for j in range(whole, len(some)):
                 found[0, bins[j]] += 1
         if own[i] >= 0:
-            _bins(block[i, own[i] : own[i] + 1], unreachable, scale, last, bins)
+            _bins(row[own[i] : own[i] + 1], unreachable, scale, last, bins)
             found[0, bins[0]] -= 1
     for k in range(HISTOGRAMS):
         counts += found[k, : last + 1]
     return found[:, last + 1].sum()
 
 
-def row_facts(block: Array, own: Integers) -> tuple[Integers, Array, Array, Integers]:
-    """Return facts of each row of ``block``, in which the source itself does not count.
+def row_facts(block: Array, own: Integers, rows: Integers | None = None) -> tuple[Integers, Array, Array, Integers]:
+    """Return facts of rows of ``block``, in which the source itself does not count.
 
     Args:
-        block: of a working type, shape (rows, columns).
+        block: of a working type, shape (block's rows, columns).
         own: shape (rows,): the column of the source of each row; -1 for none.
+        rows: shape (rows,): the rows of ``block`` to look at; None for all.
 
     Returns:
         Four arrays of shape (rows,): targets reached; sum of finite distances, int64 or float64; largest finite
         distance; first column at that distance, -1 if no target is reached.
     """
     kind = work_type(block.dtype)
-    rows = len(block)
-    reached, farthest = np.zeros(rows, np.int64), np.zeros(rows, np.int64)
-    sums = np.zeros(rows, np.int64 if kind.integer else np.float64)
-    largest = np.zeros(rows, block.dtype)
+    rows = np.arange(len(block)) if rows is None else rows
+    reached, farthest = np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)
+    sums = np.zeros(len(rows), np.int64 if kind.integer else np.float64)
+    largest = np.zeros(len(rows), block.dtype)
     lowest = -np.inf if not kind.integer else 0 if block.dtype.kind == "u" else -(2**31)
-    _facts(block, own, kind.sentinel(), block.dtype.type(lowest), reached, sums, largest, farthest)
-    return reached, sums, largest, farthest
+    facts = (reached, sums, largest, farthest)
+    _facts(block, rows, own, (kind.sentinel(), block.dtype.type(lowest)), facts)
+    return facts
 
 
-def count_rows(block: Array, own: Integers, width: float, counts: Integers) -> int:
-    """Add the finite distances of ``block`` to a histogram; the source itself does not count.
+def count_rows(block: Array, own: Integers, width: float, counts: Integers, rows: Integers | None = None) -> int:
+    """Add finite distances of ``block`` to a histogram; the source itself does not count.
 
     Whole numbers are shifted by a half, so that none lies on the edge of a bin, where a rounded inverse of the width
     might put it into the bin before; float32 then suffices for whole numbers of 16 bits.
 
     Args:
-        block: of a working type, shape (rows, columns).
+        block: of a working type, shape (block's rows, columns).
         own: shape (rows,): the column of the source of each row; -1 for none.
         width: width of a bin; the first one begins at 0.
         counts: shape (bins,), changed in place; the last bin takes everything above it, too.
+        rows: shape (rows,): the rows of ``block`` to look at; None for all.
 
     Returns:
         How many distances lie below 0.
     """
     kind = work_type(block.dtype)
+    rows = np.arange(len(block)) if rows is None else rows
     number = np.float32 if block.dtype.itemsize == 2 else np.float64
     scale = np.array([1 / width, 0.5 if kind.integer else 0.0], number)
-    return int(_count(block, own, kind.sentinel(), scale, counts))
+    return int(_count(block, rows, own, kind.sentinel(), scale, counts))
 
 
 @njit(nogil=True, cache=True)
@@ -196,7 +207,7 @@ def to_floats(block, unreachable, out):  # type: ignore[no-untyped-def]
             out[i, j] = np.inf if x == unreachable else x
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, fastmath={"nnan", "nsz", "reassoc"})
 def add_inverses(block, unreachable, sums):  # type: ignore[no-untyped-def]
     """Add 1 / distance, over the distances of each row that are not zero.
 
@@ -205,8 +216,11 @@ def add_inverses(block, unreachable, sums):  # type: ignore[no-untyped-def]
         unreachable: the value for *no path*, of the same type.
         sums: float64, shape (rows,), changed in place.
     """
+    nothing = block.dtype.type(0)
     for i in range(block.shape[0]):
-        for j in range(block.shape[1]):
+        total = 0.0
+        for j in range(block.shape[1]):  # without branches
             x = block[i, j]
-            if x != 0 and x != unreachable:  # noqa: PLR1714 - numba knows no tuple of both types
-                sums[i] += 1.0 / x
+            some = x != nothing and x != unreachable  # noqa: PLR1714 - numba knows no tuple of both types
+            total += (1.0 if some else 0.0) / (x if some else 1.0)
+        sums[i] += total

@@ -1,12 +1,14 @@
 """Searches on the CPU: blocks of sources in the lanes of vectors where that pays, else one by one with a heap.
 
-Threads take blocks and sources from a counter.  ``engine.devices.cpu.arcs`` prepares what depends on the graph alone.
+A batch of searches is cut into pieces for ``engine.devices.cpu.searches``.  ``engine.devices.cpu.arcs`` prepares what
+depends on the graph alone.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -14,17 +16,25 @@ import numpy.typing as npt
 
 from engine.devices.cpu.arcs import FAR, PreparedArcs, prepare
 from engine.devices.cpu.heap import search_hops, search_packed, search_wide
-from engine.devices.cpu.lanes import ROW_BYTES, search_lanes
-from engine.devices.cpu.team import Team, fetch_add
+from engine.devices.cpu.lanes import PASSES, ROW_BYTES, search_lanes
+from engine.devices.cpu.row_facts import to_floats
+from engine.devices.cpu.searches import Done, Piece, Spaces
 from engine.graph.kernels import njit
 from engine.graph.selection import first_beyond, first_sum_beyond
 from engine.model.backend import Arcs, Array
 from engine.model.dtypes import WORK_TYPES, work_type
+from engine.model.rows import KnownRows
 
 #: Labels of 16 bits are tried for weights up to this.
 NARROW: Final = 4096
 #: Fewer sources than this for each block of lanes are searched one by one.
 LEAST_LANES: Final = 12
+#: Rows of a piece that copies known ones.
+COPIED: Final = 64
+#: Most rows of a piece that is searched one by one: the work space of a piece is made once for all of them.
+SINGLE: Final = 16
+
+Indices = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -96,47 +106,153 @@ class Goal:
         return np.array([min(far, limit)], kind)
 
 
-def search(
-    team: Team,
-    arcs: Arcs,
-    sources: npt.NDArray[np.int64],
-    out: Array,
-    unit: bool = False,
-    *,
-    targets: npt.NDArray[np.int64] | None = None,
-    cutoff: float | None = None,
-) -> None:
-    """Run one search per source and write its distances into a row of ``out``.
+@dataclass(frozen=True)
+class SearchBatch:
+    """The searches of one batch of sources.
 
-    Sums are held in float64 or in integers that cannot wrap, and rounded once into ``out``.
-
-    Args:
-        team: the threads.
-        arcs: weights non-negative; reduced ones if there are potentials.
-        sources: vertex indices, shape (rows,).
-        out: of a working type, shape (rows, columns); row i receives the distances from ``sources[i]``.
-        unit: promises that all arcs weigh 1.
-        targets: vertex indices of the columns, shape (columns,); None for all vertices.
-        cutoff: distances above this become unreachable; None for no cutoff.
+    Attributes:
+        ready: the prepared arcs.
+        goal: columns, potentials and cutoff.
+        potentials: whether distances are shifted by potentials.
+        sources: int64, shape (rows,): vertex indices.
+        out: shape (rows, columns); row i receives the distances from ``sources[i]``.
+        sentinel: *unreachable* in the type of ``out``.
+        kind: the narrowest type in which labels in lanes are exact; None if no type is.
+        unit: all arcs weigh 1.
     """
-    ready = prepare(arcs)
-    sources = np.ascontiguousarray(sources, dtype=np.int64)
-    goal = Goal.of(ready, arcs.potentials, sources, out.dtype, targets, cutoff)
-    kind = label_type(ready, arcs.potentials, out.dtype.name, goal.limit)
-    # neighbouring sources share a block, since their labels fall in the same sweeps
-    rows = np.argsort(ready.rank[sources], kind="stable")
-    if kind == "int32" and _maybe_narrow(ready, sources):
-        rows = _search_blocks(team, ready, "uint16", goal, sources, rows, out, ready.heaviest())
-    if kind is not None:
-        rows = _search_blocks(team, ready, kind, goal, sources, rows, out)
-    if len(rows):
-        _search_singly(team, ready, goal, sources, rows, out, unit and arcs.potentials is None)
+
+    ready: PreparedArcs
+    goal: Goal
+    potentials: bool
+    sources: Indices
+    out: Array
+    sentinel: np.generic
+    kind: str | None
+    unit: bool
+
+    @classmethod
+    def of(
+        cls,
+        arcs: Arcs,
+        sources: Indices,
+        out: Array,
+        *,
+        unit: bool,
+        targets: Indices | None,
+        cutoff: float | None,
+        dtype: npt.DTypeLike | None,
+    ) -> SearchBatch:
+        """Return the searches that :meth:`engine.devices.cpu.backend.CpuBackend.begin_search` is asked for."""
+        ready = prepare(arcs)
+        sources = np.ascontiguousarray(sources, dtype=np.int64)
+        kind = out.dtype if dtype is None else np.dtype(dtype)
+        goal = Goal.of(ready, arcs.potentials, sources, kind, targets, cutoff)
+        if kind != out.dtype:  # whole numbers go into floats, which hold all of them
+            none = np.isposinf(work_type(out.dtype).unreachable) and goal.beyond == work_type(kind).sentinel()
+            goal = replace(goal, beyond=out.dtype.type(np.inf if none else goal.beyond))
+        label = label_type(ready, arcs.potentials, kind.name, goal.limit)
+        shifted = arcs.potentials is not None
+        sentinel = work_type(out.dtype).sentinel()
+        return cls(ready, goal, shifted, sources, out, sentinel, label, unit and not shifted)
+
+    def without(self, known: KnownRows | None) -> tuple[Indices, list[Piece]]:
+        """Return the rows that have to be searched, and pieces that copy all others."""
+        rows = np.arange(len(self.sources))
+        if known is None:
+            return rows, []
+        there = known.knows(self.sources)
+        pieces = max(1, -(-int(there.sum()) // COPIED))
+        some = [part for part in np.array_split(rows[there], pieces) if len(part)]
+        return rows[~there], [partial(self._copy, known, part) for part in some]
+
+    def _copy(self, known: KnownRows, rows: Indices, worker: int) -> Done:  # noqa: ARG002 - as all pieces
+        for i in rows:
+            row = known.row(int(self.sources[i]))
+            if row.dtype == self.out.dtype:
+                self.out[i] = row
+            else:
+                to_floats(row[None], work_type(row.dtype).sentinel(), self.out[i : i + 1])
+        return Done(rows)
+
+    def pieces(self, rows: Indices, threads: int, spaces: Spaces) -> list[Piece]:
+        """Return the searches of ``rows`` as pieces for ``threads`` threads."""
+        ready = self.ready
+        # neighbouring sources share a block, since their labels fall in the same sweeps
+        rows = rows[np.argsort(ready.rank[self.sources[rows]], kind="stable")]
+        if self.kind == "int32" and self._maybe_narrow():
+            return self._lanes(rows, "uint16", ready.heaviest(), threads, spaces)
+        return self.blocks(rows, threads, spaces)
+
+    def blocks(self, rows: Indices, threads: int, spaces: Spaces) -> list[Piece]:
+        """Return the searches of ``rows`` as pieces, in lanes where that pays."""
+        if self.kind is None:
+            return self._single(rows, threads)
+        return self._lanes(rows, self.kind, 0, threads, spaces)
+
+    def _maybe_narrow(self) -> bool:
+        """Whether to try labels of 16 bits, twice as many a vector, although some paths may not fit."""
+        enough = len(self.sources) >= ROW_BYTES // 2 and self.ready.heaviest() <= NARROW
+        return enough and self.ready.looks_short(self.sources[len(self.sources) // 2])
+
+    def _lanes(self, rows: Indices, kind: str, heaviest: float, threads: int, spaces: Spaces) -> list[Piece]:
+        """Return blocks of lanes whose labels have type ``kind``, and single searches of the rows that are left over.
+
+        Unless ``heaviest`` (the largest weight) is 0, a block in which a label may not fit ``kind`` is searched again.
+        """
+        ready, goal = self.ready, self.goal
+        n, lanes = len(ready.rank), ROW_BYTES // np.dtype(kind).itemsize
+        far = goal.far(WORK_TYPES[kind].unreachable, kind)[0]
+        arcs = (ready.indptr, ready.heads, ready.into, ready.tails, ready.weights_into(kind))
+        ends, columns = (far, self.sentinel, goal.beyond), (ready.rank, goal.near, goal.shift, goal.onto)
+        bounds = (PASSES * (ready.arcs + 4 * n), int(heaviest))
+        unit = ready.decimal[1] if ready.decimal is not None and kind != "float64" else None
+        tally = ready.tally.setdefault(kind, [0, 0])
+
+        def search(some: Indices, worker: int) -> Done:
+            finished = tally[1] <= 1 + tally[0] // 4
+            if finished:
+                space = spaces.of(worker, ("lanes", kind, n, far), lambda: lane_space(n, far))
+                finished = search_lanes(arcs, space, ends, columns, self.sources, some, self.out, bounds, unit)
+                tally[0 if finished else 1] += 1
+            if finished:
+                return Done(some)
+            again = self.blocks(some, threads, spaces) if heaviest else self._single(some, threads)
+            return Done(some[:0], again)
+
+        blocks = max(0, (len(rows) - LEAST_LANES) // lanes + 1)
+        found: list[Piece] = [partial(search, rows[k * lanes : (k + 1) * lanes]) for k in range(blocks)]
+        return found + self._single(rows[blocks * lanes :], threads)
+
+    def _single(self, rows: Indices, threads: int) -> list[Piece]:
+        """Return searches one by one with a heap, or breadth first where all arcs weigh 1."""
+        ready, goal = self.ready, self.goal
+        real = ready.weights.dtype.kind == "f"
+        far = (goal.far(math.inf, np.float64) if real else goal.far(FAR, np.int64))[0]
+        arcs, ends = (ready.indptr, ready.heads, ready.rank), (far, self.sentinel, goal.beyond)
+        columns = (goal.near, goal.shift, goal.onto, goal.wanted, goal.left)
+
+        def search(some: Indices, worker: int) -> Done:
+            given = (arcs, columns, ends, self.sources, some, self.out)
+            if self.unit and not real:
+                _hops(*given)
+            elif ready.bits:
+                _packed(*given, ready.weights, ready.bits)
+            else:
+                _wide(*given, ready.weights)
+            return Done(some)
+
+        pieces = max(1, min(len(rows), max(2 * threads, -(-len(rows) // SINGLE))))
+        return [partial(search, some) for some in np.array_split(rows, pieces) if len(some)]
 
 
-def _maybe_narrow(ready: PreparedArcs, sources: npt.NDArray[np.int64]) -> bool:
-    """Whether to try labels of 16 bits, twice as many a vector, although longer paths than they hold are possible."""
-    enough = len(sources) >= ROW_BYTES // 2 and ready.heaviest() <= NARROW
-    return enough and ready.looks_short(sources[len(sources) // 2])
+def lane_space(n: int, far: np.generic) -> tuple[Array, Array, Array]:
+    """Return the work space of a thread for :func:`engine.devices.cpu.lanes.search_lanes`."""
+    lanes = ROW_BYTES // far.itemsize
+    memory = np.empty(n * ROW_BYTES + 64, np.uint8)
+    skip = -memory.ctypes.data % 64
+    labels = memory[skip : skip + n * ROW_BYTES].view(far.dtype).reshape(n, lanes)
+    labels[:] = far
+    return labels, np.zeros((n + 7) // 8 * 8, np.uint8), np.zeros((n + 7) // 8 * 8, np.uint8)
 
 
 def label_type(ready: PreparedArcs, potentials: Array | None, out: str, limit: float = math.inf) -> str | None:
@@ -166,63 +282,6 @@ def label_type(ready: PreparedArcs, potentials: Array | None, out: str, limit: f
     return "float64" if longest < 2**53 else None
 
 
-def _search_blocks(
-    team: Team,
-    ready: PreparedArcs,
-    kind: str,
-    goal: Goal,
-    sources: npt.NDArray[np.int64],
-    order: npt.NDArray[np.int64],
-    out: Array,
-    heaviest: float = 0,
-) -> npt.NDArray[np.int64]:
-    """Search the rows ``order`` of ``out`` by lanes; returns the rows that other searches have to do.
-
-    Unless ``heaviest`` (the largest weight) is 0, they include the rows in which a label may not fit ``kind``.
-    """
-    lanes = ROW_BYTES // np.dtype(kind).itemsize
-    blocks = (len(sources) - LEAST_LANES) // lanes + 1
-    if blocks <= 0:
-        return order
-    taken = order[: blocks * lanes]
-    undone = np.zeros(blocks, np.bool_)
-    team.run(
-        search_lanes,
-        *(ready.indptr, ready.heads, ready.into, ready.tails, ready.weights_into(kind)),
-        goal.far(WORK_TYPES[kind].unreachable, kind),
-        *(ready.rank, goal.near, goal.shift, goal.onto, sources, taken),
-        *(out, work_type(out.dtype).sentinel(), goal.beyond),
-        *(np.zeros(1, np.int64), ready.tally.setdefault(kind, np.zeros(2, np.int64)), undone, int(heaviest)),
-        ready.decimal[1] if ready.decimal is not None and kind != "float64" else None,
-    )
-    left = np.repeat(undone, lanes)[: len(taken)]
-    return np.concatenate((taken[left], order[len(taken) :]))
-
-
-def _search_singly(
-    team: Team,
-    ready: PreparedArcs,
-    goal: Goal,
-    sources: npt.NDArray[np.int64],
-    rows: npt.NDArray[np.int64],
-    out: Array,
-    unit: bool,
-) -> None:
-    """Search each of ``rows`` with a heap, or breadth first where all arcs weigh 1."""
-    real = ready.weights.dtype.kind == "f"
-    common = (
-        *(ready.indptr, ready.heads, ready.rank, goal.near, goal.shift, goal.onto, goal.wanted, goal.left),
-        *(sources, rows, out, work_type(out.dtype).sentinel(), goal.beyond, np.zeros(1, np.int64)),
-        goal.far(math.inf, np.float64) if real else goal.far(FAR, np.int64),
-    )
-    if unit and not real:
-        team.run(_hops, *common)
-    elif ready.bits:
-        team.run(_packed, *common, ready.weights, ready.bits)
-    else:
-        team.run(_wide, *common, ready.weights)
-
-
 @njit(nogil=True, cache=True)
 def _emit(dist, far, near, shift, onto, source, row, sentinel, beyond, seen):  # type: ignore[no-untyped-def]
     """Copy a finished search into ``row``, in which column k is vertex ``near[k]``, and reset ``dist`` to ``far``."""
@@ -245,55 +304,47 @@ def _emit(dist, far, near, shift, onto, source, row, sentinel, beyond, seen):  #
 
 
 @njit(nogil=True, cache=True)
-def _packed(  # type: ignore[no-untyped-def]
-    worker, indptr, heads, rank, near, shift, onto, wanted, left, sources, rows, out, sentinel, beyond, counter, far,
-    weights, bits
-):  # fmt: skip
+def _packed(arcs, columns, ends, sources, rows, out, weights, bits):  # type: ignore[no-untyped-def]
+    indptr, heads, rank = arcs
+    near, shift, onto, wanted, left = columns
+    far, sentinel, beyond = ends
     n = len(indptr) - 1
-    dist = np.full(n, far[0], np.int64)
+    dist = np.full(n, far, np.int64)
     seen = np.empty(n, np.int32)
     heap = np.empty(n, np.int64)
     place = np.full(n, -1, np.int32)
-    while True:
-        i = fetch_add(counter.ctypes.data, 1)
-        if i >= len(rows):
-            break
-        source = sources[rows[i]]
+    for i in rows:
+        source = sources[i]
         count = search_packed(indptr, heads, weights, rank[source], dist, seen, wanted, left, heap, place, bits)
-        _emit(dist, far[0], near, shift, onto, source, out[rows[i]], sentinel, beyond, seen[:count])
+        _emit(dist, far, near, shift, onto, source, out[i], sentinel, beyond, seen[:count])
 
 
 @njit(nogil=True, cache=True)
-def _wide(  # type: ignore[no-untyped-def]
-    worker, indptr, heads, rank, near, shift, onto, wanted, left, sources, rows, out, sentinel, beyond, counter, far,
-    weights
-):  # fmt: skip
+def _wide(arcs, columns, ends, sources, rows, out, weights):  # type: ignore[no-untyped-def]
+    indptr, heads, rank = arcs
+    near, shift, onto, wanted, left = columns
+    far, sentinel, beyond = ends
     n = len(indptr) - 1
-    dist = np.full(n, far[0], weights.dtype)
+    dist = np.full(n, far, weights.dtype)
     seen = np.empty(n, np.int32)
     keys = np.empty(n, weights.dtype)
     heap = np.empty(n, np.int32)
     place = np.full(n, -1, np.int32)
-    while True:
-        i = fetch_add(counter.ctypes.data, 1)
-        if i >= len(rows):
-            break
-        source = sources[rows[i]]
+    for i in rows:
+        source = sources[i]
         count = search_wide(indptr, heads, weights, rank[source], dist, seen, wanted, left, keys, heap, place)
-        _emit(dist, far[0], near, shift, onto, source, out[rows[i]], sentinel, beyond, seen[:count])
+        _emit(dist, far, near, shift, onto, source, out[i], sentinel, beyond, seen[:count])
 
 
 @njit(nogil=True, cache=True)
-def _hops(  # type: ignore[no-untyped-def]
-    worker, indptr, heads, rank, near, shift, onto, wanted, left, sources, rows, out, sentinel, beyond, counter, far
-):
+def _hops(arcs, columns, ends, sources, rows, out):  # type: ignore[no-untyped-def]
+    indptr, heads, rank = arcs
+    near, shift, onto, wanted, left = columns
+    far, sentinel, beyond = ends
     n = len(indptr) - 1
-    dist = np.full(n, far[0], np.int64)
+    dist = np.full(n, far, np.int64)
     seen = np.empty(n, np.int32)
-    while True:
-        i = fetch_add(counter.ctypes.data, 1)
-        if i >= len(rows):
-            break
-        source = sources[rows[i]]
+    for i in rows:
+        source = sources[i]
         count = search_hops(indptr, heads, rank[source], dist, seen, wanted, left)
-        _emit(dist, far[0], near, shift, onto, source, out[rows[i]], sentinel, beyond, seen[:count])
+        _emit(dist, far, near, shift, onto, source, out[i], sentinel, beyond, seen[:count])

@@ -8,18 +8,25 @@ product is packed once for all rows.
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Final
+
 import numpy as np
 import numpy.typing as npt
 
 from engine.devices.cpu.backend import CpuBackend
 from engine.devices.cpu.relax import DEPTH, aligned, pack_right, relax_packed
-from engine.devices.cpu.team import fetch_add
+from engine.devices.cpu.searches import Done, Searches
 from engine.devices.cpu.vector import TILE_ROWS, TILE_VECTORS, VECTOR_BYTES, pack_entry
 from engine.graph.kernels import njit
 from engine.graph.partition import Lengths, Parts
 from engine.model.backend import Arcs, Array
 from engine.model.device_layout import SWEEP_ROWS
-from engine.model.dtypes import work_type
+from engine.model.dtypes import WorkType, work_type
+from engine.model.rows import KnownRows
+
+#: Most rows that a thread sweeps before it gathers their facts.
+PIECE_ROWS: Final = 128
 
 
 @njit(nogil=True, cache=True)
@@ -57,7 +64,7 @@ def _seed(x, row, position, starts, parents, part, tables, table, wide):  # type
 
 
 @njit(nogil=True, cache=True)
-def _emit(x, places, shift, source, limit, sentinel, row):  # type: ignore[no-untyped-def]
+def _emit(x, places, shift, source, limit, far, sentinel, row):  # type: ignore[no-untyped-def]
     """Copy a finished row into ``row``, in the caller's order of columns; unreachable entries become ``sentinel``."""
     if len(shift) == 0:
         for v in range(len(places)):
@@ -66,47 +73,41 @@ def _emit(x, places, shift, source, limit, sentinel, row):  # type: ignore[no-un
     else:
         for v in range(len(places)):
             value = x[places[v]]
-            row[v] = sentinel if value == sentinel else value + (shift[v] - shift[source])
+            row[v] = sentinel if value == far else value + (shift[v] - shift[source])
 
 
 @njit(nogil=True, cache=True)
-def _sweep_items(  # type: ignore[no-untyped-def]
-    worker, counter, high, walk, sources, places, shift, limit, sentinel, out, by_bits, pack, edges
-):
-    """Take ``high`` rows at a time from ``counter`` and sweep them until none is left.
+def _sweep_rows(walk, space, columns, ends, sources, out, by_bits):  # type: ignore[no-untyped-def]
+    """Fill the rows ``out`` with the distances from ``sources``.
 
     ``walk``: ``starts``, ``parents``, ``ends`` and ``borders`` of the parts; the part of each position; the tables of
     all parts, where each part's table begins and how long its rows are; the packed lengths from borders to parts, and
-    where each part's begin.  ``places``: the position of each vertex.
+    where each part's begin.  ``space``: work space for the rows, the left side and the edge of a product.  ``columns``:
+    the position of each vertex, and potentials or nothing.  ``ends``: the largest distance and *unreachable* in the
+    type of the tables, and *unreachable* in the type of ``out``.
     """
-    starts, parents, ends, borders, part, tables, table, wide, across, packed = walk
-    n = starts[-1]
+    starts, parents, lasts, borders, part, tables, table, wide, across, packed = walk
+    x, left, edge = space
+    places, shift = columns
+    limit, far, sentinel = ends
+    n, rows = starts[-1], len(sources)
     width = TILE_VECTORS * VECTOR_BYTES // tables.itemsize
     stride = (n + width - 1) // width * width
-    x = np.empty(high * stride, tables.dtype)
-    deepest = min(DEPTH, np.max(ends[1:] - ends[:-1])) if len(parents) else 0
-    left = np.empty((high + TILE_ROWS) * deepest, pack.dtype)
-    edge = edges[worker]
-    while True:
-        first = fetch_add(counter.ctypes.data, high)
-        if first >= len(sources):
-            break
-        rows = min(high, len(sources) - first)
-        x[: rows * stride] = sentinel
-        for i in range(rows):
-            _seed(x, i * stride, places[sources[first + i]], starts, parents, part, tables, table, wide)
-        for j in range(len(parents) - 1, -1, -1):
-            depth, columns = ends[j + 1] - ends[j], starts[j + 1] - starts[j]
-            padded = (columns + width - 1) // width * width
-            for k in range(0, depth, DEPTH):
-                deep = min(DEPTH, depth - k)
-                _gather(x, stride, rows, borders[ends[j] + k : ends[j] + k + deep], left)
-                right = across[packed[j] + k * padded : packed[j] + (k + deep) * padded]
-                above = -rows - columns  # no tile counts as lying below the diagonal
-                relax_packed(x, starts[j], stride, rows, columns, deep, above, by_bits, left, right, edge)
-        for i in range(rows):
-            row = x[i * stride : i * stride + n]
-            _emit(row, places, shift, sources[first + i], limit, sentinel, out[first + i])
+    x[: rows * stride] = far
+    for i in range(rows):
+        _seed(x, i * stride, places[sources[i]], starts, parents, part, tables, table, wide)
+    for j in range(len(parents) - 1, -1, -1):
+        depth, size = lasts[j + 1] - lasts[j], starts[j + 1] - starts[j]
+        padded = (size + width - 1) // width * width
+        for k in range(0, depth, DEPTH):
+            deep = min(DEPTH, depth - k)
+            _gather(x, stride, rows, borders[lasts[j] + k : lasts[j] + k + deep], left)
+            right = across[packed[j] + k * padded : packed[j] + (k + deep) * padded]
+            above = -rows - size  # no tile counts as lying below the diagonal
+            relax_packed(x, starts[j], stride, rows, size, deep, above, by_bits, left, right, edge)
+    for i in range(rows):
+        row = x[i * stride : i * stride + n]
+        _emit(row, places, shift, sources[i], limit, far, sentinel, out[i])
 
 
 class Sweeper(CpuBackend):
@@ -125,7 +126,7 @@ class Sweeper(CpuBackend):
         self._nonnegative = nonnegative
         self._parts = _flatten(parts, lengths)
 
-    def search(
+    def begin_search(
         self,
         arcs: Arcs,
         sources: npt.NDArray[np.int64],
@@ -134,31 +135,55 @@ class Sweeper(CpuBackend):
         unit: bool = False,  # noqa: ARG002
         targets: npt.NDArray[np.int64] | None = None,
         cutoff: float | None = None,
-    ) -> None:
-        """Compute whole rows of the matrix.
+        dtype: npt.DTypeLike | None = None,
+        known: KnownRows | None = None,  # noqa: ARG002
+    ) -> Searches:
+        """Begin to compute whole rows of the matrix: return them as pieces for the threads of ``share``.
 
         Args:
             arcs: only the potentials are read; they turn reduced lengths into distances.
             sources: vertex indices, shape (rows,).
-            out: of a working type, shape (rows, n); row i receives the distances from ``sources[i]``.
+            out: shape (rows, n); row i receives the distances from ``sources[i]``.
             unit: has no effect.
             targets: must be None.
             cutoff: must be None.
+            dtype: working type of the distances; None for that of ``out``, which may be float64 for any type.
+            known: has no effect.
 
         Raises:
             ValueError: there are targets or a cutoff.
         """
         if targets is not None or cutoff is not None:
             raise ValueError("a sweep makes whole rows; they are cut on their way to the sink")
-        kind = work_type(out.dtype)
+        kind = work_type(out.dtype if dtype is None else dtype)
         high = max(1, min(SWEEP_ROWS, -(-len(sources) // self.threads)))
         limit = kind.largest if self._nonnegative or not kind.integer else kind.largest_signed
         shift = np.empty(0) if arcs.potentials is None else np.ascontiguousarray(arcs.potentials)
-        packs = self._space.packs(out.dtype)
-        rows = (np.ascontiguousarray(sources, np.int64), self._position, shift)
-        ends = (out.dtype.type(limit), kind.sentinel(), out)
-        counter = np.zeros(1, np.int64)
-        self._team.run(_sweep_items, counter, high, self._parts, *rows, *ends, self._nonnegative, packs[0][0], packs[2])
+        ends = (kind.dtype.type(limit), kind.sentinel(), work_type(out.dtype).sentinel())
+        sources, columns = np.ascontiguousarray(sources, np.int64), (self._position, shift)
+
+        # a piece is several sweeps, so that the facts of its rows are gathered by one call, but four pieces a thread
+        rows = high * max(1, min(PIECE_ROWS // high, len(sources) // (4 * high * self.threads)))
+
+        def sweep(first: int, worker: int) -> Done:
+            space = self._spaces.of(worker, ("sweep", high, kind.name), lambda: self._space_of(worker, high, kind))
+            last = min(first + rows, len(sources))
+            for start in range(first, last, high):
+                some = slice(start, min(start + high, last))
+                _sweep_rows(self._parts, space, columns, ends, sources[some], out[some], self._nonnegative)
+            return Done(np.arange(first, last))
+
+        return Searches(partial(sweep, first) for first in range(0, len(sources), rows))
+
+    def _space_of(self, worker: int, high: int, kind: WorkType) -> tuple[Array, Array, Array]:
+        """The work space of a thread for ``high`` rows: rows, left side and edge of a product."""
+        pack, _, edges, _ = self._space.packs(kind.dtype)
+        starts, parents, lasts = self._parts[:3]
+        width = TILE_VECTORS * VECTOR_BYTES // kind.itemsize
+        stride = -(-int(starts[-1]) // width) * width
+        deepest = min(DEPTH, int(np.diff(lasts).max())) if len(parents) else 0
+        left = np.empty((high + TILE_ROWS) * deepest, pack.dtype)
+        return np.empty(high * stride, kind.dtype), left, edges[worker]
 
 
 def _flatten(parts: Parts, lengths: Lengths) -> tuple[Array, ...]:

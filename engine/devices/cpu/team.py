@@ -1,16 +1,16 @@
 """Threads that share one kernel, and the atomic counter from which they take work.
 
 numba's own parallel loops spin while they wait, which on a busy machine makes two threads slower than one.  Here the
-threads are ordinary ones that sleep on a condition variable, the kernels release the GIL, and threads take items from
-an atomic counter, so a thread that is descheduled delays the others by one item at most.
+threads are ordinary ones that sleep on a lock, the kernels release the GIL, and threads take items from an atomic
+counter, so a thread that is descheduled delays the others by one item at most.
 """
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor, wait
-from typing import Final
+from typing import Final, cast
 
 from llvmlite import ir
 from numba import types
@@ -47,7 +47,8 @@ WORTH: Final = 1.1
 class Team:
     """A fixed number of threads that run the same kernel together; the caller is one of them.
 
-    Not re-entrant: one ``run`` at a time.
+    Each of the others sleeps on a lock of its own, so that waking one takes a few microseconds; an executor's queue
+    takes several times that.  They are started when they are first needed.  Not re-entrant: one ``run`` at a time.
 
     Args:
         threads: the number of threads, the caller included; None for one a usable processor.
@@ -55,22 +56,39 @@ class Team:
 
     def __init__(self, threads: int | None = None) -> None:
         self.threads = threads or usable_processors()
-        self._pool = ThreadPoolExecutor(self.threads - 1, "apsp-team") if self.threads > 1 else None
+        self._others: list[_Other] = []
         self._wall = self._used = self._alone_until = 0.0
 
-    def run(self, kernel: Callable[..., object], *args: object) -> None:
-        """Call ``kernel(worker, *args)`` once for each worker 0 … threads - 1, and wait for all of them."""
-        if self._pool is None:
+    def run(self, kernel: Callable[..., object], *args: object, most: int | None = None) -> None:
+        """Call ``kernel(worker, *args)`` once for each worker 0, 1, ..., and wait for all of them.
+
+        Args:
+            kernel: what the threads run.
+            args: its arguments after the number of the worker.
+            most: the most workers that have work to do; None for all.
+
+        Raises:
+            Exception: what a worker raised; the first one where several did.
+        """
+        wanted = self.threads if most is None else max(1, min(self.threads, most))
+        if wanted == 1:
             kernel(0, *args)
             return
-        start = time.perf_counter()
-        others = [self._pool.submit(_timed, kernel, worker, args) for worker in range(1, self.threads)]
+        while len(self._others) < wanted - 1:
+            self._others.append(_Other(len(self._others) + 1))
+        start, others = time.perf_counter(), self._others[: wanted - 1]
+        for other in others:
+            other.begin(kernel, args)
         try:
             used = _timed(kernel, 0, args)
         finally:
-            wait(others)
-        self._used += used + sum(other.result() for other in others)
+            for other in others:
+                other.wait()
+        self._used += used + sum(other.used for other in others)
         self._wall += time.perf_counter() - start
+        for other in others:
+            if other.error is not None:
+                raise other.error
 
     def worth_sharing(self) -> bool:
         """Whether work that either one thread or all threads can do should be shared now.
@@ -79,7 +97,7 @@ class Team:
         all threads in recent runs is compared with the wall time; if the ratio is below ``WORTH``, the caller works
         alone for ``PAUSE`` seconds.
         """
-        if self._pool is None or time.perf_counter() < self._alone_until:
+        if self.threads == 1 or time.perf_counter() < self._alone_until:
             return False
         if self._wall < JUDGED:
             return True
@@ -91,8 +109,56 @@ class Team:
 
     def close(self) -> None:
         """End the threads."""
-        if self._pool is not None:
-            self._pool.shutdown()
+        for other in self._others:
+            other.end()
+        self._others = []
+
+
+class _Other:
+    """One thread of a team, which waits for kernels to run.
+
+    Attributes:
+        used: processor seconds of the last kernel.
+        error: what the last kernel raised; None if it returned.
+    """
+
+    def __init__(self, worker: int) -> None:
+        self.used, self.error = 0.0, cast("BaseException | None", None)
+        self._worker = worker
+        self._task: tuple[Callable[..., object], tuple[object, ...]] | None = None
+        self._go, self._done = threading.Lock(), threading.Lock()
+        self._go.acquire()
+        self._done.acquire()
+        self._thread = threading.Thread(target=self._run, name=f"apsp-team-{worker}", daemon=True)
+        self._thread.start()
+
+    def begin(self, kernel: Callable[..., object], args: tuple[object, ...]) -> None:
+        """Let the thread run ``kernel(worker, *args)``."""
+        self._task = (kernel, args)
+        self._go.release()
+
+    def wait(self) -> None:
+        """Wait until the kernel has returned."""
+        self._done.acquire()
+
+    def end(self) -> None:
+        """End the thread."""
+        self._go.release()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while True:
+            self._go.acquire()
+            if self._task is None:
+                return
+            (kernel, args), self._task = self._task, None
+            self.error = None
+            try:
+                self.used = _timed(kernel, self._worker, args)
+            except BaseException as error:
+                self.error = error
+            del kernel, args  # a thread that waits keeps no array alive
+            self._done.release()
 
 
 def _timed(kernel: Callable[..., object], worker: int, args: tuple[object, ...]) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -10,8 +11,8 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import dijkstra as scipy_dijkstra
 
 from engine.algorithms.context import SolveContext
-from engine.devices.cpu.search import search
-from engine.devices.cpu.team import Team
+from engine.devices.cpu.backend import CpuBackend
+from engine.devices.cpu.searches import Searches
 from engine.graph.profile import GraphProfile
 from engine.graph.selection import Rectangle
 from engine.model.backend import Arcs
@@ -24,36 +25,22 @@ from storage.graph.graph import Graph
 Array = npt.NDArray[np.generic]
 
 
-class Searcher:
-    """The search verb of a backend; remembers how many rows each call had."""
-
-    name, threads = "searcher", 2
+class Searcher(CpuBackend):
+    """A backend of two threads that only searches; remembers how many rows each batch had."""
 
     def __init__(self) -> None:
+        super().__init__(2)
         self.calls: list[int] = []
-        self._team = Team(2)
 
-    def search(
-        self,
-        arcs: Arcs,
-        sources: npt.NDArray[np.int64],
-        out: Array,
-        *,
-        unit: bool = False,
-        targets: npt.NDArray[np.int64] | None = None,
-        cutoff: float | None = None,
-    ) -> None:
+    def begin_search(self, arcs: Arcs, sources: npt.NDArray[np.int64], out: Array, **given: Any) -> Searches:
         self.calls.append(len(sources))
-        search(self._team, arcs, sources, out, unit, targets=targets, cutoff=cutoff)
+        return super().begin_search(arcs, sources, out, **given)
 
     def relax(self, c: Array, a: Array, b: Array, *, nonnegative: bool, upper: bool = False) -> None:
         raise AssertionError("a search needs no product")
 
     def close(self, d: Array, *, nonnegative: bool, symmetric: bool = False) -> None:
         raise AssertionError("a search closes no block")
-
-    def shutdown(self) -> None:
-        self._team.close()
 
 
 class Collect:

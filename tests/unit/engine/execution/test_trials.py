@@ -9,14 +9,20 @@ import numpy as np
 import pytest
 
 from benchmarks import graphs
-from engine.devices.cpu import backend
+from engine.api.solve import make_plan, solve
+from engine.devices.cpu import backend, bfs_bits
+from engine.devices.cpu import backend as cpu_backend
+from engine.devices.cpu.search import SearchBatch
+from engine.devices.cpu.searches import Searches
 from engine.execution import trials
 from engine.execution.survey import survey
 from engine.graph.analysis import describe
+from engine.graph.profile import GraphProfile
 from engine.model.dtypes import WORK_TYPES
 from engine.model.plan import Plan
 from engine.model.problem import Machine, Options
-from engine.planning.planner import choose, choose_type
+from engine.model.rows import ArraySink
+from engine.planning.planner import choose
 from storage.graph.graph import Graph, build_graph
 
 
@@ -54,7 +60,7 @@ def timed(monkeypatch: pytest.MonkeyPatch) -> type[Timed]:
 @pytest.mark.parametrize("kind", ["int32", "uint16"])
 def test_many_sources_are_tried_side_by_side(kind: str, timed: type[Timed]) -> None:
     graph = graphs.ring(8_000)
-    found = trials.search_seconds(graph, WORK_TYPES[kind], 2, unit=False)
+    found = trials.SearchTrial(GraphProfile(graph), WORK_TYPES[kind], 2).seconds(unit=False)
     assert found == pytest.approx(0.001 / 2)
     assert max(timed.calls) >= 2 * 256 // np.dtype(kind).itemsize
     assert sum(timed.calls) < 500
@@ -64,7 +70,7 @@ def test_few_sources_are_not_tried_for_longer_than_they_take(timed: type[Timed])
     from engine.graph.selection import Rectangle
 
     rectangle = Rectangle(5_000, np.arange(40), None, None)
-    found = trials.search_seconds(graphs.ring(8_000), WORK_TYPES["int32"], 2, unit=False, rectangle=rectangle)
+    found = trials.SearchTrial(GraphProfile(graphs.ring(8_000)), WORK_TYPES["int32"], 2, rectangle).seconds(unit=False)
     assert found == pytest.approx(0.04 / 2)
     assert max(timed.calls) <= 40
 
@@ -72,18 +78,17 @@ def test_few_sources_are_not_tried_for_longer_than_they_take(timed: type[Timed])
 def test_what_cannot_win_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     """A dense graph of 2,048 vertices was planned for a second, in which it was searched, and solved in a tenth."""
     tried = []
-    monkeypatch.setattr(trials, "search_seconds", lambda *_, **given: tried.append(given) or 1.0)
+    monkeypatch.setattr(trials.SearchTrial, "seconds", lambda _, **given: tried.append(given) or 1.0)
     monkeypatch.setattr(trials, "relax_rate", lambda *_: tried.append("relax") or 1e9)
     rates = {"uint16": 1e8, "int32": 1e8, "float32": 1e8, "float64": 1e8}
     box = replace(survey(), relax_rate=rates, search_rate=1e5, disk=None)
     graph = complete(256)
     problem = describe(graph)
-    kind, _ = choose_type(problem, "auto")
 
     def plan_on(machine: Machine) -> Plan:
         plan = choose(problem, machine, Options())
         assert plan.seconds > trials.WORTHWHILE
-        trials.calibrate(graph, problem, kind, machine, plan)
+        trials.calibrate(GraphProfile(graph), problem, machine, plan)
         return plan
 
     assert plan_on(box).algorithm == "recursive-floyd-warshall"
@@ -91,6 +96,47 @@ def test_what_cannot_win_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     close = replace(box, search_rate=2e6)
     assert plan_on(close).candidates[0].seconds < 1
     assert {"relax"} < {some if isinstance(some, str) else "search" for some in tried}
+
+
+@pytest.mark.parametrize("unit", [False, True])
+def test_the_rows_of_trials_are_not_searched_again(unit: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planning and solving together search each source once (but for a sample at another place, which is kept too)."""
+    searched: list[int] = []
+
+    class Counted(Searches):
+        def take(self, worker: int, then: Any = None) -> Any:
+            before = len(copied)
+            found = super().take(worker, then)
+            searched.append(found[0] - sum(copied[before:]))
+            return found
+
+    copied: list[int] = []
+    copy = SearchBatch._copy
+
+    def counted(self: Any, known: Any, rows: Any, worker: int) -> Any:
+        copied.append(len(rows))
+        return copy(self, known, rows, worker)
+
+    monkeypatch.setattr(SearchBatch, "_copy", counted)
+    monkeypatch.setattr(cpu_backend, "Searches", Counted)
+    monkeypatch.setattr(bfs_bits, "Searches", Counted)
+    monkeypatch.setattr(trials, "WORTHWHILE", 0.0)
+    monkeypatch.setattr(trials, "TRIAL", 0.02)
+    rng = np.random.default_rng(4)
+    weights = np.ones(12_000, np.int64) if unit else rng.integers(1, 50, 12_000)
+    graph = build_graph(
+        rng.integers(0, 3_000, 12_000), rng.integers(0, 3_000, 12_000), weights, n=3_000, directed=True
+    )[0]
+    profile, options = GraphProfile(graph), Options(threads=1, device="cpu", algorithm="bfs" if unit else "dijkstra")
+    plan = make_plan(profile, options)
+    assert sum(searched) >= 1
+    sink = ArraySink(plan.shape, plan.dtype)
+    solve(profile, plan, options, sink)
+    assert sum(searched) == 3_000
+    assert sum(copied) >= 1
+    again = ArraySink(plan.shape, plan.dtype)
+    solve(graph, plan, options, again)
+    np.testing.assert_array_equal(sink.array, again.array)
 
 
 def complete(n: int) -> Graph:

@@ -1,5 +1,7 @@
 """The summary gathered on the way must equal the one recomputed from the whole matrix."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 
@@ -58,15 +60,27 @@ def test_a_histogram_grows_and_keeps_its_counts() -> None:
     assert counts == again.tolist()
 
 
-@pytest.mark.parametrize("dtype", ["uint16", "int32"])
-@pytest.mark.parametrize("width", [49, 98, 103, 250])
+@pytest.mark.parametrize("dtype", ["uint16", "int32", "float32", "float64"])
+@pytest.mark.parametrize("width", [16, 64, 256])
 def test_distances_on_the_edge_of_a_bin_belong_to_the_bin_that_begins_there(dtype: str, width: int) -> None:
-    """49 * (1 / 49) is less than 1, and so with other widths."""
     edges = np.arange(0, BINS * width, width)
     values = np.stack([edges, edges + width - 1]).astype(dtype)
     found = gather(values, True, [slice(0, 2)], np.array([0, BINS - 1]))["histogram"]
     assert len(found["counts"]) == BINS
     assert set(found["counts"][1:-1]) == {2}
+
+
+@pytest.mark.parametrize("integral", [True, False])
+def test_the_summary_does_not_depend_on_the_order_of_rows_or_on_threads(integral: bool) -> None:
+    rng = np.random.default_rng(5)
+    values = rng.integers(0, 10 ** rng.integers(1, 7, (40, 1)), (40, 40)).astype("float64") / (1 if integral else 7)
+    np.fill_diagonal(values, 0)
+    first = gather(values, integral, [slice(k, k + 1) for k in range(40)])
+    assert gather(values, integral, [slice(k, k + 1) for k in reversed(range(40))]) == first
+    sink = SummarySink(ArraySink(values.shape, values.dtype), np.arange(40), 40, integral=integral)
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda some: sink.gather(0, values, some), rng.permutation(40).reshape(10, 4)))
+    assert sink.summary(np.arange(100, 140)) == first
 
 
 @pytest.mark.parametrize("tiny", [2.2e-308, 5e-324])
@@ -147,10 +161,10 @@ def test_a_source_among_few_targets_reaches_itself() -> None:
 
 def test_parts_bring_what_their_rows_reach() -> None:
     values = chain_of(20, entrance=True, dead_end=True)
-    whole = Summary(np.arange(23), 23, integral=True, binary=True)
+    whole = Summary(np.arange(23), 23, integral=True)
     for first in (12, 0):
         rows = np.arange(first, min(23, first + 12))
-        part = SummarySink(ArraySink((len(rows), 23), "int32"), rows, 23, integral=True, binary=True)
+        part = SummarySink(ArraySink((len(rows), 23), "int32"), rows, 23, integral=True)
         part.write(0, 0, values[rows])
         whole.join(part.part(first))
     found = whole.summary(np.arange(100, 123))

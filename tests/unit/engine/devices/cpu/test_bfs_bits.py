@@ -13,6 +13,7 @@ from scipy.sparse.csgraph import dijkstra
 from benchmarks import graphs
 from engine.devices.cpu.backend import CpuBackend
 from engine.devices.cpu.bfs_bits import BreadthFirst
+from engine.devices.cpu.search import SearchBatch
 from engine.model.backend import Arcs
 from engine.model.dtypes import WORK_TYPES
 
@@ -149,7 +150,7 @@ def test_other_weights_and_potentials_are_left_to_other_searches(unit: bool, pot
 
 def test_a_block_that_needs_too_many_steps_is_searched_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
     left = []
-    monkeypatch.setattr(CpuBackend, "search", lambda self, arcs, sources, out, **given: left.append(len(sources)))
+    monkeypatch.setattr(SearchBatch, "blocks", lambda self, rows, threads, spaces: left.append(len(rows)) or [])
     backend = BreadthFirst(1)
     for arcs, cutoff, count in (
         (path(255), None, 0),

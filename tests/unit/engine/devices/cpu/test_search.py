@@ -14,17 +14,17 @@ from scipy.sparse.csgraph import dijkstra
 
 from engine.devices.cpu import search as cpu_search
 from engine.devices.cpu.arcs import prepare
-from engine.devices.cpu.search import label_type, search
-from engine.devices.cpu.team import Team
+from engine.devices.cpu.backend import CpuBackend
+from engine.devices.cpu.search import label_type
 from engine.model.backend import Arcs
 from engine.model.dtypes import WORK_TYPES
 
 
 @pytest.fixture(scope="module", params=[1, 3])
-def team(request: pytest.FixtureRequest) -> Iterator[Team]:
-    made = Team(request.param)
+def backend(request: pytest.FixtureRequest) -> Iterator[CpuBackend]:
+    made = CpuBackend(request.param)
     yield made
-    made.close()
+    made.shutdown()
 
 
 def random_arcs(rng: np.random.Generator, n: int, m: int, weights: npt.NDArray[np.generic]) -> Arcs:
@@ -73,7 +73,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
 @pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("dtype", list(WORK_TYPES))
 @pytest.mark.parametrize("form", list(WEIGHTS))
-def test_every_form_and_type_agrees_with_scipy(team: Team, dtype: str, form: str) -> None:
+def test_every_form_and_type_agrees_with_scipy(backend: CpuBackend, dtype: str, form: str) -> None:
     if form == "quarters" and not dtype.startswith("float"):
         pytest.skip("fractions need a float type")
     rng = np.random.default_rng(11)
@@ -81,12 +81,12 @@ def test_every_form_and_type_agrees_with_scipy(team: Team, dtype: str, form: str
         arcs = random_arcs(rng, n, m, WEIGHTS[form])
         sources = rng.permutation(n)[: max(1, n // 2)]
         out = np.full((len(sources), n), 77, dtype)
-        search(team, arcs, sources, out, form == "ones")
+        backend.search(arcs, sources, out, unit=form == "ones")
         assert np.array_equal(widened(out), oracle(arcs, sources)), (n, m)
 
 
 @pytest.mark.usefixtures("way")
-def test_distances_beyond_32_bits_are_exact(team: Team) -> None:
+def test_distances_beyond_32_bits_are_exact(backend: CpuBackend) -> None:
     """2^53 - 1 needs every bit; the wide form is taken because distance and vertex do not fit one word."""
     n = 2**11
     indptr = np.concatenate((np.arange(n), [n - 1]))
@@ -94,40 +94,40 @@ def test_distances_beyond_32_bits_are_exact(team: Team) -> None:
     arcs = Arcs(indptr, np.arange(1, n, dtype=np.int32), np.full(n - 1, each, np.int64))
     assert prepare(arcs).bits == 0
     out = np.empty((1, n), np.float64)
-    search(team, arcs, np.array([0]), out)
+    backend.search(arcs, np.array([0]), out)
     assert np.array_equal(out[0], np.arange(n) * each)
 
 
 @pytest.mark.usefixtures("way")
-def test_float32_rows_are_rounded_once(team: Team) -> None:
+def test_float32_rows_are_rounded_once(backend: CpuBackend) -> None:
     """A path of 20,000 arcs: sums held in float32 would be wrong in the fourth digit."""
     n = 20_001
     indptr = np.concatenate((np.arange(n), [n - 1]))
     arcs = Arcs(indptr, np.arange(1, n, dtype=np.int32), np.full(n - 1, 0.1))
     out = np.empty((1, n), np.float32)
-    search(team, arcs, np.array([0]), out)
+    backend.search(arcs, np.array([0]), out)
     assert np.array_equal(out[0], np.cumsum(np.concatenate(([0.0], arcs.weights))).astype(np.float32))
 
 
 @pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("dtype", ["int32", "float64"])
-def test_potentials_are_taken_out_again(team: Team, dtype: str) -> None:
+def test_potentials_are_taken_out_again(backend: CpuBackend, dtype: str) -> None:
     rng = np.random.default_rng(2)
     base = random_arcs(rng, 120, 500, np.arange(1, 9, dtype=np.int64))
     h = -rng.integers(0, 50, 120)
     arcs = Arcs(base.indptr, base.heads, base.weights, h if dtype == "int32" else h.astype(np.float64))
     out = np.empty((120, 120), dtype)
-    search(team, arcs, np.arange(120), out)
+    backend.search(arcs, np.arange(120), out)
     assert np.array_equal(widened(out), oracle(arcs, np.arange(120)))
     assert out.min() < 0
 
 
 @pytest.mark.usefixtures("way")
-def test_rows_may_be_a_slice_of_a_larger_array(team: Team) -> None:
+def test_rows_may_be_a_slice_of_a_larger_array(backend: CpuBackend) -> None:
     rng = np.random.default_rng(4)
     arcs = random_arcs(rng, 50, 200, WEIGHTS["packed"])
     whole = np.full((60, 70), -1, np.int32)
-    search(team, arcs, np.arange(50), whole[5:55, 10:60])
+    backend.search(arcs, np.arange(50), whole[5:55, 10:60])
     assert np.array_equal(widened(whole[5:55, 10:60]), oracle(arcs, np.arange(50)))
     whole[5:55, 10:60] = -1
     assert (whole == -1).all()
@@ -146,10 +146,10 @@ def test_arcs_that_mirror_each_other_are_kept_once() -> None:
     assert ready.tails is ready.heads
     lopsided = Arcs(mirrored.indptr, mirrored.heads, np.arange(1, len(both.data) + 1, dtype=np.int32))
     assert prepare(lopsided).back is not None
-    team = Team(1)
+    backend = CpuBackend(1)
     for arcs in (mirrored, lopsided):
         out = np.empty((60, 60), np.int32)
-        search(team, arcs, np.arange(60), out)
+        backend.search(arcs, np.arange(60), out)
         assert np.array_equal(widened(out), oracle(arcs, np.arange(60)))
 
 
@@ -175,18 +175,18 @@ def test_labels_take_the_narrowest_type_that_is_exact() -> None:
 
 
 @pytest.mark.parametrize("digits", [0, 1, 3, 6])
-def test_decimals_are_added_exactly(team: Team, digits: int) -> None:
+def test_decimals_are_added_exactly(backend: CpuBackend, digits: int) -> None:
     """A float64 sum of tenths is off in its last bits; a whole number of tenths, divided once, is not."""
     rng = np.random.default_rng(digits)
     whole = random_arcs(rng, 300, 1200, np.arange(0, 4000))
     arcs = Arcs(whole.indptr, whole.heads, whole.weights / 10.0**digits)
     assert prepare(arcs).decimal is not None
     out = np.empty((300, 300), np.float32)
-    search(team, arcs, np.arange(300), out)
+    backend.search(arcs, np.arange(300), out)
     np.testing.assert_array_equal(out, (oracle(whole, np.arange(300)) / 10.0**digits).astype(np.float32))
 
 
-def test_short_labels_are_widened_where_they_are_cut_off(team: Team) -> None:
+def test_short_labels_are_widened_where_they_are_cut_off(backend: CpuBackend) -> None:
     """300 vertices in the middle are near each other, all others hang on arms whose ends are 40 x 1,000 away."""
     rng = np.random.default_rng(4)
     tails, heads = rng.integers(200, 500, (2, 3000))
@@ -198,7 +198,7 @@ def test_short_labels_are_widened_where_they_are_cut_off(team: Team) -> None:
     weights = rng.integers(900, 1100, len(tails)).astype(np.int32)
     arcs = Arcs(indptr, heads[order].astype(np.int32), weights)
     out = np.empty((500, 500), np.int32)
-    search(team, arcs, np.arange(500), out)
+    backend.search(arcs, np.arange(500), out)
     np.testing.assert_array_equal(widened(out), oracle(arcs, np.arange(500)))
     assert out[out < WORK_TYPES["int32"].unreachable].max() > WORK_TYPES["uint16"].unreachable
     finished, cut_off = prepare(arcs).tally["uint16"]
@@ -206,25 +206,25 @@ def test_short_labels_are_widened_where_they_are_cut_off(team: Team) -> None:
     assert cut_off > 0
 
 
-def test_long_distances_are_not_tried_in_short_labels(team: Team) -> None:
+def test_long_distances_are_not_tried_in_short_labels(backend: CpuBackend) -> None:
     place = np.arange(500)
     arcs = Arcs(np.append(place, 499), place[1:].astype(np.int32), np.full(499, 100, np.int32))
     out = np.empty((500, 500), np.int32)
-    search(team, arcs, place, out)
+    backend.search(arcs, place, out)
     np.testing.assert_array_equal(widened(out), oracle(arcs, place))
     assert set(prepare(arcs).tally) == {"uint16", "int32"}  # the source in the middle reaches half as far
     heavy = Arcs(arcs.indptr, arcs.heads, arcs.weights * 2)
-    search(team, heavy, place, out)
+    backend.search(heavy, place, out)
     np.testing.assert_array_equal(widened(out), oracle(heavy, place))
     assert set(prepare(heavy).tally) == {"int32"}
 
 
-def test_arcs_too_long_for_the_result_type_are_never_taken(team: Team) -> None:
+def test_arcs_too_long_for_the_result_type_are_never_taken(backend: CpuBackend) -> None:
     """0 -> 1 -> 2 fits uint16 and int32; the arc 0 -> 2 does not."""
     for dtype, long in (("uint16", 70_000), ("int32", 2**31 + 5)):
         arcs = Arcs(np.array([0, 2, 3, 3]), np.array([1, 2, 2], np.int32), np.array([3, long, 4], np.int64))
         out = np.empty((24, 3), dtype)
-        search(team, arcs, np.zeros(24, np.int64), out)
+        backend.search(arcs, np.zeros(24, np.int64), out)
         assert (out == [0, 3, 7]).all()
 
 
@@ -237,18 +237,18 @@ def hidden_path(n: int) -> Arcs:
     return Arcs(np.arange(n + 1) * (n - 1), heads, weights)
 
 
-def test_a_graph_that_lanes_are_bad_at_is_given_up_and_still_right(team: Team) -> None:
+def test_a_graph_that_lanes_are_bad_at_is_given_up_and_still_right(backend: CpuBackend) -> None:
     arcs = hidden_path(500)
     out = np.empty((500, 500), np.int32)
     for _ in range(2):
         out[:] = -1
-        search(team, arcs, np.arange(500), out)
+        backend.search(arcs, np.arange(500), out)
         some = np.arange(0, 500, 50)
         assert np.array_equal(widened(out[some]), oracle(arcs, some))
     for kind in ("uint16", "int32"):
         finished, given_up = prepare(arcs).tally[kind]
         assert finished == 0
-        assert 2 <= given_up <= 2 + team.threads
+        assert 2 <= given_up <= 2 + backend.threads
 
 
 def test_the_prepared_form_lives_as_long_as_its_arcs() -> None:

@@ -8,20 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from engine.devices.cuda.context import allocate
 from engine.devices.cuda.pinned import PinnedPool
-from engine.devices.cuda.streaming import CudaStreamer
+from engine.devices.cuda.stripes.memory import StripeMemory
 from engine.model.backend import Array
-from engine.model.stripe_device import StripeJob
+from engine.model.stripe_device import Streamer, StripeJob
 from engine.model.tiling import GRAIN
 
 _TILE: Final = 128
 
 
-class CudaHolder(CudaStreamer):
-    """A streamer whose stripes and panels are set by calls of its worker; it multiplies and closes as a streamer does.
+class CudaWorkerDevice(StripeMemory):
+    """Stripes and panels that are set by calls of a worker.
 
     Args:
         job: the solve, as streamers see it.
@@ -39,7 +39,7 @@ class CudaHolder(CudaStreamer):
         self._pieces = PinnedPool((min(job.tiling.width, job.n), job.n), job.kind.dtype, threads)
         # one slot of the least height, which stays unused
         job.tiling = replace(job.tiling, height=GRAIN, slots=1, resident=0)
-        job.devices = [self]
+        job.devices = [cast(Streamer, self)]  # the rounds do not call it; its memory is what counts
         self.open(job, 0, [])
         # per place: the round of its panel, the events it must not change before, and the event when it is complete
         self._panel_at = [-1] * places

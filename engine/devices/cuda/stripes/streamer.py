@@ -9,34 +9,19 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
 
-from engine.devices.cuda.context import Modules, alike, allocate, modules, translated
-from engine.devices.cuda.floyd_warshall import Solver
-from engine.devices.cuda.launch import Copy, Launcher, Product
-from engine.devices.cuda.trace import Trace
-from engine.model import traffic
+from engine.devices.cuda.context import alike, modules
+from engine.devices.cuda.launch import Copy
+from engine.devices.cuda.stripes.memory import Slot, StripeMemory
 from engine.model.backend import Array
-from engine.model.device_layout import SINGLE, padded_side
-from engine.model.stripe_device import StripeJob, below_zero
-from engine.model.tiling import CHUNK, pitch, stripe_entries
-from storage.errors import SolveFailed
+from engine.model.tiling import stripe_entries
 
-#: Priorities of streams; the lowest number comes first.
-_HIGH: Final = -5
-_MIDDLE: Final = -2
 #: Seconds between two checks of a round that is to finish on the device.
 _LOOK: Final = 0.0005
-_TILE: Final = 128
-_STEP: Final = 16
-
-
-def _round_up(x: int, to: int) -> int:
-    return -(-x // to) * to
 
 
 def found_devices() -> int:
@@ -45,157 +30,8 @@ def found_devices() -> int:
     return alike(found.cupy.cuda.runtime, found.device)
 
 
-class Slot:
-    """A stripe in flight: its buffer, its packed columns, its stream and events.
-
-    Args:
-        index: number of the slot.
-        cupy: the module.
-        shape: rows and columns of the buffer.
-        packed: rows and columns of the packed columns.
-        types: types of entries and of packed words.
-    """
-
-    def __init__(self, index: int, cupy: Any, shape: tuple[int, int], packed: tuple[int, int], types: Any) -> None:
-        self.index = index
-        self.rows = allocate(cupy, shape, types[0])
-        self.packed = allocate(cupy, packed, types[1])
-        self.stream = cupy.cuda.Stream(non_blocking=True, priority=_MIDDLE)
-        self.loaded, self.relaxed, self.stored = (cupy.cuda.Event(disable_timing=True) for _ in range(3))
-        self.work: tuple[int, int, Array] | None = None
-
-
-class CudaStreamer:
-    """The verbs of :class:`engine.model.stripe_device.Streamer` on one GPU.
-
-    Args:
-        device: index of the device.
-        memory: bytes of its memory that may be used; None for all.  ``tiling.device_bytes`` says what a layout needs.
-        trace: records the times of all work; None for none.
-    """
-
-    def __init__(self, device: int = 0, *, memory: int | None = None, trace: Trace | None = None) -> None:
-        self.device, self.name = device, f"cuda{device}"
-        self._memory, self._trace = memory, trace
-        self._found: Modules = modules(device)
-        self._cupy: Any = self._found.cupy
-        self.have: dict[int, Any] = {}
-        self.left: dict[int, list[Any]] = {}
-        self.panels: list[Any] = []
-        self._job: StripeJob
-        self._clear()
-
-    def _clear(self) -> None:
-        self.have, self.left, self.panels = {}, {}, []
-        self._slots: list[Slot] = []
-        self._resident: dict[int, Any] = {}
-        self._writes: deque[tuple[int, int]] = deque()
-        self._writing: deque[tuple[Any, int, int, Array]] = deque()
-        self._owed: dict[int, int] = {}
-        self._next_slot = 0
-        self._solver: Any = None
-        self._chunk: Any = None
-        self._packed: Any = None
-        self._block: Any = None
-        self._flag: Any = None
-        self._placed: dict[int, Any] = {}
-        self._packs: list[Any] = []
-        self._flags: dict[int, Any] = {}
-
-    # ---- memory -----------------------------------------------------------------------------------------------------
-
-    def open(self, job: StripeJob, index: int, resident: Sequence[int]) -> None:  # noqa: ARG002
-        """Allocate all memory.
-
-        Args:
-            job: the solve.
-            index: number of this device among those of the job.
-            resident: rounds whose stripes stay on this device.
-
-        Raises:
-            DoesNotFit: the memory does not suffice.
-            SolveFailed: the device failed, or devices do not reach each other's memory.
-        """
-        self._clear()
-        self._job, cupy = job, self._cupy
-        self._signed = not job.nonnegative and job.kind.integer
-        with self.guard():
-            pool = cupy.get_default_memory_pool()
-            here = [d for d in job.devices if isinstance(d, CudaStreamer) and d.device == self.device]
-            pool.set_limit(size=(self._memory or 0) * len(here))
-            self._reach(job)
-            self._solver = Solver(self._found, job.kind.dtype, nonnegative=job.nonnegative)
-            self._launcher: Launcher = self._solver.ahead
-            self._allocate(job, resident)
-            stream = cupy.cuda.Stream
-            self._load, self._store, self._bring, self._put = (stream(non_blocking=True) for _ in range(4))
-            self._high = stream(non_blocking=True, priority=_HIGH)
-            self._low = [stream(non_blocking=True, priority=0) for _ in range(2)]
-            if self._trace is not None:
-                self._trace.start(cupy, self.device)
-            cupy.cuda.runtime.deviceSynchronize()
-
-    def _allocate(self, job: StripeJob, resident: Sequence[int]) -> None:
-        cupy, tiling, types = self._cupy, job.tiling, (job.kind.dtype, self._launcher.word)
-        self._across = pitch(job.n, job.kind.itemsize)
-        width = min(tiling.width, _round_up(job.n, 64))
-        height, side = min(tiling.height, width), _round_up(width, _TILE)
-        nothing = job.kind.sentinel()
-        for _ in range(tiling.panels):
-            self.panels.append(allocate(cupy, (width, self._across), types[0]))
-            self.panels[-1][:] = nothing
-        self._chunk = allocate(cupy, (width, min(CHUNK, self._across)), types[0])
-        self._packed = allocate(cupy, (width, side), types[1])
-        block = padded_side(width, job.kind.itemsize)
-        self._block = allocate(cupy, (block, block), types[0])
-        for slot in range(tiling.slots):
-            shape, packed = (height, self._across), (width, _round_up(height, _TILE))
-            self._slots.append(Slot(slot, cupy, shape, packed, types))
-            self._slots[-1].rows[:] = nothing
-        for k in resident:
-            start, stop = job.pivot(k)
-            self._resident[k] = allocate(cupy, (stop - start, self._across), types[0])
-            self._resident[k][:, job.n :] = nothing
-        if resident:
-            self._packs = [allocate(cupy, (width, side), types[1]) for _ in range(2)]
-        self._flag = self._pinned_flags(job.rounds)
-
-    def _pinned_flags(self, rounds: int) -> Array:
-        memory = self._cupy.cuda.alloc_pinned_memory(4 * max(1, rounds))
-        flags = np.frombuffer(memory, np.int32, max(1, rounds))
-        flags[:] = 0
-        return flags
-
-    def _reach(self, job: StripeJob) -> None:
-        """Let this device read and write the memory of the others, where the hardware allows it."""
-        runtime = self._cupy.cuda.runtime
-        for other in {d.device for d in job.devices if isinstance(d, CudaStreamer)} - {self.device}:
-            if runtime.deviceCanAccessPeer(self.device, other):
-                try:
-                    runtime.deviceEnablePeerAccess(other)
-                except runtime.CUDARuntimeError as error:
-                    if "AlreadyEnabled" not in str(error):
-                        raise
-            elif job.tiling.symmetric:
-                raise SolveFailed(f"CUDA devices {self.device} and {other} do not reach each other's memory")
-
-    def release(self) -> None:
-        """Free all memory; errors of a failed device are ignored."""
-        with self._cupy.cuda.Device(self.device):
-            with suppress(self._cupy.cuda.runtime.CUDARuntimeError):
-                self._cupy.cuda.runtime.deviceSynchronize()
-            if self._solver is not None:
-                self._solver.release()
-            self._clear()
-            pool = self._cupy.get_default_memory_pool()
-            pool.free_all_blocks()
-            pool.set_limit(size=0)
-
-    @contextmanager
-    def guard(self) -> Iterator[None]:
-        """Context manager: makes the device current and translates its errors into those of ``storage.errors``."""
-        with translated(self._cupy), self._cupy.cuda.Device(self.device):
-            yield
+class CudaStreamer(StripeMemory):
+    """The verbs of :class:`engine.model.stripe_device.Streamer` on one GPU."""
 
     # ---- panels -----------------------------------------------------------------------------------------------------
 
@@ -220,11 +56,6 @@ class CudaStreamer:
             columns = self._cupy.asarray(np.ascontiguousarray(rows[:, start:stop].T))
             self.panel(k)[:, top:bottom] = columns
             self._cupy.cuda.get_current_stream().synchronize()
-
-    def panel(self, k: int) -> Any:
-        """Return the rows of panel ``k``, padding columns included."""
-        start, stop = self._job.pivot(k)
-        return self.panels[k % len(self.panels)][: stop - start]
 
     def lead(self, k: int, take: Callable[[int], Array] | None, *, first: bool) -> None:
         """Queue the gathering, relaxing, closing and writing back of a panel, on the stream of high priority.
@@ -292,43 +123,6 @@ class CudaStreamer:
                 event.synchronize()
             job.tier.drop(stripe, rows)
 
-    def _close(self, k: int, panel: Any) -> None:
-        """Close the pivot block C in a separate block, then P <- C (x) P over copies of P; C (x) C = C, so P gets C."""
-        job, (start, stop), launcher = self._job, self._job.pivot(k), self._launcher
-        width, depth = stop - start, _round_up(stop - start, _STEP)
-        side = width if width <= SINGLE else padded_side(width, job.kind.itemsize)
-        block = self._block[:side, :side]
-        launcher.pack([Copy(panel[:, start:stop], block)])
-        if width <= SINGLE:
-            launcher.close(block)
-        else:
-            self._solver.close(block)
-        if self._signed:
-            self._read_flag(k)
-        closed = self._packed[:depth, : _round_up(width, _TILE)]
-        launcher.pack([Copy(block[:width, :width], closed, transposed=True, spread=True)])
-        for first in range(0, self._across, CHUNK):
-            part = panel[:, first : first + CHUNK]
-            copy = self._chunk[:depth, : part.shape[1]]
-            launcher.pack([Copy(part, copy)])
-            launcher.products([Product(part, closed, copy)])
-
-    def _read_flag(self, k: int) -> None:
-        """Queue a copy of the flag for a negative diagonal; ``_look_at_flags`` reads it after the round."""
-        runtime = self._cupy.cuda.runtime
-        at = self._flag.ctypes.data + 4 * k
-        runtime.memcpyAsync(at, self._launcher.negative.data.ptr, 4, runtime.memcpyDeviceToHost, self._high.ptr)
-        self._flags[k] = self._event(self._high)
-
-    def _look_at_flags(self, *, wait: bool) -> None:
-        for k, event in list(self._flags.items()):
-            if wait:
-                event.synchronize()
-            if event.done:
-                self._flags.pop(k, None)
-                if self._flag[k]:
-                    raise below_zero(k)
-
     def follow(self, k: int) -> None:
         """Copy the panel from its leader, device to device."""
         job = self._job
@@ -392,28 +186,6 @@ class CudaStreamer:
         self._end(mark, self._store)
         slot.stored.record(self._store)
         slot.work = k, stripe, rows
-
-    def _relax(self, k: int, rows: Any, packed: Any, left: int, top: int = 0) -> None:
-        """Rows <- min(rows, A (x) P) on the current stream, from column ``left`` on; ``top`` is their first row.
-
-        Columns before ``left`` are not kept (undirected); A is then a part of P.
-        """
-        job, (start, stop), panel = self._job, self._job.pivot(k), self.panels[k % len(self.panels)]
-        depth, tall = _round_up(stop - start, _STEP), len(rows)
-        a = packed[:depth, : _round_up(tall, _TILE)]
-        if left:
-            source = panel[: stop - start, top : top + tall]
-            self._launcher.pack([Copy(source, a, spread=True)])
-        else:
-            self._launcher.pack([Copy(rows[:, start:stop], a, transposed=True, spread=True)])
-        self._launcher.products([Product(rows[:, left:], a, panel[:depth, left:])])
-        if job.settles(k):
-            self._settle(rows)
-
-    def _settle(self, rows: Any) -> None:
-        kernel = self._found.get("settle", self._launcher.arithmetic)
-        limit = np.int32(self._job.kind.largest_signed)
-        kernel((len(rows),), (256,), (rows, np.int64(self._across), np.int32(self._across), limit))
 
     def _hand(self, k: int, rows: Any, top: int, stream: Any) -> None:
         """Undirected: send the columns that panel ``k`` + 2 needs to the device of its leader."""
@@ -550,37 +322,8 @@ class CudaStreamer:
     def _pay(self, k: int) -> None:
         self._job.advance(self._owed.pop(k, 0))
 
-    # ---- events and copies ------------------------------------------------------------------------------------------
-
-    def _event(self, stream: Any) -> Any:
-        event = self._cupy.cuda.Event(disable_timing=True)
-        event.record(stream)
-        return event
-
     def _wait_left(self, stream: Any, k: int) -> None:
         """Let ``stream`` wait until all devices are done with round ``k``."""
         for device in self._job.devices:
             for event in getattr(device, "left", {}).get(k, []):
                 stream.wait_event(event)
-
-    def _begin(self, kind: str, stream: Any, k: int, stripe: int, lane: int) -> Any:
-        return self._trace and self._trace.begin(stream, kind, (self.device, k, stripe, lane))
-
-    def _end(self, mark: Any, stream: Any) -> None:
-        if self._trace is not None:
-            self._trace.end(mark, stream)
-
-    def _copy(self, target: Any, source: Any, left: int, stream: Any) -> None:
-        """Queue a copy of columns ``left`` to n to or from the host, as one run of bytes if the rows are contiguous."""
-        runtime, size, n = self._cupy.cuda.runtime, self._job.kind.itemsize, self._job.n
-        to, begin = (x.ctypes.data if isinstance(x, np.ndarray) else x.data.ptr for x in (target, source))
-        kind = runtime.memcpyDeviceToHost if isinstance(target, np.ndarray) else runtime.memcpyHostToDevice
-        offset, width, count = left * size, (n - left) * size, len(source)
-        pitches = [x.shape[1] * size for x in (target, source)]
-        traffic.moved("read" if isinstance(target, np.ndarray) else "write", width * count)
-        if left == 0 and pitches[0] == pitches[1] == width:
-            runtime.memcpyAsync(to, begin, width * count, kind, stream.ptr)
-        else:
-            runtime.memcpy2DAsync(
-                to + offset, pitches[0], begin + offset, pitches[1], width, count, kind, stream.ptr
-            )  # fmt: skip

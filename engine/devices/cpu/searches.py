@@ -1,0 +1,103 @@
+"""The searches of a batch, cut into pieces that threads take as they become free.
+
+A piece is a block of sources that are searched together.  A piece that gives up (its labels do not fit their type, or
+take too many relaxations) leaves other pieces behind, which any thread may take.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Indices = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a piece has done.
+
+    Attributes:
+        rows: the rows of the batch that are finished, int64.
+        left: pieces that have to be done in its place.
+    """
+
+    rows: Indices
+    left: list[Piece] = field(default_factory=list)
+
+
+#: Searches some rows, given the number of the thread.
+Piece = Callable[[int], Done]
+
+
+class Searches:
+    """The searches of one batch; all methods may be called by several threads.
+
+    Args:
+        pieces: the searches.
+    """
+
+    def __init__(self, pieces: Iterable[Piece]) -> None:
+        self._lock = threading.Lock()
+        self._pieces = deque(pieces)
+        self._running = 0
+
+    @property
+    def waiting(self) -> bool:
+        """Whether there is a piece that no thread has taken."""
+        return bool(self._pieces)
+
+    def take(self, worker: int, then: Callable[[Indices], None] | None = None) -> tuple[int, bool]:
+        """Do one piece, if one is waiting.
+
+        Args:
+            worker: number of the calling thread.
+            then: called with the rows that the piece has finished, int64, if there are any.
+
+        Returns:
+            The number of rows finished, and whether all searches of the batch are done: True for one call only, the
+            last one.
+        """
+        with self._lock:
+            if not self._pieces:
+                return 0, False
+            piece = self._pieces.popleft()
+            self._running += 1
+        done = piece(worker)
+        if then is not None and len(done.rows):
+            then(done.rows)
+        with self._lock:
+            self._running -= 1
+            self._pieces.extendleft(done.left)
+            return len(done.rows), not self._pieces and self._running == 0
+
+
+class Spaces:
+    """The work space of each thread, kept from piece to piece as long as the pieces are of one kind.
+
+    Args:
+        threads: the number of threads.
+    """
+
+    def __init__(self, threads: int) -> None:
+        self._found: list[tuple[Hashable, Any]] = [(None, None)] * threads
+
+    def of(self, worker: int, key: Hashable, make: Callable[[], Any]) -> Any:
+        """Return the work space of a thread.
+
+        Args:
+            worker: number of the thread.
+            key: what the space depends on; another key than that of the last call lets that space go.
+            make: makes the space.
+        """
+        known, space = self._found[worker]
+        if known != key:
+            self._found[worker] = (None, None)
+            space = make()
+            self._found[worker] = (key, space)
+        return space

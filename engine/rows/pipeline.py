@@ -1,0 +1,206 @@
+"""Rows of a matrix from searches to a sink, by threads that never wait for each other while there is work.
+
+Each thread takes what is most urgent: a piece of a finished batch that has to be written, else a block of searches of
+the present batch, else the beginning of the next batch.  The thread that has searched a block gathers the facts of its
+rows while they are in its cache.  So there is no barrier between batches, and no thread only writes.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.model.backend import Backend, RowSearches
+from engine.model.dtypes import work_type
+from engine.model.progress import Monitor
+from engine.model.rows import Array, FactSink, InPlace, Sink
+
+Indices = npt.NDArray[np.int64]
+
+#: Entries that are written at once, as many as a cache holds, but at least the rows of one tile.
+PIECE: Final = 2**18
+#: Seconds from one report of progress to the next; a request to stop is noticed as often.
+REPORT: Final = 0.05
+
+
+def place_of(sink: Sink, dtype: npt.DTypeLike) -> Array | None:
+    """Return the array into which rows of working type ``dtype`` may be searched at once; None if there is none.
+
+    Args:
+        sink: receives the rows.
+        dtype: the working type; whole numbers may go into an array of float64.
+    """
+    place = sink.place if isinstance(sink, FactSink | InPlace) else None
+    if place is None or place.dtype == np.dtype(dtype):
+        return place
+    return place if work_type(dtype).integer and place.dtype == np.float64 else None
+
+
+@dataclass(eq=False)
+class _Batch:
+    """A batch under way.
+
+    Attributes:
+        first: number of its first row.
+        buffer: the array that ``block`` is a part of.
+        block: shape (rows, columns); receives its rows.
+        searches: its searches.
+        left: pieces that are not yet written, once all rows are found.
+    """
+
+    first: int
+    buffer: Array
+    block: Array
+    searches: RowSearches
+    left: int = 0
+
+
+class RowPipeline:
+    """One run over all batches of rows.
+
+    Args:
+        begin: begins the searches of the rows of a range, which write into an array of shape (rows, columns).
+        batches: the ranges, in order; asked for one after the other, when the searches of the one before are taken.
+        sink: receives the rows.
+        monitor: receives the progress, in rows, and is asked whether to stop; called by one thread.
+        buffers: arrays that hold a batch each; the array of all rows if the sink offers one (:func:`place_of`).
+        in_place: whether ``buffers`` is that array.
+    """
+
+    def __init__(
+        self,
+        begin: Callable[[range, Array], RowSearches],
+        batches: Iterable[range],
+        sink: Sink,
+        monitor: Monitor,
+        buffers: list[Array],
+        *,
+        in_place: bool,
+    ) -> None:
+        self._start, self._batches, self._sink, self._monitor = begin, iter(batches), sink, monitor
+        self._facts = sink if isinstance(sink, FactSink) else None
+        self._free, self._in_place = deque(buffers), in_place
+        self._changed = threading.Condition()
+        self._writes: deque[Callable[[int], None]] = deque()
+        self._now: _Batch | None = None
+        self._open = 0
+        self._beginning = self._all_begun = self._due = False
+        self._error: BaseException | None = None
+        self._found, self._told, self._last = 0, 0, time.perf_counter()
+
+    def run(self, backend: Backend) -> None:
+        """Search and write all rows.
+
+        Args:
+            backend: its threads do the work.
+
+        Raises:
+            Cancelled: the monitor asked to stop; the rows in the sink are then incomplete.
+            Exception: what a search or the sink raised.
+        """
+        backend.share(self._work)
+        if self._error is not None:
+            raise self._error
+        self._report()
+
+    def _work(self, worker: int) -> None:
+        try:
+            while (task := self._next(worker)) is not None:
+                task(worker)
+        except BaseException as error:
+            with self._changed:
+                self._error = self._error or error
+                self._changed.notify_all()
+
+    def _next(self, worker: int) -> Callable[[int], None] | None:
+        """Return what a thread does next; None if all is done, or if another thread has failed."""
+        with self._changed:
+            while True:
+                if self._error is not None:
+                    return None
+                if worker == 0 and (self._due or time.perf_counter() - self._last >= REPORT):
+                    return self._report
+                if self._writes:
+                    return self._writes.popleft()
+                if self._now is not None and self._now.searches.waiting:
+                    return partial(self._search, self._now)
+                if not self._beginning and not self._all_begun and self._free:
+                    self._beginning = True
+                    return self._begin
+                if self._all_begun and self._open == 0:
+                    return None
+                self._changed.wait(REPORT if worker == 0 else None)
+
+    def _report(self, worker: int = 0) -> None:  # noqa: ARG002 - called like all tasks
+        """Tell the monitor of the rows found since the last report, none among them."""
+        self._last, self._due = time.perf_counter(), False
+        with self._changed:
+            fresh, self._told = self._found - self._told, self._found
+        self._monitor.step(fresh)
+
+    def _begin(self, worker: int) -> None:  # noqa: ARG002 - called like all tasks
+        """Begin the next batch in a free buffer."""
+        rows = next(self._batches, None)
+        if rows is None:
+            with self._changed:
+                self._beginning, self._all_begun = False, True
+                self._changed.notify_all()
+            return
+        buffer = self._free[0]
+        block = buffer[rows.start : rows.stop] if self._in_place else buffer[: len(rows)]
+        batch = _Batch(rows.start, buffer, block, self._start(rows, block))
+        with self._changed:
+            if not self._in_place:
+                self._free.popleft()
+            self._now, self._beginning = batch, False
+            self._open += 1
+            self._changed.notify_all()
+
+    def _search(self, batch: _Batch, worker: int) -> None:
+        """Search a block of a batch, and gather the facts of its rows."""
+        facts = self._facts
+        then = None if facts is None else lambda some: facts.gather(batch.first, batch.block, some)
+        rows, last = batch.searches.take(worker, then)
+        with self._changed:
+            self._found += rows
+            if last:
+                self._finish(batch)
+            if last or batch.searches.waiting:
+                self._changed.notify_all()
+
+    def _finish(self, batch: _Batch) -> None:
+        """Cut a batch whose rows are all found into pieces to write."""
+        self._due = True
+        pieces = [] if self._in_place else list(self._pieces(batch))
+        batch.left = len(pieces)
+        self._writes.extend(pieces)
+        if not pieces:
+            self._open -= 1
+
+    def _pieces(self, batch: _Batch) -> Iterator[Callable[[int], None]]:
+        tile = self._sink.tile[0]
+        high = tile * max(1, PIECE // (tile * max(1, batch.block.shape[1])))
+        for k in range(0, len(batch.block), high):
+            yield partial(self._write, batch, k, k + high)
+
+    def _write(self, batch: _Batch, start: int, stop: int, worker: int) -> None:  # noqa: ARG002
+        """Write rows of a batch; after the last ones its buffer is free for another batch."""
+        part = batch.block[start:stop]
+        if self._facts is None:
+            self._sink.write(batch.first + start, 0, part)
+        else:
+            self._facts.keep(batch.first + start, part)
+        with self._changed:
+            batch.left -= 1
+            if batch.left == 0:
+                self._free.append(batch.buffer)
+                self._open -= 1
+                self._changed.notify_all()

@@ -111,7 +111,7 @@ def __dir__() -> list[str]:
 
 
 def plan(graph: Graph, options: Options | None = None, *, out: str | PathLike[str] | None = None) -> Plan:
-    """What a solve would do, and the memory, disk and time that it would take; nothing is solved.
+    """Return what a solve would do, and the memory, disk and time that it would take; nothing is solved.
 
     Args:
         graph: as from ``read_graph`` or ``build_graph``.

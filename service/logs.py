@@ -1,4 +1,4 @@
-"""Logs as JSON lines or as text, with the ids of request and job, and never with a key in them."""
+"""Writes logs as JSON lines or as text, with the ids of request and job, and never with a key in them."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ def configure(process: str, form: Literal["auto", "json", "text"]) -> None:
 
 
 def redacted(text: str) -> str:
-    """``text`` with keys, credentials and passwords in URLs replaced by ``***``."""
+    """Return ``text`` with keys, credentials and passwords in URLs replaced by ``***``."""
     return _SECRET.sub(lambda match: f"{match[1] or match[2] or match[3]}***", text)
 
 
 def harmless(text: str) -> str:
-    """``text`` on one line, with control characters escaped, because clients choose parts of what is logged."""
+    """Return ``text`` on one line, with control characters escaped, because clients choose parts of what is logged."""
     return _CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
@@ -54,19 +54,19 @@ class TextFormatter(logging.Formatter):
     """
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
-        """The first line of a record."""
+        """Return the first line of a record."""
         return harmless(super().formatMessage(record).rstrip())
 
     def formatException(self, ei: Any) -> str:  # noqa: N802 - logging's name
-        """A traceback, each line of it indented."""
+        """Return a traceback, each line of it indented."""
         return "\n".join(f"  {harmless(line)}" for line in super().formatException(ei).split("\n"))
 
     def formatStack(self, stack_info: str) -> str:  # noqa: N802 - logging's name
-        """A stack, each line of it indented."""
+        """Return a stack, each line of it indented."""
         return "\n".join(f"  {harmless(line)}" for line in super().formatStack(stack_info).split("\n"))
 
     def format(self, record: logging.LogRecord) -> str:
-        """The lines of a record, without secrets."""
+        """Return the lines of a record, without secrets."""
         return redacted(super().format(record))
 
 
@@ -78,7 +78,7 @@ class _Json(logging.Formatter):
         self._process = process
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line of a record."""
+        """Return the line of a record."""
         members: dict[str, object] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
@@ -101,6 +101,6 @@ class _Text(TextFormatter):
         super().__init__(f"%(asctime)s {process} %(levelname)s %(message)s")
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
-        """The first line of a record, with the ids behind it."""
+        """Return the first line of a record, with the ids behind it."""
         ids = [f"{name}={value}" for name, value in (("request", REQUEST_ID.get()), ("job", JOB_ID.get())) if value]
         return harmless(" ".join([super().formatMessage(record), *ids]))

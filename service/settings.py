@@ -1,4 +1,4 @@
-"""The settings of the service, typed and read once: from arguments, then from ``APSP_*``, then from the defaults."""
+"""Reads the settings of the service once, typed: from arguments, then from ``APSP_*``, then from the defaults."""
 
 from __future__ import annotations
 
@@ -67,6 +67,7 @@ class Settings(BaseModel):
     max_vertices: Count = Field(50_000_000, description="Vertices of a graph.")
     max_arcs: Count = Field(2_000_000_000, description="Arcs of a graph.")
     max_body_bytes: Size = Field(16 * 2**20, description="Bytes of a JSON request.")
+    max_bodies_bytes: Size = Field(64 * 2**20, description="Bytes of JSON requests of one key at the same time.")
     max_cells: Count = Field(4_000_000, description="Matrix entries in one answer of rows.")
     max_pairs: Count = Field(100_000, description="Pairs in one request of distances.")
     max_paths: Count = Field(1_000, description="Routes in one request.")
@@ -114,9 +115,9 @@ class Settings(BaseModel):
     def _addresses(cls, value: str) -> str:
         items = [item.strip() for item in value.split(",")]
         for item in items:
-            if item != "*":  # a host name would be accepted, but never match
+            if item != "*":  # the server would accept a host name, which never matches an address
                 ipaddress.ip_network(item)
-        if "*" in items and len(items) > 1:  # neither would this
+        if "*" in items and len(items) > 1:  # nor does the server see a * among other items
             raise ValueError("* stands for all addresses, so it stands alone")
         return value
 
@@ -141,7 +142,7 @@ class Settings(BaseModel):
             raise InvalidRequest(message, field=spelled) from error
 
     def environment(self) -> dict[str, str]:
-        """The environment variables from which :meth:`load` returns these settings in a child process."""
+        """Return the environment variables from which :meth:`load` returns these settings in a child process."""
         return {variable(name): str(value) for name, value in self if value is not None}
 
     @property
@@ -155,22 +156,22 @@ class Settings(BaseModel):
         return re.sub(r"[^A-Za-z0-9_.\-]", "-", self.node or socket.gethostname())[:60]
 
     def slot(self, device: str) -> str:
-        """The name of the slot of one runner, unique among all nodes that share the database."""
+        """Return the name of the slot of one runner, unique among all nodes that share the database."""
         return f"{self.node_name}/{device}"
 
     def runner_lock(self, device: str) -> Path:
-        """The lock file that the runner of a device of this node holds while it lives."""
+        """Return the lock file that the runner of a device of this node holds while it lives."""
         return self.data_dir / "runners" / f"{self.node_name}-{device}.lock"
 
     def store(self, job_id: str) -> Path:
-        """The path of a job's result store on the disk; only a working path if the store goes to an :meth:`address`."""
+        """Return the path of a job's store on the disk; with an :meth:`address`, it is the folder to work in."""
         return self.data_dir / "jobs" / job_id / "matrix.zarr"
 
     def address(self, job_id: str) -> str | None:
-        """The address of a job's result store in the object store; None if results are on the disk."""
+        """Return the address of a job's result store in the object store; None if results are on the disk."""
         return None if self.store_url is None else f"{self.store_url.rstrip('/')}/jobs/{job_id}/matrix.zarr"
 
 
 def variable(name: str) -> str:
-    """The environment variable of a setting."""
+    """Return the environment variable of a setting."""
     return PREFIX + name.upper()

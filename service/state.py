@@ -1,4 +1,4 @@
-"""What the routes of one API process share."""
+"""Holds what the routes of one API process share."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fastapi import Depends, Request
 
 from service.api.fault import NoResult, ResultNotReady
 from service.auth.callers import Caller, Known
-from service.http.concurrency import ConcurrencyLimit
+from service.http.limits import ConcurrencyLimit
 from service.jobs.folders import redo_if_lost, result_place
 from service.pool.process_pool import ProcessPool
 from service.settings import Settings
@@ -87,10 +87,10 @@ class Results:
         with self._lock:
             kept = self._open.get(job_id)
         if kept is not None and kept.result.matrix.current():
-            fresh = kept.result  # keeps its cached tiles
+            fresh = kept.result  # this one has tiles in its cache
         else:
             self.forget(job_id)
-            fresh = ResultReader(result_place(self._settings, job_id))  # opening takes a while: not under the lock
+            fresh = ResultReader(result_place(self._settings, job_id))  # this takes a while, so the lock is not held
         with self._lock:
             found = self._open.setdefault(job_id, _Opened(fresh, owner, 0.0))
             found.looked = time.monotonic()
@@ -143,7 +143,7 @@ class Service:
             pool.stop()
 
     def job(self, job_id: str, caller: Caller) -> JobRecord:
-        """The job of this id.  Raises NotFound if there is none or if it belongs to another owner."""
+        """Return the job of this id.  Raises NotFound if there is none or if it belongs to another owner."""
         try:
             record = self.jobs.job(job_id)
         except Gone:
@@ -155,7 +155,7 @@ class Service:
         return record
 
     def graph(self, graph_id: str, caller: Caller) -> GraphRecord:
-        """The graph of this id with the name and receipt of the caller's upload; admins see those of the first upload.
+        """Return the graph of this id as the caller uploaded it: name and receipt; admins see the first upload.
 
         Raises:
             NotFound: there is no such graph, or the caller did not upload it.
@@ -199,7 +199,7 @@ class Service:
             Objects(self.settings.store_url).remove_all(f"graphs/{graph_id}/")
 
     def result(self, job_id: str, caller: Caller) -> ResultReader:
-        """The result of a job.
+        """Return the result of a job.
 
         Raises:
             NotFound: there is no such job, or it belongs to another owner.
@@ -243,7 +243,7 @@ def require_result(job: JobRecord) -> None:
 
 
 def silent(runner: RunnerRecord, settings: Settings) -> bool:
-    """Whether a runner has sent no heartbeat for three intervals, so that it counts as gone."""
+    """Return whether a runner has sent no heartbeat for three intervals, so that it counts as gone."""
     return runner.heartbeat <= time.time() - 3 * settings.heartbeat_seconds
 
 
@@ -253,6 +253,35 @@ async def _service(request: Request) -> Service:
 
 
 Shared = Annotated[Service, Depends(_service)]
+
+
+@dataclass(frozen=True)
+class Asker:
+    """A caller, and the service that is asked."""
+
+    service: Service
+    caller: Caller
+
+    @property
+    def owner(self) -> str | None:
+        """The owner whose graphs and jobs lists show; None for those of all."""
+        return None if self.caller.may("admin") else self.caller.owner
+
+    def job(self, job_id: str) -> JobRecord:
+        """Return the job of this id; raises what :meth:`Service.job` raises."""
+        return self.service.job(job_id, self.caller)
+
+    def graph(self, graph_id: str) -> GraphRecord:
+        """Return the graph of this id; raises what :meth:`Service.graph` raises."""
+        return self.service.graph(graph_id, self.caller)
+
+
+async def _asker(service: Shared, caller: Known) -> Asker:
+    return Asker(service, caller)
+
+
+#: who asks; the routes' way to the service and to what the caller may see
+KnownAsker = Annotated[Asker, Depends(_asker)]
 
 
 async def _permit() -> AsyncIterator[None]:

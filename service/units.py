@@ -1,4 +1,4 @@
-"""Sizes in bytes as people write and read them: ``4GiB``, ``500M``, ``1.5 TB``."""
+"""Reads and writes sizes, counts and durations as people do: ``4GiB``, ``500M``, ``12.3 G``, ``2 h 5 min``."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SIZE: Final = re.compile(r"\s*+(\d++(?:\.\d*+)?|\.\d++)\s*+([kmgtp]i?)?b?\s*+",
 
 
 def parse_size(text: str, *, field: str) -> int:
-    """Bytes meant by ``text``: a number and an optional unit, ``M`` = ``MB`` = 10^6, ``MiB`` = 2^20.
+    """Return the bytes meant by ``text``: a number and an optional unit, ``M`` = ``MB`` = 10^6, ``MiB`` = 2^20.
 
     Raises InvalidRequest, naming ``field``, for anything else and for less than one byte.
     """
@@ -39,19 +39,19 @@ def parse_size(text: str, *, field: str) -> int:
 
 
 def format_bytes(size: float) -> str:
-    """``size`` in binary units with three digits, such as ``1.50 GiB``."""
+    """Return ``size`` in binary units with three digits, such as ``1.50 GiB``."""
     return _scaled(size, 1024, ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"), " ")
 
 
 def format_count(count: float) -> str:
-    """``count`` in full below 100,000, else in decimal units with three digits, such as ``12.3 G``."""
+    """Return ``count`` in full below 100,000, else in decimal units with three digits, such as ``12.3 G``."""
     if abs(count) < 100_000:
         return f"{count:,.0f}" if count >= 10 or count == int(count) else f"{count:.2g}"
     return _scaled(count, 1000, ("", "k", "M", "G", "T", "P", "E"), " ")
 
 
 def format_seconds(seconds: float) -> str:
-    """A duration: ``0.012 s``, ``45 s``, ``3 min 20 s``, ``2 h 5 min``."""
+    """Return a duration: ``0.012 s``, ``45 s``, ``3 min 20 s``, ``2 h 5 min``."""
     if seconds < 10:
         return f"{seconds:.2g} s"
     whole = round(seconds)

@@ -1,4 +1,4 @@
-"""The version of the software."""
+"""Tells the version of the software."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 
 def software_version() -> str:
-    """The installed version."""
+    """Return the installed version."""
     try:
         return version("apsp")
     except PackageNotFoundError:

@@ -32,7 +32,7 @@ class InvalidGraph(ApspError):
         self.field = field
 
     def details(self) -> dict[str, object]:
-        """The line and field at fault, where they are known."""
+        """Return the line and field at fault, where they are known."""
         return {k: v for k, v in (("line", self.line), ("field", self.field)) if v is not None}
 
 
@@ -46,7 +46,7 @@ class InvalidRequest(ApspError):
         self.field = field
 
     def details(self) -> dict[str, object]:
-        """The option at fault."""
+        """Return the option at fault."""
         return {} if self.field is None else {"field": self.field}
 
 
@@ -80,7 +80,7 @@ class DoesNotFit(ApspError):
         self.candidates = tuple(candidates)
 
     def details(self) -> dict[str, object]:
-        """The resource (``memory`` or ``disk``), bytes needed and bytes available."""
+        """Return the resource (``memory`` or ``disk``), bytes needed and bytes available."""
         return {"resource": self.resource, "needed": self.needed, "available": self.available}
 
 
@@ -96,7 +96,7 @@ class NegativeCycle(ApspError):
         self.weight = weight
 
     def details(self) -> dict[str, object]:
-        """Vertex labels along the cycle (first vertex once) and its length."""
+        """Return the vertex labels along the cycle (first vertex once) and its length."""
         return {"cycle": [v if isinstance(v, int) else str(v) for v in self.cycle], "weight": self.weight}
 
 

@@ -214,17 +214,25 @@ class SearchTrial:
         Args:
             unit: whether all arcs count as 1.
             bits: whether to time the breadth-first search with one bit a source, for arcs that all weigh 1.
+
+        Raises:
+            NotCompiledError: the kernels were never compiled.
         """
         from engine.devices.cpu.backend import CpuBackend
         from engine.devices.cpu.bfs_bits import BreadthFirst
 
         most, columns = len(self._order), len(self._wanted.columns)
         abreast = HOP_SOURCES if bits else LANE_BYTES // self._kind.itemsize
-        alone, backend = ((BreadthFirst if bits else CpuBackend)(threads) for threads in (1, self._threads))
+        make = BreadthFirst if bits else CpuBackend
+        backend = make(1)
         try:
-            with only_ready():  # planning waits for no compiler: this thread, alone, loads the kernels or gives up
-                self._search(alone, 1, unit=unit)  # prepares searches of one source
-                self._search(alone, HOP_SOURCES_LEAST if bits else HEAP_BELOW, unit=unit)  # and of several side by side
+            with only_ready():  # planning waits for no compiler: one thread, this one, loads the kernels or gives up
+                self._search(backend, 1, unit=unit)  # loads and prepares searches of one source
+                self._search(backend, HOP_SOURCES_LEAST if bits else HEAP_BELOW, unit=unit)  # and several side by side
+        finally:
+            backend.shutdown()
+        backend = make(self._threads)
+        try:
             count, full = self._threads, min(most, self._threads * abreast)
             while True:
                 count = min(count, most, self._fresh or count)

@@ -1,8 +1,7 @@
 """The algorithms by name: what people call them, how they finish rows, and what makes them unsuitable for a problem.
 
-The page lists algorithms from here.  What each costs stands in ``engine.planning``, how each runs in
-``engine.algorithms`` and ``engine.execution``, and what the command line offers in ``service.cli.arguments``; tests
-compare the names.
+The page, the command line and the API take their choices from here.  What each costs stands in ``engine.planning``,
+and how each runs in ``engine.algorithms`` and ``engine.execution``; tests compare the names.
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ STEPS: Final = 120
 #: A thread block keeps lists of at most this number of vertices, those that only gather included.  It marks each with
 #: three bits of shared memory, of which the smallest chip (compute capability 7.5) gives a block 64 KiB.
 LISTED: Final = 170_000
-#: Labels of an int32 matrix are held in 16 bits at first where no weight is larger than this.
+#: Tentative distances of an int32 matrix are held in 16 bits at first where no weight is larger than this.
 NARROW: Final = 4096
 #: A block of sources is given up after SWEEPS sweeps for each hop, or after LOOKS visits of each vertex in lists.
 SWEEPS: Final = 24
@@ -114,7 +114,7 @@ def form_of(*, unit: bool, hops: int, n: int, arcs: int) -> SearchForm:
 
 
 def narrow_first(kind: WorkType, heaviest: float) -> bool:
-    """Return whether labels of 16 bits are tried first.
+    """Return whether tentative distances of 16 bits are tried first.
 
     Args:
         kind: working type of the matrix.
@@ -123,13 +123,13 @@ def narrow_first(kind: WorkType, heaviest: float) -> bool:
     return kind.name == "int32" and heaviest <= NARROW
 
 
-#: Bytes of a vertex's row of labels where the whole device works on one block of sources.
+#: Bytes of a vertex's row of tentative distances where the whole device works on one block of sources.
 ROW: Final = 512
-#: Bytes of a vertex's row of labels where each thread block has a block of sources of its own (lists).
+#: Bytes of a vertex's row of tentative distances where each thread block has a block of sources of its own (lists).
 LIST_ROW: Final = 128
 #: Rows of bits of each vertex in breadth-first searches: seen, new (twice), and eight planes that count the steps.
 HOPS_ROWS: Final = 11
-#: Thread blocks of a multiprocessor that search over lists, and the most bytes that the labels of all of them may take.
+#: Thread blocks of a multiprocessor that search over lists, and the most bytes that their tentative distances may take.
 LIST_BLOCKS: Final = 4
 LIST_BYTES: Final = 8 * 2**30
 #: Several blocks of sources are swept side by side, each by its share of the device, until their arcs together come to
@@ -144,7 +144,7 @@ def sweep_groups(arcs: int, rows: int, itemsize: int) -> int:
     Args:
         arcs: arcs of the graph.
         rows: sources of a batch.
-        itemsize: bytes of a label.
+        itemsize: bytes of a tentative distance.
     """
     blocks = -(-rows // (ROW // itemsize))
     return max(1, min(SWEEP_ARCS // max(arcs, 1), blocks, SWEEP_GROUPS))
@@ -156,7 +156,7 @@ def list_groups(vertices: int, rows: int, itemsize: int, multiprocessors: int) -
     Args:
         vertices: vertices, those that only gather included.
         rows: sources of a batch.
-        itemsize: bytes of a label.
+        itemsize: bytes of a tentative distance.
         multiprocessors: of the device.
     """
     blocks = -(-rows // (LIST_ROW // itemsize))

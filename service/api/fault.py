@@ -1,4 +1,4 @@
-"""An error as data that can be pickled and stored: code, message, details."""
+"""Describes an error as data that can be pickled and stored: code, message, details."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class Fault:
     details: dict[str, Any] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        """The fault as JSON types, as the job store keeps it."""
+        """Return the fault as JSON types, as the job store keeps it."""
         return {"code": self.code, "message": self.message, "details": self.details}
 
 
 def for_want_of_disk(error: Mapping[str, Any] | None) -> bool:
-    """Whether a job failed because the disk was full; the same job may succeed later."""
+    """Return whether a job failed because the disk was full; the same job may succeed later."""
     if error is None:
         return False
     details: Mapping[str, Any] = error.get("details", {})
@@ -36,12 +36,12 @@ def for_want_of_disk(error: Mapping[str, Any] | None) -> bool:
 
 
 def without_paths(fault: Fault, folder: Path) -> Fault:
-    """The fault for a client: file names are relative to the data directory, whose own path is hidden."""
+    """Return the fault for a client: file names are relative to the data directory, whose own path is hidden."""
     return replace(fault, message=within(fault.message, folder))
 
 
 def within(text: str, folder: Path) -> str:
-    """``text`` with paths in the data directory made relative to it."""
+    """Return ``text`` with paths in the data directory made relative to it."""
     path = str(folder.absolute())
     return text.replace(f"{path}/", "").replace(path, "the data directory")
 
@@ -76,7 +76,7 @@ class ResultNotReady(Conflict):
         self.state, self.retry_after = state, retry_after
 
     def details(self) -> dict[str, object]:
-        """The state of the job."""
+        """Return the state of the job."""
         return {"state": self.state}
 
 
@@ -90,7 +90,7 @@ class NoResult(Conflict):
         self.state = state
 
     def details(self) -> dict[str, object]:
-        """The state of the job."""
+        """Return the state of the job."""
         return {"state": self.state}
 
 
@@ -107,7 +107,7 @@ class NotAcceptable(InvalidRequest):
 
 
 def fault_of(error: BaseException) -> Fault:
-    """The fault that describes ``error``; other exceptions than ours are described by class and message."""
+    """Return the fault that describes ``error``; other exceptions than ours are described by class and message."""
     if isinstance(error, Refused):
         return error.fault
     if isinstance(error, DoesNotFit) and error.resource in _HELD_BY:

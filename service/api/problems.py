@@ -1,4 +1,4 @@
-"""Every error of the API as an RFC 9457 problem document."""
+"""Answers every error of the API with an RFC 9457 problem document."""
 
 from __future__ import annotations
 
@@ -76,19 +76,19 @@ class HTTPProblem(HTTPException):
 
 
 def status_of(code: str) -> int:
-    """The HTTP status of a code; 500 for one that is not known."""
+    """Return the HTTP status of a code; 500 for one that is not known."""
     return CODES.get(code, CODES["internal"])[0]
 
 
 def problem_of(error: ApspError) -> HTTPProblem:
-    """The problem document for an ApspError, with Retry-After where a retry makes sense."""
+    """Return the problem document for an ApspError, with Retry-After where a retry makes sense."""
     fault = fault_of(error)
     seconds = error.retry_after if isinstance(error, ResultNotReady) else RETRY_AFTER.get(fault.code)
     return HTTPProblem(fault, headers=None if seconds is None else {"Retry-After": str(seconds)})
 
 
 def document(fault: Fault, *, status: int | None = None, instance: str | None = None) -> dict[str, Any]:
-    """The members of the problem document.
+    """Return the members of the problem document.
 
     Args:
         fault: what went wrong.
@@ -111,7 +111,7 @@ def document(fault: Fault, *, status: int | None = None, instance: str | None = 
 def respond(
     request: Request, fault: Fault, *, status: int | None = None, headers: dict[str, str] | None = None
 ) -> Response:
-    """The problem document of ``fault`` as the answer to ``request``.
+    """Return the problem document of ``fault`` as the answer to ``request``.
 
     Args:
         request: the request to answer.
@@ -164,12 +164,12 @@ def install(app: FastAPI) -> None:
 
 
 def unexpected(request: Request) -> Response:
-    """The answer to any other exception; the log has the traceback under the request id."""
+    """Return the answer to any other exception; the log has the traceback under the request id."""
     return respond(request, Fault("internal", "an unexpected error happened; the log names it by request_id"))
 
 
 def _allowed(request: Request) -> str:
-    """All methods of the path: Starlette names those of the first route only."""
+    """Return all methods of the path: Starlette names those of the first route only."""
     methods: set[str] = set()
     for route in request.app.state.routes:
         if route.matches(request.scope)[0] is Match.PARTIAL:
@@ -186,7 +186,7 @@ def _http_message(request: Request, error: HTTPException) -> str:
 
 
 def validation_fault(errors: Sequence[Mapping[str, Any]]) -> Fault:
-    """The fault of a request that does not fit its schema; it lists the first errors and counts the others."""
+    """Return the fault of a request that does not fit its schema; it lists the first errors and counts the others."""
     found = [
         {"pointer": "/" + "/".join(str(part)[:_LONGEST_PART] for part in item["loc"]), "detail": str(item["msg"])}
         for item in errors[:_MOST_ERRORS]

@@ -1,4 +1,4 @@
-"""Callers: what a request may do, and which graphs and jobs it sees."""
+"""Says what the caller of a request may do, and which graphs and jobs the caller sees."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class Caller:
     scopes: frozenset[str]
 
     def may(self, scope: Scope) -> bool:
-        """Whether the key was given this scope."""
+        """Return whether the key was given this scope."""
         return scope in self.scopes or "admin" in self.scopes
 
     def sees(self, owner: str | None) -> bool:
-        """Whether the caller may see what belongs to ``owner``."""
+        """Return whether the caller may see what belongs to ``owner``."""
         return self.owner is None or owner == self.owner or "admin" in self.scopes
 
 

@@ -38,7 +38,7 @@ class Keyring:
         self._asked: dict[bytes, asyncio.Task[Caller | None]] = {}
 
     async def identify(self, header: str) -> Caller | None:
-        """The caller; None if the header holds no valid key."""
+        """Return the caller; None if the header holds no valid key."""
         kind, _, key = header.partition(" ")
         if kind.lower() != "bearer":
             return None
@@ -54,7 +54,7 @@ class Keyring:
         return found[0]
 
     def _ask(self, digest: bytes, key: str) -> asyncio.Task[Caller | None]:
-        """The look-up under way, or a new one."""
+        """Return the look-up under way, or a new one."""
         task = self._asked.get(digest)
         if task is None:
             task = self._asked[digest] = asyncio.create_task(self._find(digest, key))
@@ -110,7 +110,7 @@ def first_key(settings: Settings) -> str | None:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address is reachable from this machine only."""
+    """Return whether an address is reachable from this machine only."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

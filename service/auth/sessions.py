@@ -28,7 +28,7 @@ _MOST_COOKIES: Final = 4
 
 
 def tokens_of(cookies: str) -> list[str]:
-    """The tokens of sessions in a Cookie header, each once, the first few.
+    """Return the tokens of sessions in a Cookie header, each once, the first few.
 
     There may be several, because a neighbouring host may have set a cookie of the same name.  The header is parsed here
     because ``SimpleCookie`` stops at the first malformed cookie, and other programs on the same host set such cookies.
@@ -48,12 +48,12 @@ class Sessions:
         self._lock = threading.Lock()
 
     async def identify(self, cookies: str) -> Caller | None:
-        """The caller of a Cookie header; None if it holds no valid session."""
+        """Return the caller of a Cookie header; None if it holds no valid session."""
         found = await self.key(cookies)
         return None if found is None else Caller(found.id, frozenset(found.scopes))
 
     async def key(self, cookies: str) -> KeyRecord | None:
-        """The key behind the first valid session in a Cookie header."""
+        """Return the key behind the first valid session in a Cookie header."""
         for token in tokens_of(cookies):
             found = await self._key(token)
             if found is not None:

@@ -15,25 +15,16 @@ import typer
 
 from service.cli import remote as cli_remote
 from service.cli.arguments import (
-    Algorithm,
-    Cutoff,
-    Device,
-    DeviceMemory,
-    Dtype,
-    Executor,
+    BulkOutputOptions,
     GraphFile,
     Json,
-    MaxHops,
-    Memory,
-    ReadingOptions,
-    Scheduler,
-    Sources,
+    OutputOptions,
     StoreFolder,
     StoreUrl,
-    Targets,
-    Threads,
-    reads_graph,
+    with_options,
 )
+from service.options import BulkOptions, LocalOptions
+from storage.options import ReadingOptions
 
 app = typer.Typer(
     name="apsp",
@@ -74,53 +65,24 @@ def every_command(
 
 
 @app.command()
-@reads_graph
+@with_options
 def solve(
     graph: GraphFile,
     out: Annotated[str, typer.Option("--out", metavar="STORE.zarr", help="Where the matrix goes; s3://... too.")],
     reading: ReadingOptions,
-    dtype: Dtype = "auto",
-    algorithm: Algorithm = "auto",
-    device: Device = "auto",
-    memory: Memory = None,
-    device_memory: DeviceMemory = None,
-    max_hops: MaxHops = None,
-    sources: Sources = None,
-    targets: Targets = None,
-    cutoff: Cutoff = None,
-    threads: Threads = None,
-    executor: Executor = "local",
-    scheduler: Scheduler = None,
-    compression: Annotated[Literal["none", "zstd"], typer.Option(help="Compression of the stored tiles.")] = "none",
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace STORE.zarr once the new one is done.")
-    ] = False,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on from what a stopped solve of the same into STORE.zarr has kept.")
-    ] = False,
-    work: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Where to work if --out is s3://...; else ~/.cache/apsp/work.")
-    ] = None,
+    options: LocalOptions,
+    store: OutputOptions,
     as_json: Json = False,
 ) -> None:
     """Compute all distances, or those from --sources to --targets, into a store."""
     _must_open(graph)
     from service.cli.commands import solving
 
-    solving.solve(
-        solving.GraphArgs(graph, reading),
-        solving.SolveArgs(
-            *(dtype, algorithm, device, memory, device_memory, max_hops, sources, threads, targets, cutoff),
-            executor=executor,
-            scheduler=scheduler,
-        ),
-        solving.StoreArgs(out, overwrite, resume, compression, work),
-        as_json=as_json,
-    )
+    solving.solve(solving.GraphArgs(graph, reading), options, out, store, as_json=as_json)
 
 
 @app.command(name="solve-many")
-@reads_graph
+@with_options
 def solve_many(
     graphs: Annotated[
         list[str],
@@ -129,82 +91,36 @@ def solve_many(
         ),
     ],
     reading: ReadingOptions,
-    out: Annotated[
-        Path | None, typer.Option("--out", metavar="FOLDER", help="Where the stores go, one a graph: NAME.zarr.")
-    ] = None,
-    summary: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Table with a row for each graph: .csv, or .jsonl.")
-    ] = None,
-    dtype: Dtype = "auto",
-    device: Device = "auto",
-    memory: Memory = None,
-    device_memory: DeviceMemory = None,
-    max_hops: MaxHops = None,
-    threads: Threads = None,
-    compression: Annotated[Literal["none", "zstd"], typer.Option(help="Compression of the stored tiles.")] = "none",
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Solve again what has its store already, and replace that.")
-    ] = False,
+    options: BulkOptions,
+    store: BulkOutputOptions,
     as_json: Json = False,
 ) -> None:
     """Solve many graphs: small ones side by side or in stacks on the GPU; finished stores are skipped."""
-    from service.cli.commands import many, solving
+    from service.cli.commands import many
 
-    code = many.solve_many(
-        many.ManyArgs(
-            graphs,
-            out,
-            summary,
-            overwrite,
-            compression,
-            solving.GraphArgs(Path(), reading),
-            solving.SolveArgs(dtype, "auto", device, memory, device_memory, max_hops, None, threads),
-        ),
-        as_json=as_json,
-    )
-    raise typer.Exit(code)
+    raise typer.Exit(many.solve_many(many.ManyArgs(graphs, reading, options, **store), as_json=as_json))
 
 
 @app.command()
-@reads_graph
+@with_options
 def plan(
     graph: GraphFile,
     reading: ReadingOptions,
+    options: LocalOptions,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="STORE.zarr", help="Check the space on this store's disk.")
     ] = None,
-    dtype: Dtype = "auto",
-    algorithm: Algorithm = "auto",
-    device: Device = "auto",
-    memory: Memory = None,
-    device_memory: DeviceMemory = None,
-    max_hops: MaxHops = None,
-    sources: Sources = None,
-    targets: Targets = None,
-    cutoff: Cutoff = None,
-    threads: Threads = None,
-    executor: Executor = "local",
-    scheduler: Scheduler = None,
     as_json: Json = False,
 ) -> None:
     """Show how a graph would be solved, and what was rejected."""
     _must_open(graph)
     from service.cli.commands import solving
 
-    solving.plan(
-        solving.GraphArgs(graph, reading),
-        solving.SolveArgs(
-            *(dtype, algorithm, device, memory, device_memory, max_hops, sources, threads, targets, cutoff),
-            executor=executor,
-            scheduler=scheduler,
-        ),
-        out=out,
-        as_json=as_json,
-    )
+    solving.plan(solving.GraphArgs(graph, reading), options, out=out, as_json=as_json)
 
 
 @app.command()
-@reads_graph
+@with_options
 def inspect(
     graph: GraphFile,
     reading: ReadingOptions,
@@ -232,7 +148,7 @@ def query(
     if server is not None or cli_remote.means_job(store):
         from service.cli.commands import remote
 
-        remote.query(store, question, vertices or [], server=server, as_json=as_json)
+        remote.query(store, question, vertices or [], remote.Remote(server, as_json))
         return
     from service.cli.commands import querying
 
@@ -292,9 +208,10 @@ def serve(
     store: StoreUrl = None,
 ) -> None:
     """Run the service: API, runner, database and results in one folder."""
-    from service.cli.commands import serving
+    from service.serve import serve as run_service
+    from service.settings import Settings
 
-    serving.serve(host=host, port=port, data_dir=data_dir, store_url=store)
+    run_service(Settings.load(host=host, port=port, data_dir=data_dir, store_url=store))
 
 
 keys = typer.Typer(help="Make, list and revoke the keys of a service.", no_args_is_help=True)
@@ -354,9 +271,13 @@ def runner(
     ] = None,
 ) -> None:
     """Run only runners: on any node that reaches the service's database, and its folder or object store."""
-    from service.cli.commands import serving
+    from service.jobs.folders import keep_private
+    from service.runner.supervisor import supervise
+    from service.settings import Settings
 
-    serving.runner(data_dir=data_dir, database_url=database_url, store_url=store, devices=devices)
+    settings = Settings.load(data_dir=data_dir, database_url=database_url, store_url=store, runners=devices)
+    keep_private(settings.data_dir)
+    supervise(settings)
 
 
 @app.command()
@@ -379,9 +300,15 @@ def worker(
     host: Annotated[str | None, typer.Option(metavar="ADDRESS", help="Of this node, for scheduler and driver.")] = None,
 ) -> None:
     """Run the Dask workers of this node, which solve for --executor dask."""
-    from service.cli.commands import working
+    from engine.distributed.worker_processes import WorkerProcesses, WorkersArgs
+    from service.runner.supervisor import devices as devices_of
+    from service.units import parse_size
 
-    working.work(scheduler, devices, workers, threads, memory, host)
+    size = None if memory is None else parse_size(memory, field="--memory")
+    found = WorkerProcesses(WorkersArgs(scheduler, devices_of(devices), workers, threads, size, host))
+    names = ", ".join(slot.name for slot in found.slots)
+    print(f"apsp works for {scheduler} with {names}", file=sys.stderr, flush=True)
+    found.run()
 
 
 @app.command()

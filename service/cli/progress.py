@@ -1,20 +1,25 @@
-"""Progress of a running solve on standard error: a bar on a terminal, plain lines elsewhere."""
+"""Shows progress on standard error: of a running solve, of a job of a service, of a download.
+
+A :class:`Display` draws a bar on a terminal and prints plain lines elsewhere; the other classes say what it shows.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, TextIO
+from typing import TYPE_CHECKING, Any, Final, Self, TextIO
 
 from engine.model.progress import Monitor
 from service.units import format_bytes, format_count, format_seconds
 
 if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
+    from rich.progress import Progress
 
 #: Share of a phase below which the time left is not guessed.
 _ENOUGH: Final = 0.01
+#: Seconds between two updates of a bar, and between two lines.
+_BAR_SECONDS, _LINE_SECONDS = 0.1, 5.0
 
 
 def never() -> bool:
@@ -23,25 +28,96 @@ def never() -> bool:
 
 
 def amount_text(amount: float, unit: str) -> str:
-    """An amount of work with its unit: ``1.50 GiB`` or ``12.3 M rows``."""
-    return format_bytes(amount) if unit == "bytes" else f"{format_count(amount)} {unit}"
+    """Return an amount of work with its unit: ``1.50 GiB`` or ``12.3 M rows``."""
+    return format_bytes(amount) if unit == "bytes" else f"{format_count(amount)} {unit}".rstrip()
+
+
+class Display:
+    """Shows a fraction and a text about it on ``stream``; lines are printed every few seconds.
+
+    Args:
+        stream: where it is shown.
+        every: seconds between two updates; None for what suits the stream.
+    """
+
+    def __init__(self, stream: TextIO, *, every: float | None = None) -> None:
+        self._stream = stream
+        self.terminal = not stream.closed and stream.isatty()
+        self.every = every if every is not None else _BAR_SECONDS if self.terminal else _LINE_SECONDS
+        self._bar: Progress | None = None
+        self._said, self._due = "", 0.0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def due(self, what: str) -> bool:
+        """Return whether it is time to show something about ``what``: it has changed, or some seconds have passed."""
+        now = time.perf_counter()
+        if what == self._said and now < self._due:
+            return False
+        self._said, self._due = what, now + self.every
+        return True
+
+    def show(self, what: str, fraction: float | None, rest: str) -> None:
+        """Show how much of ``what`` is done.
+
+        Args:
+            what: name of the phase.
+            fraction: how much is done, from 0 to 1; None if that is unknown.
+            rest: further text, such as rate and time left.
+        """
+        if self.terminal:
+            self._draw(what, fraction, rest)
+        else:
+            done = "running" if fraction is None else f"{100 * fraction:3.0f} %"
+            self.print(f"{what}: {done}{f'  {rest}' if rest else ''}")
+
+    def _draw(self, what: str, fraction: float | None, rest: str) -> None:
+        if self._bar is None:
+            from rich.console import Console
+            from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+
+            texts = TextColumn("{task.description}"), TextColumn("{task.fields[rest]}")
+            columns = texts[0], BarColumn(), TaskProgressColumn(), texts[1]
+            # other output appears above the bar, and standard output is not redirected
+            self._bar = Progress(*columns, console=Console(file=self._stream), redirect_stdout=False)
+            self._bar.add_task("", rest="")
+            self._bar.start()
+        total = None if fraction is None else 1.0
+        self._bar.update(self._bar.task_ids[0], description=what, completed=fraction or 0.0, total=total, rest=rest)
+
+    def print(self, line: str) -> None:
+        """Print a line; a stream that is closed does not end the command."""
+        with contextlib.suppress(OSError, ValueError):
+            print(line, file=self._stream, flush=True)
+
+    def stop(self) -> None:
+        """End the bar; its last state stays on the screen."""
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
 
 
 class ProgressMonitor(Monitor):
-    """Counts the work and displays it at intervals; :meth:`close` (or the end of the context) ends the last phase.
+    """Counts the work of a solve and displays it; :meth:`close` (or the end of the context) ends the last phase.
 
     Args:
+        stream: where it is shown.
         stop: called at every step; True cancels the solve.
-        every: seconds between two updates of what is shown.
+        every: seconds between two updates of what is shown; None for what suits the stream.
     """
 
-    def __init__(self, stop: Callable[[], bool] = never, *, every: float) -> None:
-        self._stop, self._every = stop, every
+    def __init__(self, stream: TextIO, stop: Callable[[], bool] = never, *, every: float | None = None) -> None:
+        self._display, self._stop = Display(stream, every=every), stop
         self.phase: str | None = None
         self.stopped = False
         self.total = self.done = 0
         self.unit = ""
         self._started = self._due = 0.0
+        self._last = (0.0, 0)
 
     def begin(self, phase: str, total: int, unit: str) -> None:
         """End the phase before and start this one.
@@ -53,69 +129,52 @@ class ProgressMonitor(Monitor):
         """
         self.close()
         self.phase, self.total, self.done, self.unit = phase, total, 0, unit
-        self._started = time.perf_counter()
-        self._due = self._started + self._every
-        self.opened()
+        self._started, self._last = time.perf_counter(), (0.0, 0)
+        self._due = self._started + self._display.every
+        if self._display.terminal:
+            self._display.show(phase, self._fraction(), "")
 
     def advance(self, amount: int) -> None:
         """Count, up to the total; show only when an update is due, so that calling often costs little."""
         self.done = min(self.done + amount, self.total or self.done + amount)
         now = time.perf_counter()
-        if now >= self._due:
-            self._due = now + self._every
-            self.shown()
+        if self.phase is not None and now >= self._due:
+            self._due = now + self._display.every
+            self._display.show(self.phase, self._fraction(), self._state(now - self._started))
 
     def cancelled(self) -> bool:
-        """Whether a stop was asked for."""
+        """Return whether a stop was asked for."""
         return self._stop()
 
     def close(self) -> None:
-        """End the present phase, if there is one."""
-        if self.phase is not None:
-            self.closed()
-            self.phase = None
+        """End the present phase, if there is one, with its amount, time and rate."""
+        if self.phase is None:
+            return
+        seconds = time.perf_counter() - self._started
+        parts = [f"{'stopped after ' if self.stopped else ''}{format_seconds(seconds)}"]
+        if self.done:
+            rate = self.done / max(seconds, 1e-9)
+            parts += [amount_text(self.done, self.unit), f"{amount_text(rate, self.unit)}/s"]
+        if self._display.terminal:
+            self._display.show(self.phase, self._fraction(), ", ".join(parts))
+            self._display.stop()
+        else:
+            self._display.print(f"{self.phase}: {', '.join(parts)}")
+        self.phase = None
 
-    def __enter__(self) -> ProgressMonitor:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self.stopped = kind is not None
         self.close()
 
-    @property
-    def seconds(self) -> float:
-        """Seconds since the present phase began."""
-        return time.perf_counter() - self._started
+    def _fraction(self) -> float | None:
+        return self.done / self.total if self.total else None
 
-    def opened(self) -> None:
-        """Show that a phase began."""
-        raise NotImplementedError
-
-    def shown(self) -> None:
-        """Show how far the phase is."""
-        raise NotImplementedError
-
-    def closed(self) -> None:
-        """Show that the phase is over."""
-        raise NotImplementedError
-
-
-class LineProgress(ProgressMonitor):
-    """One line when a phase has run for a while, then every few seconds, and one at its end; for logs and pipes."""
-
-    def __init__(self, stream: TextIO, stop: Callable[[], bool] = never, *, every: float = 5.0) -> None:
-        super().__init__(stop, every=every)
-        self._stream = stream
-        self._last = (0.0, 0)
-
-    def opened(self) -> None:
-        """Print nothing yet, because short phases get one line, at their end."""
-        self._last = (0.0, 0)
-
-    def shown(self) -> None:
-        """Fraction, amount, rate and time left."""
-        seconds, since = self.seconds, self._last
-        self._last = (seconds, self.done)
+    def _state(self, seconds: float) -> str:
+        """Return the amount, rate and time left."""
+        since, self._last = self._last, (seconds, self.done)
         # the recent rate, because the first part of a phase may have waited for a kernel's compilation
         rate = (self.done - since[1]) / max(seconds - since[0], 1e-9)
         done = format_bytes(self.done) if self.unit == "bytes" else format_count(self.done)
@@ -123,63 +182,40 @@ class LineProgress(ProgressMonitor):
         parts.append(f"{amount_text(rate, self.unit)}/s")
         if self.total and rate and self.done >= _ENOUGH * self.total:
             parts.append(f"about {format_seconds((self.total - self.done) / rate)} left")
-        percent = f"{100 * self.done / self.total:3.0f} %" if self.total else "running"
-        self._write(f"{self.phase}: {percent}  {', '.join(parts)}")
-
-    def closed(self) -> None:
-        """Amount, time and rate; how far it came if it was stopped."""
-        seconds = self.seconds
-        parts = [f"{'stopped after ' if self.stopped else ''}{format_seconds(seconds)}"]
-        if self.done:
-            parts.append(amount_text(self.done, self.unit))
-            parts.append(f"{amount_text(self.done / max(seconds, 1e-9), self.unit)}/s")
-        self._write(f"{self.phase}: {', '.join(parts)}")
-
-    def _write(self, line: str) -> None:
-        # A closed pipe or log must not end the job.
-        with contextlib.suppress(OSError, ValueError):
-            print(line, file=self._stream, flush=True)
+        return ", ".join(parts)
 
 
-class BarProgress(ProgressMonitor):
-    """A bar with percentage, rate and time left for each phase, drawn by rich on a terminal."""
+class JobDisplay(Display):
+    """Given a job's facts, shows phase, fraction, rate and time left."""
 
-    def __init__(self, stream: TextIO, stop: Callable[[], bool] = never, *, every: float = 0.1) -> None:
-        super().__init__(stop, every=every)
-        self._stream = stream
-        self._bar: Progress | None = None
-        self._task: TaskID | None = None
-
-    def opened(self) -> None:
-        """Draw an empty bar."""
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
-
-        self._bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TaskProgressColumn(),
-            TextColumn("{task.fields[rate]}"),
-            TimeRemainingColumn(elapsed_when_finished=True),
-            console=Console(file=self._stream),
-        )
-        self._task = self._bar.add_task(self.phase or "", total=self.total or None, rate="")
-        self._bar.start()
-
-    def shown(self) -> None:
-        """Move the bar."""
-        if self._bar is not None and self._task is not None:
-            rate = self.done / max(self.seconds, 1e-9)
-            self._bar.update(self._task, completed=self.done, rate=f"{amount_text(rate, self.unit)}/s")
-
-    def closed(self) -> None:
-        """Draw the last state, which stays on the screen."""
-        self.shown()
-        if self._bar is not None:
-            self._bar.stop()
-        self._bar = self._task = None
+    def __call__(self, facts: dict[str, Any]) -> None:
+        """Display the job's current facts."""
+        parts = []
+        if facts["rate"]:
+            parts.append(f"{amount_text(facts['rate'], facts['unit'] or '')}/s")
+        if facts["eta_seconds"] is not None:
+            parts.append(f"about {format_seconds(facts['eta_seconds'])} left")
+        if facts.get("queue_position"):
+            parts.append(f"{facts['queue_position']} jobs before it")
+        phase = facts["state"] if facts["state"] != "running" else f"running, {facts['phase']}"
+        if self.due(phase):
+            self.show(phase, facts["progress"], ", ".join(parts))
 
 
-def progress_on(stream: TextIO, stop: Callable[[], bool] = never) -> ProgressMonitor:
-    """The kind of progress that suits ``stream``."""
-    return BarProgress(stream, stop) if stream.isatty() else LineProgress(stream, stop)
+class FetchDisplay(Display):
+    """Given bytes that are there and bytes in all, shows them, with rate and time left."""
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__(stream)
+        self.total = 0
+        self._began = time.perf_counter()
+
+    def __call__(self, done: int, total: int) -> None:
+        """Display that ``done`` of ``total`` bytes are there."""
+        self.total = total
+        if done < total and not self.due("fetching"):
+            return
+        rate = done / max(time.perf_counter() - self._began, 1e-9)
+        left = format_seconds((total - done) / rate) if rate else "?"
+        rest = f"{format_bytes(done)} of {format_bytes(total)}, {format_bytes(rate)}/s, about {left} left"
+        self.show("fetching", done / total if total else 1.0, rest)

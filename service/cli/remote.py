@@ -4,28 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 import typer
 
-from service.cli.arguments import (
-    Algorithm,
-    Cutoff,
-    Device,
-    DeviceMemory,
-    Dtype,
-    GraphFile,
-    Json,
-    MaxHops,
-    Memory,
-    ReadingOptions,
-    Sources,
-    Targets,
-    Threads,
-    reads_graph,
-)
+from service.cli.arguments import GraphFile, Json, with_options
+from service.options import JobOptions
+from storage.options import ReadingOptions
 
 Server = Annotated[
     str | None,
@@ -37,51 +23,36 @@ _JOB_ID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 def means_job(store: str) -> bool:
-    """Whether the argument of ``apsp query`` without ``--server`` is the id of a job of APSP_SERVER."""
+    """Return whether the argument of ``apsp query`` without ``--server`` is the id of a job of APSP_SERVER."""
     return bool(os.environ.get("APSP_SERVER")) and _JOB_ID.fullmatch(store) is not None and not Path(store).exists()
 
 
-@reads_graph
+@with_options
 def submit(
     graph: GraphFile,
     reading: ReadingOptions,
+    options: JobOptions,
     server: Server = None,
     name: Annotated[str | None, typer.Option(metavar="TEXT", help="A name of your own for graph and job.")] = None,
     wait: Annotated[bool, typer.Option("--wait", help="See the job to its end; Ctrl-C leaves it running.")] = False,
-    dtype: Dtype = "auto",
-    algorithm: Algorithm = "auto",
-    device: Device = "auto",
-    memory: Memory = None,
-    device_memory: DeviceMemory = None,
-    max_hops: MaxHops = None,
-    sources: Sources = None,
-    targets: Targets = None,
-    cutoff: Cutoff = None,
-    threads: Threads = None,
-    priority: Annotated[int, typer.Option(min=-100, max=100, help="Higher goes first.")] = 0,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Solve again even if there is a result.")] = False,
     as_json: Json = False,
 ) -> None:
     """Send a graph to a service and queue a job; prints its id."""
     from service.cli.commands import remote
     from service.cli.vertex_lists import selected_names
 
-    lists = (None if text is None else selected_names(text, option)
-             for text, option in ((sources, "--sources"), (targets, "--targets")))  # fmt: skip
-    rows, columns = lists
-    options = {
-        "dtype": dtype, "algorithm": algorithm, "device": device, "memory": memory, "device_memory": device_memory,
-        "max_hops": max_hops, "sources": rows, "targets": columns, "cutoff": cutoff, "threads": threads,
-        "priority": priority, "fresh": fresh,
-    }  # fmt: skip
-    remote.submit(graph, {**asdict(reading), "name": name}, options, server=server, wait=wait, as_json=as_json)
+    given: dict[str, Any] = {**options, "name": name}
+    for field in ("sources", "targets"):
+        if given[field] is not None:
+            given[field] = selected_names(given[field], f"--{field}")
+    remote.submit(graph, {**reading, **given}, remote.Remote(server, as_json), wait=wait)
 
 
 def status(job: JobId, server: Server = None, as_json: Json = False) -> None:
     """Show how a job of a service is."""
     from service.cli.commands import remote
 
-    remote.status(job, server=server, as_json=as_json)
+    remote.status(job, remote.Remote(server, as_json))
 
 
 def wait(
@@ -93,14 +64,14 @@ def wait(
     """Wait until a job of a service is over; Ctrl-C leaves it running."""
     from service.cli.commands import remote
 
-    remote.wait(job, server=server, timeout=timeout, as_json=as_json)
+    remote.wait(job, remote.Remote(server, as_json), timeout)
 
 
 def cancel(job: JobId, server: Server = None, as_json: Json = False) -> None:
     """Ask a job of a service to stop."""
     from service.cli.commands import remote
 
-    remote.cancel(job, server=server, as_json=as_json)
+    remote.cancel(job, remote.Remote(server, as_json))
 
 
 def jobs(
@@ -115,7 +86,7 @@ def jobs(
     """List your jobs on a service, newest first."""
     from service.cli.commands import remote
 
-    remote.jobs(server=server, state=state, limit=limit, as_json=as_json)
+    remote.jobs(remote.Remote(server, as_json), state=state, limit=limit)
 
 
 def fetch(
@@ -128,7 +99,7 @@ def fetch(
     """Fetch the solved matrix of a job; run again, it goes on where it was broken off."""
     from service.cli.commands import remote
 
-    remote.fetch(job, out, server=server, overwrite=overwrite, as_json=as_json)
+    remote.fetch(job, out, remote.Remote(server, as_json), overwrite=overwrite)
 
 
 COMMANDS = (submit, status, wait, cancel, jobs, fetch)

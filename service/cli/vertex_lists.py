@@ -1,4 +1,4 @@
-"""The vertices that ``--sources`` and ``--targets`` mean."""
+"""Reads the vertices that ``--sources`` and ``--targets`` mean."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from service.cli.names import split_names
+from service.options import split_names
 from storage.errors import InvalidRequest, NotFound
 from storage.graph.graph import Graph, index_of
 
 
 def selected_vertices(text: str, graph: Graph, option: str) -> tuple[int, ...]:
-    """The vertex indices that the text of ``option`` means, in its order, each once.
+    """Return the vertex indices that the text of ``option`` means, in its order, each once.
 
     ``@FILE`` is a file, ``-`` standard input; else the name of a vertex means the vertex, the name of a file means
     the file, and any other text is a list ``A,"B, c",D``.  So a name of both a vertex and a file means the vertex; a
@@ -36,7 +36,7 @@ def selected_vertices(text: str, graph: Graph, option: str) -> tuple[int, ...]:
 
 
 def selected_names(text: str, option: str) -> list[str]:
-    """The names that the text of ``option`` means, without the graph.
+    """Return the names that the text of ``option`` means, without the graph.
 
     The syntax is that of ``selected_vertices``, except that the name of a file always means the file.
     """
@@ -47,7 +47,7 @@ def selected_names(text: str, option: str) -> list[str]:
 
 
 def _named(text: str, option: str, is_vertex: Callable[[str], bool]) -> Iterator[tuple[str, str]]:
-    """Names, each with its place for messages."""
+    """Return the names, each with its place for messages."""
     if text == "-":
         return _lines(option, "standard input", sys.stdin.read(), table=False)
     if text.startswith("@"):
@@ -93,7 +93,7 @@ def _file(option: str, path: Path) -> Iterator[tuple[str, str]]:
 
 
 def _lines(option: str, name: str, text: str, *, table: bool) -> Iterator[tuple[str, str]]:
-    """Names with their places for messages; empty lines are left out."""
+    """Yield the names with their places for messages; empty lines are left out."""
     rows: Iterable[str] = text.splitlines()
     if table:
         try:

@@ -6,8 +6,8 @@ matplotlib only by what needs them.
 
 from service.client.asynchronous import AsyncClient, AsyncJob, AsyncResult
 from service.client.blocking import Client, Job, Result
+from service.client.displays import Path
 from service.client.errors import JobFailed, NoAnswer, Problem, ServiceError, StillOpen
-from service.client.views import Path
 
 __all__ = [
     "AsyncClient",

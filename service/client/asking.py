@@ -41,7 +41,7 @@ class Patience:
     chance: Callable[[], float] = random.random
 
     def pause(self, attempt: int) -> float:
-        """Seconds to wait after failed attempt number ``attempt``, from 0.
+        """Return the seconds to wait after failed attempt number ``attempt``, from 0.
 
         Half of it is random, so that many clients do not repeat their requests at the same time.
         """
@@ -76,7 +76,7 @@ def ask(request: Request, patience: Patience) -> Flow[Answer]:
 
 
 def _wait(reply: Answer | Lost, request: Request, pause: float) -> float | None:
-    """Seconds until the next attempt, or None if the request must not be repeated."""
+    """Return the seconds until the next attempt, or None if the request must not be repeated."""
     if isinstance(reply, Lost):
         return pause if not reply.final and (request.repeatable or not reply.sent) else None
     if reply.status not in _AGAIN or not (request.repeatable or reply.status in _UNTOUCHED):
@@ -85,7 +85,7 @@ def _wait(reply: Answer | Lost, request: Request, pause: float) -> float | None:
 
 
 def retry_after(answer: Answer) -> float | None:
-    """Seconds that ``Retry-After`` asks for, as a number or a date (RFC 9110, 10.2.3); None without it."""
+    """Return the seconds that ``Retry-After`` asks for, as a number or a date (RFC 9110, 10.2.3); None without it."""
     text = answer.headers.get("retry-after", "").strip()
     if text.isdigit():
         return float(text)

@@ -25,13 +25,13 @@ class ProblemDetails:
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> ProblemDetails:
-        """The problem that a document describes; unknown members are ignored."""
+        """Return the problem that a document describes; unknown members are ignored."""
         known = {name: document[name] for name in cls.__dataclass_fields__ if document.get(name) is not None}
         return cls(**{"title": "Failed", "status": 500, "detail": "no reason was given", **known})
 
     @classmethod
     def read(cls, status: int, content: bytes) -> ProblemDetails:
-        """The problem in the body of an answer; for other bodies, such as a proxy's, a problem with the status only."""
+        """Return the problem in the body of an answer; other bodies, such as a proxy's, give the status only."""
         try:
             document = json.loads(content)
             if isinstance(document, dict) and "code" in document:
@@ -56,7 +56,7 @@ class ProblemDetails:
         return self.details.get("setting")
 
 
-#: The name under which programs have it.
+#: Programs import the class by this name.
 Problem = ProblemDetails
 
 
@@ -80,7 +80,7 @@ class ServiceError(ApspError):
         return self.problem.status
 
     def details(self) -> dict[str, object]:
-        """What the problem document holds beside its message."""
+        """Return what the problem document holds beside its message."""
         return dict(self.problem.details)
 
 

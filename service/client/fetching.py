@@ -41,7 +41,7 @@ class FileSink:
         return self.received == self._size
 
     def ask(self) -> Mapping[str, str]:
-        """Headers for the missing bytes, valid only if the file is unchanged."""
+        """Return the headers for the missing bytes, valid only if the file is unchanged."""
         if self.received and self._etag:
             return {"Range": f"bytes={self.received}-", "If-Range": self._etag}
         return {}

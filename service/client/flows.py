@@ -6,16 +6,18 @@ import json
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, Final, Literal, TypedDict, cast
+from typing import Any, Final, cast
 from urllib.parse import quote
 
 from service.client.asking import Patience, ask, retry_after
 from service.client.errors import JobFailed, StillOpen
-from service.client.graphs import GraphReading, Upload, prepared
+from service.client.graphs import Upload, prepared
 from service.client.names import Names
 from service.client.steps import Flow, Pause, Request, Work
+from service.options import JobOptions, Size, Vertices
 from service.units import parse_size
 from storage.errors import InvalidRequest
+from storage.options import ReadingOptions, declared
 
 Document = dict[str, Any]
 Watcher = Callable[[Document], None]
@@ -30,32 +32,15 @@ _MORE_PATIENCE: Final = 10
 _SLACK: Final = 30.0
 
 
-class JobOptions(TypedDict, total=False):
-    """Options of a job, as in docs/api.md; sizes may be written ``4GiB``."""
-
-    dtype: Literal["auto", "uint16", "int32", "float32", "float64"]
-    algorithm: str
-    device: Literal["auto", "cpu", "cuda"]
-    memory: int | str | None
-    device_memory: int | str | None
-    max_hops: int | None
-    sources: list[Any] | None
-    targets: list[Any] | None
-    cutoff: float | None
-    threads: int | None
-    priority: int
-    fresh: bool
-
-
 def job_path(job: str, *rest: str) -> str:
-    """The address of a job, or of what is below it."""
+    """Return the address of a job, or of what is below it."""
     if not job:
         raise InvalidRequest("which job? its id is empty", field="job")
     return "/".join(["v1/jobs", quote(job, safe=""), *rest])
 
 
 def question(method: str, path: str, patience: Patience, **more: Any) -> Flow[Document]:
-    """A request whose answer is a JSON object.
+    """Send a request and return its answer, a JSON object.
 
     Args:
         method: HTTP method.
@@ -67,15 +52,18 @@ def question(method: str, path: str, patience: Patience, **more: Any) -> Flow[Do
     return cast(Document, json.loads(answer.content)) if answer.content else {}
 
 
-def upload(graph: Any, reading: GraphReading, patience: Patience) -> Flow[tuple[Document, Names]]:
+def upload(
+    graph: Any, reading: ReadingOptions, patience: Patience, *, name: str | None = None
+) -> Flow[tuple[Document, Names]]:
     """Encode a graph and upload it; repeating is safe, because the same content is the same graph.
 
     Args:
         graph: a path or an object, see :meth:`Client.submit`.
         reading: how the graph is read.
         patience: how long requests are repeated.
+        name: what the caller calls the graph.
     """
-    context = prepared(graph, reading)
+    context = prepared(graph, reading, name)
     made: Upload = yield Work(context.__enter__)
     try:
         found = yield from question("POST", "v1/graphs", patience, params=made.query, file=made.file, seconds=600.0)
@@ -92,7 +80,7 @@ def submit(
     Args:
         graph_id: id of an uploaded graph.
         names: translates between the caller's vertices and labels on the wire.
-        options: see :class:`JobOptions`.
+        options: see ``service.options.JobOptions``.
         patience: how long requests are repeated.
         name: name of the job.
     """
@@ -103,22 +91,22 @@ def submit(
 
 
 def _wired(options: Mapping[str, Any], names: Names) -> Document:
-    """Options as they go over the wire."""
-    if unknown := sorted(options.keys() - JobOptions.__annotations__.keys()):
-        known = ", ".join(JobOptions.__annotations__)
-        raise InvalidRequest(f"there is no option {unknown[0]!r}; there are {known}", field=unknown[0])
+    """Return the options as they go over the wire."""
+    known = declared(JobOptions)
+    if unknown := sorted(options.keys() - known.keys()):
+        raise InvalidRequest(f"there is no option {unknown[0]!r}; there are {', '.join(known)}", field=unknown[0])
     wired = dict(options)
-    for field in ("memory", "device_memory"):
-        if isinstance(size := wired.get(field), str):
-            wired[field] = parse_size(size, field=field)
-    for field in ("sources", "targets"):
-        if wired.get(field) is not None:
-            wired[field] = names.labels(wired[field])
+    for name, value in options.items():
+        kind, _ = known[name]
+        if kind == Size and isinstance(value, str):
+            wired[name] = parse_size(value, field=name)
+        if kind == Vertices and value is not None:
+            wired[name] = names.labels(value)
     return wired
 
 
 def status(job: str, patience: Patience) -> Flow[Document]:
-    """A job as it is now."""
+    """Return a job as it is now."""
     return (yield from question("GET", job_path(job), patience))
 
 
@@ -154,7 +142,7 @@ def wait(job: str, patience: Patience, *, timeout: float | None, watcher: Watche
 
 
 def summary(job: str, patience: Patience) -> Flow[Document]:
-    """Facts about a result: shape, type, direction, unit, summary."""
+    """Return the facts about a result: shape, type, direction, unit, summary."""
     return (yield from question("GET", job_path(job, "summary"), patience))
 
 
@@ -181,13 +169,13 @@ def delete(job: str, patience: Patience) -> Flow[None]:
 
 
 def log(job: str, patience: Patience) -> Flow[str]:
-    """What the runners wrote."""
+    """Return what the runners wrote."""
     answer = yield from ask(Request("GET", job_path(job, "log")), patience)
     return answer.content.decode("utf-8", "replace")
 
 
 def jobs(patience: Patience, *, state: str | None, limit: int) -> Flow[list[Document]]:
-    """Jobs, newest first, at most ``limit``.
+    """Return the jobs, newest first, at most ``limit``.
 
     Args:
         patience: how long requests are repeated.
@@ -208,7 +196,7 @@ def jobs(patience: Patience, *, state: str | None, limit: int) -> Flow[list[Docu
 
 
 def cursor_of(link: str) -> str:
-    """The cursor in the link to the next page."""
+    """Return the cursor in the link to the next page."""
     from urllib.parse import parse_qs, urlsplit
 
     return parse_qs(urlsplit(link).query)["cursor"][0]

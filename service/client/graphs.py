@@ -11,12 +11,13 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from service.client.names import Names
 from storage.errors import InvalidRequest, NotFound
+from storage.options import ReadingOptions, declared
 
 if TYPE_CHECKING:
     import polars as pl
@@ -31,29 +32,6 @@ _SAMPLE = 1000
 
 
 @dataclass(frozen=True)
-class GraphReading:
-    """How a graph is to be read.
-
-    Attributes:
-        format, directed, weight, unweighted, length_of, labels, centroids_through: as on the command line; None leaves
-            it to the graph.
-        source, target: columns of a table or of a file, ``--from`` and ``--to`` of the command line.
-        name: what the caller calls the graph.
-    """
-
-    format: str | None = None
-    directed: bool | None = None
-    weight: str | None = None
-    unweighted: bool = False
-    source: str | None = None
-    target: str | None = None
-    name: str | None = None
-    labels: str | None = None
-    length_of: str | None = None
-    centroids_through: bool = False
-
-
-@dataclass(frozen=True)
 class Upload:
     """A file to send, the query that goes with it, and the names of its vertices."""
 
@@ -63,49 +41,44 @@ class Upload:
 
 
 @contextmanager
-def prepared(graph: Any, reading: GraphReading) -> Iterator[Upload]:
+def prepared(graph: Any, reading: ReadingOptions, name: str | None = None) -> Iterator[Upload]:
     """Context manager: the upload of a graph of any kind; a temporary file is removed at the end.
+
+    Args:
+        graph: a path or an object, see :meth:`Client.submit`.
+        reading: how it is read.
+        name: what the caller calls the graph.
 
     Raises:
         InvalidRequest: it is not a graph, or its names or weights cannot be encoded.
         NotFound: there is no such file.
     """
     if isinstance(graph, str | os.PathLike):
-        yield _file(Path(os.fspath(graph)), reading)
+        yield _file(Path(os.fspath(graph)), reading, name)
         return
     for field in ("format", "labels", "centroids_through"):
-        if getattr(reading, field):
+        if reading.get(field):
             raise InvalidRequest(f"{field} is for files; what is given here is none", field=field)
-    handle, name = tempfile.mkstemp(prefix="apsp-upload-")
+    handle, temporary = tempfile.mkstemp(prefix="apsp-upload-")
     os.close(handle)
-    path = Path(name)
+    path = Path(temporary)
     try:
-        yield _encoded(graph, reading, path)
+        upload = _encoded(graph, reading, path)
+        yield replace(upload, query={**upload.query, "name": name})
     finally:
         path.unlink(missing_ok=True)
 
 
-def _file(path: Path, reading: GraphReading) -> Upload:
+def _file(path: Path, reading: ReadingOptions, name: str | None) -> Upload:
     if not path.is_file():
         raise NotFound(f"there is no file {path}")
-    query = {
-        "format": reading.format,
-        "directed": reading.directed,
-        "weight": reading.weight,
-        "unweighted": reading.unweighted or None,
-        "source": reading.source,
-        "target": reading.target,
-        "labels": reading.labels,
-        "length_of": reading.length_of,
-        "centroids_through": reading.centroids_through or None,
-        "name": reading.name,
-        "filename": path.name,
-    }
-    return Upload(path, query, Names())
+    known = declared(ReadingOptions)
+    query = {option: value for option, value in reading.items() if value != known[option][1].default}
+    return Upload(path, {**query, "name": name, "filename": path.name}, Names())
 
 
-def _encoded(graph: Any, reading: GraphReading, path: Path) -> Upload:
-    query = {"directed": reading.directed, "unweighted": reading.unweighted or None, "name": reading.name}
+def _encoded(graph: Any, reading: ReadingOptions, path: Path) -> Upload:
+    query = {"directed": reading.get("directed"), "unweighted": reading.get("unweighted") or None}
     for module, kind, encode in (
         ("networkx", "Graph", _networkx),
         ("pandas", "DataFrame", _pandas),
@@ -117,7 +90,7 @@ def _encoded(graph: Any, reading: GraphReading, path: Path) -> Upload:
             names, more = encode(graph, reading, path)
             return Upload(path, {**query, **more}, names)
     for field in ("weight", "length_of", "source", "target"):
-        if getattr(reading, field) is not None:
+        if reading.get(field) is not None:
             message = f"{field} names a column or an attribute; what is given here has none"
             raise InvalidRequest(message, field=field)
     sparse = sys.modules.get("scipy.sparse")
@@ -135,7 +108,7 @@ def _encoded(graph: Any, reading: GraphReading, path: Path) -> Upload:
 
 
 def _is_column(values: Any) -> bool:
-    """Whether this is one column of numbers or names, rather than a row of a matrix written as lists."""
+    """Return whether this is one column of numbers or names, rather than a row of a matrix written as lists."""
     if isinstance(values, list):
         return not any(isinstance(value, list) for value in values)
     return len(getattr(values, "shape", ())) == 1
@@ -154,38 +127,39 @@ def _dense(graph: Any, path: Path) -> None:
         np.save(file, array, allow_pickle=False)
 
 
-def _networkx(graph: Any, reading: GraphReading, path: Path) -> tuple[Names, dict[str, Any]]:
+def _networkx(graph: Any, reading: ReadingOptions, path: Path) -> tuple[Names, dict[str, Any]]:
     """The weight is the attribute asked for, or ``weight``, and counts 1 where an edge lacks it, as in NetworkX.
 
     Where no edge has ``weight``, the rules of edge lists choose among the attributes, and every edge must have the one
     that they choose: road networks have ``length``.  Vertices without edges become loops, which keep them.
     """
     for field in ("source", "target"):
-        if getattr(reading, field) is not None:
+        if reading.get(field) is not None:
             raise InvalidRequest(f"{field} names a column; a NetworkX graph has none", field=field)
     names = Names(graph)
-    asked = None if reading.unweighted else _attribute(graph, reading)
+    asked = None if reading.get("unweighted") else _attribute(graph, reading)
     edges = [(u, v, None) for u, v in graph.edges()] if asked is None else list(graph.edges(data=asked))
     weights = None if asked is None or not edges else _edge_weights(edges, asked, reading)
     lone = [vertex for vertex, degree in graph.degree() if degree == 0]
     tails, heads = (names.labels([*(edge[k] for edge in edges), *lone]) for k in (0, 1))
-    query: dict[str, Any] = {"directed": graph.is_directed() if reading.directed is None else reading.directed}
+    directed = reading.get("directed")
+    query: dict[str, Any] = {"directed": graph.is_directed() if directed is None else directed}
     if weights is None or asked is None:
         _table(path, tails, heads)
         return names, {**query, "format": "parquet"}
-    loops = [_harmless(weights, reading.length_of)] * len(lone)
+    loops = [_harmless(weights, reading.get("length_of"))] * len(lone)
     _table(path, tails, heads, [*weights, *loops], name=asked)
-    return names, {**query, **_columns(asked, reading.length_of)}
+    return names, {**query, **_columns(asked, reading.get("length_of"))}
 
 
-def _edge_weights(edges: Sequence[tuple[Any, Any, Any]], asked: str, reading: GraphReading) -> list[Any]:
-    """The weights of edges; a missing weight counts 1, unless the attribute was selected automatically."""
+def _edge_weights(edges: Sequence[tuple[Any, Any, Any]], asked: str, reading: ReadingOptions) -> list[Any]:
+    """Return the weights of edges; a missing weight counts 1, unless the attribute was selected automatically."""
     missing = next((edge for edge in edges if edge[2] is None), None)
     if missing is None:
         return [weight for *_, weight in edges]
     if all(weight is None for *_, weight in edges):
         raise InvalidRequest(f"no edge has the attribute {asked!r}", field="weight")
-    if reading.length_of is not None or asked not in (reading.weight, "weight"):
+    if reading.get("length_of") is not None or asked not in (reading.get("weight"), "weight"):
         pair = f"{missing[0]!r} - {missing[1]!r}"
         message = f"edge {pair} lacks {asked!r}, which others have; name a weight, or give unweighted=True"
         raise InvalidRequest(message, field="weight")
@@ -193,7 +167,7 @@ def _edge_weights(edges: Sequence[tuple[Any, Any, Any]], asked: str, reading: Gr
 
 
 def _harmless(weights: Sequence[Any], length_of: str | None) -> Any:
-    """A weight for loops, which are dropped when the graph is read: 0, or the one whose length is largest."""
+    """Return a weight for loops, which are dropped when the graph is read: 0, or the one whose length is largest."""
     from storage.readers.formula import parse_formula
 
     if length_of is None:
@@ -201,12 +175,13 @@ def _harmless(weights: Sequence[Any], length_of: str | None) -> Any:
     return weights[int(parse_formula(length_of)(_floats(weights)).argmax())]
 
 
-def _attribute(graph: Any, reading: GraphReading) -> str | None:
-    """The attribute of edges that is the weight, or that lengths are made of; None: arcs are counted."""
+def _attribute(graph: Any, reading: ReadingOptions) -> str | None:
+    """Return the attribute of edges that is the weight, or that lengths are made of; None: arcs are counted."""
     from storage.readers.formula import parse_formula
     from storage.readers.lengths import length_among
 
-    asked = reading.weight if reading.length_of is None else parse_formula(reading.length_of).column
+    length_of = reading.get("length_of")
+    asked = reading.get("weight") if length_of is None else parse_formula(length_of).column
     if asked is not None:
         if not isinstance(asked, str):
             raise InvalidRequest("weight must be the name of an edge attribute, not a function", field="weight")
@@ -225,7 +200,7 @@ def _attribute(graph: Any, reading: GraphReading) -> str | None:
 
 
 def _number(value: Any) -> float | None:
-    """A number, or text that contains one, as float; GraphML files often declare numbers as text."""
+    """Return a number, or text that contains one, as float; GraphML files often declare numbers as text."""
     try:
         return None if isinstance(value, bool) else float(value)
     except (TypeError, ValueError):
@@ -233,18 +208,18 @@ def _number(value: Any) -> float | None:
 
 
 def _columns(weight: str, length_of: str | None) -> dict[str, Any]:
-    """The part of the query that says what the columns of the Parquet file are."""
+    """Return the part of the query that says what the columns of the Parquet file are."""
     source, target = _ends(weight)
     made = {"weight": weight} if length_of is None else {"length_of": length_of}
     return {"format": "parquet", "source": source, "target": target, **made}
 
 
 def _ends(weight: str) -> tuple[str, str]:
-    """Names for the columns of vertices beside that of the weight."""
+    """Return the names for the columns of vertices beside that of the weight."""
     return ("tail", "head") if weight.lower() in ("source", "target") else ("source", "target")
 
 
-def _pandas(table: Any, reading: GraphReading, path: Path) -> tuple[Names, dict[str, Any]]:
+def _pandas(table: Any, reading: ReadingOptions, path: Path) -> tuple[Names, dict[str, Any]]:
     import numpy as np
 
     names = [str(name) for name in table.columns]
@@ -266,7 +241,7 @@ def _is_numeric(kind: Any) -> bool:
     return getattr(kind, "kind", "O") in "iufb"
 
 
-def _polars(table: Any, reading: GraphReading, path: Path) -> tuple[Names, dict[str, Any]]:
+def _polars(table: Any, reading: ReadingOptions, path: Path) -> tuple[Names, dict[str, Any]]:
     import polars as pl
 
     schema = table.collect_schema()
@@ -285,14 +260,18 @@ def _polars(table: Any, reading: GraphReading, path: Path) -> tuple[Names, dict[
 
 
 def _texts(cells: Sequence[Any]) -> list[str]:
-    """Cells of a column as a text file would have them; what is missing is empty."""
+    """Return the cells of a column as a text file would have them; what is missing is empty."""
     return ["" if cell is None else str(cell) for cell in cells]
 
 
 def _select_columns(
-    names: Sequence[str], numeric: Sequence[bool], reading: GraphReading, cells: Callable[[int, int | None], list[str]]
+    names: Sequence[str],
+    numeric: Sequence[bool],
+    reading: ReadingOptions,
+    cells: Callable[[int, int | None], list[str]],
 ) -> tuple[list[int], dict[str, Any]]:
-    """Positions of source, target and, if there is one, weight, by the rules for edge lists; and what to ask for.
+    """Return the positions of source, target and, if there is one, weight, by the rules for edge lists; and what to ask
+    for.
 
     ``cells`` are those of a column as text, all of them or the first ones.
     """
@@ -300,24 +279,25 @@ def _select_columns(
     from storage.readers.parsed import ReadOptions
     from storage.readers.tables.choose import choose_by_name, direction_of
 
-    for field, name in (("source", reading.source), ("target", reading.target), ("weight", reading.weight)):
-        if name is not None and name not in names:
+    for field in ("source", "target", "weight"):
+        if (name := reading.get(field)) is not None and name not in names:
             raise InvalidRequest(f"there is no column {name!r}; there are {', '.join(names)}", field=field)
     if len(names) < 2:
         raise InvalidRequest(f"an edge needs two columns, the table has {len(names)}", field="graph")
-    formula = None if reading.length_of is None else parse_formula(reading.length_of)
+    length_of = reading.get("length_of")
+    formula = None if length_of is None else parse_formula(length_of)
     options = ReadOptions(
-        weight=reading.weight,
-        unweighted=reading.unweighted,
-        source=reading.source,
-        target=reading.target,
+        weight=reading.get("weight"),
+        unweighted=reading.get("unweighted", False),
+        source=reading.get("source"),
+        target=reading.get("target"),
         length_of=formula,
     )
     sample = list(zip(*(cells(position, _SAMPLE) for position in range(len(names))), strict=True))
     selected = choose_by_name(list(names), list(numeric), options, sample)
     ends = [selected.source, selected.target]
     said: dict[str, Any] = {}
-    if selected.kind is not None and reading.directed is None:
+    if selected.kind is not None and reading.get("directed") is None:
         said["directed"] = direction_of(names[selected.kind], cells(selected.kind, None))
     if selected.weight is None:
         return ends, {"format": "parquet", **said}
@@ -341,7 +321,7 @@ def _table(path: Path, tails: Any, heads: Any, weights: Any = None, *, name: str
     if len(set(sizes.values())) > 1:
         raise InvalidRequest(f"columns must be of one length; there are {sizes}", field="graph")
     for side in sides:
-        if columns[side].dtype == pl.Null():  # a graph without edges
+        if columns[side].dtype == pl.Null():  # the graph has no edges
             columns[side] = columns[side].cast(pl.Int64())
     pl.DataFrame(columns).write_parquet(path)
     return names
@@ -374,7 +354,7 @@ def _floats(weights: Sequence[Any]) -> Any:
 
 
 def _vertices(values: Any) -> Any:
-    """A column of vertices: an array of whole numbers as it is, anything else as a list."""
+    """Return a column of vertices: an array of whole numbers as it is, anything else as a list."""
     import numpy as np
 
     if isinstance(values, np.ndarray) and values.dtype.kind in "iu":

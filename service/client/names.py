@@ -12,7 +12,7 @@ Label = int | str
 
 
 def label_of(vertex: object) -> Label:
-    """A vertex that is a whole number (of NumPy, too) or text, as it is named on the wire.  Raises TypeError."""
+    """Return a vertex that is a whole number (of NumPy, too) or text, as it is named on the wire.  Raises TypeError."""
     if isinstance(vertex, str):
         return str(vertex)
     return index(vertex)  # type: ignore[arg-type]
@@ -39,7 +39,7 @@ class Names:
             self._there[vertex], self._back[name] = name, vertex
 
     def label(self, vertex: Any) -> Label:
-        """The label of a vertex.  Raises InvalidRequest if it has none."""
+        """Return the label of a vertex.  Raises InvalidRequest if it has none."""
         if self._there and (known := self._there.get(vertex)) is not None:
             return known
         try:
@@ -48,15 +48,15 @@ class Names:
             raise InvalidRequest(f"a vertex is a whole number or text, not {vertex!r}", field="vertex") from None
 
     def labels(self, vertices: Iterable[Any]) -> list[Label]:
-        """The labels of vertices, in their order."""
+        """Return the labels of vertices, in their order."""
         return [self.label(vertex) for vertex in vertices]
 
     def vertex(self, label: Label) -> Any:
-        """The vertex of a label."""
+        """Return the vertex of a label."""
         return self._back.get(label, label)
 
     def vertices(self, labels: Sequence[Label]) -> list[Any]:
-        """The vertices of labels, in their order."""
+        """Return the vertices of labels, in their order."""
         return [self.vertex(label) for label in labels] if self._back else list(labels)
 
 

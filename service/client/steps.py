@@ -30,7 +30,7 @@ class BodySink(Protocol):
         """Whether all bytes have been received."""
 
     def ask(self) -> Mapping[str, str]:
-        """The headers of a request for the missing bytes."""
+        """Return the headers of a request for the missing bytes."""
 
     def begin(self, status: int, headers: Mapping[str, str]) -> None:
         """A body starts: all of it (200), or the missing part (206)."""
@@ -66,7 +66,7 @@ class Request:
     seconds: float = 60.0
 
     def with_headers(self, more: Mapping[str, str]) -> Request:
-        """The request with further headers."""
+        """Return the request with further headers."""
         return replace(self, headers={**self.headers, **more})
 
 

@@ -20,7 +20,7 @@ _NEVER_SENT: Final = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTim
 
 
 def settings(url: str | None, key: str | None) -> dict[str, Any]:
-    """Arguments for an httpx2 client: address and key, from APSP_SERVER and APSP_KEY where they are None.
+    """Return the arguments for an httpx2 client: address and key, from APSP_SERVER and APSP_KEY where they are None.
 
     Raises InvalidRequest if the address is missing or malformed, or the key is malformed.
     """
@@ -44,7 +44,7 @@ def settings(url: str | None, key: str | None) -> dict[str, Any]:
 
 
 def arguments(request: Request) -> dict[str, Any]:
-    """The arguments of ``stream`` for a request, all but the content of a file."""
+    """Return the arguments of ``stream`` for a request, all but the content of a file."""
     headers = dict(request.headers)
     if request.file is not None:
         headers |= {"Content-Type": "application/octet-stream", "Content-Length": str(request.file.stat().st_size)}
@@ -59,7 +59,7 @@ def arguments(request: Request) -> dict[str, Any]:
 
 
 def lowered(headers: Mapping[str, str]) -> dict[str, str]:
-    """Headers by their names in lower case."""
+    """Return the headers by their names in lower case."""
     return {name.lower(): value for name, value in headers.items()}
 
 
@@ -72,5 +72,5 @@ def lost(error: httpx2.RequestError, base: object) -> Lost:
 
 
 def is_body(request: Request, status: int) -> bool:
-    """Whether an answer's body goes into the request's sink."""
+    """Return whether an answer's body goes into the request's sink."""
     return request.sink is not None and status in (200, 206)

@@ -10,7 +10,7 @@ _MOST_BARS: Final = 72
 
 
 def counted(values: Sequence[float], bins: int) -> tuple[list[float], list[int]]:
-    """Edges of ``bins`` equal bins over the values, and how many lie in each; one bin where all are equal."""
+    """Return the edges of ``bins`` equal bins over the values, and their counts; one bin where all are equal."""
     low, high = min(values), max(values)
     if low == high:
         return [low, high], [len(values)]
@@ -22,7 +22,8 @@ def counted(values: Sequence[float], bins: int) -> tuple[list[float], list[int]]
 
 
 def histogram(edges: Sequence[float], counts: Sequence[int]) -> dict[str, Any] | None:
-    """Bars of a histogram in a box of ``WIDTH`` by ``HEIGHT``; neighbouring bins are merged if there are many.
+    """Return the bars of a histogram in a box of ``WIDTH`` by ``HEIGHT``; neighbouring bins are merged if there are
+    many.
 
     ``edges`` has one number more than ``counts``.  None where there is nothing to draw.
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from http import HTTPStatus
 from typing import Final
 from urllib.parse import parse_qsl
@@ -30,7 +31,7 @@ _MOST_FIELDS: Final = 64
 
 
 async def _filled(request: Request) -> dict[str, str]:
-    """The fields of a form; the size of the body is limited as for every request.
+    """Return the fields of a form; the size of the body is limited as for every request.
 
     The body is parsed in a thread, because a long one would block the event loop.
     """
@@ -74,73 +75,53 @@ async def log_out(request: Request, service: Shared) -> Response:
 
 
 @router.post("/graphs/{graph_id}/solve")
-async def solve(request: Request, graph_id: str, service: Shared, visitor: Known) -> Response:
+async def solve(request: Request, graph_id: str, visitor: Known) -> Response:
     """Submit a job and redirect to its page; errors are shown on the graph's page.
 
     Args:
         request: the HTTP request.
         graph_id: id of the graph.
-        service: what the routes of this process share.
         visitor: the person who asks, with the rights of the session's key.
     """
     visitor.need("submit")
     asked = await anyio.to_thread.run_sync(read_options, graph_id, await _filled(request))
     if asked.request is None:
-        return await graph_page(request, service, visitor, graph_id, asked, planned=False, status=422)
+        return await graph_page(request, visitor, graph_id, asked, planned=False, status=422)
     try:
-        record, _ = await submit(service, asked.request, visitor.caller, None)
+        record, _ = await submit(visitor.service, asked.request, visitor.caller, None)
     except ApspError as error:
-        fault = fault_of(error)
-        return await graph_page(
-            request, service, visitor, graph_id, asked, planned=False, status=status_of(fault.code), fault=fault
-        )
+        asked = replace(asked, fault=fault_of(error))
+        status = status_of(fault_of(error).code)
+        return await graph_page(request, visitor, graph_id, asked, planned=False, status=status)
     return RedirectResponse(f"/jobs/{record.id}", 303)
 
 
 @router.post("/jobs/{job_id}/cancel")
-def cancel(job_id: str, service: Shared, visitor: Known) -> Response:
-    """Ask a job to stop.
-
-    Args:
-        job_id: id of the job.
-        service: what the routes of this process share.
-        visitor: the person who asks, with the rights of the session's key.
-    """
+def cancel(job_id: str, visitor: Known) -> Response:
+    """Ask a job to stop."""
     visitor.need("submit")
-    service.job(job_id, visitor.caller)
-    service.jobs.cancel(job_id)
+    visitor.job(job_id)
+    visitor.service.jobs.cancel(job_id)
     return RedirectResponse(f"/jobs/{job_id}", 303)
 
 
 @router.post("/jobs/{job_id}/resume")
-def resume_job(job_id: str, service: Shared, visitor: Known) -> Response:
-    """Queue a stopped job again.
-
-    Args:
-        job_id: id of the job.
-        service: what the routes of this process share.
-        visitor: the person who asks, with the rights of the session's key.
-    """
+def resume_job(job_id: str, visitor: Known) -> Response:
+    """Queue a stopped job again."""
     visitor.need("submit")
-    refuse_if_draining(service)
-    record = service.job(job_id, visitor.caller)
-    refuse_unless_resumable(service.settings, record)
-    resume(service, record)
+    refuse_if_draining(visitor.service)
+    record = visitor.job(job_id)
+    refuse_unless_resumable(visitor.service.settings, record)
+    resume(visitor.service, record)
     return RedirectResponse(f"/jobs/{job_id}", 303)
 
 
 @router.post("/jobs/{job_id}/delete")
-def delete(job_id: str, service: Shared, visitor: Known) -> Response:
-    """Delete a finished job and its result.
-
-    Args:
-        job_id: id of the job.
-        service: what the routes of this process share.
-        visitor: the person who asks, with the rights of the session's key.
-    """
+def delete(job_id: str, visitor: Known) -> Response:
+    """Delete a finished job and its result."""
     visitor.need("submit")
-    service.job(job_id, visitor.caller)
-    _delete(service, job_id)
+    visitor.job(job_id)
+    _delete(visitor.service, job_id)
     return RedirectResponse("/", 303)
 
 
@@ -151,6 +132,6 @@ def _delete(service: Service, job_id: str) -> None:
 
 
 def _inside(address: str) -> str:
-    """The address if it is a path of this service, else the home page."""
+    """Return the address if it is a path of this service, else the home page."""
     inside = address.startswith("/") and not address.startswith("//") and "\\" not in address
     return address if inside and address.isprintable() else "/"

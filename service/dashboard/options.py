@@ -1,24 +1,25 @@
-"""The options of a job as fields of a form, and their translation into a request of the API."""
+"""Makes the fields of a form from the options of a job, and a request of the API from a filled-in form."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from pydantic import ValidationError
 
 from engine.model.algorithms import ALGORITHMS
 from service.api.fault import Fault, fault_of
 from service.api.schemas.jobs import JobRequest
-from service.cli.names import split_names
+from service.options import ClientOptions, Size, Vertices, split_names
 from service.units import parse_size
 from storage.errors import InvalidRequest
+from storage.options import declared
 
 
 @dataclass(frozen=True)
 class Field:
-    """One option: its name in the API, its label, its help, and its choices if there is a list of them."""
+    """One field of the form: the option's name in the API, its label, its help, and its choices if there are any."""
 
     name: str
     label: str
@@ -27,25 +28,21 @@ class Field:
     hint: str = ""
 
 
-FIELDS: Final = (
-    Field("sources", "From", "Rows of the matrix. Vertices as the file names them, with commas.", hint="every vertex"),
-    Field("targets", "To", "Columns of the matrix. Vertices as the file names them, with commas.", hint="every vertex"),
-    Field("cutoff", "No farther than", "Longer distances count as no path.", hint="no limit"),
-    Field("max_hops", "At most so many arcs a path", "Counts arcs, not weights.", hint="no limit"),
-    Field("dtype", "Numbers are kept as", "The narrowest type that is exact is taken unless you say otherwise.", (
-        ("auto", "whatever is exact and smallest"), ("uint16", "16-bit integers"), ("int32", "32-bit integers"),
-        ("float32", "32-bit floats"), ("float64", "64-bit floats"),
-    )),
-    Field("device", "Solve on", "The faster one is taken unless you say otherwise.", (
-        ("auto", "whatever is faster"), ("cpu", "the processors"), ("cuda", "a GPU"),
-    )),
-    Field("algorithm", "Algorithm", "The plan below says which one is fastest, and why.", (
-        ("auto", "the fastest"), *((name, one.title) for name, one in ALGORITHMS.items()),
-    )),
-    Field("memory", "Memory at most", "Of the host, such as 4GiB.", hint="what is free"),
-    Field("priority", "Priority", "From -100 to 100; higher goes first.", hint="0"),
-    Field("name", "Name of the job", "To find it again.", hint="the graph's name"),
+#: the options on the form, in the order in which people fill them in
+_SHOWN: Final = (
+    "sources", "targets", "cutoff", "max_hops", "dtype", "device", "algorithm", "memory", "priority", "name",
 )  # fmt: skip
+_OPTIONS: Final = declared(ClientOptions)
+
+
+def _field(name: str) -> Field:
+    kind, option = _OPTIONS[name]
+    titles = {algorithm.name: algorithm.title for algorithm in ALGORITHMS.values()} if name == "algorithm" else {}
+    choices = {choice: choice for choice in get_args(kind) if isinstance(choice, str)} | {**option.titles} | titles
+    return Field(name, option.label, option.in_form, tuple(choices.items()), option.hint)
+
+
+FIELDS: Final = tuple(map(_field, _SHOWN))
 
 #: the most characters of an option that is not a list
 _LONGEST: Final = 1000
@@ -61,7 +58,7 @@ class FormOptions:
 
 
 def read_options(graph_id: str, values: Mapping[str, str]) -> FormOptions:
-    """The request that a filled-in form means."""
+    """Return the request that a filled-in form means."""
     filled = {field.name: values.get(field.name, "").strip() for field in FIELDS}
     filled["fresh"] = "true" if values.get("fresh") else ""
     try:
@@ -77,19 +74,18 @@ def read_options(graph_id: str, values: Mapping[str, str]) -> FormOptions:
 
 
 def _value(name: str, text: str) -> Any:
-    if name in ("sources", "targets"):  # the limit on the body bounds their number
+    """Return the value that the text of a field means; what is neither a list, a size nor a number stays a text."""
+    kind, option = _OPTIONS[name]
+    if kind == Vertices:  # the limit on the body bounds their number
         return split_names([text], name)
     if len(text) > _LONGEST:
-        label = next(field.label for field in FIELDS if field.name == name)
-        raise InvalidRequest(f"{label}: {len(text):,} characters, at most {_LONGEST:,} are read", field=name)
-    if name == "memory":
-        return parse_size(text, field="memory")
-    if name == "fresh":
+        raise InvalidRequest(f"{option.label}: {len(text):,} characters, at most {_LONGEST:,} are read", field=name)
+    if kind == Size:
+        return parse_size(text, field=name)
+    if kind is bool:
         return True
-    if name not in ("cutoff", "max_hops", "priority"):
-        return text
-    label = next(field.label for field in FIELDS if field.name == name)
+    convert = float if kind == float | None else int if kind in (int, int | None) else str
     try:
-        return float(text) if name == "cutoff" else int(text)
+        return convert(text)
     except ValueError:
-        raise InvalidRequest(f"{label}: {text[:40]!r} is no number", field=name) from None
+        raise InvalidRequest(f"{option.label}: {text[:40]!r} is no number", field=name) from None

@@ -11,12 +11,12 @@ from fastapi import APIRouter, Header, Query, Request, Response
 
 from service.api.fault import Fault, fault_of
 from service.api.problems import CODES, HTTPProblem
-from service.dashboard import views
+from service.dashboard import page_data
 from service.dashboard.options import FIELDS, FormOptions, read_options
 from service.dashboard.render import HERE, page
 from service.dashboard.visiting import Known, PageRoute
 from service.http.ranges import matches
-from service.state import ReadPermit, Service, Shared
+from service.state import ReadPermit, Shared
 from storage.errors import ApspError
 
 router = APIRouter(include_in_schema=False, route_class=PageRoute)
@@ -27,102 +27,94 @@ Vertex = Annotated[str | None, Query(max_length=1000)]
 
 @router.get("/")
 async def get_home(
-    request: Request, service: Shared, visitor: Known, before: Annotated[str | None, Query(max_length=60)] = None
+    request: Request, visitor: Known, before: Annotated[str | None, Query(max_length=60)] = None
 ) -> Response:
     """The home page: running, waiting and finished jobs, devices, and the upload of a graph.
 
     Args:
         request: the HTTP request.
-        service: what the routes of this process share.
         visitor: the person who asks, with the rights of the session's key.
         before: show finished jobs that are older than the job of this id.
     """
-    found = await anyio.to_thread.run_sync(views.home, service, visitor.caller, before)
+    found = await anyio.to_thread.run_sync(page_data.home, visitor, before)
     return page(request, "home.html", visitor=visitor, **found)
 
 
 @router.get("/graphs/{graph_id}")
-async def get_graph(request: Request, graph_id: str, service: Shared, visitor: Known) -> Response:
+async def get_graph(request: Request, graph_id: str, visitor: Known) -> Response:
     """The page of a graph: what the reader understood, and the plan of a job.
 
     Args:
         request: the HTTP request.
         graph_id: id of the graph.
-        service: what the routes of this process share.
         visitor: the person who asks, with the rights of the session's key.
     """
     asked = read_options(graph_id, dict(request.query_params))
-    return await graph_page(request, service, visitor, graph_id, asked, planned="plan" in request.query_params)
+    return await graph_page(request, visitor, graph_id, asked, planned="plan" in request.query_params)
 
 
 @router.get("/jobs/{job_id}")
 async def get_job(
-    *, request: Request, job_id: str, service: Shared, visitor: Known, source: Vertex = None, target: Vertex = None
+    *, request: Request, job_id: str, visitor: Known, source: Vertex = None, target: Vertex = None
 ) -> Response:
     """The page of a job: progress, plan, result; with ``source`` and ``target`` the distance and the path.
 
     Args:
         request: the HTTP request.
         job_id: id of the job.
-        service: what the routes of this process share.
         visitor: the person who asks, with the rights of the session's key.
         source, target: vertices as the file names them.
     """
-    found = await anyio.to_thread.run_sync(views.job, service, visitor.caller, job_id)
+    found = await anyio.to_thread.run_sync(page_data.job, visitor, job_id)
     answer = None
     if source and target and found["result"] is not None:
-        answer = await anyio.to_thread.run_sync(views.answer, service, visitor.caller, job_id, source, target)
+        answer = await anyio.to_thread.run_sync(page_data.answer, visitor, job_id, source, target)
     base = str(request.base_url).rstrip("/")
     return page(
         request, "job.html", visitor=visitor, **found, answer=answer, source=source or "", target=target or "",
-        base=base, keys=service.settings.auth,
+        base=base, keys=visitor.service.settings.auth,
     )  # fmt: skip
 
 
 @router.get("/jobs/{job_id}/eccentricities")
-def get_eccentricities(request: Request, job_id: str, service: Shared, visitor: Known, _permit: ReadPermit) -> Response:
+def get_eccentricities(request: Request, job_id: str, visitor: Known, _permit: ReadPermit) -> Response:
     """The eccentricities: a slow part of the job's page that is loaded separately.
 
     Args:
         request: the HTTP request.
         job_id: id of the job.
-        service: what the routes of this process share.
         visitor: the person who asks, with the rights of the session's key.
         _permit: limits how many such requests run at a time.
     """
-    return page(
-        request, "eccentricities.html", visitor=visitor, **views.eccentricities(service, visitor.caller, job_id)
-    )
+    return page(request, "eccentricities.html", visitor=visitor, **page_data.eccentricities(visitor, job_id))
 
 
 async def graph_page(
-    request: Request, service: Service, visitor: Known, graph_id: str, asked: FormOptions, *,
-    planned: bool, status: int = 200, fault: Fault | None = None,
+    request: Request, visitor: Known, graph_id: str, asked: FormOptions, *,
+    planned: bool, status: int = 200,
 ) -> Response:  # fmt: skip
-    """The page of a graph with the options as they were filled in, and the plan if that was asked for.
+    """Return the page of a graph with the options as they were filled in, and the plan if that was asked for.
 
     Args:
         request: the HTTP request.
-        service: what the routes of this process share.
         visitor: the person who asks, with the rights of the session's key.
         graph_id: id of the graph.
-        asked: the options as they were filled in.
+        asked: the options as they were filled in, and what was wrong with them.
         planned: whether a plan was asked for.
         status: HTTP status of the page.
-        fault: what was wrong with the request, shown on the page.
     """
-    found = await anyio.to_thread.run_sync(views.graph, service, visitor.caller, graph_id)
+    found = await anyio.to_thread.run_sync(page_data.graph, visitor, graph_id)
     plan: dict[str, Any] | None = None
-    fault = fault or asked.fault
+    fault = asked.fault
     if planned and asked.request is not None and fault is None:
         try:
-            plan = await service.plans.get(service, graph_id, asked.request.options())
+            plan = await visitor.service.plans.get(visitor.service, graph_id, asked.request.options())
         except ApspError as error:
             fault = fault_of(error)
             status = CODES.get(fault.code, (500, ""))[0]
     return page(
         request, "graph.html", status, visitor=visitor, **found, fields=FIELDS, filled=asked.filled, planned=planned,
-        plan=None if plan is None else views.plan(plan), fault=fault,
+        plan=None if plan is None else page_data.plan(plan), fault=fault,
     )  # fmt: skip
 
 
@@ -153,7 +145,7 @@ def get_static(name: str, if_none_match: Annotated[str, Header()] = "") -> Respo
 
 @functools.cache
 def _static() -> dict[str, tuple[bytes, str, str]]:
-    """Content, type and entity tag of the files that are served."""
+    """Return the content, type and entity tag of the files that are served."""
     found = {}
     for path in (HERE / "static").iterdir():
         if path.suffix in _TYPES:

@@ -42,7 +42,7 @@ def page(request: Request, template: str, status: int = 200, **context: Any) -> 
         context: variables of the template.
     """
     text = (
-        _environment()
+        environment()
         .get_template(template)
         .render(path=request.url.path, status=status, version=software_version(), **{"visitor": None, **context})
     )
@@ -51,19 +51,20 @@ def page(request: Request, template: str, status: int = 200, **context: Any) -> 
 
 def get_ready() -> None:
     """Compile the templates, so that the first page does not wait for it."""
-    for name in _environment().list_templates():
-        _environment().get_template(name)
+    for name in environment().list_templates():
+        environment().get_template(name)
 
 
 @functools.cache
-def _environment() -> Environment:
+def environment() -> Environment:
+    """Return the templates with their filters."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-    environment = Environment(
+    made = Environment(
         loader=FileSystemLoader(HERE / "templates"), autoescape=True, undefined=StrictUndefined,
         trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
-    environment.filters |= {
+    made.filters |= {
         "bytes": format_bytes, "count": format_count, "seconds": format_seconds, "number": _number, "about": _about,
         "whole": _whole, "sentence": _sentence, "iso": _iso, "moment": _moment, "percent": _percent,
         "json": lambda value: json.dumps(value, ensure_ascii=False), "shell": lambda value: shlex.quote(str(value)),
@@ -72,24 +73,24 @@ def _environment() -> Environment:
     # Imported with the first page, because it imports NumPy.
     from storage.readers import FORMATS
 
-    environment.globals["formats"] = tuple(FORMATS)
-    return environment
+    made.globals["formats"] = tuple(FORMATS)
+    return made
 
 
 def _number(value: float | None) -> str:
-    """A distance or a weight as people write it; a dash where there is none."""
+    """Return a distance or a weight as people write it; a dash where there is none."""
     if value is None:
         return "–"
     return f"{value:,}" if isinstance(value, int) else f"{value:,.7g}"
 
 
 def _about(value: float | None) -> str:
-    """A number with four digits or so, for axes."""
+    """Return a number with four digits or so, for axes."""
     return "–" if value is None else f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
 def _sentence(text: str) -> str:
-    """A text of the planner as a sentence."""
+    """Return a text of the planner as a sentence."""
     return f"{text[:1].upper()}{text[1:].rstrip('.')}." if text else ""
 
 
@@ -102,7 +103,7 @@ def _iso(seconds: float) -> str:
 
 
 def _moment(seconds: float) -> str:
-    """A time in UTC; the script replaces it by the reader's time zone."""
+    """Return a time in UTC; the script replaces it by the reader's time zone."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%d %b %Y, %H:%M UTC")
 
 
@@ -111,6 +112,6 @@ def _percent(share: float) -> str:
 
 
 def _quoted(name: object) -> str:
-    """A vertex in a list of vertices: in quotes where it holds a comma or a quote."""
+    """Return a vertex in a list of vertices: in quotes where it holds a comma or a quote."""
     text = str(name)
     return '"' + text.replace('"', '""') + '"' if "," in text or '"' in text else text

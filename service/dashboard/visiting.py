@@ -1,4 +1,4 @@
-"""The visitor of a page, and pages for errors."""
+"""Finds the visitor of a page, and renders errors as pages."""
 
 from __future__ import annotations
 
@@ -17,15 +17,14 @@ from service.api.fault import Fault, fault_of
 from service.api.problems import CODES, HTTPProblem
 from service.auth.callers import ANYBODY, Caller, Scope
 from service.dashboard.render import page
-from service.state import Shared
+from service.state import Asker, Shared
 from storage.errors import ApspError
 
 
 @dataclass(frozen=True)
-class Visitor:
-    """A person; ``name`` is that of their key, None if keys are not required."""
+class Visitor(Asker):
+    """A person who asks this service for a page; ``name`` is that of their key, None if keys are not required."""
 
-    caller: Caller
     name: str | None
 
     @property
@@ -45,11 +44,11 @@ class NotLoggedIn(Exception):  # noqa: N818 - it redirects and is not an error
 
 async def _visitor(request: Request, service: Shared) -> Visitor:
     if not service.settings.auth:
-        return Visitor(ANYBODY, None)
+        return Visitor(service, ANYBODY, None)
     key = await service.visitors.key(request.headers.get("cookie", ""))
     if key is None:
         raise NotLoggedIn
-    visitor = Visitor(Caller(key.id, frozenset(key.scopes)), key.name)
+    visitor = Visitor(service, Caller(key.id, frozenset(key.scopes)), key.name)
     visitor.need("read")
     return visitor
 
@@ -61,7 +60,7 @@ class PageRoute(APIRoute):
     """A route whose errors are pages, and which redirects requests without a session to the log-in page."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """The handler with its errors caught."""
+        """Return the handler with its errors caught."""
         handle = super().get_route_handler()
 
         async def handler(request: Request) -> Response:

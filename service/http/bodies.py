@@ -31,7 +31,7 @@ class BodyRoute(APIRoute):
     """A route whose long bodies are checked in a helper process."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """The handler; its request knows the schema of the body."""
+        """Return the handler; its request knows the schema of the body."""
         handle = super().get_route_handler()
         if self.body_field is None:
             return handle
@@ -51,7 +51,7 @@ class _Asked(Request):
         self._shape = form
 
     async def json(self) -> Any:
-        """The body as JSON types, or a long body as an instance of the schema.  Raises HTTPProblem if invalid."""
+        """Return the body as JSON types, a long one as an instance of the schema.  Raises HTTPProblem if invalid."""
         body = await self.body()
         if len(body) <= SHORT:
             return await super().json()

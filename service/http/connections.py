@@ -68,7 +68,7 @@ def raise_open_files() -> None:
 
 
 def connection_limits(most: int) -> tuple[int, int]:
-    """The number of connections to hold, at most ``most``, and the length of the accept queue."""
+    """Return the number of connections to hold, at most ``most``, and the length of the accept queue."""
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if files == resource.RLIM_INFINITY:
         return most, _BACKLOG

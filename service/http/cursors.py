@@ -1,4 +1,4 @@
-"""Pagination: an opaque cursor, and the Link header that contains it (RFC 8288)."""
+"""Makes and reads the cursor of a list in pages: an opaque text, sent in the Link header (RFC 8288)."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ _LONGEST_ID: Final = 100
 
 
 def encode(*values: float | str) -> str:
-    """The sort key of the last item of a page, encoded for a URL."""
+    """Return the sort key of the last item of a page, encoded for a URL."""
     return base64.urlsafe_b64encode(json.dumps(values).encode()).decode().rstrip("=")
 
 
 def is_plain(text: str) -> bool:
-    """Whether a text can be the id in a cursor; not every database accepts lone surrogates or NUL."""
+    """Return whether a text can be the id in a cursor; not every database accepts lone surrogates or NUL."""
     return len(text) <= _LONGEST_ID and text.isascii() and text.isprintable()
 
 
 def decode(cursor: str) -> tuple[float, str]:
-    """The inverse of ``encode(number, text)``.  Raises InvalidRequest for any other text."""
+    """Return the inverse of ``encode(number, text)``.  Raises InvalidRequest for any other text."""
     try:
         padded = cursor.encode("ascii") + b"=" * (-len(cursor) % 4)
         number, text = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
@@ -37,6 +37,6 @@ def decode(cursor: str) -> tuple[float, str]:
 
 
 def following(request: Request, **parameters: str) -> str:
-    """Path and query of the next part of a list."""
+    """Return the path and query of the next part of a list."""
     url = request.url.include_query_params(**parameters)
     return f"{url.path}?{url.query}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 from fastapi import Depends, Request, Response
 from starlette.exceptions import HTTPException
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def tag_headers(scope: Scope, opened: ResultReader) -> dict[str, str]:
-    """The headers of an answer about a sealed result: its entity tag, and that caches must revalidate it."""
+    """Return the headers of an answer about a sealed result: its entity tag, and that caches must revalidate it."""
     accept = next((value for name, value in scope["headers"] if name == b"accept"), b"")
     question = b"\0".join(
         (scope["path"].encode(errors="replace"), scope["query_string"], accept, opened.matrix.digest.encode())
@@ -36,3 +36,5 @@ async def _tagged(request: Request, response: Response, opened: Opened) -> dict[
 
 #: headers of the answer; raises 304 if the client has the answer already
 Tagged = Annotated[dict[str, str], Depends(_tagged)]
+#: dependency of a route that does not look at these headers itself
+TAGGED: Final = [Depends(_tagged)]

@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from service.auth.callers import ANYBODY
 from service.http.etags import tag_headers
-from service.http.sendfile import proxy_headers
+from service.http.file_response import proxy_headers
 from service.state import Service
 from storage.errors import ApspError
 
@@ -69,7 +69,7 @@ class FastPath:
         await send({"type": "http.response.body", "body": found[1]})
 
     def _redirect(self, scope: Scope, job_id: str, key: str) -> _Answer | None:
-        """An answer that lets the reverse proxy send a tile, if the tile exists and is complete."""
+        """Return an answer that lets the reverse proxy send a tile, if the tile exists and is complete."""
         opened = self._opened(scope, job_id)
         if opened is None or scope["query_string"] or not opened.matrix.holds(key):
             return None

@@ -1,11 +1,11 @@
-"""One open file as an answer: HEAD, ranges and conditions; the kernel sends it where possible."""
+"""Answers with one open file: HEAD, ranges and conditions; the kernel sends the file where possible."""
 
 from __future__ import annotations
 
 import os
 import secrets
 import weakref
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import anyio.to_thread
 from fastapi import Request
@@ -14,8 +14,14 @@ from starlette.types import Receive, Scope, Send
 
 from service.api.problems import HTTPProblem
 from service.http.ranges import ByteRange, Refusal, http_date, matches, parse_ranges, unchanged
-from service.http.sendfile import SENDFILE
 
+if TYPE_CHECKING:
+    from service.settings import Settings
+
+#: name of the scope extension: an awaitable function (file descriptor, offset, count); see ``service.http.protocol``
+SENDFILE: Final = "apsp.sendfile"
+#: files of a sealed store never change
+CACHE: Final = "private, max-age=31536000, immutable"
 #: bytes of a file in this process at once, if the kernel cannot send it
 _CHUNK: Final = 1 << 20
 
@@ -57,7 +63,7 @@ class OpenFile(Response):
         self._release = weakref.finalize(self, os.close, self._handle)
 
     def _begin_parts(self, kind: str, size: int) -> str:
-        """Heads and tail of a multipart answer; returns its media type."""
+        """Make the heads and the tail of a multipart answer; returns its media type."""
         mark = secrets.token_hex(12)
         for part in self._parts:
             head = f"\r\n--{mark}\r\nContent-Type: {kind}\r\nContent-Range: {part.of(size)}\r\n\r\n"
@@ -89,3 +95,22 @@ class OpenFile(Response):
             if len(chunk) != size:
                 raise OSError("the file was cut while it was sent")
             await send({"type": "http.response.body", "body": chunk, "more_body": True})
+
+
+def media_type(key: str) -> str:
+    """Return the media type of a file of a store."""
+    return "application/json" if key.endswith(".json") else "application/octet-stream"
+
+
+def proxy_headers(settings: Settings, job_id: str, key: str) -> dict[str, str]:
+    """Return the headers of an answer that lets the reverse proxy send a file, with ranges and conditions
+    (X-Accel-Redirect).
+
+    Args:
+        settings: the service's settings.
+        job_id: id of the job.
+        key: path of the file in the job's store.
+    """
+    folder = settings.store(job_id).relative_to(settings.data_dir).as_posix()
+    target = f"{settings.accel_prefix.rstrip('/')}/{folder}/{key}"
+    return {"X-Accel-Redirect": target, "Cache-Control": CACHE, "Content-Type": media_type(key)}

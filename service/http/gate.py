@@ -11,19 +11,20 @@ import logging
 import re
 import secrets
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Final
 
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.api.fault import Fault
+from service.api.fault import Fault, TooManyAtOnce
 from service.api.problems import HTTPProblem, problem_of, respond, unexpected
 from service.auth.callers import ANYBODY, Caller
 from service.auth.callers import Scope as KeyScope
+from service.http.limits import Rates
 from service.http.origins import is_cross_origin, is_for_this_host, names_a_host
 from service.http.protocol import HEADER_BYTES
-from service.http.rates import Rates
 from service.logs import REQUEST_ID
 from service.settings import Settings, variable
 from storage.errors import ApspError
@@ -48,6 +49,8 @@ MOST_HEADERS: Final = 200
 #: forms that are accepted without a key; a key and an address fit into the limit many times
 _OPEN_FORMS: Final = {"/login", "/logout"}
 _OPEN_FORM_BYTES: Final = 16_384
+#: where files are uploaded, which go to the disk
+_UPLOADS: Final = "/v1/graphs"
 #: POST requests that change nothing
 _QUERIES: Final = re.compile(r"/v1/(estimates|jobs/[^/]+/(distances|paths|submatrix))")
 
@@ -125,7 +128,7 @@ class RequestGate:
             REQUEST_ID.reset(token)
 
     async def _refuse(self, scope: Scope, headers: dict[bytes, bytes]) -> HTTPProblem | None:
-        """The reason to refuse the request, or None; an accepted request is counted and gets its caller."""
+        """Return the reason to refuse the request, or None; an accepted request is counted and gets its caller."""
         caller = ANYBODY
         path: str = scope["path"]
         if self._identify is None and not is_for_this_host(scope, self._settings.host):
@@ -153,7 +156,7 @@ class RequestGate:
         scope["state"]["caller"] = caller
         if path.startswith("/health/"):
             return _no_control(path, scope["query_string"])
-        wait = self._rates.wait(caller.owner or _address(scope))
+        wait = self._rates.wait(_who(scope))
         if wait > 0:
             return _too_fast(self._rates.limit, wait)
         expect = headers.get(b"expect", b"100-continue")
@@ -186,11 +189,15 @@ _SAFE_METHODS: Final = {"GET", "HEAD", "OPTIONS", "TRACE"}
 class BodyLimit:
     """Refuses bodies whose Content-Length or size is too large, or that arrive too slowly, before they are stored.
 
+    All but uploads stay in memory until their requests are answered, so the sum of these bodies is limited for each
+    caller, too: otherwise one key could fill the memory over many connections.
+
     It raises from ``receive``, in the code that reads the body, so the exception middleware must enclose that code.
     """
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
         self._app, self._settings = app, settings
+        self._held: Counter[str] = Counter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """The ASGI entry point."""
@@ -198,34 +205,58 @@ class BodyLimit:
             await self._app(scope, receive, send)
             return
         limit, setting = self._limit(scope["path"])
-        announced = next((value for key, value in scope["headers"] if key == b"content-length"), b"")
-        total, more, began = 0, True, time.monotonic()
+        header = next((value for key, value in scope["headers"] if key == b"content-length"), b"")
+        announced, caller = int(header) if header.isdigit() else 0, _who(scope)
+        counted = scope["path"] != _UPLOADS
+        total, held, more, began = 0, 0, True, time.monotonic()
 
         async def limited() -> Message:
-            nonlocal total, more
-            if announced.isdigit() and int(announced) > limit:
-                raise _too_large(setting, limit, int(announced))
+            nonlocal total, held, more
+            if announced > limit:
+                raise _too_large(setting, limit, announced)
             if not more:
                 return await receive()
+            if counted and total == 0:
+                self._check_sum(caller, announced)
             message = await self._next(receive, total, began)
-            total += len(message.get("body", b""))
+            size = len(message.get("body", b""))
+            total += size
             more = bool(message.get("more_body"))
             if total > limit:
                 raise _too_large(setting, limit, total)
+            if counted:
+                self._check_sum(caller, size)
+                self._held[caller] += size
+                held += size
             return message
 
-        await self._app(scope, limited, send)
+        try:
+            await self._app(scope, limited, send)
+        finally:
+            self._held[caller] -= held
+            if not self._held[caller]:
+                del self._held[caller]
+
+    def _check_sum(self, caller: str, more: int) -> None:
+        """Raise HTTPProblem if ``more`` bytes are too many beside the bodies of this caller that are in memory."""
+        most, requested = max(self._settings.max_bodies_bytes, self._settings.max_body_bytes), self._held[caller] + more
+        if requested > most:
+            message = (
+                f"bodies of {requested} bytes at the same time, {most} are allowed; try again when one is answered"
+            )
+            setting = variable("max_bodies_bytes")
+            raise problem_of(TooManyAtOnce(message, limit=most, requested=requested, setting=setting))
 
     def _limit(self, path: str) -> tuple[int, str | None]:
-        """The most bytes of a body, and the name of the setting that defines it, if there is one."""
-        name = "max_upload_bytes" if path == "/v1/graphs" else "max_body_bytes"
+        """Return the most bytes of a body, and the name of the setting that defines it, if there is one."""
+        name = "max_upload_bytes" if path == _UPLOADS else "max_body_bytes"
         limit: int = getattr(self._settings, name)
         if path in _OPEN_FORMS and limit > _OPEN_FORM_BYTES:
             return _OPEN_FORM_BYTES, None
         return limit, name
 
     async def _next(self, receive: Receive, total: int, began: float) -> Message:
-        """The next part of the body.  Raises HTTPProblem if the client sends nothing for too long or too slowly."""
+        """Return the next part of the body.  Raises HTTPProblem if the client is silent or slow for too long."""
         silence, rate = self._settings.max_body_silence, self._settings.min_body_rate
         elapsed = time.monotonic() - began
         if elapsed > silence and total < rate * (elapsed - silence):
@@ -241,7 +272,7 @@ class BodyLimit:
 
 
 def needed_scope(method: str, path: str) -> KeyScope:
-    """The scope that a request needs: ``read`` for queries, ``submit`` for changes."""
+    """Return the scope that a request needs: ``read`` for queries, ``submit`` for changes."""
     return "read" if method in _SAFE_METHODS or _QUERIES.fullmatch(path) else "submit"
 
 
@@ -298,6 +329,12 @@ def _no_control(path: str, query: bytes) -> HTTPProblem | None:
     if b"%00" in query:
         return HTTPProblem(Fault("invalid-request", "a parameter holds a NUL, which is in no name", {"field": "query"}))
     return None
+
+
+def _who(scope: Scope) -> str:
+    """The key of a request; without keys the address that it comes from."""
+    caller: Caller = scope["state"].get("caller", ANYBODY)
+    return caller.owner or _address(scope)
 
 
 def _address(scope: Scope) -> str:

@@ -1,4 +1,4 @@
-"""Protection against requests that a page of another site makes a browser send (CSRF, DNS rebinding)."""
+"""Recognizes requests that a page of another site makes a browser send (CSRF, DNS rebinding)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _QUESTIONS = ("GET", "HEAD", "OPTIONS", "TRACE")
 
 
 def is_cross_origin(scope: Scope, *, pages: bool = True, allowed: str = "") -> bool:
-    """Whether a request that may change something cannot be proven to come from a page of this service.
+    """Return whether a request that may change something cannot be proven to come from a page of this service.
 
     Browsers name the origin of a request in ``Sec-Fetch-Site``, or at least in ``Origin``; pages of other sites can
     set neither.  Other hosts count as other origins, and so do other ports of this host, because cookies ignore ports.
@@ -37,13 +37,13 @@ def is_cross_origin(scope: Scope, *, pages: bool = True, allowed: str = "") -> b
         return site != "same-origin"
     try:
         told = urlsplit(origin or "").netloc
-    except ValueError:  # "http://[" and the like
+    except ValueError:  # urlsplit refuses texts such as "http://["
         return True
     return told.lower() != headers.get(b"host", "").lower()
 
 
 def is_for_this_host(scope: Scope, listens_on: str) -> bool:
-    """Whether the ``Host`` of a request names this machine; checked where the loopback is the only protection.
+    """Return whether the ``Host`` of a request names this machine; checked where the loopback is the only protection.
 
     A page of another site may make its own name resolve to 127.0.0.1 once it is loaded (DNS rebinding).  Its requests
     then have the same origin, and only ``Host``, which browsers always send, shows the foreign name.
@@ -56,7 +56,7 @@ def is_for_this_host(scope: Scope, listens_on: str) -> bool:
 
 
 def names_a_host(scope: Scope) -> bool:
-    """Whether the ``Host`` of a request, if it has one, can be part of a URL; pages build their links from it."""
+    """Return whether the ``Host`` of a request, if it has one, can be part of a URL, as pages need it for links."""
     return all(_is_host(value) for name, value in scope["headers"] if name == b"host")
 
 
@@ -65,7 +65,7 @@ def _is_host(value: bytes) -> bool:
     try:
         parts = urlsplit(b"//" + value)
         _ = parts.port
-    except ValueError:  # an address in brackets that is none, a port that is no number
+    except ValueError:  # the brackets hold no address, or the port is no number
         return False
     return parts.netloc == value and parts.username is None
 

@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from service.http.connections import IdleConnections
-from service.http.sendfile import SENDFILE
+from service.http.file_response import SENDFILE
 
 #: seconds from the first moment of a request to the end of its headers
 HEADER_SECONDS: Final = 15.0

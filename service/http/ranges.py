@@ -27,7 +27,7 @@ class ByteRange:
         return self.end - self.begin
 
     def of(self, size: int) -> str:
-        """The value of Content-Range in a file of ``size`` bytes."""
+        """Return the value of Content-Range in a file of ``size`` bytes."""
         return f"bytes {self.begin}-{self.end - 1}/{size}"
 
 
@@ -40,7 +40,7 @@ class Refusal:
 
 
 def parse_ranges(header: str | None, size: int) -> tuple[ByteRange, ...] | Refusal | None:
-    """The parts of a file of ``size`` bytes that a Range header names, in its order.
+    """Return the parts of a file of ``size`` bytes that a Range header names, in its order.
 
     Returns:
         The parts; those outside the file are left out.  None means the whole file: there is no header, its unit is not
@@ -76,14 +76,14 @@ def parse_ranges(header: str | None, size: int) -> tuple[ByteRange, ...] | Refus
 
 
 def matches(header: str, etag: str) -> bool:
-    """Whether an If-None-Match header names this (strong) entity tag, or any."""
+    """Return whether an If-None-Match header names this (strong) entity tag, or any."""
     if header.strip() == "*":
         return True
     return etag in {item.strip().removeprefix("W/") for item in header.split(",")}
 
 
 def unchanged(header: str | None, etag: str, modified: str) -> bool:
-    """Whether an If-Range header (None: there is none) still holds, so that its Range counts.
+    """Return whether an If-Range header (None: there is none) still holds, so that its Range counts.
 
     Args:
         header: the If-Range header; None if there is none.
@@ -94,7 +94,7 @@ def unchanged(header: str | None, etag: str, modified: str) -> bool:
 
 
 def http_date(seconds: float) -> str:
-    """Seconds since 1970 as headers write times."""
+    """Return the seconds since 1970 as headers write times."""
     return formatdate(seconds, usegmt=True)
 
 

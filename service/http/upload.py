@@ -24,7 +24,7 @@ _ENCODINGS: Final = ("", "identity", "gzip", "x-gzip", "zstd")
 
 
 def check_headers(request: Request, most: int) -> int | None:
-    """The Content-Length, if known.  Refuses forms, encodings that no reader knows, and more than ``most`` bytes."""
+    """Return the Content-Length, if known; refuses forms, unknown encodings, and more than ``most`` bytes."""
     if request.headers.get("content-type", "").startswith("multipart/"):
         message = "the body is a form; send the file itself as the body, as curl --data-binary @FILE does"
         raise InvalidRequest(message, field="Content-Type")

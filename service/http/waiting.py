@@ -24,7 +24,7 @@ _WAIT: Final = re.compile(r"(?:^|[,;])\s*wait\s*=\s*\"?(\d{1,9})\"?\s*(?=$|[,;])
 
 
 def asked_to_wait(prefer: str, most: int) -> int | None:
-    """The seconds of ``Prefer: wait=N`` (RFC 7240 section 4.3), at most ``most``; None without it."""
+    """Return the seconds of ``Prefer: wait=N`` (RFC 7240 section 4.3), at most ``most``; None without it."""
     found = _WAIT.search(prefer)
     return None if found is None else min(int(found[1]), most)
 

@@ -13,15 +13,13 @@ from storage.errors import Conflict, StorageFailed
 from storage.jobs.store import DISMISSED, FAILED, JobRecord
 
 if TYPE_CHECKING:
-    from engine.api.solve import Outcome
     from engine.graph.profile import GraphProfile
     from engine.model.plan import Plan
     from engine.model.problem import Options
-    from engine.model.progress import Monitor
 
 
 def has_checkpoint(store: Path, address: str | None = None) -> bool:
-    """Whether a stopped job with this store or address has committed a checkpoint."""
+    """Return whether a stopped job with this store or address has committed a checkpoint."""
     if address is None:
         return any(record_of(made).is_file() for made in places(store))
     from storage.remote.addresses import checkpoint_stat
@@ -30,7 +28,7 @@ def has_checkpoint(store: Path, address: str | None = None) -> bool:
 
 
 def resumable(settings: Settings, job: JobRecord) -> bool:
-    """Whether a job can be queued again: it has a checkpoint, or it failed because the disk was full."""
+    """Return whether a job can be queued again: it has a checkpoint, or it failed because the disk was full."""
     if job.state not in (FAILED, DISMISSED) or job.removed is not None:
         return False
     return for_want_of_disk(job.error) or has_checkpoint(settings.store(job.id), settings.address(job.id))
@@ -43,7 +41,7 @@ def refuse_unless_resumable(settings: Settings, job: JobRecord) -> None:
 
 
 def checkpoint_time(store: Path, address: str | None = None) -> float | None:
-    """Time of a job's last checkpoint in seconds since the epoch; None if there is none or it is unknown."""
+    """Return the time of a job's last checkpoint in seconds since the epoch; None if there is none or it is unknown."""
     if address is not None:
         from storage.remote.addresses import checkpoint_stat
 
@@ -66,7 +64,7 @@ def fetch(store: Path, address: str | None) -> None:
 
 
 def plan(profile: GraphProfile, options: Options, store: Path) -> Plan:
-    """The plan of a solve into ``store``, from its checkpoint if there is one.
+    """Return the plan of a solve into ``store``, from its checkpoint if there is one.
 
     Args:
         profile: the graph to solve.
@@ -76,41 +74,3 @@ def plan(profile: GraphProfile, options: Options, store: Path) -> Plan:
     from engine.api import solve as engine
 
     return engine.make_plan(profile, options, out=store, resume=True)
-
-
-def solve(
-    profile: GraphProfile,
-    options: Options,
-    store: Path,
-    *,
-    plan: Plan,
-    compression: str,
-    monitor: Monitor,
-    address: str | None = None,
-    claim: int = 0,
-) -> Outcome:
-    """Solve into ``store``, or to ``address`` for the claim of this number, from its checkpoint if there is one.
-
-    Args:
-        profile: the graph to solve, with what planning found.
-        options: options of the solve.
-        store: path of the store, or of the working files if there is an address.
-        plan: the plan to follow.
-        compression: ``none`` or ``zstd``.
-        monitor: receives the progress.
-        address: address of the store in an object store.
-        claim: number of the claim that solves.
-    """
-    from engine.api import solve as engine
-
-    return engine.solve_to_store(
-        profile,
-        options,
-        store,
-        plan=plan,
-        resume=True,
-        compression=compression,
-        monitor=monitor,
-        address=address,
-        claim=claim,
-    )

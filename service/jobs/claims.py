@@ -26,12 +26,12 @@ _FOLDER: Final = re.compile(r"claim-([0-9]{1,19})")
 
 
 def place(store: Path, claim: int) -> Path:
-    """The path at which a claim makes its store before it is published."""
+    """Return the path at which a claim makes its store before it is published."""
     return store.with_name(f"claim-{claim}") / store.name
 
 
 def places(store: Path, *, below: int | None = None) -> list[Path]:
-    """The stores of the claims that have a folder and a lower number than ``below``, the newest first.
+    """Return the stores of the claims that have a folder and a lower number than ``below``, the newest first.
 
     Last comes ``store`` itself: before claims had folders of their own, the checkpoint lay beside it.
     """
@@ -124,7 +124,7 @@ def tidy(store: Path, claim: int, trash: Path, *, solved: bool = False) -> None:
 
 
 def record_of(made: Path) -> Path:
-    """The file that exists if a solve into ``made`` has committed a checkpoint."""
+    """Return the file that exists if a solve into ``made`` has committed a checkpoint."""
     return _working_dir(made) / "record.json"
 
 

@@ -48,7 +48,7 @@ class Position:
 
     @classmethod
     def of(cls, last_event_id: str) -> Position:
-        """The position of a Last-Event-ID; an unknown format means the beginning."""
+        """Return the position of a Last-Event-ID; an unknown format means the beginning."""
         found = _POSITION.fullmatch(last_event_id.strip())
         return cls() if found is None else cls(int(found[1]), int(found[2]))
 
@@ -64,7 +64,7 @@ class Snapshot:
     log: int
 
     def heard(self, at: Position) -> bool:
-        """Whether a client at this position has received everything and the job has ended."""
+        """Return whether a client at this position has received everything and the job has ended."""
         return not self.record.open and at.version == self.record.version and at.offset >= self.log
 
 
@@ -80,7 +80,7 @@ class EventStreams:
         self._task: asyncio.Task[None] | None = None
 
     def snapshot(self, record: JobRecord) -> Snapshot:
-        """The job with the size of its log; reads the file system."""
+        """Return the job with the size of its log; reads the file system."""
         try:
             size = log_path(self._settings, record.id).stat().st_size
         except OSError:  # no runner has started it
@@ -88,7 +88,7 @@ class EventStreams:
         return Snapshot(record, size)
 
     async def stream(self, first: Snapshot, at: Position) -> AsyncIterator[bytes]:
-        """The events after ``at``, until the job ends, the service stops or ``LONGEST_SECONDS`` have passed.
+        """Yield the events after ``at``, until the job ends, the service stops or ``LONGEST_SECONDS`` have passed.
 
         Events are ``phase`` when state or phase has changed, ``progress`` when only the numbers have, ``log`` for lines
         of the log, and ``done`` as the last one.
@@ -113,7 +113,7 @@ class EventStreams:
                     told = time.monotonic()
                     yield b": still here\n\n"
                 found = await self._next(job_id, now)
-                if found is None:  # deleted meanwhile
+                if found is None:  # the job was deleted meanwhile
                     return
                 now = found
         finally:
@@ -125,7 +125,7 @@ class EventStreams:
     def _news(
         self, now: Snapshot, shown: tuple[str, str], at: Position
     ) -> tuple[list[bytes], tuple[str, str], Position]:
-        """The events from ``at`` to this snapshot, and the client's state and position after them."""
+        """Return the events from ``at`` to this snapshot, and the client's state and position after them."""
         record, news = now.record, []
         if record.open and record.version != at.version:
             kind = "progress" if shown == (record.state, record.phase) else "phase"
@@ -140,7 +140,7 @@ class EventStreams:
         return news, shown, at
 
     def _lines(self, record: JobRecord, begin: int, end: int) -> list[tuple[str, int]]:
-        """Pieces of the log from ``begin`` on, each with the offset of its end; only whole lines of an open job."""
+        """Return the pieces of the log from ``begin`` on with their ends; an open job's in whole lines."""
         found: list[tuple[str, int]] = []
         if begin >= end:
             return found
@@ -160,7 +160,7 @@ class EventStreams:
         return found
 
     async def _next(self, job_id: str, before: Snapshot) -> Snapshot | None:
-        """The job after the next query, or ``before`` if the query failed; None if the job was deleted."""
+        """Return the job after the next query, or ``before`` if the query failed; None if the job was deleted."""
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._look())
         await self._looked.wait()

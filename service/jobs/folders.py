@@ -1,4 +1,4 @@
-"""The folders of jobs in the data directory: where results are, how they are removed, and recovery of lost ones.
+"""Manages the folders of jobs in the data directory: where results are, how they are removed, what is lost.
 
 Imports no NumPy.
 """
@@ -51,18 +51,18 @@ def prepare(settings: Settings) -> None:
 
 
 def result_place(settings: Settings, job_id: str) -> str | Path:
-    """Where the result of a job is read: an address in the object store, or a folder."""
+    """Return where the result of a job is read: an address in the object store, or a folder."""
     return settings.address(job_id) or settings.store(job_id)
 
 
 def has_result(settings: Settings, job_id: str) -> bool:
-    """Whether the result of a job is sealed.  Raises StorageFailed if the object store does not answer."""
+    """Return whether the result of a job is sealed.  Raises StorageFailed if the object store does not answer."""
     address = settings.address(job_id)
     return settings.store(job_id).exists() if address is None else sealed_stat(address) is not None
 
 
 def result_bytes(settings: Settings, job_id: str) -> int:
-    """Bytes of the sealed result of a job."""
+    """Return the bytes of the sealed result of a job."""
     address = settings.address(job_id)
     return folder_bytes(settings.store(job_id)) if address is None else Objects(address).total()
 
@@ -74,7 +74,7 @@ def check_store(settings: Settings) -> None:
 
 
 def trash(settings: Settings) -> Path:
-    """The folder into which folders are moved before they are removed."""
+    """Return the folder into which folders are moved before they are removed."""
     return settings.data_dir / "trash"
 
 
@@ -115,7 +115,7 @@ def redo_lost(settings: Settings, jobs: JobStore) -> list[JobRecord]:
     found = []
     for job_id in jobs.with_result():
         if _lacks_store(settings.store(job_id)):
-            with contextlib.suppress(NotFound):  # deleted meanwhile
+            with contextlib.suppress(NotFound):  # the job was deleted meanwhile
                 found.append(redo_if_lost(settings, jobs, jobs.job(job_id)))
     return [record for record in found if record is not None]
 
@@ -125,7 +125,7 @@ def _lacks_store(store: Path) -> bool:
 
 
 def folder_bytes(folder: Path) -> int:
-    """Bytes on the disk of all files in a folder and below."""
+    """Return the bytes on the disk of all files in a folder and below."""
     total = 0
     for root, _, names in os.walk(folder):
         for name in names:

@@ -15,7 +15,7 @@ from storage.errors import NotFound, StorageFailed
 from storage.remote.objects import Objects
 
 NAME = "log.txt"
-#: of the logs in the object store, one for each claim
+#: the folder of a job's logs in the object store, where each claim has one log
 _FOLDER = "logs"
 
 
@@ -27,7 +27,7 @@ class _JobHandler(logging.FileHandler):
 
 
 def log_path(settings: Settings, job_id: str) -> Path:
-    """Where the log of a job lies."""
+    """Return where the log of a job lies."""
     return settings.store(job_id).parent / NAME
 
 
@@ -84,7 +84,7 @@ def _send(settings: Settings, job_id: str, claim: int, path: Path) -> None:
 
 
 def fetch_log(settings: Settings, job_id: str) -> bytes | None:
-    """The log of attempts that have ended on other nodes; None if there is none.  Raises StorageFailed."""
+    """Return the log of attempts that have ended on other nodes; None if there is none.  Raises StorageFailed."""
     if settings.store_url is None:
         return None
     there = Objects(settings.store_url).below("jobs", job_id)

@@ -104,7 +104,7 @@ class Metrics(Collector):
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """The metrics that are read on each scrape."""
+        """Yield the metrics that are read on each scrape."""
         yield _gauge("apsp_build_info", "The version of the software.", {(software_version(),): 1}, ("version",))
         free = shutil.disk_usage(self._settings.data_dir).free
         yield _gauge("apsp_store_free_bytes", "Bytes that are free where results are kept.", {(): free})
@@ -172,7 +172,7 @@ class Metrics(Collector):
         yield moved
 
     def _checkpoints(self, running: list[JobRecord]) -> Metric:
-        """Seconds since a running job's last checkpoint, or since its start where there is none yet."""
+        """Return the seconds since a running job's last checkpoint, or since its start where there is none yet."""
         now, found = time.time(), dict[tuple[str, ...], float]()
         for record in running:
             since = (

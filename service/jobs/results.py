@@ -1,4 +1,4 @@
-"""Queries of one solved matrix, with vertices named as in the file.  Imports NumPy, so import it only when needed."""
+"""Answers queries of one solved matrix, with vertices named as in the file.  Importing it loads NumPy."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ class ResultReader:
         return Router(self.matrix)
 
     def label(self, index: int) -> Label:
-        """The name of a vertex."""
+        """Return the name of a vertex."""
         return plain_label(self.matrix.labels[index])
 
     def vertices(self, names: Sequence[Label]) -> npt.NDArray[np.int64]:
-        """Vertex indices of names.  Raises NotFound for the first unknown name."""
+        """Return the vertex indices of names.  Raises NotFound for the first unknown name."""
         known: dict[Label, int] = {}
         for name in names:
             if name not in known:
@@ -55,7 +55,7 @@ class ResultReader:
         self.matrix.target_positions(vertices)
 
     def distance(self, source: Label, target: Label) -> dict[str, Any]:
-        """One distance; None where there is no path."""
+        """Return one distance; None where there is no path."""
         u, v = self.matrix.vertex(source), self.matrix.vertex(target)
         value = self.numbers(self.matrix.entries([u], [v]))[0]
         return {"source": self.label(u), "target": self.label(v), "reachable": value is not None, "distance": value}
@@ -73,12 +73,12 @@ class ResultReader:
         return {"source": self.label(u), "target": self.label(v), "reachable": reachable, "distance": value}
 
     def distances(self, pairs: Sequence[tuple[Label, Label]]) -> list[int | float | None]:
-        """The distances of many pairs, in their order."""
+        """Return the distances of many pairs, in their order."""
         sources, targets = self.vertices([u for u, _ in pairs]), self.vertices([v for _, v in pairs])
         return self.numbers(self.matrix.entries(sources, targets))
 
     def path(self, source: Label, target: Label) -> dict[str, Any]:
-        """One shortest path: vertices, the weights between them, and their sum."""
+        """Return one shortest path: vertices, the weights between them, and their sum."""
         u, v = self.matrix.vertex(source), self.matrix.vertex(target)
         with self._lock:  # the arcs are transposed once, not once in each thread
             router = self._router
@@ -90,7 +90,7 @@ class ResultReader:
         return {**answer, "length": route.length, "vertices": names, "weights": route.weights}
 
     def nearest(self, source: Label, count: int) -> dict[str, Any]:
-        """The ``count`` reachable vertices nearest to a source, itself left out.
+        """Return the ``count`` reachable vertices nearest to a source, itself left out.
 
         Equal distances are in the order of the columns.  Only targets that were solved count.
         """
@@ -122,7 +122,7 @@ class ResultReader:
         return {"edges": edges.tolist(), "counts": counts.tolist(), "below_zero": below}
 
     def facts(self) -> dict[str, Any]:
-        """Facts about the store: shape, type, tiles, bytes, digest, and how it was solved."""
+        """Return the facts about the store: shape, type, tiles, bytes, digest, and how it was solved."""
         matrix = self.matrix
         keys = (
             "unreachable",
@@ -148,7 +148,7 @@ class ResultReader:
         return mask
 
     def numbers(self, entries: Array) -> list[int | float | None]:
-        """Entries, shape (k,), as plain numbers; None where there is no path.  float32 gets its shortest digits."""
+        """Return the entries, shape (k,), as plain numbers, float32 in its shortest digits; None means no path."""
         if entries.dtype == np.float32:
             entries = entries.astype(np.dtypes.StringDType()).astype(np.float64)
         found: list[int | float | None] = entries.tolist()
@@ -158,5 +158,5 @@ class ResultReader:
 
 
 def plain_label(label: object) -> Label:
-    """A label as a plain number or string."""
+    """Return a label as a plain number or string."""
     return int(label) if isinstance(label, int | np.integer) else str(label)

@@ -29,7 +29,7 @@ _CIRCUMSTANCES: Final = frozenset({"memory", "device_memory", "threads", "execut
 
 
 def fingerprint(graph_id: str, options: dict[str, Any]) -> str:
-    """The digest of all that determines a result: the graph (its id is a digest), the options, the store's format."""
+    """Return the digest of what determines a result: graph (its id is a digest), options, format of the store."""
     asked = {k: v for k, v in options.items() if v is not None and k not in _CIRCUMSTANCES}
     return _digest({"graph": graph_id, "options": asked, "format": RESULT_FORMAT})
 
@@ -53,14 +53,16 @@ class Plans:
         self._made: OrderedDict[str, tuple[float, dict[str, Any]]] = OrderedDict()
 
     async def get(self, service: Service, graph_id: str, options: dict[str, Any]) -> dict[str, Any]:
-        """The plan of a job; raises what planning raises.
+        """Return the plan of a job; raises what planning raises.
 
         Args:
             service: what the routes of this process share.
             graph_id: id of the graph.
             options: options of the job.
         """
-        key = await anyio.to_thread.run_sync(_digest, [graph_id, options])  # the request may list a million vertices
+        key = await anyio.to_thread.run_sync(
+            _digest, [graph_id, options]
+        )  # a thread does it, as the request may list a million vertices
         found = self._made.get(key)
         if found is not None and time.monotonic() - found[0] < _PLAN_SECONDS:
             return found[1]
@@ -98,7 +100,9 @@ async def submit(service: Service, body: JobRequest, caller: Caller, key: str | 
         options = body.options()
         return options, _digest(body.model_dump(mode="json")), fingerprint(body.graph, options)
 
-    options, digest, mark = await anyio.to_thread.run_sync(digested)  # the request may list a million vertices
+    options, digest, mark = await anyio.to_thread.run_sync(
+        digested
+    )  # a thread does it, as the request may list a million vertices
 
     def known() -> JobRecord | None:
         if key is not None and (found := service.jobs.replay(owner, key, digest)) is not None:

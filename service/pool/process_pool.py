@@ -124,7 +124,7 @@ class ProcessPool:
         child.kill()
 
     def _next(self, child: _Child) -> _Call | None:
-        """The oldest task whose owner does not hold all other processes; None after the child was stopped."""
+        """Return the oldest task whose owner does not hold all other processes; None after the child was stopped."""
         with self._changed:
             self._idle += 1
             while child in self._children:
@@ -153,7 +153,7 @@ class _Child:
         self._pipe: Connection | None = None
 
     def do(self, call: _Call) -> Any:
-        """What the task returned, a Fault, or the exception that prevented sending the task."""
+        """Return what the task returned, a Fault, or the exception that prevented sending the task."""
         try:
             pipe = self._ready()
             pipe.send((call.task, call.args))
@@ -162,7 +162,7 @@ class _Child:
         except (EOFError, OSError):
             message = "the process that reads graphs and plans jobs died, probably because memory ran out"
             found: Any = Fault("worker-lost", message)
-        except Exception as error:  # what cannot be pickled
+        except Exception as error:  # the task cannot be pickled
             found = error
         else:
             message = f"this took longer than the {call.seconds:.3g} s that it may take, and was stopped"
@@ -180,7 +180,7 @@ class _Child:
             pipe.close()
 
     def _ready(self) -> Connection:
-        """The pipe to a process that waits for a task.  OSError if none can be started."""
+        """Return the pipe to a process that waits for a task.  Raises OSError if none can be started."""
         if self._pipe is not None and self._process is not None and self._process.is_alive():
             return self._pipe
         self.kill()

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def warm_up() -> None:
     """Import the modules that the tasks need, so that the first request does not wait for them."""
-    for name in ("engine.api.solve", "service.views.facts", "storage.readers"):
+    for name in ("engine.api.solve", "service.views.graph_summary", "storage.readers"):
         importlib.import_module(name)
 
 
@@ -34,7 +34,7 @@ def read_upload(settings: Settings, path: Path, request: dict[str, Any]) -> dict
         LimitExceeded: the file or the graph is larger than the settings allow.
     """
     from service.settings import variable
-    from service.views.facts import graph_facts
+    from service.views.graph_summary import graph_facts
     from storage.graph.graph_store import GraphStore
     from storage.readers import ReadLimits, read_graph
 
@@ -55,7 +55,7 @@ def read_upload(settings: Settings, path: Path, request: dict[str, Any]) -> dict
 
 
 def plan_job(settings: Settings, graph_id: str, request: dict[str, Any]) -> dict[str, Any]:
-    """The plan of a job as JSON types.
+    """Return the plan of a job as JSON types.
 
     Args:
         settings: the service's settings.
@@ -75,7 +75,7 @@ def plan_job(settings: Settings, graph_id: str, request: dict[str, Any]) -> dict
 
 
 def job_options(graph: Graph, request: dict[str, Any], settings: Settings) -> Options:
-    """The engine's options of a job request: vertices as indices, budgets no larger than the service's own.
+    """Return the engine's options of a job request: vertices as indices, budgets no larger than the service's own.
 
     Args:
         graph: the graph to solve.
@@ -99,7 +99,7 @@ def job_options(graph: Graph, request: dict[str, Any], settings: Settings) -> Op
 
 
 def _indices(graph: Graph, request: dict[str, Any], field: str) -> tuple[int, ...] | None:
-    """The vertices that a request names in ``field``, each once; an unknown name is an InvalidRequest."""
+    """Return the vertices that a request names in ``field``, each once; an unknown name is an InvalidRequest."""
     from storage.graph.graph import index_of
 
     names = request.get(field)

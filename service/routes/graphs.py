@@ -1,4 +1,4 @@
-"""Graphs: upload, look up, list, forget."""
+"""Routes that take, show, list and forget graphs."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ import anyio.to_thread
 from fastapi import APIRouter, Depends, Query, Request, Response
 
 from service.api.problems import documented
-from service.api.schemas.graphs import GraphDocument, GraphList
-from service.auth.callers import Known
+from service.api.schemas.graphs import GraphDocument, GraphList, UploadQuery
 from service.http import cursors
 from service.http.parameters import known_parameters
 from service.http.upload import check_headers, receive
 from service.pool.tasks import read_upload
-from service.state import Shared
+from service.state import KnownAsker
 from storage.jobs.store import GraphRecord
 
 router = APIRouter(prefix="/v1/graphs", tags=["graphs"], dependencies=[Depends(known_parameters)])
@@ -48,24 +47,8 @@ async def upload_graph(
     *,
     request: Request,
     response: Response,
-    service: Shared,
-    caller: Known,
-    format: Annotated[str | None, Query(description="Name of the format; found out if left out.")] = None,  # noqa: A002
-    directed: Annotated[bool | None, Query(description="Direction; what the format declares if left out.")] = None,
-    weight: Annotated[str | None, Query(description="Column of the weights.")] = None,
-    unweighted: Annotated[bool, Query(description="Count hops instead.")] = False,
-    source: Annotated[str | None, Query(max_length=200, description="Column of the arcs' sources.")] = None,
-    target: Annotated[str | None, Query(max_length=200, description="Column of the arcs' targets.")] = None,
-    labels: Annotated[
-        str | None,
-        Query(max_length=200, description="GML, GraphML, GEXF, Pajek, JSON: the attribute that names vertices."),
-    ] = None,
-    length_of: Annotated[
-        str | None, Query(max_length=200, description="Formula over one column: 1000 - score.")
-    ] = None,
-    centroids_through: Annotated[bool, Query(description="TNTP: let paths pass through zone centroids.")] = False,
-    name: Annotated[str | None, Query(max_length=200, description="A name of your own.")] = None,
-    filename: Annotated[str | None, Query(max_length=255, description="Its ending hints at the format.")] = None,
+    asker: KnownAsker,
+    asked: Annotated[UploadQuery, Query()],
 ) -> GraphDocument:
     """Upload a graph file as the raw body; 201 if its content is new to you, 200 if you had uploaded it before.
 
@@ -74,32 +57,24 @@ async def upload_graph(
     Args:
         request: the HTTP request.
         response: the answer, whose status and headers are set here.
-        service: what the routes of this process share.
-        caller: who asks.
-        format, directed, weight, unweighted, source, target, labels, length_of, centroids_through: how the file is
-            read.
-        name: name of the graph.
-        filename: its suffix hints at the format.
+        asker: who asks, and the service.
+        asked: how the file is read, and what it is called.
     """
-    announced = check_headers(request, service.settings.max_upload_bytes)
-    reading = {
-        "format": format, "directed": directed, "weight": weight, "unweighted": unweighted, "source": source,
-        "target": target, "labels": labels, "length_of": length_of, "centroids_through": centroids_through,
-    }  # fmt: skip
-    with service.uploading.hold(caller.owner, service.settings.max_uploads):
-        path = await anyio.to_thread.run_sync(service.uploads.create, filename, announced)
+    announced = check_headers(request, asker.service.settings.max_upload_bytes)
+    with asker.service.uploading.hold(asker.caller.owner, asker.service.settings.max_uploads):
+        path = await anyio.to_thread.run_sync(asker.service.uploads.create, asked.filename, announced)
         try:
             digest = await receive(request, path, announced)
-            seconds = service.settings.read_seconds + path.stat().st_size / service.settings.min_read_rate
-            found = await service.worker.run(
-                read_upload, service.settings, path, reading, owner=caller.owner, seconds=seconds
+            seconds = asker.service.settings.read_seconds + path.stat().st_size / asker.service.settings.min_read_rate
+            found = await asker.service.worker.run(
+                read_upload, asker.service.settings, path, asked.reading(), owner=asker.caller.owner, seconds=seconds
             )
         finally:
             with anyio.CancelScope(shield=True):
                 await anyio.to_thread.run_sync(lambda: path.unlink(missing_ok=True))
     found["receipt"]["sha256"] = digest
-    fresh = GraphRecord(**found, name=name, created=time.time())
-    kept, new = await anyio.to_thread.run_sync(service.add_graph, fresh, caller)
+    fresh = GraphRecord(**found, name=asked.name, created=time.time())
+    kept, new = await anyio.to_thread.run_sync(asker.service.add_graph, fresh, asker.caller)
     response.status_code = 201 if new else 200
     response.headers["Location"] = f"/v1/graphs/{kept.id}"
     answer = GraphDocument.of(kept)
@@ -111,8 +86,7 @@ def list_graphs(
     *,
     request: Request,
     response: Response,
-    service: Shared,
-    caller: Known,
+    asker: KnownAsker,
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
     cursor: Annotated[str | None, Query(max_length=300, description="Where an earlier list ended.")] = None,
 ) -> GraphList:
@@ -121,14 +95,12 @@ def list_graphs(
     Args:
         request: the HTTP request.
         response: the answer, whose status and headers are set here.
-        service: what the routes of this process share.
-        caller: who asks.
+        asker: who asks, and the service.
         limit: the most records in the list.
         cursor: where an earlier list ended.
     """
     after = None if cursor is None else cursors.decode(cursor)
-    owner = None if caller.may("admin") else caller.owner
-    records = service.keys.list_graphs(limit + 1, owner, after)
+    records = asker.service.keys.list_graphs(limit + 1, asker.owner, after)
     following = None
     if len(records) > limit:
         last = records[limit - 1]
@@ -138,24 +110,12 @@ def list_graphs(
 
 
 @router.get("/{graph_id}", response_model=GraphDocument, responses=documented(404, 410))
-def get_graph(graph_id: str, service: Shared, caller: Known) -> GraphDocument:
-    """One graph.
-
-    Args:
-        graph_id: id of the graph.
-        service: what the routes of this process share.
-        caller: who asks.
-    """
-    return GraphDocument.of(service.graph(graph_id, caller))
+def get_graph(graph_id: str, asker: KnownAsker) -> GraphDocument:
+    """One graph."""
+    return GraphDocument.of(asker.graph(graph_id))
 
 
 @router.delete("/{graph_id}", status_code=204, response_class=Response, responses=documented(404, 409, 410))
-def delete_graph(graph_id: str, service: Shared, caller: Known) -> None:
-    """Forget a graph; refused while open jobs need it.  Results of finished jobs stay.
-
-    Args:
-        graph_id: id of the graph.
-        service: what the routes of this process share.
-        caller: who asks.
-    """
-    service.remove_graph(graph_id, caller)
+def delete_graph(graph_id: str, asker: KnownAsker) -> None:
+    """Forget a graph; refused while open jobs need it.  Results of finished jobs stay."""
+    asker.service.remove_graph(graph_id, asker.caller)

@@ -1,4 +1,4 @@
-"""Version, limits, devices, health."""
+"""Routes about the service itself: version, limits, devices, health."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def ready(response: Response, service: Shared) -> Health:
 
 
 def _runners(service: Service) -> tuple[str, dict[str, str]]:
-    """``ok`` if some runner can work, and what is wrong with each one that cannot."""
+    """Return ``ok`` if some runner can work, and what is wrong with each one that cannot."""
     alive = [runner for runner in service.jobs.list_runners() if not silent(runner, service.settings)]
     sick = {f"runner {r.slot}": f"out of service: {r.detail}" for r in alive if r.state == "sick"}
     if not alive:

@@ -1,4 +1,4 @@
-"""Jobs: estimate, submit, watch, cancel, resume, delete."""
+"""Routes that estimate, submit, show, cancel, resume and delete jobs."""
 
 from __future__ import annotations
 
@@ -14,9 +14,7 @@ from fastapi.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from service.api.problems import documented
-from service.api.schemas.jobs import Estimate, JobDocument, JobItem, JobList, JobRequest
-from service.api.schemas.wire import State
-from service.auth.callers import Known
+from service.api.schemas.jobs import Estimate, JobDocument, JobItem, JobList, JobRequest, JobsQuery
 from service.http.bodies import BodyRoute
 from service.http.cursors import is_plain
 from service.http.file_response import OpenFile
@@ -28,7 +26,7 @@ from service.jobs.checkpoints import refuse_unless_resumable, resumable
 from service.jobs.folders import discard
 from service.jobs.joblog import fetch_log, log_path
 from service.jobs.submission import check_key, refuse_if_draining, resume, submit
-from service.state import RETRY_AFTER, Service, Shared
+from service.state import RETRY_AFTER, KnownAsker, Service
 from storage.errors import InvalidRequest
 from storage.jobs.store import ACCEPTED, JobRecord
 
@@ -49,17 +47,11 @@ Prefer = Annotated[str, Header(description="wait=N answers when the job is over,
 
 
 @estimates.post("", response_model=Estimate, responses=documented(404, 410, 413, 422, 503, 507))
-async def estimate(body: JobRequest, service: Shared, caller: Known) -> Estimate:
-    """Plan a job and say what it would take; nothing is queued.  What cannot be done is refused as a job would be.
-
-    Args:
-        body: the job.
-        service: what the routes of this process share.
-        caller: who asks.
-    """
-    found = await anyio.to_thread.run_sync(service.graph, body.graph, caller)
+async def estimate(body: JobRequest, asker: KnownAsker) -> Estimate:
+    """Plan a job and say what it would take; nothing is queued.  What cannot be done is refused as a job would be."""
+    found = await anyio.to_thread.run_sync(asker.graph, body.graph)
     options = await anyio.to_thread.run_sync(body.options)
-    plan = await service.plans.get(service, body.graph, options)
+    plan = await asker.service.plans.get(asker.service, body.graph, options)
     return Estimate.of(body.graph, plan, found.receipt.get("notes", ()))
 
 
@@ -77,8 +69,7 @@ async def submit_job(
     *,
     body: JobRequest,
     response: Response,
-    service: Shared,
-    caller: Known,
+    asker: KnownAsker,
     idempotency_key: Annotated[str | None, Header(description="Sent again, it stands for the same job.")] = None,
     prefer: Prefer = "",
 ) -> JobDocument:
@@ -90,16 +81,15 @@ async def submit_job(
     Args:
         body: the job.
         response: the answer, whose status and headers are set here.
-        service: what the routes of this process share.
-        caller: who asks.
+        asker: who asks, and the service.
         idempotency_key: the same key stands for the same job.
         prefer: ``wait=N`` asks to wait for the end of the job.
     """
-    record, new = await submit(service, body, caller, check_key(idempotency_key))
-    record = await _waited(service, record, prefer, response)
+    record, new = await submit(asker.service, body, asker.caller, check_key(idempotency_key))
+    record = await _waited(asker.service, record, prefer, response)
     response.status_code = 201 if new else 200
     response.headers["Location"] = f"/v1/jobs/{record.id}"
-    return await anyio.to_thread.run_sync(_shown, service, record, response)
+    return await anyio.to_thread.run_sync(_shown, asker.service, record, response)
 
 
 @router.get("", response_model=JobList, responses=documented(422))
@@ -107,27 +97,22 @@ def list_jobs(
     *,
     request: Request,
     response: Response,
-    service: Shared,
-    caller: Known,
-    limit: Annotated[int, Query(ge=1, le=200)] = 50,
-    state: Annotated[State | None, Query(description="Only jobs in this state.")] = None,
-    graph: Annotated[str | None, Query(description="Only jobs of this graph.")] = None,
-    cursor: Annotated[str | None, Query(description="Where the list before this one ended.")] = None,
+    asker: KnownAsker,
+    asked: Annotated[JobsQuery, Query()],
 ) -> JobList:
     """Jobs, newest first; the link `next` leads to older ones.
 
     Args:
         request: the HTTP request.
         response: the answer, whose status and headers are set here.
-        service: what the routes of this process share.
-        caller: who asks.
-        limit: the most records in the list.
-        state, graph: only jobs in this state, or of this graph.
-        cursor: where an earlier list ended.
+        asker: who asks, and the service.
+        asked: which jobs the list shows.
     """
-    owner = None if caller.may("admin") else caller.owner
-    before = None if cursor is None else _decoded(cursor)
-    records = service.jobs.list_jobs(limit + 1, state=state, graph=graph, owner=owner, before=before)
+    before = None if asked.cursor is None else _decoded(asked.cursor)
+    limit = asked.limit
+    records = asker.service.jobs.list_jobs(
+        limit + 1, state=asked.state, graph=asked.graph, owner=asker.owner, before=before
+    )
     following = None
     if len(records) > limit:
         records = records[:limit]
@@ -146,8 +131,7 @@ async def get_job(
     *,
     job_id: str,
     response: Response,
-    service: Shared,
-    caller: Known,
+    asker: KnownAsker,
     prefer: Prefer = "",
     if_none_match: Annotated[str, Header()] = "",
 ) -> JobDocument | Response:
@@ -156,14 +140,13 @@ async def get_job(
     Args:
         job_id: id of the job.
         response: the answer, whose status and headers are set here.
-        service: what the routes of this process share.
-        caller: who asks.
+        asker: who asks, and the service.
         prefer: ``wait=N`` asks to wait for the end of the job.
         if_none_match: entity tag of the answer that the client has.
     """
-    record = await anyio.to_thread.run_sync(service.job, job_id, caller)
-    record = await _waited(service, record, prefer, response)
-    shown = await anyio.to_thread.run_sync(_shown, service, record, response)
+    record = await anyio.to_thread.run_sync(asker.job, job_id)
+    record = await _waited(asker.service, record, prefer, response)
+    shown = await anyio.to_thread.run_sync(_shown, asker.service, record, response)
     if if_none_match and matches(if_none_match, response.headers["ETag"]):
         return Response(status_code=304, headers=dict(response.headers))
     return shown
@@ -179,21 +162,20 @@ async def get_job(
         **documented(400, 404, 410, 416),
     },
 )
-def get_log(job_id: str, request: Request, service: Shared, caller: Known) -> Response:
+def get_log(job_id: str, request: Request, asker: KnownAsker) -> Response:
     """What the runners wrote about the job so far, oldest first; reading takes nothing away, and takes ranges.
 
     Args:
         job_id: id of the job.
         request: the HTTP request.
-        service: what the routes of this process share.
-        caller: who asks.
+        asker: who asks, and the service.
     """
-    record = service.job(job_id, caller)
-    try:  # opened before the answer starts, because the job may be deleted meanwhile
-        handle = os.open(log_path(service.settings, record.id), os.O_RDONLY | os.O_CLOEXEC)
+    record = asker.job(job_id)
+    try:  # the log is opened before the answer starts, because the job may be deleted meanwhile
+        handle = os.open(log_path(asker.service.settings, record.id), os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         headers = {"Cache-Control": "no-cache"}
-        if (sent := fetch_log(service.settings, record.id)) is not None:
+        if (sent := fetch_log(asker.service.settings, record.id)) is not None:
             return Response(sent, media_type="text/plain", headers=headers)
         # no runner has started it
         return Response("", media_type="text/plain", headers={**headers, "Accept-Ranges": "bytes"})
@@ -215,8 +197,7 @@ def get_log(job_id: str, request: Request, service: Shared, caller: Known) -> Re
 async def get_events(
     *,
     job_id: str,
-    service: Shared,
-    caller: Known,
+    asker: KnownAsker,
     last_event_id: Annotated[str, Header(description="The id of the last event that was heard.")] = "",
 ) -> Response:
     """What happens to the job, as server-sent events, until it is over.
@@ -226,17 +207,16 @@ async def get_events(
 
     Args:
         job_id: id of the job.
-        service: what the routes of this process share.
-        caller: who asks.
+        asker: who asks, and the service.
         last_event_id: id of the last event that the client received.
     """
-    refuse_if_draining(service)
-    record = await anyio.to_thread.run_sync(service.job, job_id, caller)
-    snapshot = await anyio.to_thread.run_sync(service.events.snapshot, record)
+    refuse_if_draining(asker.service)
+    record = await anyio.to_thread.run_sync(asker.job, job_id)
+    snapshot = await anyio.to_thread.run_sync(asker.service.events.snapshot, record)
     at = events.Position.of(last_event_id)
     if snapshot.heard(at):
         return Response(status_code=204)
-    return _Events(service, caller.owner, service.events.stream(snapshot, at))
+    return _Events(asker.service, asker.caller.owner, asker.service.events.stream(snapshot, at))
 
 
 class _Events(StreamingResponse):
@@ -262,19 +242,18 @@ class _Events(StreamingResponse):
     response_model=JobDocument,
     responses={200: {"model": JobDocument, "description": "The job is over"}, **documented(404, 410)},
 )
-def cancel_job(job_id: str, response: Response, service: Shared, caller: Known) -> JobDocument:
+def cancel_job(job_id: str, response: Response, asker: KnownAsker) -> JobDocument:
     """Ask a job to stop: 202 while it still runs to the next tile or batch, 200 when it is over.  Safe to repeat.
 
     Args:
         job_id: id of the job.
         response: the answer, whose status and headers are set here.
-        service: what the routes of this process share.
-        caller: who asks.
+        asker: who asks, and the service.
     """
-    service.job(job_id, caller)
-    record = service.jobs.cancel(job_id)
+    asker.job(job_id)
+    record = asker.service.jobs.cancel(job_id)
     response.status_code = 202 if record.open else 200
-    return _shown(service, record, response)
+    return _shown(asker.service, record, response)
 
 
 @router.post(
@@ -283,38 +262,31 @@ def cancel_job(job_id: str, response: Response, service: Shared, caller: Known) 
     response_model=JobDocument,
     responses=documented(404, 409, 410, 429, 503),
 )
-def resume_job(job_id: str, response: Response, service: Shared, caller: Known) -> JobDocument:
+def resume_job(job_id: str, response: Response, asker: KnownAsker) -> JobDocument:
     """Queue a failed or dismissed job again; it goes on from its checkpoint.  409 if it has none.
 
     Args:
         job_id: id of the job.
         response: the answer, whose status and headers are set here.
-        service: what the routes of this process share.
-        caller: who asks.
+        asker: who asks, and the service.
     """
-    refuse_if_draining(service)
-    record = service.job(job_id, caller)
-    refuse_unless_resumable(service.settings, record)
-    return _shown(service, resume(service, record), response)
+    refuse_if_draining(asker.service)
+    record = asker.job(job_id)
+    refuse_unless_resumable(asker.service.settings, record)
+    return _shown(asker.service, resume(asker.service, record), response)
 
 
 @router.delete("/{job_id}", status_code=204, response_class=Response, responses=documented(404, 409, 410))
-def delete_job(job_id: str, service: Shared, caller: Known) -> None:
-    """Delete a finished job and its result; 409 while it is open.  Afterwards its id is answered with 410.
-
-    Args:
-        job_id: id of the job.
-        service: what the routes of this process share.
-        caller: who asks.
-    """
-    service.job(job_id, caller)
-    service.jobs.delete(job_id)
-    service.results.forget(job_id)
-    discard(service.settings, job_id)
+def delete_job(job_id: str, asker: KnownAsker) -> None:
+    """Delete a finished job and its result; 409 while it is open.  Afterwards its id is answered with 410."""
+    asker.job(job_id)
+    asker.service.jobs.delete(job_id)
+    asker.service.results.forget(job_id)
+    discard(asker.service.settings, job_id)
 
 
 async def _waited(service: Service, record: JobRecord, prefer: str, response: Response) -> JobRecord:
-    """The job after the wait that the client prefers: at its end, or after the time limit."""
+    """Return the job after the wait that the client prefers: at its end, or after the time limit."""
     seconds = asked_to_wait(prefer, service.settings.max_wait_seconds)
     if seconds is None:
         return record

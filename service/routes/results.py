@@ -1,4 +1,4 @@
-"""Questions about one result that have short answers: manifest, summary, histogram, distances, paths, neighbours."""
+"""Routes with short answers about one result: manifest, summary, histogram, distances, paths, neighbours."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from service.api.schemas.results import (
     SummaryDocument,
 )
 from service.http.bodies import BodyRoute
-from service.http.etags import Tagged
+from service.http.etags import TAGGED, Tagged
 from service.http.parameters import known_parameters
 from service.settings import variable
 from service.state import Opened, Shared
@@ -35,27 +35,15 @@ Vertex = Annotated[str, Query(max_length=1000, description="A vertex as the file
 _NONE = {304: {"description": "The client has the answer"}, **documented(404, 409, 410)}
 
 
-@router.get("/results", response_model=Manifest, responses=_NONE)
-def get_manifest(job_id: str, opened: Opened, _: Tagged) -> Manifest:
-    """What the result is: shape, type, tiles, bytes, digest, and where to read it.
-
-    Args:
-        job_id: id of the job.
-        opened: the open result of the job in the path.
-        _: answers 304 where the client has the answer.
-    """
+@router.get("/results", response_model=Manifest, responses=_NONE, dependencies=TAGGED)
+def get_manifest(job_id: str, opened: Opened) -> Manifest:
+    """What the result is: shape, type, tiles, bytes, digest, and where to read it."""
     return Manifest(job=job_id, **opened.facts(), links=Manifest.links_of(job_id))
 
 
-@router.get("/summary", response_model=SummaryDocument, responses=_NONE)
-def get_summary(job_id: str, opened: Opened, _: Tagged) -> SummaryDocument:
-    """Pairs, mean, diameter, radius, histogram.
-
-    Args:
-        job_id: id of the job.
-        opened: the open result of the job in the path.
-        _: answers 304 where the client has the answer.
-    """
+@router.get("/summary", response_model=SummaryDocument, responses=_NONE, dependencies=TAGGED)
+def get_summary(job_id: str, opened: Opened) -> SummaryDocument:
+    """Pairs, mean, diameter, radius, histogram."""
     matrix = opened.matrix
     unit = str(matrix.attributes.get("unit"))
     return SummaryDocument(
@@ -64,11 +52,10 @@ def get_summary(job_id: str, opened: Opened, _: Tagged) -> SummaryDocument:
     )  # fmt: skip
 
 
-@router.get("/histogram", response_model=Histogram, responses=_NONE)
+@router.get("/histogram", response_model=Histogram, responses=_NONE, dependencies=TAGGED)
 def get_histogram(
     *,
     opened: Opened,
-    _: Tagged,
     source: Annotated[str | None, Query(max_length=1000, description="Only the distances from this vertex.")] = None,
     bins: Annotated[int, Query(ge=1, le=10_000, description="Bins, with a source.")] = 64,
 ) -> Histogram:
@@ -76,7 +63,6 @@ def get_histogram(
 
     Args:
         opened: the open result of the job in the path.
-        _: answers 304 where the client has the answer.
         source: count only the distances from this vertex.
         bins: number of bins, with a source.
     """
@@ -109,14 +95,13 @@ def get_distances(*, body: PairsRequest, service: Shared, opened: Opened) -> Dis
     return Distances(distances=opened.distances(body.pairs))
 
 
-@router.get("/path", response_model=PathDocument, responses=_NONE)
-def get_path(opened: Opened, source: Vertex, target: Vertex, _: Tagged) -> PathDocument:
+@router.get("/path", response_model=PathDocument, responses=_NONE, dependencies=TAGGED)
+def get_path(opened: Opened, source: Vertex, target: Vertex) -> PathDocument:
     """One shortest path.
 
     Args:
         opened: the open result of the job in the path.
         source, target: vertices as the file names them.
-        _: answers 304 where the client has the answer.
     """
     return PathDocument(**opened.path(source, target))
 
@@ -134,14 +119,13 @@ def get_paths(*, body: PairsRequest, service: Shared, opened: Opened) -> Paths:
     return Paths(paths=[PathDocument(**opened.path(source, target)) for source, target in body.pairs])
 
 
-@router.get("/nearest", response_model=Nearest, responses={**_NONE, **documented(413)})
+@router.get("/nearest", response_model=Nearest, responses={**_NONE, **documented(413)}, dependencies=TAGGED)
 def get_nearest(
     *,
     service: Shared,
     opened: Opened,
     source: Vertex,
     k: Annotated[int, Query(ge=1, description="How many.")] = 10,
-    _: Tagged,
 ) -> Nearest:
     """The reachable vertices nearest to a source, the nearest first; among equals in the order of their labels.
 
@@ -150,7 +134,6 @@ def get_nearest(
         opened: the open result of the job in the path.
         source: a vertex as the file names it.
         k: the most vertices to return.
-        _: answers 304 where the client has the answer.
     """
     _check(k, service.settings.max_cells, "neighbours", "max_cells")
     return Nearest(**opened.nearest(source, k))

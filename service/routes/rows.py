@@ -1,4 +1,4 @@
-"""Parts of a matrix: rows, columns and submatrices, in the format that the client wants."""
+"""Routes that give parts of a matrix: rows, columns and submatrices, in the format that the client wants."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from fastapi.responses import Response, StreamingResponse
 from service.api.problems import documented
 from service.api.schemas.results import SubmatrixRequest
 from service.api.schemas.wire import Label
-from service.cli.names import split_names
 from service.http.bodies import BodyRoute
 from service.http.etags import Tagged
 from service.http.parameters import known_parameters
+from service.options import split_names
 from service.settings import variable
 from service.state import Opened, Service, Shared
-from service.views.formats import MEDIA_TYPES, choose_format
+from service.views.media_types import MEDIA_TYPES, choose_format
 from storage.errors import LimitExceeded
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ def _answer(
     targets: list[str] | list[Label] | None,
     headers: dict[str, str],
 ) -> Response:
-    """The entries of sources × targets, None meaning all of them."""
+    """Return the entries of sources × targets, None meaning all of them."""
     rows = opened.matrix.sources if sources is None else opened.vertices(sources)
     columns = None if targets is None else opened.vertices(targets)
     from service.views.representations import ENCODERS, Selection

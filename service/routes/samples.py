@@ -1,52 +1,56 @@
-"""Samples of a matrix: entries and eccentricities."""
+"""Routes that sample a matrix: entries and eccentricities."""
 
 from __future__ import annotations
 
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query
+from pydantic import BaseModel, Field
 
 from service.api.problems import documented
 from service.api.schemas.results import Eccentricities, SampleDocument
-from service.http.etags import Tagged
+from service.http.etags import TAGGED
 from service.http.parameters import known_parameters
 from service.state import Opened, ReadPermit
 
 router = APIRouter(prefix="/v1/jobs/{job_id}", tags=["results"], dependencies=[Depends(known_parameters)])
 
 _ANSWERS = {304: {"description": "The client has the answer"}, **documented(404, 409, 410, 422)}
-First = Annotated[int, Query(ge=0, lt=2**53, description="Where the rectangle begins, as a position from 0.")]
-Count = Annotated[int | None, Query(ge=1, lt=2**53, description="How large it is; to the end if left out.")]
+First = Annotated[int, Field(ge=0, lt=2**53, description="Where the rectangle begins, as a position from 0.")]
+Count = Annotated[int | None, Field(ge=1, lt=2**53, description="How large it is; to the end if left out.")]
 
 
-@router.get("/sample", response_model=SampleDocument, responses=_ANSWERS)
-def get_sample(
-    *, opened: Opened, row: First = 0, rows: Count = None, column: First = 0, columns: Count = None,
-    size: Annotated[int, Query(ge=1, le=512, description="Most rows and columns of the answer.")] = 256,
-    _: Tagged, _permit: ReadPermit,
-) -> SampleDocument:  # fmt: skip
+class SampleQuery(BaseModel):
+    """The rectangle of which a sample is asked, as positions and sizes."""
+
+    row: First = 0
+    rows: Count = None
+    column: First = 0
+    columns: Count = None
+    size: int = Field(256, ge=1, le=512, description="Most rows and columns of the answer.")
+
+
+@router.get("/sample", response_model=SampleDocument, responses=_ANSWERS, dependencies=TAGGED)
+def get_sample(*, opened: Opened, asked: Annotated[SampleQuery, Query()], _permit: ReadPermit) -> SampleDocument:
     """Evenly spaced rows and columns of a rectangle of the matrix; all of them where there are no more than `size`.
 
     Of matrices so wide that this would read more than 512 MiB, rows are fewer.
 
     Args:
         opened: the open result of the job in the path.
-        row, rows, column, columns: the rectangle, as positions and sizes.
-        size: the most rows and columns of the answer.
-        _: answers 304 where the client has the answer.
+        asked: the rectangle, and the most rows and columns of the answer.
         _permit: limits how many such requests run at a time.
     """
     from service.views.sampling import sample
 
-    return SampleDocument(**sample(opened, row=row, rows=rows, column=column, columns=columns, size=size))
+    return SampleDocument(**sample(opened, **asked.model_dump()))
 
 
-@router.get("/eccentricities", response_model=Eccentricities, responses=_ANSWERS)
+@router.get("/eccentricities", response_model=Eccentricities, responses=_ANSWERS, dependencies=TAGGED)
 def get_eccentricities(
     *,
     opened: Opened,
     size: Annotated[int, Query(ge=1, le=4096, description="Most sources of the answer.")] = 1024,
-    _: Tagged,
     _permit: ReadPermit,
 ) -> Eccentricities:
     """The largest finite distance from evenly spaced sources; from all of them where there are no more than `size`.
@@ -54,7 +58,6 @@ def get_eccentricities(
     Args:
         opened: the open result of the job in the path.
         size: the most sources of the answer.
-        _: answers 304 where the client has the answer.
         _permit: limits how many such requests run at a time.
     """
     from service.views.sampling import eccentricities

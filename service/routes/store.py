@@ -1,4 +1,4 @@
-"""Result stores over HTTP, file by file, as Zarr clients read them: HEAD, ranges, conditions, never a hole."""
+"""Serves result stores file by file, as Zarr clients read them: HEAD, ranges, conditions, never a hole."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from fastapi import APIRouter, Depends, Path, Request
 from starlette.responses import Response
 
 from service.api.problems import documented
-from service.http.file_response import OpenFile
+from service.http.file_response import CACHE, OpenFile, media_type, proxy_headers
 from service.http.parameters import known_parameters
-from service.http.sendfile import CACHE, media_type, proxy_headers
 from service.state import Opened, Shared
 
 router = APIRouter(prefix="/v1/jobs/{job_id}", tags=["store"], dependencies=[Depends(known_parameters)])

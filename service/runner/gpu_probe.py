@@ -30,7 +30,7 @@ def probe(device: int, seconds: float) -> str | None:
 
 
 def visible(device: int) -> str:
-    """The name of a device for CUDA_VISIBLE_DEVICES, where that is set already for all of this service."""
+    """Return the name of a device for CUDA_VISIBLE_DEVICES, where that is set already for all of this service."""
     names = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name.strip()]
     return names[device] if device < len(names) else str(device)
 

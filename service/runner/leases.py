@@ -36,7 +36,7 @@ class Leases:
         self._seen, self._last = {}, None
 
     def overdue(self, beats: Iterable[Beat], now: float) -> list[Beat]:
-        """The heartbeats that are overdue at ``now`` (seconds of a monotonic clock)."""
+        """Return the heartbeats that are overdue at ``now`` (seconds of a monotonic clock)."""
         passed = 0.0 if self._last is None else min(now - self._last, self._gap)
         self._last = now
         found: dict[str, _Seen] = {}

@@ -34,7 +34,7 @@ class RunnerMetrics:
             self._phases[phase] = (count + 1, total + seconds)
 
     def read(self) -> dict[str, Any]:
-        """All metrics as JSON types: ``name``, ``memory`` (used, limit), ``phases`` (steps, seconds), ``bytes``."""
+        """Return all metrics as JSON: ``name``, ``memory`` (used, limit), ``phases`` (steps, seconds), ``bytes``."""
         with self._lock:
             phases = {phase: list(found) for phase, found in self._phases.items()}
         used, limit = self._memory()
@@ -53,7 +53,7 @@ class RunnerMetrics:
 
 
 def _moved() -> dict[str, dict[str, int]]:
-    """Bytes that this process has moved, by tier and direction: to and from disks, and devices."""
+    """Return the bytes that this process has moved, by tier and direction: to and from disks, and devices."""
     found: dict[str, dict[str, int]] = {}
     try:
         lines = dict(line.split(": ") for line in _IO.read_text().splitlines())
@@ -65,7 +65,7 @@ def _moved() -> dict[str, dict[str, int]]:
 
 
 def processor_name() -> str:
-    """The name of the processors."""
+    """Return the name of the processors."""
     try:
         for line in _PROCESSORS.read_text().splitlines():
             if line.startswith("model name"):
@@ -76,7 +76,7 @@ def processor_name() -> str:
 
 
 def _gpu_name() -> str | None:
-    """The name of the GPUs of this machine; None if they differ: only CUDA could tell which is which."""
+    """Return the name of the GPUs of this machine; None if they differ: only CUDA could tell which is which."""
     found = set()
     try:
         for path in _GPUS.glob("*/information"):

@@ -15,13 +15,13 @@ _STATE, _STARTED = 0, 19
 
 
 def own() -> dict[str, Any] | None:
-    """The identity of this process for :func:`find`; None if the system does not provide it."""
+    """Return the identity of this process for :func:`find`; None if the system does not provide it."""
     host, fields = _host(), _fields(os.getpid())
     return None if host is None or fields is None else {"host": host, "pid": os.getpid(), "started": fields[_STARTED]}
 
 
 def find(told: object) -> int | None:
-    """The number of the process with this identity, if it is on this machine and alive."""
+    """Return the number of the process with this identity, if it is on this machine and alive."""
     if not isinstance(told, dict) or told.get("host") != _host() or told["host"] is None:
         return None
     fields = _fields(int(told["pid"]))
@@ -29,7 +29,7 @@ def find(told: object) -> int | None:
 
 
 def stopped(told: object) -> bool:
-    """Whether the process is suspended by a signal (SIGSTOP) or a debugger."""
+    """Return whether the process is suspended by a signal (SIGSTOP) or a debugger."""
     number = find(told)
     fields = None if number is None else _fields(number)
     return fields is not None and fields[_STATE] in "Tt"
@@ -53,7 +53,7 @@ def kill(told: object) -> bool:
 
 @cache
 def _host() -> str | None:
-    """The boot of the machine, and the numbering of processes that this one is part of (containers have their own)."""
+    """Return the boot of the machine, and the numbering of processes here, of which each container has its own."""
     try:
         return f"{(_PROC / 'sys/kernel/random/boot_id').read_text().strip()}/{(_PROC / 'self/ns/pid').readlink()}"
     except OSError:

@@ -152,6 +152,7 @@ class Runner:
 
     def _solve(self, job: JobRecord, monitor: JobMonitor) -> tuple[dict[str, Any], dict[str, float], int]:
         """Load, plan, solve, seal; returns summary, seconds of each phase and bytes of the store."""
+        from engine.api.solve import solve_to_store
         from engine.graph.profile import GraphProfile
         from service.pool.tasks import job_options
         from storage.graph.graph_store import GraphStore
@@ -175,9 +176,9 @@ class Runner:
         log.info("job %s: %s in %s on %s: %s", job.id, plan.algorithm, plan.dtype, plan.device, plan.reason)
 
         def attempt() -> Outcome:
-            return checkpoints.solve(
-                *(profile, options, place), plan=plan, compression=self._settings.compression, monitor=monitor,
-                address=address, claim=job.fence,
+            return solve_to_store(
+                *(profile, options, place), plan=plan, resume=True, compression=self._settings.compression,
+                monitor=monitor, address=address, claim=job.fence,
             )  # fmt: skip
 
         try:
@@ -195,7 +196,7 @@ class Runner:
         return summary, {"load": loaded, **outcome.seconds}, size
 
     def _sealed(self, job: JobRecord) -> tuple[dict[str, Any], dict[str, float], int]:
-        """The summary of the finished store, no seconds, and its bytes."""
+        """Return the summary of the finished store, no seconds, and its bytes."""
         from storage.matrix.reader import open_matrix
 
         self._tidy(job, solved=True)
@@ -254,7 +255,7 @@ class Runner:
         log.warning("this runner starts no job for %g s: %s", self._pause, fault.message)
 
     def _answers(self) -> bool:
-        """Whether the idle GPU still works; False also if the runner is stopped meanwhile.
+        """Return whether the idle GPU still works; False also if the runner is stopped meanwhile.
 
         A process that has used the GPU queries its memory; otherwise the GPU is probed at intervals.
         """
@@ -319,7 +320,7 @@ class Runner:
 
 
 def _differs(plan: dict[str, Any], stored: dict[str, Any]) -> bool:
-    """Whether the plan differs from the stored one in more than the numbers that depend on free memory."""
+    """Return whether the plan differs from the stored one in more than the numbers that depend on free memory."""
     names = ("algorithm", "dtype", "device", "threads", "max_hops", "tier")
     return not stored or any(plan.get(name) != stored.get(name) for name in names)
 

@@ -42,7 +42,7 @@ _NVIDIA: Final = Path("/proc/driver/nvidia/gpus")
 
 
 def devices(setting: str) -> list[str]:
-    """The devices of this node that get a runner: one for each GPU, or the processors.
+    """Return the devices of this node that get a runner: one for each GPU, or the processors.
 
     Raises:
         InvalidRequest: the setting names no device.
@@ -60,7 +60,7 @@ def devices(setting: str) -> list[str]:
 
 
 def _gpus() -> int:
-    """The number of GPUs that this service may use, found without CUDA, which only the runners import."""
+    """Return the number of GPUs that this service may use, found without CUDA, which only the runners import."""
     if importlib.util.find_spec("cupy") is None or not _NVIDIA.is_dir():
         return 0
     named = os.environ.get("CUDA_VISIBLE_DEVICES")

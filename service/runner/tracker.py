@@ -59,7 +59,7 @@ class ProgressEstimator:
         self._done += amount
 
     def read(self, now: float) -> Progress:
-        """The state at ``now`` (seconds of any steady clock)."""
+        """Return the state at ``now`` (seconds of any steady clock)."""
         elapsed = now - self._mark
         if elapsed > 0 and self._done > self._seen:
             recent = (self._done - self._seen) / elapsed
@@ -156,7 +156,7 @@ class JobMonitor(Monitor):
         self._report_if_due()
 
     def cancelled(self) -> bool:
-        """Whether to stop, for whatever reason."""
+        """Return whether to stop, for whatever reason."""
         self._report_if_due()
         return self.asked or self.lost or self.stopping.is_set()
 

@@ -74,7 +74,7 @@ def take_picture(matrix: Matrix, *, side: int, budget: int, order: Order, monito
 
 
 def _ranks(matrix: Matrix, order: Order) -> tuple[Ints, Ints]:
-    """The place of each row and of each column in the picture."""
+    """Return the place of each row and of each column in the picture."""
     if order == "label":
         return np.arange(matrix.shape[0]), np.arange(matrix.shape[1])
     from engine.graph.ordering import halved_places
@@ -91,7 +91,7 @@ def _rank(places: npt.NDArray[np.int32]) -> Ints:
 
 
 def _bands(matrix: Matrix, budget: int) -> list[Ints]:
-    """Rows of the bands of tiles to read: all, or as many as the budget allows, evenly spaced."""
+    """Return the rows of the bands of tiles to read: all, or as many as the budget allows, evenly spaced."""
     height, there = matrix.grid.tile[0], matrix.grid.counts[0]
     band_bytes = matrix.grid.tile_bytes(matrix.dtype.itemsize) * matrix.grid.counts[1]
     wanted = max(1, min(there, budget // band_bytes))
@@ -100,7 +100,7 @@ def _bands(matrix: Matrix, budget: int) -> list[Ints]:
 
 
 def _pieces(matrix: Matrix, bands: list[Ints], monitor: Monitor) -> Iterator[tuple[Ints, npt.NDArray[np.generic]]]:
-    """Positions and entries of some rows at a time."""
+    """Yield the positions and entries of some rows at a time."""
     step = max(1, _PIECE // matrix.shape[1])
     for positions in bands:
         band = matrix.rows(matrix.sources[positions])
@@ -110,7 +110,7 @@ def _pieces(matrix: Matrix, bands: list[Ints], monitor: Monitor) -> Iterator[tup
 
 
 def _largest(matrix: Matrix, positions: Ints, entries: Floats, reached: npt.NDArray[np.bool_]) -> Floats:
-    """The eccentricity of each row that reaches a vertex other than its own."""
+    """Return the eccentricity of each row that reaches a vertex other than its own."""
     others = reached & (matrix.targets != matrix.sources[positions][:, None])
     found: Floats = np.max(entries, axis=1, where=others, initial=-np.inf)
     kept: Floats = found[others.any(axis=1)]

@@ -1,4 +1,4 @@
-"""Rows of a matrix as JSON, CSV, npy, Parquet or Arrow, a few rows at a time where the format allows it.
+"""Encodes rows of a matrix as JSON, CSV, npy, Parquet or Arrow, a few rows at a time where the format allows it.
 
 Tables (CSV, Parquet, Arrow) are long: one line ``source, target, distance`` for each entry.  *Unreachable* is null in
 JSON and tables (empty in CSV); npy holds floats wide enough for every distance, with +inf.
@@ -63,23 +63,23 @@ class Selection:
                 yield some, matrix.rows(some)[:, columns]
 
     def source_names(self, sources: Indices) -> pl.Series:
-        """The labels of some sources."""
+        """Return the labels of some sources."""
         return _labels(self.result.matrix.labels[sources])
 
     def target_names(self) -> pl.Series:
-        """The labels of the columns."""
+        """Return the labels of the columns."""
         matrix = self.result.matrix
         return _labels(matrix.target_labels if self.targets is None else matrix.labels[self.targets])
 
     def values(self, entries: Array) -> pl.Series:
-        """Entries in a row after the other, null where there is no path."""
+        """Return the entries in a row after the other, null where there is no path."""
         flat = entries.reshape(-1)
         series = pl.Series("distance", flat)
         return series.set(pl.Series(~self.result.reached(flat)), None)
 
 
 def as_json(rows: Selection) -> Iterator[bytes]:
-    """``{"sources": [...], "targets": [...], "distances": [[...], ...]}``."""
+    """Yield ``{"sources": [...], "targets": [...], "distances": [[...], ...]}``."""
     sources, targets = rows.source_names(rows.sources).to_list(), rows.target_names().to_list()
     yield f'{{"sources":{json.dumps(sources)},"targets":{json.dumps(targets)},"distances":['.encode()
     comma = ""
@@ -100,7 +100,7 @@ def as_csv(rows: Selection) -> Iterator[bytes]:
 
 
 def as_npy(rows: Selection) -> Iterator[bytes]:
-    """A NumPy file, shape (sources, targets)."""
+    """Yield a NumPy file, shape (sources, targets)."""
     dtype = np.dtype(FLOAT_VIEW[rows.result.matrix.dtype.name])
     header = io.BytesIO()
     shape = (len(rows.sources), rows.width)
@@ -112,14 +112,14 @@ def as_npy(rows: Selection) -> Iterator[bytes]:
 
 
 def as_parquet(rows: Selection) -> Iterator[bytes]:
-    """A Parquet file of the long table."""
+    """Yield a Parquet file of the long table."""
     out = io.BytesIO()
     pl.concat(_tables(rows)).write_parquet(out)
     yield out.getvalue()
 
 
 def as_arrow(rows: Selection) -> Iterator[bytes]:
-    """An Arrow IPC stream of the long table."""
+    """Yield an Arrow IPC stream of the long table."""
     out = io.BytesIO()
     pl.concat(_tables(rows)).write_ipc_stream(out, compat_level=pl.CompatLevel.oldest())
     yield out.getvalue()

@@ -25,7 +25,7 @@ IntArray = npt.NDArray[np.int64]
 
 
 def spread(first: int, count: int, most: int) -> IntArray:
-    """At most ``most`` of ``count`` positions from ``first`` on: the middles of equal parts, or all positions.
+    """Return at most ``most`` of ``count`` positions from ``first`` on: the middles of equal parts, or all positions.
 
     Args:
         first: the first position.
@@ -39,7 +39,8 @@ def spread(first: int, count: int, most: int) -> IntArray:
 def sample(
     result: ResultReader, *, row: int, rows: int | None, column: int, columns: int | None, size: int
 ) -> dict[str, Any]:
-    """Entries of evenly spaced rows and columns of a rectangle, at most ``size`` of each; all if there are no more.
+    """Return the entries of evenly spaced rows and columns of a rectangle, at most ``size`` of each; all if there are
+    no more.
 
     Args:
         result: the matrix.
@@ -65,7 +66,7 @@ def sample(
 
 
 def eccentricities(result: ResultReader, size: int) -> dict[str, Any]:
-    """The largest finite distance from evenly spaced sources, at most ``size``, to other targets; None for none.
+    """Return the largest finite distance from evenly spaced sources, at most ``size``, to other targets; None for none.
 
     ``reached`` counts the targets of each, itself too where it is one; ``central`` says which of the sources reach
     enough to be compared for the radius (``engine.rows.summary.comparable``).
@@ -82,7 +83,7 @@ def eccentricities(result: ResultReader, size: int) -> dict[str, Any]:
         others = row[reached & (matrix.targets != source)]
         found.append(result.numbers(others[[int(np.argmax(others))]])[0] if len(others) else None)
     names = [result.label(v) for v in sources.tolist()]
-    least = matrix.summary.get("central_reach")  # of all rows; summaries of older versions lack it
+    least = matrix.summary.get("central_reach")  # the least reach among all rows; summaries of older versions lack it
     central = reach >= least if isinstance(least, int) else comparable(reach)
     return {
         "sources": names, "eccentricities": found, "reached": reach.tolist(), "central": central.tolist(),
@@ -91,7 +92,7 @@ def eccentricities(result: ResultReader, size: int) -> dict[str, Any]:
 
 
 def _rows(matrix: Matrix, positions: IntArray) -> Iterator[Array]:
-    """The rows at ascending positions, those in one band of tiles together: reading one reads all of a packed tile."""
+    """Yield the rows at ascending positions, a band of tiles at a time: reading one reads all of a packed tile."""
     most = max(1, _HELD // max(1, matrix.shape[1] * matrix.dtype.itemsize))
     bands = positions // matrix.grid.tile[0]
     for group in np.split(positions, np.flatnonzero(np.diff(bands)) + 1):
@@ -108,7 +109,7 @@ def _extent(side: str, first: int, count: int | None, limit: int) -> int:
 
 
 def _rows_within(result: ResultReader, first: int, count: int, most: int) -> int:
-    """The number of rows that may be read so that their bands of tiles stay within the budget, at least ``_FEWEST``."""
+    """Return how many rows may be read so that their bands of tiles stay within the budget, at least ``_FEWEST``."""
     grid = result.matrix.grid
     band = grid.counts[1] * grid.tile_bytes(result.matrix.dtype.itemsize)
     height = grid.tile[0]

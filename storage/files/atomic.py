@@ -130,7 +130,7 @@ def overwrite_file(path: Path, buffers: Sequence[Buffer], size: int) -> None:
         if os.fstat(handle).st_size != size:
             os.ftruncate(handle, size)
         sync_data(handle)
-        if not past:  # else only the last page is cached: with it, the next write of the file's end needs no read
+        if not past:  # past the cache, only the last page is cached, and the next write of the file's end needs it
             forget(handle)
     finally:
         os.close(handle)

@@ -24,8 +24,8 @@ Bytes = npt.NDArray[np.uint8]
 
 #: Memory, offsets and lengths are multiples of this; no disk requires more.
 _GRAIN: Final = 4096
-#: Smallest and largest file, in bytes, that is read or written with O_DIRECT: below the one it does not pay, and no
-#: buffer is larger than the other.
+#: Files of ``_LEAST`` to ``_MOST`` bytes are read and written with O_DIRECT: smaller files do not gain from it, and
+#: buffers are not larger.
 _LEAST: Final = 2**16
 _MOST: Final = 2**25
 _FLAG: Final = getattr(os, "O_DIRECT", 0)
@@ -108,7 +108,7 @@ def _aligned(size: int) -> Bytes:
     whole = np.frombuffer(memory, np.uint8)
     skip = -whole.ctypes.data % _LARGE
     if hasattr(mmap, "MADV_HUGEPAGE") and size >= _LARGE:
-        with contextlib.suppress(OSError):  # a kernel without large pages: small ones work too
+        with contextlib.suppress(OSError):  # the kernel has no large pages; small ones work too
             memory.madvise(mmap.MADV_HUGEPAGE, skip, size // _LARGE * _LARGE)
     return whole[skip : skip + size]
 

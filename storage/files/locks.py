@@ -19,7 +19,7 @@ class FileLock:
         self._handle: int | None = None
 
     def acquire(self, timeout: float = 0.0) -> None:
-        """Take the lock, waiting up to ``timeout`` seconds; Conflict, naming the holder, if it is still held then."""
+        """Take the lock within ``timeout`` seconds.  Raises Conflict, naming the holder, if that fails."""
         handle = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         deadline = time.monotonic() + timeout
         while True:
@@ -44,7 +44,7 @@ class FileLock:
 
     @staticmethod
     def taken(path: Path) -> bool:
-        """Whether some process holds the lock on ``path`` now."""
+        """Return whether some process holds the lock on ``path`` now."""
         try:
             handle = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         except FileNotFoundError:

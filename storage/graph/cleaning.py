@@ -33,7 +33,7 @@ _LABEL = re.compile(r"0|-?[1-9][0-9]{0,18}+")
 
 
 def is_label(text: str) -> bool:
-    """Whether a name is an int64 in its only accepted spelling, so that no two names stand for the same number."""
+    """Return whether a name is an int64 in its only accepted spelling, so that no two names mean the same number."""
     return _LABEL.fullmatch(text) is not None and -(2**63) <= int(text) < 2**63
 
 
@@ -124,7 +124,7 @@ def _rank(column: AnyArray, labels: IntArray) -> npt.NDArray[np.int32]:
 
 
 def _look_up(column: AnyArray, low: int, table: npt.NDArray[np.int32] | None) -> AnyArray:
-    """``column - low`` as int32 indices, through the rank table where the labels have gaps."""
+    """Return ``column - low`` as int32 indices, through the rank table where the labels have gaps."""
     if table is None and low == 0 and column.dtype == np.int32:
         return column
     out = np.empty(len(column), np.int32)

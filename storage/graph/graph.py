@@ -206,7 +206,7 @@ def _as_int64(array: AnyArray, name: str) -> IntArray:
 
 
 def _label_array(labels: npt.ArrayLike) -> AnyArray:
-    """Labels as int64 or ``StringDType``; they must ascend strictly."""
+    """Return the labels as int64 or ``StringDType``; they must ascend strictly."""
     array = np.asarray(labels)
     if array.dtype.kind == "u":
         array = _as_int64(array, "labels")
@@ -220,7 +220,7 @@ def _label_array(labels: npt.ArrayLike) -> AnyArray:
 
 
 def graph_digest(graph: Graph) -> str:
-    """``sha256:<hex>`` of the content: n, direction, rows, heads, weights by value, labels, terminals if any.
+    """Return ``sha256:<hex>`` of the content: n, direction, rows, heads, weights by value, labels, terminals if any.
 
     Equal for equal graphs whatever the file they came from and the width of the integer type that holds the weights.
     """

@@ -10,7 +10,7 @@ from storage.files import atomic
 from storage.graph.graph import Graph, Receipt, graph_digest, load_graph, save_graph
 from storage.remote.objects import Objects
 
-#: Written last: a folder without it holds no complete graph.
+#: This file is written last, so a folder without it holds no complete graph.
 _ABOUT = "graph.json"
 
 
@@ -48,7 +48,7 @@ class GraphStore:
         return self._graphs / graph_id
 
     def load(self, graph_id: str) -> tuple[Graph, Receipt]:
-        """Return the graph, memory-mapped, and its receipt; NotFound if it is not stored."""
+        """Return the graph, memory-mapped, and its receipt.  Raises NotFound if it is not stored."""
         folder = self.folder(graph_id)
         if not folder.exists() and self._objects is not None:
             self._fetch(self._objects, graph_id, folder)

@@ -219,7 +219,7 @@ class Claims:
         return self._settle(tuple(where), reason, max_attempts)
 
     def asked_to_cancel(self, slot: str) -> list[JobRecord]:
-        """The running jobs of a slot whose cancellation was asked for."""
+        """Return the running jobs of a slot whose cancellation was asked for."""
         query = select(*LISTED).where(
             jobs.c.state == RUNNING, jobs.c.cancel, jobs.c.runner.startswith(f"{slot}:", autoescape=True)
         )

@@ -77,17 +77,17 @@ class KeyStore:
         return _record(row) if hmac.compare_digest(expected, _digest(match[2])) and known else None
 
     def list(self) -> list[KeyRecord]:
-        """All keys, the oldest first."""
+        """Return all keys, the oldest first."""
         with self._database.transaction("read") as connection:
             return [_record(row) for row in connection.execute(select(keys).order_by(keys.c.created, keys.c.id))]
 
     def any_valid(self) -> bool:
-        """Whether there is a key that was not revoked."""
+        """Return whether there is a key that was not revoked."""
         with self._database.transaction("read") as connection:
             return connection.execute(select(keys.c.id).where(keys.c.revoked.is_(None)).limit(1)).first() is not None
 
     def revoke(self, key_id: str) -> KeyRecord:
-        """Make a key invalid, permanently; safe to repeat.  NotFound if there is no such key."""
+        """Make a key invalid, permanently; safe to repeat.  Raises NotFound if there is no such key."""
         with self._database.transaction("durable") as connection:
             change = update(keys).where(keys.c.id == key_id).values(revoked=func.coalesce(keys.c.revoked, time.time()))
             row = connection.execute(change.returning(keys)).one_or_none()

@@ -21,7 +21,7 @@ class ResultRetention:
     _database: Database
 
     def with_result(self) -> list[str]:
-        """The ids of all jobs that should have a result."""
+        """Return the ids of all jobs that should have a result."""
         query = select(jobs.c.id).where(jobs.c.state == SUCCESSFUL, jobs.c.removed.is_(None))
         with self._database.transaction("read") as connection:
             return list(connection.execute(query).scalars())

@@ -263,7 +263,7 @@ class Submission:
 
 
 def new_id() -> str:
-    """A fresh identifier that sorts by time of creation (UUID version 7, RFC 9562 section 5.7)."""
+    """Return a fresh identifier that sorts by time of creation (UUID version 7, RFC 9562 section 5.7)."""
     stamp = time.time_ns() // 1_000_000
     value = (stamp & (2**48 - 1)) << 80 | int.from_bytes(os.urandom(10))
     value = value & ~(0xF << 76) & ~(0x3 << 62) | 0x7 << 76 | 0x2 << 62

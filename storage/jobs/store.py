@@ -89,12 +89,12 @@ class JobStore(Claims, ResultRetention):
             return GraphRecord(**connection.execute(change).one()._mapping), True
 
     def graph(self, graph_id: str) -> GraphRecord:
-        """The graph of this id; NotFound if there is none, Gone if it was deleted."""
+        """Return the graph of this id.  Raises NotFound if there is none, Gone if it was deleted."""
         with self._database.transaction("read") as connection:
             return _graph(connection, graph_id)
 
     def list_graphs(self, limit: int, after: float | None = None) -> list[GraphRecord]:
-        """The newest ``limit`` graphs, newest first; ``after`` continues behind that time of creation."""
+        """Return the newest ``limit`` graphs, newest first; ``after`` continues behind that time of creation."""
         query = select(graphs).where(graphs.c.removed.is_(None))
         if after is not None:
             query = query.where(graphs.c.created < after)
@@ -198,7 +198,7 @@ class JobStore(Claims, ResultRetention):
         return None if row is None else job_of(row)
 
     def job(self, job_id: str) -> JobRecord:
-        """The job of this id; NotFound if there is none, Gone if it was deleted."""
+        """Return the job of this id.  Raises NotFound if there is none, Gone if it was deleted."""
         with self._database.transaction("read") as connection:
             return _find(connection, job_id)
 
@@ -244,18 +244,18 @@ class JobStore(Claims, ResultRetention):
             return {row.id: row.version for row in connection.execute(query)}
 
     def running(self) -> list[JobRecord]:
-        """All jobs that are being solved."""
+        """Return all jobs that are being solved."""
         with self._database.transaction("read") as connection:
             return [job_of(row) for row in connection.execute(select(*LISTED).where(jobs.c.state == RUNNING))]
 
     def ended_since(self, moment: float, limit: int = 10_000) -> list[JobRecord]:
-        """Jobs that ended at that time or later, the earliest first, deleted ones too."""
+        """Return the jobs that ended at that time or later, the earliest first, deleted ones too."""
         query = select(*LISTED).where(jobs.c.state.in_(OVER), jobs.c.finished >= moment)
         with self._database.transaction("read") as connection:
             return [job_of(row) for row in connection.execute(query.order_by(jobs.c.finished).limit(limit))]
 
     def counts(self) -> dict[str, int]:
-        """How many jobs there are in each state."""
+        """Return how many jobs there are in each state."""
         query = select(jobs.c.state, func.count()).group_by(jobs.c.state)
         with self._database.transaction("read") as connection:
             found = {row[0]: int(row[1]) for row in connection.execute(query)}

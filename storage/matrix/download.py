@@ -36,7 +36,7 @@ class Piece:
     tile: bool = False
 
     def holds(self, path: Path) -> bool:
-        """Whether the file at ``path`` is complete and has this checksum.  Raises OSError."""
+        """Return whether the file at ``path`` is complete and has this checksum.  Raises OSError."""
         if path.stat().st_size != self.size:
             return False
         if not self.tile:

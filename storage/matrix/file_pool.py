@@ -23,7 +23,7 @@ _SHARE: Final = 16
 
 
 def spare_files(tiles: int) -> int:
-    """How many spare files a matrix of ``tiles`` tiles has at most."""
+    """Return how many spare files a matrix of ``tiles`` tiles has at most."""
     return min(_MOST, max(_FEWEST, tiles // _SHARE))
 
 

@@ -45,7 +45,7 @@ def crc32c(data: bytes | Array, before: int = 0) -> int:
 
 
 def file_checksum(path: Path) -> tuple[int, int]:
-    """Bytes and CRC-32C of a whole file.  Raises OSError."""
+    """Return the bytes and CRC-32C of a whole file.  Raises OSError."""
     size = checksum = 0
     with path.open("rb") as file:
         while data := file.read(_CHECK_BYTES):
@@ -57,7 +57,7 @@ def file_checksum(path: Path) -> tuple[int, int]:
 def fill_value(dtype: np.dtype[np.generic], unreachable: float) -> Any:
     """Return the value that a Zarr client reads where a tile is lost: NaN for floats, the type's maximum for integers.
 
-    Neither can be mistaken for a distance or for *unreachable*; InvalidRequest if the sentinel is that maximum.
+    Neither can be mistaken for a distance or for *unreachable*.  Raises InvalidRequest if the sentinel is that maximum.
     """
     if dtype.kind == "f":
         return float("nan")
@@ -75,14 +75,14 @@ def _largest(dtype: np.dtype[np.generic]) -> int:
 
 
 def compress(tile: Array) -> bytes:
-    """The compressed form of a C-contiguous tile, as Zarr's Blosc codec reads it."""
+    """Return the compressed form of a C-contiguous tile, as Zarr's Blosc codec reads it."""
     from numcodecs import blosc
 
     return bytes(blosc.compress(tile, b"zstd", ZSTD_LEVEL, blosc.SHUFFLE))
 
 
 def decompress(data: Array, dtype: np.dtype[np.generic]) -> Array:
-    """The entries, in one dimension, of a compressed tile."""
+    """Return the entries, in one dimension, of a compressed tile."""
     from numcodecs import blosc
 
     return np.frombuffer(blosc.decompress(data), dtype)
@@ -119,7 +119,7 @@ def software() -> str:
 
 
 def plain(value: object) -> Any:
-    """``value`` as strict JSON types; non-finite floats become "NaN", "Infinity", "-Infinity", as Zarr writes them."""
+    """Return ``value`` as strict JSON types; "NaN", "Infinity" and "-Infinity" are texts, as Zarr writes them."""
     if isinstance(value, np.generic | np.ndarray):
         value = value.tolist()
     if isinstance(value, float) and not math.isfinite(value):
@@ -134,7 +134,7 @@ def plain(value: object) -> Any:
 
 
 def consolidated(folder: Path) -> dict[str, object]:
-    """The consolidated metadata of all nodes below ``folder``, as zarr-python writes it."""
+    """Return the consolidated metadata of all nodes below ``folder``, as zarr-python writes it."""
     nodes = {}
     for document in sorted(folder.rglob(ROOT_DOCUMENT)):
         if document.parent != folder:
@@ -143,7 +143,7 @@ def consolidated(folder: Path) -> dict[str, object]:
 
 
 def group_document(attributes: Mapping[str, object], metadata: Mapping[str, object] | None = None) -> dict[str, Any]:
-    """A Zarr v3 group's ``zarr.json``."""
+    """Return a Zarr v3 group's ``zarr.json``."""
     document: dict[str, Any] = {"zarr_format": 3, "node_type": "group", "attributes": plain(attributes)}
     if metadata is not None:
         document["consolidated_metadata"] = metadata
@@ -151,7 +151,7 @@ def group_document(attributes: Mapping[str, object], metadata: Mapping[str, obje
 
 
 def seal_document(folder: Path, attributes: Mapping[str, object]) -> bytes:
-    """The bytes of the root document that seals the store in ``folder``, whose other files are all written."""
+    """Return the bytes of the root document that seals the store in ``folder``, whose other files are all written."""
     tiles = folder / DISTANCES / "c"
     files = {}
     for path in sorted(folder.rglob("*")):
@@ -165,7 +165,7 @@ def seal_document(folder: Path, attributes: Mapping[str, object]) -> bytes:
 
 
 def is_foreign(data: bytes) -> bool:
-    """Whether a root document is valid JSON without a seal, for example of another Zarr store."""
+    """Return whether a root document is valid JSON without a seal, for example of another Zarr store."""
     try:
         document = json.loads(data)
     except ValueError:

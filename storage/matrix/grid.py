@@ -37,7 +37,7 @@ class TileGrid:
         return down * across
 
     def slices(self, i: int, j: int) -> tuple[slice, slice]:
-        """Rows and columns of the matrix that tile (i, j) holds, its padding left out."""
+        """Return the rows and columns of the matrix that tile (i, j) holds, its padding left out."""
         (rows, columns), (height, width) = self.shape, self.tile
         return slice(i * height, min((i + 1) * height, rows)), slice(j * width, min((j + 1) * width, columns))
 
@@ -56,16 +56,16 @@ class TileGrid:
         return ((i, j) for i in downwards for j in across)
 
     def tile_bytes(self, itemsize: int) -> int:
-        """Bytes of one uncompressed tile file, padding and checksum included."""
+        """Return the bytes of one uncompressed tile file, padding and checksum included."""
         return self.tile[0] * self.tile[1] * itemsize + CHECKSUM_BYTES
 
     def total_bytes(self, itemsize: int) -> int:
-        """Bytes of all uncompressed tile files together."""
+        """Return the bytes of all uncompressed tile files together."""
         return self.tiles * self.tile_bytes(itemsize)
 
 
 def layout(shape: tuple[int, int], itemsize: int) -> TileGrid:
-    """The grid that a store of this shape and entry size (bytes) uses.
+    """Return the grid that a store of this shape and entry size (bytes) uses.
 
     Flat tiles: 64 rows, and as few tiles across as keep a row of a tile within 32 KiB, all of the same width, so that
     padding at the edge takes less than ``ALIGNMENT`` entries a tile.  ``docs/decisions/003-matrix-layout.md`` has the

@@ -59,7 +59,7 @@ def take_over(old: Path, new: Path, *, patience: float = 0.0) -> bool:
             os.close(handle)
         for folder in (target.parent, source.parent):
             atomic.sync_path(folder)
-    except FileNotFoundError:  # another process has taken it
+    except FileNotFoundError:  # another process has taken the checkpoint
         return False
     except OSError as error:
         raise atomic.failure("take over", source, error) from error
@@ -98,7 +98,7 @@ def _copied(old: Path, new: Path) -> bool:
                 same = _stamp(source / RECORD) == before
             except FileNotFoundError:  # its process has finished, or another process has taken the checkpoint
                 raise _Replaced from None
-            if not same:  # checked before the record is placed: a kill must not leave it over tiles that hold less
+            if not same:  # before the record is placed: after a kill it must not stand over tiles that hold less
                 raise _Replaced
 
         with contextlib.suppress(_Replaced):

@@ -48,7 +48,7 @@ _TILE_KEY: Final = re.compile(rf"{DISTANCES}/c/(0|[1-9][0-9]{{0,9}})/(0|[1-9][0-
 
 
 def matrix_bytes(shape: tuple[int, int], itemsize: int) -> int:
-    """Bytes of the tile files of an uncompressed store, exactly; labels, arcs and metadata come on top."""
+    """Return the bytes of the tile files of an uncompressed store, exactly; labels, arcs and metadata come on top."""
     return layout(shape, itemsize).total_bytes(itemsize)
 
 
@@ -86,7 +86,7 @@ def open_matrix(path: str | Path) -> Matrix:
 
 
 def is_sealed_store(folder: Path) -> bool:
-    """Whether a folder is a store that this program has sealed, sound or damaged, and nothing else."""
+    """Return whether a folder is a store that this program has sealed, sound or damaged, and nothing else."""
     try:
         return not is_foreign((folder / ROOT_DOCUMENT).read_bytes())
     except (FileNotFoundError, IsADirectoryError):
@@ -112,7 +112,7 @@ def verify_matrix(path: str | Path) -> None:
 
 
 def check_tiles(matrix: Matrix) -> None:
-    """Verify an open store like :func:`verify_matrix`.  StorageFailed."""
+    """Verify an open store like :func:`verify_matrix`.  Raises StorageFailed."""
     matrix.check_files("")
     down, across = matrix.grid.counts
     with ThreadPoolExecutor(_VERIFY_THREADS) as pool:
@@ -198,12 +198,12 @@ class Matrix:
         return bool(self.attributes["directed"])
 
     def row(self, source_index: int) -> Array:
-        """The distances from one source (vertex index) to ``targets``, shape (columns,).  NotFound: it is no source."""
+        """Return the distances from a source (vertex index), shape (columns,).  Raises NotFound if it is no source."""
         row: Array = self.rows([source_index])[0]
         return row
 
     def rows(self, sources: Sequence[int] | IntArray) -> Array:
-        """The rows of several sources (vertex indices), in the order given, shape (len(sources), columns)."""
+        """Return the rows of several sources (vertex indices), in the order given, shape (len(sources), columns)."""
         positions = self.source_positions(sources)
         out = np.empty((len(positions), self.shape[1]), self._stored)
         bands = positions // self.grid.tile[0]
@@ -216,7 +216,7 @@ class Matrix:
         return out.astype(self.dtype, copy=False)
 
     def entries(self, sources: Sequence[int] | IntArray, targets: Sequence[int] | IntArray) -> Array:
-        """The distances of pairs (vertex indices), shape (k,); pairs in one tile are read together."""
+        """Return the distances of pairs (vertex indices), shape (k,); pairs in one tile are read together."""
         positions, columns = self.source_positions(sources), self.target_positions(targets)
         if positions.shape != columns.shape:
             raise InvalidRequest(f"{len(positions)} sources do not pair with {len(columns)} targets", field="targets")
@@ -249,41 +249,41 @@ class Matrix:
         return None if found is None else self.dtype.type(np.frombuffer(found, self._stored)[0])
 
     def source_position(self, vertex_index: int) -> int:
-        """The row of a source.  NotFound if that vertex does not exist or was not solved as a source."""
+        """Return the row of a source.  Raises NotFound if that vertex does not exist or is no source."""
         return int(self.source_positions([vertex_index])[0])
 
     def target_position(self, vertex_index: int) -> int:
-        """The column of a target.  NotFound if that vertex does not exist or was not solved as a target."""
+        """Return the column of a target.  Raises NotFound if that vertex does not exist or is no target."""
         return int(self.target_positions([vertex_index])[0])
 
     def source_positions(self, vertices: Sequence[int] | IntArray) -> IntArray:
-        """The rows of sources (vertex indices); errors as in :meth:`source_position`."""
+        """Return the rows of sources (vertex indices); errors as in :meth:`source_position`."""
         return self._positions(vertices, "source", self._rows_of, self.shape[0])
 
     def target_positions(self, vertices: Sequence[int] | IntArray) -> IntArray:
-        """The columns of targets (vertex indices); errors as in :meth:`target_position`."""
+        """Return the columns of targets (vertex indices); errors as in :meth:`target_position`."""
         return self._positions(vertices, "target", self._columns_of, self.shape[1])
 
     def vertex(self, text: str | int) -> int:
-        """The index of a vertex named as in the graph's file.  NotFound names it and what labels there are."""
+        """Return the index of a vertex named as in the graph's file.  NotFound names it and what labels there are."""
         return index_of(self.labels, text)
 
     def graph(self) -> Graph:
-        """The graph that was solved."""
+        """Return the graph that was solved."""
         return self._graph
 
     def current(self) -> bool:
-        """Whether the path still leads to the store that was opened."""
+        """Return whether the path still leads to the store that was opened."""
         return self._folder.current()
 
     def check_files(self, prefix: str) -> None:
-        """Compare the files whose names begin with ``prefix``, tiles left out, with the seal.  StorageFailed."""
+        """Compare the files whose names begin with ``prefix``, tiles left out, with the seal.  Raises StorageFailed."""
         for name in self._files:
             if name.startswith(prefix):
                 self._checked(name)
 
     def check_tile(self, i: int, j: int) -> None:
-        """Compare tile (i, j) with the manifest.  StorageFailed."""
+        """Compare tile (i, j) with the manifest.  Raises StorageFailed."""
         self._tiles.whole(i, j)
 
     def open_file(self, key: str) -> int:
@@ -305,7 +305,7 @@ class Matrix:
         raise StorageFailed(f"{self.path} is damaged: {key} has {status.st_size:,} bytes instead of {size:,}")
 
     def holds(self, key: str) -> bool:
-        """Whether a file that belongs to the store exists with its sealed size; the file is not opened."""
+        """Return whether a file that belongs to the store exists with its sealed size; the file is not opened."""
         try:
             return self._folder.size(key) == self._sealed_size(key)
         except (OSError, NotFound):
@@ -324,7 +324,7 @@ class Matrix:
         self.close()
 
     def _sealed_size(self, key: str) -> int:
-        """Bytes of a file of the store, -1 for the root document.  NotFound: none of that name belongs to it."""
+        """Return the bytes of a file of the store, -1 for the root document.  Raises NotFound for other names."""
         tile = _TILE_KEY.fullmatch(key)
         if tile is not None and (int(tile[1]) < self.grid.counts[0] and int(tile[2]) < self.grid.counts[1]):
             return self._tiles.size(int(tile[1]), int(tile[2]))

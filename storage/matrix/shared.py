@@ -46,7 +46,7 @@ class GuestMatrix(WorkingMatrix):
         self._folder, self._exchange_dir = folder, exchange_dir
 
     def graph(self) -> Graph:
-        """Read the graph, with vertex indices as labels.  StorageFailed."""
+        """Read the graph, with vertex indices as labels.  Raises StorageFailed."""
         import zarr
 
         try:

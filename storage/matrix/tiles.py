@@ -35,7 +35,7 @@ class StoreFolder:
     """
 
     def __init__(self, path: Path) -> None:
-        """Open the folder.  NotFound if there is none, StorageFailed if it cannot be opened."""
+        """Open the folder.  Raises NotFound if there is none, StorageFailed if it cannot be opened."""
         self.path = path
         # A writer that swaps by renaming may finish just between the first two attempts.
         for self.root in (path, set_aside(path), path):
@@ -57,7 +57,7 @@ class StoreFolder:
         self._release()
 
     def current(self) -> bool:
-        """Whether ``root`` still leads to the folder that was opened."""
+        """Return whether ``root`` still leads to the folder that was opened."""
         try:
             found = os.stat(self._name)  # noqa: PTH116 - called before every answer
         except OSError:
@@ -65,7 +65,7 @@ class StoreFolder:
         return self.handle >= 0 and (found.st_dev, found.st_ino) == self._identity
 
     def open(self, name: str) -> int:
-        """A descriptor of a file in the folder, for reading.  Raises OSError; StorageFailed if the store is gone."""
+        """Open a file in the folder for reading.  Raises OSError, and StorageFailed if the store is gone."""
         try:
             return os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=self.handle)
         except OSError as error:
@@ -98,12 +98,12 @@ class StoreFolder:
         return self.root
 
     def size(self, name: str) -> int:
-        """Bytes of a regular file in the folder, -1 of anything else.  Raises OSError."""
+        """Return the bytes of a regular file in the folder, -1 of anything else.  Raises OSError."""
         status = os.stat(name, dir_fd=self.handle, follow_symlinks=False)
         return status.st_size if stat.S_ISREG(status.st_mode) else -1
 
     def read(self, name: str) -> bytes:
-        """A whole file of the folder.  StorageFailed."""
+        """Return a whole file of the folder.  Raises StorageFailed."""
         try:
             with os.fdopen(self.open(name), "rb") as file:
                 return file.read()
@@ -229,13 +229,13 @@ class TileReader:
         except BlockingIOError:
             os.posix_fadvise(handle, place, size, os.POSIX_FADV_WILLNEED)
             raise
-        except OSError:  # a file system without this flag, or a damaged disk: the usual read tells which
+        except OSError:  # the file system lacks this flag, or the disk is damaged; the usual read tells which
             return None
         finally:
             os.close(handle)
 
     def size(self, i: int, j: int) -> int:
-        """Bytes of the file of tile (i, j)."""
+        """Return the bytes of the file of tile (i, j)."""
         return int(self._sizes[i, j])
 
     def whole(self, i: int, j: int) -> Array:

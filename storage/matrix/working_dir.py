@@ -53,7 +53,7 @@ class Checkpoint:
 
 
 def find_checkpoint(target: str | Path) -> Checkpoint | None:
-    """Return the checkpoint of ``target``, or None.  StorageFailed if there is one that cannot be read."""
+    """Return the checkpoint of ``target``, or None.  Raises StorageFailed if there is one that cannot be read."""
     path = Path(target).absolute()
     document = _read_record(path)
     if document is None or _published(path, document):
@@ -63,11 +63,11 @@ def find_checkpoint(target: str | Path) -> Checkpoint | None:
 
 
 def discard_checkpoint(target: str | Path) -> None:
-    """Remove the working folder of a stopped solve, if there is one; Conflict if the solve still runs."""
+    """Remove the working folder of a stopped solve, if there is one.  Raises Conflict if the solve still runs."""
     path = Path(target).absolute()
     if working_folder(path).exists():
         handle = lock(path)
-        with contextlib.suppress(OSError):  # first: no record may outlive a tile
+        with contextlib.suppress(OSError):  # the record goes first, because none may outlive its tiles
             _drop_record(working_folder(path))
         shutil.rmtree(working_folder(path), ignore_errors=True)
         os.close(handle)
@@ -330,7 +330,7 @@ def _digest(document: Mapping[str, object]) -> str:
 
 
 def _published(target: Path, document: Mapping[str, Any]) -> bool:
-    """Whether the store of this record was published, and only the working folder was not removed.
+    """Return whether the store of this record was published, and only the working folder was not removed.
 
     The working folder then holds the store that was replaced, if any.  The published store may have been moved away
     from its target since.

@@ -9,12 +9,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final, Protocol, cast
+from typing import Any, Final, Protocol, Unpack, cast
 
 import numpy as np
 
 from storage.errors import ApspError, InvalidGraph, InvalidRequest
 from storage.graph.graph import Graph, Receipt, build_from
+from storage.options import ReadingOptions, lists_options
 from storage.readers.detect import detect
 from storage.readers.formula import parse_formula
 from storage.readers.limits import ReadLimits
@@ -22,7 +23,7 @@ from storage.readers.lookalikes import refuse_triples
 from storage.readers.parsed import Parsed, ReadOptions
 from storage.readers.source import Source
 from storage.readers.spool import regular_file
-from storage.readers.tables.text_matrix import is_matrix
+from storage.readers.tables.matrix_shape import is_matrix
 
 __all__ = ["FORMATS", "ReadLimits", "read_graph"]
 
@@ -69,7 +70,7 @@ _MODULES: Final = {
     "nx-edgelist": "tables.nx_edgelist",
     "adjlist": "tables.adjlist",
     "multiline-adjlist": "tables.multiline_adjlist",
-    "sif": "tables.sif",
+    "sif": "networks.sif",
     "tntp": "instances.tntp",
     "tsplib": "instances.tsplib",
     "npz": "instances.arrays",
@@ -96,19 +97,12 @@ class _Reader(Protocol):
     def read(self, source: Source, options: ReadOptions) -> Parsed: ...
 
 
+@lists_options
 def read_graph(
     path: str | Path,
     *,
-    format: str | None = None,  # noqa: A002 - the word that the command line and the service use
-    directed: bool | None = None,
-    weight: str | None = None,
-    unweighted: bool = False,
-    source: str | None = None,
-    target: str | None = None,
-    labels: str | None = None,
-    length_of: str | None = None,
-    centroids_through: bool = False,
     limits: ReadLimits = ReadLimits(),  # noqa: B008 - frozen
+    **reading: Unpack[ReadingOptions],
 ) -> tuple[Graph, Receipt]:
     """Read, check and clean a graph file, plain or compressed with gzip or zstd.
 
@@ -135,23 +129,26 @@ def read_graph(
         LimitExceeded: larger than ``limits`` allow; raised before anything of that size is allocated.
         StorageFailed: there is no room for a temporary file.
     """
-    if format is not None and format not in FORMATS:
-        raise InvalidRequest(f"unknown format {format!r}; known are {', '.join(FORMATS)}", field="format")
+    form, weight, length_of = reading.get("format"), reading.get("weight"), reading.get("length_of")
+    unweighted = reading.get("unweighted", False)
+    if form is not None and form not in FORMATS:
+        raise InvalidRequest(f"unknown format {form!r}; known are {', '.join(FORMATS)}", field="format")
     if unweighted and weight is not None:
         raise InvalidRequest("a weight column and 'unweighted' exclude each other", field="weight")
     if length_of is not None and (unweighted or weight is not None):
         other = "'unweighted'" if unweighted else "a weight column"
         raise InvalidRequest(f"a formula for the lengths and {other} exclude each other", field="length_of")
     formula = None if length_of is None else parse_formula(length_of)
-    options = ReadOptions(directed, weight, unweighted, limits, source, target, labels, formula, centroids_through)
-    with regular_file(Path(path), limits) as regular, _net(format):
+    given = {name: value for name, value in reading.items() if name not in ("format", "length_of")}
+    options = ReadOptions(limits=limits, length_of=formula, told=form is not None, **cast(Any, given))
+    with regular_file(Path(path), limits) as regular, _net(form):
         file = Source(regular, limits)
-        name = format or _told(file, options)
+        name = form or _told(file, options)
         _check_meaning(name, options)
         # Imported by name: a start of the API process must not pay for polars and SciPy.
         reader = cast(_Reader, importlib.import_module(f"storage.readers.{_MODULES[name]}"))
         parsed = reader.read(file, options)
-        return _build(parsed, name, file, parsed.directed if directed is None else directed)
+        return _build(parsed, name, file, parsed.directed if options.directed is None else options.directed)
 
 
 @contextlib.contextmanager
@@ -183,6 +180,8 @@ def _told(file: Source, options: ReadOptions) -> str:
     if file.start.startswith(b"\xd0\xcf\x11\xe0"):
         raise InvalidGraph("this is an old Excel file (.xls), which is not read: save the sheet as CSV")
     name = detect(file)
+    if name == "sif" and (options.source or options.target):
+        return "edges"  # columns that were named: the relation is another of them
     if name != "edges":
         return name
     if is_matrix(file, options):

@@ -26,6 +26,10 @@ _STRANGERS = {
     r"LEDA\.GRAPH\b": "a LEDA graph",
     r"DL\s++N\s*+=": "UCINET DL",
     r"nodedef\s*+>": "GDF",
+    r"[^\W\d]\w*+\s*+=\s*+(?:[\[({]|\w++(?:\.\w++)*+\()|from\s++\w++\s++import\b|import\s++\w++(?:\s++as\b|$)": (
+        "a program (let it save the graph, with networkx.write_edgelist or writematrix, say)"
+    ),
+    r"\[,1\]|IGRAPH |[0-9]++ x [0-9]++ sparse Matrix|# A tibble": "what R prints (save it with write.csv)",
     r"\"?SUID\"?\s*+[,\t]": "a table of Cytoscape, which names no sources and targets (export a network instead)",
 }
 _DOT = re.compile(r"(strict\s++)?(di)?graph\b\s*+(\"[^\"]*+\"|[\w.-]++)?\s*+\{", re.IGNORECASE)

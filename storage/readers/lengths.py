@@ -7,6 +7,7 @@ are no lengths, and are never taken for one unless the caller says so.
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final
@@ -19,6 +20,10 @@ WEIGHT_NAMES: Final = (
     "traveltime", "duration", "weights", "lengths", "distances", "costs", "impedance", "kilometres", "kilometers",
     "metre", "meter", "m", "miles", "mile", "mi", "feet", "ft", "minutes", "mins", "seconds", "secs", "sec", "hours",
     "hrs", "milliseconds", "ms", "latency", "rtt",
+    # German, French, Spanish
+    "gewicht", "entfernung", "distanz", "lange", "laenge", "kosten", "dauer", "fahrzeit", "reisezeit", "zeit",
+    "minuten", "stunden", "kilometer", "poids", "longueur", "cout", "duree", "temps", "peso", "distancia", "costo",
+    "coste", "duracion", "tiempo",
 )  # fmt: skip
 #: Words that mean a length where a name ends in one: ``Total_Length``, ``travelTime``.
 _LENGTHS: Final = (
@@ -30,6 +35,8 @@ _UNITS: Final = (
     "kilometers", "kilometre", "kilometres", "minute", "minutes", "mins", "min", "second", "seconds", "secs", "sec",
     "hour", "hours", "hrs", "hr", "h", "s", "ms", "milliseconds", "mm", "cm", "nm", "angstrom", "usd", "eur", "kg",
 )  # fmt: skip
+#: Units of times: a unit of lengths before one of them makes a speed (``max_m_s``, ``km_h``).
+_TIMES: Final = frozenset(_UNITS[_UNITS.index("minute") : _UNITS.index("milliseconds") + 1])
 _TYPES: Final = ("float", "double", "int", "integer", "long", "real", "numeric", "number", "decimal", "in", "of")
 #: Words before ``time`` or a unit that leave it a length; others (departure, end, created) make it a point in time.
 _KINDS: Final = (
@@ -39,6 +46,13 @@ _KINDS: Final = (
     "car", "bus", "train", "road", "street", "route", "path", "link", "edge", "arc", "segment", "seg", "track", "shape",
     "congested", "crossing", "elapsed", "wait", "waiting", "network", "estimated", "est", "base",
 )  # fmt: skip
+#: Words before ``length`` that leave it one of the edge; sequences, alignments, reads and names have lengths, too.
+_WAYS: Final = frozenset({
+    *_KINDS, "line", "way", "highway", "section", "branch", "bond", "connection", "cable", "wire", "fiber", "fibre",
+    "pipe", "pipeline", "duct", "conduit", "channel", "canal", "river", "stream", "reach", "rail", "railway", "trail",
+    "graph", "geom", "geometry", "real", "true", "effective", "physical", "great", "circle", "geodesic", "euclidean",
+    "manhattan", "haversine", "weighted", "3", "2", "d",
+})  # fmt: skip
 #: What vehicles on a road may weigh and measure at most, in OpenStreetMap.
 _LIMITS: Final = frozenset({"maxweight", "maxlength"})
 #: Words that make something else of a length: ``inverse_distance``, ``name_length``, ``log_weight``.
@@ -46,8 +60,8 @@ _OTHERS: Final = frozenset(
     {
         "inverse", "inv", "inverted", "reciprocal", "recip", "log", "log2", "log10", "exp", "neg", "negative", "rank",
         "name", "label", "word", "string", "text", "title", "vehicle", "truck", "axle", "node", "vertex", "body",
-        "queue",
-        "no", "non", "number", "count", "num", "n", "is", "has",
+        "queue", "source", "target", "from", "start", "end", "src", "dst", "tail", "head",
+        "no", "non", "number", "count", "num", "n", "is", "has", "per", "speed", "velocity",
     }
 )  # fmt: skip
 _SIMILAR: Final = (
@@ -69,8 +83,9 @@ FIRST_DATE: Final = 1e8
 
 
 def plain(name: str) -> str:
-    """A name without case, blanks and signs: ``Travel_Time`` is ``traveltime``."""
-    return re.sub(r"[^a-z0-9]", "", name.lower())
+    """A name without case, accents, blanks and signs: ``Travel_Time`` is ``traveltime``, ``Durée`` is ``duree``."""
+    folded = name if name.isascii() else unicodedata.normalize("NFKD", name)
+    return re.sub(r"[^a-z0-9]", "", folded.lower())
 
 
 def words_of(name: str) -> list[str]:
@@ -94,7 +109,7 @@ def named_lengths(names: Sequence[str]) -> list[int]:
 def _ends_in_length(name: str) -> bool:
     """Whether a name says a length in more than one word; units and types may follow: ``dist:float``, ``time (s)``."""
     words = words_of(name)
-    if not words or not _OTHERS.isdisjoint(words) or plain(name) in _LIMITS:
+    if not words or not _OTHERS.isdisjoint(words) or plain(name) in _LIMITS or _is_rate(words):
         return False
     while len(words) > 1 and (words[-1] in (*_UNITS, *_TYPES) or words[-1].isdigit()):
         last = words.pop()
@@ -103,12 +118,25 @@ def _ends_in_length(name: str) -> bool:
     if words[-1] == "time":
         return all(word in _KINDS for word in words[:-1])
     of_kind = words[0] in (*_LENGTHS, "time") and all(word in (*_KINDS, *_UNITS) for word in words[1:])
+    if words[-1] in ("length", "leng", "len", "lengths"):
+        return all(word in (*_WAYS, *_LENGTHS, *_UNITS) for word in words[:-1])
     return words[-1] in _LENGTHS or of_kind or (len(words) == 1 and _GLUED.fullmatch(words[0]) is not None)
+
+
+def _is_rate(words: Sequence[str]) -> bool:
+    """Whether the words say so much a time: ``max_m_s``, ``flow_h``."""
+    speed = any(first in _UNITS and first not in _TIMES and second in _TIMES for first, second in pairwise(words))
+    return speed or (words[0] == "flow" and words[-1] in _TIMES)
 
 
 def is_time(name: str) -> bool:
     """Whether a name that means a length says time, so that its values may be dates."""
-    return "time" in plain(name)
+    return any(word in plain(name) for word in ("time", "zeit", "temps", "tiempo"))
+
+
+def is_moment(name: str) -> bool:
+    """Whether a name says time and no more: a point in time as well as a duration."""
+    return plain(name) in ("time", "zeit", "temps", "tiempo")
 
 
 def is_similarity(name: str) -> bool:
@@ -178,7 +206,7 @@ def unnamed_refused(names: Sequence[str], why: str = "") -> InvalidRequest:
 def dates_refused(column: int) -> InvalidRequest:
     """The error for edges without names of columns, where the numbers in place of lengths read like dates."""
     return InvalidRequest(
-        f"column {column} holds whole numbers from {FIRST_DATE:,.0f} on, which read like times in seconds since 1970: "
+        f"column {column} holds whole numbers that read like dates (20240131, or seconds since 1970): "
         f"say --weight {column} to take it for the length, or --unweighted to count arcs",
         field="weight",
     )

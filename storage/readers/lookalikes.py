@@ -28,6 +28,12 @@ _FORMS: Final = (
         "write one arc a row, or one list of neighbours a row without the colon (--format adjlist)",
     ),
     (
+        re.compile(r"^[^\s,:]++(?:[ \t]++[^\s,:]++[,:][0-9.]++)++$"),
+        "neighbours with lengths behind commas or colons",
+        "write one arc a row, 'source target weight'",
+    ),
+    (re.compile(r"^(?:<|_:|@prefix|\w*+:\w).*\s\.$"), "triples of RDF", "write source and target of each arc"),
+    (
         re.compile(r"^[\s|:]*+([\u2500-\u257f]|\+--|L--|L->|\+->)"),
         "a graph or a table drawn with lines",
         "write one arc a row, or save the table as CSV",
@@ -38,6 +44,8 @@ _FORMS: Final = (
 _RULE: Final = re.compile(r"(?=.*-{3})[\s|+:=-]++")
 #: Signs between two vertices.
 _SIGN: Final = re.compile(r"[-=~<>|.:&→←↔⇒⇐⇔—–]{1,4}")
+#: One sign between two ends, in a field before a number: ``A-B 3``.
+_JOINED: Final = re.compile(r"[^\s:/|~–—-]++(-{1,2}|[:/|~–—])[^\s:/|~–—-]++")
 _TIGHT: Final = re.compile(r"[^\s<>-]++\s?(<?->|=>|→|⇒|↔)\s?\S")
 _OPEN, _CLOSE = "([{", ")]}"
 
@@ -131,6 +139,11 @@ def _refuse_signs(rows: Rows, lines: dict[int, str]) -> None:
         for at, row in rows
     ]
     _refuse_most(tight, "arcs with arrows", "write source and target as two fields")
+    joined = [_JOINED.fullmatch(row[0]) for _, row in rows if len(row) == 2 and is_number(row[1])]
+    between = {found and found[1] for found in joined}
+    if rows and len(joined) == len(rows) and len(between) == 1 and None not in between:
+        at = rows[0][0]
+        raise _refusal(at, lines[at], "two vertices in one field and a length", "write source and target as two fields")
 
 
 def _is_entries(fields: list[str]) -> bool:

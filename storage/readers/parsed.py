@@ -12,7 +12,7 @@ from storage.readers.limits import ReadLimits
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """The caller's wishes, as ``read_graph`` describes them; None: as the format says."""
+    """The caller's wishes, as ``read_graph`` describes them; None: as the format says.  ``told``: the format is one."""
 
     directed: bool | None = None
     weight: str | None = None
@@ -23,6 +23,7 @@ class ReadOptions:
     labels: str | None = None
     length_of: Formula | None = None
     centroids_through: bool = False
+    told: bool = False
 
     @property
     def column(self) -> str | None:

@@ -19,12 +19,12 @@ _OF_CLAIM: Final = re.compile(r"(?:g|checkpoints/)([0-9]{20})[-.]")
 
 
 def sealed_stat(address: str) -> Stat | None:
-    """The seal of the store at ``address``; None if there is none.  StorageFailed."""
+    """Return the seal of the store at ``address``; None if there is none.  Raises StorageFailed."""
     return Objects(address).stat(SEAL)
 
 
 def checkpoint_stat(address: str) -> Stat | None:
-    """The newest checkpoint at ``address``; None if there is none.  StorageFailed."""
+    """Return the newest checkpoint at ``address``; None if there is none.  Raises StorageFailed."""
     objects = Objects(address)
     return objects.stat(newest_checkpoint(objects))
 
@@ -35,12 +35,12 @@ def checkpoint_name(claim: int) -> str:
 
 
 def newest_checkpoint(objects: Objects) -> str:
-    """Return the name of the checkpoint of the highest claim; the object need not exist.  StorageFailed."""
+    """Return the name of the checkpoint of the highest claim; the object need not exist.  Raises StorageFailed."""
     return max(objects.names(_CHECKPOINTS), default=CHECKPOINT)
 
 
 def claim_of(name: str) -> int:
-    """The number of the claim that an object belongs to; 0 for those that have none."""
+    """Return the number of the claim that an object belongs to; 0 for those that have none."""
     found = _OF_CLAIM.match(name)
     return int(found[1]) if found else 0
 

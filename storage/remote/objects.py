@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 
 def is_address(place: object) -> bool:
-    """Whether ``place`` is an address in an object store, and not a path."""
+    """Return whether ``place`` is an address in an object store, and not a path."""
     return str(place).startswith(SCHEME)
 
 
@@ -67,11 +67,11 @@ class Objects:
         self._store = _client(self._bucket)
 
     def below(self, *names: str) -> Objects:
-        """The objects below ``names``."""
+        """Return the objects below ``names``."""
         return Objects("/".join([self.address, *names]))
 
     def read(self, name: str) -> bytes:
-        """A whole object.
+        """Return a whole object.
 
         Raises:
             NotFound: there is none of that name.
@@ -80,7 +80,7 @@ class Objects:
         return self._guarded("read", name, lambda: bytes(self._store.get(self._key(name)).bytes()))
 
     def stat(self, name: str) -> Stat | None:
-        """Size, tag and time of an object; None if there is none.  StorageFailed."""
+        """Size, tag and time of an object; None if there is none.  Raises StorageFailed."""
         try:
             found = self._guarded("look at", name, lambda: self._store.head(self._key(name)))
         except NotFound:
@@ -88,7 +88,7 @@ class Objects:
         return Stat(found["size"], found["e_tag"], found["last_modified"].timestamp())
 
     def write(self, name: str, data: bytes) -> None:
-        """Put an object, replacing any of the same name.  StorageFailed."""
+        """Put an object, replacing any of the same name.  Raises StorageFailed."""
         try:
             self._store.put(self._key(name), data, use_multipart=False)
         except Exception as error:
@@ -118,25 +118,25 @@ class Objects:
         self._conditional(name, data, lambda: self._store.put(self._key(name), data, mode={"e_tag": tag}))
 
     def names(self, prefix: str = "") -> Iterator[str]:
-        """The names of all objects below ``prefix``, which ends with a slash or is empty.  StorageFailed."""
+        """Return the names of objects below ``prefix``, which is empty or ends with a slash.  Raises StorageFailed."""
         return (name for name, _ in self._list(prefix))
 
     def total(self, prefix: str = "") -> int:
-        """Bytes of all objects below ``prefix``.  StorageFailed."""
+        """Return the bytes of all objects below ``prefix``.  Raises StorageFailed."""
         return sum(size for _, size in self._list(prefix))
 
     def remove(self, names: Iterable[str]) -> None:
-        """Remove objects; those that do not exist count as removed.  StorageFailed."""
+        """Remove objects; those that do not exist count as removed.  Raises StorageFailed."""
         keys = [self._key(name) for name in names]
         if keys:
             self._guarded("remove", f"{len(keys)} objects", lambda: self._store.delete(keys))
 
     def remove_all(self, prefix: str = "") -> None:
-        """Remove all objects below ``prefix``.  StorageFailed."""
+        """Remove all objects below ``prefix``.  Raises StorageFailed."""
         self.remove(list(self.names(prefix)))
 
     def send(self, files: Iterable[tuple[Path, str]]) -> None:
-        """Write files as objects, many at a time; all are written when it returns.  StorageFailed."""
+        """Write files as objects, many at a time; all are written when it returns.  Raises StorageFailed."""
 
         def one(pair: tuple[Path, str]) -> None:
             path, name = pair

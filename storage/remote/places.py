@@ -49,7 +49,7 @@ def place_of(out: str, work: Path | None, *, overwrite: bool, resume: bool) -> t
 
 
 def _working_path(address: str, work: Path | None) -> Path:
-    """A separate path for each address, the same at every call, so that its checkpoint is found again."""
+    """Return a separate path for each address, the same at every call, so that its checkpoint is found again."""
     if work is not None and not work.is_dir():
         raise NotFound(f"--work: the folder {work} does not exist")
     base = work or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "apsp" / "work"

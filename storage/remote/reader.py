@@ -39,7 +39,7 @@ class RemoteFolder:
     """
 
     def __init__(self, address: str) -> None:
-        """Find the sealed generation.  NotFound if there is none; StorageFailed."""
+        """Find the sealed generation.  Raises NotFound if there is none, and StorageFailed."""
         self._objects = Objects(address)
         self.path = self._objects.address
         found = self._objects.stat(SEAL)
@@ -56,7 +56,7 @@ class RemoteFolder:
         self._seen, self._is_current = time.monotonic(), True
 
     def read(self, name: str) -> bytes:
-        """A whole object of the store.  StorageFailed."""
+        """Return a whole object of the store.  Raises StorageFailed."""
         try:
             return self._objects.read(f"{self._generation}/{name}")
         except NotFound:
@@ -79,7 +79,7 @@ class RemoteFolder:
         return handle
 
     def size(self, name: str) -> int:
-        """Bytes of an object of the store.  FileNotFoundError: there is none; StorageFailed."""
+        """Return the bytes of an object of the store.  Raises FileNotFoundError, StorageFailed."""
         found = self._objects.stat(f"{self._generation}/{name}")
         if found is None:
             raise FileNotFoundError(f"{self.path}: {name}")
@@ -94,7 +94,7 @@ class RemoteFolder:
         return MemoryStore({name: make(self.read(name)) for name in names})
 
     def current(self) -> bool:
-        """Whether the address led to this store when last checked, some seconds ago; never waits."""
+        """Return whether the address led to this store when last checked, some seconds ago; never waits."""
         with self._lock:
             due = self._is_current and time.monotonic() - self._seen > _CURRENT_SECONDS
             if due:
@@ -109,7 +109,7 @@ class RemoteFolder:
     def _ask(self) -> bool:
         try:
             found = self._objects.stat(SEAL)
-        except StorageFailed:  # unknown: keep the last answer
+        except StorageFailed:  # the state is unknown, so the last answer stays
             return self._is_current
         self._is_current = found is not None and found.tag == self._tag
         return self._is_current

@@ -134,9 +134,9 @@ class RemoteMatrix(WorkingMatrix):
         beside = [path for path in folder.rglob("*") if path.is_file() and not path.is_relative_to(tiles)]
         self._objects.send((path, f"{generation}/{path.relative_to(folder).as_posix()}") for path in beside)
         self._objects.write(f"{generation}/{ROOT_DOCUMENT}", data)
-        self._place.check_held()  # else files may be missing from what was sent
+        self._place.check_held()  # a folder that another process has taken may lack files
         self._name_it(json.loads(data)["attributes"]["seal"]["digest"])
-        self._place.record = None  # nothing is left to resume
+        self._place.record = None  # the solve is complete, so there is nothing to resume
         self._staging.discard()
         self._open = False
         self._tidy()
@@ -181,7 +181,7 @@ class RemoteMatrix(WorkingMatrix):
         each(lambda tile: self._send_tile(*tile), np.argwhere(self._unsent).tolist())
 
     def _send_tile(self, i: int, j: int) -> None:
-        self._unsent[i, j] = False  # before the read: a thread that writes it from now on marks it again
+        self._unsent[i, j] = False  # a thread that writes the tile from now on marks it again
         try:
             data = _read_whole(Path(f"{self._tiles}/{i}/{j}"))
             self._objects.write(f"{self.generation}/{DISTANCES}/c/{i}/{j}", data)
@@ -191,7 +191,7 @@ class RemoteMatrix(WorkingMatrix):
 
 
 def _says_nothing(record: Mapping[str, Any]) -> bool:
-    """Whether a record of rounds (``engine.streaming``) says that no stripe has completed a round."""
+    """Return whether a record of rounds (``engine.streaming``) says that no stripe has completed a round."""
     return record.get("kind") == "rounds" and all(level < 0 for level, _ in record["levels"])
 
 
@@ -227,7 +227,7 @@ def fetch_checkpoint(target: Path, address: str) -> bool:
         found = objects.stat(name)
         if found is None:
             return _own_record(target) is not None
-        with contextlib.suppress(NotFound):  # a solve that was given up may still run and remove it
+        with contextlib.suppress(NotFound):  # a solve that was given up may still run and remove the checkpoint
             _bring(objects, name, found, target)
             return True
     return False

@@ -133,7 +133,8 @@ CASES: dict[str, tuple[str, dict[str, Any], Arcs | str]] = {
     "dates beside a length": (table(**UV, time=DATES, km=[1.5, 2]), {}, LENGTHS),
     "dates in text": (table(**UV, time=["2020-01-01", "2020-01-02"], km=[1.5, 2]), {}, LENGTHS),
     "a number with gaps": (table(**UV, lanes=[None, 2]), {}, "'lanes' holds numbers"),
-    "decimal commas of an unknown name": ("u\tv\tLänge\n5\t6\t1,5\n6\t7\t2,0\n", {}, "'Länge' holds numbers"),
+    "decimal commas of an unknown name": ("u\tv\tBreite\n5\t6\t1,5\n6\t7\t2,0\n", {}, "'Breite' holds numbers"),
+    "decimal commas of a length": ("u\tv\tLänge\n5\t6\t1,5\n6\t7\t2,0\n", {}, "'1,5' is not a number"),
     "decimal commas without a header": ("5\t6\t1,5\n6\t7\t2,0\n", {}, "'1,5' is not a number"),
     "text only": (table(**UV, road=["a", "b"]), {}, ONES),
     "an end that is asked for": (table(a=[5, 6], b=[6, 7], lanes=[1, 2]), {"source": "a", "target": "b"}, "'lanes'"),
@@ -239,7 +240,7 @@ CASES: dict[str, tuple[str, dict[str, Any], Arcs | str]] = {
         {},
         "'lanes' holds numbers",
     ),
-    "savetxt by commas, unknown": (savetxt([[5, 6, 1], [6, 7, 2]], "a,b,c", delimiter=",", fmt="%d"), {}, "--from"),
+    "savetxt by commas, unknown": (savetxt([[5, 6, 1], [6, 7, 2]], "a,b,f", delimiter=",", fmt="%d"), {}, "--from"),
     "STRING on the web": (
         "#node1\tnode2\tnode1_string_id\tnode2_string_id\tcombined_score\nAda\tBob\tx.1\tx.2\t0.9\nBob\tEve\tx.2\tx.3\t0.4\n",
         {},

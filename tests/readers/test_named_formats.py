@@ -225,7 +225,7 @@ def test_json_adjacency_lists_undirected_edges_at_both_ends(tmp_path: Path) -> N
         ('{"nodes": [], "links": [], "edges": []}', "the members are 'nodes', 'links', 'edges'; read are"),
         ('{"nodes": {"a": {}}, "links": []}', "line 1: 'nodes' is no list"),
         ('{"graph": {"nodes": {}, "edges": []}}', "JSON Graph Format"),
-        ('{"elements": []}', "line 1: 'elements' is no object of 'nodes' and 'edges'"),
+        ('{"elements": 5}', "line 1: 'elements' is no object of 'nodes' and 'edges'"),
         ('{"elements": {"nodes": [{"id": 1}]}}', "line 1: nodes[0]: an element without 'data'"),
         ('{"directed": 1, "nodes": [], "links": []}', "line 1: 'directed' is neither true nor false"),
         ('{"nodes": [],\n "nodes": []}', "line 2: the member 'nodes' stands twice in one object"),

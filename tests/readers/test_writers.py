@@ -61,7 +61,7 @@ def markdown(frame: pd.DataFrame) -> str:
 PANDAS: dict[str, tuple[Write, bool, bool, bool]] = {
     "csv": (lambda frame: frame.to_csv(), True, True, False),
     "csv without index": (lambda frame: frame.to_csv(index=False), True, True, True),
-    "tab": (lambda frame: frame.to_csv(sep="\t"), False, True, False),
+    "tab": (lambda frame: frame.to_csv(sep="\t"), True, True, False),
     "tab without index": (lambda frame: frame.to_csv(sep="\t", index=False), True, True, True),
     "semicolon, decimal comma": (lambda frame: frame.to_csv(sep=";", decimal=","), True, True, False),
     "quoted": (lambda frame: frame.to_csv(quoting=1), True, True, False),

@@ -3,12 +3,29 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pydantic import Field
+from pydantic import BaseModel, Field, create_model
 
-from service.api.schemas.wire import Wire, moment
+from service.api.schemas.wire import Wire, members_of, moment
 from storage.jobs.store import GraphRecord
+from storage.options import ReadingOptions
+
+if TYPE_CHECKING:
+    _Options = BaseModel
+else:
+    _Options = create_model("_Options", **members_of(ReadingOptions))
+
+
+class UploadQuery(_Options):
+    """How an uploaded file is read, and what it is called."""
+
+    name: str | None = Field(None, max_length=200, description="A name of your own.")
+    filename: str | None = Field(None, max_length=255, description="Its ending hints at the format.")
+
+    def reading(self) -> dict[str, Any]:
+        """Return how the file is read, as arguments of ``read_graph``."""
+        return self.model_dump(exclude={"name", "filename"})
 
 
 class GraphDocument(Wire):
@@ -26,7 +43,7 @@ class GraphDocument(Wire):
 
     @classmethod
     def of(cls, record: GraphRecord) -> GraphDocument:
-        """The wire form of a record."""
+        """Return the wire form of a record."""
         links = {"self": f"/v1/graphs/{record.id}", "jobs": f"/v1/jobs?graph={record.id}"}
         return cls(
             id=record.id, digest=record.digest, name=record.name, n=record.n, m=record.m, facts=record.facts,

@@ -4,55 +4,41 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from pydantic import ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from service.api.fault import Fault
 from service.api.problems import document
 from service.api.schemas.wire import (
     NAME_PATTERN,
     RESULT_LINKS,
-    AskedList,
     ProblemDocument,
     Question,
     Shape,
-    Size,
     State,
     Wire,
+    members_of,
     moment,
 )
+from service.options import JobOptions
 from storage.jobs.store import JobRecord
 
+if TYPE_CHECKING:
 
-class JobRequest(Question):
+    class _Options(Question):
+        priority: int
+        fresh: bool
+
+else:
+    _Options = create_model("_Options", __base__=Question, **members_of(JobOptions))
+
+
+class JobRequest(_Options):
     """A graph and the options of a solve; all but the graph may be left out."""
 
     graph: str = Field(max_length=100, pattern=NAME_PATTERN, description="Id of an uploaded graph.")
     name: str | None = Field(None, max_length=200, pattern=NAME_PATTERN, description="A name of your own.")
-    dtype: Literal["auto", "uint16", "int32", "float32", "float64"] = "auto"
-    algorithm: str = Field(
-        "auto", max_length=100, description="Name of an algorithm, or auto.", examples=["auto", "dijkstra"]
-    )
-    device: Literal["auto", "cpu", "cuda"] = "auto"
-    memory: Size | None = Field(None, description="Host memory in bytes.")
-    device_memory: Size | None = Field(None, description="Device memory in bytes.")
-    max_hops: Size | None = Field(None, description="At most that many arcs a path.")
-    sources: AskedList | None = Field(None, description="Only these rows; vertices as in the file.")
-    targets: AskedList | None = Field(None, description="Only these columns; vertices as in the file.")
-    cutoff: float | None = Field(
-        None,
-        ge=0,
-        allow_inf_nan=False,
-        strict=True,
-        description="Only distances up to this one; longer ones become unreachable.",
-    )
-    threads: Size | None = Field(None, description="Processors.")
-    executor: Literal["local", "dask"] = Field(
-        "local", description="Who solves: the runner, or the workers of the service's Dask scheduler, if it has one."
-    )
-    priority: int = Field(0, ge=-100, le=100, strict=True, description="Jobs of higher priority run first.")
-    fresh: bool = Field(False, description="Solve again even if there is a result of the same graph and options.")
 
     model_config = ConfigDict(
         extra="forbid",
@@ -66,7 +52,7 @@ class JobRequest(Question):
     )
 
     def options(self) -> dict[str, Any]:
-        """The members that are options, as stored with the job."""
+        """Return the members that are options, as stored with the job."""
         return self.model_dump(exclude={"graph", "name", "priority", "fresh"})
 
 
@@ -93,7 +79,7 @@ class JobItem(Wire):
 
     @classmethod
     def of(cls, record: JobRecord) -> JobItem:
-        """The wire form of a record."""
+        """Return the wire form of a record."""
         return cls(**_job_members(record))
 
 
@@ -110,7 +96,7 @@ class JobDocument(JobItem):
 
     @classmethod
     def of(cls, record: JobRecord, *, queue_position: int | None = None, resumable: bool = False) -> JobDocument:
-        """The wire form of a record.
+        """Return the wire form of a record.
 
         Args:
             record: the stored job.
@@ -143,7 +129,7 @@ class Estimate(Wire):
 
     @classmethod
     def of(cls, graph: str, plan: dict[str, Any], notes: Sequence[str]) -> Estimate:
-        """The wire form of a plan.
+        """Return the wire form of a plan.
 
         Args:
             graph: id of the graph.
@@ -152,6 +138,15 @@ class Estimate(Wire):
         """
         names = ("algorithm", "dtype", "device", "shape", "seconds", "memory", "device_memory", "disk")
         return cls(graph=graph, plan=plan, notes=list(notes), **{name: plan[name] for name in names})
+
+
+class JobsQuery(BaseModel):
+    """Which jobs a list shows."""
+
+    limit: int = Field(50, ge=1, le=200)
+    state: State | None = Field(None, description="Only jobs in this state.")
+    graph: str | None = Field(None, description="Only jobs of this graph.")
+    cursor: str | None = Field(None, description="Where the list before this one ended.")
 
 
 class JobList(Wire):

@@ -164,7 +164,7 @@ class Manifest(Wire):
 
     @staticmethod
     def links_of(job_id: str) -> dict[str, str]:
-        """All that can be read of a result."""
+        """Return all that can be read of a result."""
         base = f"/v1/jobs/{job_id}"
         return {"job": base, **{name: f"{base}/{name}" for name in RESULT_LINKS}}
 

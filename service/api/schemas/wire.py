@@ -8,6 +8,11 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr, model_validator
 from pydantic_core import PydanticCustomError
 
+from engine.model.algorithms import ALGORITHMS
+from service.options import Size as SizeOrText
+from service.options import Vertices
+from storage.options import Option, declared
+
 #: limits on the entries of one list of a request, on the characters of a name, and on unknown members
 MOST_LISTED: Final = 1_000_000
 LONGEST_NAME: Final = 10_000
@@ -50,6 +55,26 @@ class Question(Wire):
         return members
 
 
+def members_of(options: type) -> dict[str, Any]:
+    """Return the members of a schema for a class of options, as ``pydantic.create_model`` takes them."""
+    return {name: _member(name, kind, option) for name, (kind, option) in declared(options).items()}
+
+
+def _member(name: str, kind: Any, option: Option) -> tuple[Any, Any]:
+    """Return type and field of an option: sizes are numbers of bytes here, vertices are lists, numbers are strict."""
+    limits: dict[str, Any] = {"ge": option.least, "le": option.most, "max_length": option.longest}
+    if kind == Vertices:
+        kind = AskedList | None
+    elif kind in (SizeOrText, int | None):
+        kind, limits = Size | None, {}
+    elif name == "algorithm":
+        kind = Literal[("auto", *ALGORITHMS)]
+    elif kind in (int, float | None):
+        limits |= {"strict": True} | ({} if kind is int else {"allow_inf_nan": False})
+    given = {limit: value for limit, value in limits.items() if value is not None}
+    return kind, Field(option.default, description=option.in_api or option.help, **given)
+
+
 class ProblemDocument(Wire):
     """An RFC 9457 problem document; ``code`` is stable, ``details`` depends on it."""
 
@@ -81,5 +106,5 @@ class ProblemDocument(Wire):
 
 
 def moment(seconds: float | None) -> Any:
-    """The UTC time of ``seconds`` since 1970, as a schema takes it; None stays None."""
+    """Return the UTC time of ``seconds`` since 1970, as a schema takes it; None stays None."""
     return None if seconds is None else datetime.fromtimestamp(seconds, UTC)

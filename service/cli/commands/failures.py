@@ -1,4 +1,4 @@
-"""Errors as exit codes and one readable message on standard error."""
+"""Turns errors into exit codes and one readable message on standard error."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _SAID: Final = {
 
 
 def exit_code(error: BaseException) -> int:
-    """The exit code for ``error``: from a service's problem, else from the nearest base class that has one, else 1."""
+    """Return the exit code for ``error``: that of a service's problem, or of the nearest base class that has one."""
     said = getattr(error, "code", None) if isinstance(error, errors.ApspError) else None
     if isinstance(said, str):
         return _SAID.get(said, FAILED)
@@ -53,7 +53,7 @@ def exit_code(error: BaseException) -> int:
 
 
 def message_of(error: BaseException) -> str:
-    """One readable message, with the name of a class only if the error is a bug of apsp."""
+    """Return one readable message, with the name of a class only if the error is a bug of apsp."""
     if isinstance(error, errors.ApspError):
         return str(error)
     if isinstance(error, MemoryError):

@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM: a running solve stops at its next tile or batch and cleans up; anything else stops at once."""
+"""Handles SIGINT and SIGTERM: a running solve stops at its next tile or batch; anything else stops at once."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Interrupts:
             self._polite = False
 
     def requested(self) -> bool:
-        """Whether a signal has come."""
+        """Return whether a signal has come."""
         return self.received is not None
 
     @property

@@ -9,20 +9,22 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TextIO
 
 from service.cli.commands.failures import FAILED, complain
 from service.cli.commands.interrupts import INTERRUPTS
 from service.cli.commands.output import emit, emit_json, jsonable, table
-from service.cli.commands.solving import GraphArgs, SolveArgs, check_budgets, load, options_of
-from service.cli.progress import progress_on
+from service.cli.commands.solving import GraphArgs, budgets_of, load, options_of
+from service.cli.progress import ProgressMonitor
+from service.options import BulkOptions, Compression
 from service.units import format_seconds
 from storage.errors import Conflict, InvalidRequest, NotFound
 from storage.files.atomic import write_file
 from storage.graph.graph import Graph, Receipt, graph_digest
 from storage.matrix.reader import open_matrix
+from storage.options import ReadingOptions
 
 if TYPE_CHECKING:
     from engine.api.bulk import BulkFailure, BulkResult
@@ -46,12 +48,12 @@ class ManyArgs:
     """What to solve and where the results go."""
 
     graphs: Sequence[str]
+    reading: ReadingOptions
+    options: BulkOptions
     out: Path | None
     summary: Path | None
+    compression: Compression
     overwrite: bool
-    compression: str
-    reading: GraphArgs
-    solving: SolveArgs
 
 
 @dataclass
@@ -107,7 +109,7 @@ def solve_many(args: ManyArgs, *, as_json: bool) -> int:
     Raises:
         InvalidRequest, NotFound: the arguments make no sense; nothing was solved.
     """
-    check_budgets(args.solving)
+    budgets_of(args.options)
     paths = graph_files(args.graphs)
     targets = _targets(paths, args)
     started, tally = time.perf_counter(), Tally()
@@ -137,7 +139,7 @@ def _counted(counts: Mapping[str, int]) -> str:
 
 
 def graph_files(names: Sequence[str]) -> list[Path]:
-    """The files that ``names`` mean: files, the files of folders (by name, hidden ones left out), and ``@LIST``.
+    """Return the files that ``names`` mean: files, the files of folders (by name, hidden ones left out), and ``@LIST``.
 
     Raises:
         NotFound: there is no such file, folder or list.
@@ -162,7 +164,7 @@ def graph_files(names: Sequence[str]) -> list[Path]:
 
 
 def _targets(paths: Sequence[Path], args: ManyArgs) -> list[Path | None]:
-    """Where each store goes: the graph file's whole name, so that no two of a folder meet."""
+    """Return where each store goes: the graph file's whole name, so that no two of a folder meet."""
     if args.out is None:
         if args.summary is None:
             raise InvalidRequest("give --out FOLDER for stores, --summary FILE for a table, or both", field="out")
@@ -183,12 +185,12 @@ Batch = dict[int, Graph]
 
 
 def _batches(paths: Sequence[Path], args: ManyArgs, tally: Tally) -> Iterator[Batch]:
-    """The graphs, read by several threads, in batches; those that cannot be read are noted as failed."""
+    """Yield the graphs, read by several threads, in batches; those that cannot be read are noted as failed."""
     from engine.api.bulk import failure_of
 
     def read(path: Path) -> tuple[Graph, Receipt] | BulkFailure:
         try:
-            return load(replace(args.reading, graph=path))
+            return load(GraphArgs(path, args.reading))
         except Exception as error:
             return failure_of(error)
 
@@ -226,7 +228,7 @@ def _solve_batch(
     for index, graph in batch.items():
         try:
             finished = _finished(graph, targets[index], args)
-        except Exception as error:  # a store that cannot be read, or of another graph
+        except Exception as error:  # the store cannot be read, or is of another graph
             tally.fail(index, paths[index], failure_of(error))
             continue
         if finished is None:
@@ -235,13 +237,13 @@ def _solve_batch(
             tally.rows[index] = {"graph": str(paths[index]), "status": "skipped", **_facts(graph), **finished}
     if not todo:
         return
-    options = options_of(args.solving, next(iter(todo.values())))
+    options = options_of(args.options, next(iter(todo.values())))
     plan = make_bulk_plan(todo, options, stores=args.out is not None, out=args.out)
     tally.groups += [group.to_dict() for group in plan.groups]
     _tell(describe_groups(plan.groups))
     entries = {index: Entry(graph, targets[index]) for index, graph in todo.items()}
     stores = StoreOptions(compression=args.compression, overwrite=args.overwrite)
-    with progress_on(sys.stderr, INTERRUPTS.requested) as monitor, INTERRUPTS.politely():
+    with ProgressMonitor(sys.stderr, INTERRUPTS.requested) as monitor, INTERRUPTS.politely():
         _collect(run(entries, plan, options, stores, monitor), todo, paths, targets, tally)
 
 
@@ -268,7 +270,8 @@ def _facts(graph: Graph) -> dict[str, object]:
 
 
 def _finished(graph: Graph, target: Path | None, args: ManyArgs) -> dict[str, object] | None:
-    """Facts of the sealed store that is there already and answers the same question; None where one is to be made.
+    """Return the facts of the sealed store that is there already and answers the same question; None where one is to be
+    made.
 
     Raises:
         Conflict: what is there answers another question.
@@ -280,11 +283,11 @@ def _finished(graph: Graph, target: Path | None, args: ManyArgs) -> dict[str, ob
         attributes = matrix.attributes
         if attributes["graph"] != graph_digest(graph):
             raise Conflict(f"{target} is the store of another graph; remove it, or give --overwrite")
-        hops = args.solving.max_hops
+        hops = args.options["max_hops"]
         hops = None if hops is None or hops >= graph.n - 1 else hops
         asked = {"max_hops": hops, "sources": "all"}
-        if args.solving.dtype != "auto":
-            asked["type"] = args.solving.dtype
+        if args.options["dtype"] != "auto":
+            asked["type"] = args.options["dtype"]
         for name, value in asked.items():
             if attributes[name] != value:
                 found = f"{name} {attributes[name]}, and {value} was asked for"
@@ -294,7 +297,7 @@ def _finished(graph: Graph, target: Path | None, args: ManyArgs) -> dict[str, ob
 
 
 def describe_groups(groups: Sequence[Group]) -> list[str]:
-    """The groups of a bulk, a line each."""
+    """Return the groups of a bulk, a line each."""
     head = ("graphs", "way", "device", "type", "side", "at a time", "seconds", "")
     rows = [
         (f"{len(g.members):,}", g.way, g.device, g.dtype, f"{g.side:,}", f"{g.launch:,}", f"{g.seconds:.3g}", g.reason)

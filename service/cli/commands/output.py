@@ -1,4 +1,4 @@
-"""What the commands print on standard output: text or one JSON object."""
+"""Prints the answers of commands on standard output, as text or as one JSON object."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def emit_json(value: Mapping[str, object]) -> None:
 
 
 def jsonable(value: object) -> object:
-    """``value`` as strict JSON: NumPy scalars and arrays become plain, infinities and NaN become null."""
+    """Return ``value`` as strict JSON: NumPy scalars and arrays become plain, infinities and NaN become null."""
     if isinstance(value, Mapping):
         return {str(key): jsonable(item) for key, item in value.items()}
     if hasattr(value, "tolist"):
@@ -49,17 +49,17 @@ def jsonable(value: object) -> object:
 
 
 def shortest(value: object) -> float:
-    """A float32 scalar as the float with the fewest digits that rounds to it: 0.1 and not 0.10000000149."""
+    """Return a float32 scalar as the float with the fewest digits that rounds to it: 0.1 and not 0.10000000149."""
     return float(str(value))
 
 
 def number(value: object) -> str:
-    """A distance or weight as text, with the fewest digits; whole numbers without a point."""
+    """Return a distance or weight as text, with the fewest digits; whole numbers without a point."""
     return str(value).removesuffix(".0")
 
 
 def table(rows: Sequence[Sequence[str]], *, right: Iterable[int] = (), indent: str = "") -> list[str]:
-    """Rows as aligned lines; columns whose number is in ``right`` are aligned to the right.
+    """Return the rows as aligned lines; columns whose number is in ``right`` are aligned to the right.
 
     Args:
         rows: cells as text, the same number in each row.

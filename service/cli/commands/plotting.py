@@ -8,15 +8,14 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
-
 from service.cli.commands.interrupts import INTERRUPTS
 from service.cli.commands.output import emit, emit_json
 from service.cli.commands.querying import store_folder
-from service.cli.progress import progress_on
+from service.cli.progress import ProgressMonitor
 from service.units import parse_size
-from service.views.central import compared
+from service.views.figures import draw_histogram, draw_matrix, new_figure
 from service.views.heatmap import Order, Picture, take_picture
+from service.views.matrix_summary import compared
 from storage.errors import InvalidRequest, NotFound
 from storage.files.atomic import failure
 from storage.matrix.reader import Matrix, open_matrix
@@ -46,7 +45,7 @@ def plot(store: str, out: Path, *, order: Order, side: int, read: str, as_json: 
         NotFound: no such store or folder.
         StorageFailed: a damaged tile, or the picture cannot be written.
     """
-    figure_class = _figure_class()
+    figure = new_figure(11, 6)
     if out.suffix.lower() not in SUFFIXES:
         raise InvalidRequest(f"-o: {out.name} should end in {', '.join(SUFFIXES)}", field="-o")
     if not out.absolute().parent.is_dir():
@@ -55,9 +54,8 @@ def plot(store: str, out: Path, *, order: Order, side: int, read: str, as_json: 
     with open_matrix(store_folder(store)) as matrix:
         if 0 in matrix.shape:
             raise InvalidRequest(f"{store} has no entries, there is nothing to draw", field="store")
-        with progress_on(sys.stderr, INTERRUPTS.requested) as monitor, INTERRUPTS.politely():
+        with ProgressMonitor(sys.stderr, INTERRUPTS.requested) as monitor, INTERRUPTS.politely():
             picture = take_picture(matrix, side=side, budget=budget, order=order, monitor=monitor)
-        figure = figure_class(figsize=(11, 6), layout="constrained")
         _draw(figure, matrix, picture, order)
     _write(figure, out)
     share = picture.rows_read / picture.rows
@@ -68,16 +66,6 @@ def plot(store: str, out: Path, *, order: Order, side: int, read: str, as_json: 
         emit(f"{out}: drawn from {picture.rows_read:,} of {picture.rows:,} rows ({share:.0%})")
 
 
-def _figure_class() -> type[Figure]:
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise InvalidRequest(
-            "apsp plot draws with matplotlib, which is not installed: pip install 'apsp[plot]'", field="plot"
-        ) from error
-    return Figure
-
-
 def _draw(figure: Figure, matrix: Matrix, picture: Picture, order: Order) -> None:
     summary = matrix.summary
     name = "distance in arcs" if matrix.attributes.get("unit") == "hops" else "distance"
@@ -86,32 +74,20 @@ def _draw(figure: Figure, matrix: Matrix, picture: Picture, order: Order) -> Non
     kind = "directed" if matrix.directed else "undirected"
     reached = f"{summary['reached']:,} of {summary['pairs']:,} pairs reached" if "reached" in summary else ""
     figure.suptitle(f"{Path(matrix.path).name}: {rows:,} × {columns:,} distances, {kind}, {reached}", fontsize=11)
-    _draw_map(figure, axes["map"], matrix.shape, picture, "beside their neighbours" if order == "near" else "by label")
+    draw_matrix(axes["map"], picture.image, matrix.shape)
+    read = "" if picture.rows_read == rows else f", {picture.rows_read:,} rows read"
+    axes["map"].set(
+        xlabel=f"to (vertices {'beside their neighbours' if order == 'near' else 'by label'})", ylabel="from"
+    )
+    axes["map"].set_title(f"mean of each cell; grey: no path{read}", fontsize=9)
     _draw_distances(axes["distances"], summary, name)
     _draw_ends(axes["ends"], summary, picture, name)
 
 
-def _draw_map(figure: Figure, axes: Axes, shape: tuple[int, int], picture: Picture, places: str) -> None:
-    rows, columns = shape
-    axes.set_facecolor("0.8")
-    image = axes.imshow(
-        np.ma.masked_invalid(picture.image),
-        extent=(0, columns, rows, 0),
-        cmap="viridis",
-        interpolation="nearest",
-        aspect="auto",
-    )
-    read = "" if picture.rows_read == rows else f", {picture.rows_read:,} rows read"
-    axes.set(xlabel=f"to (vertices {places})", ylabel="from")
-    axes.set_title(f"mean of each cell; grey: no path{read}", fontsize=9)
-    figure.colorbar(image, ax=axes, shrink=0.6)
-
-
 def _draw_distances(axes: Axes, summary: dict[str, Any], name: str) -> None:
     axes.set_title("distances, all pairs", fontsize=9)
-    axes.set(xlabel=name, ylabel="pairs")
-    if histogram := summary.get("histogram"):
-        axes.stairs(histogram["counts"], histogram["edges"], fill=True, color="tab:blue")
+    histogram = summary.get("histogram") or {"edges": (), "counts": ()}
+    draw_histogram(axes, histogram["edges"], histogram["counts"], name)
     if summary.get("reached"):
         axes.axvline(summary["mean"], color="tab:orange", label=f"mean {summary['mean']:.4g}")
         axes.legend(fontsize=8)

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from service.cli.commands.interrupts import INTERRUPTS
 from service.cli.commands.output import emit, emit_json
 from service.cli.commands.showing import check_question, show_distance, show_path, show_row, show_summary
-from service.cli.progress import progress_on
+from service.cli.progress import ProgressMonitor
 from service.jobs.results import ResultReader
 from storage.errors import InvalidRequest, NotFound
 from storage.matrix.reader import is_sealed_store
@@ -44,7 +44,7 @@ def query(store: str, question: str, vertices: Sequence[str], *, as_json: bool) 
 
 
 def store_folder(store: str) -> str | Path:
-    """The folder, or the address in an object store; NotFound says of a file or of another folder what a store is."""
+    """Return the folder, or the address in an object store.  Raises NotFound for a file and for another folder."""
     if is_address(store):
         return store
     path = Path(store)
@@ -81,8 +81,8 @@ def verify(store: str, sample: str | None, *, as_json: bool) -> None:
     count = _sample(sample)
     with contextlib.ExitStack() as context:
         monitor = None
-        if count:  # unasked it takes too little time to be shown
-            monitor = context.enter_context(progress_on(sys.stderr, INTERRUPTS.requested))
+        if count:  # the default sample takes too little time to show progress
+            monitor = context.enter_context(ProgressMonitor(sys.stderr, INTERRUPTS.requested))
             context.enter_context(INTERRUPTS.politely())
         found = verify_store(store_folder(store), count, monitor=monitor)
     if as_json:

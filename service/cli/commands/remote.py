@@ -4,27 +4,29 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, NamedTuple, cast
 
 from service.cli.commands.interrupts import INTERRUPTS
 from service.cli.commands.output import emit, emit_json, table
 from service.cli.commands.showing import check_question, show_distance, show_path, show_row, show_summary, summary_lines
-from service.cli.commands.watching import FetchDisplay, JobDisplay, displayed
+from service.cli.progress import FetchDisplay, JobDisplay
 from service.client import Client, flows
 from service.client.blocking import Job
+from service.options import ClientOptions
 from service.units import format_bytes, format_seconds
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from storage.options import declared
 
 
-@contextmanager
-def _client(server: str | None) -> Iterator[Client]:
-    """A client that reports failed attempts on standard error."""
-    with Client(server, tell=_Notes()) as client:
-        yield client
+class Remote(NamedTuple):
+    """A service (``server`` is APSP_SERVER if None), and whether its answers are printed as one JSON object."""
+
+    server: str | None
+    as_json: bool
+
+    def client(self) -> Client:
+        """Return a client that reports failed attempts on standard error."""
+        return Client(self.server, tell=_Notes())
 
 
 class _Notes:
@@ -40,94 +42,71 @@ class _Notes:
             print(f"note: {trouble}", file=sys.stderr, flush=True)
 
 
-def submit(
-    graph: Path,
-    reading: Mapping[str, Any],
-    options: Mapping[str, Any],
-    *,
-    server: str | None,
-    wait: bool,
-    as_json: bool,
-) -> None:
+def submit(graph: Path, options: Mapping[str, Any], at: Remote, *, wait: bool) -> None:
     """Upload a graph and queue a job; with ``wait``, wait for its end.
 
     Args:
         graph: path of the graph file.
-        reading: how the file is read, with the name of graph and job.
-        options: options of the job; those that are None are left out.
-        server: address of the service; APSP_SERVER if None.
+        options: how the file is read, options of the job, and its name; defaults are not sent.
+        at: the service, and how the answer is printed.
         wait: whether to wait until the job has ended.
-        as_json: whether to print one JSON object instead of text.
     """
-    given = cast(Any, {**reading, **{name: value for name, value in options.items() if value is not None}})
-    with _client(server) as client:
+    known = declared(ClientOptions)
+    given = cast(Any, {name: value for name, value in options.items() if value != known[name][1].default})
+    with at.client() as client:
         job = client.submit(graph, **given)
         for note in job.notes:
             print(f"note: {note}", file=sys.stderr, flush=True)
         if wait:
-            if not as_json:
+            if not at.as_json:
                 emit(job.id)
-            _see_to_its_end(client, job, None, as_json)
-        elif as_json:
+            _see_to_its_end(client, job, None, at.as_json)
+        elif at.as_json:
             emit_json(job.facts)
         else:
             emit(job.id)
 
 
-def status(job: str, *, server: str | None, as_json: bool) -> None:
-    """Print the state of a job.
-
-    Args:
-        job: id of the job.
-        server: address of the service; APSP_SERVER if None.
-        as_json: whether to print one JSON object instead of text.
-    """
-    with _client(server) as client:
+def status(job: str, at: Remote) -> None:
+    """Print the state of a job."""
+    with at.client() as client:
         found = client.job(job)
-    emit_json(found.facts) if as_json else emit(_lines(found))
+    emit_json(found.facts) if at.as_json else emit(_lines(found))
 
 
-def wait(job: str, *, server: str | None, timeout: float | None, as_json: bool) -> None:
+def wait(job: str, at: Remote, timeout: float | None) -> None:
     """Wait for a job, and print how it ended.
 
     Args:
         job: id of the job.
-        server: address of the service; APSP_SERVER if None.
+        at: the service, and how the answer is printed.
         timeout: seconds to wait at most; no limit if None.
-        as_json: whether to print one JSON object instead of text.
     """
-    with _client(server) as client:
-        _see_to_its_end(client, client.job(job), timeout, as_json)
+    with at.client() as client:
+        _see_to_its_end(client, client.job(job), timeout, at.as_json)
 
 
-def cancel(job: str, *, server: str | None, as_json: bool) -> None:
-    """Ask a job to stop.
-
-    Args:
-        job: id of the job.
-        server: address of the service; APSP_SERVER if None.
-        as_json: whether to print one JSON object instead of text.
-    """
-    with _client(server) as client:
+def cancel(job: str, at: Remote) -> None:
+    """Ask a job to stop."""
+    with at.client() as client:
         found = Job(client, client.run(flows.cancel(job, client.patience)))
-    if as_json:
+    if at.as_json:
         emit_json(found.facts)
     else:
         emit(f"{found.id}: {found.state if found.over else 'is asked to stop'}")
 
 
-def jobs(*, server: str | None, state: str | None, limit: int, as_json: bool) -> None:
+def jobs(at: Remote, *, state: str | None, limit: int) -> None:
     """List jobs, newest first.
 
     Args:
-        server: address of the service; APSP_SERVER if None.
+        at: the service, and how the answer is printed.
         state: list only jobs in this state.
         limit: the most jobs to list.
-        as_json: whether to print one JSON object instead of text.
     """
-    with _client(server) as client:
+    with at.client() as client:
         found = client.jobs(state=state, limit=limit)
-    if as_json:
+    if at.as_json:
         emit_json({"jobs": [job.facts for job in found]})
         return
     rows = [
@@ -137,43 +116,41 @@ def jobs(*, server: str | None, state: str | None, limit: int, as_json: bool) ->
     emit(table([("job", "state", "done", "created", "name"), *rows], right=(2,)) if rows else "there is no job")
 
 
-def fetch(job: str, out: Path, *, server: str | None, overwrite: bool, as_json: bool) -> None:
+def fetch(job: str, out: Path, at: Remote, *, overwrite: bool) -> None:
     """Fetch the store of a job into a folder.
 
     Args:
         job: id of the job.
         out: folder of the store.
-        server: address of the service; APSP_SERVER if None.
+        at: the service, and how the answer is printed.
         overwrite: whether an existing store may be replaced.
-        as_json: whether to print one JSON object instead of text.
     """
-    with _client(server) as client:
+    with at.client() as client:
         INTERRUPTS.left_behind = "what was fetched is kept; the same command continues from there"
-        with displayed(FetchDisplay(sys.stderr)) as watch:
+        with FetchDisplay(sys.stderr) as watch:
             client.job(job).result().fetch(out, overwrite=overwrite, meter=watch)
         INTERRUPTS.left_behind = f"{out} is complete"
-    if as_json:
+    if at.as_json:
         emit_json({"job": job, "store": str(out), "bytes": watch.total})
     else:
         emit(f"{out}: fetched, {format_bytes(watch.total)}, and checked")
 
 
-def query(job: str, question: str, vertices: Sequence[str], *, server: str | None, as_json: bool) -> None:
+def query(job: str, question: str, vertices: Sequence[str], at: Remote) -> None:
     """Answer one question about a job's result, as ``apsp query`` does about a store.
 
     Args:
         job: id of the job.
         question: distance, path, row or summary.
         vertices: names of the vertices that the question takes.
-        server: address of the service; APSP_SERVER if None.
-        as_json: whether to print one JSON object instead of text.
+        at: the service, and how the answer is printed.
     """
     check_question(question, vertices)
-    with _client(server) as client:
+    with at.client() as client:
         patience = client.patience
         if question == "summary":
             found = client.run(flows.summary(job, patience))
-            show_summary(found, f"job {job}", as_json)
+            show_summary(found, f"job {job}", at.as_json)
         elif question == "row":
             found = client.run(
                 flows.question(
@@ -182,22 +159,22 @@ def query(job: str, question: str, vertices: Sequence[str], *, server: str | Non
                 )
             )  # fmt: skip
             [source], [distances] = found["sources"], found["distances"]
-            show_row({"source": source, "targets": found["targets"], "distances": distances}, as_json)
+            show_row({"source": source, "targets": found["targets"], "distances": distances}, at.as_json)
         else:
             pair = dict(zip(("source", "target"), vertices, strict=True))
             found = client.run(flows.question("GET", flows.job_path(job, question), patience, params=pair))
-            (show_distance if question == "distance" else show_path)(found, as_json)
+            (show_distance if question == "distance" else show_path)(found, at.as_json)
 
 
 def _see_to_its_end(client: Client, job: Job, timeout: float | None, as_json: bool) -> None:
     INTERRUPTS.left_behind = f"job {job.id} continues; wait for it with: apsp wait {job.id} --server {client.url}"
-    with displayed(JobDisplay(sys.stderr)) as watch:
+    with JobDisplay(sys.stderr) as watch:
         job.wait(timeout, watch)
     INTERRUPTS.left_behind = f"job {job.id} is over"
     if job.state != "successful":
         if as_json:
             emit_json(job.facts)
-        job.result()  # raises what the job failed of
+        job.result()  # this raises the error with which the job failed
     summary = job.result().summary()
     if as_json:
         emit_json({**job.facts, "summary": summary})
@@ -206,7 +183,7 @@ def _see_to_its_end(client: Client, job: Job, timeout: float | None, as_json: bo
 
 
 def _lines(job: Job) -> list[str]:
-    """A job in aligned lines."""
+    """Return a job in aligned lines."""
     facts = job.facts
     rows = [("state", f"{job.state}, {facts['phase']}" if not job.over else job.state)]
     if facts["name"]:

@@ -1,13 +1,13 @@
-"""Answers as they are printed, whether they come from a store or from a service."""
+"""Prints answers in the same way, whether they come from a store or from a service."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from service.cli.commands.output import emit, emit_json, number, table
-from service.views.central import compared
+from service.views.matrix_summary import shown_facts
 from storage.errors import InvalidRequest
 
 #: What can be asked, with the vertices that it takes.
@@ -46,7 +46,7 @@ def show_path(answer: dict[str, Any], as_json: bool) -> None:
 
 
 def _rounded(length: float) -> str:
-    """A sum of weights without the dust of binary fractions: 0.3 and not 0.30000000000000004."""
+    """Return a sum of weights without the dust of binary fractions: 0.3 and not 0.30000000000000004."""
     return str(length) if isinstance(length, int) else f"{length:.12g}"
 
 
@@ -84,22 +84,6 @@ def show_summary(answer: dict[str, Any], name: str, as_json: bool) -> None:
     emit([f"{name}: {rows:,} x {columns:,}, {answer['dtype']}, {kind}", *summary_lines(answer["summary"])])
 
 
-def summary_lines(summary: Mapping[str, object]) -> list[str]:
-    """The summary of a matrix in aligned lines."""
-    pair = summary.get("diameter_pair")
-    between = f" from {pair[0]} to {pair[1]}" if isinstance(pair, (list, tuple)) else ""
-    pairs, reached = cast(int, summary["pairs"]), cast(int, summary["reached"])
-    share = f" ({100 * reached / pairs:.4g} %)" if pairs else ""
-    rows = [("pairs", f"{pairs:,}"), ("reached", f"{reached:,}{share}")]
-    if reached:
-        rows += [
-            ("mean", f"{summary['mean']:.7g}"),
-            ("diameter", f"{_digits(summary['diameter'])}{between}"),
-            ("radius", f"{_digits(summary['radius'])} {compared(summary)}".rstrip()),
-        ]
-    return table(rows, indent="  ")
-
-
-def _digits(value: object) -> str:
-    """Whole numbers in full, others with the seven digits that float32 has."""
-    return f"{value:.7g}" if isinstance(value, float) else str(value)
+def summary_lines(summary: Mapping[str, Any]) -> list[str]:
+    """Return the summary of a matrix in aligned lines."""
+    return table(shown_facts(summary), indent="  ")

@@ -1,4 +1,4 @@
-"""``apsp inspect``, ``apsp plan`` and ``apsp solve``."""
+"""Runs ``apsp inspect``, ``apsp plan`` and ``apsp solve``."""
 
 from __future__ import annotations
 
@@ -6,23 +6,25 @@ import contextlib
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from engine.model.plan import Candidate, Plan
 from engine.model.problem import Options, Statistics
-from service.cli.arguments import ReadingOptions
+from service.cli.arguments import OutputOptions
 from service.cli.commands.interrupts import INTERRUPTS
 from service.cli.commands.output import emit, emit_json, number, table
 from service.cli.commands.showing import summary_lines
-from service.cli.progress import progress_on
+from service.cli.progress import ProgressMonitor
 from service.cli.vertex_lists import selected_vertices
+from service.options import BulkOptions, LocalOptions, SolveOptions
 from service.units import format_bytes, format_seconds, parse_size
-from service.views.facts import graph_facts
+from service.views.graph_summary import graph_facts
 from storage.errors import Conflict, DoesNotFit, InvalidRequest, StorageFailed
 from storage.graph.graph import Graph, Receipt
 from storage.matrix.working_dir import find_checkpoint
+from storage.options import ReadingOptions
 from storage.readers import read_graph
 from storage.remote import places
 
@@ -35,80 +37,32 @@ class GraphArgs:
     reading: ReadingOptions
 
 
-@dataclass(frozen=True)
-class SolveArgs:
-    """The options of the solver as text; fields are named as on the command line."""
-
-    dtype: str = "auto"
-    algorithm: str = "auto"
-    device: str = "auto"
-    memory: str | None = None
-    device_memory: str | None = None
-    max_hops: int | None = None
-    sources: str | None = None
-    threads: int | None = None
-    targets: str | None = None
-    cutoff: float | None = None
-    executor: str = "local"
-    scheduler: str | None = None
-
-
-@dataclass(frozen=True)
-class StoreArgs:
-    """Where the store of a solve goes, and how it is written.
-
-    Attributes:
-        out: folder or address of the store.
-        overwrite: whether an existing store is replaced.
-        resume: whether to continue from a checkpoint.
-        compression: ``none`` or ``zstd``.
-        work: folder to work in if ``out`` is an address.
-    """
-
-    out: str
-    overwrite: bool
-    resume: bool
-    compression: str
-    work: Path | None
-
-
 def load(args: GraphArgs) -> tuple[Graph, Receipt]:
     """Read the graph; raises what ``storage.readers.read_graph`` raises."""
-    return read_graph(args.graph, **asdict(args.reading))
+    return read_graph(args.graph, **args.reading)
 
 
-def options_of(args: SolveArgs, graph: Graph) -> Options:
-    """The options for the engine; a vertex named twice counts once.  InvalidRequest and NotFound name the option."""
-    if args.sources == args.targets == "-":
+def options_of(given: SolveOptions | BulkOptions, graph: Graph) -> Options:
+    """Return the options for the engine; a vertex named twice counts once.  Errors name the option."""
+    values: dict[str, Any] = {**given, **budgets_of(given)}
+    if values.get("sources") == values.get("targets") == "-":
         raise InvalidRequest("--sources - and --targets - cannot both read standard input", field="targets")
-    sources, targets = (
-        None if text is None else selected_vertices(text, graph, option)
-        for text, option in ((args.sources, "--sources"), (args.targets, "--targets"))
-    )
-    memory, device_memory = _budgets(args)
-    return Options(
-        dtype=args.dtype,
-        algorithm=args.algorithm,
-        device=args.device,
-        memory=memory,
-        device_memory=device_memory,
-        max_hops=args.max_hops,
-        threads=args.threads,
-        sources=sources,
-        targets=targets,
-        cutoff=args.cutoff,
-        executor=args.executor,
-        scheduler=args.scheduler,
-    )
+    for field in ("sources", "targets"):
+        if (text := values.get(field)) is not None:
+            values[field] = selected_vertices(text, graph, f"--{field}")
+    return Options(**values)
 
 
-def _budgets(args: SolveArgs) -> tuple[int | None, int | None]:
-    """Bytes of memory and of device memory, None where nothing is said."""
-    memory, device_memory = (
-        None if text is None else parse_size(text, field=field)
-        for text, field in ((args.memory, "--memory"), (args.device_memory, "--device-memory"))
-    )
-    return memory, device_memory
+def budgets_of(given: Mapping[str, Any]) -> dict[str, int | None]:
+    """Return the bytes of memory and of device memory; sizes that cannot be read are refused, best before a large graph
+    is read.
+
+    None stands where nothing is said.
+    """
+    return {
+        field: None if given[field] is None else parse_size(given[field], field=f"--{field.replace('_', '-')}")
+        for field in ("memory", "device_memory")
+    }
 
 
 def inspect(graph_args: GraphArgs, *, as_json: bool) -> None:
@@ -145,21 +99,21 @@ def _inspection(facts: Mapping[str, object]) -> Iterable[tuple[str, str]]:
         yield "note", note
 
 
-def plan(graph_args: GraphArgs, solve_args: SolveArgs, *, out: Path | None, as_json: bool) -> None:
+def plan(graph_args: GraphArgs, given: LocalOptions, *, out: Path | None, as_json: bool) -> None:
     """Print the plan and the rejected candidates; nothing is solved.
 
     Args:
         graph_args: the graph file.
-        solve_args: the options of the solver.
+        given: the options of the solver, as the command line has them.
         out: where the store would go, to check the free space there.
         as_json: whether to print one JSON object instead of text.
     """
     from engine.api.solve import make_plan
 
-    check_budgets(solve_args)
+    budgets_of(given)
     graph, receipt = load(graph_args)
     try:
-        selected = make_plan(graph, options_of(solve_args, graph), out=out)
+        selected = make_plan(graph, options_of(given, graph), out=out)
     except DoesNotFit as refusal:
         candidates = cast(tuple[Candidate, ...], refusal.candidates)
         if as_json:
@@ -169,17 +123,17 @@ def plan(graph_args: GraphArgs, solve_args: SolveArgs, *, out: Path | None, as_j
         else:
             emit(_table_of(candidates))
         raise
-    _tell(_notes(receipt, solve_args, selected))
+    _tell(_notes(receipt, given, selected))
     if as_json:
         emit_json({"graph": str(graph_args.graph), "notes": receipt.notes, "plan": selected.to_dict()})
     else:
         emit([*describe_plan(selected), "", *_table_of(selected.candidates)])
 
 
-def _notes(receipt: Receipt, args: SolveArgs, selected: Plan) -> Iterable[str]:
-    """Notes on decisions that were made for the user."""
+def _notes(receipt: Receipt, given: LocalOptions, selected: Plan) -> Iterable[str]:
+    """Yield the notes on decisions that were made for the user."""
     yield from (f"note: {note}" for note in receipt.notes)
-    if args.device_memory is not None and selected.device == "cpu":
+    if given["device_memory"] is not None and selected.device == "cpu":
         yield "note: --device-memory changes nothing here, the plan is for the CPU"
 
 
@@ -189,13 +143,8 @@ def _tell(lines: Iterable[str]) -> None:
             print(line, file=sys.stderr, flush=True)
 
 
-def check_budgets(args: SolveArgs) -> None:
-    """Refuse sizes that cannot be read before a large graph is."""
-    _budgets(args)
-
-
 def describe_plan(selected: Plan) -> list[str]:
-    """The plan in a few lines."""
+    """Return the plan in a few lines."""
     rows, columns = selected.shape
     hops = f", at most {selected.max_hops:,} arcs a path" if selected.max_hops is not None else ""
     if selected.cutoff is not None:
@@ -220,7 +169,7 @@ def describe_plan(selected: Plan) -> list[str]:
 
 
 def _statistics_text(graph: Statistics) -> str:
-    """The graph as planning saw it, in a line."""
+    """Return the graph as planning saw it, in a line."""
     degrees = f"{graph.least_degree:,} to {graph.largest_degree:,} arcs a vertex"
     spread = f"{graph.mean_degree:.3g} on average, deviation {graph.degree_deviation:.3g}"
     shape = f"{graph.vertices:,} vertices, {degrees} ({spread}), {graph.hops_across:,} arcs across or more"
@@ -231,7 +180,7 @@ def _statistics_text(graph: Statistics) -> str:
 
 
 def _stream_text(selected: Plan) -> str:
-    """How the matrix is streamed, in a line."""
+    """Return how the matrix is streamed, in a line."""
     cut = selected.streaming
     if cut is None:
         return selected.tier
@@ -261,31 +210,32 @@ def _table_of(candidates: Iterable[Candidate]) -> list[str]:
     return table([head, *rows], right=(3, 4, 5, 6))
 
 
-def solve(graph_args: GraphArgs, solve_args: SolveArgs, store_args: StoreArgs, *, as_json: bool) -> None:
+def solve(graph_args: GraphArgs, given: LocalOptions, out: str, store: OutputOptions, *, as_json: bool) -> None:
     """Read, plan, solve, write and seal; the plan and the progress go to standard error.
 
     Args:
         graph_args: the graph file.
-        solve_args: the options of the solver.
-        store_args: where the store goes.
+        given: the options of the solver, as the command line has them.
+        out: folder or address of the store.
+        store: how the store is written.
         as_json: whether to print one JSON object instead of text.
     """
     from engine.api.solve import make_plan, solve_to_store
     from engine.graph.profile import GraphProfile
 
-    out, overwrite, resume = store_args.out, store_args.overwrite, store_args.resume
-    check_budgets(solve_args)
-    place, address = places.place_of(out, store_args.work, overwrite=overwrite, resume=resume)
+    overwrite, resume = store["overwrite"], store["resume"]
+    budgets_of(given)
+    place, address = places.place_of(out, store["work"], overwrite=overwrite, resume=resume)
     _check_checkpoint(place, resume=resume, overwrite=overwrite)
     started = time.perf_counter()
     graph, receipt = load(graph_args)
     reading = time.perf_counter() - started
-    options = options_of(solve_args, graph)
+    options = options_of(given, graph)
     profile = GraphProfile(graph)
     selected = make_plan(profile, options, out=place, resume=resume)
     planning = time.perf_counter() - started - reading
-    _tell([*describe_plan(selected), *_notes(receipt, solve_args, selected)])
-    with _keeping(place), progress_on(sys.stderr, INTERRUPTS.requested) as monitor, INTERRUPTS.politely():
+    _tell([*describe_plan(selected), *_notes(receipt, given, selected)])
+    with _keeping(place), ProgressMonitor(sys.stderr, INTERRUPTS.requested) as monitor, INTERRUPTS.politely():
         outcome = solve_to_store(
             profile,
             options,
@@ -293,7 +243,7 @@ def solve(graph_args: GraphArgs, solve_args: SolveArgs, store_args: StoreArgs, *
             plan=selected,
             overwrite=overwrite,
             resume=resume,
-            compression=store_args.compression,
+            compression=store["compression"],
             monitor=monitor,
             address=address,
         )

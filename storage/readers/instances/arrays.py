@@ -24,6 +24,7 @@ from storage.readers.left_out import LeftOut
 from storage.readers.limits import check_plausible
 from storage.readers.parsed import Parsed, ReadOptions
 from storage.readers.source import Source
+from storage.readers.tables.no_lengths import refuse_correlations, refuse_signs_of_nothing
 
 #: What NumPy's parser of headers, which are Python literals, raises for damaged bytes.
 _BAD_HEADER = (ValueError, TypeError, LookupError, SyntaxError, tokenize.TokenError, RecursionError, Warning)
@@ -84,8 +85,10 @@ def _read_dense(path: Path, options: ReadOptions) -> Parsed:
         present = (slab != 0) if dtype.kind != "f" else (slab != 0) & (slab != np.inf)
         rows, heads = np.nonzero(present)
         columns.append(rows + top, heads, _as_weights(slab[rows, heads]))
-    entries = len(columns)
-    return Parsed(columns.take(), np.arange(n, dtype=np.int64), directed=True, entries=entries)
+    entries, arcs = len(columns), columns.take()
+    refuse_correlations(arcs, n)
+    refuse_signs_of_nothing(arcs)
+    return Parsed(arcs, np.arange(n, dtype=np.int64), directed=True, entries=entries)
 
 
 def _check_lengths(slab: AnyArray, top: int) -> None:
@@ -154,6 +157,7 @@ def _read_archive(archive: zipfile.ZipFile, size: int, options: ReadOptions) -> 
     if data.dtype.kind == "b":
         rows, heads = rows[data], heads[data]
     arcs, labels = ArcList(rows, heads, weights), np.arange(n, dtype=np.int64)
+    refuse_correlations(arcs, n)
     return Parsed(arcs, labels, directed=True, entries=len(rows), notes=others.notes())
 
 

@@ -16,6 +16,7 @@ from storage.readers.limits import check_plausible
 from storage.readers.numbers import MatrixEntries, parse_numbers
 from storage.readers.parsed import Parsed, ReadOptions
 from storage.readers.source import Source
+from storage.readers.tables.no_lengths import refuse_correlations
 from storage.readers.tables.table import ArcTable, Layout
 
 _BANNER = "'%%MatrixMarket matrix coordinate|array real|integer|pattern general|symmetric'"
@@ -48,7 +49,9 @@ def read(source: Source, options: ReadOptions) -> Parsed:
     check_plausible(header.n, entries, header.skip)
     labels = np.arange(1, header.n + 1, dtype=np.int64)
     base = 0 if header.dense else 1
-    return Parsed(columns.take(), labels, directed=not header.symmetric, entries=entries, base=base)
+    arcs = columns.take()
+    refuse_correlations(arcs, header.n)
+    return Parsed(arcs, labels, directed=not header.symmetric, entries=entries, base=base)
 
 
 def _header(source: Source) -> MatrixMarketHeader:

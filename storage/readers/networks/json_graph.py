@@ -1,8 +1,8 @@
 """Graphs in JSON as NetworkX writes them: node-link, adjacency and Cytoscape data; .cyjs of Cytoscape is of the last.
 
 Node-link: ``nodes`` with ``id``, and ``links`` or ``edges`` with ``source`` and ``target``.  Adjacency: ``nodes``, and
-for each of them a list of neighbours, in ``adjacency``.  Cytoscape: ``elements`` of ``nodes`` and ``edges``, each with
-its ``data``.
+for each of them a list of neighbours, in ``adjacency``.  Cytoscape: ``elements`` of ``nodes`` and ``edges``, or in one
+list, each with its ``data``.  graphology writes node-link data whose nodes have a ``key``.
 """
 
 from __future__ import annotations
@@ -53,6 +53,7 @@ class _Json:
         self._kinds: dict[str, set[type]] = {"node": set(), "edge": set()}
         self._options = options
         self._own: set[bool | None] = set()
+        self._member: str | None = None
         self._left_out = LeftOut("members of the file")
         self._of_graph = LeftOut("attributes of the graph")
         self._of_elements = LeftOut("members of elements")
@@ -66,9 +67,11 @@ class _Json:
             if not isinstance(value, bool):
                 raise InvalidGraph(f"{key!r} is neither true nor false", line=walker.line, field=key)
             if key == "directed":
-                self._directed = value
-        elif key in ("graph", "data"):
+                self._state(value, key)
+        elif key in ("graph", "data", "attributes"):
             self._graph_attributes(key)
+        elif key == "options":
+            self._options_of_graphology()
         elif key == "nodes":
             self._each("nodes", self._node)
         elif key in ("links", "edges"):
@@ -81,6 +84,26 @@ class _Json:
             walker.value()
             if key not in _PROGRAM:
                 self._left_out.add([key])
+
+    def _state(self, directed: bool, key: str) -> None:
+        """Take what a member says of all edges."""
+        if self._directed not in (None, directed) and self._options.directed is None:
+            message = "'directed' and the type in 'options' say the opposite; say --directed or --undirected"
+            raise InvalidGraph(message, line=self._walker.line, field=key)
+        self._directed = directed
+
+    def _options_of_graphology(self) -> None:
+        """``{"type": "mixed"}`` and the like: edges of mixed graphs are directed unless they say otherwise."""
+        value = self._walker.value()
+        kind = value.get("type") if isinstance(value, dict) else None
+        known = {"directed": True, "mixed": True, "undirected": False}
+        if kind is None:
+            self._left_out.add(["options"])
+        elif kind in known:
+            self._state(known[kind], "options")
+        else:
+            message = f"a graph of type {shown(_text(kind))}; known are {', '.join(known)}"
+            raise InvalidGraph(message, line=self._walker.line, field="options")
 
     def _graph_attributes(self, key: str) -> None:
         """Attributes of the graph: an object, or a list of pairs as ``cytoscape_data`` writes them."""
@@ -116,10 +139,16 @@ class _Json:
         data = element.get("data")
         if not isinstance(data, dict):
             raise InvalidGraph("an element without 'data'", line=line, field="data")
+        if element.get("group") == "edges" and "source" not in data:
+            raise InvalidGraph("an edge without 'source'", line=line, field="source")
         self._of_elements.add(name for name in element if name != "data")
         return data
 
     def _elements(self) -> None:
+        if self._walker.peek() == "[":
+            self._each("elements", self._element, inner=True)
+            self._kinds["edge"].clear()
+            return
         if self._walker.peek() != "{":
             message = f"'elements' is no object of 'nodes' and 'edges'; {_KNOWN}"
             raise InvalidGraph(message, line=self._walker.line, field="elements")
@@ -130,13 +159,27 @@ class _Json:
         # Cytoscape itself writes all ids as text; NetworkX writes the ends of edges as they are.
         self._kinds["edge"].clear()
 
+    def _element(self, data: dict[str, Any], line: int) -> None:
+        """An element of a flat list, as cytoscape.js takes it: an edge has a source and a target."""
+        ends = ("source" in data) + ("target" in data)
+        if ends == 1:
+            raise InvalidGraph("an element with only one of 'source' and 'target'", line=line, field="elements")
+        (self._edge if ends else self._node)(data, line)
+
     def _node(self, node: dict[str, Any], line: int) -> None:
-        if "id" not in node:
-            raise InvalidGraph("a node without 'id'", line=line, field="id")
-        name = self._name(node["id"], "node", line)
+        member = self._id_of_nodes(node, line)
+        name = self._name(node[member], "node", line)
         if "adjacency" not in self._seen:
             self._names.append(name)
-        self._graph.node(name, line, {key: _text(value) for key, value in node.items() if key != "id"})
+        self._graph.node(name, line, {key: _text(value) for key, value in node.items() if key != member})
+
+    def _id_of_nodes(self, node: dict[str, Any], line: int) -> str:
+        """``id``, or ``key`` if all nodes have that instead, as graphology writes them."""
+        member = "key" if "id" not in node and "key" in node else "id"
+        if member not in node or self._member not in (None, member):
+            raise InvalidGraph(f"a node without {self._member or 'id'!r}", line=line, field="id")
+        self._member = member
+        return member
 
     def _edge(self, edge: dict[str, Any], line: int) -> None:
         for key in ("source", "target"):
@@ -207,6 +250,10 @@ class _Json:
                 line=self._seen[forms[0]],
                 field="id",
             )
+        notes = []
+        if self._member == "key" and self._directed is None:
+            self._directed = True
+            notes = ["'options' is missing: edges that do not say 'undirected' are directed, as in graphology"]
         directed = bool(self._directed)
         parsed = self._graph.finish(directed, mirrored=forms == ["adjacency"] and not directed)
         self._check_weight(parsed.weight_column)
@@ -217,6 +264,7 @@ class _Json:
             parsed.notes.append(
                 "'directed' is missing: taken as undirected, as NetworkX does; --directed for the other"
             )
+        parsed.notes += notes
         for left_out in (self._of_graph, self._of_elements, self._left_out):
             parsed.notes.extend(left_out.notes())
         return parsed

@@ -15,6 +15,7 @@ from storage.readers.lengths import (
     FIRST_DATE,
     dates_refused,
     is_measure,
+    is_moment,
     is_similarity,
     is_time,
     named_lengths,
@@ -23,7 +24,15 @@ from storage.readers.lengths import (
     unnamed_refused,
 )
 from storage.readers.parsed import ReadOptions
-from storage.readers.tables.ends import are_reversed, asked, find_ends, is_no_vertex, is_row_number
+from storage.readers.tables.ends import (
+    are_reversed,
+    asked,
+    find_ends,
+    is_no_vertex,
+    is_row_number,
+    is_series,
+    refuse_both_ways,
+)
 from storage.readers.tables.remarks import Remarks
 
 __all__ = ["Columns", "choose", "choose_by_name", "direction_of", "kinds_of", "listed"]
@@ -34,7 +43,15 @@ KINDS: Final = MappingProxyType({"directed": True, "undirected": False})
 _YES: Final = MappingProxyType({**KINDS, "true": True, "yes": True, "1": True, "false": False, "no": False, "0": False})
 #: Numbers with signs for thousands, which the row parser refuses.
 _THOUSANDS = re.compile(r"[+-]?[0-9]{1,3}(?:[.,'][0-9]{3})++(?:[.,][0-9]++)?")
+#: A sign before or instead of a number: ``$5``, ``w=5``, ``=``.
+_DRESSED = re.compile(r"(?:\w{1,20}+\s?[=:]|[^\w\s.+-])\s?[+-]?[0-9.]|[=:@$€£]$")
+#: A day, 20240131.
+_DAY = re.compile(r"(?:19|20)[0-9]{2}(?:0[1-9]|1[0-2])(?:0[1-9]|[12][0-9]|3[01])")
+#: The first days of 2000 and of 2050 as Excel counts days.
+_EXCEL_2000, _EXCEL_2050 = 36526, 54789
 _NUMBERED = 8
+#: Rows that are a whole file.
+_FEW = 500
 
 
 @dataclass(frozen=True)
@@ -54,20 +71,43 @@ def choose(
     """Source, target and weight columns: by name, else by position, the caller's wish first."""
     wanted = _wanted(options.column, names, width, "weight" if options.length_of is None else "length_of")
     kind = _kind(names, body)
+    if names is not None and (found := _series(names, body, options)) is not None:
+        return found
     source, target, notes = _ends(names, body, width, (wanted, kind), options)
+    asked_for = options.told or options.source or options.target or remarks.bipartite
+    if not asked_for and (names is None or None in find_ends(names, None, None)):
+        _refuse_values(body, (source, target))
+        if names is None and wanted is None and not options.unweighted:
+            _refuse_times(body)
     numbering = [0] if notes else []
     if wanted in (source, target):
         raise InvalidRequest(f"column {options.column!r} holds vertices, not weights", field="weight")
     if wanted is None and not options.unweighted:
         rest = [i for i in range(width) if i not in (source, target, kind)]
-        wanted = _default_weight(names, body, rest, max(source, target), remarks)
+        wanted = _default_weight(names, body, rest, (source, target), remarks)
         if wanted is None and width > len(notes) + 2:
             notes = (*notes, "no column of weights was found, so every arc weighs 1")
+    if names is not None and options.directed is None and kind is None:
+        refuse_both_ways(names, body, (source, target, wanted))
     used = (source, target, wanted, kind, *numbering)
     left = [(names[i] if names else "") or str(i + 1) for i in range(width) if i not in used]
     if left:
         notes = (*notes, f"not read: {listed('column', left)}")
     return Columns(source, target, wanted, notes, kind)
+
+
+def _series(names: list[str], body: list[list[str]], options: ReadOptions) -> Columns | None:
+    """The columns of ``V1, V2, V3`` and ``a, b, c``, which name nothing: they are read by their place."""
+    named = [i for i, name in enumerate(names) if _is_named(name)]
+    wished = options.column or options.source or options.target
+    if wished or len(named) != 3 or not is_series([names[i] for i in named]) or not _holds_numbers(body, named[2]):
+        return None
+    if _dates(body, named[2], whole=True):
+        raise dates_refused(named[2] + 1)
+    weight = None if options.unweighted else named[2]
+    listing = ", ".join(names[i] for i in named)
+    note = f"{listing} are no names of columns: the first two are taken for the vertices, the third for the length"
+    return Columns(named[0], named[1], weight, (note,))
 
 
 def _ends(
@@ -109,6 +149,9 @@ def _by_place(names: list[str], body: list[list[str]], free: list[int], missing:
     left = [i for i in free if _is_named(names[i]) and not (_holds_numbers(body, i) and is_measure(names[i]))]
     if missing == 2 and left and are_reversed(names[left[0]], names[left[-1]]):
         raise asked(names, "the order of these says the opposite of their names")
+    measured = any(is_measure(names[i]) for i in range(len(names)) if i not in left)
+    if missing == 2 and measured and _are_x_and_y(names, body, left):
+        return left
     odd = next((names[i] for i in left if is_no_vertex(names[i])), None)
     if odd is not None:
         raise asked(names, f"{odd!r} does not read like a column of vertices")
@@ -118,6 +161,12 @@ def _by_place(names: list[str], body: list[list[str]], free: list[int], missing:
     if len(left) < missing:
         raise asked(names, "too few of these read like columns of vertices")
     return left
+
+
+def _are_x_and_y(names: list[str], body: list[list[str]], left: list[int]) -> bool:
+    """Whether ``x`` and ``y`` beside a length are the ends: coordinates have fractions, and no length."""
+    cells = [row[i] for row in body for i in left]
+    return [plain(names[i]) for i in left] == ["x", "y"] and all(is_whole(f) or not is_number(f, True) for f in cells)
 
 
 def _refuse_row_numbers(body: list[list[str]], free: list[int]) -> None:
@@ -137,6 +186,35 @@ def _refuse_row_numbers(body: list[list[str]], free: list[int]) -> None:
             "merely numbers them, or --from 1 --to 2",
             field="source",
         )
+
+
+def _refuse_times(body: list[list[str]]) -> None:
+    """Refuse ``t u v``: a first column that never falls, and holds no vertex of the others, which share some.
+
+    Of a long file only the first rows are here, and sources may well be no targets of these.
+    """
+    if not 3 <= len(body) < _FEW or len(body[0]) != 3 or not all(is_whole(f) for row in body for f in row):
+        return
+    first, second, third = ([int(row[i]) for row in body] for i in range(3))
+    apart = set(first).isdisjoint(second) and set(first).isdisjoint(third) and not set(second).isdisjoint(third)
+    if apart and first == sorted(first) and first[0] < first[-1]:
+        raise InvalidRequest(
+            "column 1 never falls and holds no vertex of the others, so it may be a time: say --from 2 --to 3 if it "
+            "is, or --from 1 --to 2",
+            field="source",
+        )
+
+
+def _refuse_values(body: list[list[str]], ends: tuple[int, int]) -> None:
+    """Refuse names in one column and numbers in the other: places and their heights, rather than arcs between them."""
+    first, second = ([row[i] for row in body] for i in ends)
+    for names, values in ((first, second), (second, first)):
+        if len(body) > 1 and all(map(is_number, values)) and not any(map(is_number, names)):
+            raise InvalidRequest(
+                f"one column holds names ({shown(names[0])}), another numbers only ({shown(values[0])}), so these may "
+                f"be vertices and their values: say --from {ends[0] + 1} --to {ends[1] + 1} if both are vertices",
+                field="source",
+            )
 
 
 def choose_by_name(
@@ -166,9 +244,10 @@ def _wanted(name: str | None, names: list[str] | None, width: int, field: str) -
 
 
 def _default_weight(
-    names: list[str] | None, body: list[list[str]], rest: list[int], last: int, remarks: Remarks
+    names: list[str] | None, body: list[list[str]], rest: list[int], ends: tuple[int, int], remarks: Remarks
 ) -> int | None:
     """The column named like a length, or without names the third one if it is numeric; other numbers are refused."""
+    first, last = min(ends), max(ends)
     if names is None:
         third = next((i for i in rest if i >= last), None)
         if third is None and any(not _counts_rows(body, i) and _holds_numbers(body, i) for i in rest):
@@ -180,15 +259,24 @@ def _default_weight(
         # A few gaps, or commas for points, make it nothing else: the row parser names their lines.
         if third is None or not _holds_numbers(body, third):
             _refuse_units(body, third)
+            _refuse_other_columns(body, ends, third)
             return None
         if remarks.counted:
             raise remarks.refused(third + 1)
         if _dates(body, third, whole=True):
             raise dates_refused(third + 1)
+        others = [i + 1 for i in range(third + 1, len(body[0])) if _holds_numbers(body, i)]
+        if len(others) > 2:
+            raise InvalidRequest(
+                f"columns {third + 1} and {', '.join(map(str, others[:8]))} hold numbers, and none has a name: say "
+                "--weight NUMBER for the length, or --unweighted",
+                field="weight",
+            )
         return third
     numeric = [i for i in rest if _is_named(names[i]) and _holds_numbers(body, i)]
     named = [rest[i] for i in named_lengths([names[i] for i in rest])]
     dates = [i for i in named if is_time(names[i]) and _dates(body, i)]
+    dates += [i for i in named if is_moment(names[i]) and i not in dates and (i < first or _days(body, i))]
     lengths = [i for i in named if i not in dates]
     if lengths:
         return next((i for i in lengths if i in numeric), lengths[0])
@@ -196,7 +284,10 @@ def _default_weight(
         raise similarity_refused(names[i], [_value(row[i]) for row in body])
     numeric = [i for i in numeric if not is_row_number(names[i])]
     if numeric:
+        stands = dates and dates[0] < first and not _dates(body, dates[0])
         why = f" (the values of {names[dates[0]]!r} are dates)" if dates else ""
+        if stands:
+            why = f" ({names[dates[0]]!r} stands before the vertices, so it may say when an edge was there)"
         raise unnamed_refused([names[i] for i in numeric], why)
     return None
 
@@ -220,9 +311,11 @@ def _counts_rows(body: list[list[str]], column: int) -> bool:
 
 
 def _refuse_units(body: list[list[str]], column: int | None) -> None:
-    """Refuse a third column of which most values begin like numbers and are none: ``1km``, ``10:30``, ``50%``."""
+    """Refuse a third column of which most values are numbers with something: ``1km``, ``10:30``, ``$5``, ``w=5``."""
     there = [] if column is None else [row[column] for row in body if not is_missing(row[column])]
-    odd = [token for token in there if token[:1].isdigit() and not is_number(token, True)]
+    odd = [token for token in there if (token[:1].isdigit() and not is_number(token, True)) or _DRESSED.match(token)]
+    if there and all(token.lower() in _YES and not token.isdigit() for token in there) and len(body) > 1:
+        odd = there  # whether there is an edge at all
     if 2 * len(odd) > len(there):
         raise InvalidRequest(
             f"column {(column or 0) + 1} holds {shown(odd[0])}, which is no number: write plain numbers, or say "
@@ -231,12 +324,45 @@ def _refuse_units(body: list[list[str]], column: int | None) -> None:
         )
 
 
+def _refuse_other_columns(body: list[list[str]], ends: tuple[int, int], third: int | None) -> None:
+    """Refuse text in place of lengths where numbers follow it, or where it holds vertices of the second column."""
+    if third is None or len(body) < 2:
+        return
+    numbers = next((i for i in range(third + 1, len(body[0])) if _holds_numbers(body, i)), None)
+    if numbers is not None and not _dates(body, numbers):
+        raise InvalidRequest(
+            f"column {third + 1} holds text ({shown(body[0][third])}), and column {numbers + 1} numbers: say --weight "
+            f"{numbers + 1} if they are lengths, else --unweighted, and --from and --to for the vertices",
+            field="weight",
+        )
+    first, second, others = ({row[i] for row in body} for i in (*ends, third))
+    if len(body) < _FEW and others & second and len(first) == len(body) and first.isdisjoint(second | others):
+        raise InvalidRequest(
+            f"column {third + 1} holds the same vertices as column {ends[1] + 1}, and column {ends[0] + 1} may name "
+            f"the edges: say --from {ends[1] + 1} --to {third + 1} if it does, or --from {ends[0] + 1} "
+            f"--to {ends[1] + 1}",
+            field="source",
+        )
+
+
 def _dates(body: list[list[str]], column: int, *, whole: bool = False) -> bool:
-    """Whether all values read like seconds since 1970; ``whole``: and are whole numbers."""
+    """Whether all values read like seconds since 1970, or like 20240131; ``whole``: and are whole numbers."""
     there = [row[column] for row in body if not is_missing(row[column])]
+    if there and all(map(_DAY.fullmatch, there)):
+        return True
     large = all(is_number(token) and float(token) >= FIRST_DATE for token in there)
     large = large and not (whole and any(float(token) % 1 for token in there))
     return bool(there) and large
+
+
+def _days(body: list[list[str]], column: int) -> bool:
+    """Whether all values read like years, or like days as Excel counts them from 1900 on, since 2000."""
+    there = [row[column] for row in body if not is_missing(row[column])]
+    if not there or not all(map(is_number, there)):
+        return False
+    values = [float(token) for token in there]
+    years = all(map(is_whole, there)) and all(1900 <= value <= 2100 for value in values)
+    return years or all(_EXCEL_2000 <= value < _EXCEL_2050 for value in values)
 
 
 def _value(token: str) -> float:

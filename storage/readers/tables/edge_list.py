@@ -6,6 +6,7 @@ themselves go through ``ArcTable``.
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass, replace
 
@@ -21,8 +22,10 @@ from storage.readers.parsed import Parsed, ReadOptions
 from storage.readers.source import FIRST_LINE, Source
 from storage.readers.tables.choose import kinds_of
 from storage.readers.tables.commented import CommentedRows
+from storage.readers.tables.header import no_banner
+from storage.readers.tables.no_lengths import refuse_last_row
 from storage.readers.tables.remarks import Remarks
-from storage.readers.tables.sniff import COMMENTS, Sniffed, no_banner, sniff
+from storage.readers.tables.sniff import COMMENTS, Sniffed, sniff
 from storage.readers.tables.table import ArcTable, is_comment
 
 #: SNAP writes the counts into a comment.
@@ -80,6 +83,9 @@ def _read(source: Source, options: ReadOptions, sniffed: Sniffed) -> Parsed:
         elif not sniffed.header and sniffed.layout.width == 2:
             _refuse_count(str(names[arcs.tails[0]]), str(names[arcs.heads[0]]), entries - 1, sniffed.first)
         _check_kinds(arcs, sniffed.remarks)
+        _refuse_all_pairs(arcs)
+        refuse_last_row(arcs, names)
+        _refuse_second_header(arcs, names, sniffed)
         return Parsed(arcs, names, directed, entries, weight_column=sniffed.weight_name, notes=notes)
     if not sniffed.header and _is_size_line(arcs, sniffed.first):
         lines = enumerate(map(str.strip, source.head), 1)
@@ -92,6 +98,8 @@ def _read(source: Source, options: ReadOptions, sniffed: Sniffed) -> Parsed:
         labels = _declared_labels(counts, arcs, notes, options)
         entries -= 1
     _check_kinds(arcs, sniffed.remarks)
+    _refuse_all_pairs(arcs)
+    _refuse_end(arcs)
     base = 0 if labels is None or not len(labels) else int(labels[0])
     return Parsed(arcs, labels, directed, entries, base=base, weight_column=sniffed.weight_name, notes=notes)
 
@@ -151,6 +159,44 @@ def _check_kinds(arcs: ArcList, remarks: Remarks) -> None:
         line=remarks.line,
         field="vertex",
     )
+
+
+def _refuse_all_pairs(arcs: ArcList) -> None:
+    """Refuse a matrix row by row: 0 off the diagonal is no arc as a rule, but would be one of length 0."""
+    n = math.isqrt(len(arcs.tails))
+    if arcs.weights is None or n < 2 or n * n != len(arcs.tails):
+        return
+    loops = arcs.tails == arcs.heads
+    if loops.sum() != n or (arcs.weights[loops] != 0).any() or (arcs.weights != 0).all(where=~loops):
+        return
+    if len(np.unique(np.stack([arcs.tails, arcs.heads], axis=1), axis=0)) == n * n and len(np.unique(arcs.tails)) == n:
+        raise InvalidGraph(
+            f"the rows list every pair of {n} vertices, some of them with 0, which may be no arc or one of length 0: "
+            "leave out the rows with 0 in the first case, and those from a vertex to itself in the second",
+            field="weight",
+        )
+
+
+def _refuse_second_header(arcs: ArcList, names: AnyArray, sniffed: Sniffed) -> None:
+    """Refuse the header among the rows, as it stands in files that were written one behind the other."""
+    header = sniffed.layout.names
+    known = [np.flatnonzero(names == name) for name in header] if sniffed.header else []
+    if not known or not all(map(len, known)):
+        return
+    if ((arcs.tails == known[0][0]) & (arcs.heads == known[1][0])).any():
+        found = fields.shown(",".join(header))
+        raise InvalidGraph(f"the header {found} stands among the rows again: leave it out there", field="row")
+
+
+def _refuse_end(arcs: ArcList) -> None:
+    """Refuse a last row of zeros or of -1 alone, which ends the lists of some exercises, and would be a vertex."""
+    end = int(arcs.tails[-1])
+    same = int(arcs.heads[-1]) == end and (arcs.weights is None or arcs.weights[-1] == end)
+    if not same or end not in (0, -1) or len(arcs.tails) < 2:
+        return
+    if not ((arcs.tails[:-1] == end) | (arcs.heads[:-1] == end)).any():
+        message = f"the last row holds nothing but {end}, no vertex of another row: leave it out if it ends the list"
+        raise InvalidGraph(message, field="row")
 
 
 def _check_counts(counts: tuple[int, int, int], vertices: int, rows: int) -> None:

@@ -13,17 +13,28 @@ from storage.readers.lengths import is_measure, plain
 #: Names of the two ends, without blanks, underscores and endings such as "id"; earlier ones win.
 _PAIRS: Final = (
     ("source", "target"), ("src", "dst"), ("src", "tgt"), ("from", "to"), ("origin", "destination"), ("orig", "dest"),
-    ("tail", "head"), ("u", "v"), ("init", "term"), ("sender", "receiver"), ("start", "end"), ("i", "j"),
+    ("tail", "head"), ("u", "v"), ("init", "term"), ("sender", "receiver"), ("sender", "recipient"),
+    ("start", "end"), ("i", "j"),
+    ("parent", "child"), ("follower", "followee"), ("follower", "followed"), ("citing", "cited"), ("caller", "callee"),
+    ("predecessor", "successor"), ("departure", "arrival"),
+    # German, French, Spanish, Italian
+    ("von", "nach"), ("quelle", "ziel"), ("start", "ziel"), ("origine", "destination"), ("source", "cible"),
+    ("depart", "arrivee"), ("desde", "hasta"), ("origen", "destino"), ("origine", "destinazione"),
 )  # fmt: skip
 _SOURCES: Final = tuple(dict.fromkeys(source for source, _ in _PAIRS))
 _TARGETS: Final = tuple(dict.fromkeys(target for _, target in _PAIRS))
-_ENDINGS: Final = re.compile(r"(node|vertex|osm|stop|station)?(id|nodeid|index)?$")
+_ENDINGS: Final = re.compile(r"(node|vertex|osm|stop|station|knoten|ort)?(id|nodeid|index)?$")
 _BEGINNINGS: Final = re.compile(r"(?:link|edge|arc|node|vertex|id)(?=[a-z])")
 #: What is counted by 1 and 2, or a and b, where both are ends: ``stop_a`` and ``stop_b``.
 _COUNTED: Final = re.compile(
     r"([a-z]*(?:id|node|vertex|vert|point|stop|station|city|town|place|airport|country|protein|gene|interactor|residue|atom|"
-    r"person|user|author|actor|entity|item|bus))(?:id)?([0-9]++|[a-z])(?:id)?"
+    r"person|user|author|actor|entity|item|bus|stadt|ort|knoten|bahnhof|haltestelle|ville|noeud|gare|sommet|ciudad|nodo|"
+    r"estacion)|(?:v|x|var|col|column|field)(?=[0-9]))(?:id)?([0-9]++|[a-z])(?:id)?"
 )
+#: Names that count columns, of R, of data frames and of spreadsheets.
+_NUMBERED: Final = re.compile(r"(v|x|c|var|col|column|field|f)([0-9]{1,3})")
+#: The letter first: ``A Node`` and ``B Node`` of models of traffic.
+_LETTERED: Final = re.compile(r"([ab])(node|vertex|point|stop|station|zone)(?:id|no|nr)?")
 #: Names of what is no vertex: numbers and names of the edge itself, and what it is.
 _NUMBERS: Final = frozenset({"id", "fid", "gid", "oid", "uid", "eid", "objectid", "ogcfid", "osmid", "edgeid", "arcid",
                              "linkid", "index", "idx", "nr", "no", "num", "number", "row", "rowid", "rownumber", "key",
@@ -39,9 +50,16 @@ _COORDINATE: Final = re.compile(
     r"(?:from|to|start|end|origin|destination|dest|source|target|src|dst|node|stop|point)?"
     r"(?:[xyz]|lon|lat|lng|long|latitude|longitude|easting|northing|[xyz]?coord|point[xyz])(?:from|to|start|end|[0-9]|[ab])?"
 )
+#: Names of columns that say whether a row is an arc both ways, and their values.
+_ONE_WAY: Final = frozenset({"oneway", "isoneway", "onewaystreet"})
+_TWO_WAY: Final = frozenset({"bidirectional", "bidir", "isbidirectional", "twoway", "reversible", "bothways"})
+_WAY_BACK: Final = frozenset({"reversecost", "rcost", "costreverse", "reversetime", "reverselength", "backwardcost"})
+_NO: Final = frozenset({"no", "false", "0", "n", "b"})
+_YES: Final = frozenset({"yes", "true", "1", "y", "t"})
 #: Words of headers that name neither ends nor lengths.
 _ROLES: Final = frozenset({"subject", "predicate", "object", "relation", "relationship", "interaction", "edgetype",
-                           "linktype", "edge", "property"})  # fmt: skip
+                           "linktype", "edge", "property", "cluster", "group", "community",
+                           "module"})  # fmt: skip
 
 
 def names_ends(names: Sequence[str], *, letters: bool = False) -> bool:
@@ -65,13 +83,18 @@ def looks_like_names(names: Sequence[str], rows: Sequence[Sequence[str]]) -> boo
     if any(map(is_number, names)) or not rows:
         return False
     long = [name for name in names if len(name) > 1]
-    columns = sum(_is_column(name) for name in long)
+    columns = sum(is_column(name) for name in long)
     return _counted(long) is not None or (columns >= 2 and 2 * columns >= len(names))
 
 
-def _is_column(name: str) -> bool:
+def is_column(name: str) -> bool:
+    """Whether a word is a usual name of a column of edges or of vertices."""
     short = plain(name)
-    return short in (*_NUMBERS, *_GEOMETRY, *_ROLES) or _end(name) in (*_SOURCES, *_TARGETS) or is_measure(name)
+    return (
+        short in ("node", "vertex", *_NUMBERS, *_GEOMETRY, *_ROLES)
+        or _end(name) in (*_SOURCES, *_TARGETS)
+        or is_measure(name)
+    )
 
 
 def is_row_number(name: str) -> bool:
@@ -124,13 +147,28 @@ def _counted(names: Sequence[str]) -> tuple[int, int] | None:
     """The first two columns such as ``node1`` and ``node2`` of which there is no third."""
     stems: dict[str, dict[str, int]] = {}
     for i, name in enumerate(names):
-        if match := _COUNTED.fullmatch(plain(name)):
+        short = plain(name)
+        if match := _COUNTED.fullmatch(short):
             stems.setdefault(match[1], {}).setdefault(match[2], i)
+        elif match := _LETTERED.fullmatch(short):
+            stems.setdefault(f"_{match[2]}", {}).setdefault(match[1], i)
     for found in stems.values():
         for first, second in (("1", "2"), ("a", "b")):
             if found.keys() == {first, second}:
                 return found[first], found[second]
     return None
+
+
+def is_series(names: Sequence[str]) -> bool:
+    """Whether names only count the columns: ``V1, V2, V3``, ``X0, X1, X2``, ``a, b, c``; no coordinates."""
+    short = [plain(name) for name in names]
+    letters = [ord(name) for name in short if len(name) == 1]
+    if len(letters) == len(short):
+        return letters[0] in (ord("a"), ord("p")) and letters == list(range(letters[0], letters[0] + len(letters)))
+    found = [_NUMBERED.fullmatch(name) for name in short]
+    if not all(found) or len({match[1] for match in found if match}) > 1:
+        return False
+    return [int(match[2]) for match in found if match] in ([*range(len(short))], [*range(1, len(short) + 1)])
 
 
 def is_no_vertex(name: str) -> bool:
@@ -149,3 +187,29 @@ def asked(names: Sequence[str], why: str) -> InvalidRequest:
         f"which columns hold the vertices? The header has {listed}, and {why}: say --from COLUMN and --to COLUMN",
         field="source",
     )
+
+
+def refuse_both_ways(names: Sequence[str], body: Sequence[Sequence[str]], used: Sequence[int | None]) -> None:
+    """Refuse a table whose other columns say of some rows that they are arcs both ways, or how long the way back is.
+
+    Args:
+        names: of the columns.
+        body: some rows.
+        used: the columns of vertices and lengths, which mean nothing else.
+
+    Raises:
+        InvalidRequest: with the options that decide.
+    """
+    short = [plain(name) for name in names]
+    if "osmid" in short:
+        return  # OSMnx lists both arcs of a street that is not one-way
+    for i, name in enumerate(short):
+        values = {row[i].strip().lower() for row in body} if i not in used else set()
+        both = (name in _ONE_WAY and values & _NO) or (name in _TWO_WAY and values & _YES)
+        back = name in _WAY_BACK and any(is_number(value) and float(value) >= 0 for value in values)
+        if both or back:
+            raise InvalidRequest(
+                f"column {names[i]!r} says that some rows are arcs both ways, which is not read: write the arc back as "
+                "a row of its own, or say --undirected for all of them, or --directed to take the rows as they stand",
+                field="directed",
+            )

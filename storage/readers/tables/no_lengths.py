@@ -1,4 +1,4 @@
-"""Square matrices of numbers that are no lengths: similarities, and rows and columns of sums."""
+"""Numbers that are no lengths: similarities, sums, signs of no arc, and the rows that end a list."""
 
 from __future__ import annotations
 
@@ -7,25 +7,90 @@ from typing import Final
 import numpy as np
 
 from storage.errors import InvalidGraph
-from storage.graph.cleaning import ArcList
+from storage.graph.cleaning import AnyArray, ArcList
 from storage.readers.fields import shown
 
+#: Computed correlations of a variable with itself are 1 but for their rounding.
+_ROUNDING: Final = 1e-9
 #: Names of rows that hold sums.
 _TOTALS: Final = frozenset({"total", "totals", "grand total", "sum", "sums", "all", "overall", "gesamt", "summe"})
+#: Words that begin the last row of a list or of a table.
+_ENDS: Final = frozenset({"end", "eof", "stop", "average", "mean", "mittelwert", *_TOTALS})
 
 
 def refuse_diagonal(arcs: ArcList, n: int) -> None:
     """Refuse one number all along the diagonal: correlations and the like, of which the largest is nearest."""
-    if n < 2 or arcs.weights is None:
+    diagonal = _diagonal(arcs, n)
+    if diagonal is not None and np.allclose(diagonal, diagonal[0], rtol=_ROUNDING):
+        raise _no_lengths(f"every entry of the diagonal is {diagonal[0]:g}")
+
+
+def refuse_correlations(arcs: ArcList, n: int) -> None:
+    """Refuse ones all along the diagonal of a stored matrix whose other entries are fractions between -1 and 1."""
+    diagonal = _diagonal(arcs, n)
+    if diagonal is None or arcs.weights is None or not np.allclose(diagonal, 1, rtol=_ROUNDING):
         return
-    diagonal = arcs.weights[arcs.tails == arcs.heads]
-    if len(diagonal) == n and (diagonal == diagonal[0]).all():
+    others = arcs.weights[arcs.tails != arcs.heads]
+    if (np.abs(others) <= 1).all() and (others % 1 != 0).any():
+        raise _no_lengths("every entry of the diagonal is 1, and the others lie between -1 and 1")
+
+
+def refuse_signs_of_nothing(arcs: ArcList) -> None:
+    """Refuse -1, or a number such as 9999 far above all others, in some entries of a matrix: it may mean no arc."""
+    if arcs.weights is None:
+        return
+    values, counts = np.unique(arcs.weights[arcs.tails != arcs.heads], return_counts=True)
+    if len(values) < 3:
+        return
+    if values[0] == -1 and counts[0] > 1 and values[1] > 0:
+        found = values[0]
+    elif counts[-1] > 1 and _stands_for_nothing(float(values[-1])) and values[-1] >= 10 * values[-2] > 0:
+        found = values[-1]
+    else:
+        return
+    raise InvalidGraph(
+        f"some entries are {found:.16g}, which may stand for no arc: write inf or leave them empty in that case, or "
+        "write the arcs as an edge list if it is a length",
+        field="matrix",
+    )
+
+
+def _stands_for_nothing(value: float) -> bool:
+    """Whether a number is one that programs take for infinity: nines, powers of ten, the largest of a type."""
+    if value in (2.0**15 - 1, 2.0**31 - 1, 2.0**30, float(0x3F3F3F3F)) or value > 1e30:
+        return True
+    digits = f"{value:.0f}"
+    return value >= 999 and value % 1 == 0 and (set(digits) == {"9"} or (value >= 1e5 and set(digits[1:]) == {"0"}))
+
+
+def refuse_triangle(arcs: ArcList, n: int) -> None:
+    """Refuse a matrix of which one half is full and the other holds nothing but zeros: a table of distances."""
+    if n < 3 or len(arcs.tails) < n * (n - 1) // 2:
+        return
+    up = np.asarray(arcs.heads, np.int64) - np.asarray(arcs.tails, np.int64)
+    upper, lower = int((up > 0).sum()), int((up < 0).sum())
+    if {upper, lower} == {0, n * (n - 1) // 2}:
         raise InvalidGraph(
-            f"every entry of the diagonal is {diagonal[0]:g}, but the distance of a vertex to itself is 0 or empty: if "
-            "these are correlations or other similarities, make lengths of them first (1 - x, say); --unweighted "
-            "counts arcs",
+            f"there are entries only {'above' if upper else 'below'} the diagonal, and zeros elsewhere: say "
+            "--undirected if they are edges, both ways, or --directed",
             field="matrix",
         )
+
+
+def _diagonal(arcs: ArcList, n: int) -> AnyArray | None:
+    """The entries of the diagonal if all are there, and not zero."""
+    if n < 2 or arcs.weights is None:
+        return None
+    diagonal = arcs.weights[arcs.tails == arcs.heads]
+    return diagonal if len(diagonal) == n and (diagonal != 0).all() else None
+
+
+def _no_lengths(what: str) -> InvalidGraph:
+    return InvalidGraph(
+        f"{what}, but the distance of a vertex to itself is 0 or empty: if these are correlations or other "
+        "similarities, make lengths of them first (1 - x, say); --unweighted counts arcs",
+        field="matrix",
+    )
 
 
 def refuse_totals(arcs: ArcList, names: list[str]) -> None:
@@ -39,3 +104,12 @@ def refuse_totals(arcs: ArcList, names: list[str]) -> None:
         if row.any() and np.allclose(np.delete(row, at), np.delete(sums, at), rtol=0.01):
             message = f"row {shown(name)} holds the sums of the others, and is no vertex: leave row and column out"
             raise InvalidGraph(message, field="row")
+
+
+def refuse_last_row(arcs: ArcList, names: AnyArray) -> None:
+    """Refuse ``Total`` or ``end`` in the last row of an edge list, where the word is no vertex of another row."""
+    end = int(arcs.tails[-1])
+    word = str(names[end])
+    if word.strip(":").lower() in _ENDS and not ((arcs.tails[:-1] == end) | (arcs.heads[:-1] == end)).any():
+        message = f"the last row begins with {shown(word)}, no vertex of another row: leave it out if it is no arc"
+        raise InvalidGraph(message, field="row")

@@ -16,8 +16,8 @@ from storage.readers.named import NO_DIRECTION
 from storage.readers.parsed import Parsed, ReadOptions
 from storage.readers.source import Source
 from storage.readers.tables.choose import choose_by_name, direction_of
+from storage.readers.tables.matrix_shape import names_columns
 from storage.readers.tables.sniff import names_ends
-from storage.readers.tables.text_matrix import names_columns
 
 if TYPE_CHECKING:
     import polars as pl

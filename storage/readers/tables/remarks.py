@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
 from storage.errors import InvalidGraph, InvalidRequest
@@ -13,20 +14,24 @@ from storage.readers.parsed import ReadOptions
 from storage.readers.tables.ends import names_ends
 from storage.readers.tables.table import is_comment
 
-__all__ = ["Remarks", "read_remarks"]
+__all__ = ["Remarks", "names_in_comment", "read_remarks", "stated_direction"]
 
-#: "# Undirected graph (each unordered pair of nodes is saved once): x.txt" of SNAP, "# directed: no", "# undirected"
-_STATED: Final = re.compile(
-    r"[#%]+\s*+(?:(?:graph|network|edge)\s*+type\s*+[:=]\s*+|type\s*+[:=]\s*+)?(?P<not>un)?directed\b"
-    r"(?:\s*+[:=]\s*+(?P<value>true|false|yes|no|[01])\b)?(?P<rest>[^\n]*+)",
-    re.IGNORECASE,
+#: Words that may stand beside ``directed`` where a comment says it of the whole graph: "# an undirected graph".
+_PLAIN: Final = frozenset({"a", "an", "the", "this", "it", "is", "are", "as", "all", "and", "type", "graph", "graphs",
+                           "digraph", "multigraph", "network", "edge", "edges", "arcs", "links", "list", "simple",
+                           "multi", "weighted", "unweighted", "signed", "temporal", "connected", "sparse", "dense",
+                           "complete", "random", "planar", "small", "large", "treated"})  # fmt: skip
+#: What follows these says more of a graph, and nothing of its direction.
+_MORE: Final = frozenset({"of", "with", "in", "on", "from", "for", "between", "where"})
+_VALUES: Final = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+_NOT: Final = ("not", "non", "un")
+#: "# directed: no" of a file, "# Undirected graph (each unordered pair of nodes is saved once): x.txt" of SNAP
+_WORDS: Final = re.compile(r"[^\W\d_]+|[0-9]+|[^\s\w-]")
+#: Other words for edges both ways; a comment that has one is asked about.
+_BOTH_WAYS: Final = (
+    *("undirected", "un directed", "non directed", "bidirectional", "bi directional", "two way", "both ways"),
+    *("both directions", "symmetric", "ungerichtet", "non orient", "no dirigid"),
 )
-_AFTER: Final = re.compile(
-    r"\s*+(?:(?:weighted|unweighted|simple|signed|temporal)\s++)?(?:multi-?)?(?:graph|network|edges|edge list)?\s*+"
-    r"(?:$|[(:;.,=-].*+)",
-    re.IGNORECASE,
-)
-_MENTIONED: Final = re.compile(r"\bundirected\b", re.IGNORECASE)
 #: KONECT: what the edges are, and what their third column is.
 _KONECT: Final = re.compile(r"%\s*+(sym|asym|bip)\s*+([a-z]*+)\s*+")
 #: Kinds of KONECT whose third column is no length: counts of edges, signs, and the like.
@@ -78,7 +83,7 @@ def read_remarks(head: list[str], first: int, separator: str | None, width: int,
     Raises InvalidRequest where a comment speaks of undirected edges in words that are not understood, and where KONECT
     says that the third column is no length, unless the caller has decided.
     """
-    comments = [(i, text.strip()) for i, text in enumerate(head[: first - 1], 1) if is_comment(text.strip(), "#%")]
+    comments = _comments(head, first)
     directed, line = _direction(comments, options)
     konect = _KONECT.fullmatch(comments[0][1]) if comments else None
     if konect is None:
@@ -94,13 +99,36 @@ def read_remarks(head: list[str], first: int, separator: str | None, width: int,
     )
 
 
+def stated_direction(head: list[str], first: int, options: ReadOptions) -> tuple[bool | None, int]:
+    """What comments say of the direction.
+
+    Args:
+        head: the first lines of the file.
+        first: the line of the first row.
+        options: the caller's wishes.
+
+    Returns:
+        Whether edges are directed, None where nothing says so, and the line that says it.
+
+    Raises:
+        InvalidRequest: a comment speaks of undirected edges in words that are not understood.
+    """
+    comments = _comments(head, first)
+    konect = _KONECT.fullmatch(comments[0][1]) if comments else None
+    return _direction(comments, options) if konect is None else (konect[1] == "asym", comments[0][0])
+
+
+def _comments(head: list[str], first: int) -> list[tuple[int, str]]:
+    return [(i, text.strip()) for i, text in enumerate(head[: first - 1], 1) if is_comment(text.strip(), "#%")]
+
+
 def _direction(comments: list[tuple[int, str]], options: ReadOptions) -> tuple[bool | None, int]:
     """What the comments state, and on which line."""
     stated = [(line, found) for line, text in comments if (found := _stated(text)) is not None]
     kinds = {kind for _, kind in stated}
-    if len(kinds) == 1 and (kinds == {False} or not any(_MENTIONED.search(text) for _, text in comments)):
+    if len(kinds) == 1 and (kinds == {False} or not any(_speaks_of_both_ways(text) for _, text in comments)):
         return stated[0][1], stated[0][0]
-    vague = next(((line, text) for line, text in comments if _MENTIONED.search(text)), None)
+    vague = next(((line, text) for line, text in comments if _speaks_of_both_ways(text)), None)
     if vague is not None and options.directed is None:
         raise InvalidRequest(
             f"line {vague[0]}: {shown(vague[1])} speaks of undirected edges, but not plainly of these: "
@@ -112,11 +140,29 @@ def _direction(comments: list[tuple[int, str]], options: ReadOptions) -> tuple[b
 
 def _stated(text: str) -> bool | None:
     """Whether a comment states that the edges are directed; None if it does not say."""
-    found = _STATED.fullmatch(text)
-    if found is None or not _AFTER.fullmatch(found["rest"]):
+    words = _WORDS.findall(text.lower().lstrip("#% "))
+    at = next((i for i, word in enumerate(words) if word in ("directed", "undirected")), None)
+    if at is None or "?" in words:
         return None
-    value = (found["value"] or "yes").lower() in ("true", "yes", "1")
-    return value if found["not"] is None else not value
+    before, after = [word for word in words[:at] if word not in ":=,"], words[at + 1 :]
+    directed = words[at] == "directed"
+    if before and before[-1] in _NOT:
+        if not directed:
+            return None
+        directed = False
+        before.pop()
+    if after[:1] in ([":"], ["="]) and (value := _VALUES.get("".join(after[1:2]))) is not None:
+        directed, after = directed == value, after[2:]
+    end = next((i for i, word in enumerate(after) if word in _MORE or not word.isalnum()), len(after))
+    return directed if _PLAIN.issuperset([*before, *after[:end]]) else None
+
+
+def _speaks_of_both_ways(text: str) -> bool:
+    """Whether a comment has words for edges that are not directed."""
+    words = [word for word in _WORDS.findall(text.lower()) if word not in ":=,"]
+    denied = any(first.endswith("directed") and second in ("false", "no", "0") for first, second in pairwise(words))
+    plain = " ".join(["", *words])
+    return denied or {"not", "directed"} <= {*words} or any(f" {word}" in plain for word in _BOTH_WAYS)
 
 
 def _names(comments: list[tuple[int, str]], separator: str | None, width: int) -> list[str] | None:
@@ -139,3 +185,28 @@ def _names(comments: list[tuple[int, str]], separator: str | None, width: int) -
         if names_ends(row, letters=True) or plain:
             return row
     return None
+
+
+def names_in_comment(head: list[str], first: int, separator: str | None, n: int) -> tuple[list[str], int] | None:
+    """The names that a comment may give to the columns of a matrix.
+
+    Args:
+        head: the first lines of the file.
+        first: the line of the first row.
+        separator: of the rows, None for runs of blanks.
+        n: how many columns there are.
+
+    Returns:
+        The n different words of the last comment above the rows, and its line; None if it has others.
+    """
+    comments = _comments(head, first)
+    if not comments:
+        return None
+    line, text = comments[-1]
+    try:
+        row = [word.strip('"') for word in fields.split(text.lstrip("#% \t"), separator, separator is not None, line)]
+    except InvalidGraph:
+        return None
+    if len(row) != n or len(set(row)) != n or "" in row or any(map(is_number, row)):
+        return None
+    return row, line

@@ -5,26 +5,26 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from storage.errors import InvalidGraph
 from storage.graph.cleaning import is_label
 from storage.readers import fields
-from storage.readers.fields import BLANKS, is_missing, is_number, is_whole, shown
+from storage.readers.fields import BLANKS, is_number, is_whole, shown
 from storage.readers.parsed import ReadOptions
 from storage.readers.tables.choose import Columns, choose, listed
-from storage.readers.tables.ends import looks_like_names, names_ends
+from storage.readers.tables.ends import names_ends
+from storage.readers.tables.header import find_header, refuse_first_row, refuse_marks, refuse_types
 from storage.readers.tables.remarks import Remarks, read_remarks
 from storage.readers.tables.table import Layout, is_comment
 
-__all__ = ["COMMENTS", "Sniffed", "listed", "names_ends", "no_banner", "sniff"]
+__all__ = ["COMMENTS", "Sniffed", "listed", "names_ends", "sniff"]
 
 COMMENTS = "#%"
 #: A field in quotes begins so where blanks separate.
 _QUOTE = re.compile(r'(?:^|[ \t])"')
-#: A number in whatever notation: no name of a column.
-_DIGITS = re.compile(r"[+-]?[0-9][0-9.,']*+")
-#: Signs that begin comments of other programs; no name of a column.
-_MARK = re.compile(r"[!$&'()*+,\-./:;<=>?@\[\\\]^_`{|}~]+")
+#: A comment behind the fields of a row.
+_BEHIND = re.compile(r"(?<=[^ \t])[ \t]++#.*+")
 #: A number with a decimal comma.
 _DECIMAL = re.compile(r"[+-]?[0-9]++,[0-9]++")
 _ROWS = 1000
@@ -71,10 +71,11 @@ def sniff(head: list[str], options: ReadOptions, separator: str | None = None) -
     ]
     if not lines:
         raise InvalidGraph("there is no edge in the file: only comments and empty lines")
-    lines = lines[:_ROWS]
+    lines, written = _bared(lines[:_ROWS])
     separator = separator or separator_of([text for _, text in lines])
     quoted = separator is not None or any(_QUOTE.search(text) for _, text in lines)
-    rows = [fields.split(text.strip(BLANKS), separator, quoted, i) for i, text in lines]
+    edge = " " if separator == "\t" else BLANKS
+    rows = [fields.split(text.strip(edge), separator, quoted, i) for i, text in lines]
     widths = Counter(len(row) for row in rows)
     width = max(widths, key=lambda size: (widths[size], size))
     options.limits.check_columns(width, next(i for (i, _), row in zip(lines, rows, strict=True) if len(row) == width))
@@ -82,17 +83,22 @@ def sniff(head: list[str], options: ReadOptions, separator: str | None = None) -
     # Elsewhere 1,008 may as well be a thousand and eight: refused by the row parser.
     decimal_comma = separator == ";" and any("," in field and is_number(field, True) for row in rows for field in row)
     remarks = read_remarks(head, lines[0][0], separator, width, options)
-    _refuse_marks(rows, lines[0])
-    header = None if counts else _header(rows, width, lines[0], remarks.names is not None)
+    refuse_marks(rows, lines[0])
+    header = None if counts else find_header(rows, width, lines[0], remarks.names is not None)
     names = remarks.names if header is None else header
     body = rows[1:] if counts or header is not None else rows
-    if header is None and counts is None:
-        _check_first(rows[0], width, lines[0])
+    if names is None and counts is None:
+        refuse_first_row(rows, width, lines[0], options)
+    elif header is not None and len(lines) > 1:
+        refuse_types([row for row in rows[1:] if len(row) == width], lines[1])
+    if written.ended and header is None:
+        _refuse_ended_matrix(rows, width, lines[0][0])
     body = [row for row in body if len(row) == width] or [[""] * width]
     columns = choose(names, body, width, _as_remarked(options, remarks), remarks)
     ends = [names[c] if names else "" for c in (columns.source, columns.target)]
     if header is None and width == 2:
         _check_zeros(body, columns, lines[0][0])
+    decimals, more = _decimals(body, columns)
     layout = Layout(
         width,
         columns.source,
@@ -104,6 +110,9 @@ def sniff(head: list[str], options: ReadOptions, separator: str | None = None) -
         decimal_comma=decimal_comma,
         names=(ends[0], ends[1]),
         formula=options.length_of,
+        blanks=";" if written.ended else "",
+        behind=written.behind,
+        decimals=decimals,
         # Fractions make no names: the row parser refuses them.
         text=not all(is_number(row[c]) for row in body for c in (columns.source, columns.target)),
     )
@@ -115,11 +124,74 @@ def sniff(head: list[str], options: ReadOptions, separator: str | None = None) -
     if columns.weight is not None:
         weight_name = names[columns.weight] if names else str(columns.weight + 1)
     kind_name = names[columns.kind] if names and columns.kind is not None else ""
+    notes = (*columns.notes, *written.notes, *more)
     return Sniffed(
-        *(layout, skip, weight_name, counts, columns.notes, columns.kind, kind_name, lines[0][0]),
+        *(layout, skip, weight_name, counts, notes, columns.kind, kind_name, lines[0][0]),
         header=header is not None,
         remarks=remarks,
     )
+
+
+class _Written(NamedTuple):
+    """What stands behind the fields of rows: a semicolon each, or comments; and the notes on it."""
+
+    ended: bool
+    behind: bool
+    notes: tuple[str, ...]
+
+
+def _bared(lines: list[tuple[int, str]]) -> tuple[list[tuple[int, str]], _Written]:
+    """The rows without the comments behind them and without the semicolon at their ends, if they are written so."""
+    notes: tuple[str, ...] = ()
+    cut = [_BEHIND.sub("", text) for _, text in lines]
+    commented = [(line, text) for (line, text), bare in zip(lines, cut, strict=True) if text != bare]
+    behind = bool(commented) and _are_rows([text for _, text in lines], cut)
+    if behind:
+        notes = (f"what follows # in a row is a comment, first on line {commented[0][0]}: {shown(commented[0][1])}",)
+        lines = [(line, text) for (line, _), text in zip(lines, cut, strict=True)]
+    texts = [text.rstrip(BLANKS) for _, text in lines]
+    ended = texts[-1].endswith(";") and all(text.endswith(";") for text in texts[1:])
+    ended = ended and all(text.count(";") <= 1 for text in texts) and (";" not in texts[0] or texts[0][-1] == ";")
+    if ended:
+        lines = [(line, text.rstrip(";" + BLANKS)) for (line, _), text in zip(lines, texts, strict=True)]
+    return lines, _Written(ended, behind, notes)
+
+
+def _are_rows(texts: list[str], cut: list[str]) -> bool:
+    """Whether lines are even only where what follows ``#`` is left out; a name may begin with the sign, too."""
+    if any('"' in text for text in texts):
+        return False
+    separator = separator_of(cut)
+    rows = [fields.split(text.strip(BLANKS), separator, False, 1) for text in cut]
+    width = len(rows[-1])
+    if width < 2 or any(len(row) != width for row in (rows if cut[0] != texts[0] else rows[1:])):
+        return False
+    if separator is None:
+        return True
+    # Between commas a blank and a # may be part of a name.
+    return all(is_number(row[-1]) for row in rows[1:] or rows)
+
+
+def _refuse_ended_matrix(rows: list[list[str]], width: int, line: int) -> None:
+    """Refuse as many numbers a row as there are rows, each of which ends in a semicolon, as MATLAB writes matrices."""
+    square = len(rows) == width >= 2 and all(len(row) == width and all(map(is_number, row)) for row in rows)
+    if square and (width > 3 or all(float(row[i]) == 0 for i, row in enumerate(rows))):
+        raise InvalidGraph(
+            f"{width} rows of {width} numbers may be a matrix or an edge list: leave out the semicolons at their ends, "
+            "and say --format matrix or --format edges",
+            line=line,
+            field="format",
+        )
+
+
+def _decimals(body: list[list[str]], columns: Columns) -> tuple[bool, tuple[str, ...]]:
+    """Whether vertices are whole numbers that are written as decimals, ``1.0``, and a note on it."""
+    pair = [[row[c] for row in body] for c in (columns.source, columns.target)]
+    odd = next((column[0] for column in pair if not any(map(is_whole, column))), None)
+    even = all(is_number(token) and float(token).is_integer() for column in pair for token in column)
+    if odd is None or not even or any(0 < sum(map(is_whole, column)) < len(column) for column in pair):
+        return False, ()
+    return True, (f"vertices are whole numbers, written as decimals: {shown(odd)}",)
 
 
 def _as_remarked(options: ReadOptions, remarks: Remarks) -> ReadOptions:
@@ -141,34 +213,52 @@ def separator_of(lines: list[str]) -> str | None:
         return sum(sign not in line for line in sample) <= few and sign in sample[-1] + sample[0]
 
     if everywhere(";"):
+        _refuse_mixed(sample, ";")
         return ";"
     if everywhere("\t"):
+        if _has_gaps(sample):
+            return "\t"
         inner = any(" " in field.strip() for line in sample for field in line.strip().split("\t"))
         even = len({line.count("\t") for line in sample}) == 1
         return "\t" if inner and even and not _blanks_suffice(sample) else None
     if not everywhere(","):
         return None
-    _refuse_decimal_commas(sample)
+    _refuse_mixed(sample, ",")
     return ","
 
 
-def _refuse_decimal_commas(sample: list[str]) -> None:
-    """Refuse ``1 2 3,5`` and ``1 2, 3``: blanks separate fields, and commas would make vertices such as ``1 2``."""
+def _has_gaps(sample: list[str]) -> bool:
+    """Whether lines have as many tabs each, with empty fields in some places between them: no blanks, but cells."""
+    rows = [line.strip(" \n").split("\t") for line in sample]
+    if len({len(row) for row in rows}) > 1:
+        return False
+    return any(len({not field.strip() for field in column}) > 1 for column in zip(*rows, strict=True))
+
+
+def _refuse_mixed(sample: list[str], separator: str) -> None:
+    """Refuse ``1 2 3,5``, ``1 2, 3`` and ``A,B 3``: blanks separate fields, too, or vertices would be ``1 2``."""
     words = [[word.strip(",") for word in line.split()] for line in sample]
-    decimal = all(
+    decimal = separator == "," and all(
         len(row) > 1
         and any(_DECIMAL.fullmatch(word) for word in row)
         and all("," not in word or _DECIMAL.fullmatch(word) for word in row)
         for row in words
     )
-    ends = [[part.split() for part in line.split(",")[:2]] for line in sample]
-    lists = sum(any(len(part) > 1 and all(map(is_number, part)) for part in parts) for parts in ends)
-    if decimal or 2 * lists > len(sample):
+    rows = [line.strip(BLANKS).rstrip(separator).split(separator) for line in sample]
+    lists = sum(any(len(part.split()) > 1 and all(map(is_number, part.split())) for part in row[:2]) for row in rows)
+    behind = len(rows) > 1 and all(len(row) == 2 and _ends_in_number(row[1]) for row in rows)
+    if decimal or 2 * lists > len(sample) or behind:
         raise InvalidGraph(
-            f"{shown(sample[0])} has fields between blanks and commas: separate all of them by tabs or semicolons, and "
-            "write points for decimal commas",
+            f"{shown(sample[0])} has fields between {'blanks and commas' if separator == ',' else 'several signs'}: "
+            "separate all of them by tabs or semicolons, and write points for decimal commas",
             field="row",
         )
+
+
+def _ends_in_number(field: str) -> bool:
+    """Whether a field is a name and a number behind a blank or a comma."""
+    parts = field.replace(",", " ").split()
+    return len(parts) > 1 and is_number(parts[-1]) and not is_number(parts[0])
 
 
 def _blanks_suffice(sample: list[str]) -> bool:
@@ -198,69 +288,6 @@ def _refuse_sized_matrix(rows: list[list[str]], width: int, line: int) -> None:
             line=line,
             field="format",
         )
-
-
-def _refuse_marks(rows: list[list[str]], line: tuple[int, str]) -> None:
-    """Refuse a first row that begins with a sign of its own: a comment of another kind, or a printed prompt."""
-    number, text = line
-    if (
-        _MARK.fullmatch(rows[0][0])
-        and not text.lstrip().startswith('"')
-        and len(rows) > 1
-        and not any(_MARK.fullmatch(row[0]) for row in rows[1:])
-    ):
-        raise InvalidGraph(
-            f"{shown(text)} begins with {shown(rows[0][0])}: comments begin with # or %; leave this line out, or, "
-            "if it is an arc, add a first row 'source target' or 'source target weight'",
-            line=number,
-        )
-
-
-def _check_first(first: list[str], width: int, line: tuple[int, str]) -> None:
-    number, text = line
-    if len(first) == 3 and width == 2 and all(is_whole(field) for field in first):
-        raise no_banner(text, number)
-    if len(first) < 2 or width < 2:
-        raise InvalidGraph(f"an edge needs at least two fields, found {shown(text)}", line=number, field="row")
-
-
-def no_banner(text: str, line: int) -> InvalidGraph:
-    """The error for a size line whose banner was lost: without it nobody knows what the entries are."""
-    return InvalidGraph(
-        f"{shown(text)} looks like the size line of a Matrix Market file, but its %%MatrixMarket line is missing",
-        line=line,
-    )
-
-
-def _header(rows: list[list[str]], width: int, line: tuple[int, str], commented: bool) -> list[str] | None:
-    """The first row as names, if it is one: known names, or words above a column of numbers.
-
-    ``commented``: a comment names the columns already.  InvalidGraph for words that may be names or an arc.
-    """
-    first = [field.strip('"') for field in rows[0]]
-    rest = [row for row in rows[1:] if len(row) == width]
-    if len(first) != width or looks_like_names(first, rest):
-        return first if len(first) == width else None
-    empty = [c for c, name in enumerate(first) if not name and c > 0 and any(row[c] for row in rest)]
-    if commented or not rest or empty or any(_is_value(field) for field in first):
-        return None
-    shares = [sum(is_number(row[c], True) for row in rest) / len(rest) for c in range(width)]
-    if 1 in shares:
-        return first
-    letters = names_ends(first, letters=True) and not any(field in first for row in rest for field in row)
-    if letters or max(shares) > 0.5:
-        raise InvalidGraph(
-            f"{shown(line[1])} may name the columns or be an arc: name the ends in a first row 'source' and 'target', "
-            "above it if it is an arc",
-            line=line[0],
-            field="header",
-        )
-    return None
-
-
-def _is_value(field: str) -> bool:
-    """Whether a field of the first row is a value, and no name of a column."""
-    return is_number(field) or bool(_DIGITS.fullmatch(field)) or (bool(field) and is_missing(field))
 
 
 def _check_zeros(body: list[list[str]], columns: Columns, line: int) -> None:

@@ -9,7 +9,7 @@ at once.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -32,6 +32,8 @@ FEW_BYTES = 1 << 18
 
 #: A field in quotes begins so where blanks separate; comments are none.
 _QUOTE = re.compile(rb'(?m)^(?![ \t]*+[#%])(?:[^"\n]*+[ \t])?"')
+#: A comment behind the fields of a row.
+_BEHIND = re.compile(rb"(?<![ \t])[ \t]++#[^\n]*+")
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,8 @@ class Layout:
         declared: what declares ``last``, for messages.
         names: of the columns of source and target, for messages; empty without a header.
         formula: makes lengths of the weights.
+        behind: what follows a blank and ``#`` in a row is a comment.
+        decimals: vertices may be written as decimals of a whole value, ``1.0``.
     """
 
     width: int
@@ -74,6 +78,8 @@ class Layout:
     declared: str = ""
     names: tuple[str, str] = ("", "")
     formula: Formula | None = None
+    behind: bool = False
+    decimals: bool = False
 
 
 class ArcTable:
@@ -95,6 +101,8 @@ class ArcTable:
         """Read a block.  Raises InvalidGraph naming the first line at fault, LimitExceeded for too many arcs."""
         if len(block.data) > 2 * BLOCK:
             _refuse_long_rows(block)
+        if self.layout.behind:
+            block = replace(block, data=_BEHIND.sub(b"", block.data))
         if self.labels is not None and self.layout.separator is None and not self.layout.quoted:
             _refuse_late_quotes(block)
         # Python reads a small file in less time than the import of polars takes.
@@ -266,6 +274,8 @@ class ArcTable:
 
     def _vertex(self, token: str, number: int, column: str) -> int:
         layout = self.layout
+        if layout.decimals and not fields.is_whole(token) and fields.is_number(token):
+            token = _as_whole(token)
         read = fields.label if layout.first is None else fields.vertex
         value = read(token, number, column)
         if layout.first is not None and value < layout.first:
@@ -274,6 +284,12 @@ class ArcTable:
             span = f"{layout.first} .. {layout.last}"
             raise InvalidGraph(f"vertex {value} is outside {span} ({layout.declared})", line=number, field="vertex")
         return value
+
+
+def _as_whole(token: str) -> str:
+    """``1.0`` as ``1``; fractions, and numbers that float64 rounds, stay for the caller to refuse."""
+    value = float(token)
+    return str(int(value)) if abs(value) < EXACT and value.is_integer() else token
 
 
 def _refuse_long_rows(block: Block) -> None:

@@ -7,11 +7,7 @@ arc of length 0.
 
 from __future__ import annotations
 
-import contextlib
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 
@@ -19,256 +15,54 @@ from storage.errors import InvalidGraph
 from storage.graph.cleaning import AnyArray
 from storage.readers import fields
 from storage.readers.columns import ArcColumns
-from storage.readers.fields import is_number, is_whole, shown
-from storage.readers.lengths import is_similarity, named_length
+from storage.readers.fields import shown
 from storage.readers.names import order_names
 from storage.readers.numbers import parse_numbers
 from storage.readers.parsed import Parsed, ReadOptions
 from storage.readers.source import Block, Source
-from storage.readers.tables.no_lengths import refuse_diagonal, refuse_totals
-from storage.readers.tables.sniff import COMMENTS, names_ends
+from storage.readers.tables.matrix_shape import NO_ARC, Shape, find_shape
+from storage.readers.tables.no_lengths import (
+    refuse_diagonal,
+    refuse_signs_of_nothing,
+    refuse_totals,
+    refuse_triangle,
+)
+from storage.readers.tables.remarks import Remarks, stated_direction
+from storage.readers.tables.sniff import COMMENTS
 from storage.readers.tables.table import is_comment
-
-#: What stands for no arc, as programs write it.
-_WORDS: Final = ("na", "n/a", "#n/a", "nan", "null", "none", "nil", "inf", "+inf", "infinity", "-", "?", ".", "∞", "")
-_NONE: Final = frozenset(form for word in _WORDS for form in (word, word.upper(), word.capitalize(), "NaN", "<NA>"))
-#: Rows looked at to tell a matrix from an edge list.
-_ROWS: Final = 50
-_BYTES: Final = 1 << 20
-
-Row = tuple[int, list[str]]
-
-
-@dataclass(frozen=True)
-class Shape:
-    """How a matrix is written.
-
-    Attributes:
-        n: rows and columns.
-        separator: one character, or None for runs of blanks.
-        names: of the columns, None without a header.
-        row_names: the first field of each row names it.
-        skip: lines up to the header.
-        trailing: every row ends in a separator.
-    """
-
-    n: int
-    separator: str | None
-    names: list[str] | None
-    row_names: bool
-    skip: int
-    trailing: bool = False
-
-
-def is_matrix(source: Source, options: ReadOptions) -> bool:
-    """Whether a file that might be an edge list is a matrix.
-
-    Raises InvalidGraph where it may as well be either, and where its rows have other names than its columns.
-    """
-    sample = _first_rows(source)
-    if _labelled(sample) is not None:
-        return True
-    if options.column or options.source or options.target or len(sample.rows) < 3:
-        return False
-    _refuse_rectangle(sample.rows)
-    _refuse_row_names(source, sample)
-    shapes = [shape for shape in (_numbered(sample), _bare(sample)) if shape is not None]
-    shape = next((shape for shape in shapes if _count(source, shape) == shape.n), None)
-    if shape is None or (shape.names and names_columns(shape.names)):
-        return False
-    body = sample.rows[1:] if shape.names else sample.rows
-    if shape.n > _ROWS:
-        return True
-    empty = all(_is_zero(row[i]) for i, (_, row) in enumerate(body[: shape.n]))
-    if empty and (shape.n > 3 or shape.names):
-        return True
-    # Three rows of blanks and numbers are what examples of edge lists look like.
-    written = shape.names is not None and shape.separator is not None
-    if (shape.n < 4 and not empty and not written) or (shape.names and names_ends(shape.names, letters=True)):
-        return False
-    message = f"{shape.n} rows of {shape.n} numbers may be a matrix or an edge list"
-    raise InvalidGraph(f"{message}: say --format matrix or --format edges", line=body[0][0], field="format")
 
 
 def read(source: Source, options: ReadOptions) -> Parsed:
     """Read a matrix; errors as ``read_graph``."""
     options.refuse_weight("matrix")
-    sample = _first_rows(source)
-    if not sample.rows:
-        raise InvalidGraph("the file has no rows of a matrix")
-    # Who says that it is one hears of the row at fault, not that it is none.
-    few = FirstRows(sample.rows[:3], sample.separator, sample.trailing)
-    numbered = _numbered(sample)
-    if numbered is not None and _count(source, numbered) != numbered.n:
-        numbered = None
-    shape = _labelled(sample) or numbered or _bare(sample) or _bare(few)
-    if shape is None:
-        raise InvalidGraph("the rows do not form a square matrix of numbers", line=sample.rows[0][0], field="row")
+    shape, first = find_shape(source)
     options.limits.check_vertices(shape.n)
     options.limits.check_arcs(shape.n * shape.n)
-    return _Matrix(shape, options).read(source)
+    parsed = _Matrix(shape, options).read(source)
+    stated, line = stated_direction(source.head, first, options)
+    if stated is not None:
+        parsed.notes += Remarks(stated, line).notes(options)
+    if options.directed is None and stated is None:
+        refuse_triangle(parsed.arcs, shape.n)
+    if stated is False and options.directed is None:
+        _check_symmetric(parsed, line)
+        parsed.directed = False
+    return parsed
 
 
-@dataclass(frozen=True)
-class FirstRows:
-    """Some rows from the top, and how they are written; fields as in ``Shape``."""
-
-    rows: list[Row]
-    separator: str | None
-    trailing: bool = False
-
-
-def _first_rows(source: Source) -> FirstRows:
-    """Some rows from the top; none where they are too wide for a matrix within the limits."""
-    lines: list[tuple[int, str]] = []
-    with contextlib.closing(source.blocks()) as blocks:
-        for block in blocks:
-            lines += _lines(block, _ROWS + 1 - len(lines))
-            if len(lines) > 2:
-                break
-    body = [text for _, text in lines[1:]] or [text for _, text in lines]
-    separator = source.separator or next((sign for sign in ";\t," if all(sign in text for text in body)), None)
-    widest = math.isqrt(source.limits.max_arcs) + 2
-    if any(text.count(separator or " ") > widest for _, text in lines):
-        return FirstRows([], separator)
-    try:
-        rows = [(number, fields.split(text, separator, True, number)) for number, text in lines]
-    except InvalidGraph:
-        return FirstRows([], separator)  # quotes that do not match: the reader of edge lists names the line
-    trailing = len(rows) > 1 and separator is not None and all(len(row) > 1 and not row[-1] for _, row in rows)
-    return FirstRows([(number, row[:-1]) for number, row in rows] if trailing else rows, separator, trailing)
-
-
-def _lines(block: Block, most: int) -> list[tuple[int, str]]:
-    """The first lines of a block that are neither empty nor comments, with their numbers; some megabytes at most."""
-    found: list[tuple[int, str]] = []
-    size = 0
-    for number, raw in enumerate(block.data.split(b"\n")[:-1], block.line):
-        text = raw.decode("utf-8", "replace")
-        if text.strip() and not is_comment(text.lstrip(), COMMENTS):
-            found.append((number, text))
-            size += len(text)
-        if len(found) >= most or (size > _BYTES and len(found) > 2):
-            break
-    return found
-
-
-def _labelled(sample: FirstRows) -> Shape | None:
-    """A matrix whose first row and column name the same vertices; the corner is empty, a word, or left out.
-
-    The names decide.  Single ones that differ, and entries that are no numbers, are for the reader to name.
-    """
-    rows = sample.rows
-    if len(rows) < 3:
-        return None
-    (line, head), body = rows[0], [row for _, row in rows[1:]]
-    width = max(map(len, body))
-    corner, names = (head[0], head[1:]) if len(head) == width else ("", head)
-    if len(names) != width - 1 or width < 3 or (corner and is_number(corner)):
-        return None
-    if len(head) < width and any(map(is_number, names)):
-        return None  # a first row of counts, or a short one
-    if all(map(_is_entry, names)) and (corner or not all(is_whole(name) for name in names)):
-        return None  # an entry in the corner: the first row of a symmetric matrix equals its first column
-    known, tails = set(names), {row[0] for row in body}
-    if corner and width == 3 and len(tails) < len(body):
-        return None  # rows of an edge list: a vertex may have two arcs, a matrix names each row once
-    if len(known) < len(names) or "" in known or 2 * sum(row[0] in known for row in body) < len(body):
-        return None
-    entries = [_is_entry(cell) for row in body for cell in row[1:]]
-    if all(entries) or (2 * sum(entries) > len(entries) and len(body) >= min(len(names), _ROWS)):
-        return Shape(len(names), sample.separator, names, True, line, sample.trailing)
-    return None
-
-
-def _bare(sample: FirstRows) -> Shape | None:
-    """Rows of as many numbers each, perhaps below a row of as many names."""
-    rows = sample.rows
-    width, head = len(rows[-1][1]), rows[0][1]
-    named = len(head) == width and not any(is_number(cell) or cell in _NONE for cell in head)
-    body = rows[1:] if named else rows
-    if width < 3 or any(len(row) != width or not all(map(_is_entry, row)) for _, row in body):
-        return None
-    return Shape(width, sample.separator, head if named else None, False, rows[0][0] if named else 0, sample.trailing)
-
-
-def _numbered(sample: FirstRows) -> Shape | None:
-    """Rows of as many numbers each below the numbers of the columns, 0 .. n - 1 or 1 .. n, as pandas writes them."""
-    (line, head), body = sample.rows[0], FirstRows(sample.rows[1:], sample.separator, sample.trailing)
-    width = len(head)
-    if head not in ([str(i) for i in range(width)], [str(i + 1) for i in range(width)]) or not body.rows:
-        return None
-    bare = _bare(body)
-    if bare is None or bare.names is not None or bare.n != width:
-        return None
-    return Shape(width, sample.separator, head, False, line, sample.trailing)
-
-
-def _refuse_row_names(source: Source, sample: FirstRows) -> None:
-    """Rows that are named or numbered, below no names of columns: n rows of n + 1 fields.
-
-    As an edge list the names of rows would be vertices, and the first entries their neighbours.
-    """
-    rows = sample.rows
-    n = len(rows[0][1]) - 1
-    if n < 3 or any(len(row) != n + 1 or not all(map(_is_entry, row[1:])) for _, row in rows):
+def _check_symmetric(parsed: Parsed, line: int) -> None:
+    """Refuse two lengths between the same vertices in a matrix that a comment calls undirected."""
+    arcs = parsed.arcs
+    if arcs.weights is None:
         return
-    names = [row[0] for _, row in rows]
-    counts = [[str(i + first) for i in range(len(rows))] for first in (0, 1)]
-    named = not any(map(_is_entry, names)) and len(set(names)) == len(names)
-    # Three rows that each begin with their number are what examples of edge lists look like, too.
-    numbered = names in counts and (n > 3 or all(_is_zero(row[i + 1]) for i, (_, row) in enumerate(rows[:n])))
-    if (named or numbered) and _count(source, Shape(n, sample.separator, None, True, 0)) == n:
-        raise InvalidGraph(
-            f"{n} rows of {n + 1} fields may be a matrix whose rows are named, or an edge list: add a first row with "
-            "the names of the columns, or say --format edges",
-            line=rows[0][0],
-            field="format",
-        )
-
-
-def _is_entry(cell: str) -> bool:
-    return cell in _NONE or is_number(cell, decimal_comma=True)
-
-
-def _is_zero(cell: str) -> bool:
-    return cell in _NONE or float(cell.replace(",", ".")) == 0
-
-
-def names_columns(names: list[str]) -> bool:
-    """Whether a header names the columns of an edge list; single letters may as well be vertices."""
-    words = [name for name in names if len(name) > 1]
-    return names_ends(words) or named_length(words) is not None or any(map(is_similarity, words))
-
-
-def _refuse_rectangle(rows: list[Row]) -> None:
-    """A table with an empty corner whose rows are not named like its columns is neither a matrix nor an edge list."""
-    (_, head), body = rows[0], rows[1:]
-    if head[0] or len(head) < 3 or not all(head[1:]) or names_columns(head[1:]):
-        return
-    if all(len(row) == len(head) and all(_is_entry(cell) for cell in row[1:]) for _, row in body):
-        line, name = next(
-            ((number, row[0]) for number, row in body if row[0] not in head[1:]), (body[0][0], body[0][1][0])
-        )
-        raise InvalidGraph(
-            f"row {shown(name)} is no column, so this is no square matrix; if it is an edge list, name its columns "
-            "with --from and --to",
-            line=line,
-            field="row",
-        )
-
-
-def _count(source: Source, shape: Shape) -> int:
-    """Rows below the header; counting stops once they are too many."""
-    count = 0
-    with contextlib.closing(source.blocks()) as blocks:
-        for block in blocks:
-            lines = enumerate(block.data.decode("utf-8", "replace").split("\n"), block.line)
-            body = (text.strip() for number, text in lines if number > shape.skip)
-            count += sum(bool(text) and not is_comment(text, COMMENTS) for text in body)
-            if count > shape.n:
-                break
-    return count
+    lengths = dict(zip(zip(arcs.tails.tolist(), arcs.heads.tolist(), strict=True), arcs.weights.tolist(), strict=True))
+    for (tail, head), length in lengths.items():
+        if lengths.get((head, tail), length) != length:
+            raise InvalidGraph(
+                f"line {line} says that the edges are undirected, but the matrix has {length:g} and "
+                f"{lengths[head, tail]:g} between the same vertices: say --undirected (the smaller) or --directed",
+                field="matrix",
+            )
 
 
 class _Matrix:
@@ -306,6 +100,7 @@ class _Matrix:
         if arcs.weights is not None:
             refuse_diagonal(arcs, shape.n)
             refuse_totals(arcs, shape.names or [])
+            refuse_signs_of_nothing(arcs)
         if shape.names is not None:
             labels, place = order_names(shape.names)
             arcs.tails, arcs.heads = place[arcs.tails], place[arcs.heads]
@@ -385,7 +180,7 @@ class _Matrix:
 
     def _text(self, cells: list[str], number: int, empty: list[list[int]]) -> str:
         """The entries as numbers with blanks between them; those that are no arcs are 0 and noted in ``empty``."""
-        absent = [i for i, cell in enumerate(cells) if cell in _NONE]
+        absent = [i for i, cell in enumerate(cells) if cell in NO_ARC]
         for i in absent:
             cells[i] = "0"
         empty.append(absent)

@@ -140,7 +140,7 @@ def test_a_log_that_cannot_be_fetched_is_said_to_be_so(
     def away(*_):
         raise StorageFailed("the store is away")
 
-    monkeypatch.setattr("service.dashboard.views.fetch_log", away)
+    monkeypatch.setattr("service.dashboard.page_data.fetch_log", away)
     answer = client.get(f"/jobs/{job}")
     assert (answer.status_code, "The log cannot be read: the store is away" in answer.text) == (200, True)
 

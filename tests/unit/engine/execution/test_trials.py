@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import replace
 from typing import Any
 
@@ -123,6 +124,7 @@ def test_the_rows_of_trials_are_not_searched_again(unit: bool, monkeypatch: pyte
     monkeypatch.setattr(bfs_bits, "Searches", Counted)
     monkeypatch.setattr(trials, "WORTHWHILE", 0.0)
     monkeypatch.setattr(trials, "TRIAL", 0.02)
+    monkeypatch.setattr(trials, "only_ready", contextlib.nullcontext)
     rng = np.random.default_rng(4)
     weights = np.ones(12_000, np.int64) if unit else rng.integers(1, 50, 12_000)
     graph = build_graph(

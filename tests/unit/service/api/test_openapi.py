@@ -18,7 +18,7 @@ from service.api.schemas import graphs, jobs, results, wire
 from service.api.schemas import service as about_service
 from service.app import create_app
 from service.settings import Settings, variable
-from service.views.formats import MEDIA_TYPES
+from service.views.media_types import MEDIA_TYPES
 
 ROOT = Path(__file__).resolve().parents[4]
 TEXT = (ROOT / "docs" / "api.md").read_text()

@@ -8,7 +8,6 @@ import inspect
 import io
 import json
 import re
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +15,16 @@ import networkx as nx
 import pytest
 from fastapi.testclient import TestClient
 
-from service.cli import arguments, main
+from service.api.schemas.graphs import UploadQuery
+from service.cli import main
 from service.cli import remote as cli_remote
 from service.cli.commands import remote
 from service.client import AsyncClient, Client
-from service.client.graphs import GraphReading, prepared
-from service.dashboard.render import _environment
-from service.routes.graphs import upload_graph
+from service.client.graphs import prepared
+from service.dashboard.render import environment
 from service.state import Service
 from storage.errors import InvalidRequest
+from storage.options import ReadingOptions, declared
 from storage.readers import FORMATS, read_graph
 from storage.readers.named import NO_DIRECTION
 from tests.property.test_openapi import here
@@ -51,7 +51,7 @@ def test_the_reader_has_these_options() -> None:
 @pytest.mark.parametrize("command", [main.solve, main.solve_many, main.plan, main.inspect, cli_remote.submit])
 def test_every_command_that_reads_a_graph_has_every_option(command: Any) -> None:
     assert set(inspect.signature(command).parameters) >= OPTIONS
-    assert {field.name for field in fields(arguments.ReadingOptions)} == OPTIONS
+    assert set(declared(ReadingOptions)) == OPTIONS
 
 
 def test_no_other_command_takes_a_graph_file() -> None:
@@ -61,14 +61,13 @@ def test_no_other_command_takes_a_graph_file() -> None:
 
 
 def test_the_upload_has_every_option() -> None:
-    own = {"request", "response", "service", "caller", "name", "filename"}
-    assert set(inspect.signature(upload_graph).parameters) - own == OPTIONS
+    assert set(UploadQuery.model_fields) - {"name", "filename"} == OPTIONS
+    assert set(UploadQuery().reading()) == OPTIONS
 
 
 @pytest.mark.parametrize("method", [Client.solve, Client.submit, AsyncClient.solve, AsyncClient.submit])
 def test_the_client_has_every_option(method: Any) -> None:
     assert set(inspect.signature(method).parameters) >= OPTIONS
-    assert {field.name for field in fields(GraphReading)} - {"name"} == OPTIONS
 
 
 def test_the_client_sends_every_option_of_a_file(tmp_path: Path) -> None:
@@ -76,13 +75,13 @@ def test_the_client_sends_every_option_of_a_file(tmp_path: Path) -> None:
     said: dict[str, Any] = {
         name: True if name in ("directed", "unweighted", "centroids_through") else name for name in OPTIONS
     }
-    with prepared(tmp_path / "g.csv", GraphReading(**said)) as upload:
+    with prepared(tmp_path / "g.csv", ReadingOptions(**said)) as upload:
         assert {name: value for name, value in upload.query.items() if name in OPTIONS} == said
 
 
 def test_submit_passes_every_option_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     passed: dict[str, Any] = {}
-    monkeypatch.setattr(remote, "submit", lambda _graph, reading, _options, **_more: passed.update(reading))
+    monkeypatch.setattr(remote, "submit", lambda _graph, options, _at, **_more: passed.update(options))
     texts = ("format", "weight", "source", "target", "labels", "length_of")
     words = {"source": "from", "target": "to", "length_of": "length-of"}
     (tmp_path / "g.csv").write_text(TEXTS)
@@ -96,7 +95,7 @@ def test_submit_passes_every_option_on(tmp_path: Path, monkeypatch: pytest.Monke
 def test_the_page_asks_for_every_option() -> None:
     form = (ROOT / "service" / "dashboard" / "templates" / "drop.html").read_text()
     assert set(re.findall(r'name="(\w+)"', form)) - {"file"} == OPTIONS
-    page = _environment().get_template("drop.html").render()
+    page = environment().get_template("drop.html").render()
     assert set(re.findall(r"<option>([\w-]+)</option>", page)) == set(FORMATS)
 
 
@@ -199,7 +198,7 @@ def test_centroids_over_http(client: TestClient, service: Service) -> None:
 
 
 def understood(graph: Any, **how: Any) -> tuple[Any, Any]:
-    with prepared(graph, GraphReading(**how)) as upload:
+    with prepared(graph, ReadingOptions(**how)) as upload:
         query = {name: value for name, value in upload.query.items() if name in OPTIONS and value is not None}
         return read_graph(upload.file, **query)
 

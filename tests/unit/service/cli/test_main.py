@@ -1,6 +1,7 @@
 """The command line without solving anything: sizes, progress, numbers, errors as exit codes, bad use."""
 
 import errno
+import inspect
 import io
 import json
 import math
@@ -17,7 +18,7 @@ from service.cli import main
 from service.cli.commands import failures
 from service.cli.commands.interrupts import Interrupts
 from service.cli.commands.output import emit, jsonable, number, table
-from service.cli.progress import LineProgress, amount_text, progress_on
+from service.cli.progress import ProgressMonitor, amount_text
 from service.units import format_bytes, format_count, format_seconds, parse_size
 from storage import errors
 from storage.readers.named import NO_DIRECTION
@@ -75,7 +76,7 @@ def test_progress_lines_tell_fraction_recent_rate_and_time_left(monkeypatch):
     now = [100.0]
     monkeypatch.setattr("service.cli.progress.time.perf_counter", lambda: now[0])
     stream = io.StringIO()
-    with LineProgress(stream, every=5.0) as monitor:
+    with ProgressMonitor(stream, every=5.0) as monitor:
         monitor.begin("search", 1000, "rows")
         for seconds, rows in ((6.0, 1), (2.0, 49), (3.0, 100), (1.0, 850)):
             now[0] += seconds
@@ -94,7 +95,7 @@ def test_a_phase_is_never_more_than_done_and_no_time_left_is_negative(monkeypatc
     now = [100.0]
     monkeypatch.setattr("service.cli.progress.time.perf_counter", lambda: now[0])
     stream = io.StringIO()
-    with LineProgress(stream, every=5.0) as monitor:
+    with ProgressMonitor(stream, every=5.0) as monitor:
         monitor.begin("relax", 1000, "updates")
         for updates in (500, 900):
             now[0] += 6.0
@@ -104,7 +105,7 @@ def test_a_phase_is_never_more_than_done_and_no_time_left_is_negative(monkeypatc
 
 def test_a_stop_is_passed_on_and_the_last_line_says_how_far_it_came():
     stream = io.StringIO()
-    monitor = LineProgress(stream, lambda: monitor.done >= 20)
+    monitor = ProgressMonitor(stream, lambda: monitor.done >= 20)
     monitor.begin("search", 100, "rows")
     monitor.step(10)
     with pytest.raises(errors.Cancelled), monitor:
@@ -119,7 +120,7 @@ def test_progress_on_a_terminal_draws_a_bar_with_its_rate():
             return True
 
     stream = Terminal()
-    with progress_on(stream) as monitor:
+    with ProgressMonitor(stream) as monitor:
         monitor.begin("relax", 10_000_000, "updates")
         monitor.advance(10_000_000)
     plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", stream.getvalue())
@@ -131,7 +132,7 @@ def test_progress_on_a_terminal_draws_a_bar_with_its_rate():
 def test_progress_into_a_closed_log_does_not_end_the_job():
     stream = io.StringIO()
     stream.close()
-    with LineProgress(stream) as monitor:
+    with ProgressMonitor(stream) as monitor:
         monitor.begin("search", 1, "rows")
         monitor.step(1)
     assert isinstance(monitor, Monitor)
@@ -366,8 +367,8 @@ def test_the_choices_of_the_command_line_are_those_of_the_engine():
     from engine.model.algorithms import ALGORITHMS
     from engine.model.dtypes import WORK_TYPES
 
-    def choices(annotation):
-        return set(annotation.__origin__.__args__) - {"auto"}
+    def choices(name):
+        return set(inspect.signature(main.solve).parameters[name].annotation.__origin__.__args__) - {"auto"}
 
-    assert choices(main.Algorithm) == set(ALGORITHMS)
-    assert choices(main.Dtype) == set(WORK_TYPES)
+    assert choices("algorithm") == set(ALGORITHMS)
+    assert choices("dtype") == set(WORK_TYPES)

@@ -14,9 +14,10 @@ import polars as pl
 import pytest
 from scipy import sparse
 
-from service.client.graphs import GraphReading, prepared
+from service.client.graphs import prepared
 from service.client.names import Names
 from storage.errors import InvalidGraph, InvalidRequest, NotFound
+from storage.options import ReadingOptions
 from storage.readers import read_graph
 
 Arcs = dict[tuple[Any, Any], float]
@@ -24,7 +25,7 @@ Arcs = dict[tuple[Any, Any], float]
 
 def understood(graph: Any, **how: Any) -> tuple[set[Any], Arcs]:
     """Vertices and arcs, named as the caller names them, after the round trip through the file."""
-    with prepared(graph, GraphReading(**how)) as upload:
+    with prepared(graph, ReadingOptions(**how)) as upload:
         query = upload.query
         read, _ = read_graph(
             upload.file,
@@ -217,19 +218,19 @@ def test_what_is_no_graph_is_refused_with_its_reason(graph, said):
 def test_a_file_goes_as_it_is(tmp_path):
     path = tmp_path / "roads.csv"
     path.write_text("u,v,w\n1,2,3\n")
-    with prepared(str(path), GraphReading(weight="w", name="mine")) as upload:
+    with prepared(str(path), ReadingOptions(weight="w"), "mine") as upload:
         assert upload.file == path
         assert {k: v for k, v in upload.query.items() if v is not None} == {
             "weight": "w", "name": "mine", "filename": "roads.csv",
         }  # fmt: skip
     assert path.exists()
-    with pytest.raises(NotFound, match="there is no file"), prepared(tmp_path / "none", GraphReading()):
+    with pytest.raises(NotFound, match="there is no file"), prepared(tmp_path / "none", ReadingOptions()):
         pass
 
 
 def test_nothing_is_left_behind(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    with prepared(nx.path_graph(3), GraphReading()) as upload:
+    with prepared(nx.path_graph(3), ReadingOptions()) as upload:
         assert upload.file.parent == tmp_path
     with pytest.raises(InvalidRequest):
         understood(np.zeros((2, 3)))
@@ -250,9 +251,10 @@ import sys
 import service.client
 heavy = {"engine", "fastapi", "zarr", "numpy", "scipy", "polars", "pandas", "networkx", "xarray", "matplotlib", "numba"}
 assert not heavy & sys.modules.keys(), heavy & sys.modules.keys()
-from service.client.graphs import GraphReading, prepared
+from service.client.graphs import prepared
+from storage.options import ReadingOptions
 import scipy.sparse
-with prepared(scipy.sparse.eye_array(3), GraphReading()):
+with prepared(scipy.sparse.eye_array(3), ReadingOptions()):
     pass
 assert not (heavy - {"numpy", "scipy"}) & sys.modules.keys()
 """

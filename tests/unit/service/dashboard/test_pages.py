@@ -15,9 +15,10 @@ from fastapi.testclient import TestClient
 from service.app import create_app
 from service.auth.callers import Caller
 from service.auth.sessions import COOKIE, Sessions
-from service.dashboard import forms, views
+from service.dashboard import forms, page_data
 from service.dashboard.charts import HEIGHT, WIDTH, counted, histogram
 from service.dashboard.options import read_options
+from service.dashboard.visiting import Visitor
 from service.settings import Settings
 from service.state import Service
 from storage.graph.graph import build_graph
@@ -398,7 +399,7 @@ def test_jobs_that_are_over_are_found_behind_many_open_ones(client: TestClient, 
         bench.jobs.create(graph_id, {}, {})
     with service.jobs.database.transaction("durable") as connection:
         connection.exec_driver_sql("UPDATE jobs SET owner = ?", (owner,))
-    found = views.home(service, Caller(owner, frozenset({"read"})), None)
+    found = page_data.home(Visitor(service, Caller(owner, frozenset({"read"})), None), None)
     assert [job["id"] for job in found["over"]] == done[::-1]
     assert (len(found["waiting"]), found["older"]) == (50, None)
 

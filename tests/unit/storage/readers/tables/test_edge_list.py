@@ -54,7 +54,6 @@ HALF: Arcs = [(1, 2, 5.5), (2, 3, 6)]
         ("id,from_osmid,to_osmid,name,length\n9,1,2,x,5\n8,2,3,y,6\n", TWO),
         ("alpha,beta,km\n1,2,5\n2,3,6\n", TWO),
         ("1 2 5 road\n2 3 6 path\n", TWO),
-        ("1 2 road 5\n2 3 path 6\n", [(1, 2, 1), (2, 3, 1)]),
         ("1,2,5,\n2,3,6,\n", TWO),
         ("A B 5\nB C 6\n", [("A", "B", 5), ("B", "C", 6)]),
         ("A,B\nB,C\n", [("A", "B", 1), ("B", "C", 1)]),

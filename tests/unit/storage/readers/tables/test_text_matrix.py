@@ -235,7 +235,7 @@ def test_one_line_of_millions_of_commas_is_not_split(tmp_path: Path) -> None:
     path.write_text("," * 4_000_000 + "\n" + "," * 4_000_000 + "\n1,2\n")
     from storage.readers.parsed import ReadOptions
     from storage.readers.source import Source
-    from storage.readers.tables.text_matrix import is_matrix
+    from storage.readers.tables.matrix_shape import is_matrix
 
     source = Source(path, ReadLimits())
     tracemalloc.start()

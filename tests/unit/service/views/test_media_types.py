@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from service.api.fault import NotAcceptable
-from service.views.formats import choose_format
+from service.views.media_types import choose_format
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The content of pages as plain data; templates only lay it out."""
+"""Gathers the content of pages as plain data; templates only lay it out."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any, Final
 
 from engine.model.algorithms import ALGORITHMS
 from service.api.problems import CODES
-from service.auth.callers import Caller
 from service.dashboard.charts import counted, histogram
+from service.dashboard.visiting import Visitor
 from service.jobs.checkpoints import resumable
 from service.jobs.joblog import fetch_log, log_path
 from service.state import Service, silent
-from service.views.central import compared
+from service.views.matrix_summary import compared
 from storage.errors import ApspError, Gone, NotFound, StorageFailed
 from storage.jobs.store import (
     ACCEPTED,
@@ -58,28 +58,22 @@ _PHASES: Final = {
 }  # fmt: skip
 
 
-def home(service: Service, caller: Caller, before: str | None) -> View:
-    """Jobs by state, the newest first; devices; the disk.
-
-    Args:
-        service: what the routes of this process share.
-        caller: who asks.
-        before: show finished jobs that are older than the job of this id.
-    """
-    owner = None if caller.may("admin") else caller.owner
-    names = _graph_names(service, owner)
-    listed = service.jobs.list_jobs
+def home(visitor: Visitor, before: str | None) -> View:
+    """Return the jobs by state, the newest first (finished ones before that of id ``before``), devices and the disk."""
+    owner = visitor.owner
+    names = _graph_names(visitor.service, owner)
+    listed = visitor.service.jobs.list_jobs
     over = listed(PAGE + 1, owner=owner, state=OVER, before=before)
     running, waiting = (listed(_MOST_OPEN, owner=owner, state=state) for state in (RUNNING, ACCEPTED))
-    waiting_rows = [row(record, names, service.jobs.queue_position(record)) for record in waiting]
+    waiting_rows = [row(record, names, visitor.service.jobs.queue_position(record)) for record in waiting]
     return {
         "running": [row(record, names) for record in running],
         "waiting": sorted(waiting_rows, key=lambda item: item["position"]),
         "over": [row(record, names) for record in over[:PAGE]],
         "older": over[PAGE - 1].id if len(over) > PAGE else None,
         "paged": before is not None,
-        "graphs": [_graph_row(record) for record in service.keys.list_graphs(5, owner)],
-        **machines(service),
+        "graphs": [_graph_row(record) for record in visitor.service.keys.list_graphs(5, owner)],
+        **machines(visitor.service),
     }
 
 
@@ -93,18 +87,12 @@ def machines(service: Service) -> View:
     }
 
 
-def graph(service: Service, caller: Caller, graph_id: str) -> View:
-    """One graph and the jobs about it.
-
-    Args:
-        service: what the routes of this process share.
-        caller: who asks.
-        graph_id: id of the graph.
-    """
-    record = service.graph(graph_id, caller)
-    owner = None if caller.may("admin") else caller.owner
-    name = _graph_names(service, owner).get(record.id) or record.name
-    jobs = service.jobs.list_jobs(10, graph=graph_id, owner=owner)
+def graph(visitor: Visitor, graph_id: str) -> View:
+    """Return one graph and the jobs about it."""
+    record = visitor.graph(graph_id)
+    owner = visitor.owner
+    name = _graph_names(visitor.service, owner).get(record.id) or record.name
+    jobs = visitor.service.jobs.list_jobs(10, graph=graph_id, owner=owner)
     return {
         "graph": record, "title": name or f"Graph {record.id[:8]}", "jobs": [row(job, {}) for job in jobs],
         "facts": {**_NO_FACTS, **record.facts, "weights": {**_NO_WEIGHTS, **record.facts.get("weights", {})}},
@@ -112,43 +100,36 @@ def graph(service: Service, caller: Caller, graph_id: str) -> View:
     }  # fmt: skip
 
 
-def job(service: Service, caller: Caller, job_id: str) -> View:
-    """One job: state, phases, plan, error, the head of its result.
-
-    Args:
-        service: what the routes of this process share.
-        caller: who asks.
-        job_id: id of the job.
-    """
-    record = service.job(job_id, caller)
+def job(visitor: Visitor, job_id: str) -> View:
+    """Return one job: state, phases, plan, error, the head of its result."""
+    record = visitor.job(job_id)
     try:
-        found: GraphRecord | None = service.graph(record.graph, caller)
+        found: GraphRecord | None = visitor.graph(record.graph)
     except (NotFound, Gone):
         found = None
     names = {} if found is None or found.name is None else {found.id: found.name}
-    position = service.jobs.queue_position(record) if record.state == ACCEPTED else None
+    position = visitor.service.jobs.queue_position(record) if record.state == ACCEPTED else None
     return {
         "job": row(record, names, position), "record": record, "graph": found,
         "plan": plan(record.plan) if record.plan else None, "phases": _phases(record),
-        "resumable": resumable(service.settings, record),
-        "log": _log(service, record), "result": _result(record),
+        "resumable": resumable(visitor.service.settings, record),
+        "log": _log(visitor.service, record), "result": _result(record),
         "example": _example(record, found),
         "notes": () if found is None else found.receipt.get("notes", ()),
         "options": {k: v for k, v in record.options.items() if v not in (None, "auto")},
     }  # fmt: skip
 
 
-def answer(service: Service, caller: Caller, job_id: str, source: str, target: str) -> View:
-    """The distance and the route from one vertex to another, or why there is no answer.
+def answer(visitor: Visitor, job_id: str, source: str, target: str) -> View:
+    """Return the distance and the route from one vertex to another, or why there is no answer.
 
     Args:
-        service: what the routes of this process share.
-        caller: who asks.
+        visitor: the person who asks.
         job_id: id of the job.
         source, target: vertices as the file names them.
     """
     try:
-        result = service.result(job_id, caller)
+        result = visitor.service.result(job_id, visitor.caller)
         found = result.distance(source, target)
         if not found["reachable"]:
             return {"source": source, "target": target, "distance": None, "route": None, "refused": None}
@@ -158,17 +139,11 @@ def answer(service: Service, caller: Caller, job_id: str, source: str, target: s
     return {"source": source, "target": target, "distance": found["distance"], "route": route, "refused": None}
 
 
-def eccentricities(service: Service, caller: Caller, job_id: str) -> View:
-    """How far the farthest vertex is from each source, or from evenly spaced ones.
-
-    Args:
-        service: what the routes of this process share.
-        caller: who asks.
-        job_id: id of the job.
-    """
+def eccentricities(visitor: Visitor, job_id: str) -> View:
+    """Return how far the farthest vertex is from each source, or from evenly spaced ones."""
     from service.views.sampling import eccentricities
 
-    found = eccentricities(service.result(job_id, caller), 1024)
+    found = eccentricities(visitor.service.result(job_id, visitor.caller), 1024)
     facts = zip(found["sources"], found["eccentricities"], found["central"], strict=True)
     known = sorted(((name, value, near) for name, value, near in facts if value is not None), key=lambda item: item[1])
     values = [value for _, value, _ in known]
@@ -182,7 +157,7 @@ def eccentricities(service: Service, caller: Caller, job_id: str) -> View:
 
 
 def row(record: JobRecord, names: dict[str, str], position: int | None = None) -> View:
-    """One job in a list.
+    """Return one job in a list.
 
     Args:
         record: the stored job.
@@ -208,7 +183,7 @@ def row(record: JobRecord, names: dict[str, str], position: int | None = None) -
 
 
 def plan(shown: dict[str, Any]) -> View:
-    """A plan with its selected and rejected candidates."""
+    """Return a plan with its selected and rejected candidates."""
     candidates = [
         {**item, "name": algorithm(item["algorithm"]), "chosen": k == 0 and not item.get("rejected")}
         for k, item in enumerate(shown.get("candidates") or [])
@@ -220,7 +195,7 @@ def plan(shown: dict[str, Any]) -> View:
 
 
 def algorithm(name: str) -> str:
-    """The display name of an algorithm."""
+    """Return the display name of an algorithm."""
     return ALGORITHMS[name].title if name in ALGORITHMS else name
 
 
@@ -245,7 +220,7 @@ def _device(runner: RunnerRecord, lost: bool) -> View:
 
 
 def _phases(record: JobRecord) -> list[View]:
-    """The phases of the plan with predicted and measured seconds, and whether each is past, current or ahead."""
+    """Return the phases of the plan with predicted and measured seconds, and whether each is past, current or ahead."""
     predicted = {phase["name"]: phase["seconds"] for phase in (record.plan or {}).get("phases") or []}
     taken = record.seconds or {}
     names = list(taken) if taken else list(predicted)
@@ -260,7 +235,7 @@ def _phases(record: JobRecord) -> list[View]:
 
 
 def _log(service: Service, record: JobRecord) -> View:
-    """The end of the log, and its size, from which the stream of events continues.
+    """Return the end of the log, and its size, from which the stream of events continues.
 
     Events cover the file on this node only, so after the log of other nodes they start at its beginning.
     """
@@ -277,7 +252,7 @@ def _log(service: Service, record: JobRecord) -> View:
 
 
 def _sent_log(service: Service, record: JobRecord) -> View:
-    """The end of the log of attempts on other nodes."""
+    """Return the end of the log of attempts on other nodes."""
     try:
         sent = fetch_log(service.settings, record.id) or b""
     except StorageFailed as error:  # the rest of the page is useful without the log
@@ -288,7 +263,7 @@ def _sent_log(service: Service, record: JobRecord) -> View:
 
 
 def _result(record: JobRecord) -> View | None:
-    """The facts of an existing result."""
+    """Return the facts of an existing result."""
     if record.state != SUCCESSFUL or record.removed is not None:
         return None
     summary = record.summary or {}
@@ -302,7 +277,7 @@ def _result(record: JobRecord) -> View | None:
 
 
 def _example(record: JobRecord, graph: GraphRecord | None) -> list[Any]:
-    """Two existing vertices, for examples of code."""
+    """Return two existing vertices, for examples of code."""
     pair = (record.summary or {}).get("diameter_pair")
     facts = {} if graph is None else graph.facts
     return pair or [facts.get("first_vertex", "A"), facts.get("last_vertex", "B")]

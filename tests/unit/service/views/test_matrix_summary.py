@@ -3,7 +3,7 @@
 import pytest
 
 from service.cli.commands.showing import summary_lines
-from service.views.central import compared
+from service.views.matrix_summary import compared
 
 SUMMARY = {
     "vertices": 973, "sources": 973, "targets": 973, "pairs": 945_756, "reached": 837_199, "mean": 1067.885,

@@ -1,4 +1,4 @@
-"""Displays of jobs and results in terminals and notebooks; names of vertices are escaped."""
+"""Shows jobs and results in terminals and notebooks; names of vertices are escaped."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from html import escape
 from typing import Any
 
 from service.units import format_seconds
-from service.views.central import compared
+from service.views.matrix_summary import shown_facts
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Path:
 
 
 def table(title: str, rows: Iterable[tuple[str, object]]) -> str:
-    """An HTML table of two columns; everything in it is escaped."""
+    """Return an HTML table of two columns; everything in it is escaped."""
     lines = "".join(
         f'<tr><th style="text-align:left">{escape(name)}</th><td style="text-align:left">{escape(str(value))}</td></tr>'
         for name, value in rows
@@ -119,7 +119,7 @@ class ResultView:
         return str(self.facts["unit"])
 
     def summary(self) -> dict[str, Any]:
-        """Pairs, how many are reached, mean, diameter, radius, histogram."""
+        """Return the pairs, how many are reached, mean, diameter, radius, histogram."""
         return dict(self.facts["summary"])
 
     def __repr__(self) -> str:
@@ -127,18 +127,10 @@ class ResultView:
         return f"<{type(self).__name__} of job {self.job}: {rows:,} x {columns:,}, {self.dtype}>"
 
     def _repr_html_(self) -> str:
-        summary = self.summary()
         shown = [
             ("matrix", "{:,} x {:,}, {}".format(*self.shape, self.dtype)),
             ("graph", "directed" if self.directed else "undirected"),
             ("unit", self.unit),
         ]
-        pairs, reached = summary.get("pairs"), summary.get("reached")
-        if pairs is not None and reached is not None:
-            shown.append(("reached", f"{reached:,} of {pairs:,} pairs"))
-        known = (name for name in ("mean", "diameter", "radius") if summary.get(name) is not None)
-        of = {"radius": compared(summary)}
-        shown += [(name, f"{summary[name]:.7g} {of.get(name, '')}".rstrip()) for name in known]
-        if isinstance(pair := summary.get("diameter_pair"), list):
-            shown.append(("farthest apart", f"{pair[0]} → {pair[1]}"))
+        shown += shown_facts(self.summary())
         return table(f"Distances, job {self.job}", shown)

@@ -1,4 +1,4 @@
-"""Facts about a graph, shown by ``apsp inspect`` and with every graph of the service."""
+"""Finds the facts about a graph that are shown by ``apsp inspect`` and with every graph of the service."""
 
 from __future__ import annotations
 

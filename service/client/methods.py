@@ -1,0 +1,254 @@
+"""The methods of both clients, written once: each is a flow, which the client's driver carries out.
+
+``@asks`` turns a function that makes a flow into a method: of a class of :mod:`service.client.blocking` it returns what
+the flow returns, of a class of :mod:`service.client.asynchronous` it is to be awaited.  Type checkers see both.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Coroutine
+from functools import wraps
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, Unpack, cast, overload
+
+import httpx2
+
+from service.client import flows
+from service.client.asking import Patience
+from service.client.displays import JobView
+from service.client.names import Names
+from service.client.steps import Flow
+from service.options import ClientOptions
+from storage.options import ReadingOptions, declared, lists_options
+
+T = TypeVar("T")
+P = ParamSpec("P")
+JobT = TypeVar("JobT", bound="JobMethods[Any, Any]")
+ResultT = TypeVar("ResultT")
+
+
+class Blocking:
+    """Base of the classes whose methods wait for the answer."""
+
+
+class Awaited:
+    """Base of the classes whose methods are to be awaited."""
+
+
+class Method(Generic[P, T]):
+    """A method made of a function that returns a flow; which kind depends on the class that has it."""
+
+    def __init__(self, flow: Callable[Concatenate[Any, P], Flow[T]]) -> None:
+        self._flow = flow
+        self._made: dict[type, Any] = {}
+        self.__doc__ = flow.__doc__
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> Callable[..., Any]: ...
+    @overload
+    def __get__(self, instance: Blocking, owner: type) -> Callable[P, T]: ...
+    @overload
+    def __get__(self, instance: Awaited, owner: type) -> Callable[P, Coroutine[Any, Any, T]]: ...
+    def __get__(self, instance: object | None, owner: type) -> Any:
+        """Return the method, bound to an instance if there is one."""
+        if owner not in self._made:
+            self._made[owner] = self._function(owner)
+        found = self._made[owner]
+        return found if instance is None else found.__get__(instance, owner)
+
+    def _function(self, owner: type) -> Callable[..., Any]:
+        flow: Callable[..., Flow[T]] = self._flow
+        function: Callable[..., Any]
+        if issubclass(owner, Awaited):
+
+            async def function(self: Any, /, *given: Any, **options: Any) -> Any:
+                return await self._run(flow(self, *given, **options))
+        else:
+
+            def function(self: Any, /, *given: Any, **options: Any) -> Any:
+                return self._run(flow(self, *given, **options))
+
+        signature = inspect.signature(flow)
+        returned = str(signature.return_annotation).removeprefix("Flow[").removesuffix("]")
+        side = "Async" if issubclass(owner, Awaited) else ""
+        names = {"JobT": f"{side}Job", "ResultT": f"{side}Result", "list[JobT]": f"list[{side}Job]"}
+        vars(wraps(flow)(function))["__signature__"] = signature.replace(
+            return_annotation=names.get(returned, returned)
+        )
+        return function
+
+
+def asks(flow: Callable[Concatenate[Any, P], Flow[T]]) -> Method[P, T]:
+    """Make a method of a function that returns a flow."""
+    return Method(flow)
+
+
+class ClientMethods(Generic[JobT, ResultT]):
+    """What a client of a service can be asked."""
+
+    patience: Patience
+    _http: httpx2.Client | httpx2.AsyncClient
+
+    def _job(self, facts: flows.Document, names: Names | None = None, receipt: flows.Document | None = None) -> JobT:
+        raise NotImplementedError
+
+    @property
+    def url(self) -> str:
+        """The address of the service."""
+        return str(self._http.base_url).rstrip("/")
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.url}>"
+
+    @asks
+    @lists_options
+    def solve(
+        self,
+        graph: Any,
+        *,
+        timeout: float | None = None,
+        watcher: flows.Watcher | None = None,
+        **options: Unpack[ClientOptions],
+    ) -> Flow[ResultT]:
+        """Upload a graph, solve it, wait, and return the result; arguments as in :meth:`submit` and :meth:`Job.wait`.
+
+        Raises JobFailed if the job fails or is cancelled, and what ``submit`` and ``wait`` raise.
+
+        Args:
+            graph: as in :meth:`submit`.
+            timeout, watcher: as in :meth:`Job.wait`.
+            options: how the graph is read, its name, and options of the job, as in :meth:`submit`.
+        """
+        job = yield from self._submitted(graph, options)
+        yield from job.waited(timeout, watcher)
+        return cast(ResultT, (yield from job.solved()))
+
+    @asks
+    @lists_options
+    def submit(self, graph: Any, **options: Unpack[ClientOptions]) -> Flow[JobT]:
+        """Upload a graph and queue a job.
+
+        Args:
+            graph: the path of a file, a NetworkX graph, a SciPy sparse matrix, a pandas or polars edge table, a square
+                NumPy array, or arrays ``(sources, targets)`` or ``(sources, targets, weights)``.
+            options: these say how the graph is read, and all may be left out:
+                ``format`` of a file, else told by its content;
+                ``directed``, else what the graph declares, and directed where it declares none;
+                ``weight``, the column, or attribute of edges, that holds the weights;
+                ``unweighted``, whether every arc counts 1;
+                ``source`` and ``target``, the columns of a table, or of a file of columns;
+                ``labels`` of GML, GraphML, GEXF, Pajek and JSON, the attribute that names vertices instead of their id;
+                ``length_of``, a formula over one column that makes the lengths, such as ``"1000 - score"``;
+                ``centroids_through`` of a TNTP file, whether paths may pass through zone centroids.
+                ``name`` is that of the graph and the job; docs/api.md describes the others, which are the job's.
+
+        Raises:
+            InvalidRequest, NotFound: the graph or an option cannot be understood.
+            ServiceError: the service refused, with its problem document.
+            NoAnswer: the service cannot be reached.
+        """
+        return (yield from self._submitted(graph, options))
+
+    def _submitted(self, graph: Any, options: ClientOptions) -> Flow[JobT]:
+        known, name = declared(ReadingOptions), options.get("name")
+        reads = cast(ReadingOptions, {option: value for option, value in options.items() if option in known})
+        asked = {option: value for option, value in options.items() if option not in known and option != "name"}
+        found, names = yield from flows.upload(graph, reads, self.patience, name=name)
+        facts = yield from flows.submit(found["id"], names, asked, self.patience, name=name)
+        return self._job(facts, names, found.get("receipt"))
+
+    @asks
+    def job(self, job: str) -> Flow[JobT]:
+        """Return a job by its id."""
+        return self._job((yield from flows.status(job, self.patience)))
+
+    @asks
+    def jobs(self, *, state: str | None = None, limit: int = 50) -> Flow[list[JobT]]:
+        """Return the jobs, newest first."""
+        found = yield from flows.jobs(self.patience, state=state, limit=limit)
+        return [self._job(facts) for facts in found]
+
+    @asks
+    def result(self, job: str) -> Flow[ResultT]:
+        """Return the result of a finished job by its id."""
+        return cast(ResultT, (yield from self._job((yield from flows.status(job, self.patience))).solved()))
+
+
+class Part:
+    """What a job and a result have in common: the client that they came from, and the names of vertices."""
+
+    def _belong(self, client: ClientMethods[Any, Any], names: Names | None) -> None:
+        self._client, self._names = client, names or Names()
+        self._patience = client.patience
+        self._run: Any = client.run  # type: ignore[attr-defined]
+
+
+class JobMethods(JobView, Part, Generic[JobT, ResultT]):
+    """A job; its facts are those of the last answer."""
+
+    def __init__(
+        self,
+        client: ClientMethods[Any, Any],
+        facts: flows.Document,
+        names: Names | None = None,
+        receipt: flows.Document | None = None,
+    ) -> None:
+        super().__init__(facts, receipt)
+        self._belong(client, names)
+
+    def _result(self, facts: flows.Document) -> ResultT:
+        raise NotImplementedError
+
+    def waited(self, timeout: float | None, watcher: flows.Watcher | None) -> Flow[None]:
+        """The flow of :meth:`wait`."""
+        self.facts = yield from flows.wait(self.id, self._patience, timeout=timeout, watcher=watcher)
+
+    def solved(self) -> Flow[ResultT]:
+        """Return the flow of :meth:`result`."""
+        if self.over:
+            flows.successful(dict(self.facts))
+        return self._result((yield from flows.summary(self.id, self._patience)))
+
+    @asks
+    def refresh(self) -> Flow[JobT]:
+        """Update the facts; returns itself."""
+        self.facts = yield from flows.status(self.id, self._patience)
+        return cast(JobT, self)
+
+    @asks
+    def wait(self, timeout: float | None = None, watcher: flows.Watcher | None = None) -> Flow[JobT]:
+        """Wait until it has ended; returns itself.  Broken connections and restarts of the service are tolerated.
+
+        Args:
+            timeout: seconds after which StillOpen, a TimeoutError, is raised; the job continues.
+            watcher: called with the job's facts every second.
+        """
+        yield from self.waited(timeout, watcher)
+        return cast(JobT, self)
+
+    @asks
+    def cancel(self) -> Flow[JobT]:
+        """Ask it to stop, which it does at the next tile or batch; returns itself."""
+        self.facts = yield from flows.cancel(self.id, self._patience)
+        return cast(JobT, self)
+
+    @asks
+    def resume(self) -> Flow[JobT]:
+        """Queue it again from its checkpoint; returns itself.  Raises ServiceError if it has none."""
+        self.facts = yield from flows.resume(self.id, self._patience)
+        return cast(JobT, self)
+
+    @asks
+    def delete(self) -> Flow[None]:
+        """Delete it and its result; ServiceError while it is open."""
+        return flows.delete(self.id, self._patience)
+
+    @asks
+    def log(self) -> Flow[str]:
+        """Return its log."""
+        return flows.log(self.id, self._patience)
+
+    @asks
+    def result(self) -> Flow[ResultT]:
+        """Return its result.  Raises JobFailed if it ended without one, ServiceError while it is open."""
+        return self.solved()

@@ -1,0 +1,227 @@
+"""What can be asked about a result: distances, paths, rows, arrays, the store; vertices are those of the caller."""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Iterator, Sequence
+from os import PathLike
+from pathlib import Path as FilePath
+from typing import TYPE_CHECKING, Any, Final
+
+from service.client import fetching
+from service.client.asking import ask
+from service.client.displays import Path, ResultView
+from service.client.flows import Document, job_path, question
+from service.client.methods import ClientMethods, Part, asks
+from service.client.names import Label, Names
+from service.client.steps import Flow, Request, Work
+from service.units import format_bytes, parse_size
+from service.views.figures import draw_histogram, draw_matrix, new_figure
+from storage.errors import InvalidRequest, LimitExceeded
+
+if TYPE_CHECKING:
+    import numpy as np
+    from matplotlib.figure import Figure
+    from xarray import DataArray
+
+#: pairs in one request
+_PAIRS: Final = 10_000
+
+
+def number(value: float | None) -> float:
+    """Return a distance in an answer as a float; +inf where there is no path."""
+    return math.inf if value is None else value
+
+
+class ResultMethods(ResultView, Part):
+    """A solved matrix on the service; vertices are given and named as in the graph."""
+
+    def __init__(self, client: ClientMethods[Any, Any], facts: Document, names: Names | None = None) -> None:
+        super().__init__(facts)
+        self._belong(client, names)
+
+    def _question(self, method: str, what: str, **more: Any) -> Flow[Document]:
+        return question(method, job_path(self.job, what), self._patience, **more)
+
+    @asks
+    def distance(self, source: Any, target: Any) -> Flow[float]:
+        """Return one distance; +inf where there is no path."""
+        pair = {"source": self._names.label(source), "target": self._names.label(target)}
+        return number((yield from self._question("GET", "distance", params=pair))["distance"])
+
+    @asks
+    def distances(self, pairs: Sequence[tuple[Any, Any]]) -> Flow[list[float]]:
+        """Return the distances of many pairs, in their order."""
+        found: list[float] = []
+        for first in range(0, len(pairs), _PAIRS):
+            some = [[self._names.label(u), self._names.label(v)] for u, v in pairs[first : first + _PAIRS]]
+            answer = yield from self._question("POST", "distances", json={"pairs": some})
+            found += map(number, answer["distances"])
+        return found
+
+    @asks
+    def path(self, source: Any, target: Any) -> Flow[Path | None]:
+        """Return one shortest path; None if there is none."""
+        pair = {"source": self._names.label(source), "target": self._names.label(target)}
+        answer = yield from self._question("GET", "path", params=pair)
+        if not answer["reachable"]:
+            return None
+        return Path(self._names.vertices(answer["vertices"]), answer["weights"], answer["length"])
+
+    @asks
+    def row(self, source: Any) -> Flow[dict[Any, float]]:
+        """Return the distances from one vertex to each target that was solved."""
+        body = {"sources": [self._names.label(source)]}
+        answer = yield from self._question("POST", "submatrix", json=body, params={"format": "json"}, seconds=300.0)
+        [values] = answer["distances"]
+        return dict(zip(self._names.vertices(answer["targets"]), map(number, values), strict=True))
+
+    @asks
+    def nearest(self, source: Any, k: int = 10) -> Flow[list[tuple[Any, float]]]:
+        """Return the ``k`` nearest vertices with their distances, the nearest first."""
+        answer = yield from self._question("GET", "nearest", params={"source": self._names.label(source), "k": k})
+        return list(zip(self._names.vertices(answer["targets"]), answer["distances"], strict=True))
+
+    @asks
+    def labels(self) -> Flow[tuple[list[Any], list[Any]]]:
+        """Return the vertices of the rows and of the columns, in their order."""
+        down, across = yield from self._sides()
+        return self._names.vertices(down), self._names.vertices(across)
+
+    def _sides(self) -> Flow[tuple[list[Label], list[Label]]]:
+        """Return the labels of rows and of columns, from the store's own arrays, checked by its seal."""
+        from storage.matrix.download import labels_of, side_files
+
+        address, patience = job_path(self.job, "zarr"), self._patience
+        answer = yield from ask(Request("GET", f"{address}/zarr.json"), patience)
+        files: dict[str, bytes] = {}
+        for name in side_files(answer.content, ("source", "target")):
+            files[name] = (yield from ask(Request("GET", f"{address}/{name}", seconds=300.0), patience)).content
+        found: tuple[list[Label], list[Label]] = yield Work(
+            lambda: (labels_of(answer.content, files, "source"), labels_of(answer.content, files, "target"))
+        )
+        return found
+
+    @asks
+    def to_numpy(
+        self, sources: Sequence[Any] | None = None, targets: Sequence[Any] | None = None, *, most: int | str = "1GiB"
+    ) -> Flow[Any]:
+        """Return the distances as a NumPy array of floats, shape (sources, targets), +inf where there is no path.
+
+        Rows and columns are in the order given, else in that of :meth:`labels`.  Raises LimitExceeded if it would
+        have more bytes than ``most``.
+
+        Args:
+            sources, targets: the rows and columns; None for all.
+            most: the most bytes that the array may have, a number or text such as ``1GiB``.
+        """
+        rows, columns = (None if some is None else self._names.labels(some) for some in (sources, targets))
+        return (yield from self._submatrix(rows, columns, most))
+
+    def _submatrix(self, rows: list[Label] | None, columns: list[Label] | None, most: int | str) -> Flow[Any]:
+        """Return the distances from rows to columns, None meaning all, as floats with +inf."""
+        import numpy as np
+
+        facts = yield from self._question("GET", "results")
+        kind: np.dtype[np.floating[Any]] = np.dtype(
+            np.float64 if facts["dtype"] in ("int32", "float64") else np.float32
+        )
+        down, across = facts["shape"]
+        shape = (down if rows is None else len(rows), across if columns is None else len(columns))
+        _check_size(shape, kind.itemsize, parse_size(most, field="most") if isinstance(most, str) else most)
+        whole = columns is None
+        if rows is None or columns is None:
+            all_rows, all_columns = yield from self._sides()
+            rows, columns = all_rows if rows is None else rows, all_columns if columns is None else columns
+        cells = (yield from question("GET", "v1/limits", self._patience))["limits"]["max_cells"]["value"]
+        found = np.empty(shape, kind)
+        for part in _parts(shape, cells):
+            body: Document = {"sources": rows[part[0]], "targets": columns[part[1]]}
+            if whole and len(body["targets"]) == across:
+                del body["targets"]  # whole rows need no names
+            address = job_path(self.job, "submatrix")
+            request = Request("POST", address, {"format": "npy"}, json=body, seconds=300.0)
+            answer = yield from ask(request, self._patience)
+            found[part] = np.load(io.BytesIO(answer.content), allow_pickle=False)
+        return found
+
+    @asks
+    def to_xarray(self, /, **options: Any) -> Flow[DataArray]:
+        """Return the distances as a lazy labelled array; entries are read through the service when they are used.
+
+        Values are as stored: for integers, *no path* is the number in the attribute ``unreachable``.  Options go to
+        ``xarray.open_zarr``.  Vertices that were renamed for the wire keep those names here, because NumPy has no
+        labels of other kinds.  Needs xarray, fsspec and aiohttp.
+        """
+        found: DataArray = yield Work(lambda: self._opened(options))
+        return found
+
+    def _opened(self, options: dict[str, Any]) -> DataArray:
+        """Open the array ``distances`` of the store; this reads metadata and labels, not tiles."""
+        try:
+            import aiohttp  # noqa: F401 - what fsspec speaks HTTP with
+            import fsspec  # noqa: F401
+            import xarray
+        except ImportError as error:
+            raise InvalidRequest(f"to_xarray needs xarray, fsspec and aiohttp: {error}") from error
+        headers = self._client._http.headers.items()
+        key = {name: value for name, value in headers if name.lower() == "authorization"}
+        asked: dict[str, Any] = {"chunks": None, **options, "storage_options": {"headers": key}}
+        found: DataArray = xarray.open_zarr(f"{self._client.url}/{job_path(self.job, 'zarr')}", **asked)["distances"]
+        return found
+
+    @asks
+    def fetch(
+        self, folder: str | PathLike[str], *, overwrite: bool = False, meter: fetching.Meter | None = None
+    ) -> Flow[FilePath]:
+        """Fetch the whole store into a folder, and check each file; after an interruption, the next call continues.
+
+        Args:
+            folder: path of the store; it appears once it is complete.
+            overwrite: whether an existing store is replaced.
+            meter: called with the bytes fetched so far and the bytes in all.
+        """
+        return fetching.fetch(self.job, FilePath(folder), self._patience, overwrite=overwrite, meter=meter)
+
+    @asks
+    def plot(self, size: int = 256) -> Flow[Figure]:
+        """Return a heat map of at most ``size`` rows and columns beside the histogram of all; needs matplotlib."""
+        if size < 1:
+            raise InvalidRequest("a picture needs at least one row", field="size")
+        down, across = yield from self._sides()
+        distances = yield from self._submatrix(_some(down, size), _some(across, size), 8 * size * size)
+        bins = yield from self._question("GET", "histogram")
+        figure = new_figure(10, 4)
+        left, right = figure.subplots(1, 2)
+        draw_matrix(left, distances, self.shape, self.unit)
+        left.set(title="distances (grey: no path)", xlabel="target", ylabel="source")
+        draw_histogram(right, bins["edges"], bins["counts"], f"distance ({self.unit})")
+        right.set_title("all pairs")
+        return figure
+
+
+def _some(labels: list[Label], size: int) -> list[Label]:
+    """Return at most ``size`` of the labels, evenly spaced."""
+    if len(labels) <= size:
+        return labels
+    return [labels[k * len(labels) // size] for k in range(size)]
+
+
+def _check_size(shape: tuple[int, int], itemsize: int, most: int) -> None:
+    size = shape[0] * shape[1] * itemsize
+    if size > most:
+        message = (
+            f"the array would have {shape[0]:,} x {shape[1]:,} entries, {format_bytes(size)}, and the limit is "
+            f"{format_bytes(most)}: give a higher most=, or fewer sources or targets, or use to_xarray or fetch"
+        )
+        raise LimitExceeded(message, limit=most, requested=size, setting="most")
+
+
+def _parts(shape: tuple[int, int], cells: int) -> Iterator[tuple[slice, slice]]:
+    """Yield the rectangles of at most ``cells`` entries that cover the matrix; whole rows where possible."""
+    width = max(1, min(shape[1], cells))
+    height = max(1, cells // width)
+    for top in range(0, shape[0], height):
+        for left in range(0, shape[1], width):
+            yield slice(top, top + height), slice(left, left + width)

@@ -1,0 +1,136 @@
+"""The options of a solve, declared once: the command line, the API, the client and the pages are made of them.
+
+``engine.model.problem.Options`` is what the engine takes: there, vertices are indices and sizes are bytes.  The
+names of algorithms come from ``engine.model.algorithms``, which the client does without.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable
+from typing import Annotated, Any, Literal, TypedDict
+
+from storage.errors import InvalidRequest
+from storage.options import Option, ReadingOptions
+
+#: bytes, or a text such as ``4GiB``
+Size = int | str | None
+#: vertices as the file names them; on the command line and in forms, a text that lists them
+Vertices = list[Any] | None
+Compression = Literal["none", "zstd"]
+
+
+class BulkOptions(TypedDict, total=False):
+    """The options that a solve of many graphs has, too."""
+
+    dtype: Annotated[
+        Literal["auto", "uint16", "int32", "float32", "float64"],
+        Option("Type of the distances.", default="auto", label="Numbers are kept as",
+               in_form="The narrowest type that is exact is taken unless you say otherwise.",
+               titles={"auto": "whatever is exact and smallest", "uint16": "16-bit integers",
+                       "int32": "32-bit integers", "float32": "32-bit floats", "float64": "64-bit floats"}),
+    ]  # fmt: skip
+    device: Annotated[
+        Literal["auto", "cpu", "cuda"],
+        Option("Where to solve.", default="auto", label="Solve on",
+               in_form="The faster one is taken unless you say otherwise.",
+               titles={"auto": "whatever is faster", "cpu": "the processors", "cuda": "a GPU"}),
+    ]  # fmt: skip
+    memory: Annotated[
+        Size,
+        Option("Host memory to use at most, such as 4GiB or 500M.", metavar="SIZE", in_api="Host memory in bytes.",
+               label="Memory at most", in_form="Of the host, such as 4GiB.", hint="what is free"),
+    ]  # fmt: skip
+    device_memory: Annotated[
+        Size, Option("Device memory to use at most.", metavar="SIZE", in_api="Device memory in bytes.")
+    ]
+    max_hops: Annotated[
+        int | None,
+        Option("Only paths of at most K arcs.", metavar="K", least=1, in_api="At most that many arcs a path.",
+               label="At most so many arcs a path", in_form="Counts arcs, not weights.", hint="no limit"),
+    ]  # fmt: skip
+    threads: Annotated[int | None, Option("Threads; else all processors.", metavar="N", least=1, in_api="Processors.")]
+
+
+class SolveOptions(BulkOptions, total=False):
+    """The options of a solve of one graph."""
+
+    algorithm: Annotated[
+        str,
+        Option("How to solve; auto lets the planner choose.", default="auto", in_api="Name of an algorithm, or auto.",
+               label="Algorithm", in_form="The plan below says which one is fastest, and why.",
+               titles={"auto": "the fastest"}),
+    ]  # fmt: skip
+    sources: Annotated[
+        Vertices,
+        Option("Only these rows: names with commas, @FILE or FILE of one name a line, -.", metavar="LIST|FILE|-",
+               in_api="Only these rows; vertices as in the file.",
+               label="From", in_form="Rows of the matrix. Vertices as the file names them, with commas.",
+               hint="every vertex"),
+    ]  # fmt: skip
+    targets: Annotated[
+        Vertices,
+        Option("Only these columns, named likewise.", metavar="LIST|FILE|-",
+               in_api="Only these columns; vertices as in the file.",
+               label="To", in_form="Columns of the matrix. Vertices as the file names them, with commas.",
+               hint="every vertex"),
+    ]  # fmt: skip
+    cutoff: Annotated[
+        float | None,
+        Option("Only distances up to this one.", metavar="DISTANCE", least=0,
+               in_api="Only distances up to this one; longer ones become unreachable.",
+               label="No farther than", in_form="Longer distances count as no path.", hint="no limit"),
+    ]  # fmt: skip
+    executor: Annotated[
+        Literal["local", "dask"],
+        Option("Who solves: this process, or the workers of a Dask scheduler.", default="local",
+               in_api="Who solves: the runner, or the workers of the service's Dask scheduler, if it has one."),
+    ]  # fmt: skip
+
+
+class LocalOptions(SolveOptions, total=False):
+    """The options of a solve by the command line itself."""
+
+    scheduler: Annotated[str | None, Option("Of the Dask scheduler, such as tcp://node0:8786.", metavar="ADDRESS")]
+
+
+class JobOptions(SolveOptions, total=False):
+    """The options of a job of the service, as docs/api.md describes them."""
+
+    priority: Annotated[
+        int,
+        Option("Higher goes first.", default=0, least=-100, most=100, in_api="Jobs of higher priority run first.",
+               label="Priority", in_form="From -100 to 100; higher goes first.", hint="0"),
+    ]  # fmt: skip
+    fresh: Annotated[
+        bool,
+        Option("Solve again even if there is a result.", default=False,
+               in_api="Solve again even if there is a result of the same graph and options."),
+    ]  # fmt: skip
+
+
+class ClientOptions(ReadingOptions, JobOptions, total=False):
+    """What the methods ``solve`` and ``submit`` of a client take beside the graph."""
+
+    name: Annotated[
+        str | None,
+        Option("A name of your own for graph and job.", metavar="TEXT", label="Name of the job",
+               in_form="To find it again.", hint="the graph's name"),
+    ]  # fmt: skip
+
+
+def split_names(texts: Iterable[str], field: str) -> list[str]:
+    """Return the names in texts such as ``A,"B, c",D``: separated by commas, in double quotes where a name holds a
+    comma.
+
+    Blanks around names and empty places are dropped.  Raises InvalidRequest, naming ``field``, if no name is left or
+    the quotes do not match.
+    """
+    try:
+        rows = list(csv.reader(texts, strict=True, skipinitialspace=True))
+    except csv.Error as error:
+        raise InvalidRequest(f"{field} cannot be understood: {error}", field=field) from error
+    names = [name.strip() for row in rows for name in row if name.strip()]
+    if not names:
+        raise InvalidRequest(f"{field} names no vertex", field=field)
+    return names

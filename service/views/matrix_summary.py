@@ -1,0 +1,51 @@
+"""Writes the facts of a matrix's summary as texts.
+
+``engine.rows.summary`` gathers the facts; here each gets its name and its text, which the command line prints and a
+notebook shows.  The page has its own markup in ``service/dashboard/templates/result.html``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def shown_facts(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return names and texts of the known facts, in the order in which they are shown."""
+    rows = []
+    pairs, reached, between = summary.get("pairs"), summary.get("reached"), summary.get("diameter_pair")
+    if pairs is not None:
+        rows.append(("pairs", f"{pairs:,}"))
+    if reached is not None:
+        rows.append(("reached", f"{reached:,}{f' ({100 * reached / pairs:.4g} %)' if pairs else ''}"))
+    if summary.get("mean") is not None:
+        rows.append(("mean", f"{summary['mean']:.7g}"))
+    if summary.get("diameter") is not None:
+        text = f" from {between[0]} to {between[1]}" if between else ""
+        rows.append(("diameter", f"{_digits(summary['diameter'])}{text}"))
+    if summary.get("radius") is not None:
+        rows.append(("radius", f"{_digits(summary['radius'])} {compared(summary)}".rstrip()))
+    return rows
+
+
+def _digits(value: object) -> str:
+    """Whole numbers in full, others with the seven digits that float32 has."""
+    return f"{value:.7g}" if isinstance(value, float) else str(value)
+
+
+def compared(summary: Mapping[str, Any]) -> str:
+    """Return the sources whose smallest eccentricity is the radius, as text; empty if these are all sources.
+
+    Summaries of older versions lack this fact; they use all sources that reach any vertex, dead ends included.
+    """
+    if summary.get("radius") is None:
+        return ""
+    sources, reach = summary.get("central_sources"), summary.get("central_reach")
+    if sources is None or reach is None:
+        return "of all sources that reach any"
+    if sources == summary.get("sources"):
+        return ""
+    kind = "vertices" if summary.get("targets") == summary.get("vertices") else "targets"
+    if sources == 1:
+        return f"of the only source that reaches {reach:,} {kind} or more"
+    return f"of the {sources:,} sources that reach {reach:,} {kind} or more"

@@ -1,0 +1,116 @@
+"""Declarations of options: what an option is called, its type, its default, and what every interface says about it.
+
+Options that belong together are one ``TypedDict``, whose members are ``Annotated`` with an :class:`Option`.  Type
+checkers use the class itself (``**options: Unpack[ReadingOptions]``); the command line, the API and the pages make
+their parameters from :func:`declared`.  Imports nothing heavy, because the client and ``apsp --help`` read it.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Annotated, Any, TypedDict, TypeVar, get_type_hints
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class Option:
+    """What interfaces say about an option.
+
+    Attributes:
+        help: its description, in the help of the command line and, unless ``in_api`` says otherwise, of the API.
+        default: its value where nothing is said.
+        flags: how the command line writes it; made of the name if empty.
+        metavar: placeholder of its value on the command line.
+        least, most: bounds of a number, both allowed.
+        longest: the most characters that the API takes of a text.
+        in_api: the API's description where ``help`` describes what only the command line can do.
+        label: its label on a form; options without one are not on forms.
+        in_form: its description on a form.
+        hint: what an empty field of a form means.
+        titles: what a form calls the choices.
+    """
+
+    help: str
+    default: Any = None
+    flags: tuple[str, ...] = ()
+    metavar: str | None = None
+    least: float | None = None
+    most: float | None = None
+    longest: int | None = None
+    in_api: str = ""
+    label: str = ""
+    in_form: str = ""
+    hint: str = ""
+    titles: Mapping[str, str] = field(default_factory=dict)
+
+
+class ReadingOptions(TypedDict, total=False):
+    """How a graph file is to be read; ``read_graph`` describes the meaning of each option."""
+
+    format: Annotated[
+        str | None,
+        Option("Format of GRAPH; else told by content.", metavar="NAME",
+               in_api="Name of the format; found out if left out."),
+    ]  # fmt: skip
+    directed: Annotated[
+        bool | None,
+        Option("Direction of the arcs; else as the format declares, or directed.", flags=("--directed/--undirected",),
+               in_api="Direction; what the format declares if left out."),
+    ]  # fmt: skip
+    weight: Annotated[
+        str | None,
+        Option("Column of weights: its name, or its number from 1.", metavar="COLUMN"),
+    ]
+    length_of: Annotated[
+        str | None,
+        Option("Lengths made of a column: '1000 - score', '1 / weight', '-log(p)'.", metavar="FORMULA", longest=200,
+               in_api="Formula over one column: 1000 - score."),
+    ]  # fmt: skip
+    unweighted: Annotated[bool, Option("Every arc counts 1, whatever the file says.", default=False)]
+    source: Annotated[
+        str | None,
+        Option("Column of the arcs' sources: its name, or its number.", flags=("--from",), metavar="COLUMN",
+               longest=200),
+    ]  # fmt: skip
+    target: Annotated[
+        str | None,
+        Option("Column of the arcs' targets, likewise.", flags=("--to",), metavar="COLUMN", longest=200,
+               in_api="Column of the arcs' targets."),
+    ]  # fmt: skip
+    labels: Annotated[
+        str | None,
+        Option("Attribute that names vertices instead of the id (GML, GraphML, GEXF, Pajek, JSON).",
+               metavar="ATTRIBUTE", longest=200),
+    ]  # fmt: skip
+    centroids_through: Annotated[bool, Option("TNTP: let paths pass through zone centroids.", default=False)]
+
+
+@cache
+def declared(options: type) -> dict[str, tuple[Any, Option]]:
+    """Return the type and the declaration of each member of a class of options, by name, in the order of the class."""
+    found = {}
+    for name, hint in get_type_hints(options, include_extras=True).items():
+        [option] = hint.__metadata__
+        found[name] = (hint.__origin__, option)
+    return found
+
+
+def lists_options(function: F) -> F:
+    """Give a function that takes ``**options: Unpack[...]`` a signature with each option, for help and tools."""
+    parameters: list[inspect.Parameter] = []
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.kind is not inspect.Parameter.VAR_KEYWORD:
+            parameters.append(parameter)
+            continue
+        options = get_type_hints(function)[parameter.name].__args__[0]
+        parameters += [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=option.default, annotation=kind)
+            for name, (kind, option) in declared(options).items()
+        ]
+    signature = inspect.signature(function)
+    vars(function)["__signature__"] = signature.replace(parameters=parameters)
+    return function

@@ -1,0 +1,259 @@
+"""The first row of an edge list: names of the columns, an arc, or something that is neither and is refused."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import Final
+
+from storage.errors import InvalidGraph, InvalidRequest
+from storage.readers.fields import is_missing, is_number, is_whole, shown
+from storage.readers.parsed import ReadOptions
+from storage.readers.tables.ends import is_column, looks_like_names, names_ends
+
+__all__ = ["find_header", "no_banner", "refuse_first_row", "refuse_marks", "refuse_types"]
+
+#: A number in whatever notation: no name of a column.
+_DIGITS: Final = re.compile(r"[+-]?[0-9][0-9.,']*+")
+#: Signs that begin comments of other programs; no name of a column.
+_MARK: Final = re.compile(r"[!$&'()*+,\-./:;<=>?@\[\\\]^_`{|}~]+")
+#: Words of titles and of counts; columns have such names only beside those of the ends.
+_TITLE: Final = frozenset({"graph", "digraph", "multigraph", "subgraph", "network", "directed", "undirected",
+                           "weighted", "unweighted", "vertices", "nodes", "edges", "arcs", "matrix",
+                           "list"})  # fmt: skip
+_WORD: Final = re.compile(r"[^\W\d]")
+#: Rows from which on a first row that shares no vertex with the others may well be an arc.
+_MANY: Final = 500
+
+Line = tuple[int, str]
+
+
+def find_header(rows: list[list[str]], width: int, line: Line, commented: bool) -> list[str] | None:
+    """The first row as names, if it is one: known names, or words above a column of numbers.
+
+    Args:
+        rows: the first rows, as fields.
+        width: fields of most rows.
+        line: number and text of the first row.
+        commented: a comment names the columns already.
+
+    Returns:
+        The names, one for each column; None if the first row is none of names.
+
+    Raises:
+        InvalidGraph: a title, or words that may be names or an arc.
+    """
+    first = [field.strip('"') for field in rows[0]]
+    rest = [row for row in rows[1:] if len(row) == width]
+    if len(first) == width - 1 and _has_row_names(first, rest):
+        return ["", *first]
+    if len(first) != width:
+        return None
+    if any(rest and len(name) > 1 and all(row[c] == name for row in rest) for c, name in enumerate(first)):
+        return None  # from A to B 5: a word that stands in every row names no column
+    if looks_like_names(first, rest):
+        _refuse_title(first, rest, line)
+        return first
+    empty = [c for c, name in enumerate(first) if not name and c > 0 and any(row[c] for row in rest)]
+    if commented or not rest or empty or any(_is_value(field) for field in first):
+        return None
+    _refuse_title(first, rest, line)
+    shares = [sum(is_number(row[c], True) for row in rest) / len(rest) for c in range(width)]
+    if 1 in shares:
+        return first
+    letters = names_ends(first, letters=True) and not any(field in first for row in rest for field in row)
+    word = any(is_column(name) for name in first if len(name) > 1) and _shares_nothing(first, rest)
+    if letters or word or max(shares) > 0.5 or _is_apart(first, rest):
+        raise _asked(line)
+    return None
+
+
+def _asked(line: Line) -> InvalidGraph:
+    return InvalidGraph(
+        f"{shown(line[1])} may name the columns or be an arc: name the ends in a first row 'source' and 'target', "
+        "above it if it is an arc",
+        line=line[0],
+        field="header",
+    )
+
+
+def _has_row_names(first: list[str], rest: list[list[str]]) -> bool:
+    """Whether rows have a number each that the header does not name: tables as pandas prints and R writes them."""
+    if not rest or len(first) < 2 or any(_is_value(name) for name in first):
+        return False
+    numbers = [row[0] for row in rest]
+    if not any(numbers == [str(i + begin) for i in range(len(rest))] for begin in (0, 1)):
+        return False
+    body = [row[1:] for row in rest]
+    return looks_like_names(first, body) or any(all(is_number(row[c], True) for row in body) for c in range(len(first)))
+
+
+def _refuse_title(first: list[str], rest: list[list[str]], line: Line) -> None:
+    """Refuse ``Undirected graph`` and ``vertices edges``: words about the graph, none of which occurs below."""
+    words = [name.lower().strip(".:,;!()") for name in first]
+    # Two words between blanks are what titles look like; between commas they name columns.
+    two = len(first) == 2 and not re.search(r'[,;\t"]', line[1]) and all(len(word) > 1 for word in words)
+    numbers = all(is_number(field) for row in rest for field in row)
+    if names_ends(first, letters=True) or not (_TITLE.intersection(words) or (two and numbers)):
+        return
+    if _shares_nothing(first, rest):
+        raise InvalidGraph(
+            f"{shown(line[1])} reads like a title: begin it with # if it is one, and leave out a row of counts below "
+            "it; if it names the columns, say 'source target' or 'source target weight' instead",
+            line=line[0],
+            field="header",
+        )
+
+
+def _is_apart(first: list[str], rest: list[list[str]]) -> bool:
+    """Whether the first of a few rows has two ends of its own, longer than a letter, while the others share theirs."""
+    if len(first) > 3 or not 2 <= len(rest) < _MANY or not any(len(field) > 1 for field in first[:2]):
+        return False
+    counts = Counter(field for row in rest for field in set(row[:2]))
+    shared = sum(any(counts[field] > 1 for field in row[:2]) for row in rest)
+    return not any(counts[field] for field in first[:2]) and 10 * shared >= 9 * len(rest)
+
+
+def _shares_nothing(first: list[str], rest: list[list[str]]) -> bool:
+    """Whether a first row holds nothing that stands in a row below."""
+    return {field for row in rest for field in row}.isdisjoint(first)
+
+
+def _is_value(field: str) -> bool:
+    """Whether a field of the first row is a value, and no name of a column."""
+    return is_number(field) or bool(_DIGITS.fullmatch(field)) or (bool(field) and is_missing(field))
+
+
+def refuse_first_row(rows: list[list[str]], width: int, line: Line, options: ReadOptions) -> None:
+    """Refuse a first row that names no columns, and is no arc like those below.
+
+    Args:
+        rows: the first rows, as fields.
+        width: fields of most rows.
+        line: number and text of the first row.
+        options: the caller's wishes.
+
+    Raises:
+        InvalidGraph: a title, counts, a lost banner.
+        InvalidRequest: one word begins all rows.
+    """
+    number, text = line
+    first = rows[0]
+    if len(first) == 3 and width == 2 and all(is_whole(field) for field in first):
+        raise no_banner(text, number)
+    if len(first) == 1 < width and is_whole(first[0]):
+        message = f"{shown(text)} stands alone above rows of {width} fields: leave it out if it counts vertices or rows"
+        raise InvalidGraph(message, line=number, field="row")
+    if len(first) < 2 or width < 2:
+        raise InvalidGraph(f"an edge needs at least two fields, found {shown(text)}", line=number, field="row")
+    if len(first) != width and not any(map(is_number, first)):
+        raise InvalidGraph(
+            f"{shown(text)} has {len(first)} fields, and the rows below have {width}: begin it with # if it is a "
+            "title; names of columns are as many as the fields of a row",
+            line=number,
+            field="row",
+        )
+    body = [row for row in rows if len(row) == width]
+    if len(first) == width:
+        _refuse_counts(body, line)
+        _refuse_positions(body, line)
+        if not (options.source or options.target):
+            _refuse_keyword(body)
+
+
+def _refuse_counts(rows: list[list[str]], line: Line) -> None:
+    """Refuse ``VERTICES 4`` and ``4 nodes`` above pairs of numbers, and ``n 4`` above pairs of names."""
+    whole = [is_whole(row[0]) and is_whole(row[1]) for row in rows]
+    begin = next((i for i, good in enumerate(whole) if good), len(rows))
+    numbers = 0 < begin <= 3 and begin < len(rows) and all(whole[begin:])
+    first, rest = rows[0], rows[1:]
+    mixed = is_whole(first[0]) != is_whole(first[1])
+    below = {field for row in rest for field in row}
+    names = len(first) == 2 and mixed and below.isdisjoint(first) and not any(map(is_whole, below))
+    words = any(_WORD.match(field) for field in first[:2])
+    # pandas calls the column of the values of a stacked table 0.
+    stacked = len(first) == 3 and first[2] == "0" and _is_apart(first, rest)
+    if (numbers and words) or names or stacked or _is_odd(first, rest):
+        raise InvalidGraph(
+            f"{shown(line[1])} is not like the rows below: leave it out if it counts vertices or edges; if it is an "
+            "arc, add a first row 'source target' or 'source target weight'",
+            line=line[0],
+            field="header",
+        )
+
+
+def _is_odd(first: list[str], rest: list[list[str]]) -> bool:
+    """Whether a word stands in the first row where all rows below have numbers."""
+    return bool(rest) and any(
+        _WORD.match(word) and not is_number(word) and not is_missing(word) and all(is_number(row[c]) for row in rest)
+        for c, word in enumerate(first)
+    )
+
+
+def refuse_types(rows: list[list[str]], line: Line) -> None:
+    """Refuse ``string,string`` or ``id,id`` below the header, above vertices that are all numbers."""
+    if len(rows) > 1 and all(_WORD.match(word) for word in rows[0]) and _is_odd(rows[0], rows[1:]):
+        raise InvalidGraph(
+            f"{shown(line[1])} is not like the rows below: leave it out if it says types or units",
+            line=line[0],
+            field="row",
+        )
+
+
+def _refuse_keyword(rows: list[list[str]]) -> None:
+    """Refuse ``edge 1 2 5``, where one word begins all rows, and two fields follow that are both numbers or both names.
+
+    The word may be a vertex, with arcs to the others, or say what the rows are.
+    """
+    word = rows[0][0]
+    if len(rows) < 2 or len(rows[0]) < 3 or is_whole(word) or any(row[0] != word for row in rows):
+        return
+    second, third = ([row[c] for row in rows] for c in (1, 2))
+    numbers = all(map(is_whole, second)) and all(map(is_whole, third))
+    names = not any(map(is_number, second)) and not any(is_number(f, True) or is_missing(f) for f in third)
+    if numbers or names:
+        raise InvalidRequest(
+            f"every row begins with {shown(word)}, a vertex or a word for what the row is: say --from 2 --to 3 if it "
+            f"is no vertex{' (and --weight 4 for lengths)' if len(rows[0]) > 3 else ''}, or --from 1 --to 2",
+            field="source",
+        )
+
+
+def _refuse_positions(rows: list[list[str]], line: Line) -> None:
+    """Refuse ``0,1,2`` above rows of another kind: columns without names, as pandas numbers them."""
+    first, rest = rows[0], rows[1:]
+    if not rest or len(first) > 3 or first != [str(i) for i in range(len(first))]:
+        return
+    names = not any(is_whole(f) for row in rest for f in row[:2])
+    fractions = len(first) == 3 and not any(is_whole(row[2]) for row in rest)
+    if names or fractions:
+        raise InvalidGraph(
+            f"{shown(line[1])} may be an arc, or number the columns: leave it out if it numbers them; if it is an arc, "
+            "add a first row 'source target' or 'source target weight'",
+            line=line[0],
+            field="header",
+        )
+
+
+def refuse_marks(rows: list[list[str]], line: Line) -> None:
+    """Refuse a first row that begins with a sign of its own: a comment of another kind, or a printed prompt."""
+    number, text = line
+    if (
+        _MARK.fullmatch(rows[0][0])
+        and not text.lstrip().startswith('"')
+        and len(rows) > 1
+        and not any(_MARK.fullmatch(row[0]) for row in rows[1:])
+    ):
+        raise InvalidGraph(
+            f"{shown(text)} begins with {shown(rows[0][0])}: comments begin with # or %; leave this line out, or, "
+            "if it is an arc, add a first row 'source target' or 'source target weight'",
+            line=number,
+        )
+
+
+def no_banner(text: str, line: int) -> InvalidGraph:
+    """The error for a size line whose banner was lost: without it nobody knows what the entries are."""
+    return InvalidGraph(
+        f"{shown(text)} looks like the size line of a Matrix Market file, but its %%MatrixMarket line is missing",
+        line=line,
+    )

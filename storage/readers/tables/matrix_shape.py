@@ -1,0 +1,314 @@
+"""Whether a file is a square matrix of numbers or an edge list, and how the matrix is written."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from dataclasses import dataclass, replace
+from typing import Final
+
+from storage.errors import InvalidGraph
+from storage.readers import fields
+from storage.readers.fields import is_number, is_whole, shown
+from storage.readers.lengths import is_similarity, named_length
+from storage.readers.parsed import ReadOptions
+from storage.readers.source import Block, Source
+from storage.readers.tables.ends import is_series
+from storage.readers.tables.remarks import names_in_comment
+from storage.readers.tables.sniff import COMMENTS, names_ends
+from storage.readers.tables.table import is_comment
+
+#: What stands for no arc, as programs write it.
+_WORDS: Final = ("na", "n/a", "#n/a", "nan", "null", "none", "nil", "inf", "+inf", "infinity", "-", "?", ".", "∞", "")
+NO_ARC: Final = frozenset(form for word in _WORDS for form in (word, word.upper(), word.capitalize(), "NaN", "<NA>"))
+#: Rows looked at to tell a matrix from an edge list.
+_ROWS: Final = 50
+_BYTES: Final = 1 << 20
+
+Row = tuple[int, list[str]]
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How a matrix is written.
+
+    Attributes:
+        n: rows and columns.
+        separator: one character, or None for runs of blanks.
+        names: of the columns, None without a header.
+        row_names: the first field of each row names it.
+        skip: lines up to the header.
+        trailing: every row ends in a separator.
+    """
+
+    n: int
+    separator: str | None
+    names: list[str] | None
+    row_names: bool
+    skip: int
+    trailing: bool = False
+
+
+def is_matrix(source: Source, options: ReadOptions) -> bool:
+    """Whether a file that might be an edge list is a matrix.
+
+    Raises InvalidGraph where it may as well be either, and where its rows have other names than its columns.
+    """
+    sample = _first_rows(source)
+    if _labelled(sample) is not None:
+        return True
+    if options.column or options.source or options.target:
+        return False
+    if len(sample.rows) < 3:
+        _refuse_two_rows(sample.rows)
+        return False
+    _refuse_rectangle(sample.rows)
+    _refuse_row_names(source, sample)
+    shapes = [shape for shape in (_numbered(sample), _bare(sample)) if shape is not None]
+    shape = next((shape for shape in shapes if _count(source, shape) == shape.n), None)
+    if shape is None or (shape.names and names_columns(shape.names)):
+        return False
+    body = sample.rows[1:] if shape.names else sample.rows
+    if shape.n > _ROWS:
+        return True
+    empty = all(_is_zero(row[i]) for i, (_, row) in enumerate(body[: shape.n]))
+    if _is_edge_list(shape, [row for _, row in body], empty):
+        return False
+    columns = shape.names is not None and shape.n < 6 and names_ends(shape.names, letters=True)
+    if empty and (shape.n > 3 or shape.names) and not columns:
+        return True
+    message = f"{shape.n} rows of {shape.n} numbers may be a matrix or an edge list"
+    raise InvalidGraph(f"{message}: say --format matrix or --format edges", line=body[0][0], field="format")
+
+
+def _is_edge_list(shape: Shape, rows: list[list[str]], empty: bool) -> bool:
+    """Whether n rows of n numbers are arcs rather than a matrix; ``empty``: there is nothing on the diagonal.
+
+    Three rows that begin with two whole numbers are what examples of edge lists look like.
+    """
+    if empty:
+        return False
+    if shape.names is not None and names_ends(shape.names, letters=True):
+        return True
+    if shape.n > 3:
+        return False
+    named = shape.names is not None and shape.separator is not None
+    diagonal = len({row[i] for i, row in enumerate(rows)}) == 1
+    if named:
+        whole = all(is_whole(cell) for row in rows for cell in row[:2])
+        return whole and not diagonal and not all(map(is_whole, shape.names or []))
+    return not (diagonal and all(rows[i][j] == rows[j][i] for i in range(shape.n) for j in range(i)))
+
+
+def _refuse_two_rows(rows: list[Row]) -> None:
+    """Refuse two rows of two numbers with nothing on the diagonal, unless both readings are the same graph."""
+    cells = [row for _, row in rows]
+    if len(cells) != 2 or any(len(row) != 2 or not all(map(_is_entry, row)) for row in cells):
+        return
+    if _is_zero(cells[0][0]) and _is_zero(cells[1][1]) and cells != [["0", "1"], ["1", "0"]]:
+        raise InvalidGraph(
+            "2 rows of 2 numbers may be a matrix or an edge list: say --format matrix or --format edges",
+            line=rows[0][0],
+            field="format",
+        )
+
+
+def find_shape(source: Source) -> tuple[Shape, int]:
+    """How the file is written, for who says that it is a matrix, and the line of its first row.
+
+    InvalidGraph if it can be none; a row at fault below the first ones is left to the reader, who names it.
+    """
+    sample = _first_rows(source)
+    if not sample.rows:
+        raise InvalidGraph("the file has no rows of a matrix")
+    few = FirstRows(sample.rows[:3], sample.separator, sample.trailing)
+    numbered = _numbered(sample)
+    if numbered is not None and _count(source, numbered) != numbered.n:
+        numbered = None
+    first = sample.rows[0][0]
+    shape = _labelled(sample) or numbered or _bare(sample, 2) or _bare(few, 2)
+    if shape is None:
+        raise InvalidGraph("the rows do not form a square matrix of numbers", line=first, field="row")
+    return (shape if shape.names is not None else _with_names_of_comment(shape, source.head, first)), first
+
+
+def _with_names_of_comment(shape: Shape, head: list[str], first: int) -> Shape:
+    """The shape with the names that a comment above the rows has for the columns, as ``numpy.savetxt`` writes them.
+
+    InvalidGraph for words between blanks, which may be names as well as prose.
+    """
+    found = names_in_comment(head, first, shape.separator, shape.n)
+    if found is None:
+        return shape
+    if shape.separator is None:
+        raise InvalidGraph(
+            f"the {shape.n} words {shown(' '.join(found[0]))} may name the {shape.n} columns: leave out the # if they "
+            "do, or the line if they do not",
+            line=found[1],
+            field="header",
+        )
+    return replace(shape, names=found[0])
+
+
+@dataclass(frozen=True)
+class FirstRows:
+    """Some rows from the top, and how they are written; fields as in ``Shape``."""
+
+    rows: list[Row]
+    separator: str | None
+    trailing: bool = False
+
+
+def _first_rows(source: Source) -> FirstRows:
+    """Some rows from the top; none where they are too wide for a matrix within the limits."""
+    lines: list[tuple[int, str]] = []
+    with contextlib.closing(source.blocks()) as blocks:
+        for block in blocks:
+            lines += _lines(block, _ROWS + 1 - len(lines))
+            if len(lines) > 2:
+                break
+    body = [text for _, text in lines[1:]] or [text for _, text in lines]
+    separator = source.separator or next((sign for sign in ";\t," if all(sign in text for text in body)), None)
+    widest = math.isqrt(source.limits.max_arcs) + 2
+    if any(text.count(separator or " ") > widest for _, text in lines):
+        return FirstRows([], separator)
+    try:
+        rows = [(number, fields.split(text, separator, True, number)) for number, text in lines]
+    except InvalidGraph:
+        return FirstRows([], separator)  # quotes that do not match: the reader of edge lists names the line
+    trailing = len(rows) > 1 and separator is not None and all(len(row) > 1 and not row[-1] for _, row in rows)
+    return FirstRows([(number, row[:-1]) for number, row in rows] if trailing else rows, separator, trailing)
+
+
+def _lines(block: Block, most: int) -> list[tuple[int, str]]:
+    """The first lines of a block that are neither empty nor comments, with their numbers; some megabytes at most."""
+    found: list[tuple[int, str]] = []
+    size = 0
+    for number, raw in enumerate(block.data.split(b"\n")[:-1], block.line):
+        text = raw.decode("utf-8", "replace")
+        if text.strip() and not is_comment(text.lstrip(), COMMENTS):
+            found.append((number, text))
+            size += len(text)
+        if len(found) >= most or (size > _BYTES and len(found) > 2):
+            break
+    return found
+
+
+def _labelled(sample: FirstRows) -> Shape | None:
+    """A matrix whose first row and column name the same vertices; the corner is empty, a word, or left out.
+
+    The names decide.  Single ones that differ, and entries that are no numbers, are for the reader to name.
+    """
+    rows = sample.rows
+    if len(rows) < 3:
+        return None
+    (line, head), body = rows[0], [row for _, row in rows[1:]]
+    width = max(map(len, body))
+    corner, names = (head[0], head[1:]) if len(head) == width else ("", head)
+    if len(names) != width - 1 or width < 3 or (corner and is_number(corner)):
+        return None
+    if len(head) < width and any(map(is_number, names)):
+        return None  # a first row of counts, or a short one
+    if all(map(_is_entry, names)) and (corner or not all(is_whole(name) for name in names)):
+        return None  # an entry in the corner: the first row of a symmetric matrix equals its first column
+    known, tails = set(names), {row[0] for row in body}
+    if corner and width == 3 and len(tails) < len(body):
+        return None  # rows of an edge list: a vertex may have two arcs, a matrix names each row once
+    if len(known) < len(names) or "" in known or 2 * sum(row[0] in known for row in body) < len(body):
+        return None
+    entries = [_is_entry(cell) for row in body for cell in row[1:]]
+    if all(entries) or (2 * sum(entries) > len(entries) and len(body) >= min(len(names), _ROWS)):
+        return Shape(len(names), sample.separator, names, True, line, sample.trailing)
+    return None
+
+
+def _bare(sample: FirstRows, least: int = 3) -> Shape | None:
+    """Rows of as many numbers each, at least ``least``, perhaps below a row of as many names."""
+    rows = sample.rows
+    width, head = len(rows[-1][1]), rows[0][1]
+    named = len(head) == width and not any(is_number(cell) or cell in NO_ARC for cell in head)
+    body = rows[1:] if named else rows
+    if width < least or any(len(row) != width or not all(map(_is_entry, row)) for _, row in body):
+        return None
+    return Shape(width, sample.separator, head if named else None, False, rows[0][0] if named else 0, sample.trailing)
+
+
+def _numbered(sample: FirstRows) -> Shape | None:
+    """Rows of as many numbers each below the numbers of the columns, 0 .. n - 1 or 1 .. n, as pandas writes them."""
+    (line, head), body = sample.rows[0], FirstRows(sample.rows[1:], sample.separator, sample.trailing)
+    width = len(head)
+    if head not in ([str(i) for i in range(width)], [str(i + 1) for i in range(width)]) or not body.rows:
+        return None
+    bare = _bare(body)
+    if bare is None or bare.names is not None or bare.n != width:
+        return None
+    return Shape(width, sample.separator, head, False, line, sample.trailing)
+
+
+def _refuse_row_names(source: Source, sample: FirstRows) -> None:
+    """Rows that are named or numbered, below no names of columns: n rows of n + 1 fields.
+
+    As an edge list the names of rows would be vertices, and the first entries their neighbours.
+    """
+    rows = sample.rows
+    n = len(rows[0][1]) - 1
+    if n < 3 or any(len(row) != n + 1 or not all(map(_is_entry, row[1:])) for _, row in rows):
+        return
+    names = [row[0] for _, row in rows]
+    counts = [[str(i + first) for i in range(len(rows))] for first in (0, 1)]
+    named = not any(map(_is_entry, names)) and len(set(names)) == len(names)
+    # Three rows that each begin with their number are what examples of edge lists look like, too.
+    numbered = names in counts and (n > 3 or all(_is_zero(row[i + 1]) for i, (_, row) in enumerate(rows[:n])))
+    if (named or numbered) and _count(source, Shape(n, sample.separator, None, True, 0)) == n:
+        raise InvalidGraph(
+            f"{n} rows of {n + 1} fields may be a matrix whose rows are named, or an edge list: add a first row with "
+            "the names of the columns, or say --format edges",
+            line=rows[0][0],
+            field="format",
+        )
+
+
+def _is_entry(cell: str) -> bool:
+    return cell in NO_ARC or is_number(cell, decimal_comma=True)
+
+
+def _is_zero(cell: str) -> bool:
+    return cell in NO_ARC or float(cell.replace(",", ".")) == 0
+
+
+def names_columns(names: list[str]) -> bool:
+    """Whether a header names the columns of an edge list; single letters may as well be vertices."""
+    words = [name for name in names if len(name) > 1]
+    return names_ends(words) or named_length(words) is not None or any(map(is_similarity, words))
+
+
+def _refuse_rectangle(rows: list[Row]) -> None:
+    """A table with an empty corner whose rows are not named like its columns is neither a matrix nor an edge list."""
+    (_, head), body = rows[0], rows[1:]
+    if head[0] or len(head) < 3 or not all(head[1:]) or names_columns(head[1:]):
+        return
+    if is_series(head[1:]) and len(body) >= len(head):
+        return
+    if all(len(row) == len(head) and all(_is_entry(cell) for cell in row[1:]) for _, row in body):
+        line, name = next(
+            ((number, row[0]) for number, row in body if row[0] not in head[1:]), (body[0][0], body[0][1][0])
+        )
+        raise InvalidGraph(
+            f"row {shown(name)} is no column, so this is no square matrix; if it is an edge list, name its columns "
+            "with --from and --to",
+            line=line,
+            field="row",
+        )
+
+
+def _count(source: Source, shape: Shape) -> int:
+    """Rows below the header; counting stops once they are too many."""
+    count = 0
+    with contextlib.closing(source.blocks()) as blocks:
+        for block in blocks:
+            lines = enumerate(block.data.decode("utf-8", "replace").split("\n"), block.line)
+            body = (text.strip() for number, text in lines if number > shape.skip)
+            count += sum(bool(text) and not is_comment(text, COMMENTS) for text in body)
+            if count > shape.n:
+                break
+    return count

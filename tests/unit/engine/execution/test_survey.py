@@ -1,0 +1,55 @@
+"""What a machine offers, under limits of the process that asks."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[4]
+#: Plans where the driver of a GPU needs more memory than the process may map, as under ``ulimit -v`` or in a helper
+#: process of the service.
+_PLANS = """
+import json, mmap, resource, sys
+import numpy as np
+from engine.api import planning
+from engine.devices.cuda import context
+from engine.model.problem import Options
+from storage.errors import InvalidRequest
+from storage.graph.graph import build_graph
+
+def find_device(budget):
+    with mmap.mmap(-1, 8 << 30, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS):
+        raise AssertionError("the driver found room")
+
+context.find_device, planning.DEVICE_START = find_device, 0.0
+arcs = np.random.default_rng(0).integers(0, 300, (2, 3000))
+graph, _ = build_graph(*arcs, np.ones(3000), n=300, directed=True)
+planning.make_plan(graph, Options(device="cpu"))  # loads what planning needs
+name = getattr(resource, sys.argv[1])
+held = int(open("/proc/self/statm").read().split()[0 if name == resource.RLIMIT_AS else 5]) * resource.getpagesize()
+resource.setrlimit(name, (held + (1 << 30), -1))
+plan = planning.make_plan(graph, Options())
+try:
+    planning.make_plan(graph, Options(device="cuda"))
+    refused = None
+except InvalidRequest as error:
+    refused = str(error)
+print(json.dumps([plan.device, plan.device_reason, refused]))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits of Linux")
+@pytest.mark.parametrize("limit", ["RLIMIT_AS", "RLIMIT_DATA"])
+def test_a_gpu_whose_driver_has_no_room_is_no_gpu_and_the_plan_says_why(limit: str) -> None:
+    done = subprocess.run([sys.executable, "-c", _PLANS, limit], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    device, reason, refused = json.loads(done.stdout)
+    assert device == "cpu"
+    assert "the CUDA installation cannot be used" in reason
+    assert "Cannot allocate memory" in reason
+    assert refused is not None
+    assert "device cuda was asked for, but the CUDA installation cannot be used" in refused

@@ -22,6 +22,7 @@ from engine.graph.profile import GraphProfile
 from engine.model.dtypes import WORK_TYPES
 from engine.model.plan import Plan
 from engine.model.problem import Machine, Options
+from engine.model.progress import NotCompiledError
 from engine.model.rows import ArraySink
 from engine.planning.planner import choose
 from storage.graph.graph import Graph, build_graph
@@ -144,3 +145,16 @@ def test_the_rows_of_trials_are_not_searched_again(unit: bool, monkeypatch: pyte
 def complete(n: int) -> Graph:
     tails, heads = np.divmod(np.arange(n * n), n)
     return build_graph(tails, heads, 1 + (tails * heads) % 97, n=n, directed=True)[0]
+
+
+def test_a_plan_waits_for_no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a kernel was never compiled, the plan rests on the table, and nothing is kept."""
+
+    def uncompiled(*_: object, **__: object) -> None:
+        raise NotCompiledError("a kernel is not compiled")
+
+    monkeypatch.setattr(trials.SearchTrial, "_search", uncompiled)
+    monkeypatch.setattr(trials, "WORTHWHILE", 0.0)
+    graph = build_graph(np.arange(2_000), np.roll(np.arange(2_000), 1), np.arange(1, 2_001), directed=True)[0]
+    plan = make_plan(GraphProfile(graph), Options(device="cpu", algorithm="dijkstra"))
+    assert plan.algorithm == "dijkstra"

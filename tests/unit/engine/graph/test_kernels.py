@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -108,9 +109,11 @@ def test_the_parts_of_numba_that_are_replaced_are_there() -> None:
 
 
 def test_a_refusal_is_of_its_thread_and_ends() -> None:
+    salt = time.time_ns()  # never compiled before
+
     @kernels.njit(nogil=True)
     def add(a, b):
-        return a + b
+        return a + b + (salt - salt)
 
     with progress.only_ready(), pytest.raises(progress.NotCompiledError):
         add(np.float32(1), np.int8(2))

@@ -337,6 +337,32 @@ def test_help_imports_nothing_heavy():
     assert "--max-hops" in done.stdout
 
 
+HEAVY = {"numba", "polars", "zarr", "numcodecs", "scipy.sparse", "fastapi", "httpx2", "dask", "rich", "sqlalchemy"}
+
+
+def heavy_imports(*words):
+    """What of HEAVY a command imports, and its exit code."""
+    code = (
+        "import sys; from service.cli import main; code = main.run(sys.argv[2:]); "
+        "print(' '.join({'numpy', *sys.argv[1].split()} & set(sys.modules)), code, file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, " ".join(HEAVY), *map(str, words)], capture_output=True, text=True, check=False
+    )
+    *names, status = done.stderr.splitlines()[-1].split()
+    return set(names), int(status)
+
+
+def test_commands_import_what_they_need(tmp_path):
+    graph, store = tmp_path / "g.csv", tmp_path / "g.zarr"
+    graph.write_text("from,to,w\n" + "".join(f"v{i},v{i * 7 % 90},{i + 0.5}\n" for i in range(1, 90)))
+    for command in (["solve", "--out", store], ["plan"], ["inspect"]):
+        assert heavy_imports(command[0], tmp_path / "mistyped.csv", *command[1:]) == (set(), 2)
+    assert heavy_imports("solve", graph, "--out", store) == ({"numpy", "numba"}, 0)
+    assert heavy_imports("query", store, "summary") == ({"numpy"}, 0)
+    assert heavy_imports("query", store, "distance", "v1", "v7") == ({"numpy"}, 0)
+
+
 def test_the_choices_of_the_command_line_are_those_of_the_engine():
     from engine.model.algorithms import ALGORITHMS
     from engine.model.dtypes import WORK_TYPES

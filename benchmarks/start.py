@@ -1,0 +1,77 @@
+"""What a user waits for around the work: wall and processor seconds of commands.
+
+    python benchmarks/start.py [--runs 5] [--first]
+
+The graph has 973 vertices, 3,892 random arcs and whole weights.  ``--first`` also solves without a cache of kernels,
+in a copy of the program.  Processor seconds are those of the command and its children, user and system.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import resource
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+VERTICES, ARCS = 973, 3892
+
+
+def make_graph(path: Path) -> None:
+    """Write the graph as a table."""
+    draw = random.Random(1)
+    rows = (f"{i % VERTICES},{draw.randrange(VERTICES)},{draw.randrange(1, 1000)}\n" for i in range(ARCS))
+    path.write_text("from,to,w\n" + "".join(rows))
+
+
+def took(words: list[str], program: Path) -> tuple[float, float]:
+    """Wall and processor seconds of one command; bytecode is kept, as an installation keeps it."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    command = [sys.executable, "-c", "from service.cli.main import main; main()", *words]
+    subprocess.run(command, cwd=program, env=environment, capture_output=True, check=False)
+    wall, after = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
+    return wall, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--first", action="store_true")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        here = Path(folder)
+        graph, store = here / "graph.csv", here / "graph.zarr"
+        make_graph(graph)
+        solve = ["solve", str(graph), "--out", str(store), "--overwrite"]
+        commands = {
+            "solve": solve,
+            "query": ["query", str(store), "summary"],
+            "--help": ["--help"],
+            "no such file": ["solve", str(here / "none.csv"), "--out", str(store)],
+        }
+        print(f"{'command':<14} {'wall':>8} {'processor':>10}   medians of {options.runs}")
+        for name, words in commands.items():
+            took(words, ROOT)
+            runs = [took(words, ROOT) for _ in range(options.runs)]
+            wall, used = (statistics.median(side) for side in zip(*runs, strict=True))
+            print(f"{name:<14} {wall:>8.2f} {used:>10.2f}", flush=True)
+        if options.first:
+            copy = here / "program"
+            ignored = shutil.ignore_patterns("__pycache__", ".venv", ".git", "tests", "build")
+            shutil.copytree(ROOT, copy, ignore=ignored)
+            for name in ("first solve", "second solve"):
+                wall, used = took(solve, copy)
+                print(f"{name:<14} {wall:>8.2f} {used:>10.2f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

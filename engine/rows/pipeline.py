@@ -22,6 +22,7 @@ from engine.model.backend import Backend, RowSearches
 from engine.model.dtypes import work_type
 from engine.model.progress import Monitor
 from engine.model.rows import Array, FactSink, InPlace, Sink
+from storage.errors import Cancelled
 
 Indices = npt.NDArray[np.int64]
 
@@ -94,7 +95,7 @@ class RowPipeline:
         self._open = 0
         self._beginning = self._all_begun = self._due = False
         self._error: BaseException | None = None
-        self._found, self._told, self._last = 0, 0, time.perf_counter()
+        self._done, self._told, self._last = 0, 0, time.perf_counter()
 
     def run(self, backend: Backend) -> None:
         """Search and write all rows.
@@ -108,8 +109,14 @@ class RowPipeline:
         """
         backend.share(self._work)
         if self._error is not None:
+            self._rescue()
             raise self._error
         self._report()
+
+    def _rescue(self) -> None:
+        """Write the rows of finished batches after a request to stop, so that they can be committed."""
+        while self._writes and isinstance(self._error, Cancelled):
+            self._writes.popleft()(0)
 
     def _work(self, worker: int) -> None:
         try:
@@ -140,10 +147,10 @@ class RowPipeline:
                 self._changed.wait(REPORT if worker == 0 else None)
 
     def _report(self, worker: int = 0) -> None:  # noqa: ARG002 - called like all tasks
-        """Tell the monitor of the rows found since the last report, none among them."""
+        """Tell the monitor of the rows that are done since the last report: written, or found in their place."""
         self._last, self._due = time.perf_counter(), False
         with self._changed:
-            fresh, self._told = self._found - self._told, self._found
+            fresh, self._told = self._done - self._told, self._done
         self._monitor.step(fresh)
 
     def _begin(self, worker: int) -> None:  # noqa: ARG002 - called like all tasks
@@ -170,7 +177,7 @@ class RowPipeline:
         then = None if facts is None else lambda some: facts.gather(batch.first, batch.block, some)
         rows, last = batch.searches.take(worker, then)
         with self._changed:
-            self._found += rows
+            self._done += rows if self._in_place else 0
             if last:
                 self._finish(batch)
             if last or batch.searches.waiting:
@@ -199,7 +206,9 @@ class RowPipeline:
         else:
             self._facts.keep(batch.first + start, part)
         with self._changed:
+            self._done += len(part)
             batch.left -= 1
+            self._due = True
             if batch.left == 0:
                 self._free.append(batch.buffer)
                 self._open -= 1

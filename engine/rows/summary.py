@@ -80,7 +80,7 @@ class Summary:
         self._sources = np.asarray(sources, np.int64)
         self._lock = threading.Lock()
         self._single = False
-        self._sums = np.zeros(len(self._sources), np.int64 if integral else np.float64)
+        self._sums: Array | None = None
         self._joined: int | float = 0
         self._own = np.ones(len(self._sources), np.int64)
         if targets is not None:
@@ -108,13 +108,20 @@ class Summary:
             raise SolveFailed(f"the sum of row {rows[wrong[0]]} of the matrix is {facts.sums[wrong[0]]}")
         some = facts.reached > 0
         self._single = facts.largest.dtype == np.float32
-        self._sums[rows] = facts.sums
+        self._sums_like(facts.sums)[rows] = facts.sums
         self._reach[rows] = self._own[rows] + facts.reached
         self._eccentricity[rows[some]] = facts.largest[some]
         self._farthest[rows[some]] = facts.farthest[some]
         if some.any():
             largest = float(facts.largest[some].max())
             self._own_histogram(largest).add(count, largest)
+
+    def _sums_like(self, sums: Array) -> Array:
+        """Return the sums of all rows, in the type of ``sums``: whole numbers of float64 may pass int64."""
+        with self._lock:
+            if self._sums is None:
+                self._sums = np.zeros(len(self._sources), sums.dtype)
+            return self._sums
 
     def _own_histogram(self, largest: float) -> _Histogram:
         """Return the histogram of the calling thread."""
@@ -145,7 +152,7 @@ class Summary:
     @property
     def _sum(self) -> int | float:
         """The sum of the finite distances."""
-        sums = self._sums.tolist()
+        sums = [] if self._sums is None else self._sums.tolist()
         return self._joined + (sum(sums) if self._integral else math.fsum(sums))
 
     def part(self, row: int) -> PartialSummary:

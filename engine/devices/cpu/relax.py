@@ -335,7 +335,7 @@ def share(total: int, parts: int, unit: int) -> int:
 
 def sharers(team: Team, updates: int) -> int:
     """Return how many threads of ``team`` should share a product of so many updates."""
-    return min(team.threads, updates // EACH) if updates >= ALONE and team.worth_sharing() else 1
+    return min(team.threads, max(2, updates // EACH)) if updates >= ALONE and team.worth_sharing() else 1
 
 
 def relax(team: Team, space: Workspace, c: Array, a: Array, b: Array, *, nonnegative: bool, upper: bool) -> None:

@@ -110,7 +110,11 @@ class RowPipeline:
         backend.share(self._work)
         if self._error is not None:
             self._rescue()
-            raise self._error
+            error, self._error = self._error, None
+            try:
+                raise error
+            finally:
+                del error  # an error and a frame that refer to each other would keep the graph alive
         self._report()
 
     def _rescue(self) -> None:

@@ -86,9 +86,14 @@ class Team:
                 other.wait()
         self._used += used + sum(other.used for other in others)
         self._wall += time.perf_counter() - start
-        for other in others:
-            if other.error is not None:
-                raise other.error
+        errors = [other.take_error() for other in others]
+        try:
+            for error in errors:
+                if error is not None:
+                    raise error
+        finally:
+            error = None
+            del errors[:]  # an error and a frame that refer to each other would keep arrays alive
 
     def worth_sharing(self) -> bool:
         """Whether work that either one thread or all threads can do should be shared now.
@@ -140,6 +145,11 @@ class _Other:
     def wait(self) -> None:
         """Wait until the kernel has returned."""
         self._done.acquire()
+
+    def take_error(self) -> BaseException | None:
+        """Return what the last kernel raised, once; None if it returned."""
+        error, self.error = self.error, None
+        return error
 
     def end(self) -> None:
         """End the thread."""

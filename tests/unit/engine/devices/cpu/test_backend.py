@@ -14,7 +14,6 @@ import pytest
 from numba import from_dtype, njit, types
 
 from engine.algorithms.products import SIDE
-from engine.devices.cpu import packed as cpu_packed
 from engine.devices.cpu import relax, vector
 from engine.devices.cpu.backend import CpuBackend
 from engine.model.backend import Packing
@@ -63,7 +62,7 @@ def test_packed_products_are_products(
     dtype: str, threads: int, shape: tuple[int, int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """To the last bit, in whole and from a later column on, and nothing beyond C is touched."""
-    monkeypatch.setattr(cpu_packed, "ALONE", 0)
+    monkeypatch.setattr(relax, "ALONE", 0)
     (rows, depth, columns), rng, backend = shape, np.random.default_rng(7), CpuBackend(threads)
     assert isinstance(backend, Packing)
     a, b, wide = (rng.integers(0, 999, s).astype(dtype) for s in ((rows, depth), (depth, columns), (rows, columns + 9)))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Final
 
 import numpy as np
@@ -14,7 +13,7 @@ import numpy.typing as npt
 from engine.algorithms.context import SolveContext
 from engine.graph.selection import Rectangle
 from engine.graph.transpose import reverse
-from engine.model.backend import Arcs, Array, Backend, RowSearches
+from engine.model.backend import Arcs, Array, Backend, RowSearches, RowsWanted
 from engine.model.progress import Monitor
 from engine.model.rows import ArraySink, KnownRows, Sink
 from engine.planning.constants import BUSY_ROWS
@@ -133,10 +132,10 @@ def run(backend: Backend, search: RowSearch) -> None:
     else:
         batches, buffers = RowBatches(len(sources), 1, len(sources), busy, len(sources)), [place]
 
+    asked = RowsWanted(search.unit, targets, wanted.cutoff, kind, search.known)
+
     def begin(rows: range, block: Array) -> RowSearches:
-        some = sources[rows.start : rows.stop]
-        given = partial(backend.begin_search, unit=search.unit, dtype=kind, known=search.known)
-        return given(search.arcs, some, block, targets=targets, cutoff=wanted.cutoff)
+        return backend.begin_search(search.arcs, sources[rows.start : rows.stop], block, asked)
 
     search.monitor.begin("search", len(sources), "rows")
     RowPipeline(begin, batches, sink, search.monitor, buffers, in_place=place is not None).run(backend)

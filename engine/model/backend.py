@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, Final, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -64,6 +64,30 @@ class RowSearches(Protocol):
             last one.
         """
         ...
+
+
+@dataclass(frozen=True)
+class RowsWanted:
+    """What else is known and asked of the searches of a batch.
+
+    Attributes:
+        unit: promises that all arcs weigh 1.
+        targets: vertex indices of the columns; None for all vertices.
+        cutoff: entries beyond this distance become unreachable; None for no limit.
+        dtype: working type of the distances; None for that of the array that receives them, which may be float64 for
+            whole numbers, with +inf for *unreachable*.
+        known: rows that need not be searched, of that working type and of all vertices.
+    """
+
+    unit: bool = False
+    targets: npt.NDArray[np.int64] | None = None
+    cutoff: float | None = None
+    dtype: npt.DTypeLike | None = None
+    known: KnownRows | None = None
+
+
+#: All distances, in the type of the array that receives them.
+NOTHING_SPECIAL: Final = RowsWanted()
 
 
 class Backend(Protocol):
@@ -141,29 +165,15 @@ class Backend(Protocol):
         ...
 
     def begin_search(
-        self,
-        arcs: Arcs,
-        sources: npt.NDArray[np.int64],
-        out: Array,
-        *,
-        unit: bool = False,
-        targets: npt.NDArray[np.int64] | None = None,
-        cutoff: float | None = None,
-        dtype: npt.DTypeLike | None = None,
-        known: KnownRows | None = None,
+        self, arcs: Arcs, sources: npt.NDArray[np.int64], out: Array, wanted: RowsWanted = NOTHING_SPECIAL
     ) -> RowSearches:
         """Begin the searches of :meth:`search`: return them as pieces for the threads of :meth:`share`.
 
         Args:
             arcs: the arcs, none of them negative.
             sources: vertex indices.
-            out: shape (sources, n), or (sources, targets) with ``targets``.
-            unit: promises that all arcs weigh 1.
-            targets: vertex indices of the columns; None for all vertices.
-            cutoff: as in :meth:`search`.
-            dtype: working type of the distances; None for that of ``out``.  ``out`` may be float64 for whole numbers,
-                with +inf for *unreachable*.
-            known: rows that need not be searched, of that working type and of all vertices.
+            out: shape (sources, n), or (sources, targets) with targets.
+            wanted: what else is known and asked.
         """
         ...
 

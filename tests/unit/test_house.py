@@ -17,7 +17,7 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 MODULES_IN_A_FOLDER = 16
 LONG_FUNCTIONS, LONG_FUNCTION = 20, 40
 LONG_FILES, LONG_FILE = 4, 400
-MANY_PARAMETERS, PARAMETERS = 32, 7
+MANY_PARAMETERS, PARAMETERS = 20, 7
 #: The share of public functions with three parameters or more that say what these are, at least.
 DOCUMENTED = 0.7
 #: The share of unit test files that have the path of a module, at least.

@@ -11,8 +11,7 @@ from engine.devices.cpu import packed as cpu_packed
 from engine.devices.cpu import relax as cpu_relax
 from engine.devices.cpu.searches import Searches, Spaces
 from engine.devices.cpu.team import Team
-from engine.model.backend import Arcs, Array
-from engine.model.rows import KnownRows
+from engine.model.backend import NOTHING_SPECIAL, Arcs, Array, RowsWanted
 
 
 class CpuBackend:
@@ -141,7 +140,7 @@ class CpuBackend:
             targets: vertex indices of the columns, shape (columns,); None for all vertices.
             cutoff: distances above this become unreachable; None for no cutoff.
         """
-        searches = self.begin_search(arcs, sources, out, unit=unit, targets=targets, cutoff=cutoff)
+        searches = self.begin_search(arcs, sources, out, RowsWanted(unit, targets, cutoff))
 
         def work(worker: int) -> None:
             while searches.waiting:
@@ -151,16 +150,7 @@ class CpuBackend:
             self._team.run(work)
 
     def begin_search(
-        self,
-        arcs: Arcs,
-        sources: npt.NDArray[np.int64],
-        out: Array,
-        *,
-        unit: bool = False,
-        targets: npt.NDArray[np.int64] | None = None,
-        cutoff: float | None = None,
-        dtype: npt.DTypeLike | None = None,
-        known: KnownRows | None = None,
+        self, arcs: Arcs, sources: npt.NDArray[np.int64], out: Array, wanted: RowsWanted = NOTHING_SPECIAL
     ) -> Searches:
         """Begin one shortest-path search per source: return them as pieces for the threads of :meth:`share`.
 
@@ -168,17 +158,13 @@ class CpuBackend:
             arcs: weights non-negative; reduced ones if there are potentials.
             sources: vertex indices, shape (rows,).
             out: shape (rows, columns); row i receives the distances from ``sources[i]``.
-            unit: promises that all arcs weigh 1.
-            targets: vertex indices of the columns, shape (columns,); None for all vertices.
-            cutoff: distances above this become unreachable; None for no cutoff.
-            dtype: working type of the distances; None for that of ``out``, which may be float64 for any type.
-            known: rows that need not be searched, of that working type and of all vertices.
+            wanted: what else is known and asked.
         """
         from engine.devices.cpu.search import SearchBatch
 
-        wanted = SearchBatch.of(arcs, sources, out, unit=unit, targets=targets, cutoff=cutoff, dtype=dtype)
-        left, copies = wanted.without(known)
-        return Searches(copies + wanted.pieces(left, self.threads, self._spaces))
+        batch = SearchBatch.of(arcs, sources, out, wanted)
+        left, copies = batch.without(wanted.known)
+        return Searches(copies + batch.pieces(left, self.threads, self._spaces))
 
     def share(self, work: Callable[[int], None]) -> None:
         """Call ``work(worker)`` once in each thread, the caller's among them as number 0; wait for all of them."""

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -35,8 +35,7 @@ from engine.devices.cpu.bit_rows import (
 from engine.devices.cpu.search import Indices, SearchBatch
 from engine.devices.cpu.searches import Done, Piece, Searches, Spaces
 from engine.graph.kernels import njit
-from engine.model.backend import Arcs, Array
-from engine.model.rows import KnownRows
+from engine.model.backend import NOTHING_SPECIAL, Arcs, Array, RowsWanted
 
 #: Sources of a block.
 BITS: Final = 64 * WORDS
@@ -68,11 +67,13 @@ def _note(planes, n, step, visit, v):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def _forwards(indptr, heads, seen, visit, fresh, planes, step, active, marked):  # type: ignore[no-untyped-def]
+def _forwards(indptr, heads, rows, step, active, marked):  # type: ignore[no-untyped-def]
     """Follow the arcs out of the ``active`` vertices; returns the arcs out of the vertices reached, plus one a vertex.
 
-    The vertices that were reached are ``active`` afterwards.  ``fresh`` and ``marked`` are all 0 before and after.
+    ``rows``: seen, visit, fresh, planes.  The vertices that were reached are ``active`` afterwards.  ``fresh`` and
+    ``marked`` are all 0 before and after.
     """
+    seen, visit, fresh, planes = rows
     n = len(seen)
     words = active.view(np.uint64)
     for word in range(len(words)):
@@ -95,11 +96,13 @@ def _forwards(indptr, heads, seen, visit, fresh, planes, step, active, marked): 
 
 
 @njit(nogil=True, cache=True)
-def _backwards(indptr, into, tails, seen, visit, fresh, planes, step, active):  # type: ignore[no-untyped-def]
+def _backwards(indptr, into, tails, rows, step, active):  # type: ignore[no-untyped-def]
     """Follow the arcs into every vertex that some source has not seen; returns the same as ``_forwards``.
 
-    ``fresh`` is all 0 before and holds the sources that reached each vertex afterwards.
+    ``rows``: seen, visit, fresh, planes.  ``fresh`` is all 0 before and holds the sources that reached each vertex
+    afterwards.
     """
+    seen, visit, fresh, planes = rows
     n = len(seen)
     onward = 0
     for v in range(n):
@@ -112,20 +115,22 @@ def _backwards(indptr, into, tails, seen, visit, fresh, planes, step, active):  
 
 
 @njit(nogil=True, cache=True)
-def _steps(indptr, heads, into, tails, limit, seen, visit, fresh, planes, active, marked, onward):  # type: ignore[no-untyped-def]
+def _steps(arcs, space, limit, onward):  # type: ignore[no-untyped-def]
     """Step until no source reaches a vertex, or up to ``limit``; returns the planes in use, and False at the limit.
 
-    ``visit`` and ``fresh`` are all 0 afterwards.
+    ``arcs`` and ``space`` are those of :func:`search_bits`.  ``visit`` and ``fresh`` are all 0 afterwards.
     """
+    indptr, heads, into, tails = arcs
+    seen, visit, fresh, planes, _, active, marked = space
     n, used, step = len(seen), 0, 1
     while step < limit and onward > 0:
         if step >> used:
             planes[used * n : (used + 1) * n] = 0
             used += 1
         if onward < MANY * (len(heads) + n):
-            onward = _forwards(indptr, heads, seen, visit, fresh, planes, step, active, marked)
+            onward = _forwards(indptr, heads, (seen, visit, fresh, planes), step, active, marked)
         else:
-            onward = _backwards(indptr, into, tails, seen, visit, fresh, planes, step, active)
+            onward = _backwards(indptr, into, tails, (seen, visit, fresh, planes), step, active)
             visit[:] = 0
             visit, fresh = fresh, visit
         step += 1
@@ -134,11 +139,10 @@ def _steps(indptr, heads, into, tails, limit, seen, visit, fresh, planes, active
 
 
 @njit(nogil=True, cache=True)
-def _emit(seen, planes, used, near, rows, out, sentinel, squares, piece):  # type: ignore[no-untyped-def]
-    """Write the distances of the block to its ``rows`` of ``out``; column k is vertex number ``near[k]``.
-
-    ``squares`` (uint64, aligned, shape ((PLANES + 1) * SQUARES * 64,)) is work space, ``piece`` 64 entries of it.
-    """
+def _emit(space, used, near, rows, out, sentinel):  # type: ignore[no-untyped-def]
+    """Write the distances of the block to its ``rows`` of ``out``; column k is vertex number ``near[k]``."""
+    seen, _, _, planes, squares, _, _ = space
+    piece = np.empty(64, out.dtype)
     n, columns = len(seen), len(near)
     apart = SQUARES * 64
     for first in range(0, columns, apart):
@@ -189,31 +193,29 @@ def _begin(indptr, starts, seen, visit, active):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def search_bits(arcs, space, goal, sources, rows, out, sentinel, limit, whole):  # type: ignore[no-untyped-def]
+def search_bits(arcs, space, goal, sources, rows, out, limits):  # type: ignore[no-untyped-def]
     """Search ``sources[rows]`` breadth first, one bit each, and write their distances to ``out[rows]``.
 
     Args:
         arcs: indptr, heads: CSR of the arcs out of each vertex; into, tails: CSR of the arcs into each vertex.
         space: as :func:`bit_space` makes it; ``visit`` and ``fresh`` are all 0 afterwards, too.
         goal: rank, int32, shape (n,): the number of each vertex; near, int32, shape (columns,): the numbers of the
-            columns' vertices.
+            columns' vertices; sentinel, *unreachable* in the type of ``out``.
         sources: int64, vertex indices.
         rows: int64, at most ``BITS``: indices of ``sources`` and rows of ``out``.
         out: shape (len(sources), columns).
-        sentinel: *unreachable* in the type of ``out``.
-        limit: searches end before this many steps.
-        whole: whether distances below ``limit`` are all that is wanted.
+        limits: limit, searches end before this many steps; whole, distances below ``limit`` are all that is wanted.
 
     Returns:
         Whether the block is finished; if not, its rows of ``out`` need more steps.
     """
-    indptr, heads, into, tails = arcs
-    seen, visit, fresh, planes, squares, active, marked = space
-    rank, near = goal
-    onward = _begin(indptr, rank[sources[rows]], seen, visit, active)
-    used, done = _steps(indptr, heads, into, tails, limit, seen, visit, fresh, planes, active, marked, onward)
+    seen, visit, _, _, _, active, _ = space
+    rank, near, sentinel = goal
+    limit, whole = limits
+    onward = _begin(arcs[0], rank[sources[rows]], seen, visit, active)
+    used, done = _steps(arcs, space, limit, onward)
     if done or whole:
-        _emit(seen, planes, used, near, rows, out, sentinel, squares, np.empty(64, out.dtype))
+        _emit(space, used, near, rows, out, sentinel)
     return done or whole
 
 
@@ -239,16 +241,7 @@ class BreadthFirst(CpuBackend):
     """A CPU backend whose searches are breadth first, many sources at once, where all arcs weigh 1."""
 
     def begin_search(
-        self,
-        arcs: Arcs,
-        sources: npt.NDArray[np.int64],
-        out: Array,
-        *,
-        unit: bool = False,
-        targets: npt.NDArray[np.int64] | None = None,
-        cutoff: float | None = None,
-        dtype: npt.DTypeLike | None = None,
-        known: KnownRows | None = None,
+        self, arcs: Arcs, sources: npt.NDArray[np.int64], out: Array, wanted: RowsWanted = NOTHING_SPECIAL
     ) -> Searches:
         """Begin one search per source; other searches do the blocks that need too many steps.
 
@@ -256,18 +249,13 @@ class BreadthFirst(CpuBackend):
             arcs: weights non-negative; reduced ones if there are potentials.
             sources: vertex indices, shape (rows,).
             out: shape (rows, columns); row i receives the distances from ``sources[i]``.
-            unit: promises that all arcs weigh 1.
-            targets: vertex indices of the columns, shape (columns,); None for all vertices.
-            cutoff: distances above this become unreachable; None for no cutoff.
-            dtype: working type of the distances; None for that of ``out``.
-            known: rows that need not be searched, of that working type and of all vertices.
+            wanted: what else is known and asked.
         """
-        given: dict[str, Any] = {"unit": unit, "targets": targets, "cutoff": cutoff, "dtype": dtype}
-        if not unit or arcs.potentials is not None or len(sources) < LEAST:
-            return super().begin_search(arcs, sources, out, known=known, **given)
-        wanted = SearchBatch.of(arcs, sources, out, unit=True, targets=targets, cutoff=cutoff, dtype=dtype)
-        left, copies = wanted.without(known)
-        return Searches(copies + _bit_blocks(wanted, left, self.threads, self._spaces))
+        if not wanted.unit or arcs.potentials is not None or len(sources) < LEAST:
+            return super().begin_search(arcs, sources, out, wanted)
+        batch = SearchBatch.of(arcs, sources, out, wanted)
+        left, copies = batch.without(wanted.known)
+        return Searches(copies + _bit_blocks(batch, left, self.threads, self._spaces))
 
 
 def _bit_blocks(wanted: SearchBatch, left: Indices, threads: int, spaces: Spaces) -> list[Piece]:
@@ -281,8 +269,8 @@ def _bit_blocks(wanted: SearchBatch, left: Indices, threads: int, spaces: Spaces
 
     def search(rows: Indices, worker: int) -> Done:
         space = spaces.of(worker, ("bits", n), lambda: bit_space(n))
-        near = (ready.rank, goal.near)
-        if search_bits(arcs, space, near, wanted.sources, rows, wanted.out, wanted.sentinel, limit, whole):
+        columns = (ready.rank, goal.near, wanted.sentinel)
+        if search_bits(arcs, space, columns, wanted.sources, rows, wanted.out, (limit, whole)):
             return Done(rows)
         return Done(rows[:0], wanted.blocks(rows, threads, spaces))
 

@@ -117,12 +117,15 @@ def _mark(indptr, heads, u, dirty):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def _sweep(indptr, heads, into, tails, weights, labels, dirty, touched, waiting, budget):  # type: ignore[no-untyped-def]
+def _sweep(arcs, space, waiting, budget):  # type: ignore[no-untyped-def]
     """Relax until no label falls any more; False if that would take more than ``budget`` relaxations.
 
+    ``arcs`` and ``space`` are those of :func:`search_lanes`.
     ``dirty`` (uint8, whole words of 8) marks the ``waiting`` vertices to relax; it is all 0 afterwards.  Vertices of
     which some label fell are marked in ``touched``, of the same form.
     """
+    indptr, heads, into, tails, weights = arcs
+    labels, dirty, touched = space
     words = dirty.view(np.uint64)
     upwards = True
     while waiting > 0:
@@ -239,8 +242,13 @@ def _emit(labels, far, rank, rows, out, sentinel, unit):  # type: ignore[no-unty
 
 
 @njit(nogil=True, cache=True)
-def _emit_shifted(labels, far, rank, shift, onto, sources, rows, out, sentinel, beyond):  # type: ignore[no-untyped-def]
-    """As ``_emit`` for reduced lengths: adds potentials of columns (``onto``), minus those of sources (``shift``)."""
+def _emit_shifted(labels, ends, goal, sources, rows, out):  # type: ignore[no-untyped-def]
+    """As ``_emit`` for reduced lengths: adds potentials of columns (``onto``), minus those of sources (``shift``).
+
+    ``ends`` and ``goal`` are those of :func:`search_lanes`.
+    """
+    far, sentinel, beyond, _ = ends
+    _, rank, shift, onto = goal
     n = len(rank)
     for start in range(0, n, 16):
         for j in range(len(rows)):
@@ -255,8 +263,8 @@ def _emit_shifted(labels, far, rank, shift, onto, sources, rows, out, sentinel, 
 
 
 @njit(nogil=True, cache=True)
-def search_lanes(arcs, space, ends, goal, sources, rows, out, bounds, unit):  # type: ignore[no-untyped-def]
-    """Search ``sources[rows]``, one in each lane, and write their distances to ``out[rows]``.
+def search_lanes(arcs, space, ends, goal, sources_rows, out, bounds):  # type: ignore[no-untyped-def]
+    """Search some sources, one in each lane, and write their distances to their rows of ``out``.
 
     Args:
         arcs: indptr, heads: CSR of the arcs out of each vertex; into, tails, weights: CSR of the arcs into each
@@ -264,36 +272,36 @@ def search_lanes(arcs, space, ends, goal, sources, rows, out, bounds, unit):  # 
         space: labels, shape (n, lanes), all ``far``; dirty and touched, uint8, one byte a vertex and whole words of 8,
             all 0.  They are the same again afterwards.
         ends: far, *no path* in the type of the labels; sentinel and beyond in the type of ``out``: *unreachable*, and
-            the distance from which on entries become *unreachable*, which is only read where there are potentials.
+            the distance from which on entries become *unreachable*, which is only read where there are potentials;
+            unit, of which labels are multiples, None for labels that are lengths themselves.
         goal: rank, int32, shape (n,): the number of each vertex; near, int32, shape (columns,): the numbers of the
             columns' vertices; shift, onto: potentials of all vertices and of the columns' vertices, empty for none.
-        sources: int64, vertex indices.
-        rows: int64, at most as many as there are lanes: indices of ``sources`` and rows of ``out``.
+        sources_rows: sources, int64, vertex indices; rows, int64, at most as many as there are lanes: indices of
+            ``sources`` and rows of ``out``.
         out: shape (len(sources), columns).
         bounds: two integers: the relaxations after which the block is given up, and the largest weight or 0.  Unless
             that is 0 the block counts as given up, too, if a label may have been capped at ``far``: none was if the
             largest label plus the largest weight is below ``far``.
-        unit: labels are multiples of this; None for labels that are lengths themselves.
-
     Returns:
         Whether the block is finished; if not, its rows of ``out`` are to be searched in another way.
     """
-    indptr, heads, into, tails, weights = arcs
+    indptr, heads, _, _, _ = arcs
     labels, dirty, touched = space
-    far, sentinel, beyond = ends
-    rank, near, shift, onto = goal
+    far, sentinel, _, unit = ends
+    rank, near, shift, _ = goal
+    sources, rows = sources_rows
     budget, heaviest = bounds
-    tops = np.empty(labels.shape[1] if heaviest > 0 else 0, weights.dtype)
+    tops = np.empty(labels.shape[1] if heaviest > 0 else 0, labels.dtype)
     waiting = 0
     for j in range(len(rows)):
         s = rank[sources[rows[j]]]
         labels[s, j] = 0
         touched[s] = 1
         waiting += _mark(indptr, heads, s, dirty)
-    finished = _sweep(indptr, heads, into, tails, weights, labels, dirty, touched, waiting, budget)
+    finished = _sweep(arcs, space, waiting, budget)
     if finished and len(shift) == 0:
         _emit(labels, far, near, rows, out, sentinel, unit)
     elif finished:
-        _emit_shifted(labels, far, near, shift, onto, sources, rows, out, sentinel, beyond)
+        _emit_shifted(labels, ends, goal, sources, rows, out)
     largest = _clean(labels, far, touched, tops)
     return finished and (heaviest == 0 or largest + heaviest < far)

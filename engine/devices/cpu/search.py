@@ -21,7 +21,7 @@ from engine.devices.cpu.row_facts import to_floats
 from engine.devices.cpu.searches import Done, Piece, Spaces
 from engine.graph.kernels import njit
 from engine.graph.selection import first_beyond, first_sum_beyond
-from engine.model.backend import Arcs, Array
+from engine.model.backend import Arcs, Array, RowsWanted
 from engine.model.dtypes import WORK_TYPES, work_type
 from engine.model.rows import KnownRows
 
@@ -136,24 +136,20 @@ class SearchBatch:
         arcs: Arcs,
         sources: Indices,
         out: Array,
-        *,
-        unit: bool,
-        targets: Indices | None,
-        cutoff: float | None,
-        dtype: npt.DTypeLike | None,
+        wanted: RowsWanted,
     ) -> SearchBatch:
         """Return the searches that :meth:`engine.devices.cpu.backend.CpuBackend.begin_search` is asked for."""
         ready = prepare(arcs)
         sources = np.ascontiguousarray(sources, dtype=np.int64)
-        kind = out.dtype if dtype is None else np.dtype(dtype)
-        goal = Goal.of(ready, arcs.potentials, sources, kind, targets, cutoff)
+        kind = out.dtype if wanted.dtype is None else np.dtype(wanted.dtype)
+        goal = Goal.of(ready, arcs.potentials, sources, kind, wanted.targets, wanted.cutoff)
         if kind != out.dtype:  # whole numbers go into floats, which hold all of them
             none = np.isposinf(work_type(out.dtype).unreachable) and goal.beyond == work_type(kind).sentinel()
             goal = replace(goal, beyond=out.dtype.type(np.inf if none else goal.beyond))
         label = label_type(ready, arcs.potentials, kind.name, goal.limit)
         shifted = arcs.potentials is not None
         sentinel = work_type(out.dtype).sentinel()
-        return cls(ready, goal, shifted, sources, out, sentinel, label, unit and not shifted)
+        return cls(ready, goal, shifted, sources, out, sentinel, label, wanted.unit and not shifted)
 
     def without(self, known: KnownRows | None) -> tuple[Indices, list[Piece]]:
         """Return the rows that have to be searched, and pieces that copy all others."""
@@ -203,16 +199,16 @@ class SearchBatch:
         n, lanes = len(ready.rank), ROW_BYTES // np.dtype(kind).itemsize
         far = goal.far(WORK_TYPES[kind].unreachable, kind)[0]
         arcs = (ready.indptr, ready.heads, ready.into, ready.tails, ready.weights_into(kind))
-        ends, columns = (far, self.sentinel, goal.beyond), (ready.rank, goal.near, goal.shift, goal.onto)
-        bounds = (PASSES * (ready.arcs + 4 * n), int(heaviest))
         unit = ready.decimal[1] if ready.decimal is not None and kind != "float64" else None
+        ends, columns = (far, self.sentinel, goal.beyond, unit), (ready.rank, goal.near, goal.shift, goal.onto)
+        bounds = (PASSES * (ready.arcs + 4 * n), int(heaviest))
         tally = ready.tally.setdefault(kind, [0, 0])
 
         def search(some: Indices, worker: int) -> Done:
             finished = tally[1] <= 1 + tally[0] // 4
             if finished:
                 space = spaces.of(worker, ("lanes", kind, n, far), lambda: lane_space(n, far))
-                finished = search_lanes(arcs, space, ends, columns, self.sources, some, self.out, bounds, unit)
+                finished = search_lanes(arcs, space, ends, columns, (self.sources, some), self.out, bounds)
                 tally[0 if finished else 1] += 1
             if finished:
                 return Done(some)

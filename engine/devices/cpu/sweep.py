@@ -20,10 +20,9 @@ from engine.devices.cpu.searches import Done, Searches
 from engine.devices.cpu.vector import TILE_ROWS, TILE_VECTORS, VECTOR_BYTES, pack_entry
 from engine.graph.kernels import njit
 from engine.graph.partition import Lengths, Parts
-from engine.model.backend import Arcs, Array
+from engine.model.backend import NOTHING_SPECIAL, Arcs, Array, RowsWanted
 from engine.model.device_layout import SWEEP_ROWS
 from engine.model.dtypes import WorkType, work_type
-from engine.model.rows import KnownRows
 
 #: Most rows that a thread sweeps before it gathers their facts.
 PIECE_ROWS: Final = 128
@@ -127,16 +126,7 @@ class Sweeper(CpuBackend):
         self._parts = _flatten(parts, lengths)
 
     def begin_search(
-        self,
-        arcs: Arcs,
-        sources: npt.NDArray[np.int64],
-        out: Array,
-        *,
-        unit: bool = False,  # noqa: ARG002
-        targets: npt.NDArray[np.int64] | None = None,
-        cutoff: float | None = None,
-        dtype: npt.DTypeLike | None = None,
-        known: KnownRows | None = None,  # noqa: ARG002
+        self, arcs: Arcs, sources: npt.NDArray[np.int64], out: Array, wanted: RowsWanted = NOTHING_SPECIAL
     ) -> Searches:
         """Begin to compute whole rows of the matrix: return them as pieces for the threads of ``share``.
 
@@ -144,18 +134,14 @@ class Sweeper(CpuBackend):
             arcs: only the potentials are read; they turn reduced lengths into distances.
             sources: vertex indices, shape (rows,).
             out: shape (rows, n); row i receives the distances from ``sources[i]``.
-            unit: has no effect.
-            targets: must be None.
-            cutoff: must be None.
-            dtype: working type of the distances; None for that of ``out``, which may be float64 for any type.
-            known: has no effect.
+            wanted: its type; there are no targets and no cutoff, and the rest has no effect.
 
         Raises:
             ValueError: there are targets or a cutoff.
         """
-        if targets is not None or cutoff is not None:
+        if wanted.targets is not None or wanted.cutoff is not None:
             raise ValueError("a sweep makes whole rows; they are cut on their way to the sink")
-        kind = work_type(out.dtype if dtype is None else dtype)
+        kind = work_type(out.dtype if wanted.dtype is None else wanted.dtype)
         high = max(1, min(SWEEP_ROWS, -(-len(sources) // self.threads)))
         limit = kind.largest if self._nonnegative or not kind.integer else kind.largest_signed
         shift = np.empty(0) if arcs.potentials is None else np.ascontiguousarray(arcs.potentials)

@@ -32,9 +32,9 @@ class Searcher(CpuBackend):
         super().__init__(2)
         self.calls: list[int] = []
 
-    def begin_search(self, arcs: Arcs, sources: npt.NDArray[np.int64], out: Array, **given: Any) -> Searches:
+    def begin_search(self, arcs: Arcs, sources: npt.NDArray[np.int64], out: Array, *given: Any) -> Searches:
         self.calls.append(len(sources))
-        return super().begin_search(arcs, sources, out, **given)
+        return super().begin_search(arcs, sources, out, *given)
 
     def relax(self, c: Array, a: Array, b: Array, *, nonnegative: bool, upper: bool = False) -> None:
         raise AssertionError("a search needs no product")

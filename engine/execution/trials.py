@@ -235,13 +235,14 @@ class SearchTrial:
         try:
             count, full = self._threads, min(most, self._threads * abreast)
             while True:
+                last = count >= min(most, self._fresh)  # no further source would be a new one
                 count = min(count, most, self._fresh or count)
                 took = self._search(backend, count, unit=unit) / self._threads
-                if count < full and self._fresh and (full < SHARE * most or took / count * full < LONG_TRIAL):
+                if count < full and not last and (full < SHARE * most or took / count * full < LONG_TRIAL):
                     count = full
                     continue
                 long = took > TRIAL / 4 and count > TOLD * most
-                if count == most or long or not self._fresh or count * columns * self._kind.itemsize > 2**26:
+                if last or long or count * columns * self._kind.itemsize > 2**26:
                     far = AGAIN * count <= most  # sources at another place may lie closer together or farther apart
                     other = self._search(backend, count, unit=unit, place=most // 2) / self._threads if far else took
                     return (took + other) / (2 * count)

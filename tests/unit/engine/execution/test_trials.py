@@ -19,6 +19,7 @@ from engine.execution import trials
 from engine.execution.survey import survey
 from engine.graph.analysis import describe
 from engine.graph.profile import GraphProfile
+from engine.graph.selection import Rectangle
 from engine.model.dtypes import WORK_TYPES
 from engine.model.plan import Plan
 from engine.model.problem import Machine, Options
@@ -69,8 +70,6 @@ def test_many_sources_are_tried_side_by_side(kind: str, timed: type[Timed]) -> N
 
 
 def test_few_sources_are_not_tried_for_longer_than_they_take(timed: type[Timed]) -> None:
-    from engine.graph.selection import Rectangle
-
     rectangle = Rectangle(5_000, np.arange(40), None, None)
     found = trials.SearchTrial(GraphProfile(graphs.ring(8_000)), WORK_TYPES["int32"], 2, rectangle).seconds(unit=False)
     assert found == pytest.approx(0.04 / 2)
@@ -140,6 +139,21 @@ def test_the_rows_of_trials_are_not_searched_again(unit: bool, monkeypatch: pyte
     again = ArraySink(plan.shape, plan.dtype)
     solve(graph, plan, options, again)
     np.testing.assert_array_equal(sink.array, again.array)
+
+
+@pytest.mark.parametrize("bits", [False, True])
+@pytest.mark.parametrize("kept", [0, 1, 30_000, 2**20])
+def test_a_trial_ends_however_few_rows_may_be_kept(bits: bool, kept: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Searches so fast that the trial runs out of new sources."""
+    monkeypatch.setattr(trials, "MOST_KEPT", kept)
+    monkeypatch.setattr(trials, "TRIAL", 1e9)
+    monkeypatch.setattr(trials, "only_ready", contextlib.nullcontext)
+    for n in (1, 2, 40, 700):
+        graph = graphs.ring(n) if n > 2 else build_graph(np.arange(n - 1), np.arange(1, n), None, n=n, directed=True)[0]
+        graph = replace(graph, weights=np.ones_like(graph.weights))
+        for rectangle in (None, Rectangle(n, np.arange(min(n, 3)), None, None)):
+            trial = trials.SearchTrial(GraphProfile(graph), WORK_TYPES["uint16"], 2, rectangle)
+            assert trial.seconds(unit=True, bits=bits) >= 0
 
 
 def complete(n: int) -> Graph:

@@ -85,8 +85,7 @@ class PhaseClock(Monitor):
     def aside(self, phase: str, unit: str) -> Iterator[None]:
         """Interrupt the current phase by one unit of another one, whose seconds are counted apart.
 
-        The inner monitor is told of the return with the next progress, so that one interruption after the other is one
-        phase to it.
+        The inner monitor is told of the return with the next progress only.
 
         Args:
             phase: name of the other phase.
@@ -100,9 +99,8 @@ class PhaseClock(Monitor):
                 with self._inner.aside(phase, unit):
                     yield
             else:
-                if not self._away:
-                    self._away = self._begun is not None
-                    self._inner.begin(phase, 0, unit)
+                self._away = self._begun is not None
+                self._inner.begin(phase, 1, unit)
                 yield
                 self._inner.advance(1)
         finally:

@@ -83,8 +83,8 @@ def _parameter(name: str, kind: Any, option: Option) -> inspect.Parameter:
         kind = str | None
     elif name == "algorithm":
         kind = Literal[("auto", *ALGORITHMS)]
-    shown = typer.Option(
-        flag_of(name, option), metavar=option.metavar, help=option.help, min=option.least, max=option.most
-    )
+    # Typer does not say what it found, and lets NaN pass: real numbers are checked by what takes them
+    least, most = (None, None) if name == "cutoff" else (option.least, option.most)
+    shown = typer.Option(flag_of(name, option), metavar=option.metavar, help=option.help, min=least, max=most)
     annotation = Annotated[kind, shown]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=option.default, annotation=annotation)

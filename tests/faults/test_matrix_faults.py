@@ -55,7 +55,7 @@ def test_a_kill_at_any_file_operation_leaves_the_old_store_or_the_new_one(scratc
     out, err = process.communicate(timeout=300)
     assert process.returncode == 0, err
     operations = json.loads(out)
-    assert {"open", "os.mkdir", "os.rename", "writev", "fsync"} <= set(operations)
+    assert {"open", "os.mkdir", "writev", "fsync"} <= set(operations)
     assert ("renameat2" in operations) == (scenario != "overwrite without exchange")
 
     old = None if scenario == "fresh" else OLD
@@ -96,7 +96,7 @@ print("read", flush=True)
 def test_two_processes_read_while_one_writes_another_store(tmp_path):
     read, written = tmp_path / "read.zarr", tmp_path / "written.zarr"
     make_store(read, 300, "int32", seed=5)
-    readers = [run_module("-c", READER, str(read), "30") for _ in range(2)]
+    readers = [run_module("-c", READER, str(read), "200") for _ in range(2)]
     for reader in readers:
         assert reader.stdout.readline() == "ready\n"
     turns = 0
@@ -104,7 +104,9 @@ def test_two_processes_read_while_one_writes_another_store(tmp_path):
         make_store(written, 300, "int32", seed=turns, overwrite=True)
         turns += 1
     for reader in readers:
-        out, err = reader.communicate()
+        # not `communicate`: what arrived together with the first line is in the buffer of `readline`
+        with reader:
+            out, err = reader.stdout.read(), reader.stderr.read()
         assert (reader.returncode, out) == (0, "read\n"), err
     assert turns > 1
     verify_matrix(written)

@@ -292,8 +292,8 @@ def test_a_store_that_exists_is_left_alone_unless_told(roads, store, tmp_path, a
         (["verify", "array.zarr"], 2, "array.zarr is a folder, but no store"),
         (["query", "spoiled.zarr", "summary"], 1, "spoiled.zarr"),
         # before anything is read: there is no such graph
-        (["solve", "nowhere.gr", "--out", "photos", "--overwrite"], 2, "photos is no matrix store"),
-        (["solve", "nowhere.gr", "--out", "array.zarr", "--overwrite"], 2, "array.zarr is no matrix store"),
+        (["solve", "roads.csv", "--out", "photos", "--overwrite"], 2, "photos is no matrix store"),
+        (["solve", "roads.csv", "--out", "array.zarr", "--overwrite"], 2, "array.zarr is no matrix store"),
     ],
 )
 def test_what_cannot_be_done_is_refused_in_one_line(arguments, code, named, tmp_path, monkeypatch, refused):

@@ -11,6 +11,7 @@ from engine.graph.analysis import describe, statistics
 from engine.graph.partition import ENTRY_BYTES, with_bridges, with_parts, with_trial
 from engine.graph.profile import GraphProfile
 from engine.graph.selection import Rectangle, check_cutoff, check_vertices
+from engine.model.algorithms import ALGORITHMS
 from engine.model.plan import Plan
 from engine.model.problem import Machine, Options, Problem, Trials
 from engine.model.system import available_memory
@@ -70,6 +71,8 @@ def _plan(profile: GraphProfile, options: Options, out: Path | None, found: Chec
         plan = replace(plan, threads=machine.workers.threads)
     else:
         problem, plan = draft.refine(problem, machine, plan)
+    if plan.device != "cpu" or not ALGORITHMS[plan.algorithm].searches:
+        profile.known = None  # no search will use the rows that trials have found
     return replace(plan, statistics=statistics(profile, problem))
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -82,7 +82,7 @@ class RowPipeline:
         batches: Iterable[range],
         sink: Sink,
         monitor: Monitor,
-        buffers: list[Array],
+        buffers: Sequence[Array],
         *,
         in_place: bool,
     ) -> None:
@@ -173,6 +173,8 @@ class RowPipeline:
                 self._free.popleft()
             self._now, self._beginning = batch, False
             self._open += 1
+            if not batch.searches.waiting:  # there is nothing to search, and so no last piece
+                self._finish(batch)
             self._changed.notify_all()
 
     def _search(self, batch: _Batch, worker: int) -> None:

@@ -26,6 +26,7 @@ from engine.model.problem import Machine, Options
 from engine.model.progress import NotCompiledError
 from engine.model.rows import ArraySink
 from engine.planning.planner import choose
+from engine.rows.floats import FloatSink
 from storage.graph.graph import Graph, build_graph
 
 
@@ -139,6 +140,11 @@ def test_the_rows_of_trials_are_not_searched_again(unit: bool, monkeypatch: pyte
     again = ArraySink(plan.shape, plan.dtype)
     solve(graph, plan, options, again)
     np.testing.assert_array_equal(sink.array, again.array)
+    floats, unreachable = np.zeros(plan.shape), WORK_TYPES[plan.dtype].unreachable
+    other = GraphProfile(graph)
+    solve(other, make_plan(other, options), options, FloatSink(floats, unreachable))
+    assert other.known is None
+    np.testing.assert_array_equal(floats, np.where(again.array == unreachable, np.inf, again.array))
 
 
 @pytest.mark.parametrize("bits", [False, True])

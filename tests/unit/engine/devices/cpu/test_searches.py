@@ -1,0 +1,73 @@
+"""Pieces of a batch: each is done once, what gives up leaves others, and the last one is told once."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from engine.devices.cpu.searches import Done, Searches, Spaces
+
+
+def test_all_pieces_are_done_once_and_the_end_is_told_once() -> None:
+    seen: list[int] = []
+
+    def piece(k: int):  # type: ignore[no-untyped-def]
+        def run(worker: int) -> Done:
+            rows = np.array([k])
+            return Done(rows[:0], [lambda _: Done(rows)]) if k % 3 == 0 else Done(rows)
+
+        return run
+
+    searches, lock = Searches(piece(k) for k in range(100)), threading.Lock()
+
+    def then(rows: np.ndarray) -> None:  # type: ignore[type-arg]
+        with lock:
+            seen.extend(rows.tolist())
+
+    def work(worker: int) -> list[tuple[int, bool]]:
+        taken = []
+        while searches.waiting:
+            taken.append(searches.take(worker, then))
+        return taken
+
+    with ThreadPoolExecutor(4) as pool:
+        taken = [found for some in pool.map(work, range(4)) for found in some]
+    taken += work(0)
+    assert sorted(seen) == list(range(100))
+    assert sum(rows for rows, _ in taken) == 100
+    assert sum(last for _, last in taken) == 1
+    assert searches.take(0) == (0, False)
+
+
+def test_the_end_is_not_told_while_a_piece_is_being_done() -> None:
+    go, began = threading.Event(), threading.Event()
+
+    def slow(worker: int) -> Done:
+        began.set()
+        go.wait(30)
+        return Done(np.array([0]))
+
+    searches = Searches([slow, lambda _: Done(np.array([1]))])
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(searches.take, 0)
+        assert began.wait(30)
+        assert searches.take(1) == (1, False)
+        go.set()
+        assert first.result(30) == (1, True)
+
+
+def test_work_space_is_made_anew_for_another_key() -> None:
+    spaces, made = Spaces(2), []
+
+    def make() -> int:
+        made.append(len(made))
+        return made[-1]
+
+    assert [spaces.of(0, "a", make), spaces.of(0, "a", make), spaces.of(1, "a", make), spaces.of(0, "b", make)] == [
+        0, 0, 1, 2,
+    ]  # fmt: skip
+    with pytest.raises(IndexError):
+        spaces.of(2, "a", make)

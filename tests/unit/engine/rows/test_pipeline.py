@@ -1,0 +1,145 @@
+"""The pipeline of rows: every row comes out once whatever sink, buffers and threads; a stop keeps finished batches."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from engine.devices.cpu.backend import CpuBackend
+from engine.devices.cpu.searches import Done, Searches
+from engine.model.progress import Monitor
+from engine.model.rows import ArraySink
+from engine.rows.floats import FloatSink
+from engine.rows.pipeline import RowPipeline, place_of
+from engine.rows.summary import SummarySink
+from storage.errors import Cancelled, StorageFailed
+
+Array = npt.NDArray[Any]
+N = 30
+
+
+class Writes(ArraySink):
+    """A sink into which nothing is searched at once."""
+
+    place = None  # type: ignore[assignment]
+
+    def __init__(self, rows: int, tile: int) -> None:
+        super().__init__((rows, N), np.int32)
+        self.array[:] = -1
+        self.tile, self.rows = (tile, N), list[int]()
+
+    def write(self, row: int, column: int, block: Array) -> None:
+        assert row % self.tile[0] == 0
+        self.rows.extend(range(row, row + len(block)))
+        super().write(row, column, block)
+
+
+def expected(rows: int) -> Array:
+    found: Array = np.arange(rows)[:, None] + np.arange(N)
+    return found
+
+
+def begin(rows: range, block: Array, size: int = 3) -> Searches:
+    """Pieces of ``size`` rows, every second of which gives up first."""
+
+    def piece(some: Array, *, gives_up: bool) -> Any:
+        def run(worker: int) -> Done:
+            if gives_up:
+                return Done(some[:0], [piece(some, gives_up=False)])
+            block[some] = (rows.start + some)[:, None] + np.arange(N)
+            return Done(some)
+
+        return run
+
+    parts = [np.arange(k, min(k + size, len(rows))) for k in range(0, len(rows), size)]
+    return Searches(piece(some, gives_up=k % 2 == 0) for k, some in enumerate(parts))
+
+
+def run(sink: Any, rows: int, batch: int, buffers: int, threads: int, monitor: Monitor | None = None) -> None:
+    place = place_of(sink, np.int32)
+    memory = [np.empty((batch, N), np.int32) for _ in range(buffers)] if place is None else [place]
+    ranges = [range(k, min(k + batch, rows)) for k in range(0, rows, batch)]
+    backend = CpuBackend(threads)
+    try:
+        RowPipeline(begin, ranges, sink, monitor or Monitor(), memory, in_place=place is not None).run(backend)
+    finally:
+        backend.shutdown()
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+@pytest.mark.parametrize("buffers", [1, 2])
+@pytest.mark.parametrize(("rows", "batch"), [(0, 8), (1, 8), (8, 8), (41, 8), (200, 16)])
+def test_every_row_is_written_once(rows: int, batch: int, buffers: int, threads: int) -> None:
+    sink = Writes(rows, 8)
+    run(sink, rows, batch, buffers, threads)
+    assert np.array_equal(sink.array, expected(rows))
+    assert sorted(sink.rows) == list(range(rows))
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+@pytest.mark.parametrize("dtype", [np.int32, np.float64])
+def test_rows_are_searched_in_the_place_of_a_sink_in_memory(threads: int, dtype: Any) -> None:
+    array = ArraySink((40, N), dtype) if dtype is np.int32 else None
+    found = np.full((40, N), -1.0)
+    inner = array or FloatSink(found, 2**30 - 1)
+    sink = SummarySink(inner, np.arange(40) % N, N, integral=True)
+    assert place_of(sink, np.int32) is (found if array is None else array.array)
+    run(sink, 40, 16, 0, threads)
+    whole = found if array is None else array.array
+    assert np.array_equal(whole, expected(40))
+    facts = sink.summary(np.arange(N))
+    assert facts["sum"] == expected(40).sum() - sum(i + i % N for i in range(40))
+
+
+def test_no_place_where_types_differ() -> None:
+    assert place_of(ArraySink((2, 2), np.float32), np.int32) is None
+    assert place_of(ArraySink((2, 2), np.float64), np.float32) is None
+    assert place_of(ArraySink((2, 2), np.int32), np.uint16) is None
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_a_stop_keeps_the_rows_that_were_told(threads: int) -> None:
+    class Stops(Monitor):
+        told = 0
+
+        def advance(self, amount: int) -> None:
+            self.told += amount
+
+        def cancelled(self) -> bool:
+            return self.told >= 16
+
+    sink, monitor = Writes(400, 8), Stops()
+    with pytest.raises(Cancelled):
+        run(sink, 400, 16, 2, threads, monitor)
+    assert len(sink.rows) >= monitor.told >= 16
+    assert sorted(sink.rows) == list(range(len(sink.rows)))
+    assert np.array_equal(sink.array[: len(sink.rows)], expected(len(sink.rows)))
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("where", ["write", "search", "begin"])
+def test_an_error_ends_all_threads_and_comes_out(threads: int, where: str) -> None:
+    class Full(Writes):
+        def write(self, row: int, column: int, block: Array) -> None:
+            if where == "write":
+                raise StorageFailed("no space left")
+            super().write(row, column, block)
+
+    def fails(rows: range, block: Array) -> Searches:
+        if where == "begin" and rows.start >= 16:
+            raise StorageFailed("no space left")
+        if where == "search" and rows.start >= 16:
+            return Searches([lambda _: (_ for _ in ()).throw(StorageFailed("no space left"))])
+        return begin(rows, block)
+
+    backend, before = CpuBackend(threads), threading.active_count()
+    memory = [np.empty((16, N), np.int32) for _ in range(2)]
+    ranges = [range(k, k + 16) for k in range(0, 160, 16)]
+    with pytest.raises(StorageFailed, match="no space"):
+        RowPipeline(fails, ranges, Full(160, 8), Monitor(), memory, in_place=False).run(backend)
+    backend.shutdown()
+    assert threading.active_count() <= before

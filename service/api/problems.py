@@ -186,14 +186,21 @@ def _http_message(request: Request, error: HTTPException) -> str:
 
 
 def validation_fault(errors: Sequence[Mapping[str, Any]]) -> Fault:
-    """Return the fault of a request that does not fit its schema; it lists the first errors and counts the others."""
+    """Return the fault of a request that does not fit its schema; it lists the first errors and counts the others.
+
+    Where one member of the body or one parameter is at fault, ``field`` names it, as in faults of what it says.
+    """
     found = [
         {"pointer": "/" + "/".join(str(part)[:_LONGEST_PART] for part in item["loc"]), "detail": str(item["msg"])}
         for item in errors[:_MOST_ERRORS]
     ]
     first = found[0]
     more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
-    return Fault("invalid-request", f"{first['pointer']}: {first['detail']}{more}", {"errors": found})
+    details: dict[str, Any] = {"errors": found}
+    fields = {item["loc"][1] if len(item["loc"]) > 1 else None for item in errors}
+    if len(fields) == 1 and isinstance(field := fields.pop(), str):
+        details["field"] = field[:_LONGEST_PART]
+    return Fault("invalid-request", f"{first['pointer']}: {first['detail']}{more}", details)
 
 
 #: for the ``responses`` of routes: the schema of all errors

@@ -90,6 +90,7 @@ def test_problems_of_the_framework(client: TestClient):
     assert response.headers["allow"] == "GET, POST"
     body = problem(client.post("/v1/jobs", json={"graph": "g", "dtpye": "int32"}), 422, "invalid-request")
     assert body["details"]["errors"][0]["pointer"] == "/body/dtpye"
+    assert body["details"]["field"] == "dtpye"
     problem(client.post("/v1/jobs", content=b"{", headers={"content-type": "application/json"}), 422, "invalid-request")
     body = problem(client.post("/v1/jobs", content=b'{"graph": "g"}'), 422, "invalid-request")
     assert "Content-Type" in body["detail"]
@@ -100,6 +101,7 @@ def test_problems_of_the_framework(client: TestClient):
     assert "--data-binary" in body["detail"]
     body = problem(client.get("/v1/jobs?limit=0&state=lost"), 422, "invalid-request")
     assert {e["pointer"] for e in body["details"]["errors"]} == {"/query/limit", "/query/state"}
+    assert "field" not in body["details"]
 
 
 def test_unexpected_errors_say_nothing_of_the_inside(client: TestClient, monkeypatch: pytest.MonkeyPatch):

@@ -18,6 +18,8 @@ SEARCH_RATE = 6.0e7
 
 #: Bytes that kernels and their compiler take once they are loaded.
 KERNELS = 104 * 2**20
+#: Bytes of these that the compiler takes with the kernels of a bound on the distances, which planning loads first.
+FIRST_KERNELS = 80 * 2**20
 
 #: Bytes a second written to the store, summary and checksums included.
 WRITE_RATE = 8.0e8
@@ -51,7 +53,8 @@ def survey(
     held = resident_bytes()
     free = available_memory() + held
     # every estimate counts the kernels, so those that this process has loaded must not count twice
-    resident = max(0, held - KERNELS) if "engine.devices.cpu.relax" in sys.modules else held
+    first = FIRST_KERNELS if "engine.graph._walks" in sys.modules else 0
+    resident = max(0, held - (KERNELS if "engine.devices.cpu.relax" in sys.modules else first))
     return Machine(
         threads=count,
         memory=free if memory is None else min(memory, free),

@@ -209,7 +209,7 @@ class SearchTrial:
         profile.known = self._known
 
     def seconds(self, *, unit: bool, bits: bool = False) -> float:
-        """Measure the seconds a source, all threads together; NotCompiledError where kernels were never compiled.
+        """Measure the seconds a source, all threads together.
 
         Args:
             unit: whether all arcs count as 1.

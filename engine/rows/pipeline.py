@@ -28,7 +28,7 @@ Indices = npt.NDArray[np.int64]
 
 #: Entries that are written at once, as many as a cache holds, but at least the rows of one tile.
 PIECE: Final = 2**18
-#: Seconds from one report of progress to the next; a request to stop is noticed as often.
+#: Seconds from one report of progress to the next, which is made between two pieces; a request to stop is noticed then.
 REPORT: Final = 0.05
 
 

@@ -31,7 +31,7 @@ class Phases(Monitor):
         self.found: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
         self._name, self._wall, self._used = "begin", time.perf_counter(), time.process_time()
 
-    def begin(self, phase: str, total: int, unit: str) -> None:
+    def begin(self, phase: str, total: int, unit: str) -> None:  # noqa: ARG002
         """Begin a phase.
 
         Args:

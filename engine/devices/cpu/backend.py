@@ -170,6 +170,22 @@ class CpuBackend:
         """Call ``work(worker)`` once in each thread, the caller's among them as number 0; wait for all of them."""
         self._team.run(work)
 
+    def share_items(
+        self, kernel: Callable[..., object], dtype: np.dtype[np.generic], items: Array, *arguments: object, most: int
+    ) -> None:
+        """Call ``kernel(worker, counter, items, *arguments, packs)`` in each thread; wait for all of them.
+
+        Args:
+            kernel: takes items from the counter until none is left.
+            dtype: the type of the pack buffers.
+            items: the items, one a row.
+            arguments: what else the kernel takes.
+            most: the most threads that have work to do.
+        """
+        counter, packs = np.zeros(1, np.int64), self._space.packs(dtype)
+        threads = most if most > 1 and self._team.worth_sharing() else 1
+        self._team.run(kernel, counter, items, *arguments, packs, most=threads)
+
     def shutdown(self) -> None:
         """End the threads; the backend is not used afterwards."""
         self._team.close()

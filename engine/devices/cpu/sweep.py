@@ -8,6 +8,7 @@ product is packed once for all rows.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 from typing import Final
 
@@ -148,18 +149,14 @@ class Sweeper(CpuBackend):
         ends = (kind.dtype.type(limit), kind.sentinel(), work_type(out.dtype).sentinel())
         sources, columns = np.ascontiguousarray(sources, np.int64), (self._position, shift)
 
-        # a piece is several sweeps, so that the facts of its rows are gathered by one call, but four pieces a thread
-        rows = high * max(1, min(PIECE_ROWS // high, len(sources) // (4 * high * self.threads)))
-
-        def sweep(first: int, worker: int) -> Done:
+        def sweep(first: int, last: int, worker: int) -> Done:
             space = self._spaces.of(worker, ("sweep", high, kind.name), lambda: self._space_of(worker, high, kind))
-            last = min(first + rows, len(sources))
             for start in range(first, last, high):
                 some = slice(start, min(start + high, last))
                 _sweep_rows(self._parts, space, columns, ends, sources[some], out[some], self._nonnegative)
             return Done(np.arange(first, last))
 
-        return Searches(partial(sweep, first) for first in range(0, len(sources), rows))
+        return Searches(partial(sweep, *some) for some in _pieces(len(sources), high, self.threads))
 
     def _space_of(self, worker: int, high: int, kind: WorkType) -> tuple[Array, Array, Array]:
         """The work space of a thread for ``high`` rows: rows, left side and edge of a product."""
@@ -170,6 +167,20 @@ class Sweeper(CpuBackend):
         deepest = min(DEPTH, int(np.diff(lasts).max())) if len(parents) else 0
         left = np.empty((high + TILE_ROWS) * deepest, pack.dtype)
         return np.empty(high * stride, kind.dtype), left, edges[worker]
+
+
+def _pieces(rows: int, high: int, threads: int) -> Iterator[tuple[int, int]]:
+    """Cut rows into pieces of whole sweeps, ``high`` rows each.
+
+    A piece is several sweeps, so that the facts of its rows are gathered by one call; but never more than a thread's
+    half of what is left, so that all threads end at about the same time.
+    """
+    first = 0
+    while first < rows:
+        sweeps = min(PIECE_ROWS, (rows - first) // (2 * threads)) // high
+        last = min(rows, first + high * max(1, sweeps))
+        yield first, last
+        first = last
 
 
 def _flatten(parts: Parts, lengths: Lengths) -> tuple[Array, ...]:

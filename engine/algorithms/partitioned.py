@@ -94,7 +94,7 @@ def sweeper_of(backend: CpuBackend, relaxed: GraphProfile, parts: Parts, kind: W
 
     nonnegative = relaxed.nonnegative
     lengths = find_lengths(backend, relaxed.graph, parts, kind, nonnegative=nonnegative, monitor=monitor)
-    return Sweeper(parts, lengths, nonnegative=nonnegative, threads=backend.threads)
+    return Sweeper(parts, lengths, nonnegative=nonnegative, owner=backend)
 
 
 def run_on_device(context: SolveContext) -> Summary:

@@ -21,13 +21,14 @@ class CpuBackend:
 
     Args:
         threads: threads that share the work; None for one a usable processor.
+        owner: a backend whose threads and work space are used in place of new ones; shutting either down ends them.
     """
 
     name = "cpu"
 
-    def __init__(self, threads: int | None = None) -> None:
-        self._team = Team(threads)
-        self._space = cpu_relax.Workspace(self._team.threads)
+    def __init__(self, threads: int | None = None, *, owner: CpuBackend | None = None) -> None:
+        self._team: Team = Team(threads) if owner is None else owner._team
+        self._space: cpu_relax.Workspace = cpu_relax.Workspace(self._team.threads) if owner is None else owner._space
         self._spaces = Spaces(self._team.threads)
 
     @property

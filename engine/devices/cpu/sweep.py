@@ -117,11 +117,11 @@ class Sweeper(CpuBackend):
         parts: the parts of that graph.
         lengths: lengths within and between its parts.
         nonnegative: whether no arc is negative.
-        threads: threads that share the work; None for one a usable processor.
+        owner: the backend whose threads and work space it uses.
     """
 
-    def __init__(self, parts: Parts, lengths: Lengths, *, nonnegative: bool, threads: int | None = None) -> None:
-        super().__init__(threads)
+    def __init__(self, parts: Parts, lengths: Lengths, *, nonnegative: bool, owner: CpuBackend) -> None:
+        super().__init__(owner=owner)
         self._position = parts.position
         self._nonnegative = nonnegative
         self._parts = _flatten(parts, lengths)
@@ -184,7 +184,7 @@ def _pieces(rows: int, high: int, threads: int) -> Iterator[tuple[int, int]]:
 
 
 def _flatten(parts: Parts, lengths: Lengths) -> tuple[Array, ...]:
-    """The argument ``walk`` of :func:`_sweep_items`."""
+    """The argument ``walk`` of :func:`_sweep_rows`."""
     dtype, sizes, depths, wide = lengths.flat.dtype, parts.sizes, parts.depths, parts.widths()
     table = np.cumsum(sizes * wide) - sizes * wide
     width = TILE_VECTORS * VECTOR_BYTES // dtype.itemsize

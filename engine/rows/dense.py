@@ -67,7 +67,7 @@ def fill_weights(graph: Graph, kind: WorkType, first: int, out: Array) -> None:
     from engine.rows._weights import scatter
 
     # an arc longer than every distance is on no shortest path, and its weight might not fit the type
-    most = np.float64(np.inf) if not kind.integer else graph.weights.dtype.type(kind.unreachable)
+    most = np.float64(np.inf) if not kind.integer else np.int64(kind.unreachable)
     scatter((graph.indptr, graph.heads, graph.weights), first, (kind.sentinel(), most), out)
 
 

@@ -8,7 +8,6 @@ product is packed once for all rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
 from typing import Final
 
@@ -110,6 +109,16 @@ def _sweep_rows(walk, space, columns, ends, sources, out, by_bits):  # type: ign
         _emit(row, places, shift, sources[i], limit, far, sentinel, out[i])
 
 
+@njit(nogil=True, cache=True)
+def _sweep_piece(walk, space, columns, ends, sources, out, by_bits):  # type: ignore[no-untyped-def]
+    """Sweep as many rows at a time as the work space holds, until all rows ``out`` are filled."""
+    width = TILE_VECTORS * VECTOR_BYTES // walk[5].itemsize
+    high = len(space[0]) // ((walk[0][-1] + width - 1) // width * width)
+    for first in range(0, len(sources), high):
+        some, rows = sources[first : first + high], out[first : first + high]
+        _sweep_rows(walk, space, columns, ends, some, rows, by_bits)
+
+
 class Sweeper(CpuBackend):
     """A CPU backend whose searches sweep over the parts of one graph.
 
@@ -149,14 +158,18 @@ class Sweeper(CpuBackend):
         ends = (kind.dtype.type(limit), kind.sentinel(), work_type(out.dtype).sentinel())
         sources, columns = np.ascontiguousarray(sources, np.int64), (self._position, shift)
 
-        def sweep(first: int, last: int, worker: int) -> Done:
+        # a piece is several sweeps, made and looked at by one call each, but four pieces a thread: calls from the
+        # interpreter wait for each other where threads are many
+        rows = high * max(1, min(PIECE_ROWS // high, len(sources) // (4 * high * self.threads)))
+
+        def sweep(first: int, worker: int) -> Done:
             space = self._spaces.of(worker, ("sweep", high, kind.name), lambda: self._space_of(worker, high, kind))
-            for start in range(first, last, high):
-                some = slice(start, min(start + high, last))
-                _sweep_rows(self._parts, space, columns, ends, sources[some], out[some], self._nonnegative)
+            last = min(first + rows, len(sources))
+            some = slice(first, last)
+            _sweep_piece(self._parts, space, columns, ends, sources[some], out[some], self._nonnegative)
             return Done(np.arange(first, last))
 
-        return Searches(partial(sweep, *some) for some in _pieces(len(sources), high, self.threads))
+        return Searches(partial(sweep, first) for first in range(0, len(sources), rows))
 
     def _space_of(self, worker: int, high: int, kind: WorkType) -> tuple[Array, Array, Array]:
         """The work space of a thread for ``high`` rows: rows, left side and edge of a product."""
@@ -167,20 +180,6 @@ class Sweeper(CpuBackend):
         deepest = min(DEPTH, int(np.diff(lasts).max())) if len(parents) else 0
         left = np.empty((high + TILE_ROWS) * deepest, pack.dtype)
         return np.empty(high * stride, kind.dtype), left, edges[worker]
-
-
-def _pieces(rows: int, high: int, threads: int) -> Iterator[tuple[int, int]]:
-    """Cut rows into pieces of whole sweeps, ``high`` rows each.
-
-    A piece is several sweeps, so that the facts of its rows are gathered by one call; but never more than a thread's
-    half of what is left, so that all threads end at about the same time.
-    """
-    first = 0
-    while first < rows:
-        sweeps = min(PIECE_ROWS, (rows - first) // (2 * threads)) // high
-        last = min(rows, first + high * max(1, sweeps))
-        yield first, last
-        first = last
 
 
 def _flatten(parts: Parts, lengths: Lengths) -> tuple[Array, ...]:

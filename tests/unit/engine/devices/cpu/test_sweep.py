@@ -1,24 +1,29 @@
-"""How rows are handed out to the threads of a sweep."""
+"""Sweeps of pieces of rows: every row, whatever their number."""
 
 from __future__ import annotations
 
-import itertools
-
+import numpy as np
 import pytest
 
-from engine.devices.cpu.sweep import PIECE_ROWS, _pieces
+from benchmarks import graphs
+from engine.algorithms.partitioned import sweeper_of
+from engine.devices.cpu.backend import CpuBackend
+from engine.graph.partition import CPU_GRAIN
+from engine.graph.profile import GraphProfile
+from engine.model.device_layout import SWEEP_ROWS
+from engine.model.dtypes import WORK_TYPES
+from engine.model.progress import Monitor
+from tests.oracle import decode
+from tests.unit.engine.algorithms.harness import oracle
 
 
-@pytest.mark.parametrize("threads", [1, 2, 16])
-@pytest.mark.parametrize("rows", [0, 1, 23, 24, 100, 8100])
-def test_pieces_cover_all_rows_and_become_shorter_towards_the_end(rows: int, threads: int) -> None:
-    high = 24
-    pieces = list(_pieces(rows, high, threads))
-    assert [first for first, _ in pieces] == [0, *(last for _, last in pieces)][: len(pieces)]
-    assert sum(last - first for first, last in pieces) == rows
-    sizes = [last - first for first, last in pieces]
-    assert all(one >= two for one, two in itertools.pairwise(sizes))
-    assert all(size <= PIECE_ROWS for size in sizes)
-    for (first, last), size in zip(pieces, sizes, strict=True):
-        assert size <= high or size <= (rows - first) // (2 * threads)
-        assert size % high == 0 or last == rows
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("rows", [1, SWEEP_ROWS - 1, SWEEP_ROWS, SWEEP_ROWS + 1, 400])
+def test_pieces_hold_every_row(rows: int, threads: int) -> None:
+    profile, kind, backend = GraphProfile(graphs.grid(400)), WORK_TYPES["uint16"], CpuBackend(threads)
+    sweeper = sweeper_of(backend, profile, profile.parts(CPU_GRAIN), kind, Monitor())
+    sources = np.random.default_rng(1).permutation(400)[:rows]
+    out = np.zeros((rows, 400), kind.dtype)
+    sweeper.search(profile.arcs, sources, out)
+    sweeper.shutdown()
+    assert np.array_equal(decode(out), oracle(profile.graph, sources))

@@ -28,6 +28,8 @@ Indices = npt.NDArray[np.int64]
 
 #: Most updates of a part that one thread eliminates: a millisecond or two.
 PART_UPDATES: Final = 2**26
+#: Most vertices of such a part and its border: each thread has work space for the square of that.
+PART_SIDE: Final = 1024
 #: Updates of a batch of parts for each thread: a request to stop is noticed between batches.
 BATCH_UPDATES: Final = 2**30
 #: Updates that each thread of a batch has at least.
@@ -384,8 +386,8 @@ def _levels(height: Indices, among: npt.NDArray[np.bool_]) -> Iterator[Indices]:
 
 
 def small_parts(parts: Parts) -> npt.NDArray[np.bool_]:
-    """Return the parts that take at most PART_UPDATES updates to eliminate, and so do all parts below them."""
-    small = parts.updates()[0] <= PART_UPDATES
+    """Return the parts within PART_UPDATES and PART_SIDE below which all parts are within them, too."""
+    small = (parts.updates()[0] <= PART_UPDATES) & (parts.sizes + parts.depths <= PART_SIDE)
     for i, above in enumerate(parts.parents.tolist()):
         if above >= 0 and not small[i]:
             small[above] = False

@@ -131,7 +131,7 @@ def test_small_parts_have_the_lengths_that_the_verbs_of_a_backend_find(
     assert parts is not None
     assert parts.sizes.max() > LEAF
     backend, found = CpuBackend(2), []
-    for most in (0, int(np.median(parts.updates()[0])), 2**62):
+    for most in (0, int(np.median(parts.updates()[0])), 2**62):  # sides stay below PART_SIDE
         monkeypatch.setattr(elimination, "PART_UPDATES", most)
         monitor = Tally()
         lengths = part_lengths.find_lengths(backend, graph, parts, kind, nonnegative=True, monitor=monitor)

@@ -10,6 +10,10 @@ program that may not.  Where no folder can be written, kernels are compiled in e
 This replaces parts of numba that are not documented.  A version of numba that was not tested, or in which one of them
 has another form, gets ``numba.njit(cache=True)`` in their place: slower to load, otherwise the same.
 
+Kernels are compiled for exactly this processor, or, where ``APSP_CPU_LEVEL`` says so, for the level that it has in
+common with others (``x86-64-v3``, ``x86-64-v4``; ``auto`` for the highest): an image is built with both, so that its
+kernels suit wherever it runs (decision 116).
+
 Who waits for a compilation can be told of it, or have it refused (``engine.model.progress``).
 """
 

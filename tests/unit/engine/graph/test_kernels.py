@@ -257,7 +257,9 @@ def test_a_level_has_kernels_of_its_own_which_its_processors_share(tmp_path: Pat
 
 def test_a_level_that_this_processor_does_not_have_can_be_compiled(tmp_path: Path) -> None:
     """As the build of an image does: nothing that was compiled is run."""
-    (tmp_path / "own_kernels.py").write_text(KERNEL.partition("if __name__")[0] + "twice.compile((types.int64[::1],))\n")
+    (tmp_path / "own_kernels.py").write_text(
+        KERNEL.partition("if __name__")[0] + "twice.compile((types.int64[::1],))\n"
+    )
     (tmp_path / "own_kernels.py").write_text("from numba import types\n" + (tmp_path / "own_kernels.py").read_text())
     run(tmp_path, NUMBA_CPU_NAME="sapphirerapids", NUMBA_CPU_FEATURES="+avx512fp16,+amx-tile")
     assert len(files(tmp_path)) == 2

@@ -26,10 +26,11 @@ from engine.model.system import available_memory, usable_processors
 PROCESS_MEMORY: Final = 300 * 2**20
 #: More processes than this wait for the longest kernels.
 MOST: Final = 16
-#: Processor seconds of compilations from which on processes of their own are worth their start.
-WORTHWHILE: Final = 2.0
+#: Processes of their own are worth it where they take less than this share of the seconds of one; that one needs fewer
+#: kernels than are listed.
+WORTHWHILE: Final = 0.7
 #: Seconds in which such a process is ready.
-PROCESS_START: Final = 0.5
+PROCESS_START: Final = 1.0
 #: Seconds between two looks whether to stop.
 LOOK: Final = 0.2
 
@@ -77,11 +78,17 @@ def compile_kernels(
             worker.end()
 
 
+def _in_processes(kernels: Sequence[ListedKernel]) -> float:
+    """Predict the wall seconds in which several processes compile ``kernels``."""
+    work, longest = sum(listed.seconds for listed in kernels), max(listed.seconds for listed in kernels)
+    return PROCESS_START + max(work / min(len(kernels), _processes()), longest)
+
+
 def _abreast(kernels: Sequence[ListedKernel]) -> int:
-    """Return how many processes compile ``kernels`` for a solve; 1 for its own."""
-    if sum(listed.seconds for listed in kernels) < WORTHWHILE or not sys.executable:
-        return 1
-    return min(len(kernels), _processes())
+    """Return how many processes compile ``kernels`` for a solve; 1 for its own, which compiles only what is called."""
+    count, alone = min(len(kernels), _processes()), sum(listed.seconds for listed in kernels)
+    pays = count > 1 and bool(sys.executable) and _in_processes(kernels) < WORTHWHILE * alone
+    return count if pays else 1
 
 
 def _processes() -> int:
@@ -152,10 +159,7 @@ def needed(plan: Plan) -> list[ListedKernel]:
 
 def seconds_to_compile(kernels: Sequence[ListedKernel]) -> float:
     """Predict the wall seconds that a solve waits for the compilation of ``kernels``."""
-    work, count = sum(listed.seconds for listed in kernels), _abreast(kernels)
-    if count < 2:
-        return work
-    return PROCESS_START + max(work / count, *(listed.seconds for listed in kernels))
+    return _in_processes(kernels) if _abreast(kernels) > 1 else sum(listed.seconds for listed in kernels)
 
 
 def compile_for(kernels: Sequence[ListedKernel], clock: PhaseClock) -> None:

@@ -184,13 +184,13 @@ def record(use: str) -> None:
         yield
         asked[key] = max(asked[key], round(time.thread_time() - began, 2))  # other threads wait for the same
 
-    compile_it = kernels.Kernel.compile
+    compile_it = kernels.CompiledKernel.compile
 
     def told(self: Any, signature: Any) -> Any:  # whatever thread it is called in
         WAITING.asked, WAITING.announce = note, timed
         return compile_it(self, signature)
 
-    kernels.Kernel.compile = told  # type: ignore[method-assign]
+    kernels.CompiledKernel.compile = told  # type: ignore[method-assign]
     uses()[use]()
     for (module, name, types), seconds in asked.items():
         print(

@@ -64,7 +64,7 @@ PARTS: Final = {
 }
 
 #: The kernels that have been defined, by module and name.
-KERNELS: Final[dict[tuple[str, str], Kernel]] = {}
+KERNELS: Final[dict[tuple[str, str], CompiledKernel]] = {}
 
 
 def is_known(version: str = numba.__version__) -> bool:
@@ -105,7 +105,7 @@ def njit(**options: Any) -> Callable[[Any], Any]:
         options: those of ``numba.njit``; ``cache`` is always on.
     """
     options.pop("cache", None)
-    return (lambda function: Kernel(function, options).dispatcher) if OWN_CACHE else _by_numba(options)
+    return (lambda function: CompiledKernel(function, options).dispatcher) if OWN_CACHE else _by_numba(options)
 
 
 def _by_numba(options: dict[str, Any]) -> Callable[[Any], Any]:
@@ -118,7 +118,7 @@ def _by_numba(options: dict[str, Any]) -> Callable[[Any], Any]:
     return decorate
 
 
-class Kernel:
+class CompiledKernel:
     """A function, numba's dispatcher of it, and the files of its compiled forms.  It is the dispatcher's cache.
 
     Args:

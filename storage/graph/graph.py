@@ -10,6 +10,7 @@ import hashlib
 import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -189,13 +190,40 @@ def build_from(
 
 
 def _whole_array(values: npt.ArrayLike, name: str) -> AnyArray:
-    array = np.asarray(values)
+    array = _unboxed(values, name)
     if array.size == 0:
         return np.zeros(0, np.int64)
     if array.ndim != 1 or array.dtype.kind not in "iu":
         found = f"{array.dtype} of {array.ndim} axes"
         raise InvalidGraph(f"{name} must be a list of whole numbers, not {found}", field=name)
     return array if array.dtype in (np.int32, np.int64) else _as_int64(array, name)
+
+
+def _unboxed(values: npt.ArrayLike, name: str) -> npt.NDArray[Any]:
+    """Return an array in which Python's whole numbers are int64 and Python's texts are ``StringDType``.
+
+    NumPy makes floats of a list such as ``[1, 2**63]`` and leaves the objects of an object array as they are.
+
+    Raises:
+        InvalidGraph: a whole number is beyond int64, or numbers and texts are mixed.
+    """
+    array = np.asarray(values)
+    boxed = array.dtype.kind == "O" or (array.dtype.kind in "fU" and isinstance(values, list | tuple))
+    if array.ndim != 1 or not boxed:
+        return array
+    objects = values if isinstance(values, list | tuple) else array.tolist()
+    if all(isinstance(value, str) for value in objects):
+        return array.astype(np.dtypes.StringDType())
+    odd = next((value for value in objects if isinstance(value, bool) or not isinstance(value, int | np.integer)), None)
+    if odd is not None:
+        if array.dtype.kind == "f":
+            return array
+        kinds = ", ".join(sorted({type(value).__name__ for value in objects}))
+        raise InvalidGraph(f"{name} are either all whole numbers or all text, found {kinds}", field=name)
+    wrong = next((value for value in objects if not -(2**63) <= value < 2**63), None)
+    if wrong is not None:
+        raise InvalidGraph(f"{name}: {wrong} is beyond the range of int64; use text labels", field=name)
+    return np.array(objects, np.int64)
 
 
 def _as_int64(array: AnyArray, name: str) -> IntArray:
@@ -207,10 +235,10 @@ def _as_int64(array: AnyArray, name: str) -> IntArray:
 
 def _label_array(labels: npt.ArrayLike) -> AnyArray:
     """Return the labels as int64 or ``StringDType``; they must ascend strictly."""
-    array = np.asarray(labels)
+    array = _unboxed(labels, "labels")
     if array.dtype.kind == "u":
         array = _as_int64(array, "labels")
-    if array.size and array.dtype.kind not in "iUOT":
+    if array.size and array.dtype.kind not in "iUT":
         raise InvalidGraph(f"labels are whole numbers or text, not {array.dtype}", field="labels")
     kind: npt.DTypeLike = np.int64 if array.dtype.kind in "iu" or array.size == 0 else np.dtypes.StringDType()
     array = array.astype(kind)
@@ -258,14 +286,18 @@ def index_of(graph_or_labels: Graph | AnyArray, text: str | int) -> int:
         hint = "" if is_label(wanted) else ", written without leading zeros, signs or fractions"
         raise NotFound(f"no vertex {wanted!r}: the {len(labels)} vertices are numbers from {span}{hint}")
     for name in (str(text), wanted):
-        at = _search_text(labels, name)
+        at = search_text(labels, name)
         if at < len(labels) and str(labels[at]) == name:
             return at
     span = f"{labels[0]!r} to {labels[-1]!r}"
     raise NotFound(f"no vertex {wanted!r}: the {len(labels)} vertices are names from {span}")
 
 
-def _search_text(labels: AnyArray, name: str) -> int:
+def search_text(labels: AnyArray, name: str) -> int:
+    """Return the position of the first of ascending names that is not below ``name``.
+
+    ``numpy.searchsorted`` fails on some arrays of ``StringDType`` with a MemoryError.
+    """
     low, high = 0, len(labels)
     while low < high:
         middle = (low + high) // 2

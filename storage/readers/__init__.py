@@ -20,6 +20,7 @@ from storage.readers.detect import detect
 from storage.readers.formula import parse_formula
 from storage.readers.limits import ReadLimits
 from storage.readers.lookalikes import refuse_triples
+from storage.readers.names import note_quotes
 from storage.readers.parsed import Parsed, ReadOptions
 from storage.readers.source import Source
 from storage.readers.spool import regular_file
@@ -91,6 +92,10 @@ _TAKES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     ),
     "centroids_through": ("--centroids-through", ("tntp",)),
 }
+
+
+#: Formats in which single quotes are part of the names that they enclose.
+_UNQUOTED: Final = frozenset({"edges", "matrix", "sif", "adjlist", "multiline-adjlist", "nx-edgelist", "parquet"})
 
 
 class _Reader(Protocol):
@@ -205,6 +210,8 @@ def _build(parsed: Parsed, name: str, source: Source, directed: bool) -> tuple[G
         parsed.arcs, labels=parsed.labels, directed=directed, mirrored=mirrored, base=parsed.base
     )
     source.limits.check_vertices(graph.n)
+    if name in _UNQUOTED:
+        parsed.notes += note_quotes(graph.labels)
     if parsed.first_through is not None:
         graph = _with_terminals(graph, parsed)
     if mirrored:

@@ -9,6 +9,7 @@ import numpy as np
 
 from storage.errors import InvalidGraph, InvalidRequest
 from storage.graph.cleaning import AnyArray, IntArray, is_label
+from storage.graph.graph import search_text
 from storage.readers.fields import shown
 from storage.readers.parsed import Parsed, ReadOptions
 
@@ -59,6 +60,32 @@ class VertexNames:
         )
         parsed.notes.append(f"the vertices are named by their attribute {self._attribute!r}")
         return parsed
+
+
+def note_quotes(labels: AnyArray) -> list[str]:
+    """Return a note on names that stand in single quotes, which are kept as part of the names.
+
+    Args:
+        labels: all names, ascending in the order of code points; nothing is said of numbers.
+
+    Raises:
+        InvalidGraph: a name stands both with and without the quotes, so that one vertex would be two.
+    """
+    if labels.dtype.kind in "iu" or not len(labels):
+        return []
+    # All names that begin with a quote stand together.
+    first, end = search_text(labels, "'"), search_text(labels, "(")
+    quoted = [name for name in map(str, labels[first:end]) if len(name) > 2 and name.endswith("'")]
+    for name in quoted:
+        at = search_text(labels, name[1:-1])
+        if at < len(labels) and str(labels[at]) == name[1:-1]:
+            raise InvalidGraph(
+                f"vertex {shown(name[1:-1])} stands with and without single quotes, and would be two: leave them out",
+                field="vertex",
+            )
+    if not quoted:
+        return []
+    return [f"single quotes are kept as part of the names that they enclose, such as {quoted[0]}"]
 
 
 def order_names(names: list[str]) -> tuple[AnyArray, IntArray]:

@@ -21,7 +21,7 @@ from storage.readers.named import NO_DIRECTION
 from storage.readers.parsed import Parsed, ReadOptions
 from storage.readers.source import FIRST_LINE, Source
 from storage.readers.tables.choose import kinds_of
-from storage.readers.tables.commented import CommentedRows
+from storage.readers.tables.doubtful import CommentedRows, DecimalMarks
 from storage.readers.tables.header import no_banner
 from storage.readers.tables.no_lengths import refuse_last_row
 from storage.readers.tables.remarks import Remarks
@@ -66,15 +66,17 @@ def read(source: Source, options: ReadOptions) -> Parsed:
 
 def _read(source: Source, options: ReadOptions, sniffed: Sniffed) -> Parsed:
     directed, notes = _direction(source, options, sniffed)
+    marks = DecimalMarks()
     table, commented = ArcTable(sniffed.layout, options.limits), CommentedRows(sniffed.layout)
     for block in source.body(sniffed.skip):
         commented.look(block)
+        marks.look_at_block(block, sniffed.layout)
         table.feed(block)
     entries = len(table)
     if entries == 0:
         raise InvalidGraph("there is no edge in the file: only comments, empty lines or a header")
     arcs = table.columns.take()
-    notes += [*sniffed.notes, *commented.notes()]
+    notes += [*sniffed.notes, *commented.notes(), *marks.notes(), *_note_square(entries, sniffed, options)]
     if table.labels is not None:
         names = table.labels.finish(arcs)
         commented.refuse_signs(names)
@@ -102,6 +104,17 @@ def _read(source: Source, options: ReadOptions, sniffed: Sniffed) -> Parsed:
     _refuse_end(arcs)
     base = 0 if labels is None or not len(labels) else int(labels[0])
     return Parsed(arcs, labels, directed, entries, base=base, weight_column=sniffed.weight_name, notes=notes)
+
+
+def _note_square(entries: int, sniffed: Sniffed, options: ReadOptions) -> list[str]:
+    """Return a note if the file is three bare rows of three numbers, which are read as edges but may be a matrix."""
+    if options.told or options.column or options.source or options.target or options.unweighted:
+        return []
+    layout = sniffed.layout
+    bare = not sniffed.header and sniffed.remarks.names is None and not layout.text and sniffed.counts is None
+    if not bare or (entries, layout.width) != (3, 3):
+        return []
+    return ["3 rows of 3 numbers are read as edges; --format matrix reads them as a matrix"]
 
 
 def _direction(source: Source, options: ReadOptions, sniffed: Sniffed) -> tuple[bool, list[str]]:

@@ -10,7 +10,6 @@ import hashlib
 import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +29,7 @@ from storage.graph.cleaning import (
     shift_to_index,
     smallest_type,
 )
+from storage.graph.inputs import label_array, whole_array
 
 #: Newest version of the folder written by ``save_graph``.  A graph with terminals has version 2, because a reader of
 #: version 1 would let paths pass through them; all other graphs have version 1.
@@ -139,7 +139,7 @@ def build_graph(
         InvalidGraph: NaN, -inf, whole weights beyond 2**53, index out of range, labels that do not ascend.
         NegativeCycle: a self loop of negative weight.
     """
-    arcs = ArcList(_whole_array(tails, "tails"), _whole_array(heads, "heads"), None)
+    arcs = ArcList(whole_array(tails, "tails"), whole_array(heads, "heads"), None)
     if weights is not None:
         array = np.asarray(weights)
         if array.dtype.kind not in "iuf" and array.size:
@@ -147,7 +147,7 @@ def build_graph(
         arcs.weights = array.astype(np.float64) if array.dtype.kind not in "iu" else array
     if not len(arcs.tails) == len(arcs.heads) == len(arcs.tails if arcs.weights is None else arcs.weights):
         raise InvalidGraph("tails, heads and weights must have the same length", field="weights")
-    names = None if labels is None else _label_array(labels)
+    names = None if labels is None else label_array(labels)
     if n is not None and names is not None and len(names) != n:
         raise InvalidGraph(f"{n} vertices, but {len(names)} labels", field="labels")
     if names is None and n is not None:
@@ -187,64 +187,6 @@ def build_from(
     out_weights = smallest_type(out_weights)
     graph = Graph(indptr, out_heads, out_weights, labels, directed, weighted)
     return graph, Counts(self_loops, merged if directed or mirrored else merged // 2, infinite)
-
-
-def _whole_array(values: npt.ArrayLike, name: str) -> AnyArray:
-    array = _unboxed(values, name)
-    if array.size == 0:
-        return np.zeros(0, np.int64)
-    if array.ndim != 1 or array.dtype.kind not in "iu":
-        found = f"{array.dtype} of {array.ndim} axes"
-        raise InvalidGraph(f"{name} must be a list of whole numbers, not {found}", field=name)
-    return array if array.dtype in (np.int32, np.int64) else _as_int64(array, name)
-
-
-def _unboxed(values: npt.ArrayLike, name: str) -> npt.NDArray[Any]:
-    """Return an array in which Python's whole numbers are int64 and Python's texts are ``StringDType``.
-
-    NumPy makes floats of a list such as ``[1, 2**63]`` and leaves the objects of an object array as they are.
-
-    Raises:
-        InvalidGraph: a whole number is beyond int64, or numbers and texts are mixed.
-    """
-    array = np.asarray(values)
-    boxed = array.dtype.kind == "O" or (array.dtype.kind in "fU" and isinstance(values, list | tuple))
-    if array.ndim != 1 or not boxed:
-        return array
-    objects = values if isinstance(values, list | tuple) else array.tolist()
-    if all(isinstance(value, str) for value in objects):
-        return array.astype(np.dtypes.StringDType())
-    odd = next((value for value in objects if isinstance(value, bool) or not isinstance(value, int | np.integer)), None)
-    if odd is not None:
-        if array.dtype.kind == "f":
-            return array
-        kinds = ", ".join(sorted({type(value).__name__ for value in objects}))
-        raise InvalidGraph(f"{name} are either all whole numbers or all text, found {kinds}", field=name)
-    wrong = next((value for value in objects if not -(2**63) <= value < 2**63), None)
-    if wrong is not None:
-        raise InvalidGraph(f"{name}: {wrong} is beyond the range of int64; use text labels", field=name)
-    return np.array(objects, np.int64)
-
-
-def _as_int64(array: AnyArray, name: str) -> IntArray:
-    """Integers as int64; InvalidGraph for unsigned ones that would change their sign."""
-    if array.dtype == np.uint64 and array.size and int(array.max()) >= 2**63:
-        raise InvalidGraph(f"{name}: {array.max()} is beyond the range of int64; use text labels", field=name)
-    return array.astype(np.int64)
-
-
-def _label_array(labels: npt.ArrayLike) -> AnyArray:
-    """Return the labels as int64 or ``StringDType``; they must ascend strictly."""
-    array = _unboxed(labels, "labels")
-    if array.dtype.kind == "u":
-        array = _as_int64(array, "labels")
-    if array.size and array.dtype.kind not in "iUT":
-        raise InvalidGraph(f"labels are whole numbers or text, not {array.dtype}", field="labels")
-    kind: npt.DTypeLike = np.int64 if array.dtype.kind in "iu" or array.size == 0 else np.dtypes.StringDType()
-    array = array.astype(kind)
-    if len(array) > 1 and not bool(np.all(array[1:] > array[:-1])):
-        raise InvalidGraph("labels must ascend strictly", field="labels")
-    return array
 
 
 def graph_digest(graph: Graph) -> str:

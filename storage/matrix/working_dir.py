@@ -25,15 +25,14 @@ from typing import Any, Final
 
 from storage.errors import Conflict, StorageFailed
 from storage.files import atomic
-from storage.matrix.format import DISTANCES, ROOT_DOCUMENT, plain
+from storage.matrix.format import DISTANCES, plain
+from storage.matrix.stamps import fault_of, put_stamp, seal_of, stamp_file, stamp_in
 
 log = logging.getLogger(__name__)
 
 #: A working folder is a checkpoint if it has this file.
 RECORD: Final = "record.json"
 _FORMAT: Final = 1
-#: The file among the tiles that holds the stamp of the record; readers of tiles ignore files of other names.
-_STAMP: Final = ".stamp"
 #: The two options of the command line for a checkpoint; every message about one names them.
 _WAYS: Final = "go on with it (--resume) or begin anew (--overwrite)"
 
@@ -66,7 +65,7 @@ def find_checkpoint(target: str | Path) -> Checkpoint | None:
     if document is None or _published(path, document):
         return None
     base = working_folder(path)
-    fault = _fault(base / "store", document)
+    fault = fault_of(base / "store", document)
     return Checkpoint(path, document["identity"], document["record"], document["saved"], _disk_bytes(base), fault)
 
 
@@ -107,7 +106,7 @@ def place_checkpoint(target: str | Path, record: bytes, bring: Callable[[Path], 
             _clear(base, keep=())
             (base / "store").mkdir()
             bring(base / "store")
-            _put_stamp(base / "store", _stamp_in(record))
+            put_stamp(base / "store", stamp_in(record))
             # The record must never be durable before the tiles that it describes.
             atomic.sync_tree(base / "store")
             _put_record(base, record)
@@ -157,7 +156,7 @@ class WorkingDir(atomic.Staging):
         stated = plain(record)
         first = not (self._base / RECORD).exists()
         if not self._stamped:
-            _put_stamp(self.folder, self._stamp)
+            put_stamp(self.folder, self._stamp)
             self._stamped = True
         _write_record(self._base, {"identity": self._identity, "record": stated, "stamp": self._stamp, **more})
         if first:
@@ -169,12 +168,12 @@ class WorkingDir(atomic.Staging):
         if self.record is not None:
             # After an exchange the old store lies here.  If the process ends then, this digest tells the two apart.
             try:
-                self.save(self.record, publishing=_seal_of(self.folder))
+                self.save(self.record, publishing=seal_of(self.folder))
             except OSError as error:
                 raise atomic.failure("write", self._base / RECORD, error) from error
         self.check_held()
         with contextlib.suppress(OSError):
-            _stamp_file(self.folder).unlink(missing_ok=True)
+            stamp_file(self.folder).unlink(missing_ok=True)
         self._stamped = False
         super().publish(replace=replace)
         self._remove()
@@ -212,7 +211,7 @@ class WorkingDir(atomic.Staging):
             if not self.target.exists():
                 log.warning("the store finished at %s is no longer there; solving anew", self.target)
             document = None
-        fault = None if document is None else _fault(self.folder, document)
+        fault = None if document is None else fault_of(self.folder, document)
         if document is not None and resume and document["identity"] == self._identity and fault is None:
             self._resume(document)
         elif document is not None and not overwrite:
@@ -227,7 +226,7 @@ class WorkingDir(atomic.Staging):
         """Keep tiles and record; everything else is removed and written again."""
         self.record = document["record"]
         if "stamp" in document:
-            self._stamp, self._stamped = document["stamp"], _stamp_file(self.folder).exists()
+            self._stamp, self._stamped = document["stamp"], stamp_file(self.folder).exists()
         if "publishing" in document:
             # Before the seal is removed, by which a folder without a stamp is recognised.
             self.save(document["record"])
@@ -262,50 +261,6 @@ def _refusal(
             was, now = found.get(name), asked.get(name)
             return f"{saved} that is of another {name} ({was}, asked is {now}); begin anew (--overwrite) or elsewhere"
     return f"{saved} that cannot be resumed; begin anew (--overwrite)"
-
-
-def _fault(store: Path, document: Mapping[str, Any]) -> str | None:
-    """Return why the tiles in ``store`` are not those of the record; None if they are.
-
-    Records of earlier versions have no stamp.  A store loses its stamp just before it is published, and is recognised
-    by its seal then.
-    """
-    if not _stamp_file(store).parent.is_dir():
-        return f"the tiles that belong to it are gone from {store}: bring them back, or begin anew (--overwrite)"
-    if "stamp" not in document:
-        return None
-    try:
-        same = _stamp_file(store).read_text() == document["stamp"]
-    except FileNotFoundError:
-        same = "publishing" in document and document["publishing"] == _seal_of(store)
-    if same:
-        return None
-    return f"the tiles in {store} are not those of its record: bring them back, or begin anew (--overwrite)"
-
-
-def _stamp_file(store: Path) -> Path:
-    return store / DISTANCES / "c" / _STAMP
-
-
-def _put_stamp(store: Path, stamp: str | None) -> None:
-    """Write the stamp of the record among the tiles, durably; None writes nothing.  Raises OSError."""
-    if stamp is not None:
-        path = _stamp_file(store)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        draft = path.with_name(f"{_STAMP}~")
-        atomic.write_file(draft, [stamp.encode()])
-        atomic.sync_path(draft)
-        draft.replace(path)
-        atomic.sync_path(path.parent)
-
-
-def _stamp_in(record: bytes) -> str | None:
-    """Return the stamp in the bytes of a record; None if it has none or is damaged."""
-    try:
-        stamp = json.loads(record).get("stamp")
-    except (ValueError, AttributeError):
-        return None
-    return None if stamp is None else str(stamp)
 
 
 def working_folder(target: Path) -> Path:
@@ -407,14 +362,7 @@ def _published(target: Path, document: Mapping[str, Any]) -> bool:
     if sealed is None:
         return False
     left = working_folder(target) / "store"
-    return sealed == _seal_of(target) or not left.exists() or _seal_of(left) not in (None, sealed)
-
-
-def _seal_of(store: Path) -> str | None:
-    try:
-        return hashlib.sha256((store / ROOT_DOCUMENT).read_bytes()).hexdigest()
-    except OSError:
-        return None
+    return sealed == seal_of(target) or not left.exists() or seal_of(left) not in (None, sealed)
 
 
 def _disk_bytes(folder: Path) -> int:

@@ -158,7 +158,7 @@ def read_graph(
 
 @contextlib.contextmanager
 def _net(format: str | None) -> Iterator[None]:  # noqa: A002
-    """Refuse a file over which a reader stumbles in a way that nobody foresaw: each such refusal is a fault of apsp."""
+    """Turn an unforeseen error of a reader into a refusal of the file; each such refusal is a fault of apsp."""
     try:
         yield
     except (ApspError, MemoryError):
@@ -171,7 +171,7 @@ def _net(format: str | None) -> Iterator[None]:  # noqa: A002
 
 
 def unforeseen(error: BaseException, format: str | None) -> BaseException:  # noqa: A002
-    """The refusal in place of an error that a reader should have foreseen; it is logged so that it gets noticed."""
+    """Return the refusal for an error that a reader should have foreseen, and log that error."""
     log.error("a reader failed with an error that it should have told as a refusal", exc_info=error)
     why = f"{error} ".splitlines()[0].strip()[:200]
     what = "a graph" if format is None else format
@@ -179,7 +179,7 @@ def unforeseen(error: BaseException, format: str | None) -> BaseException:  # no
 
 
 def _told(file: Source, options: ReadOptions) -> str:
-    """The format, told by content."""
+    """Return the name of the format, which the content decides."""
     if file.start.startswith(b"PK") and any(mark in file.start for mark in (b"[Content_Types].xml", b"opendocument")):
         raise InvalidGraph("this is a spreadsheet file, which is not read: save the sheet as CSV")
     if file.start.startswith(b"\xd0\xcf\x11\xe0"):
@@ -231,7 +231,7 @@ def _build(parsed: Parsed, name: str, source: Source, directed: bool) -> tuple[G
 
 
 def _with_terminals(graph: Graph, parsed: Parsed) -> Graph:
-    """Vertices below ``first_through`` as terminals, if any of them can be passed through at all."""
+    """Make the vertices below ``first_through`` terminals, if a path could pass through any of them."""
     count = int(np.searchsorted(graph.labels, np.int64(parsed.first_through or 0)))
     into = np.zeros(graph.n, np.bool_)
     into[graph.heads] = True

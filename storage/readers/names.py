@@ -15,7 +15,7 @@ from storage.readers.parsed import Parsed, ReadOptions
 
 
 class VertexNames:
-    """Collects the name of each vertex while nodes are read; does nothing where ids are names enough."""
+    """Collects the name of each vertex while nodes are read; without ``--labels`` it does nothing."""
 
     def __init__(self, options: ReadOptions) -> None:
         self._attribute = options.labels
@@ -24,11 +24,11 @@ class VertexNames:
 
     @property
     def wanted(self) -> bool:
-        """Whether an attribute names the vertices."""
+        """Return whether an attribute names the vertices."""
         return self._attribute is not None
 
     def add(self, vertex: int | str, attributes: Mapping[str, tuple[str, int]], line: int) -> None:
-        """Take the next vertex, by its id, with its attributes and their lines.
+        """Add the next vertex: its id, and its attributes with their lines.
 
         Raises InvalidGraph for a name that is missing or not the only one, InvalidRequest if the first has none.
         """
@@ -51,7 +51,7 @@ class VertexNames:
         self._names[str(vertex)], self._lines[name] = name, at
 
     def rename(self, parsed: Parsed) -> Parsed:
-        """Give the vertices of a whole file, so far labelled by their ids, their names."""
+        """Replace the ids of all vertices by their names."""
         if self._attribute is None or parsed.labels is None:
             return parsed
         parsed.labels, place = order_names([self._names[str(label)] for label in parsed.labels.tolist()])
@@ -89,7 +89,7 @@ def note_quotes(labels: AnyArray) -> list[str]:
 
 
 def order_names(names: list[str]) -> tuple[AnyArray, IntArray]:
-    """Different names as labels, ascending, and the position of each; numbers only if all are written in one way."""
+    """Sort different names into labels, and return the position of each; they are numbers only if all are canonical."""
     numbers = all(is_label(name) for name in names)
     order = sorted(range(len(names)), key=(lambda i: int(names[i])) if numbers else names.__getitem__)
     place = np.empty(len(names), np.int64)

@@ -43,14 +43,14 @@ _SLAB = 1 << 20
 
 
 def read(source: Source, options: ReadOptions) -> Parsed:
-    """Read either; errors as ``read_graph``."""
+    """Read a dense or a sparse matrix; errors as ``read_graph``."""
     options.refuse_weight("NumPy")
     with source.local() as path:
         return _read_dense(path, options) if source.start.startswith(b"\x93NUMPY") else _read_sparse(path, options)
 
 
 def _npy_header(file: IO[bytes], size: int, name: str) -> tuple[tuple[int, ...], np.dtype[np.generic]]:
-    """Shape and type; refuses objects and a header that promises other than ``size`` bytes in all."""
+    """Return shape and type; objects are refused, and so is a header that does not promise ``size`` bytes in all."""
     try:
         version = np.lib.format.read_magic(file)
         read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
@@ -186,7 +186,7 @@ def _whole_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str) ->
 
 
 def _coordinates(form: str, pair: list[IntArray], n: int, entries: int) -> tuple[IntArray, IntArray]:
-    """Rows and columns of the entries, every index checked."""
+    """Return the rows and columns of the entries; every index is checked."""
     first, second = pair
     if form != "coo":
         indices, indptr = pair

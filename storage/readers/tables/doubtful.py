@@ -24,7 +24,7 @@ class CommentedRows:
         self._first: tuple[int, str] | None = None
 
     def look(self, block: Block) -> None:
-        """Take the next block."""
+        """Look at the next block."""
         data = block.data
         if not self._begun and (begin := _first_row(data)) is None:
             return
@@ -52,7 +52,7 @@ class CommentedRows:
         return layout.text or (fields.is_whole(row[layout.source]) and fields.is_whole(row[layout.target]))
 
     def notes(self) -> list[str]:
-        """What the receipt should say."""
+        """Return the notes for the receipt."""
         if self._first is None:
             return []
         line, text = self._first

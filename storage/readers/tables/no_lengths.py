@@ -19,7 +19,7 @@ _ENDS: Final = frozenset({"end", "eof", "stop", "average", "mean", "mittelwert",
 
 
 def refuse_diagonal(arcs: ArcList, n: int) -> None:
-    """Refuse one number all along the diagonal: correlations and the like, of which the largest is nearest."""
+    """Refuse a matrix with the same number in its whole diagonal: such entries are similarities, not lengths."""
     diagonal = _diagonal(arcs, n)
     if diagonal is not None and np.allclose(diagonal, diagonal[0], rtol=_ROUNDING):
         raise _no_lengths(f"every entry of the diagonal is {diagonal[0]:g}")
@@ -56,7 +56,7 @@ def refuse_signs_of_nothing(arcs: ArcList) -> None:
 
 
 def _stands_for_nothing(value: float) -> bool:
-    """Whether a number is one that programs take for infinity: nines, powers of ten, the largest of a type."""
+    """Return whether a number is one that programs take for infinity: nines, powers of ten, the largest of a type."""
     if value in (2.0**15 - 1, 2.0**31 - 1, 2.0**30, float(0x3F3F3F3F)) or value > 1e30:
         return True
     digits = f"{value:.0f}"
@@ -98,7 +98,7 @@ def _only_side(arcs: ArcList) -> str | None:
 
 
 def _diagonal(arcs: ArcList, n: int) -> AnyArray | None:
-    """The entries of the diagonal if all are there, and not zero."""
+    """Return the entries of the diagonal if none is missing or zero, else None."""
     if n < 2 or arcs.weights is None:
         return None
     diagonal = arcs.weights[arcs.tails == arcs.heads]

@@ -150,7 +150,7 @@ class _Matrix:
         self._columns.append(tails, heads, values[keep])
 
     def _cells(self, raw: bytes, number: int) -> list[str] | None:
-        """The entries of a row, its name taken off and noted; None for a comment or an empty line."""
+        """Return the entries of a row and store its name; None for a comment or an empty line."""
         shape = self._shape
         try:
             text = raw.decode()
@@ -182,7 +182,7 @@ class _Matrix:
         self._rows.append(self._place[name])
 
     def _text(self, cells: list[str], number: int, empty: list[list[int]]) -> str:
-        """The entries as numbers with blanks between them; those that are no arcs are 0 and noted in ``empty``."""
+        """Join the entries by blanks; missing ones become 0, and their columns are added to ``empty``."""
         absent = [i for i, cell in enumerate(cells) if cell in NO_ARC]
         for i in absent:
             cells[i] = "0"

@@ -14,7 +14,7 @@ from typing import Final
 
 from storage.errors import InvalidRequest
 
-#: Whole names without case, blanks and signs; earlier ones win.
+#: Names that mean a length, in lower case without blanks and signs; an earlier name is preferred to a later one.
 WEIGHT_NAMES: Final = (
     "weight", "w", "wt", "length", "len", "distance", "dist", "cost", "value", "km", "metres", "meters", "time",
     "traveltime", "duration", "weights", "lengths", "distances", "costs", "impedance", "kilometres", "kilometers",

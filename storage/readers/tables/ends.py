@@ -63,7 +63,7 @@ _ROLES: Final = frozenset({"subject", "predicate", "object", "relation", "relati
 
 
 def names_ends(names: Sequence[str], *, letters: bool = False) -> bool:
-    """Return whether a row names a source and a target; single letters, which may be vertices, count only with ``letters``."""
+    """Return whether a row names a source and a target; single letters count only with ``letters``."""
     known = {_end(name) for name in names if letters or len(name) > 1}
     ends = not known.isdisjoint(_SOURCES) and not known.isdisjoint(_TARGETS)
     return ends or _counted([name for name in names if len(name) > 1]) is not None

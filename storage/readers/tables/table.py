@@ -318,7 +318,7 @@ def may_have_other_spellings(data: bytes) -> bool:
     """Return whether a number may have a leading zero or a plus, or be minus zero; only bytes are looked at."""
     if b"+" in data or (b"-" in data and b"-0" in data):
         return True
-    # Separators and signs are below the point, digits above it; but for the semicolon, which becomes a comma here.
+    # In ASCII separators and signs come before the point, digits after it; a semicolon would not, so it is replaced.
     letters = np.frombuffer(data.replace(b";", b",") if b";" in data else data, np.uint8)
     found = letters[:-2] < ord(".")
     found &= letters[1:-1] == ord("0")

@@ -288,6 +288,8 @@ def _check_checkpoint(out: Path, *, resume: bool, overwrite: bool) -> None:
         if overwrite:
             return
         raise
+    if found is not None and found.fault is not None and not overwrite:
+        raise Conflict(f"{out} has a checkpoint of {found.saved}, but {found.fault}")
     if found is not None and not resume and not overwrite:
         raise Conflict(f"{out} has a checkpoint of {found.saved}: go on with --resume, or begin anew with --overwrite")
     if found is None and resume:
@@ -301,7 +303,7 @@ def _keeping(out: Path) -> Iterator[None]:
         yield
     except BaseException:
         with contextlib.suppress(StorageFailed):
-            if (found := find_checkpoint(out)) is not None:
+            if (found := find_checkpoint(out)) is not None and found.fault is None:
                 INTERRUPTS.left_behind = f"what was done until {found.saved} is kept, --resume goes on from there"
                 if not INTERRUPTS.requested():
                     _tell([f"note: {INTERRUPTS.left_behind}"])

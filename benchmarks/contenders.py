@@ -1,9 +1,9 @@
 """One contender of ``benchmarks.waits`` in a process of its own: ours, ours at another commit, or another library.
 
 ``python -P benchmarks/contenders.py NAME --threads T`` reads orders from standard input, one JSON object a line, and
-answers each with lines of JSON: ``{"ready": seconds}`` once the graph is there in the contender's own form, then what was
-measured.  Nothing of ``benchmarks`` is imported for ours, so ``PYTHONPATH`` decides which checkout is measured; a commit
-as old as 96d7eee has other names of modules, which :class:`Engine` and :func:`door` know.
+answers each with lines of JSON: ``{"ready": seconds}`` once the graph is there in the contender's own form, then what
+was measured.  Nothing of ``benchmarks`` is imported for ours, so ``PYTHONPATH`` decides which checkout is measured; in
+96d7eee modules have other names, which :class:`OldEngine` and :func:`ours` know.
 
 The process is bound to T processors before anything is imported, because SciPy's door and some libraries take all that
 there are.
@@ -21,7 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-#: Seconds after which a measurement is not repeated, and projected seconds from which a peer searches some sources only.
+#: Seconds after which a measurement is not repeated, and projected seconds from which a peer searches some sources.
 ENOUGH: Final = 1.0
 LONG: Final = 2.5
 #: Seconds that the search of some sources should take.
@@ -91,7 +91,7 @@ class Engine:
         outcome = solve(profile, plan, self._options, sink)
         done = time.perf_counter()
         assert outcome.summary["vertices"] == graph.n
-        return _measured(began, planned, done, plan, kept, sink.array, kind.unreachable)
+        return _measured((began, planned, done), plan, kept, sink.array, kind.unreachable)
 
 
 class OldEngine:
@@ -116,18 +116,20 @@ class OldEngine:
         outcome = solve(graph, plan, self._options, sink)
         done = time.perf_counter()
         assert outcome.summary["vertices"] == graph.n
-        return _measured(began, planned, done, plan, 0, sink.array, kind.unreachable)
+        return _measured((began, planned, done), plan, 0, sink.array, kind.unreachable)
 
 
 def _measured(
-    began: float, planned: float, done: float, plan: Any, kept: int, matrix: Any, unreachable: float
+    times: tuple[float, float, float], plan: Any, kept: int, matrix: Any, unreachable: float
 ) -> dict[str, Any]:
+    (began, planned, done), parts = times, None if plan.statistics is None else plan.statistics.parts
     return {
         "seconds": done - began,
         "planning": planned - began,
         "algorithm": plan.algorithm,
         "type": plan.dtype,
         "kept": kept,
+        "partition": parts.seconds if parts is not None and plan.algorithm == "partitioned" else 0.0,
         "answer": (matrix, unreachable),
     }
 

@@ -9,7 +9,8 @@ have threads; for each graph the contenders are timed one after the other, so th
 planning and solving into memory with the summary, *door* is ``engine.interop.scipy_csgraph.shortest_path``.  A first
 pass, not timed, compiles what is not compiled yet.  The first call on a graph is told apart from later ones, of which
 the least counts.  SciPy has one thread, and is timed once.  Where SciPy or NetworKit would take longer than 2.5 s, they
-search some sources, and the time counts in proportion (~).  rustworkx is given up once it is known not to be the fastest (>).
+search some sources, and the time counts in proportion (~).  rustworkx is given up once others are known to be faster
+(>).
 Rows of three sources of every answer are compared with SciPy's.
 """
 
@@ -193,7 +194,9 @@ def least(told: dict[str, Any] | None, which: str = "engine") -> float:
     return min(times[1:] or times, default=math.inf)
 
 
-def measure(files: Sequence[Path], threads: Sequence[int], runs: int, old: Path | None, peers: bool) -> list[dict[str, Any]]:
+def measure(
+    files: Sequence[Path], threads: Sequence[int], runs: int, old: Path | None, peers: bool
+) -> list[dict[str, Any]]:
     """Return one row for each graph and number of threads."""
     mine = {"now": HERE.parent} | ({"old": old} if old is not None else {})
     warm_up(files, max(threads), mine)
@@ -233,10 +236,16 @@ def warm_up(files: Sequence[Path], threads: int, mine: dict[str, Path]) -> None:
     orders = "".join(json.dumps({"graph": str(file), "runs": 0}) + "\n" for file in files).encode()
     processes = []
     for name, path in mine.items():
-        added = [e for e in os.environ.get("PYTHONPATH", "").split(os.pathsep) if e and Path(e).resolve() != HERE.parent]
+        added = [
+            e for e in os.environ.get("PYTHONPATH", "").split(os.pathsep) if e and Path(e).resolve() != HERE.parent
+        ]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(path), *added])}
         each = subprocess.Popen(
-            [*run, name, "--threads", str(threads)], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, env=environment, cwd=path
+            [*run, name, "--threads", str(threads)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            env=environment,
+            cwd=path,
         )
         assert each.stdin is not None
         each.stdin.write(orders)
@@ -247,7 +256,7 @@ def warm_up(files: Sequence[Path], threads: int, mine: dict[str, Path]) -> None:
     print(f"warm-up: {time.perf_counter() - began:.1f} s", file=sys.stderr, flush=True)
 
 
-# ---- tables ------------------------------------------------------------------------------------------------------------
+# ---- tables ----------------------------------------------------------------------------------------------------------
 
 
 def cell(told: dict[str, Any] | None, which: str = "engine") -> str:
@@ -275,17 +284,20 @@ def ratio(row: dict[str, Any], name: str, which: str = "engine") -> float | None
 
 
 def shares(row: dict[str, Any]) -> tuple[float, float] | None:
-    """Return planning's share of the whole, and seconds of planning beyond the rows kept, as if all rows took the same."""
+    """Return planning's share of the whole, and its seconds beyond those that the rows kept would take in the solve."""
     later = row.get("now", {}).get("engine", [])
     if not later:
         return None
     best = min(later[1:] or later, key=lambda each: each["seconds"])
     planning, solving, n = best["planning"], best["seconds"] - best["planning"], row["n"]
     left = max(1, n - best["kept"])
-    return planning / best["seconds"], max(0.0, planning - solving / left * best["kept"])
+    return planning / best["seconds"], max(0.0, planning - best["partition"] - solving / left * best["kept"])
 
 
-HEAD: Final = ("graph", "n", "arcs", "96d7eee", "now", "first call", "SciPy's door", *PEERS, "fastest peer / now", "/ door", "/ 96d7eee", "algorithm", "of it planning", "not kept, ms")  # fmt: skip
+HEAD: Final = (
+    *("graph", "n", "arcs", "96d7eee", "now", "first call", "SciPy's door", *PEERS, "fastest peer / now", "/ door"),
+    *("/ 96d7eee", "algorithm", "of it planning", "not kept, ms"),
+)
 
 
 def table(rows: Iterable[dict[str, Any]]) -> str:
@@ -316,13 +328,17 @@ def medians(rows: Sequence[dict[str, Any]], threads: int) -> str:
     """Return medians and least ratios, efficiency, and what planning costs."""
     own = [row for row in rows if row["threads"] == threads]
     lines = []
-    for what, chosen in (("all", own), ("hops", [r for r in own if r["hops"]]), ("weights", [r for r in own if not r["hops"]])):
+    for what, chosen in (
+        ("all", own),
+        ("hops", [r for r in own if r["hops"]]),
+        ("weights", [r for r in own if not r["hops"]]),
+    ):
         for label, name, which in (("engine", "now", "engine"), ("door", "now", "door"), ("96d7eee", "old", "engine")):
             found = [each for row in chosen if (each := ratio(row, name, which)) is not None]
             if found:
                 slower = sum(each < 1 for each in found)
-                text = f"median {statistics.median(found):.2f}, least {min(found):.2f}, slower on {slower} of {len(found)}"
-                lines.append(f"- {what}, fastest peer / {label}: {text}")
+                facts_of = f"median {statistics.median(found):.2f}, least {min(found):.2f}"
+                lines.append(f"- {what}, fastest peer / {label}: {facts_of}, slower on {slower} of {len(found)}")
     beside = [least(r["now"]) / least(r["now"], "door") for r in own if r.get("now", {}).get("door")]
     if beside:
         lines.append(f"- engine / door: median {statistics.median(beside):.2f}, least {min(beside):.2f}")
@@ -343,7 +359,7 @@ def medians(rows: Sequence[dict[str, Any]], threads: int) -> str:
 def report(rows: Sequence[dict[str, Any]]) -> str:
     """Return everything in Markdown."""
     parts = []
-    for threads in sorted({row["threads"] for row in rows if len(rows) == 1 or "SciPy" in row or "old" in row or row["threads"] > 1}):
+    for threads in sorted({row["threads"] for row in rows}):
         own = sorted((r for r in rows if r["threads"] == threads), key=lambda row: (row["hops"], row["n"]))
         parts += [f"### {threads} threads\n", table(own), "", medians(rows, threads), ""]
     return "\n".join(parts)

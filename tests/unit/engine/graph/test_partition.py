@@ -204,7 +204,7 @@ def test_one_large_block_gets_no_trial_and_costs_one_look_at_most(
 
 def test_a_graph_is_not_even_looked_at_where_that_would_take_long(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = joined([100] * 5)
-    monkeypatch.setattr("engine.graph.partition._pattern", None)
+    monkeypatch.setattr("engine.graph.partition._cubes", None)
     problem = describe(graph)
     plan = choose(problem, replace(BOX, relax_rate=dict.fromkeys(WORK_TYPES, 1e12)), Options())
     assert with_bridges(GraphProfile(graph), problem, plan, BOX) is problem

@@ -7,11 +7,11 @@
 Each contender has a process of its own (``benchmarks/contenders.py``), which is bound to as many processors as it may
 have threads; for each graph the contenders are timed one after the other, so that ratios are of one run.  *Engine* is
 planning and solving into memory with the summary, *door* is ``engine.interop.scipy_csgraph.shortest_path``.  A first
-pass, not timed, compiles what is not compiled yet.  The first call on a graph is told apart from later ones, of which
-the least counts.  SciPy has one thread, and is timed once.  Where SciPy or NetworKit would take longer than 2.5 s, they
-search some sources, and the time counts in proportion (~).  rustworkx is given up once others are known to be faster
-(>).
-Rows of three sources of every answer are compared with SciPy's.
+pass, not timed, compiles what is not compiled yet, that of trials included, for which planning itself would not wait.
+The first call on a graph is told apart from later ones, of which the least counts.  SciPy has one thread, and is timed
+once.  Where SciPy or NetworKit would take longer than 1.5 s, they search some sources, and the time counts in proportion
+(~).  rustworkx is given up once others are known to be faster (>).  *Not kept* is what planning takes beyond the parts
+that it finds and beyond what the rows that it keeps would take in the solve.  Rows of three sources of every answer are compared with SciPy's.
 """
 
 from __future__ import annotations
@@ -233,7 +233,7 @@ def warm_up(files: Sequence[Path], threads: int, mine: dict[str, Path]) -> None:
     """Solve every graph once by each of ours, all at the same time, so that nothing is compiled while it is timed."""
     began = time.perf_counter()
     run = [sys.executable, "-P", str(HERE / "contenders.py")]
-    orders = "".join(json.dumps({"graph": str(file), "runs": 0}) + "\n" for file in files).encode()
+    orders = "".join(json.dumps({"graph": str(file), "runs": 0, "compile": True}) + "\n" for file in files).encode()
     processes = []
     for name, path in mine.items():
         added = [

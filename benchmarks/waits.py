@@ -9,9 +9,10 @@ have threads; for each graph the contenders are timed one after the other, so th
 planning and solving into memory with the summary, *door* is ``engine.interop.scipy_csgraph.shortest_path``.  A first
 pass, not timed, compiles what is not compiled yet, that of trials included, for which planning itself would not wait.
 The first call on a graph is told apart from later ones, of which the least counts.  SciPy has one thread, and is timed
-once.  Where SciPy or NetworKit would take longer than 1.5 s, they search some sources, and the time counts in proportion
-(~).  rustworkx is given up once others are known to be faster (>).  *Not kept* is what planning takes beyond the parts
-that it finds and beyond what the rows that it keeps would take in the solve.  Rows of three sources of every answer are compared with SciPy's.
+once.  Where SciPy or NetworKit would take longer than 1.5 s, they search some sources, and the time counts in
+proportion (~).  rustworkx is given up once others are known to be faster (>).  *Not kept* is what planning takes beyond
+the parts that it finds and beyond what the rows that it keeps would take in the solve.  Rows of three sources of every
+answer are compared with SciPy's.
 """
 
 from __future__ import annotations

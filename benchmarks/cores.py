@@ -1,8 +1,8 @@
 """How solves scale with threads: python -m benchmarks.cores [--threads 1,4,16] [--only WORD ...].
 
 Each graph is planned and solved into memory by a named algorithm, the summary included; it prints one JSON object a
-line, with the least and the median of the seconds, and the seconds of planning with ``algorithm="auto"``.  A checkout of
-another commit is measured by the same script: ``PYTHONPATH=OTHER python benchmarks/cores.py``.
+line, with the least and the median of the seconds, and the seconds of planning with ``algorithm="auto"``.  A checkout
+of another commit is measured by the same script: ``PYTHONPATH=OTHER python benchmarks/cores.py``.
 """
 
 from __future__ import annotations

@@ -147,8 +147,8 @@ def threads() -> Chart:
         if row["graph"] in CURVES:
             found = series.setdefault(CURVES[row["graph"]], [])
             found.append((row["threads"], round(single[row["graph"]] / row["least"], 2)))
-    most = max(row["threads"] for row in rows)
-    series["as many times as threads"] = [(1, 1.0), (most, float(most))]
+    counts = sorted({row["threads"] for row in rows})
+    series["as many times as threads"] = [(count, float(count)) for count in counts]
     return Chart("Solves into memory on several threads", "threads", "times as fast as one thread", series, "speed-up")
 
 

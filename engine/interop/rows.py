@@ -27,7 +27,7 @@ NONE: Final = -9999
 
 
 def distance_rows(
-    graph: Graph, rows: npt.NDArray[np.int64], *, trees: bool = False, algorithm: str = "auto"
+    graph: Graph | GraphProfile, rows: npt.NDArray[np.int64], *, trees: bool = False, algorithm: str = "auto"
 ) -> tuple[Floats, Indices | None]:
     """Find rows of distances, and predecessors if wanted.
 
@@ -36,7 +36,7 @@ def distance_rows(
     arcs are negative.
 
     Args:
-        graph: the graph.
+        graph: the graph, or its profile, which keeps what is found for further rows.
         rows: sources, vertex indices, ascending.
         trees: also return predecessors.
         algorithm: name, or ``auto``.
@@ -47,13 +47,13 @@ def distance_rows(
     Raises:
         NegativeCycle: the graph has one.
     """
-    profile, potentials = GraphProfile(graph), None
-    if trees and not graph.integral:
+    profile, potentials = GraphProfile.of(graph), None
+    if trees and not profile.graph.integral:
         algorithm = "dijkstra"
         if not profile.nonnegative:
             potentials = profile.potentials
             profile = GraphProfile(profile.reduced(potentials).graph)  # its lengths are reduced, too
-    distances = np.empty((len(rows), graph.n))
+    distances = np.empty((len(rows), profile.graph.n))
     if distances.size:
         _solve(profile, rows, algorithm, lambda kind: FloatSink(distances, kind))
     before = _trees(profile.graph, distances, rows) if trees else None

@@ -3,6 +3,7 @@
     python -m benchmarks.waits --prepare DATA --graphs FOLDER            # real graphs as .npz; needs the readers
     python -m benchmarks.waits --graphs FOLDER [--old CHECKOUT] [--threads 2,16] [--runs 4] [--part 1/3] [--json FILE]
     python -m benchmarks.waits --print FILE [FILE ...]                   # the tables of what was measured
+    python -m benchmarks.waits --print FILE ... --into README.md docs/benchmarks.md    # between the marks there
 
 Each contender has a process of its own (``benchmarks/contenders.py``), which is bound to as many processors as it may
 have threads; for each graph the contenders are timed one after the other, so that ratios are of one run.  *Engine* is
@@ -19,15 +20,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import os
 import select
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -35,10 +34,10 @@ import numpy as np
 
 from benchmarks import cores, graphs
 from benchmarks.peers import facts
+from benchmarks.waits_tables import PEERS, insert, least, report, summary
 from storage.graph.graph import Graph, build_graph
 
 HERE: Final = Path(__file__).resolve().parent
-PEERS: Final = ("SciPy", "NetworKit", "rustworkx")
 #: Vertices of the real graphs.
 LEAST: Final = 900
 MOST: Final = 16_500
@@ -189,12 +188,6 @@ class Contender:
             self._process, self._left = None, b""
 
 
-def least(told: dict[str, Any] | None, which: str = "engine") -> float:
-    """Return the least seconds of later calls, or of the only one; infinite where there is none."""
-    times = [each["seconds"] for each in (told or {}).get(which, [])]
-    return min(times[1:] or times, default=math.inf)
-
-
 def measure(
     files: Sequence[Path], threads: Sequence[int], runs: int, old: Path | None, peers: bool
 ) -> list[dict[str, Any]]:
@@ -211,7 +204,14 @@ def measure(
             scipy: dict[str, Any] | None = None
             asked = [1, *threads] if n >= LARGE and max(threads) > 2 and 1 not in threads else threads
             for t in asked:
-                row: dict[str, Any] = {"graph": file.stem, "n": n, "arcs": arcs, "hops": unit, "threads": t}
+                row: dict[str, Any] = {
+                    "graph": file.stem,
+                    "n": n,
+                    "arcs": arcs,
+                    "hops": unit,
+                    "threads": t,
+                    "made": file.stem in MADE,
+                }
                 order = {"graph": str(file), "runs": runs}
                 for name in mine if t in threads else ["now"]:
                     row[name] = every[name, t].ask(order, PATIENCE)
@@ -257,115 +257,6 @@ def warm_up(files: Sequence[Path], threads: int, mine: dict[str, Path]) -> None:
     print(f"warm-up: {time.perf_counter() - began:.1f} s", file=sys.stderr, flush=True)
 
 
-# ---- tables ----------------------------------------------------------------------------------------------------------
-
-
-def cell(told: dict[str, Any] | None, which: str = "engine") -> str:
-    """Return seconds as they are printed."""
-    if told is None:
-        return ""
-    if "given up" in told:
-        return f"> {told['given up']:.2g}"
-    seconds = least(told, which)
-    if seconds == math.inf:
-        return "–"
-    wrong = "" if told.get("agrees", True) else " (differs)"
-    return f"{'~ ' if 'sampled' in told else ''}{seconds:.3g}{wrong}"
-
-
-def fastest(row: dict[str, Any]) -> float:
-    """Return the seconds of the fastest peer."""
-    return min((least(row.get(name)) for name in PEERS), default=math.inf)
-
-
-def ratio(row: dict[str, Any], name: str, which: str = "engine") -> float | None:
-    """Return how many times the time of ``name`` the fastest peer takes."""
-    own, best = least(row.get(name), which), fastest(row)
-    return best / own if own < math.inf and best < math.inf else None
-
-
-def shares(row: dict[str, Any]) -> tuple[float, float] | None:
-    """Return planning's share of the whole, and its seconds beyond those that the rows kept would take in the solve."""
-    later = row.get("now", {}).get("engine", [])
-    if not later:
-        return None
-    best = min(later[1:] or later, key=lambda each: each["seconds"])
-    planning, solving, n = best["planning"], best["seconds"] - best["planning"], row["n"]
-    left = max(1, n - best["kept"])
-    return planning / best["seconds"], max(0.0, planning - best["partition"] - solving / left * best["kept"])
-
-
-HEAD: Final = (
-    *("graph", "n", "arcs", "96d7eee", "now", "first call", "SciPy's door", *PEERS, "fastest peer / now", "/ door"),
-    *("/ 96d7eee", "algorithm", "of it planning", "not kept, ms"),
-)
-
-
-def table(rows: Iterable[dict[str, Any]]) -> str:
-    """Return the rows of one number of threads in Markdown."""
-    lines = [f"| {' | '.join(HEAD)} |", "|" + " --- |" * len(HEAD)]
-    for row in rows:
-        now, told = row.get("now", {}), shares(row)
-        ratios = [ratio(row, "now"), ratio(row, "now", "door"), ratio(row, "old")]
-        calls = now.get("engine", [])
-        cells = [
-            row["graph"],
-            f"{row['n']:,}",
-            f"{row['arcs']:,}",
-            cell(row.get("old")),
-            cell(now),
-            f"{calls[0]['seconds']:.3g}" if calls else "–",
-            cell(now, "door"),
-            *(cell(row.get(name)) for name in PEERS),
-            *("" if each is None else f"{each:.2f}" for each in ratios),
-            calls[-1]["algorithm"] if calls else now.get("failed", "–"),
-            *(("", "") if told is None else (f"{told[0]:.0%}", f"{1000 * told[1]:.1f}")),
-        ]
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
-
-
-def medians(rows: Sequence[dict[str, Any]], threads: int) -> str:
-    """Return medians and least ratios, efficiency, and what planning costs."""
-    own = [row for row in rows if row["threads"] == threads]
-    lines = []
-    for what, chosen in (
-        ("all", own),
-        ("hops", [r for r in own if r["hops"]]),
-        ("weights", [r for r in own if not r["hops"]]),
-    ):
-        for label, name, which in (("engine", "now", "engine"), ("door", "now", "door"), ("96d7eee", "old", "engine")):
-            found = [each for row in chosen if (each := ratio(row, name, which)) is not None]
-            if found:
-                slower = sum(each < 1 for each in found)
-                facts_of = f"median {statistics.median(found):.2f}, least {min(found):.2f}"
-                lines.append(f"- {what}, fastest peer / {label}: {facts_of}, slower on {slower} of {len(found)}")
-    beside = [least(r["now"]) / least(r["now"], "door") for r in own if r.get("now", {}).get("door")]
-    if beside:
-        lines.append(f"- engine / door: median {statistics.median(beside):.2f}, least {min(beside):.2f}")
-    single = {row["graph"]: row for row in rows if row["threads"] == 1}
-    for row in own:
-        if row["graph"] in single and threads > 1 and least(row.get("now")) < math.inf:
-            times = least(single[row["graph"]]["now"]) / least(row["now"])
-            lines.append(f"- {row['graph']}: {times:.1f} times one thread, {times / threads:.0%}")
-    costs = [(told[1], least(row["now"])) for row in own if (told := shares(row)) is not None]
-    if costs:
-        good = sum(lost <= max(0.001, 0.05 * (whole - lost)) for lost, whole in costs)
-        lines.append(f"- planning that is not kept is at most 5 % or 1 ms on {good} of {len(costs)}")
-    wrong = [f"{r['graph']} ({n})" for r in own for n in ("now", "old", *PEERS) if r.get(n, {}).get("agrees") is False]
-    lines.append(f"- answers that are not SciPy's: {', '.join(wrong) or 'none'}")
-    return "\n".join(lines)
-
-
-def report(rows: Sequence[dict[str, Any]]) -> str:
-    """Return everything in Markdown."""
-    parts = []
-    for threads in sorted({row["threads"] for row in rows}):
-        own = sorted((r for r in rows if r["threads"] == threads), key=lambda row: (row["hops"], row["n"]))
-        parts += [f"### {threads} threads\n", table(own), "", medians(rows, threads), ""]
-    return "\n".join(parts)
-
-
 def main() -> None:
     """Prepare, measure or print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -379,9 +270,13 @@ def main() -> None:
     parser.add_argument("--no-peers", action="store_true")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--print", type=Path, nargs="*", dest="printed")
+    parser.add_argument("--into", type=Path, nargs="*", default=[], help="pages that show what is printed")
     given = parser.parse_args()
     if given.printed:
-        print(report([row for file in given.printed for row in json.loads(file.read_text())["rows"]]))
+        rows = [row for file in given.printed for row in json.loads(file.read_text())["rows"]]
+        print(summary(rows), report(rows), sep="\n\n")
+        for page in given.into:
+            insert(page, {"summary": summary(rows), "tables": report(rows)})
         return
     if given.prepare is not None:
         prepare(given.prepare, given.graphs)

@@ -42,8 +42,11 @@ WORTHWHILE: Final = 0.05
 EDGE: Final = 1024
 #: Side of a product that loads the kernels.
 TINY: Final = 64
-#: Products are timed only if the table predicts less than this many times the seconds of the searches.
+#: Searches on a GPU are tried only if the table predicts less than this many times the seconds of the plan.
 CONTENDER: Final = 10
+#: Products are timed only if the table, which is up to 5 times too slow, predicts less than this many times the seconds
+#: of the searches that are left.
+RIVAL: Final = 6
 #: Searches are tried only if the table predicts less than this many times the plan's seconds; it is right within 3.
 UNLIKELY: Final = 8
 #: Products that are timed, fewer where they are only compared with searches, and the least number of times as long that
@@ -54,8 +57,9 @@ TIMED_SHARE: Final = 20
 #: Searches by weights are not tried on arcs that all weigh 1 where the table, which is right within 3, predicts more
 #: than this many times what breadth-first searches took.
 UNLIKELY_SEARCH: Final = 3
-#: Seconds that trial searches may take, approximately.
+#: Seconds that trial searches may take, approximately, and the share of the seconds predicted for the plan.
 TRIAL: Final = 0.1
+TRIAL_SHARE: Final = 0.05
 #: A trial on a GPU, which takes up to a quarter of a second, pays from this many seconds of predicted searches on.
 DEVICE_WORTHWHILE: Final = 1.0
 #: A trial may take a quarter of the steps that its search form allows a solve (``limit``), but at least this many.
@@ -114,28 +118,32 @@ def calibrate(
     on_device = _tried_on_device(graph, problem, machine, plan)
     if device == "cuda":
         return machine, None if on_device is None else Trials(device_search=on_device)
-    search = hops = None
+    search = hops = tried_rows = None
     searched = rectangle or Rectangle(graph.n, None, None, None)
     if any(c.from_targets for c in plan.candidates):
         searched = searched.transposed  # the transposed graph takes about as long, and is not made for this
     own = [c for c in plan.candidates if c.feasible and c.device == "cpu"]
     contest = any(ALGORITHMS[c.algorithm].searches and c.seconds < UNLIKELY * plan.seconds for c in own)
     if problem.max_hops is None and contest:
-        trial, singly = SearchTrial(profile, kind, machine.threads, searched), math.inf
+        budget = min(TRIAL, TRIAL_SHARE * plan.seconds)
+        trial, singly = SearchTrial(profile, kind, machine.threads, searched, budget), math.inf
         if any(c.algorithm == "bfs" for c in own):
             hops = _if_compiled(trial.seconds, unit=True, bits=True)
-            singly = min(c.seconds for c in own if c.algorithm == "dijkstra") / max(1, len(searched.rows))
+            singles = (c.seconds for c in own if c.algorithm == "dijkstra")
+            singly = min(singles, default=math.inf) / max(1, len(searched.rows))
         if hops is None or singly < UNLIKELY_SEARCH * hops:
             search = _if_compiled(trial.seconds, unit=problem.unit)
+        tried_rows = profile.known
+    found = 0 if tried_rows is None else tried_rows.count
     tried = min((each for each in (search, hops) if each is not None), default=None)
     products = [c.seconds for c in own if any(p.name == "relax" for p in c.phases)]
     long = plan.seconds > TIMED_SHARE * PRODUCTS * EDGE**3 / machine.relax_rate[kind.name]
     asked = long and any(p.name == "relax" for p in plan.phases)  # its rate decides nothing, but the prediction
-    rival = tried is not None and min(products, default=np.inf) < CONTENDER * tried * len(searched.rows)
+    rival = tried is not None and min(products, default=np.inf) < RIVAL * tried * (len(searched.rows) - found)
     if products and (asked or rival):
         rate = _if_compiled(relax_rate, kind, machine.threads, PRODUCTS if asked else FEW_PRODUCTS)
         machine = machine if rate is None else replace(machine, relax_rate={kind.name: rate})
-    return machine, Trials(search, hops, on_device)
+    return machine, Trials(search, hops, on_device, found)
 
 
 def _if_compiled(trial: Callable[..., float], *inputs: object, **options: object) -> float | None:
@@ -204,11 +212,20 @@ class SearchTrial:
         kind: the working type.
         threads: threads that search.
         rectangle: sources, targets and cutoff; None for all vertices.
+        budget: seconds that the searches may take, approximately; None for ``TRIAL``.
     """
 
-    def __init__(self, profile: GraphProfile, kind: WorkType, threads: int, rectangle: Rectangle | None = None) -> None:
+    def __init__(
+        self,
+        profile: GraphProfile,
+        kind: WorkType,
+        threads: int,
+        rectangle: Rectangle | None = None,
+        budget: float | None = None,
+    ) -> None:
         graph = profile.graph
         self._profile, self._kind, self._threads = profile, kind, threads
+        self._budget = TRIAL if budget is None else budget
         self._wanted = rectangle or Rectangle(graph.n, None, None, None)
         whole = self._wanted.targets is None and self._wanted.cutoff is None
         keeps = profile.nonnegative and profile.reduced_by is None and whole
@@ -253,12 +270,12 @@ class SearchTrial:
                 if count < full and not last and (full < SHARE * most or took / count * full < LONG_TRIAL):
                     count = full
                     continue
-                long = took > TRIAL / 4 and count > TOLD * most
+                long = took > self._budget / 4 and count > TOLD * most
                 if last or long or count * columns * self._kind.itemsize > 2**26:
                     far = AGAIN * count <= most  # sources at another place may lie closer together or farther apart
                     other = self._search(backend, count, unit=unit, place=most // 2) / self._threads if far else took
                     return (took + other) / (2 * count)
-                count *= max(2, min(STEP, int(TRIAL / 2 / max(took, 1e-6))))
+                count *= max(2, min(STEP, int(self._budget / 2 / max(took, 1e-6))))
         finally:
             backend.shutdown()
 

@@ -26,7 +26,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -41,7 +41,8 @@ HERE: Final = Path(__file__).resolve().parent
 #: Vertices of the real graphs.
 LEAST: Final = 900
 MOST: Final = 16_500
-#: Seconds for a contender to make its form of a graph, and to answer.
+#: Seconds for the first pass, after which it is ended, for a contender to make its form of a graph, and to answer.
+WARM_UP: Final = 300.0
 SET_UP: Final = 20.0
 PATIENCE: Final = 30.0
 #: rustworkx is given up after so many times the seconds of the fastest other peer, and so many seconds.
@@ -190,13 +191,12 @@ class Contender:
 
 def measure(
     files: Sequence[Path], threads: Sequence[int], runs: int, old: Path | None, peers: bool
-) -> list[dict[str, Any]]:
-    """Return one row for each graph and number of threads."""
+) -> Iterator[dict[str, Any]]:
+    """Yield one row for each graph and number of threads."""
     mine = {"now": HERE.parent} | ({"old": old} if old is not None else {})
     warm_up(files, max(threads), mine)
     every = {(name, t): Contender(name, t, path) for name, path in mine.items() for t in {1, *threads}}
     every |= {(name, t): Contender(name, t, HERE.parent) for name in PEERS for t in threads}
-    rows = []
     try:
         for file in files:
             with np.load(file) as found:
@@ -222,12 +222,10 @@ def measure(
                     best = min(least(row["SciPy"]), least(row["NetworKit"]))
                     limit = min(PATIENCE, AT_LEAST + GIVEN_UP * best)
                     row["rustworkx"] = every["rustworkx", t].ask(order, limit)
-                rows.append(row)
-                print(json.dumps(row), file=sys.stderr, flush=True)
+                yield row
     finally:
         for contender in every.values():
             contender.stop()
-    return rows
 
 
 def warm_up(files: Sequence[Path], threads: int, mine: dict[str, Path]) -> None:
@@ -253,7 +251,10 @@ def warm_up(files: Sequence[Path], threads: int, mine: dict[str, Path]) -> None:
         each.stdin.close()
         processes.append(each)
     for each in processes:
-        each.wait()
+        try:
+            each.wait(WARM_UP)
+        except subprocess.TimeoutExpired:
+            each.kill()
     print(f"warm-up: {time.perf_counter() - began:.1f} s", file=sys.stderr, flush=True)
 
 
@@ -289,12 +290,20 @@ def main() -> None:
             if name in MADE:
                 files[name] = Path(folder) / f"{name}.npz"
                 save(files[name], MADE[name]())
-        threads = [int(each) for each in given.threads.split(",")]
+        asked, processors = [int(each) for each in given.threads.split(",")], len(os.sched_getaffinity(0))
+        if beyond := [each for each in asked if each > processors]:
+            print(f"left out: {beyond} threads, there are {processors} processors", file=sys.stderr)
+        threads = [each for each in asked if each <= processors]
+        if not threads or not names:
+            parser.error("nothing to measure")
         old = None if given.old is None else given.old.resolve()
-        rows = measure([files[name] for name in names], threads, given.runs, old, not given.no_peers)
-    if given.json is not None:
-        given.json.write_text(json.dumps({"facts": facts(max(threads)), "rows": rows}, indent=1) + "\n")
-    print(report(rows))
+        rows, told = [], facts(max(threads))
+        for row in measure([files[name] for name in names], threads, given.runs, old, not given.no_peers):
+            rows.append(row)
+            print(json.dumps(row), file=sys.stderr, flush=True)
+            if given.json is not None:  # after each row, so that what was measured outlives a limit of time
+                given.json.write_text(json.dumps({"facts": told, "rows": rows}, indent=1) + "\n")
+    print(summary(rows), report(rows), sep="\n\n")
 
 
 if __name__ == "__main__":

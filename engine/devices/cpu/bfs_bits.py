@@ -10,6 +10,10 @@ The number of the step in which a source reaches a vertex is kept in *planes* of
 binary digit of each source's distance, the next plane the next digit.  At the end squares of 64 sources and 64 vertices
 are transposed and the digits become numbers, 64 distances of a row at a time.  A square that no source has reached is
 filled with *unreachable*.
+
+The facts of rows come out of the bits, so that no row is read again: a step counts the bits that it sets, for the
+histogram, and which sources set any, for the eccentricities; the digits that are set count the targets reached and sum
+their distances.
 """
 
 from __future__ import annotations
@@ -25,8 +29,11 @@ from engine.devices.cpu.backend import CpuBackend
 from engine.devices.cpu.bit_rows import (
     WORDS,
     arrive,
+    count_arrivals,
+    count_word,
     is_full,
     join_row,
+    lowest_bit,
     pull_sources,
     push_sources,
     spread_digits,
@@ -36,6 +43,8 @@ from engine.devices.cpu.search import Indices, SearchBatch
 from engine.devices.cpu.searches import Done, Piece, Searches, Spaces
 from engine.graph.kernels import njit
 from engine.model.backend import NOTHING_SPECIAL, Arcs, Array, RowsWanted
+from engine.model.dtypes import work_type
+from engine.model.rows import FoundFacts, RowFacts
 
 #: Sources of a block.
 BITS: Final = 64 * WORDS
@@ -45,6 +54,8 @@ PLANES: Final = 8
 SQUARES: Final = 4
 #: Share of all arcs from which on a step follows arcs backwards, into the vertices not seen by all sources.
 MANY: Final = 0.25
+#: The rows of the facts of a block; the digits of the largest distances come last.
+REACHED, SUM, LARGEST, FARTHEST, DIGITS = range(5)
 
 
 @njit(nogil=True, cache=True)
@@ -116,12 +127,14 @@ def _backwards(indptr, into, tails, rows, step, active):  # type: ignore[no-unty
 
 @njit(nogil=True, cache=True)
 def _steps(arcs, space, limit, onward):  # type: ignore[no-untyped-def]
-    """Step until no source reaches a vertex, or up to ``limit``; returns the planes in use, and False at the limit.
+    """Step until no source reaches a vertex, or up to ``limit``; returns the planes in use, False at the
+    limit, and the number of steps.
 
     ``arcs`` and ``space`` are those of :func:`search_bits`.  ``visit`` and ``fresh`` are all 0 afterwards.
     """
     indptr, heads, into, tails = arcs
-    seen, visit, fresh, planes, _, active, marked = space
+    seen, visit, fresh, planes, _, active, marked, counts, arrivals, _ = space
+    counts[:] = 0
     n, used, step = len(seen), 0, 1
     while step < limit and onward > 0:
         if step >> used:
@@ -133,45 +146,102 @@ def _steps(arcs, space, limit, onward):  # type: ignore[no-untyped-def]
             onward = _backwards(indptr, into, tails, (seen, visit, fresh, planes), step, active)
             visit[:] = 0
             visit, fresh = fresh, visit
+        counts[step] = count_arrivals(visit, active, arrivals, step)
         step += 1
     visit[:] = 0
-    return used, onward == 0
+    return used, onward == 0, step - 1
+
+
+@njit(nogil=True, cache=True)
+def _begin_facts(arrivals, steps, facts):  # type: ignore[no-untyped-def]
+    """Clear the facts, but for the largest distance: the last of ``steps`` steps in which a source came anywhere."""
+    facts[:] = 0
+    facts[:, FARTHEST] = -1
+    for step in range(1, steps + 1):
+        for w in range(WORDS):
+            word = arrivals[step, w]
+            while word != 0:
+                facts[w, LARGEST, lowest_bit(word)] = step
+                word &= word - np.uint64(1)
+    for w in range(WORDS):
+        for p in range(PLANES):
+            facts[w, DIGITS + p] = -((facts[w, LARGEST] >> p) & 1)
+
+
+@njit(nogil=True, cache=True)
+def _tell(squares, start, used, kept, column, facts, work):  # type: ignore[no-untyped-def]
+    """Add 64 columns from ``column`` on to the facts of 64 sources.
+
+    The words of their lowest digit begin at ``squares[start]``, one word a source; ``kept`` has the bits of the columns
+    that there are; ``facts`` has one column a source.  ``work``: uint64, shape (128,).
+    """
+    some, same, sums, reached, farthest = work[:64], work[64:], facts[SUM], facts[REACHED], facts[FARTHEST]
+    some[:] = 0
+    same[:] = kept
+    for p in range(used):
+        at = start + p * SQUARES * 64
+        digits, far = squares[at : at + 64], facts[DIGITS + p]
+        for j in range(64):  # LLVM makes vectors of it, as there are no branches
+            word = digits[j] & kept
+            some[j] |= word
+            same[j] &= ~(word ^ np.uint64(far[j]))
+            sums[j] += count_word(word) << p
+    hit = np.uint64(0)
+    for j in range(64):
+        reached[j] += count_word(some[j])
+        same[j] &= some[j]
+        hit |= same[j]
+    if hit != 0:
+        for j in range(64):
+            if same[j] != 0 and farthest[j] < 0:
+                farthest[j] = column + lowest_bit(same[j])
 
 
 @njit(nogil=True, cache=True)
 def _emit(space, used, near, rows, out, sentinel):  # type: ignore[no-untyped-def]
-    """Write the distances of the block to its ``rows`` of ``out``; column k is vertex number ``near[k]``."""
-    seen, _, _, planes, squares, _, _ = space
-    piece = np.empty(64, out.dtype)
-    n, columns = len(seen), len(near)
+    """Write the distances of the block to its ``rows`` of ``out``, and gather their facts; column k is ``near[k]``."""
+    squares, facts = space[4], space[-1]
+    piece, work = np.empty(64, out.dtype), np.empty(128, np.uint64)
     apart = SQUARES * 64
-    for first in range(0, columns, apart):
+    for first in range(0, len(near), apart):
         some = near[first : first + apart]
         for w in range((len(rows) + 63) // 64):
-            anyone = np.uint64(0)
-            for k in range(len(some)):
-                squares[k] = seen[some[k], w]
-                anyone |= squares[k]
             high = min(64, len(rows) - 64 * w)
-            if anyone == 0:
+            if not _gather(space, used, some, w):
                 for j in range(high):
                     out[rows[64 * w + j], first : first + len(some)] = sentinel
                 continue
-            for p in range(used):
-                for k in range(len(some)):
-                    squares[(p + 1) * apart + k] = planes[p * n + some[k], w]
             for p in range(used + 1):
                 for start in range(0, len(some), 64):
                     transpose_bits(squares, p * apart + start)
+            for start in range(0, len(some), 64):
+                kept = ~np.uint64(0) >> np.uint64(max(0, start + 64 - len(some)))
+                _tell(squares, apart + start, used, kept, first + start, facts[w], work)
             for j in range(high):
                 row = out[rows[64 * w + j]]
                 for start in range(0, len(some), 64):
-                    reached = squares[start + j]
+                    reached, at = squares[start + j], apart + start + j
                     if start + 64 <= len(some):
-                        spread_digits(squares, apart + start + j, apart, used, reached, sentinel, row, first + start)
+                        spread_digits(squares, at, apart, used, reached, sentinel, row, first + start)
                     else:
-                        spread_digits(squares, apart + start + j, apart, used, reached, sentinel, piece, 0)
+                        spread_digits(squares, at, apart, used, reached, sentinel, piece, 0)
                         row[first + start : first + len(some)] = piece[: len(some) - start]
+
+
+@njit(nogil=True, cache=True)
+def _gather(space, used, some, w):  # type: ignore[no-untyped-def]
+    """Copy word ``w`` of the vertices ``some`` into the squares; False if no source of that word has come to any."""
+    seen, _, _, planes, squares, _, _, _, _, _ = space
+    n, apart, anyone = len(seen), SQUARES * 64, np.uint64(0)
+    for k in range(len(some)):
+        squares[k] = seen[some[k], w]
+        anyone |= squares[k]
+    if anyone == 0:
+        return False
+    for p in range(used):
+        for k in range(len(some)):
+            squares[(p + 1) * apart + k] = planes[p * n + some[k], w]
+    return True
 
 
 @njit(nogil=True, cache=True)
@@ -198,7 +268,8 @@ def search_bits(arcs, space, goal, sources, rows, out, limits):  # type: ignore[
 
     Args:
         arcs: indptr, heads: CSR of the arcs out of each vertex; into, tails: CSR of the arcs into each vertex.
-        space: as :func:`bit_space` makes it; ``visit`` and ``fresh`` are all 0 afterwards, too.
+        space: as :func:`bit_space` makes it; ``visit`` and ``fresh`` are all 0 afterwards, too.  If the block is
+            finished, and its columns are all vertices, ``counts`` and ``facts`` are those of its rows.
         goal: rank, int32, shape (n,): the number of each vertex; near, int32, shape (columns,): the numbers of the
             columns' vertices; sentinel, *unreachable* in the type of ``out``.
         sources: int64, vertex indices.
@@ -209,20 +280,27 @@ def search_bits(arcs, space, goal, sources, rows, out, limits):  # type: ignore[
     Returns:
         Whether the block is finished; if not, its rows of ``out`` need more steps.
     """
-    seen, visit, _, _, _, active, _ = space
+    seen, visit, active, arrivals, facts = space[0], space[1], space[5], space[8], space[9]
     rank, near, sentinel = goal
     limit, whole = limits
     onward = _begin(arcs[0], rank[sources[rows]], seen, visit, active)
-    used, done = _steps(arcs, space, limit, onward)
+    used, done, steps = _steps(arcs, space, limit, onward)
     if done or whole:
+        _begin_facts(arrivals, steps, facts)
         _emit(space, used, near, rows, out, sentinel)
     return done or whole
 
 
 @njit(nogil=True, cache=True)
 def bit_space(n):  # type: ignore[no-untyped-def]
-    """Return the work space of a thread for searches on ``n`` vertices: seen, visit, fresh, planes (rows of bits);
-    squares (uint64); active, marked (uint8).
+    """Return the work space of a thread for searches on ``n`` vertices.
+
+    Returns:
+        seen, visit, fresh, planes: rows of bits.  squares: uint64.  active, marked: uint8, a byte a vertex.  counts:
+        int64, shape (256,): how many distances of the block are 1, 2, ...  arrivals: rows of bits: the sources that
+        reached a vertex in each step.  facts: int64, for each word of sources one row each of ``REACHED``, ``SUM``,
+        ``LARGEST`` (0 where no vertex is reached) and ``FARTHEST``, then the digits of the largest distances, all bits
+        of a number set for 1.
     """
     seen, visit, fresh, planes = _rows(n), _rows(n), _rows(n), _rows(PLANES * n)
     visit[:] = 0
@@ -230,7 +308,12 @@ def bit_space(n):  # type: ignore[no-untyped-def]
     squares = _rows((PLANES + 1) * SQUARES * 64 // WORDS).reshape(-1)
     squares[:] = 0
     active = np.zeros((n + 7) // 8 * 8, np.uint8)
-    return seen, visit, fresh, planes, squares, active, np.zeros_like(active)
+    counts, arrivals, facts = (
+        np.zeros(2**PLANES, np.int64),
+        _rows(2**PLANES),
+        np.zeros((WORDS, DIGITS + PLANES, 64), np.int64),
+    )
+    return seen, visit, fresh, planes, squares, active, np.zeros_like(active), counts, arrivals, facts
 
 
 #: Fewer sources than this are searched one by one.
@@ -266,14 +349,38 @@ def _bit_blocks(wanted: SearchBatch, left: Indices, threads: int, spaces: Spaces
     whole, limit = limit <= most, min(limit, most)
     arcs = (ready.indptr, ready.heads, ready.into, ready.tails)
     n = len(ready.rank)
+    everywhere = goal.left == 0 and len(goal.near) == n  # facts are found of whole rows only
 
     def search(rows: Indices, worker: int) -> Done:
         space = spaces.of(worker, ("bits", n), lambda: bit_space(n))
         columns = (ready.rank, goal.near, wanted.sentinel)
         if search_bits(arcs, space, columns, wanted.sources, rows, wanted.out, (limit, whole)):
-            return Done(rows)
+            return Done(rows, found=_found(len(rows), wanted.out.dtype, *space[-3::2]) if everywhere else None)
         return Done(rows[:0], wanted.blocks(rows, threads, spaces))
 
     order = left[np.argsort(ready.rank[wanted.sources[left]], kind="stable")]  # neighbours share a block
     blocks = max(-(-count // BITS), min(threads, count // LEAST), 1)
+    if blocks > threads:  # as many for each thread, so that none waits for another one's last block
+        blocks = min(-(-blocks // threads) * threads, count // LEAST)
     return [partial(search, rows) for rows in np.array_split(order, blocks) if len(rows)]
+
+
+def _found(rows: int, dtype: np.dtype[np.generic], counts: Indices, facts: Indices) -> FoundFacts:
+    """Return the facts of a block as those who gather them take them.
+
+    Args:
+        rows: the rows of the block.
+        dtype: the type of their distances.
+        counts: as in :func:`bit_space`.
+        facts: as in :func:`bit_space`.
+    """
+    reached, sums, largest, farthest = facts[:, :DIGITS].transpose(1, 0, 2).reshape(DIGITS, BITS)[:, :rows].copy()
+    lengths = np.flatnonzero(counts)
+    numbers = counts[lengths]
+
+    def count(width: float, bins: Indices) -> int:
+        np.add.at(bins, np.minimum((lengths / width).astype(np.int64), len(bins) - 1), numbers)
+        return 0
+
+    sums = sums if work_type(dtype).integer else sums.astype(np.float64)
+    return FoundFacts(RowFacts(reached, sums, largest.astype(dtype), farthest), count)

@@ -31,12 +31,15 @@ class Arcs:
         weights: shape (arcs,).
         potentials: float64 or int64, shape (n,): h, where ``weights`` are the reduced weights w + h[u] - h[v]; the
             search then writes d - h[source] + h[target] (Johnson 1977).  None where the weights are the graph's own.
+        mirrored: promises that the heads of each vertex ascend, and that each arc has a reverse of the same weight;
+            False where that is not known.
     """
 
     indptr: npt.NDArray[np.int64]
     heads: npt.NDArray[np.int32]
     weights: Array
     potentials: Array | None = None
+    mirrored: bool = field(default=False, kw_only=True)
     _forms: dict[Callable[[Arcs], Any], Any] = field(default_factory=dict, init=False, repr=False)
 
     def form(self, make: Callable[[Arcs], _Form]) -> _Form:

@@ -9,7 +9,7 @@ and Patterson, "Direction-optimizing breadth-first search", 2012).
 The number of the step in which a source reaches a vertex is kept in *planes* of bits: the first plane holds the lowest
 binary digit of each source's distance, the next plane the next digit.  At the end squares of 64 sources and 64 vertices
 are transposed and the digits become numbers, 64 distances of a row at a time.  A square that no source has reached is
-filled with *unreachable*.
+filled with *unreachable*, and where few vertices were reached only these are looked at.
 
 The facts of rows come out of the bits, so that no row is read again: a step counts the bits that it sets, for the
 histogram, and which sources set any, for the eccentricities; the digits that are set count the targets reached and sum
@@ -39,6 +39,7 @@ from engine.devices.cpu.bit_rows import (
     spread_digits,
     transpose_bits,
 )
+from engine.devices.cpu.row_facts import SPARSE, expand_rows
 from engine.devices.cpu.search import Indices, SearchBatch
 from engine.devices.cpu.searches import Done, Piece, Searches, Spaces
 from engine.graph.kernels import njit
@@ -287,8 +288,40 @@ def search_bits(arcs, space, goal, sources, rows, out, limits):  # type: ignore[
     used, done, steps = _steps(arcs, space, limit, onward)
     if done or whole:
         _begin_facts(arrivals, steps, facts)
-        _emit(space, used, near, rows, out, sentinel)
+        columns = _reached_columns(seen, near, len(rows))
+        if len(columns) > 0:  # only these are looked at, all others filled
+            _emit(space, used, near[columns], rows, out, sentinel)
+            expand_rows(out, rows, columns, sentinel)
+            _renumber_farthest(facts, columns)
+        else:
+            _emit(space, used, near, rows, out, sentinel)
     return done or whole
+
+
+@njit(nogil=True, cache=True)
+def _reached_columns(seen, near, sources):  # type: ignore[no-untyped-def]
+    """The columns that one of the first ``sources`` bits has come to; empty where they are not few (``SPARSE``)."""
+    kept = np.zeros(WORDS, np.uint64)
+    for j in range(sources):
+        kept[j // 64] |= np.uint64(1) << np.uint64(j % 64)
+    columns = np.empty(len(near), np.int32)
+    count = 0
+    for k in range(len(near)):
+        some = np.uint64(0)
+        for w in range(WORDS):
+            some |= seen[near[k], w] & kept[w]
+        columns[count] = k
+        count += some != 0
+    return columns[: count if SPARSE * count < len(near) else 0]
+
+
+@njit(nogil=True, cache=True)
+def _renumber_farthest(facts, columns):  # type: ignore[no-untyped-def]
+    """Turn the farthest ones among some columns into the farthest ones of all."""
+    for w in range(WORDS):
+        for j in range(64):
+            if facts[w, FARTHEST, j] >= 0:
+                facts[w, FARTHEST, j] = columns[facts[w, FARTHEST, j]]
 
 
 @njit(nogil=True, cache=True)
@@ -355,7 +388,8 @@ def _bit_blocks(wanted: SearchBatch, left: Indices, threads: int, spaces: Spaces
         space = spaces.of(worker, ("bits", n), lambda: bit_space(n))
         columns = (ready.rank, goal.near, wanted.sentinel)
         if search_bits(arcs, space, columns, wanted.sources, rows, wanted.out, (limit, whole)):
-            return Done(rows, found=_found(len(rows), wanted.out.dtype, *space[-3::2]) if everywhere else None)
+            found = partial(_found, len(rows), wanted.out.dtype, *space[-3::2])
+            return Done(rows, found=found if everywhere else None)
         return Done(rows[:0], wanted.blocks(rows, threads, spaces))
 
     order = left[np.argsort(ready.rank[wanted.sources[left]], kind="stable")]  # neighbours share a block

@@ -28,12 +28,12 @@ class Done:
     Attributes:
         rows: the rows of the batch that are finished, int64.
         left: pieces that have to be done in its place.
-        found: the facts of the rows, where the search has found them; None where somebody has to look at the rows.
+        found: gives the facts of the rows, where the search knows a shorter way to them than to look at the rows.
     """
 
     rows: Indices
     left: list[Piece] = field(default_factory=list)
-    found: FoundFacts | None = None
+    found: Callable[[], FoundFacts] | None = None
 
 
 #: Searches some rows, given the number of the thread.
@@ -75,7 +75,7 @@ class Searches:
             self._running += 1
         done = piece(worker)
         if then is not None and len(done.rows):
-            then(done.rows, done.found)
+            then(done.rows, None if done.found is None else done.found())
         with self._lock:
             self._running -= 1
             self._pieces.extendleft(done.left)

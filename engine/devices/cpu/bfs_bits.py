@@ -26,14 +26,22 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.devices.cpu.backend import CpuBackend
+from engine.devices.cpu.bit_facts import (
+    BITS,
+    DIGITS,
+    PLANES,
+    SQUARES,
+    begin_facts,
+    facts_found,
+    renumber_farthest,
+    tell_squares,
+)
 from engine.devices.cpu.bit_rows import (
     WORDS,
     arrive,
     count_arrivals,
-    count_word,
     is_full,
     join_row,
-    lowest_bit,
     pull_sources,
     push_sources,
     spread_digits,
@@ -44,19 +52,9 @@ from engine.devices.cpu.search import Indices, SearchBatch
 from engine.devices.cpu.searches import Done, Piece, Searches, Spaces
 from engine.graph.kernels import njit
 from engine.model.backend import NOTHING_SPECIAL, Arcs, Array, RowsWanted
-from engine.model.dtypes import work_type
-from engine.model.rows import FoundFacts, RowFacts
 
-#: Sources of a block.
-BITS: Final = 64 * WORDS
-#: Binary digits of a distance; steps are counted up to 255.
-PLANES: Final = 8
-#: Squares of 64 columns that are transposed before rows are written.
-SQUARES: Final = 4
 #: Share of all arcs from which on a step follows arcs backwards, into the vertices not seen by all sources.
 MANY: Final = 0.25
-#: The rows of the facts of a block; the digits of the largest distances come last.
-REACHED, SUM, LARGEST, FARTHEST, DIGITS = range(5)
 
 
 @njit(nogil=True, cache=True)
@@ -154,51 +152,6 @@ def _steps(arcs, space, limit, onward):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def _begin_facts(arrivals, steps, facts):  # type: ignore[no-untyped-def]
-    """Clear the facts, but for the largest distance: the last of ``steps`` steps in which a source came anywhere."""
-    facts[:] = 0
-    facts[:, FARTHEST] = -1
-    for step in range(1, steps + 1):
-        for w in range(WORDS):
-            word = arrivals[step, w]
-            while word != 0:
-                facts[w, LARGEST, lowest_bit(word)] = step
-                word &= word - np.uint64(1)
-    for w in range(WORDS):
-        for p in range(PLANES):
-            facts[w, DIGITS + p] = -((facts[w, LARGEST] >> p) & 1)
-
-
-@njit(nogil=True, cache=True)
-def _tell(squares, start, used, kept, column, facts, work):  # type: ignore[no-untyped-def]
-    """Add 64 columns from ``column`` on to the facts of 64 sources.
-
-    The words of their lowest digit begin at ``squares[start]``, one word a source; ``kept`` has the bits of the columns
-    that there are; ``facts`` has one column a source.  ``work``: uint64, shape (128,).
-    """
-    some, same, sums, reached, farthest = work[:64], work[64:], facts[SUM], facts[REACHED], facts[FARTHEST]
-    some[:] = 0
-    same[:] = kept
-    for p in range(used):
-        at = start + p * SQUARES * 64
-        digits, far = squares[at : at + 64], facts[DIGITS + p]
-        for j in range(64):  # LLVM makes vectors of it, as there are no branches
-            word = digits[j] & kept
-            some[j] |= word
-            same[j] &= ~(word ^ np.uint64(far[j]))
-            sums[j] += count_word(word) << p
-    hit = np.uint64(0)
-    for j in range(64):
-        reached[j] += count_word(some[j])
-        same[j] &= some[j]
-        hit |= same[j]
-    if hit != 0:
-        for j in range(64):
-            if same[j] != 0 and farthest[j] < 0:
-                farthest[j] = column + lowest_bit(same[j])
-
-
-@njit(nogil=True, cache=True)
 def _emit(space, used, near, rows, out, sentinel):  # type: ignore[no-untyped-def]
     """Write the distances of the block to its ``rows`` of ``out``, and gather their facts; column k is ``near[k]``."""
     squares, facts = space[4], space[-1]
@@ -217,7 +170,7 @@ def _emit(space, used, near, rows, out, sentinel):  # type: ignore[no-untyped-de
                     transpose_bits(squares, p * apart + start)
             for start in range(0, len(some), 64):
                 kept = ~np.uint64(0) >> np.uint64(max(0, start + 64 - len(some)))
-                _tell(squares, apart + start, used, kept, first + start, facts[w], work)
+                tell_squares(squares, apart + start, used, kept, first + start, facts[w], work)
             for j in range(high):
                 row = out[rows[64 * w + j]]
                 for start in range(0, len(some), 64):
@@ -287,12 +240,12 @@ def search_bits(arcs, space, goal, sources, rows, out, limits):  # type: ignore[
     onward = _begin(arcs[0], rank[sources[rows]], seen, visit, active)
     used, done, steps = _steps(arcs, space, limit, onward)
     if done or whole:
-        _begin_facts(arrivals, steps, facts)
+        begin_facts(arrivals, steps, facts)
         columns = _reached_columns(seen, near, len(rows))
         if len(columns) > 0:  # only these are looked at, all others filled
             _emit(space, used, near[columns], rows, out, sentinel)
             expand_rows(out, rows, columns, sentinel)
-            _renumber_farthest(facts, columns)
+            renumber_farthest(facts, columns)
         else:
             _emit(space, used, near, rows, out, sentinel)
     return done or whole
@@ -313,15 +266,6 @@ def _reached_columns(seen, near, sources):  # type: ignore[no-untyped-def]
         columns[count] = k
         count += some != 0
     return columns[: count if SPARSE * count < len(near) else 0]
-
-
-@njit(nogil=True, cache=True)
-def _renumber_farthest(facts, columns):  # type: ignore[no-untyped-def]
-    """Turn the farthest ones among some columns into the farthest ones of all."""
-    for w in range(WORDS):
-        for j in range(64):
-            if facts[w, FARTHEST, j] >= 0:
-                facts[w, FARTHEST, j] = columns[facts[w, FARTHEST, j]]
 
 
 @njit(nogil=True, cache=True)
@@ -388,7 +332,7 @@ def _bit_blocks(wanted: SearchBatch, left: Indices, threads: int, spaces: Spaces
         space = spaces.of(worker, ("bits", n), lambda: bit_space(n))
         columns = (ready.rank, goal.near, wanted.sentinel)
         if search_bits(arcs, space, columns, wanted.sources, rows, wanted.out, (limit, whole)):
-            found = partial(_found, len(rows), wanted.out.dtype, *space[-3::2])
+            found = partial(facts_found, len(rows), wanted.out.dtype, *space[-3::2])
             return Done(rows, found=found if everywhere else None)
         return Done(rows[:0], wanted.blocks(rows, threads, spaces))
 
@@ -397,24 +341,3 @@ def _bit_blocks(wanted: SearchBatch, left: Indices, threads: int, spaces: Spaces
     if blocks > threads:  # as many for each thread, so that none waits for another one's last block
         blocks = min(-(-blocks // threads) * threads, count // LEAST)
     return [partial(search, rows) for rows in np.array_split(order, blocks) if len(rows)]
-
-
-def _found(rows: int, dtype: np.dtype[np.generic], counts: Indices, facts: Indices) -> FoundFacts:
-    """Return the facts of a block as those who gather them take them.
-
-    Args:
-        rows: the rows of the block.
-        dtype: the type of their distances.
-        counts: as in :func:`bit_space`.
-        facts: as in :func:`bit_space`.
-    """
-    reached, sums, largest, farthest = facts[:, :DIGITS].transpose(1, 0, 2).reshape(DIGITS, BITS)[:, :rows].copy()
-    lengths = np.flatnonzero(counts)
-    numbers = counts[lengths]
-
-    def count(width: float, bins: Indices) -> int:
-        np.add.at(bins, np.minimum((lengths / width).astype(np.int64), len(bins) - 1), numbers)
-        return 0
-
-    sums = sums if work_type(dtype).integer else sums.astype(np.float64)
-    return FoundFacts(RowFacts(reached, sums, largest.astype(dtype), farthest), count)

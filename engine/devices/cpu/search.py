@@ -224,7 +224,7 @@ class SearchBatch:
         """Return the facts of finished rows that have distances in a few columns only, which are vertices."""
         own = np.searchsorted(columns, self.sources[rows])
         reached, sums, largest, farthest = row_facts(self.out, own, rows, columns)
-        farthest = np.where(farthest < 0, -1, columns[farthest])
+        farthest = np.where(farthest < 0, -1, columns[farthest].astype(np.int64))
 
         def count(width: float, counts: npt.NDArray[np.int64]) -> int:
             return count_rows(self.out, own, width, counts, rows, columns)

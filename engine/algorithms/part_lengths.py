@@ -19,8 +19,8 @@ from engine.model.progress import Monitor
 from storage.graph.graph import Graph
 
 if TYPE_CHECKING:
+    from engine.algorithms.elimination import SmallParts
     from engine.devices.cpu.backend import CpuBackend
-    from engine.devices.cpu.elimination import SmallParts
 
 Positions = npt.NDArray[np.int64] | npt.NDArray[np.int32]
 
@@ -44,7 +44,7 @@ def find_lengths(
     Raises:
         Cancelled: the monitor asked to stop.
     """
-    from engine.devices.cpu.elimination import SmallParts, small_parts
+    from engine.algorithms.elimination import SmallParts, small_parts
 
     monitor.begin("prepare", int(sum(part.sum() for part in parts.updates())), "updates")
     sizes, widths = parts.sizes, parts.widths()

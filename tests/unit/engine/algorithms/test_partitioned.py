@@ -9,8 +9,7 @@ import pytest
 
 from benchmarks import graphs
 from benchmarks.peers import coo
-from engine.algorithms import part_lengths, partitioned, products
-from engine.devices.cpu import elimination
+from engine.algorithms import elimination, part_lengths, partitioned, products
 from engine.devices.cpu.backend import CpuBackend
 from engine.graph.analysis import describe
 from engine.graph.partition import CPU_GRAIN, Grain, find_parts, with_parts

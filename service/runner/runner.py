@@ -150,6 +150,9 @@ class Runner:
         except Exception as error:
             if not isinstance(error, ApspError):
                 log.exception("job %s: unexpected error", job.id)
+                if monitor.interrupted:  # a library may turn the exception of a cancel into one of its own
+                    self._stopped(job, monitor)
+                    return
             self._failed(job, monitor, without_paths(fault_of(error), self._settings.data_dir))
 
     def _solve(self, job: JobRecord, monitor: JobMonitor) -> tuple[dict[str, Any], dict[str, float], int]:

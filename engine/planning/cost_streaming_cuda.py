@@ -42,6 +42,7 @@ from engine.planning.layouts import (
     StreamingDevices,
     choose_layout,
     fastest,
+    least_layout,
     whole_width,
 )
 
@@ -58,13 +59,9 @@ def through_devices(setting: Setting) -> Iterator[Candidate]:
     fits = base_bytes(n, n, size) + rounds_bytes(n, size) <= cuda.memory
     if fits and n**3 / rate_of(setting, cuda, 1) < LONG_ON_GPU and (cuda.count == 1 or n < SHARED_FROM):
         return
-    found = from_host(setting, cuda)
-    if found is not None:
-        yield found
+    yield from_host(setting, cuda)
     if not relaxes_reduced(setting.kind, setting.problem):  # finding potentials needs all rows at once
-        found = from_store(setting, cuda)
-        if found is not None:
-            yield found
+        yield from_store(setting, cuda)
 
 
 def rate_of(setting: Setting, cuda: Device, count: int) -> float:
@@ -78,19 +75,18 @@ def rate_of(setting: Setting, cuda: Device, count: int) -> float:
     return count * cuda.relax_rate[setting.kind.name] * DEVICE_EFFICIENCY
 
 
-def from_host(setting: Setting, cuda: Device) -> Candidate | None:
-    """Estimate rounds over host memory; None where the smallest layout does not fit on a device."""
+def from_host(setting: Setting, cuda: Device) -> Candidate:
+    """Estimate rounds over host memory; where no layout fits on a device, in the one that needs least of it."""
     found = [_host(setting, cuda, symmetric=symmetric) for symmetric in forms(setting.problem)]
-    return min((c for c in found if c is not None), key=lambda c: c.seconds, default=None)
+    fitting = [c for c in found if c.device_memory <= cuda.memory]
+    return min(fitting, key=lambda c: c.seconds) if fitting else min(found, key=lambda c: c.device_memory)
 
 
-def _host(setting: Setting, cuda: Device, *, symmetric: bool) -> Candidate | None:
+def _host(setting: Setting, cuda: Device, *, symmetric: bool) -> Candidate:
     n, size, machine, count = setting.problem.n, setting.kind.itemsize, setting.machine, cuda.count
     bus = min(count * cuda.bus_rate, cuda.bus_most)
     devices = StreamingDevices(count, cuda.memory, bus, rate_of(setting, cuda, count))
-    tiling = choose_layout(n, size, devices, symmetric=symmetric)
-    if tiling is None:
-        return None
+    tiling = choose_layout(n, size, devices, symmetric=symmetric) or least_layout(symmetric=symmetric)
     # all processors fill the rows while the memory is allocated and locked
     rate = FILL_RATE * max(1.0, machine.threads / 2)
     fill = setting.matrix * max(cuda.touch_seconds + 1 / rate, cuda.lock_seconds)
@@ -119,16 +115,17 @@ def _write(setting: Setting, *, mirrored: bool) -> Phase:
     return replace(phase, seconds=max(phase.seconds, turning) + UNHIDDEN * min(phase.seconds, turning))
 
 
-def from_store(setting: Setting, cuda: Device) -> Candidate | None:
+def from_store(setting: Setting, cuda: Device) -> Candidate:
     """Estimate rounds over the working store.
 
-    The layout is the fastest one that fits, else the one that takes the least host memory; None where none fits on a
-    device.
+    The layout is the fastest one that fits, else the one that takes the least host memory; where none fits on a device,
+    the one that needs least of it.
     """
     widths = [w for w in GPU_STORE_WIDTHS if w <= whole_width(setting.problem.n)]
     grid = LayoutGrid("store", widths, GPU_HEIGHTS, GPU_SLOTS, forms(setting.problem))
     found = [_store(setting, cuda, tiling) for tiling in grid.layouts()]
-    return fastest([c for c in found if c.device_memory <= cuda.memory], setting.machine.memory)
+    fitting = fastest([c for c in found if c.device_memory <= cuda.memory], setting.machine.memory)
+    return fitting or min(found, key=lambda c: (c.device_memory, c.memory))
 
 
 def _store(setting: Setting, cuda: Device, tiling: Tiling) -> Candidate:

@@ -160,6 +160,15 @@ def _cupy() -> Any:
     return cupy
 
 
+def load_driver() -> None:
+    """Import cupy, which loads the driver but opens no device.
+
+    Raises:
+        InvalidRequest: cupy is missing or does not load.
+    """
+    _cupy()
+
+
 def _unusable(cupy: Any, error: Exception) -> str:
     """A sentence on why the CUDA runtime refuses: no driver, a driver too old for the wheel, or its own message."""
     runtime = cupy.cuda.runtime
@@ -257,9 +266,17 @@ class Modules:
         return function
 
 
-@cache
+_OPENING: Final = threading.Lock()
+
+
 def modules(device: int = 0) -> Modules:
-    """Return the kernels of ``device``; one instance a process."""
+    """Return the kernels of ``device``; one instance a process, whichever thread asks first."""
+    with _OPENING:
+        return _modules(device)
+
+
+@cache
+def _modules(device: int) -> Modules:
     return Modules(device)
 
 

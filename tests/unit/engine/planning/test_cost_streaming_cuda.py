@@ -148,3 +148,16 @@ def test_negative_lengths_that_round_are_streamed_from_host_memory_only() -> Non
 def test_entries_are_those_of_all_stripes(n: int, height: int, symmetric: bool) -> None:
     streaming = Tiling("host", height, height, symmetric=symmetric)
     assert entries(streaming, n) == sum(stripe_entries(streaming, s, n) for s in range(streaming.stripes(n)))
+
+
+@pytest.mark.parametrize("algorithm", ["bellman-ford", "blocked-floyd-warshall", "recursive-floyd-warshall"])
+@pytest.mark.parametrize("card", [1, 130])
+def test_sixteen_bits_that_are_proven_take_half_the_bytes_on_a_gpu_too(algorithm: str, card: int) -> None:
+    problem = dense(30_000, integral=True, arcs=120_000, min_weight=1.0)
+    if card == 1 and algorithm.startswith("recursive"):
+        return  # it is not streamed
+    options, machine = Options(device="cuda", algorithm=algorithm), box(card=card * GIB)
+    narrow, wide = (choose(replace(problem, bound=bound), machine, options) for bound in (32_766, 32_767))
+    assert (narrow.dtype, wide.dtype) == ("uint16", "int32")
+    assert narrow.disk < 0.6 * wide.disk  # files that are rewritten take some more
+    assert narrow.seconds < 0.8 * wide.seconds

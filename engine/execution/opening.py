@@ -1,7 +1,7 @@
 """A GPU that starts while a graph is read and planned: opening it takes longer than reading a graph of some size.
 
-The first call of the driver, the context and the first kernel take some tenths of a second, more where that kernel has
-to be compiled, and none of it needs the graph.  What goes wrong is not told here: planning opens the device again, finds
+The first call of the driver, the context and the first kernel take some tenths of a second, more where the kernel has
+to be compiled; none of it needs the graph.  What goes wrong is not told here: planning opens the device again, finds
 the same error, and names it, after the errors of the graph's file and of the options.
 """
 

@@ -30,9 +30,9 @@ def open_ahead() -> threading.Thread | None:
     if importlib.util.find_spec("cupy") is None:
         return None
     with suppress(Exception):  # a broken installation fails in many ways, and planning tells which
-        from engine.devices.cuda.context import load_driver
+        from engine.devices.cuda.context import load_cupy
 
-        load_driver()
+        load_cupy()
         opening = threading.Thread(target=survey.find_cuda, args=(None,), name="apsp-open", daemon=True)
         opening.start()
         atexit.register(opening.join, PATIENCE)  # the driver does not bear that the process ends in its first call

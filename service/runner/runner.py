@@ -1,8 +1,8 @@
 """A runner process, which claims jobs and solves them one after the other until it is stopped.
 
 Run as ``python -m service.runner.runner DEVICE`` with the settings in the environment; DEVICE is ``cpu``, ``cuda0``,
-``cuda1`` ... or ``cuda0-3`` for four GPUs.  Locks guarantee one runner for each device of a node.  If a job of this device
-is still marked *running* when the locks are acquired, its earlier runner is gone.
+``cuda1`` ... or ``cuda0-3`` for four GPUs.  Locks guarantee one runner for each device of a node.  If a job of this
+device is still marked *running* when the locks are acquired, its earlier runner is gone.
 """
 
 from __future__ import annotations

@@ -29,6 +29,7 @@ HOPPER: Final = MappingProxyType({"uint16": 131.0, "int32": 68.0, "float32": 62.
 #: Cautious estimates of the same for chips without three-operand minima or with fewer float64 units.
 OLDER: Final = MappingProxyType({"uint16": 50.0, "int32": 30.0, "float32": 30.0, "float64": 1.0})
 _CLOCK_RATE: Final = 13  # cudaDevAttrClockRate, in kHz
+_OPENING: Final = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -146,7 +147,8 @@ def power_shared(rows: int, n: int, itemsize: int) -> int:
 
 
 @cache
-def _cupy() -> Any:
+def load_cupy() -> Any:
+    """Return cupy, which loads the driver but opens no device; an InvalidRequest says why it cannot be had."""
     try:
         import cupy
     except ImportError as error:
@@ -158,15 +160,6 @@ def _cupy() -> Any:
             field="device",
         ) from error
     return cupy
-
-
-def load_driver() -> None:
-    """Import cupy, which loads the driver but opens no device.
-
-    Raises:
-        InvalidRequest: cupy is missing or does not load.
-    """
-    _cupy()
 
 
 def _unusable(cupy: Any, error: Exception) -> str:
@@ -192,7 +185,7 @@ def open_device(index: int = 0) -> Any:
     Raises:
         InvalidRequest: cupy, the driver or the device is missing or too old; one sentence says which.
     """
-    cupy = _cupy()
+    cupy = load_cupy()
     try:
         count = cupy.cuda.runtime.getDeviceCount()
         if index >= count:
@@ -266,9 +259,6 @@ class Modules:
         return function
 
 
-_OPENING: Final = threading.Lock()
-
-
 def modules(device: int = 0) -> Modules:
     """Return the kernels of ``device``; one instance a process, whichever thread asks first."""
     with _OPENING:
@@ -326,7 +316,7 @@ def find_device(budget: int | None, index: int = 0) -> Device:
 def memory_in_use() -> tuple[int, int] | None:
     """Return the used and the total bytes of the current device's memory; None if they cannot be read."""
     try:
-        free, total = _cupy().cuda.runtime.memGetInfo()
+        free, total = load_cupy().cuda.runtime.memGetInfo()
     except Exception:  # this figure is for metrics only; a solve reports a failed device itself
         return None
     return int(total - free), int(total)

@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[4]
 def installed(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """cupy seems to be there; atexit is left alone."""
     monkeypatch.setattr(opening.importlib.util, "find_spec", lambda _name: object())
-    monkeypatch.setattr(context, "load_driver", lambda: None)
+    monkeypatch.setattr(context, "load_cupy", lambda: None)
     monkeypatch.setattr(opening.atexit, "register", lambda *_: None)
     return monkeypatch
 
@@ -55,7 +55,7 @@ def test_a_cupy_that_does_not_load_is_told_by_planning(installed: pytest.MonkeyP
     def broken() -> None:
         raise InvalidRequest("cupy does not load", field="device")
 
-    installed.setattr(context, "load_driver", broken)
+    installed.setattr(context, "load_cupy", broken)
     assert opening.open_ahead() is None
 
 
@@ -103,7 +103,7 @@ import sys, time
 from engine.devices.cuda import context
 from engine.execution import opening, survey
 opening.importlib.util.find_spec = lambda name: object()
-context.load_driver = lambda: None
+context.load_cupy = lambda: None
 def find_cuda(budget):
     time.sleep(float(sys.argv[1]))
     print("opened", flush=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from engine.model.device_layout import base_bytes, rounds_bytes
@@ -28,6 +28,7 @@ from engine.planning.constants import (
     LONG_ON_GPU,
     MIRROR_RATE,
     MIRROR_THREADS,
+    MORE_GPUS_PAY,
     SHARED_FROM,
     TILE_THREADS_BYTES,
     UNHIDDEN,
@@ -48,7 +49,7 @@ from engine.planning.layouts import (
 
 
 def through_devices(setting: Setting) -> Iterator[Candidate]:
-    """Yield the candidates that stream through the machine's GPUs.
+    """Yield the candidates that stream through the machine's GPUs, each with as many of them as pay.
 
     A matrix that fits on one GPU is streamed only if the solve is so long that commits are worth their time, or if
     several GPUs can share it.
@@ -59,9 +60,29 @@ def through_devices(setting: Setting) -> Iterator[Candidate]:
     fits = base_bytes(n, n, size) + rounds_bytes(n, size) <= cuda.memory
     if fits and n**3 / rate_of(setting, cuda, 1) < LONG_ON_GPU and (cuda.count == 1 or n < SHARED_FROM):
         return
-    yield from_host(setting, cuda)
+    yield as_many_as_pay([from_host(setting, some) for some in _shares(cuda)], setting)
     if not relaxes_reduced(setting.kind, setting.problem):  # finding potentials needs all rows at once
-        yield from_store(setting, cuda)
+        yield as_many_as_pay([from_store(setting, some) for some in _shares(cuda)], setting)
+
+
+def _shares(cuda: Device) -> list[Device]:
+    """Return the GPUs that may share a matrix: one, two, four and so on, and all, the fewest first."""
+    counts = [2**power for power in range(cuda.count.bit_length()) if 2**power < cuda.count]
+    return [replace(cuda, count=count) for count in (*counts, cuda.count)]
+
+
+def as_many_as_pay(found: Sequence[Candidate], setting: Setting) -> Candidate:
+    """Return the candidate of the number of GPUs that pays: more of them must save a share of the time of fewer.
+
+    Args:
+        found: candidates of one tier, the fewest GPUs first.
+        setting: problem, machine and type; where nothing fits its memory, the fewest GPUs need least.
+    """
+    memory, best = setting.machine.memory, found[0]
+    for more in found[1:]:
+        if more.memory <= memory and (best.memory > memory or more.seconds < MORE_GPUS_PAY * best.seconds):
+            best = more
+    return best
 
 
 def rate_of(setting: Setting, cuda: Device, count: int) -> float:
@@ -105,6 +126,7 @@ def _host(setting: Setting, cuda: Device, *, symmetric: bool) -> Candidate:
         device="cuda",
         device_memory=device_bytes(tiling, n, size),
         streaming=tiling,
+        devices=cuda.count,
     )
 
 
@@ -152,6 +174,7 @@ def _store(setting: Setting, cuda: Device, tiling: Tiling) -> Candidate:
         tier="store",
         device_memory=device_bytes(tiling, n, size),
         streaming=tiling,
+        devices=cuda.count,
     )
 
 

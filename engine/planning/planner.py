@@ -107,6 +107,7 @@ def choose(
         from_targets=best.from_targets,
         batch=best.batch,
         workers=best.workers,
+        devices=best.devices,
     )
 
 
@@ -261,8 +262,8 @@ def _device_reason(best: Candidate, machine: Machine, options: Options) -> str:
     if best.device == "cuda" and machine.cuda is not None:
         cuda, each = machine.cuda, ""
         name = cuda.name
-        if best.streaming is not None and cuda.count > 1:
-            name, each = f"{cuda.count} of {cuda.name}", " each"
+        if best.devices > 1:
+            name, each = f"{best.devices} of {cuda.name}", " each"
         return f"{name}, {gib(best.device_memory)} of {gib(cuda.memory)} of its memory{each}"
     if options.device == "cpu":
         return "the CPU was asked for"

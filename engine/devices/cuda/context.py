@@ -29,7 +29,6 @@ HOPPER: Final = MappingProxyType({"uint16": 131.0, "int32": 68.0, "float32": 62.
 #: Cautious estimates of the same for chips without three-operand minima or with fewer float64 units.
 OLDER: Final = MappingProxyType({"uint16": 50.0, "int32": 30.0, "float32": 30.0, "float64": 1.0})
 _CLOCK_RATE: Final = 13  # cudaDevAttrClockRate, in kHz
-_OPENING: Final = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -147,8 +146,7 @@ def power_shared(rows: int, n: int, itemsize: int) -> int:
 
 
 @cache
-def load_cupy() -> Any:
-    """Return cupy, which loads the driver but opens no device; an InvalidRequest says why it cannot be had."""
+def _cupy() -> Any:
     try:
         import cupy
     except ImportError as error:
@@ -185,7 +183,7 @@ def open_device(index: int = 0) -> Any:
     Raises:
         InvalidRequest: cupy, the driver or the device is missing or too old; one sentence says which.
     """
-    cupy = load_cupy()
+    cupy = _cupy()
     try:
         count = cupy.cuda.runtime.getDeviceCount()
         if index >= count:
@@ -259,14 +257,9 @@ class Modules:
         return function
 
 
-def modules(device: int = 0) -> Modules:
-    """Return the kernels of ``device``; one instance a process, whichever thread asks first."""
-    with _OPENING:
-        return _modules(device)
-
-
 @cache
-def _modules(device: int) -> Modules:
+def modules(device: int = 0) -> Modules:
+    """Return the kernels of ``device``; one instance a process."""
     return Modules(device)
 
 
@@ -316,7 +309,7 @@ def find_device(budget: int | None, index: int = 0) -> Device:
 def memory_in_use() -> tuple[int, int] | None:
     """Return the used and the total bytes of the current device's memory; None if they cannot be read."""
     try:
-        free, total = load_cupy().cuda.runtime.memGetInfo()
+        free, total = _cupy().cuda.runtime.memGetInfo()
     except Exception:  # this figure is for metrics only; a solve reports a failed device itself
         return None
     return int(total - free), int(total)

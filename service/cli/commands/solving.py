@@ -42,15 +42,6 @@ def load(args: GraphArgs) -> tuple[Graph, Receipt]:
     return read_graph(args.graph, **args.reading)
 
 
-def load_beside_device(args: GraphArgs, given: LocalOptions) -> tuple[Graph, Receipt]:
-    """Read the graph while the GPU starts, where one was asked for; its errors are told after those of the file."""
-    if given["device"] == "cuda" and given["executor"] == "local":
-        from engine.execution.opening import open_ahead
-
-        open_ahead()
-    return load(args)
-
-
 def options_of(given: SolveOptions | BulkOptions, graph: Graph) -> Options:
     """Return the options for the engine; a vertex named twice counts once.  Errors name the option."""
     values: dict[str, Any] = {**given, **budgets_of(given)}
@@ -120,7 +111,7 @@ def plan(graph_args: GraphArgs, given: LocalOptions, *, out: Path | None, as_jso
     from engine.api.solve import make_plan
 
     budgets_of(given)
-    graph, receipt = load_beside_device(graph_args, given)
+    graph, receipt = load(graph_args)
     try:
         selected = make_plan(graph, options_of(given, graph), out=out)
     except DoesNotFit as refusal:
@@ -237,7 +228,7 @@ def solve(graph_args: GraphArgs, given: LocalOptions, out: str, store: OutputOpt
     place, address = places.place_of(out, store["work"], overwrite=overwrite, resume=resume)
     _check_checkpoint(place, resume=resume, overwrite=overwrite)
     started = time.perf_counter()
-    graph, receipt = load_beside_device(graph_args, given)
+    graph, receipt = load(graph_args)
     reading = time.perf_counter() - started
     options = options_of(given, graph)
     profile = GraphProfile(graph)

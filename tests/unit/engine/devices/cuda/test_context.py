@@ -81,7 +81,7 @@ def test_a_kernel_may_ask_for_more_shared_memory_later(monkeypatch: pytest.Monke
 
 def test_without_cupy_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cupy", None)
-    context.load_cupy.cache_clear()
+    context._cupy.cache_clear()
     with pytest.raises(InvalidRequest, match=r"not installed: install apsp\[cuda\]"):
         open_device()
 
@@ -90,7 +90,7 @@ def test_a_broken_cupy_says_what_it_lacks(monkeypatch: pytest.MonkeyPatch, tmp_p
     (tmp_path / "cupy.py").write_text("import a_part_of_cupy_that_is_not_there\n")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "cupy", raising=False)
-    context.load_cupy.cache_clear()
+    context._cupy.cache_clear()
     with pytest.raises(InvalidRequest, match=r"does not load \(No module named 'a_part_of_cupy_that_is_not_there'\)"):
         open_device()
 
@@ -109,7 +109,7 @@ def test_a_broken_cupy_says_what_it_lacks(monkeypatch: pytest.MonkeyPatch, tmp_p
 def test_what_is_wrong_is_said_in_a_sentence(
     monkeypatch: pytest.MonkeyPatch, given: dict[str, Any], message: str
 ) -> None:
-    monkeypatch.setattr(context, "load_cupy", lambda: _fake(**given))
+    monkeypatch.setattr(context, "_cupy", lambda: _fake(**given))
     with pytest.raises(InvalidRequest, match=message) as caught:
         open_device()
     assert caught.value.field == "device"
@@ -118,7 +118,7 @@ def test_what_is_wrong_is_said_in_a_sentence(
 @pytest.mark.parametrize("capability", ["70", "90", "100", "120"])
 def test_new_chips_are_welcome(monkeypatch: pytest.MonkeyPatch, capability: str) -> None:
     fake = _fake(capability=capability)
-    monkeypatch.setattr(context, "load_cupy", lambda: fake)
+    monkeypatch.setattr(context, "_cupy", lambda: fake)
     assert open_device() is fake
 
 

@@ -183,7 +183,7 @@ def test_gpus_that_do_not_pay_take_no_memory() -> None:
     roomy = replace(box(memory=64 * GIB), cuda=card, stream_rate=1e11, stream_work=0.0)
     many = offered(dense(65_536), roomy)["store"]
     assert many.devices > 1
-    least = min(c.memory for k in (1, 2, 4, 8)
-                for c in [offered(dense(65_536), replace(roomy, memory=1, cuda=replace(card, count=k)))["store"]])  # fmt: skip
+    fewer = [replace(roomy, memory=1, cuda=replace(card, count=count)) for count in (1, 2, 4, 8)]
+    least = min(offered(dense(65_536), machine)["store"].memory for machine in fewer)
     tight = offered(dense(65_536), replace(roomy, memory=least))["store"]
     assert (tight.devices, tight.memory) == (1, least)

@@ -1,7 +1,8 @@
 """The runner's handling of whatever may happen to a job; the solver is real unless it must fail."""
 
-from __future__ import contextlib
+from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from engine.api.prepared_planning import offered
 from engine.execution.survey import survey
 from engine.execution.trials import calibrate
 from engine.graph.analysis import describe, statistics
@@ -44,7 +45,11 @@ def make_plan(graph: Graph | GraphProfile, options: Options, *, out: Path | None
     profile = GraphProfile.of(graph)
     _check(profile.graph, options)
     found = resumable(out, resume=resume)
-    return bind_plan(_plan(profile, bound_to(found, options), out, found), profile.graph, options)
+    try:
+        plan = _plan(profile, bound_to(found, options), out, found)
+    except DoesNotFit as refusal:
+        raise offered(refusal, profile, options, out) from None
+    return bind_plan(plan, profile.graph, options)
 
 
 def _plan(profile: GraphProfile, options: Options, out: Path | None, found: Checkpoint | None) -> Plan:

@@ -48,7 +48,7 @@ def find_lengths(
     return Lengths(tables, across, flat)
 
 
-def find_labels(
+def find_tables(
     backend: Backend, graph: Graph, parts: Parts, kind: WorkType, *, nonnegative: bool, monitor: Monitor
 ) -> tuple[Array, Array | None]:
     """Find the lengths from all vertices to the parts above them, and those back, from one elimination.

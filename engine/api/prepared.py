@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from engine.algorithms.part_lengths import find_labels
+from engine.algorithms.part_lengths import find_tables
 from engine.api.prepared_planning import plan_prepared
 from engine.api.solve import Outcome, store_attributes
 from engine.graph.partition import CPU_GRAIN
@@ -73,7 +73,7 @@ def prepare(
         backend = CpuBackend(plan.threads)
         try:
             with told_of_compiling(clock):
-                forward, backward = find_labels(
+                forward, backward = find_tables(
                     backend, inner.graph, parts, kind, nonnegative=inner.nonnegative, monitor=clock
                 )
         finally:

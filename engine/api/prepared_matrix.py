@@ -1,8 +1,8 @@
 """Answers from a prepared graph: pairs, blocks, rows and columns of a matrix that was never written.
 
-Every entry is the least sum over two labels (``engine.devices.cpu.labels``).  Whole numbers are exact however they are
+Every entry is the least sum over two lines (``engine.devices.cpu.tables``).  Whole numbers are exact however they are
 added, so rows and columns of whole numbers are swept instead, which takes far fewer sums.  Sums of floats depend on the
-order, so rows of floats are merged from labels, too, and an entry is the same number however it is asked for.
+order, so rows of floats are merged from lines, too, and an entry is the same number however it is asked for.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Indices = npt.NDArray[np.int64]
 
 #: Fewer pairs than this are not shared among threads.
 _SHARED: Final = 1 << 13
-#: Sums that take as long as reading an entry of a label out of order; a block is swept where merging takes more.
+#: Sums that take as long as reading an entry of a line out of order; a block is swept where merging takes more.
 _SWEPT: Final = 4.0
 
 
@@ -71,8 +71,8 @@ class _Tables:
     forward: Array
     backward: Array
 
-    def labels(self, places: Indices) -> tuple[npt.NDArray[np.int32], Indices]:
-        """Return the part of each of some positions, and where its label ends in the tables."""
+    def lines(self, places: Indices) -> tuple[npt.NDArray[np.int32], Indices]:
+        """Return the part of each of some positions, and where its line ends in the tables."""
         part = self.parts.owner()[places]
         return part, self.begins[part] + (places - self.parts.starts[part] + 1) * self.widths[part]
 
@@ -114,8 +114,8 @@ class PreparedMatrix(PreparedStore):
         return self.n, self.n
 
     def entries(self, sources: Sequence[int] | Indices, targets: Sequence[int] | Indices) -> Array:
-        """Return the distances of pairs (vertex indices), shape (k,), by merging two labels each."""
-        from engine.devices.cpu.labels import pair_lengths
+        """Return the distances of pairs (vertex indices), shape (k,), by merging two lines each."""
+        from engine.devices.cpu.tables import pair_lengths
 
         rows, columns = self.source_positions(sources), self.target_positions(targets)
         if rows.shape != columns.shape:
@@ -132,7 +132,7 @@ class PreparedMatrix(PreparedStore):
     def block(self, sources: Sequence[int] | Indices, targets: Sequence[int] | Indices) -> Array:
         """Return the distances from each source to each target (vertex indices), shape (sources, targets).
 
-        Labels are merged where that takes fewer sums than whole rows, or whole columns.
+        Lines are merged where that takes fewer sums than whole rows, or whole columns.
         """
         rows, columns = self.source_positions(sources), self.target_positions(targets)
         swept = self._sweeps and bool(len(rows)) and bool(len(columns))
@@ -205,11 +205,11 @@ class PreparedMatrix(PreparedStore):
 
     @cached_property
     def _fixed(self) -> tuple[Any, ...]:
-        """The arguments that the kernels of labels share."""
+        """The arguments that the kernels share."""
         tables, kind = self._tables_in_memory, work_type(self.dtype)
         negative = kind.integer and bool(self._least_weight < 0)
         limit = kind.dtype.type(kind.largest_signed if negative else kind.largest)
-        rows, columns = tables.labels(self._row_places), tables.labels(self._column_places)
+        rows, columns = tables.lines(self._row_places), tables.lines(self._column_places)
         tree = tables.parts.parents, tables.widths
         return tree, (tables.forward, tables.backward), (limit, kind.sentinel()), rows, columns
 
@@ -230,13 +230,13 @@ class PreparedMatrix(PreparedStore):
         return self._tables_in_memory.parts.position[arrivals(np.arange(self.n), self.n, count)]
 
     @cached_property
-    def _by_label(self) -> Indices:
-        """All columns in the order of their labels in the tables, so that neighbours are merged one after the other."""
+    def _by_line(self) -> Indices:
+        """All columns in the order of their lines in the tables, so that neighbours are merged one after the other."""
         return np.argsort(self._column_places, kind="stable")
 
     @cached_property
     def _merging(self) -> float:
-        """Sums that merging two labels takes, about."""
+        """Sums that merging two lines takes, about."""
         parts, widths = self._tables_in_memory.parts, self._tables_in_memory.widths
         return _SWEPT * float(widths @ parts.sizes) / max(1, self.n) / 2
 
@@ -271,13 +271,13 @@ class PreparedMatrix(PreparedStore):
         return out if not count else np.ascontiguousarray(out[:, end])
 
     def _merged(self, rows: Indices, columns: Indices) -> Array:
-        """Return a block by merging labels."""
-        from engine.devices.cpu.labels import block_lengths
+        """Return a block by merging lines."""
+        from engine.devices.cpu.tables import block_lengths
 
         out = np.empty((len(rows), len(columns)), self.dtype)
         fixed = self._fixed
         if len(columns) == self.n and columns is self.targets:
-            columns = self._by_label
+            columns = self._by_line
             found = np.empty_like(out)
         else:
             found = out

@@ -109,7 +109,7 @@ def _check(options: Options) -> None:
 
 
 def _table_bytes(facts: PartsFacts, kind: WorkType, graph: Graph) -> int:
-    return facts.labels * kind.itemsize * (1 + graph.directed)
+    return facts.table * kind.itemsize * (1 + graph.directed)
 
 
 def prepared_candidate(
@@ -141,7 +141,7 @@ def prepared_candidate(
     graph, facts = profile.graph, parts.facts(CPU_GRAIN, time.perf_counter() - began)
     tables = _table_bytes(facts, kind, graph)
     arrays = graph.heads.nbytes + graph.weights.nbytes + graph.indptr.nbytes + 2 * graph.labels.nbytes
-    padding = 2 * TABLE_CHUNK * kind.itemsize if facts.labels > TABLE_CHUNK else 0
+    padding = 2 * TABLE_CHUNK * kind.itemsize if facts.table > TABLE_CHUNK else 0
     disk = tables + padding + arrays + 4 * len(parts.borders) + 32 * graph.n + 2**20
     estimate = estimate_prepared(Setting(problem, machine, kind, disk), facts, directed=graph.directed)
     where = f"{parts.count} parts with borders of at most {facts.border} vertices"

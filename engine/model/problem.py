@@ -17,7 +17,7 @@ class PartsFacts:
         prepare: updates made once, before any row.
         entries: entries held in memory during the whole solve.
         seconds: time that finding the parts took.
-        labels: entries of the tables of one direction.
+        table: entries of the tables of one direction.
         above: updates of ``prepare`` that find the lengths to all parts above.
     """
 
@@ -28,7 +28,7 @@ class PartsFacts:
     prepare: int
     entries: int
     seconds: float
-    labels: int = 0
+    table: int = 0
     above: int = 0
 
 

@@ -226,14 +226,14 @@ def test_damage_is_named_and_never_answered(place):
 
 
 def test_wrong_tables_are_found_by_searching_again(tmp_path, monkeypatch):
-    found = api.find_labels
+    found = api.find_tables
 
     def wrong(*args, **kwargs):
         forward, backward = found(*args, **kwargs)
         forward[forward > 5] -= 1
         return forward, backward
 
-    monkeypatch.setattr(api, "find_labels", wrong)
+    monkeypatch.setattr(api, "find_tables", wrong)
     prepare(grid_graph(8), tmp_path / "p")
     with pytest.raises(StorageFailed, match="is wrong: from"):
         verify_store(tmp_path / "p", "all")

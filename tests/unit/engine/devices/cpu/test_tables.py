@@ -1,11 +1,11 @@
-"""Merging labels against a loop over common ancestors, in every working type."""
+"""Merging lines against a loop over common ancestors, in every working type."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from engine.devices.cpu.labels import block_lengths, pair_lengths
+from engine.devices.cpu.tables import block_lengths, pair_lengths
 from engine.model.dtypes import WORK_TYPES
 
 #: A forest of six parts of one to three vertices: 0, 1 below 3; 3, 2 below 4; 5 apart.
@@ -13,7 +13,7 @@ PARENTS = np.array([3, 3, 4, 4, -1, -1], np.int32)
 SIZES = np.array([2, 1, 3, 2, 2, 1])
 
 
-def labels_of(dtype, seed):
+def lines_of(dtype, seed):
     """Random tables, some entries unreachable, and the kernels' view of them."""
     kind, rng = WORK_TYPES[dtype], np.random.default_rng(seed)
     wide = SIZES.copy()
@@ -32,8 +32,8 @@ def labels_of(dtype, seed):
     return (PARENTS, wide), tuple(tables), (limit, kind.sentinel()), side, side
 
 
-def expected(labels, u, v):
-    (parents, wide), (forward, backward), (limit, sentinel), (part, ends), _ = labels
+def expected(lines, u, v):
+    (parents, wide), (forward, backward), (limit, sentinel), (part, ends), _ = lines
 
     def above(j):
         found = [int(j)]
@@ -52,17 +52,17 @@ def expected(labels, u, v):
 @pytest.mark.parametrize("dtype", WORK_TYPES)
 @pytest.mark.parametrize("seed", range(5))
 def test_every_pair(dtype, seed):
-    labels = labels_of(dtype, seed)
+    lines = lines_of(dtype, seed)
     n = int(SIZES.sum())
-    want = np.array([[expected(labels, u, v) for v in range(n)] for u in range(n)], dtype)
-    assert (want == labels[2][1]).any()
-    assert (want != labels[2][1]).any()
+    want = np.array([[expected(lines, u, v) for v in range(n)] for u in range(n)], dtype)
+    assert (want == lines[2][1]).any()
+    assert (want != lines[2][1]).any()
     everything = np.arange(n)
     block, pairs = np.empty((n, n), dtype), np.empty(n * n, dtype)
-    block_lengths(labels, everything, everything, block)
-    pair_lengths(labels, *np.divmod(np.arange(n * n), n), pairs)
+    block_lengths(lines, everything, everything, block)
+    pair_lengths(lines, *np.divmod(np.arange(n * n), n), pairs)
     np.testing.assert_array_equal(block, want)
     np.testing.assert_array_equal(pairs.reshape(n, n), want)
     one = np.empty((2, 3), dtype)[:, ::-1]
-    block_lengths(labels, everything[3:5], everything[:3], one)
+    block_lengths(lines, everything[3:5], everything[:3], one)
     np.testing.assert_array_equal(one, want[3:5, :3])

@@ -1,14 +1,14 @@
-"""Distances from the tables of a prepared graph: pairs and blocks by merging labels, without any search.
+"""Distances from the tables of a prepared graph: pairs and blocks by merging lines, without any search.
 
-The label of a vertex is a row of its part's table: lengths to the vertices of its part and of all parts above.  A
+The *line* of a vertex is a row of its part's table: lengths to the vertices of its part and of all parts above.  A
 shortest path passes through the highest part that it visits, which lies above both of its ends, so a distance is the
-least sum over the common ancestors of two labels (a hierarchical two-hop labelling: Ouyang et al., "When Hierarchy
-Meets 2-Hop-Labeling", 2018).  Rows of a table end with the columns of the highest parts, so what two labels have in
-common are as many last entries of both.
+least sum over what two lines have in common (a hierarchical two-hop labelling: Ouyang et al., "When Hierarchy Meets
+2-Hop-Labeling", 2018).  Rows of a table end with the columns of the highest parts, so that is as many last entries of
+both.
 
-Kernels take ``labels``: ``tree``, the parent of each part and the width of its table; ``tables``, the forward and the
+Kernels take ``lines``: ``tree``, the parent of each part and the width of its table; ``tables``, the forward and the
 backward tables, flat; ``ends``, the largest distance and *unreachable*; and ``sources`` and ``targets``, for each row
-and column of the matrix its part, and where the label of its vertex ends in the forward or the backward tables.
+and column of the matrix its part, and where the line of its vertex ends in the forward or the backward tables.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def _least(forward, a, backward, b, count, sentinel):  # type: ignore[no-untyped
 
 @njit(nogil=True, cache=True)
 def _entry(tree, tables, ends, source, source_end, target, target_end):  # type: ignore[no-untyped-def]
-    """Return the distance between the vertices of two labels: their parts, and where the labels end."""
+    """Return the distance between the vertices of two lines: their parts, and where the lines end."""
     parents, wide = tree
     limit, sentinel = ends
     while source != target:
@@ -51,30 +51,30 @@ def _entry(tree, tables, ends, source, source_end, target, target_end):  # type:
 
 
 @njit(nogil=True, cache=True)
-def pair_lengths(labels, rows, columns, out):  # type: ignore[no-untyped-def]
+def pair_lengths(lines, rows, columns, out):  # type: ignore[no-untyped-def]
     """Write the distances of pairs.
 
     Args:
-        labels: as above.
+        lines: as above.
         rows, columns: int64, shape (k,): the pairs.
         out: shape (k,), of the type of the tables.
     """
-    tree, tables, ends, sources, targets = labels
+    tree, tables, ends, sources, targets = lines
     for i in range(len(rows)):
         u, v = rows[i], columns[i]
         out[i] = _entry(tree, tables, ends, sources[0][u], sources[1][u], targets[0][v], targets[1][v])
 
 
 @njit(nogil=True, cache=True)
-def block_lengths(labels, rows, columns, out):  # type: ignore[no-untyped-def]
+def block_lengths(lines, rows, columns, out):  # type: ignore[no-untyped-def]
     """Write the distances from each of ``rows`` to each of ``columns``.
 
     Args:
-        labels: as above.
+        lines: as above.
         rows, columns: int64, shape (r,) and (c,).
         out: shape (r, c), of the type of the tables.
     """
-    tree, tables, ends, sources, targets = labels
+    tree, tables, ends, sources, targets = lines
     for i in range(len(rows)):
         u = rows[i]
         for j in range(len(columns)):

@@ -50,6 +50,9 @@ def open_result(path: str | Path) -> Matrix | PreparedMatrix:
     Args:
         path: a folder, or an address in an object store (solved stores only).
 
+    Returns:
+        The result, to be closed or used as a context: rows, columns, entries, blocks, labels and the graph.
+
     Raises:
         NotFound: there is nothing at ``path``.
         StorageFailed: what is there is neither, or it is damaged.

@@ -101,6 +101,7 @@ class PreparedMatrix(PreparedStore):
     tables are read into memory, and every chunk is compared with the seal, when the first distance is asked for.
 
     Attributes:
+        threads: threads that share the work of a question; all usable processors unless it is set.
         Others: as in ``SealedResult``.
     """
 
@@ -109,7 +110,7 @@ class PreparedMatrix(PreparedStore):
         super().__init__(folder)
         self._lock, self._sweeping_lock = threading.Lock(), threading.Lock()
         self._sweepers: dict[bool, Sweeper] = {}
-        self._threads = usable_processors()
+        self.threads = usable_processors()
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -257,7 +258,7 @@ class PreparedMatrix(PreparedStore):
             forward = True
         if forward not in self._sweepers:
             lengths = tables.swept(forward=forward)
-            self._sweepers[forward] = Sweeper(tables.parts, lengths, nonnegative=nonnegative, threads=self._threads)
+            self._sweepers[forward] = Sweeper(tables.parts, lengths, nonnegative=nonnegative, threads=self.threads)
         return self._sweepers[forward]
 
     def _swept(self, vertices: Indices, *, forward: bool) -> Array:
@@ -291,7 +292,7 @@ class PreparedMatrix(PreparedStore):
         def across(first: int, last: int) -> None:
             block_lengths(fixed, rows, columns[first:last], found[:, first:last])
 
-        if len(rows) >= self._threads:
+        if len(rows) >= self.threads:
             self._share(len(rows), max(1, _SHARED // max(1, len(columns))), work)
         else:
             self._share(len(columns), max(1, _SHARED // max(1, len(rows))), across)
@@ -301,7 +302,7 @@ class PreparedMatrix(PreparedStore):
 
     def _share(self, count: int, least: int, work: Callable[[int, int], None]) -> None:
         """Call ``work`` for pieces of ``count``, of at least ``least`` each, in several threads."""
-        pieces = min(self._threads, -(-count // least))
+        pieces = min(self.threads, -(-count // least))
         if pieces <= 1:
             work(0, count)
             return

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -63,6 +64,34 @@ def test_answers_are_those_of_a_solved_store(tmp_path, place, lattice):
         assert Router(prepared).route(0, 899) == Router(solved).route(0, 899)
         assert prepared.graph().n == lattice.n
         assert prepared.attributes["graph"] == solved.attributes["graph"]
+
+
+def test_many_threads_ask_at_once(place, lattice):
+    with open_result(place) as matrix:
+        want = matrix.rows(np.arange(lattice.n))
+
+    def ask(k):
+        rng = np.random.default_rng(k)
+        u, v = rng.integers(0, lattice.n, (2, 20_000))
+        pairs, rows, columns = shared.entries(u, v), shared.rows(u[:7]), shared.columns(v[:5])
+        block = shared.block(u[:40], v[:30])
+        return (
+            (pairs == want[u, v]).all()
+            and (rows == want[u[:7]]).all()
+            and (columns == want[:, v[:5]]).all()
+            and (block == want[np.ix_(u[:40], v[:30])]).all()
+        )
+
+    with open_result(place) as shared, ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(ask, range(24)))
+
+
+def test_a_graph_replaced_while_open_is_never_mixed(place, lattice):
+    with open_result(place) as old:
+        prepare(grid_graph(7), place, overwrite=True)
+        assert not old.current()
+        with pytest.raises(StorageFailed, match="replaced or removed"):
+            old.entries([0], [1])
 
 
 def test_undirected_graphs_keep_one_table(tmp_path):

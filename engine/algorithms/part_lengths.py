@@ -14,7 +14,7 @@ from engine.algorithms.products import multiply
 from engine.graph.partition import Lengths, Parts
 from engine.model.backend import Array, Backend
 from engine.model.blocks import LEAF
-from engine.model.dtypes import WorkType, settle
+from engine.model.dtypes import WorkType
 from engine.model.progress import Monitor
 from storage.graph.graph import Graph
 
@@ -41,55 +41,14 @@ def find_lengths(
         Cancelled: the monitor asked to stop.
     """
     monitor.begin("prepare", int(sum(part.sum() for part in parts.updates())), "updates")
-    flat, tables = _tables(parts, kind)
+    sizes, widths = parts.sizes, parts.widths()
+    flat: Array = np.full(int(sizes @ widths), kind.sentinel(), kind.dtype)
+    begin = np.concatenate(([0], np.cumsum(sizes * widths)))
+    tables = [flat[begin[i] : begin[i + 1]].reshape(sizes[i], widths[i]) for i in range(parts.count)]
     step = _Step(backend, graph, parts, kind, nonnegative, monitor)
     upward, across = step.eliminate(tables)
     step.extend(tables, upward)
     return Lengths(tables, across, flat)
-
-
-def find_tables(
-    backend: Backend, graph: Graph, parts: Parts, kind: WorkType, *, nonnegative: bool, monitor: Monitor
-) -> tuple[Array, Array | None]:
-    """Find the lengths from all vertices to the parts above them, and those back, from one elimination.
-
-    Where paths may cancel below *unreachable*, entries are settled, so that sums of two tell what is unreachable.
-
-    Args:
-        backend, graph, parts, kind, nonnegative, monitor: as in :func:`find_lengths`.
-
-    Returns:
-        The tables of all parts one after the other, as ``Lengths.flat``, of the graph and of the reversed graph; None
-        instead of the second where the graph is undirected and both are the same.
-
-    Raises:
-        Cancelled: the monitor asked to stop.
-    """
-    inside, above = (int(part.sum()) for part in parts.updates())
-    monitor.begin("prepare", inside + above * (1 + graph.directed), "updates")
-    flat, tables = _tables(parts, kind)
-    step = _Step(backend, graph, parts, kind, nonnegative, monitor)
-    upward, across = step.eliminate(tables)
-    step.extend(tables, upward)
-    del upward
-    if not graph.directed:
-        settle(flat)
-        return flat, None
-    back, reversed_tables = _tables(parts, kind)
-    for own, table in zip(tables, reversed_tables, strict=True):
-        table[:, : len(own)] = own[:, : len(own)].T
-    step.extend(reversed_tables, [np.ascontiguousarray(lengths.T) for lengths in across])
-    settle(flat)
-    settle(back)
-    return flat, back
-
-
-def _tables(parts: Parts, kind: WorkType) -> tuple[Array, list[Array]]:
-    """Return one array for the tables of all parts, unreachable everywhere, and the table of each part in it."""
-    sizes, widths = parts.sizes, parts.widths()
-    flat: Array = np.full(int(sizes @ widths), kind.sentinel(), kind.dtype)
-    begin = np.concatenate(([0], np.cumsum(sizes * widths)))
-    return flat, [flat[begin[i] : begin[i + 1]].reshape(sizes[i], widths[i]) for i in range(parts.count)]
 
 
 @dataclass(frozen=True)

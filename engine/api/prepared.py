@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from engine.algorithms.part_lengths import find_tables
+from engine.algorithms.both_ways import find_tables
 from engine.api.prepared_planning import plan_prepared
 from engine.api.solve import Outcome, store_attributes
 from engine.graph.partition import CPU_GRAIN

@@ -97,6 +97,23 @@ def check_entries(matrix, want):
     np.testing.assert_array_equal(distances, want[0, order[:5]])
 
 
+@pytest.mark.parametrize(("largest", "dtype"), [(2**15 - 2, "uint16"), (2**15 - 1, "int32"), (2**30 - 2, "int32")])
+def test_distances_up_to_the_largest_of_a_type(tmp_path, largest, dtype):
+    """A path whose ends are as far apart as the type holds, and a vertex apart."""
+    n, rng = 60, np.random.default_rng(largest)
+    cuts = np.sort(rng.choice(np.arange(1, largest), n - 2, replace=False))
+    weights = np.diff([0, *cuts, largest])
+    tails, heads = np.arange(n - 1), np.arange(1, n)
+    graph = build_graph(tails, heads, weights, n=n + 1, directed=True)[0]
+    prepare(graph, tmp_path / "p", Options(threads=1))
+    with open_result(tmp_path / "p") as matrix:
+        assert matrix.dtype == dtype
+        want = expected(graph, matrix.dtype, matrix.unreachable)
+        assert want[0, n - 1] == largest
+        assert (want[n, :n] == matrix.unreachable).all()
+        check_entries(matrix, want)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", range(6))
 def test_a_solved_store_answers_the_same_to_the_bit(tmp_path, kind, seed):

@@ -26,7 +26,6 @@ from engine.model.system import available_memory, usable_processors
 from storage.errors import DoesNotFit, InvalidRequest
 from storage.matrix.format import is_prepared
 from storage.matrix.reader import Matrix, open_sealed
-from storage.matrix.sealed import SealedResult
 from storage.matrix.tiles import StoreFolder
 from storage.prepared.reader import PreparedStore
 from storage.remote.reader import RemoteFolder
@@ -317,6 +316,3 @@ class PreparedMatrix(PreparedStore):
             sweeper.shutdown()
         self._sweepers.clear()
         super().close()
-
-
-__all__ = ["PreparedMatrix", "SealedResult", "open_result"]

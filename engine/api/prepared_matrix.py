@@ -1,6 +1,6 @@
 """Answers from a prepared graph: pairs, blocks, rows and columns of a matrix that was never written.
 
-Every entry is the least sum over two lines (``engine.devices.cpu.tables``).  Whole numbers are exact however they are
+Every entry is the least sum over two lines (``engine.algorithms.lines``).  Whole numbers are exact however they are
 added, so rows and columns of whole numbers are swept instead, which takes far fewer sums.  Sums of floats depend on the
 order, so rows of floats are merged from lines, too, and an entry is the same number however it is asked for.
 """
@@ -118,7 +118,7 @@ class PreparedMatrix(PreparedStore):
 
     def entries(self, sources: Sequence[int] | Indices, targets: Sequence[int] | Indices) -> Array:
         """Return the distances of pairs (vertex indices), shape (k,), by merging two lines each."""
-        from engine.devices.cpu.tables import pair_lengths
+        from engine.algorithms.lines import pair_lengths
 
         rows, columns = self.source_positions(sources), self.target_positions(targets)
         if rows.shape != columns.shape:
@@ -275,7 +275,7 @@ class PreparedMatrix(PreparedStore):
 
     def _merged(self, rows: Indices, columns: Indices) -> Array:
         """Return a block by merging lines."""
-        from engine.devices.cpu.tables import block_lengths
+        from engine.algorithms.lines import block_lengths
 
         out = np.empty((len(rows), len(columns)), self.dtype)
         fixed = self._fixed

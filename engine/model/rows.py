@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -52,13 +52,20 @@ class FactSink(Protocol):
         """The array into which rows may be searched at once, in place of :meth:`keep`; None if there is none."""
         ...
 
-    def gather(self, row: int, block: Array, some: npt.NDArray[np.int64] | None = None) -> None:
+    def gather(
+        self,
+        row: int,
+        block: Array,
+        some: npt.NDArray[np.int64] | None = None,
+        found: FoundFacts | None = None,
+    ) -> None:
         """Gather the facts of whole rows.
 
         Args:
             row: number of the first row of ``block``.
             block: shape (rows, columns).
             some: the rows of ``block`` to look at, int64; None for all.
+            found: the facts of these rows where they are known, so that none is looked at.
         """
         ...
 
@@ -135,15 +142,23 @@ class KnownRows:
         known: npt.NDArray[np.bool_] = self._place[sources] >= 0
         return known
 
-    def row(self, source: int) -> Array:
-        """Return the row of a source that is known, shape (n,)."""
-        place = int(self._place[source])
+    def parts(
+        self, sources: npt.NDArray[np.int64]
+    ) -> Iterator[tuple[Array, npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
+        """Yield where the rows of sources are that are known.
+
+        Args:
+            sources: vertex indices, shape (rows,).
+
+        Yields:
+            A block of rows, the places of some rows in it, and which of ``sources`` these belong to.
+        """
+        places, first = self._place[sources], 0
         for block in self._blocks:
-            if place < len(block):
-                found: Array = block[place]
-                return found
-            place -= len(block)
-        raise KeyError(source)
+            which = np.flatnonzero((places >= first) & (places < first + len(block)))
+            if len(which):
+                yield block, places[which] - first, which
+            first += len(block)
 
 
 @dataclass(frozen=True)
@@ -161,3 +176,16 @@ class RowFacts:
     sums: Array
     largest: Array
     farthest: npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class FoundFacts:
+    """Facts of some rows that their search has found.
+
+    Attributes:
+        facts: the facts.
+        count: counts the distances of these rows in the bins of a histogram.
+    """
+
+    facts: RowFacts
+    count: Count

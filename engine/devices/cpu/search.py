@@ -17,13 +17,13 @@ import numpy.typing as npt
 from engine.devices.cpu.arcs import FAR, PreparedArcs, prepare
 from engine.devices.cpu.heap import search_hops, search_packed, search_wide
 from engine.devices.cpu.lanes import PASSES, ROW_BYTES, search_lanes
-from engine.devices.cpu.row_facts import to_floats
+from engine.devices.cpu.row_facts import count_rows, row_facts
 from engine.devices.cpu.searches import Done, Piece, Spaces
 from engine.graph.kernels import njit
 from engine.graph.selection import first_beyond, first_sum_beyond
 from engine.model.backend import Arcs, Array, RowsWanted
 from engine.model.dtypes import WORK_TYPES, work_type
-from engine.model.rows import KnownRows
+from engine.model.rows import FoundFacts, KnownRows, RowFacts
 
 #: Labels of 16 bits are tried for weights up to this.
 NARROW: Final = 4096
@@ -162,12 +162,11 @@ class SearchBatch:
         return rows[~there], [partial(self._copy, known, part) for part in some]
 
     def _copy(self, known: KnownRows, rows: Indices, worker: int) -> Done:  # noqa: ARG002 - as all pieces
-        for i in rows:
-            row = known.row(int(self.sources[i]))
-            if row.dtype == self.out.dtype:
-                self.out[i] = row
+        for block, places, which in known.parts(self.sources[rows]):
+            if block.dtype == self.out.dtype:
+                _copy_rows(block, places, self.out, rows[which])
             else:
-                to_floats(row[None], work_type(row.dtype).sentinel(), self.out[i : i + 1])
+                _rows_to_floats(block, places, work_type(block.dtype).sentinel(), self.out, rows[which])
         return Done(rows)
 
     def pieces(self, rows: Indices, threads: int, spaces: Spaces) -> list[Piece]:
@@ -203,21 +202,33 @@ class SearchBatch:
         ends, columns = (far, self.sentinel, goal.beyond, unit), (ready.rank, goal.near, goal.shift, goal.onto)
         bounds = (PASSES * (ready.arcs + 4 * n), int(heaviest))
         tally = ready.tally.setdefault(kind, [0, 0])
+        whole = goal.left == 0  # facts are found of whole rows only
 
         def search(some: Indices, worker: int) -> Done:
             finished = tally[1] <= 1 + tally[0] // 4
             if finished:
                 space = spaces.of(worker, ("lanes", kind, n, far), lambda: lane_space(n, far))
-                finished = search_lanes(arcs, space, ends, columns, (self.sources, some), self.out, bounds)
+                finished, few = search_lanes(arcs, space, ends, columns, (self.sources, some), self.out, bounds)
                 tally[0 if finished else 1] += 1
             if finished:
-                return Done(some)
+                return Done(some, found=partial(self._facts_of, some, few) if whole and len(few) else None)
             again = self.blocks(some, threads, spaces) if heaviest else self._single(some, threads)
             return Done(some[:0], again)
 
         blocks = max(0, (len(rows) - LEAST_LANES) // lanes + 1)
         found: list[Piece] = [partial(search, rows[k * lanes : (k + 1) * lanes]) for k in range(blocks)]
         return found + self._single(rows[blocks * lanes :], threads)
+
+    def _facts_of(self, rows: Indices, columns: npt.NDArray[np.int32]) -> FoundFacts:
+        """Return the facts of finished rows that have distances in a few columns only, which are vertices."""
+        own = np.searchsorted(columns, self.sources[rows])
+        reached, sums, largest, farthest = row_facts(self.out, own, rows, columns)
+        farthest = np.where(farthest < 0, -1, columns[farthest].astype(np.int64))
+
+        def count(width: float, counts: npt.NDArray[np.int64]) -> int:
+            return count_rows(self.out, own, width, counts, rows, columns)
+
+        return FoundFacts(RowFacts(reached, sums, largest, farthest), count)
 
     def _single(self, rows: Indices, threads: int) -> list[Piece]:
         """Return searches one by one with a heap, or breadth first where all arcs weigh 1."""
@@ -239,6 +250,22 @@ class SearchBatch:
 
         pieces = max(1, min(len(rows), max(2 * threads, -(-len(rows) // SINGLE))))
         return [partial(search, some) for some in np.array_split(rows, pieces) if len(some)]
+
+
+@njit(nogil=True, cache=True)
+def _copy_rows(block, places, out, rows):  # type: ignore[no-untyped-def]
+    """Copy rows ``places`` of ``block`` to rows ``rows`` of ``out``, which has the same type."""
+    for i in range(len(rows)):
+        out[rows[i]] = block[places[i]]
+
+
+@njit(nogil=True, cache=True)
+def _rows_to_floats(block, places, unreachable, out, rows):  # type: ignore[no-untyped-def]
+    """Copy rows of integers to rows of floats, +inf where they mean *unreachable*."""
+    for i in range(len(rows)):
+        for j in range(block.shape[1]):
+            x = block[places[i], j]
+            out[rows[i], j] = np.inf if x == unreachable else x
 
 
 def lane_space(n: int, far: np.generic) -> tuple[Array, Array, Array]:

@@ -23,7 +23,7 @@ Array = npt.NDArray[np.generic]
 
 # minima of floats become vectors only where no NaN can be met; no table holds one, and sums stay as they are
 @njit(nogil=True, cache=True, fastmath={"nnan", "nsz"})
-def _least(forward, a, backward, b, count, sentinel):  # type: ignore[no-untyped-def]
+def _least(forward, a, backward, b, count, sentinel):  # type: ignore[no-untyped-def]  # noqa: PLR0917
     """Return the least of ``count`` sums, from ``forward[a]`` and ``backward[b]`` on, and ``sentinel``."""
     best = sentinel
     for i in range(count):
@@ -32,7 +32,7 @@ def _least(forward, a, backward, b, count, sentinel):  # type: ignore[no-untyped
 
 
 @njit(nogil=True, cache=True)
-def _entry(tree, tables, ends, source, source_end, target, target_end):  # type: ignore[no-untyped-def]
+def _entry(tree, tables, ends, source, source_end, target, target_end):  # type: ignore[no-untyped-def]  # noqa: PLR0917
     """Return the distance between the vertices of two lines: their parts, and where the lines end."""
     parents, wide = tree
     limit, sentinel = ends

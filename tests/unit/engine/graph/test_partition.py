@@ -202,9 +202,22 @@ def test_one_large_block_gets_no_trial_and_costs_one_look_at_most(
     assert with_bridges(GraphProfile(graph), problem, choose(problem, BOX, Options()), BOX) is problem
 
 
+@pytest.mark.parametrize(("graph", "algorithm"), [(graphs.rmat(2_048), "auto"), (joined([100] * 5), "dijkstra")])
+def test_neither_sparse_graphs_nor_searches_are_looked_at(
+    graph: Graph, algorithm: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On 16 threads the look and the trial partition of R-MAT graphs took twice as long as their solves."""
+    monkeypatch.setattr("engine.graph.partition._cubes", None)
+    problem = describe(graph)
+    slow = replace(BOX, relax_rate=dict.fromkeys(WORK_TYPES, 1e6), search_rate=1e4)
+    assert (
+        with_bridges(GraphProfile(graph), problem, choose(problem, slow, Options(algorithm=algorithm)), slow) is problem
+    )
+
+
 def test_a_graph_is_not_even_looked_at_where_that_would_take_long(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = joined([100] * 5)
-    monkeypatch.setattr("engine.graph.partition._pattern", None)
+    monkeypatch.setattr("engine.graph.partition._cubes", None)
     problem = describe(graph)
     plan = choose(problem, replace(BOX, relax_rate=dict.fromkeys(WORK_TYPES, 1e12)), Options())
     assert with_bridges(GraphProfile(graph), problem, plan, BOX) is problem

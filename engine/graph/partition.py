@@ -148,6 +148,8 @@ class Parts:
             prepare=int(inside.sum() + above.sum()),
             entries=int(size @ wide + 3 * padded @ depth + depth @ depth + 3 * ((size + depth) ** 2).max(initial=0)),
             seconds=seconds,
+            table=int(size @ wide),
+            above=int(above.sum()),
         )
 
 

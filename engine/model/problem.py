@@ -17,6 +17,8 @@ class PartsFacts:
         prepare: updates made once, before any row.
         entries: entries held in memory during the whole solve.
         seconds: time that finding the parts took.
+        table: entries of the tables of one direction.
+        above: updates of ``prepare`` that find the lengths to all parts above.
     """
 
     count: int
@@ -26,6 +28,8 @@ class PartsFacts:
     prepare: int
     entries: int
     seconds: float
+    table: int = 0
+    above: int = 0
 
 
 @dataclass(frozen=True)
@@ -135,6 +139,7 @@ class Device:
         bus_most: the same limit for all GPUs together.
         touch_seconds: seconds to allocate and touch a byte of host memory.
         lock_seconds: seconds to page-lock a byte of host memory for copies.
+        free: bytes of its memory that a larger budget could use; None if that is not known.
     """
 
     name: str
@@ -146,6 +151,7 @@ class Device:
     bus_most: float = 1.06e11
     touch_seconds: float = 0.09 / 2**30
     lock_seconds: float = 0.08 / 2**30
+    free: int | None = None
 
 
 @dataclass(frozen=True)
@@ -191,6 +197,7 @@ class Machine:
         cuda: the GPU that may be used; None without one.
         no_cuda: why there is no GPU, in a sentence.
         workers: the workers that solve instead of this process; None where this process solves.
+        free: bytes of host memory that a larger budget could use; None if that is not known.
     """
 
     threads: int
@@ -206,6 +213,7 @@ class Machine:
     cuda: Device | None = None
     no_cuda: str = "no GPU was looked for"
     workers: Workers | None = None
+    free: int | None = None
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from service.cli.arguments import (
     StoreUrl,
     with_options,
 )
-from service.options import BulkOptions, LocalOptions
+from service.options import BulkOptions, LocalOptions, PrepareOptions
 from storage.options import ReadingOptions
 
 app = typer.Typer(
@@ -103,6 +103,23 @@ def solve_many(
 
 @app.command()
 @with_options
+def prepare(
+    graph: GraphFile,
+    out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Where the prepared graph goes.")],
+    reading: ReadingOptions,
+    options: PrepareOptions,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace FOLDER once the new one is done.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Make tables that answer every distance without a matrix, for road networks and other graphs like them."""
+    _must_open(graph)
+    from service.cli.commands import preparing, solving
+
+    preparing.prepare(solving.GraphArgs(graph, reading), options, out, overwrite=overwrite, as_json=as_json)
+
+
+@app.command()
+@with_options
 def plan(
     graph: GraphFile,
     reading: ReadingOptions,
@@ -144,7 +161,7 @@ def query(
     server: cli_remote.Server = None,
     as_json: Json = False,
 ) -> None:
-    """Ask a store, or with --server a job's result: distance U V, path U V, row U, or summary."""
+    """Ask a store or a prepared graph, or with --server a job's result: distance U V, path U V, row U, or summary."""
     if server is not None or cli_remote.means_job(store):
         from service.cli.commands import remote
 
@@ -281,7 +298,7 @@ def runner(
     ] = None,
     store: StoreUrl = None,
     devices: Annotated[
-        str | None, typer.Option(help="auto, or devices such as cpu or cuda0,cuda1; else APSP_RUNNERS, or auto.")
+        str | None, typer.Option(help="auto, or devices such as cpu, cuda0,cuda1 or cuda0-3; else APSP_RUNNERS.")
     ] = None,
 ) -> None:
     """Run only runners: on any node that reaches the service's database, and its folder or object store."""
@@ -315,11 +332,13 @@ def worker(
 ) -> None:
     """Run the Dask workers of this node, which solve for --executor dask."""
     from engine.distributed.worker_processes import WorkerProcesses, WorkersArgs
-    from service.runner.supervisor import devices as devices_of
+    from service.runner.gpus import devices as devices_of
+    from service.runner.gpus import singles
     from service.units import parse_size
 
     size = None if memory is None else parse_size(memory, field="--memory")
-    found = WorkerProcesses(WorkersArgs(scheduler, devices_of(devices), workers, threads, size, host))
+    each = [single for device in devices_of(devices) for single in singles(device)]
+    found = WorkerProcesses(WorkersArgs(scheduler, each, workers, threads, size, host))
     names = ", ".join(slot.name for slot in found.slots)
     print(f"apsp works for {scheduler} with {names}", file=sys.stderr, flush=True)
     found.run()

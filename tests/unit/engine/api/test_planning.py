@@ -8,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from benchmarks import graphs
@@ -86,6 +87,16 @@ def test_both_refuse_a_negative_cycle_and_sources_that_are_none(options: Options
 def test_workers_know_no_terminals() -> None:
     with pytest.raises(InvalidRequest, match="no path may pass through"):
         make_plan(replace(graphs.grid(100), terminals=3), DASK)
+
+
+def test_parts_are_not_looked_for_where_another_algorithm_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A trial partition decides nothing then, and on a large random graph it takes longer than the solve."""
+    tails, heads = np.random.default_rng(0).integers(0, 500, (2, 2000))
+    graph, _ = build_graph(tails, heads, tails % 9 + 1, n=500, directed=True)
+    monkeypatch.setattr(planning, "with_trial", lambda *_: pytest.fail("a trial partition was made"))
+    plan = make_plan(graph, Options(algorithm="blocked-floyd-warshall", device="cpu"))
+    assert plan.statistics is not None
+    assert plan.statistics.no_parts == "blocked-floyd-warshall was asked for"
 
 
 class Phases(Monitor):

@@ -17,6 +17,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -171,16 +172,16 @@ def record(use: str) -> None:
     from engine.model.progress import WAITING
 
     asked: dict[tuple[str, str, str], float] = {}
-    last: list[tuple[str, str, str]] = []
+    last = threading.local()  # threads call kernels at the same time
 
     def note(name: tuple[str, str], signature: Any) -> None:
         key = (*name, types_text(signature))
         asked.setdefault(key, 0.0)
-        last[:] = [key]
+        last.key = key
 
     @contextlib.contextmanager
     def timed(_: str) -> Iterator[None]:
-        key, began = last[0], time.thread_time()
+        key, began = last.key, time.thread_time()
         yield
         asked[key] = max(asked[key], round(time.thread_time() - began, 2))  # other threads wait for the same
 

@@ -13,16 +13,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from engine.devices.cuda.context import (
-    ARITHMETICS,
-    KERNELS,
-    POWER_MOST,
-    Arithmetic,
-    Modules,
-    allocate,
-    power_shared,
-    single_shared,
-)
+from engine.devices.cuda.context import Modules, allocate
+from engine.devices.cuda.kernel_set import ARITHMETICS, KERNELS, POWER_MOST, Arithmetic, power_shared, single_shared
 from engine.model.device_layout import SLAB
 from engine.model.dtypes import work_type
 
@@ -264,7 +256,7 @@ class Launcher:
         name = f"power{rows}"
         kernel = self.modules.get(name, self.arithmetic, power_shared(rows, POWER_MOST, itemsize))
         driver, threads = self.modules.driver, KERNELS[name].threads
-        resident = driver.occupancyMaxActiveBlocksPerMultiprocessor(kernel.kernel.ptr, threads, shared)
+        resident = driver.occupancyMaxActiveBlocksPerMultiprocessor(kernel.ptr, threads, shared)
         if blocks > resident * self.modules.multiprocessors:
             return False
         self._flags(1, 1)
@@ -282,9 +274,7 @@ class Launcher:
         arguments["launch"] = self._launch
         pointers = np.array([arguments.ctypes.data], "u8")
         stream = self.cupy.cuda.get_current_stream().ptr
-        driver.launchCooperativeKernel(
-            kernel.kernel.ptr, blocks, 1, 1, threads, 1, 1, shared, stream, pointers.ctypes.data
-        )
+        driver.launchCooperativeKernel(kernel.ptr, blocks, 1, 1, threads, 1, 1, shared, stream, pointers.ctypes.data)
         return True
 
     def _flags(self, count: int, tiles: int) -> Any:

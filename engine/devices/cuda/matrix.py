@@ -15,8 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.devices import powers
-from engine.devices.cuda.context import ARITHMETICS, Arithmetic, Modules, allocate, held_device, upload
+from engine.devices.cuda.context import Modules, allocate, held_device, upload
 from engine.devices.cuda.floyd_warshall import Solver, padded
+from engine.devices.cuda.kernel_set import ARITHMETICS, Arithmetic
 from engine.devices.cuda.outgoing import Outgoing, Outlet
 from engine.devices.cuda.row_facts import RowFactsReader
 from engine.graph.potentials import Potentials

@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.devices.cuda.arcs import IncomingArcs
-from engine.devices.cuda.context import ARITHMETICS, KERNELS, Modules, allocate, upload
+from engine.devices.cuda.context import Modules, allocate, upload
+from engine.devices.cuda.kernel_set import ARITHMETICS, KERNELS
 from engine.devices.cuda.row_facts import RowFactsReader
 from engine.model.device_layout import HOPS_ROWS, LIST_ROW, ROW, list_groups, sweep_groups
 from engine.model.dtypes import WorkType
@@ -148,11 +149,11 @@ class SearchKernels:
         """Queue a launch whose thread blocks wait for each other, so that all of them must be resident."""
         kernel, threads = self._modules.get(name, self._arithmetic), KERNELS[name].threads
         driver = self._modules.driver
-        resident = driver.occupancyMaxActiveBlocksPerMultiprocessor(kernel.kernel.ptr, threads, 0)
+        resident = driver.occupancyMaxActiveBlocksPerMultiprocessor(kernel.ptr, threads, 0)
         blocks = min(resident, SWEEP_BLOCKS) * self._modules.multiprocessors // groups * groups
         pointers = np.array([arguments.ctypes.data], "u8")
         stream = self._cupy.cuda.get_current_stream().ptr
-        driver.launchCooperativeKernel(kernel.kernel.ptr, blocks, 1, 1, threads, 1, 1, 0, stream, pointers.ctypes.data)
+        driver.launchCooperativeKernel(kernel.ptr, blocks, 1, 1, threads, 1, 1, 0, stream, pointers.ctypes.data)
 
 
 def list_shared(vertices: int) -> int:

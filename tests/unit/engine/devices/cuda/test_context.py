@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from engine.devices.cuda import context
-from engine.devices.cuda.context import ARITHMETICS, KERNELS, allocate, open_device, options, source
+from engine.devices.cuda.context import allocate, open_device
+from engine.devices.cuda.kernel_set import ARITHMETICS, KERNELS, options, source
 from engine.model.dtypes import WORK_TYPES
 from storage.errors import DoesNotFit, InvalidRequest
 
@@ -65,17 +66,19 @@ def test_a_kernel_may_ask_for_more_shared_memory_later(monkeypatch: pytest.Monke
     found.cupy.cuda.Device = lambda _: nullcontext()
     found.cupy.cuda.driver = SimpleNamespace(CUDADriverError=DriverError)
     made: list[str] = []
+    allowed: list[tuple[int, int, int]] = []
+    found.driver = SimpleNamespace(
+        CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES=8, funcSetAttribute=lambda *given: allowed.append(given)
+    )
 
     def build(name: str, arithmetic: object) -> Any:
         made.append(name)
-        return SimpleNamespace(max_dynamic_shared_size_bytes=None)
+        return SimpleNamespace(ptr=77)
 
     monkeypatch.setattr(found, "_build", build)
-    asked = [
-        found.get("search_lists", ARITHMETICS["int32", False], shared).max_dynamic_shared_size_bytes
-        for shared in (0, 49_152, 55_512, 49_152, 60_000)
-    ]
-    assert asked == [None, 49_152, 55_512, 55_512, 60_000]
+    for shared in (0, 49_152, 55_512, 49_152, 60_000):
+        assert found.get("search_lists", ARITHMETICS["int32", False], shared).ptr == 77
+    assert allowed == [(77, 8, 49_152), (77, 8, 55_512), (77, 8, 60_000)]
     assert made == ["search_lists"]
 
 

@@ -52,14 +52,15 @@ def hub_bound(graph: Graph, limit: int) -> int | None:
 def _by_few_arcs(arcs: Arcs, limit: int, *, directed: bool) -> int | None:
     """Return the bound that some walks prove, None where some vertex is not on one or the bound is above ``limit``."""
     from engine.graph._walks import grow_back, grow_tree
+    from engine.graph.kernels import call
 
     form = (arcs.indptr, arcs.heads, arcs.weights)
     hub = int(np.argmax(np.diff(arcs.indptr)))
     out = np.empty(len(arcs.indptr) - 1, np.int64)
-    if not grow_tree(*form, hub, limit, out):
+    if not call(grow_tree, *form, hub, limit, out, work=_size(arcs)):
         return None
     far = int(out.max())
-    if directed and not grow_back(*form, hub, limit - far, out, PASSES):
+    if directed and not call(grow_back, *form, hub, limit - far, out, PASSES, work=_size(arcs)):
         return None
     bound = far + int(out.max())
     return bound if bound <= limit else None
@@ -68,9 +69,10 @@ def _by_few_arcs(arcs: Arcs, limit: int, *, directed: bool) -> int | None:
 def _by_shortest_paths(arcs: Arcs, limit: int, *, directed: bool) -> int | None:
     """Return the bound over the chains of components, None if it is above ``limit``."""
     from engine.graph._walks import longest_chain, strong_components
+    from engine.graph.kernels import call
 
     form = (arcs.indptr, arcs.heads, arcs.weights)
-    component, order = strong_components(arcs.indptr, arcs.heads)
+    component, order = call(strong_components, arcs.indptr, arcs.heads, work=_size(arcs))
     starts = np.flatnonzero(np.diff(component[order], prepend=-1))
     sizes = np.diff(starts, append=len(order))
     largest = int(np.argmax(sizes))
@@ -87,8 +89,12 @@ def _by_shortest_paths(arcs: Arcs, limit: int, *, directed: bool) -> int | None:
             return None
         through = np.maximum.reduceat(both[0][order], starts) + np.maximum.reduceat(both[1][order], starts)
     through[largest] = -1
-    avoiding = longest_chain(*form, component, order, through, limit)
+    avoiding = call(longest_chain, *form, component, order, through, limit, work=_size(arcs))
     return max(passing, avoiding) if avoiding >= 0 and passing <= limit else None
+
+
+def _size(arcs: Arcs) -> int:
+    return len(arcs.indptr) + len(arcs.heads)
 
 
 def _reversed(arcs: Arcs) -> Arcs:
@@ -120,11 +126,13 @@ def _there_and_back(
         Two arrays of shape (n,), -1 where there is no path.
     """
     from engine.graph._walks import search_from_hubs
+    from engine.graph.kernels import call
 
     found = []
     for side in (arcs, backward)[: 1 if backward is arcs else 2]:
         labels = np.empty(len(component), np.int64)
-        if not search_from_hubs(side.indptr, side.heads, side.weights, component, hubs, limit, labels):
+        form = (side.indptr, side.heads, side.weights)
+        if not call(search_from_hubs, *form, component, hubs, limit, labels, work=_size(arcs)):
             return None
         found.append(labels)
     return found[0], found[-1]

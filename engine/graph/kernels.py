@@ -5,7 +5,8 @@ long as loading a kernel.  Here a kernel is looked for first, and the compiler i
 (decision 107).  A kernel that somebody who may write there compiled beside the program, as the build of an image does,
 is found from a program that may not.
 
-Who waits for a compilation can be told of it, or have it refused (``engine.model.progress``).
+Who waits for a compilation can be told of it, or have it refused (``engine.model.progress``).  What takes Python itself
+less time than the compiler is called by :func:`call`, which compiles nothing.
 """
 
 # numba's own classes have no types
@@ -18,16 +19,19 @@ import io
 import os
 import pickle
 from collections.abc import Callable
-from typing import Any
+from types import FunctionType
+from typing import Any, Final
 
 import numba
 from numba.core import caching, environment
 from numba.core.runtime import rtsys
 
-from engine.model.progress import WAITING, NotCompiledError
+from engine.model.progress import WAITING, NotCompiledError, only_ready
 
 #: Folder beside a kernel's file in which numba keeps it where it may write there.
 BESIDE = "__pycache__"
+#: Vertices and arcs up to which Python walks over a graph sooner than a kernel for that is compiled (decision 120).
+PLAIN: Final = 50_000
 
 
 def njit(**options: Any) -> Callable[[Any], Any]:
@@ -61,6 +65,37 @@ def njit(**options: Any) -> Callable[[Any], Any]:
         return dispatcher
 
     return decorate
+
+
+def call(kernel: Any, *inputs: Any, work: int) -> Any:
+    """Call a kernel; where it was never compiled and there is little work, Python runs it as it is written.
+
+    Args:
+        kernel: made by :func:`njit`; it must be deterministic, and call no kernel but such that call no further ones.
+        inputs: its arguments.
+        work: vertices and arcs that it visits.
+
+    Returns:
+        What the kernel returns, the same either way.
+    """
+    if work <= PLAIN:
+        try:
+            with only_ready():
+                return kernel(*inputs)
+        except NotCompiledError:
+            return as_written(kernel)(*inputs)
+    return kernel(*inputs)
+
+
+def as_written(kernel: Any) -> Any:
+    """Return the Python function of a kernel, which calls those of other kernels.
+
+    Args:
+        kernel: made by :func:`njit`.
+    """
+    function = kernel.py_func
+    scope = {name: getattr(value, "py_func", value) for name, value in function.__globals__.items()}
+    return FunctionType(function.__code__, scope, function.__name__, function.__defaults__, function.__closure__)
 
 
 def _nothing() -> None:

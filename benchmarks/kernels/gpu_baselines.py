@@ -14,9 +14,9 @@ import numpy as np
 
 from benchmarks.kernels.gpu_timing import Record, milliseconds, random_weights
 from engine.devices.cuda import launch
+from engine.devices.cuda.code.kernel_set import KERNELS, Kernel, options, single_shared, source
 from engine.devices.cuda.context import modules
 from engine.devices.cuda.floyd_warshall import Solver
-from engine.devices.cuda.kernel_set import KERNELS, Kernel, options, single_shared, source
 
 #: Milliseconds asked for: (graphs, n), and what the paper reports on a V100.
 BULKS = {(2048, 64): (0.10, 0.644), (256, 256): (0.50, 3.74), (64, 1024): (5.8, 50.2)}

@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine.devices.cuda import prebuilt
-from engine.devices.cuda.building import build_kernels, compilers
+from engine.devices.cuda.code import prebuilt
+from engine.devices.cuda.code.building import build_kernels, compilers
+from engine.devices.cuda.code.kernel_set import ARITHMETICS, forms
+from engine.devices.cuda.code.prebuilt import Module, all_modules, architectures_of, write_archive
 from engine.devices.cuda.context import Modules, ensure_kernels, modules
-from engine.devices.cuda.kernel_set import ARITHMETICS, forms
-from engine.devices.cuda.launch import Launcher
-from engine.devices.cuda.prebuilt import Module, all_modules, architectures_of, write_archive
+from engine.devices.cuda.launch import Launcher, blank
+from engine.model.dtypes import WORK_TYPES
 from engine.model.progress import announcing
 
 pytestmark = pytest.mark.gpu
@@ -85,3 +86,16 @@ def test_all_kernels_can_be_made_ready() -> None:
     assert loaded + compiled == len(all_modules())
     found = modules()
     assert all(found.get(name, arithmetic).ptr for name, arithmetic in forms())
+
+
+@pytest.mark.parametrize("dtype", ["uint16", "int32", "float32", "float64"])
+def test_rows_are_cleared_and_what_lies_beside_them_is_not(dtype: str) -> None:
+    found = modules()
+    whole = found.cupy.asarray(np.ones((7, 1000), dtype))
+    blank(found, whole[2:5, 10:700])
+    expected = np.ones((7, 1000), dtype)
+    expected[2:5, 10:700] = WORK_TYPES[dtype].sentinel()
+    assert np.array_equal(whole.get(), expected)
+    blank(found, whole[:0])
+    blank(found, whole[:, :0])
+    assert np.array_equal(whole.get(), expected)

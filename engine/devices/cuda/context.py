@@ -1,8 +1,8 @@
 """The device: its properties, memory and errors, and its kernels, loaded or compiled.
 
-A kernel that was compiled ahead (``engine.devices.cuda.prebuilt``) is loaded.  NVRTC compiles any other one, through
-cupy, when it is first requested on a device; cupy caches the result on disk.  Only the modules of this folder import
-cupy, which is an optional dependency.
+A kernel that was compiled ahead (``code.prebuilt``) is loaded.  NVRTC compiles any other one, through cupy, when it is
+first requested on a device; cupy caches the result on disk.  Only the modules of this folder import cupy, which is an
+optional dependency.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from engine.devices.cuda import prebuilt
-from engine.devices.cuda.kernel_set import ARITHMETICS, KERNELS, Arithmetic, forms, options, source
-from engine.devices.cuda.prebuilt import Module, all_modules
+from engine.devices.cuda.code import prebuilt
+from engine.devices.cuda.code.kernel_set import ARITHMETICS, KERNELS, Arithmetic, forms, options, source
+from engine.devices.cuda.code.prebuilt import Module, all_modules
 from engine.model.problem import Device
 from engine.model.progress import WAITING
 from storage.errors import DoesNotFit, InvalidRequest, SolveFailed

@@ -13,8 +13,15 @@ from typing import Any, Final
 
 import numpy as np
 
+from engine.devices.cuda.code.kernel_set import (
+    ARITHMETICS,
+    KERNELS,
+    POWER_MOST,
+    Arithmetic,
+    power_shared,
+    single_shared,
+)
 from engine.devices.cuda.context import Modules, allocate
-from engine.devices.cuda.kernel_set import ARITHMETICS, KERNELS, POWER_MOST, Arithmetic, power_shared, single_shared
 from engine.model.device_layout import SLAB
 from engine.model.dtypes import work_type
 
@@ -55,6 +62,21 @@ _WRAP: Final = 2**30
 def leading(x: Any) -> int:
     """Return the elements from one row of a two-dimensional array to the next."""
     return int(x.strides[0]) // int(x.itemsize) if x.shape[0] > 1 else max(int(x.shape[1]), 1)
+
+
+def blank(modules: Modules, rows: Any) -> None:
+    """Queue the clearing of rows on the current stream: every entry becomes unreachable.
+
+    cupy would compile a kernel of its own for that.
+
+    Args:
+        modules: the device.
+        rows: shape (rows, columns), contiguous in its last axis, of a working type.
+    """
+    if rows.size:
+        arithmetic = ARITHMETICS[work_type(rows.dtype).name, False]
+        count, columns = rows.shape
+        modules.get("blank", arithmetic)((count,), (256,), (rows, np.int64(leading(rows)), np.int32(columns)))
 
 
 def _round_up(x: int, to: int) -> int:

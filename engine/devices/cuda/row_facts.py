@@ -12,8 +12,8 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from engine.devices.cuda.code.kernel_set import ARITHMETICS, Arithmetic
 from engine.devices.cuda.context import Modules
-from engine.devices.cuda.kernel_set import ARITHMETICS, Arithmetic
 from engine.model.dtypes import WorkType
 from engine.model.rows import RowFacts
 

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from engine.devices.cuda.building import Nvrtc, compilers
-from engine.devices.cuda.kernel_set import ARITHMETICS, KERNELS, Arithmetic, options, source
-from engine.devices.cuda.prebuilt import all_modules
+from engine.devices.cuda.code.building import Nvrtc, compilers
+from engine.devices.cuda.code.kernel_set import ARITHMETICS, KERNELS, Arithmetic, options, source
+from engine.devices.cuda.code.prebuilt import all_modules
 
 GENERATIONS = [70, 75, 80, 90, 100]
 ONCE = {a.name: a for a in ARITHMETICS.values()}

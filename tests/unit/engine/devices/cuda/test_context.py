@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from engine.devices.cuda import context
+from engine.devices.cuda.code.kernel_set import ARITHMETICS, KERNELS, options, source
 from engine.devices.cuda.context import allocate, open_device
-from engine.devices.cuda.kernel_set import ARITHMETICS, KERNELS, options, source
 from engine.model.dtypes import WORK_TYPES
 from storage.errors import DoesNotFit, InvalidRequest
 

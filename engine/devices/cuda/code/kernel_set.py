@@ -59,7 +59,10 @@ KERNELS: Final = MappingProxyType(
         "relax": Kernel("relax.cu", "relax", 256),
         "pack": Kernel("pack.cu", "pack", 256),
         "mirror": Kernel("pack.cu", "mirror", 256),
-        **{name: Kernel("dense.cu", name, 256) for name in ("scatter", "settle", "restore", "facts", "histogram")},
+        **{
+            name: Kernel("dense.cu", name, 256)
+            for name in ("blank", "scatter", "settle", "restore", "facts", "histogram")
+        },
         "tell": Kernel("tell.cu", "tell", 256),
         "single32": Kernel("single.cu", "single", 128, ("SIDE=32", "THREAD_ROWS=2", "BLOCKS=5")),
         **{name: Kernel("sweep.cu", name, 256) for name in ("seed", "gather", "emit")},

@@ -9,9 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.devices.cuda import kernel_set, prebuilt
-from engine.devices.cuda.kernel_set import ARITHMETICS, KERNELS, forms
-from engine.devices.cuda.prebuilt import ARCHITECTURES, PTX, Module, all_modules, architectures_of, find, write_archive
+from engine.devices.cuda.code import kernel_set, prebuilt
+from engine.devices.cuda.code.kernel_set import ARITHMETICS, KERNELS, forms
+from engine.devices.cuda.code.prebuilt import (
+    ARCHITECTURES,
+    PTX,
+    Module,
+    all_modules,
+    architectures_of,
+    find,
+    write_archive,
+)
 
 TELL = Module("tell", ARITHMETICS["int32", False])
 RELAX = Module("relax", ARITHMETICS["float32", False])

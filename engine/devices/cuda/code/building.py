@@ -1,6 +1,6 @@
 """Compiles kernels ahead, for chips that need not be here; needs NVRTC, and neither a GPU nor cupy.
 
-    python -m engine.devices.cuda.building [--architecture sm_90 ...] [--out FOLDER] [--threads N]
+    python -m engine.devices.cuda.code.building [--architecture sm_90 ...] [--out FOLDER] [--threads N]
 
 NVRTC is that of the wheel nvidia-cuda-nvrtc-cu12, which knows all architectures from 7.0 to 12.1 and whose machine code
 drivers of CUDA 12 and of CUDA 13 take.  What an archive holds already is not compiled again.
@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from engine.devices.cuda import prebuilt
-from engine.devices.cuda.kernel_set import KERNELS, options, source
-from engine.devices.cuda.prebuilt import ARCHITECTURES, Module, all_modules, missing, write_archive
+from engine.devices.cuda.code import prebuilt
+from engine.devices.cuda.code.kernel_set import KERNELS, options, source
+from engine.devices.cuda.code.prebuilt import ARCHITECTURES, Module, all_modules, missing, write_archive
 
 
 class BuildFailedError(Exception):
@@ -171,7 +171,7 @@ def _compiled(compiler: Nvrtc, module: Module, architecture: str) -> bytes:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Build archives and say what they hold; returns the exit status."""
     parser = argparse.ArgumentParser(
-        prog="python -m engine.devices.cuda.building", description="Compile kernels ahead."
+        prog="python -m engine.devices.cuda.code.building", description="Compile kernels ahead."
     )
     parser.add_argument("--architecture", nargs="+", choices=ARCHITECTURES, default=ARCHITECTURES)
     parser.add_argument("--out", type=Path, default=None, help="folder of the archives")

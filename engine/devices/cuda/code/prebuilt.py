@@ -4,7 +4,7 @@ An archive is a zip file.  A member is named by the SHA-256 of all that its code
 included, options and architecture.  So an archive of an older source holds nothing that is asked for, and is never run.
 A member begins with the SHA-256 of its name and its code; a member that does not match it is as good as absent.
 
-``engine.devices.cuda.building`` writes archives where a compiler is, and this module reads them; neither needs cupy.
+``building`` writes archives where a compiler is, and this module reads them; neither needs cupy.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Final
 
-from engine.devices.cuda.kernel_set import KERNELS, Arithmetic, forms, options, source
+from engine.devices.cuda.code.kernel_set import KERNELS, Arithmetic, forms, options, source
 
 #: Compute capabilities whose machine code is built ahead; a chip runs that of an earlier minor version, too.
 CAPABILITIES: Final = ((7, 0), (7, 5), (8, 0), (8, 6), (8, 9), (9, 0), (10, 0))

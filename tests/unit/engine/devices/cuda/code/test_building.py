@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from engine.devices.cuda import building, prebuilt
-from engine.devices.cuda.building import BuildFailedError, build_kernels, compilers
-from engine.devices.cuda.kernel_set import ARITHMETICS
-from engine.devices.cuda.prebuilt import PTX, Module, find
+from engine.devices.cuda.code import building, prebuilt
+from engine.devices.cuda.code.building import BuildFailedError, build_kernels, compilers
+from engine.devices.cuda.code.kernel_set import ARITHMETICS
+from engine.devices.cuda.code.prebuilt import PTX, Module, find
 
 ONE = [Module("tell", ARITHMETICS["int32", False])]
 TWO = [*ONE, Module("pack", ARITHMETICS["int32", False])]
@@ -74,7 +74,7 @@ def test_without_a_compiler_the_wheel_is_named(
 
 def test_building_needs_nothing_but_python(tmp_path: Path) -> None:
     """The build of an image runs it before any package is installed."""
-    words = ["-S", "-m", "engine.devices.cuda.building", "--help"]
+    words = ["-S", "-m", "engine.devices.cuda.code.building", "--help"]
     done = subprocess.run([sys.executable, *words], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "compute_100" in done.stdout

@@ -1,6 +1,6 @@
 """Compiles kernels ahead, for chips that need not be here; needs NVRTC, and neither a GPU nor cupy.
 
-    python -m engine.devices.cuda.code.building [--architecture sm_90 ...] [--out FOLDER] [--threads N]
+    python -m engine.devices.cuda.code.building [--architecture sm_90 ... | --here] [--out FOLDER] [--threads N]
 
 NVRTC is that of the wheel nvidia-cuda-nvrtc-cu12, which knows all architectures from 7.0 to 12.1 and whose machine code
 drivers of CUDA 12 and of CUDA 13 take.  What an archive holds already is not compiled again.
@@ -12,6 +12,8 @@ import argparse
 import ctypes
 import importlib.util
 import os
+import re
+import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -153,6 +155,18 @@ def build_kernels(
             yield Built(path, len(todo), len(wanted) - len(todo), path.stat().st_size)
 
 
+def architectures_here() -> list[str]:
+    """Return the best architecture for each kind of GPU in this machine; none where NVIDIA's tool finds none."""
+    command = ["nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader"]
+    try:
+        said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout  # noqa: S603
+    except (OSError, subprocess.SubprocessError):
+        return []
+    found = {(int(major), int(minor)) for major, minor in re.findall(r"^(\d+)\.(\d+)$", said, re.MULTILINE)}
+    best = [next(prebuilt.architectures_of(capability), None) for capability in sorted(found)]
+    return list(dict.fromkeys(architecture for architecture in best if architecture is not None))
+
+
 def _kept(wanted: Sequence[Module], path: Path, architecture: str) -> Iterator[tuple[Module, bytes]]:
     """Yield the modules that the archive holds already, with their code."""
     for module in wanted:
@@ -173,14 +187,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m engine.devices.cuda.code.building", description="Compile kernels ahead."
     )
-    parser.add_argument("--architecture", nargs="+", choices=ARCHITECTURES, default=ARCHITECTURES)
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--architecture", nargs="+", choices=ARCHITECTURES, default=ARCHITECTURES)
+    which.add_argument("--here", action="store_true", help="for the GPUs in this machine")
     parser.add_argument("--out", type=Path, default=None, help="folder of the archives")
     parser.add_argument("--threads", type=int, default=None, help="compilations at a time")
     given = parser.parse_args(arguments)
     try:
-        for built in build_kernels(given.out, given.architecture, threads=given.threads):
+        architectures = architectures_here() if given.here else given.architecture
+        for built in build_kernels(given.out, architectures, threads=given.threads):
             said = f"{built.compiled} modules compiled, {built.kept} kept, {built.bytes:,} bytes"
-            print(f"{built.path.name}: {said}", file=sys.stderr, flush=True)
+            if built.compiled or not given.here:
+                print(f"{built.path.name}: {said}", file=sys.stderr, flush=True)
     except (BuildFailedError, OSError) as error:
         print(f"kernels are not built: {error}", file=sys.stderr)
         return 1

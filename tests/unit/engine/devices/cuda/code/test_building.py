@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +16,7 @@ from engine.devices.cuda.code.building import BuildFailedError, build_kernels, c
 from engine.devices.cuda.code.kernel_set import ARITHMETICS
 from engine.devices.cuda.code.prebuilt import PTX, Module, find
 
+ROOT = Path(__file__).resolve().parents[6]
 ONE = [Module("tell", ARITHMETICS["int32", False])]
 TWO = [*ONE, Module("pack", ARITHMETICS["int32", False])]
 COMPILER = next((c for c in compilers() if c.knows("sm_90") and c.knows(PTX)), None)
@@ -72,9 +76,48 @@ def test_without_a_compiler_the_wheel_is_named(
     assert "no compiler here knows sm_70; install the wheel nvidia-cuda-nvrtc-cu12" in capsys.readouterr().err
 
 
-def test_building_needs_nothing_but_python(tmp_path: Path) -> None:
-    """The build of an image runs it before any package is installed."""
+def test_building_needs_nothing_but_what_the_image_copies(tmp_path: Path) -> None:
+    """The build of the image runs it before any package is installed."""
+    stage = (ROOT / "deploy" / "Dockerfile").read_text().partition("AS kernels\n")[2].partition("\nFROM ")[0]
+    copied = re.findall(r"^COPY (\S+) (\S+)/$", stage, re.MULTILINE)
+    assert len(copied) == 5
+    for source, folder in copied:
+        (tmp_path / folder).mkdir(parents=True, exist_ok=True)
+        if source.endswith("/"):
+            shutil.copytree(ROOT / source, tmp_path / folder, dirs_exist_ok=True)
+        else:
+            shutil.copy(ROOT / source, tmp_path / folder)
+    assert "-m engine.devices.cuda.code.building --out /built" in stage
     words = ["-S", "-m", "engine.devices.cuda.code.building", "--help"]
-    done = subprocess.run([sys.executable, *words], capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, *words], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "compute_100" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("said", "architectures"),
+    [
+        ("9.0\n9.0\n", ["sm_90"]),
+        ("8.6\n7.5\n", ["sm_75", "sm_86"]),
+        ("12.0\n", [PTX]),
+        ("6.1\n", []),
+        ("[N/A]\nNo devices were found\n", []),
+    ],
+)
+def test_the_gpus_here_decide_what_is_built(
+    said: str, architectures: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tool = tmp_path / "nvidia-smi"
+    tool.write_text(f"#!/bin/sh\nprintf '{said}'\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    assert building.architectures_here() == architectures
+
+
+def test_without_a_gpu_nothing_is_built_for_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert building.main(["--here", "--out", str(tmp_path / "built")]) == 0
+    assert capsys.readouterr().err == ""
+    assert not list((tmp_path / "built").iterdir())

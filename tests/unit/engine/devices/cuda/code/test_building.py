@@ -14,7 +14,7 @@ import pytest
 from engine.devices.cuda.code import building, prebuilt
 from engine.devices.cuda.code.building import BuildFailedError, build_kernels, compilers
 from engine.devices.cuda.code.kernel_set import ARITHMETICS
-from engine.devices.cuda.code.prebuilt import PTX, Module, find
+from engine.devices.cuda.code.prebuilt import PTX, Module, all_modules, find
 
 ROOT = Path(__file__).resolve().parents[6]
 ONE = [Module("tell", ARITHMETICS["int32", False])]
@@ -121,3 +121,12 @@ def test_without_a_gpu_nothing_is_built_for_here(
     assert building.main(["--here", "--out", str(tmp_path / "built")]) == 0
     assert capsys.readouterr().err == ""
     assert not list((tmp_path / "built").iterdir())
+
+
+@needs_compiler
+@pytest.mark.slow
+def test_the_kernels_of_an_architecture_are_less_than_a_megabyte(tmp_path: Path) -> None:
+    (built,) = build_kernels(tmp_path, ["sm_90"])
+    assert (built.compiled, built.kept) == (len(all_modules()), 0)
+    assert built.bytes < 1_000_000
+    assert all(find(module, (9, 0), tmp_path) for module in all_modules())

@@ -6,7 +6,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.devices.cuda.code import kernel_set, prebuilt
@@ -111,6 +111,7 @@ def test_the_same_codes_give_the_same_bytes(tmp_path: Path) -> None:
     assert first.read_bytes() == second.read_bytes()
 
 
+@settings(deadline=None)
 @given(st.data())
 def test_damage_anywhere_gives_the_right_code_or_none(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

@@ -43,6 +43,8 @@ pytestmark = [
 @pytest.fixture(scope="module")
 def four() -> Iterator[Processes]:
     with Processes(4) as processes:
+        # a plan counts the workers that have come by then
+        wait_for(lambda: _workers(sample(100), options(processes)) == 4)
         yield processes
 
 

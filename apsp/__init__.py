@@ -10,8 +10,9 @@
 
 Graphs come from files (``read_graph``) or arrays (``build_graph``).  ``plan`` says what a solve would take, ``solve``
 gives an array, ``solve_to_store`` a store that ``open`` reads and ``verify`` checks, ``solve_many`` does many graphs at
-once.  ``csgraph`` has the functions of ``scipy.sparse.csgraph``, ``Client`` and ``AsyncClient`` ask a service, and
-``errors`` are the exceptions.  Everything is imported when it is first used; ``import apsp`` itself takes no time.
+once.  ``warm`` compiles ahead what the first solve on a machine would wait for.  ``csgraph`` has the functions of
+``scipy.sparse.csgraph``, ``Client`` and ``AsyncClient`` ask a service, and ``errors`` are the exceptions.  Everything
+is imported when it is first used; ``import apsp`` itself takes no time.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from engine.api.routes import Router as Router
     from engine.api.solve import Outcome as Outcome
     from engine.api.verify import verify_store as verify
+    from engine.api.warming import warm as warm
     from engine.model.plan import Plan as Plan
     from engine.model.problem import Options as Options
     from engine.model.progress import Monitor as Monitor
@@ -65,6 +67,7 @@ __all__ = [
     "solve_many",
     "solve_to_store",
     "verify",
+    "warm",
 ]
 
 #: Module of each name, and what it is called there where that is something else.
@@ -85,6 +88,7 @@ _HOMES = {
     "solve": "engine.api.in_memory",
     "solve_many": "engine.api.many",
     "verify": "engine.api.verify:verify_store",
+    "warm": "engine.api.warming",
 }
 
 

@@ -1,17 +1,19 @@
-"""How solves scale with threads: python -m benchmarks.cores [--threads 1,4,16] [--only WORD ...] > FILE.
+"""How solves scale with threads: python -m benchmarks.cores [--threads 1,4,16] [--only WORD ...].
 
-Each graph is planned and solved into memory by a named algorithm, the summary included; one JSON object a line, with
-the least and the median of the seconds, and the seconds of planning with ``algorithm="auto"``.  A checkout of another
-commit is measured by the same script: ``PYTHONPATH=OTHER python benchmarks/cores.py``.
+Each graph is planned and solved into memory by a named algorithm, the summary included; it prints one JSON object a
+line, with the least and the median of the seconds, and the seconds of planning with ``algorithm="auto"``.  A checkout
+of another commit is measured by the same script: ``PYTHONPATH=OTHER python benchmarks/cores.py``.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -99,13 +101,23 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--threads", default="1,4,16")
     parser.add_argument("--only", nargs="*", default=[""])
+    parser.add_argument("--runs", type=int, default=6)
+    parser.add_argument("--json", type=Path, help="for benchmarks.pictures, which draws the last results/cores-*.json")
+    parser.add_argument("--commit", default="", help="the commit that is measured, for the record")
     args = parser.parse_args()
+    rows = []
     for name, (make, algorithm) in CASES.items():
         if any(word in name for word in args.only):
             graph = make()
             for threads in map(int, args.threads.split(",")):
-                found = measure(graph, algorithm, threads)
-                print(json.dumps({"graph": name, "algorithm": algorithm, "threads": threads, **found}), flush=True)
+                found = measure(graph, algorithm, threads, args.runs)
+                rows.append({"graph": name, "algorithm": algorithm, "threads": threads, **found})
+                print(json.dumps(rows[-1]), flush=True)
+    if args.json is not None:
+        run = {"commit": args.commit, "rows": rows}
+        what = "seconds of a solve into memory, least of some runs, and of planning"
+        record = {"what": what, "date": time.strftime("%Y-%m-%d"), "processors": os.cpu_count(), "runs": [run]}
+        args.json.write_text(json.dumps(record, indent=1) + "\n")
 
 
 if __name__ == "__main__":

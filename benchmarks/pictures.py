@@ -30,7 +30,8 @@ class Chart:
     Attributes:
         title, x, y: what stands at the top and at the axes.
         series: points (x, y) by name; of bars, x is the name of the group.
-        kind: ``lines`` (both axes logarithmic), ``bars`` (logarithmic) or ``shares`` (bars, per cent).
+        kind: ``lines`` (both axes logarithmic), ``speed-up`` (the same to the base 2, and the last line is the ideal),
+            ``bars`` (logarithmic) or ``shares`` (bars, per cent).
         level: a height to mark, with its name.
     """
 
@@ -127,6 +128,30 @@ def searches() -> Chart:
     return Chart(title, "vertices", "milliseconds, whole matrix", {"bellman-ford": list(points.items())}, "lines")
 
 
+#: Cases of ``benchmarks.cores`` that the picture shows, one an algorithm, and how they are named there.
+CURVES = {
+    "random 16,000": "searches, random, n = 16,000",
+    "grid 128, searches": "searches, grid 128²",
+    "hops 16,000": "hops, n = 16,000",
+    "grid 128": "partitioned, grid 128²",
+    "dense 4,096": "Floyd–Warshall, n = 4,096",
+}
+
+
+def threads() -> Chart:
+    """How many times as fast several threads solve as one."""
+    rows = result("cores-*")["runs"][-1]["rows"]
+    single = {row["graph"]: row["least"] for row in rows if row["threads"] == 1}
+    series: dict[str, list[tuple[Any, float]]] = {}
+    for row in sorted(rows, key=lambda each: each["threads"]):
+        if row["graph"] in CURVES:
+            found = series.setdefault(CURVES[row["graph"]], [])
+            found.append((row["threads"], round(single[row["graph"]] / row["least"], 2)))
+    counts = sorted({row["threads"] for row in rows})
+    series["as many times as threads"] = [(count, float(count)) for count in counts]
+    return Chart("Solves into memory on several threads", "threads", "times as fast as one thread", series, "speed-up")
+
+
 CHARTS: Mapping[str, Callable[[], Chart]] = {
     "peers": peers,
     "roads": algorithms,
@@ -134,6 +159,7 @@ CHARTS: Mapping[str, Callable[[], Chart]] = {
     "gpu": gpu,
     "gpus": gpus,
     "searches": searches,
+    "threads": threads,
 }
 
 
@@ -145,7 +171,7 @@ def draw(chart: Chart, path: Path) -> None:
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": chart.digest, "font.family": "sans-serif"}):
         figure = Figure(figsize=(7.2, 3.8), layout="constrained")
         axes = figure.subplots()
-        (_lines if chart.kind == "lines" else _bars)(axes, chart)
+        {"lines": _lines, "speed-up": _speed_up}.get(chart.kind, _bars)(axes, chart)
         axes.set_title(chart.title, fontsize=11)
         axes.set(xlabel=chart.x, ylabel=chart.y)
         axes.grid(axis="y", color="0.9")
@@ -153,7 +179,7 @@ def draw(chart: Chart, path: Path) -> None:
         if chart.level is not None:
             axes.axhline(chart.level[0], color="black", linewidth=1, linestyle="--", label=chart.level[1])
         if len(axes.get_legend_handles_labels()[0]) > 1:
-            axes.legend(fontsize=8, ncols=5, loc="upper left")
+            axes.legend(fontsize=8, ncols=1 if chart.kind == "speed-up" else 5, loc="upper left")
         figure.savefig(path, format="svg", metadata={"Date": None, "Description": MARK + chart.digest})
 
 
@@ -162,6 +188,18 @@ def _lines(axes: Axes, chart: Chart) -> None:
         axes.plot([x for x, _ in points], [y for _, y in points], marker="o", markersize=4, label=name)
     axes.set_xscale("log")
     axes.set_yscale("log")
+
+
+def _speed_up(axes: Axes, chart: Chart) -> None:
+    *curves, ideal = chart.series.items()
+    axes.plot(*zip(*ideal[1], strict=True), color="black", linewidth=1, linestyle="--", label=ideal[0])
+    for name, points in curves:
+        axes.plot([x for x, _ in points], [y for _, y in points], marker="o", markersize=4, label=name)
+    ticks = [2**k for k in range(int(ideal[1][-1][1]).bit_length())]
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log", base=2)
+    axes.set_xticks(ticks, map(str, ticks))
+    axes.set_yticks(ticks, map(str, ticks))
 
 
 def _bars(axes: Axes, chart: Chart) -> None:

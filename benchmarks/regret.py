@@ -169,7 +169,8 @@ class Own:
         self._graph, self._sources = graph, None if whole else tuple(sources)
         shape = (graph.n if whole else len(sources), graph.n)
         fields = {"algorithm", "tier", "streaming", "from_targets", "phases", "memory", "seconds"}
-        self._plan = replace(plan, shape=shape, **{name: getattr(candidate, name) for name in fields})
+        # a plan of no task in particular: it is followed for a sample of the sources, too
+        self._plan = replace(plan, shape=shape, task=(), **{name: getattr(candidate, name) for name in fields})
         self._heap, self.name = heap, "heap" if heap else candidate.algorithm
         self.best, self.spent = np.full(2, math.inf), 0.0
 
@@ -213,6 +214,7 @@ def compare(name: str, graph: Graph, threads: int, patience: float, budget: floa
     began = time.process_time()
     plan = make_plan(profile, options)
     planning = time.process_time() - began
+    profile.known = None  # the rows of trials would make searches look faster than they are
     sources = sample(graph.n)
     unit = bool((graph.weights == 1).all())
     own = _contenders(profile, plan, sources, patience)

@@ -5,18 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from engine.execution.compiling import compile_for, needed, seconds_to_compile
+from engine.execution.kernel_list import PLANNING, missing, used_by
 from engine.execution.survey import survey
 from engine.execution.trials import calibrate
 from engine.graph.analysis import describe, statistics
+from engine.graph.kernels import PLAIN, is_loaded
 from engine.graph.partition import ENTRY_BYTES, with_bridges, with_parts, with_trial
 from engine.graph.profile import GraphProfile
 from engine.graph.selection import Rectangle, check_cutoff, check_vertices
 from engine.model.algorithms import ALGORITHMS
-from engine.model.plan import Plan
+from engine.model.plan import Phase, Plan
 from engine.model.problem import Machine, Options, Problem, Trials
+from engine.model.progress import COMPILING, Monitor, PhaseClock, told_of_compiling
 from engine.model.system import available_memory
 from engine.planning.binding import bind_plan
-from engine.planning.constants import DEVICE_START
+from engine.planning.constants import CREATE_SECONDS, DEVICE_START, SEAL_SECONDS, START_SECONDS
 from engine.planning.planner import ESTIMATES, choose, choose_type
 from engine.streaming.checkpoint import bound_to, resumable, resumes_half
 from storage.errors import DoesNotFit, InvalidRequest
@@ -25,16 +29,27 @@ from storage.matrix.reader import matrix_bytes
 from storage.matrix.working import Checkpoint
 
 
-def make_plan(graph: Graph | GraphProfile, options: Options, *, out: Path | None = None, resume: bool = False) -> Plan:
+def make_plan(
+    graph: Graph | GraphProfile,
+    options: Options,
+    *,
+    out: Path | None = None,
+    resume: bool = False,
+    monitor: Monitor | None = None,
+) -> Plan:
     """Plan a solve, and refuse it before any work is done if it cannot succeed.
+
+    Kernels of planning that are not compiled are compiled before it begins, in the phase ``compile``.
 
     Args:
         graph: the graph, or its profile, which keeps what planning finds for the solve.
         options: the user's options.
         out: path of the store; None where the result stays in memory.
         resume: continue from the checkpoint at ``out``, if there is one.
+        monitor: is told of that phase, and asked whether to stop.
 
     Raises:
+        Cancelled: the monitor asked to stop.
         Conflict: the options contradict that checkpoint.
         InvalidRequest: the options contradict the graph, or no type holds the distances.
         NegativeCycle: the graph has a negative cycle, which the error names.
@@ -43,8 +58,37 @@ def make_plan(graph: Graph | GraphProfile, options: Options, *, out: Path | None
     """
     profile = GraphProfile.of(graph)
     _check(profile.graph, options)
-    found = resumable(out, resume=resume)
-    return bind_plan(_plan(profile, bound_to(found, options), out, found), profile.graph, options)
+    found, clock = resumable(out, resume=resume), PhaseClock(monitor or Monitor())
+    with told_of_compiling(clock):
+        if _walks(profile.graph):
+            compile_for(missing(used_by(PLANNING)), clock)
+        if clock.seconds:  # it has waited for kernels; what follows is not their time
+            clock.begin("plan", 0, "")
+        plan = _plan(profile, bound_to(found, options), out, found)
+    return bind_plan(_with_fixed(plan, stored=out is not None), profile.graph, options)
+
+
+def _walks(graph: Graph) -> bool:
+    """Return whether planning waits for kernels: it looks for a bound of whole weights, and Python is slower."""
+    return graph.n + graph.arcs > PLAIN and graph.arcs > 0 and bool(graph.integral)
+
+
+def _with_fixed(plan: Plan, *, stored: bool) -> Plan:
+    """Return the plan with what a solve takes besides its work, which is the same for all candidates but for kernels.
+
+    Args:
+        plan: the plan of the work.
+        stored: whether the matrix goes into a store.
+    """
+    waiting = needed(plan)
+    before = [Phase("create", CREATE_SECONDS)] if stored else []
+    if waiting:
+        before.append(Phase(COMPILING, seconds_to_compile(waiting)))
+    if plan.device == "cpu" and not is_loaded("engine.devices.cpu."):
+        before.append(Phase("start", START_SECONDS))
+    after = [Phase("seal", SEAL_SECONDS)] if stored else []
+    seconds = plan.seconds + sum(phase.seconds for phase in (*before, *after))
+    return replace(plan, seconds=seconds, phases=(*before, *plan.phases, *after))
 
 
 def _plan(profile: GraphProfile, options: Options, out: Path | None, found: Checkpoint | None) -> Plan:

@@ -10,6 +10,7 @@ from typing import Final, TypedDict, Unpack
 from engine.algorithms.context import SolveContext
 from engine.api.planning import make_plan, over_workers
 from engine.execution import in_memory, streamed
+from engine.execution.compiling import compile_for, needed
 from engine.graph.profile import GraphProfile
 from engine.graph.selection import Rectangle
 from engine.model.dtypes import WORK_TYPES
@@ -96,6 +97,7 @@ def solve(
     check_plan(plan, profile.graph, options)
     rectangle = Rectangle.of(options, profile.graph.n)
     with told_of_compiling(clock):
+        compile_for(needed(plan), clock)
         summary = in_memory.run(SolveContext(profile, plan, options, rectangle, sink, clock, facts=facts))
     clock.stop()
     return Outcome(plan, clock.seconds, summary)
@@ -134,7 +136,7 @@ def solve_to_store(
     if plan is not None:
         check_plan(plan, profile.graph, options)
     if plan is None or (found is not None and not suits(found, plan)):
-        plan = make_plan(profile, options, out=path, resume=resume)
+        plan = make_plan(profile, options, out=path, resume=resume, monitor=monitor)
     clock = PhaseClock(monitor or Monitor())
     clock.begin("create", 1, "store")
     kind, rectangle = WORK_TYPES[plan.dtype], Rectangle.of(options, profile.graph.n)
@@ -159,6 +161,7 @@ def solve_to_store(
         journal = Journal(writer, plan, clock.so_far)
         context = StoredSolve(profile, plan, options, rectangle, writer, clock, journal)
         with told_of_compiling(clock):
+            compile_for(needed(plan), clock)
             summary = EXECUTORS["distributed" if over_workers(options) else plan.execution](context)
         clock.begin("seal", 1, "store")
         writer.seal(summary)

@@ -54,7 +54,7 @@ def survey(
     free = available_memory() + held
     # every estimate counts the kernels, so those that this process has loaded must not count twice
     first = FIRST_KERNELS if "engine.graph._walks" in sys.modules else 0
-    resident = max(0, held - (KERNELS if "engine.devices.cpu.relax" in sys.modules else first))
+    resident = max(0, held - (KERNELS if _computes() else first))
     return Machine(
         threads=count,
         memory=free if memory is None else min(memory, free),
@@ -66,6 +66,14 @@ def survey(
         cuda=cuda,
         no_cuda=no_cuda,
     )
+
+
+def _computes() -> bool:
+    """Return whether this process has loaded kernels of solves."""
+    kernels = sys.modules.get("engine.graph.kernels")
+    if kernels is None or not kernels.OWN_CACHE:
+        return "engine.devices.cpu.relax" in sys.modules
+    return bool(kernels.is_loaded("engine.devices.cpu."))
 
 
 def find_cuda(budget: int | None) -> tuple[Device | None, str]:

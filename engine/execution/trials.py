@@ -42,15 +42,24 @@ WORTHWHILE: Final = 0.05
 EDGE: Final = 1024
 #: Side of a product that loads the kernels.
 TINY: Final = 64
-#: Products are timed only if the table predicts less than this many times the seconds of the searches.
+#: Searches on a GPU are tried only if the table predicts less than this many times the seconds of the plan.
 CONTENDER: Final = 10
+#: Products are timed only if the table, which is up to 5 times too slow, predicts less than this many times the seconds
+#: of the searches that are left.
+RIVAL: Final = 6
 #: Searches are tried only if the table predicts less than this many times the plan's seconds; it is right within 3.
 UNLIKELY: Final = 8
-#: Products that are timed, and the least number of times as long that a plan takes which no other one rivals.
+#: Products that are timed, fewer where they are only compared with searches, and the least number of times as long that
+#: a plan takes which no other one rivals.
 PRODUCTS: Final = 4
+FEW_PRODUCTS: Final = 2
 TIMED_SHARE: Final = 20
-#: Seconds that trial searches may take, approximately.
+#: Searches by weights are not tried on arcs that all weigh 1 where the table, which is right within 3, predicts more
+#: than this many times what breadth-first searches took.
+UNLIKELY_SEARCH: Final = 3
+#: Seconds that trial searches may take, approximately, and the share of the seconds predicted for the plan.
 TRIAL: Final = 0.1
+TRIAL_SHARE: Final = 0.05
 #: A trial on a GPU, which takes up to a quarter of a second, pays from this many seconds of predicted searches on.
 DEVICE_WORTHWHILE: Final = 1.0
 #: A trial may take a quarter of the steps that its search form allows a solve (``limit``), but at least this many.
@@ -68,6 +77,8 @@ SHARE: Final = 0.05
 #: Bytes of rows that are kept for the solve, within what planning counts for the process itself.
 MOST_KEPT: Final = 2**26
 LONG_TRIAL: Final = 0.3
+#: Searches whose kernels this process has loaded: they need not be loaded by searches of one thread, while others wait.
+_LOADED: Final[set[tuple[object, ...]]] = set()
 
 
 def calibrate(
@@ -107,25 +118,32 @@ def calibrate(
     on_device = _tried_on_device(graph, problem, machine, plan)
     if device == "cuda":
         return machine, None if on_device is None else Trials(device_search=on_device)
-    search = hops = None
+    search = hops = tried_rows = None
     searched = rectangle or Rectangle(graph.n, None, None, None)
     if any(c.from_targets for c in plan.candidates):
         searched = searched.transposed  # the transposed graph takes about as long, and is not made for this
     own = [c for c in plan.candidates if c.feasible and c.device == "cpu"]
     contest = any(ALGORITHMS[c.algorithm].searches and c.seconds < UNLIKELY * plan.seconds for c in own)
     if problem.max_hops is None and contest:
-        trial = SearchTrial(profile, kind, machine.threads, searched)
-        search = _if_compiled(trial.seconds, unit=problem.unit)
+        budget = min(TRIAL, TRIAL_SHARE * plan.seconds)
+        trial, singly = SearchTrial(profile, kind, machine.threads, searched, budget), math.inf
         if any(c.algorithm == "bfs" for c in own):
             hops = _if_compiled(trial.seconds, unit=True, bits=True)
+            singles = (c.seconds for c in own if c.algorithm == "dijkstra")
+            singly = min(singles, default=math.inf) / max(1, len(searched.rows))
+        if hops is None or singly < UNLIKELY_SEARCH * hops:
+            search = _if_compiled(trial.seconds, unit=problem.unit)
+        tried_rows = profile.known
+    found = 0 if tried_rows is None else tried_rows.count
+    tried = min((each for each in (search, hops) if each is not None), default=None)
     products = [c.seconds for c in own if any(p.name == "relax" for p in c.phases)]
     long = plan.seconds > TIMED_SHARE * PRODUCTS * EDGE**3 / machine.relax_rate[kind.name]
     asked = long and any(p.name == "relax" for p in plan.phases)  # its rate decides nothing, but the prediction
-    rival = search is not None and min(products, default=np.inf) < CONTENDER * search * len(searched.rows)
+    rival = tried is not None and min(products, default=np.inf) < RIVAL * tried * (len(searched.rows) - found)
     if products and (asked or rival):
-        rate = _if_compiled(relax_rate, kind, machine.threads)
+        rate = _if_compiled(relax_rate, kind, machine.threads, PRODUCTS if asked else FEW_PRODUCTS)
         machine = machine if rate is None else replace(machine, relax_rate={kind.name: rate})
-    return machine, Trials(search, hops, on_device)
+    return machine, Trials(search, hops, on_device, found)
 
 
 def _if_compiled(trial: Callable[..., float], *inputs: object, **options: object) -> float | None:
@@ -155,8 +173,8 @@ def _tried_on_device(graph: Graph, problem: Problem, machine: Machine, plan: Pla
     return math.inf if took is None else took
 
 
-def relax_rate(kind: WorkType, threads: int) -> float:
-    """Measure the updates a second of min-plus products in ``kind`` on ``threads`` threads; NotCompiledError."""
+def relax_rate(kind: WorkType, threads: int, products: int = PRODUCTS) -> float:
+    """Measure the updates a second of some min-plus products in ``kind`` on ``threads`` threads; NotCompiledError."""
     from engine.devices.cpu.backend import CpuBackend
 
     with only_ready():
@@ -165,7 +183,7 @@ def relax_rate(kind: WorkType, threads: int) -> float:
     try:
         a, c = np.ones((EDGE, EDGE), kind.dtype), np.full((EDGE, EDGE), 9, kind.dtype)
         times = []
-        for _ in range(PRODUCTS):
+        for _ in range(products):
             began = time.process_time()
             backend.relax(c, a, a, nonnegative=True)
             times.append((time.process_time() - began) / threads)
@@ -194,11 +212,20 @@ class SearchTrial:
         kind: the working type.
         threads: threads that search.
         rectangle: sources, targets and cutoff; None for all vertices.
+        budget: seconds that the searches may take, approximately; None for ``TRIAL``.
     """
 
-    def __init__(self, profile: GraphProfile, kind: WorkType, threads: int, rectangle: Rectangle | None = None) -> None:
+    def __init__(
+        self,
+        profile: GraphProfile,
+        kind: WorkType,
+        threads: int,
+        rectangle: Rectangle | None = None,
+        budget: float | None = None,
+    ) -> None:
         graph = profile.graph
-        self._kind, self._threads = kind, threads
+        self._profile, self._kind, self._threads = profile, kind, threads
+        self._budget = TRIAL if budget is None else budget
         self._wanted = rectangle or Rectangle(graph.n, None, None, None)
         whole = self._wanted.targets is None and self._wanted.cutoff is None
         keeps = profile.nonnegative and profile.reduced_by is None and whole
@@ -224,13 +251,15 @@ class SearchTrial:
         most, columns = len(self._order), len(self._wanted.columns)
         abreast = HOP_SOURCES if bits else LANE_BYTES // self._kind.itemsize
         make = BreadthFirst if bits else CpuBackend
-        backend = make(1)
-        try:
-            with only_ready():  # planning waits for no compiler: one thread, this one, loads the kernels or gives up
-                self._search(backend, 1, unit=unit)  # loads and prepares searches of one source
-                self._search(backend, HOP_SOURCES_LEAST if bits else HEAP_BELOW, unit=unit)  # and several side by side
-        finally:
-            backend.shutdown()
+        if (loads := self._kernels(unit=unit, bits=bits)) not in _LOADED:
+            backend = make(1)
+            try:
+                with only_ready():  # planning waits for no compiler: this thread loads the kernels or gives up
+                    self._search(backend, 1, unit=unit)  # loads and prepares searches of one source
+                    self._search(backend, HOP_SOURCES_LEAST if bits else HEAP_BELOW, unit=unit)  # and side by side
+            finally:
+                backend.shutdown()
+            _LOADED.add(loads)
         backend = make(self._threads)
         try:
             count, full = self._threads, min(most, self._threads * abreast)
@@ -241,14 +270,22 @@ class SearchTrial:
                 if count < full and not last and (full < SHARE * most or took / count * full < LONG_TRIAL):
                     count = full
                     continue
-                long = took > TRIAL / 4 and count > TOLD * most
+                long = took > self._budget / 4 and count > TOLD * most
                 if last or long or count * columns * self._kind.itemsize > 2**26:
                     far = AGAIN * count <= most  # sources at another place may lie closer together or farther apart
                     other = self._search(backend, count, unit=unit, place=most // 2) / self._threads if far else took
                     return (took + other) / (2 * count)
-                count *= max(2, min(STEP, int(TRIAL / 2 / max(took, 1e-6))))
+                count *= max(2, min(STEP, int(self._budget / 2 / max(took, 1e-6))))
         finally:
             backend.shutdown()
+
+    def _kernels(self, *, unit: bool, bits: bool) -> tuple[object, ...]:
+        """Return what decides which kernels search: types, and how many bits vertices and distances take."""
+        graph, wanted = self._profile.graph, self._wanted
+        low, high = self._profile.weight_range
+        types = (self._kind.name, graph.weights.dtype.name, graph.indptr.flags.writeable, graph.heads.flags.writeable)
+        sizes = (graph.n.bit_length(), math.frexp(high)[1], low < 0)
+        return (bits, unit, *types, *sizes, wanted.targets is None, wanted.cutoff is None)
 
     @property
     def _fresh(self) -> int:

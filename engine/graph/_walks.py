@@ -171,6 +171,102 @@ def strong_components(indptr, heads):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
+def reverse_arcs(indptr, heads, weights):  # type: ignore[no-untyped-def]
+    """Turn all arcs round, in O(n + m).
+
+    Args:
+        indptr: int64, shape (n + 1,), with ``heads`` and ``weights`` the arcs (CSR).
+        heads: int32, shape (arcs,).
+        weights: shape (arcs,).
+
+    Returns:
+        The same three of the reversed arcs.
+    """
+    n = len(indptr) - 1
+    starts = np.zeros(n + 1, np.int64)
+    for v in heads:
+        starts[v + 1] += 1
+    for v in range(n):
+        starts[v + 1] += starts[v]
+    at = starts[:-1].copy()
+    tails, lengths = np.empty_like(heads), np.empty_like(weights)
+    for u in range(n):
+        for e in range(indptr[u], indptr[u + 1]):
+            place = at[heads[e]]
+            at[heads[e]] += 1
+            tails[place], lengths[place] = u, weights[e]
+    return starts, tails, lengths
+
+
+@njit(nogil=True, cache=True)
+def both_ways(indptr, heads):  # type: ignore[no-untyped-def]
+    """Add to each arc the one that leads back, in O(n + m); those that were there are there twice.
+
+    Args:
+        indptr: int64, shape (n + 1,), with ``heads`` the arcs (CSR).
+        heads: int32, shape (arcs,).
+
+    Returns:
+        The same two of all arcs.
+    """
+    n = len(indptr) - 1
+    starts = np.zeros(n + 1, np.int64)
+    for u in range(n):
+        starts[u + 1] += indptr[u + 1] - indptr[u]
+        for e in range(indptr[u], indptr[u + 1]):
+            starts[heads[e] + 1] += 1
+    for v in range(n):
+        starts[v + 1] += starts[v]
+    at = starts[:-1].copy()
+    ends = np.empty(2 * len(heads), np.int32)
+    for u in range(n):
+        for e in range(indptr[u], indptr[u + 1]):
+            v = heads[e]
+            ends[at[u]], ends[at[v]] = v, u
+            at[u] += 1
+            at[v] += 1
+    return starts, ends
+
+
+@njit(nogil=True, cache=True)
+def walk_from_hubs(indptr, heads, weights, component, hubs, limit, labels):  # type: ignore[no-untyped-def]
+    """Label vertices with the length of a walk of fewest arcs from one of the hubs, inside components.
+
+    Args:
+        indptr: int64, shape (n + 1,), with ``heads`` and ``weights`` the arcs (CSR).
+        heads: int32, shape (arcs,).
+        weights: whole numbers, none negative, shape (arcs,).
+        component: shape (n,); arcs between different components are ignored.
+        hubs: vertices.
+        limit: the largest label.
+        labels: int64, shape (n,), receives the labels; -1 for vertices that no hub reaches.
+
+    Returns:
+        Whether no label would pass the limit.
+    """
+    labels[:] = -1
+    queue = np.empty(len(labels), np.int32)
+    count = 0
+    for hub in hubs:
+        labels[hub] = 0
+        queue[count] = hub
+        count += 1
+    looked = 0
+    while looked < count:
+        u = queue[looked]
+        looked += 1
+        for e in range(indptr[u], indptr[u + 1]):
+            v = heads[e]
+            if labels[v] < 0 and component[v] == component[u]:
+                labels[v] = labels[u] + np.int64(weights[e])
+                if labels[v] > limit:
+                    return False
+                queue[count] = v
+                count += 1
+    return True
+
+
+@njit(nogil=True, cache=True)
 def search_from_hubs(indptr, heads, weights, component, hubs, limit, labels):  # type: ignore[no-untyped-def]
     """Label vertices with the length of a shortest path from the nearest hub, inside components (Dijkstra 1959).
 

@@ -24,13 +24,14 @@ def distance_bound(graph: Graph, max_hops: int | None) -> tuple[float, str]:
     """
     if graph.arcs == 0:
         return 0, "there is no arc"
-    low, high = graph.weights.min().item(), graph.weights.max().item()
+    low = graph.weights.min().item()
     heaviest = _heaviest_out_arcs(graph, signed=low < 0)
+    largest = heaviest.max().item()
     most = min(graph.n - 1, max_hops or graph.n)
     if most < len(heaviest):
         heaviest = np.partition(heaviest, len(heaviest) - most)[len(heaviest) - most :]
     with np.errstate(over="ignore"):  # callers refuse an infinite bound
-        bound = _whole_sum(heaviest, max(high, -low)) if graph.integral else float(np.sum(heaviest, dtype=np.float64))
+        bound = _whole_sum(heaviest, largest) if graph.integral else float(np.sum(heaviest, dtype=np.float64))
     proof = f"the {most} heaviest arcs out of different vertices sum to {bound:g}"
     if not graph.integral or max_hops is not None or low < 0:
         return bound, proof

@@ -16,20 +16,24 @@ bound; they decide how tight it is.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from engine.graph.ordering import fixed
-from engine.graph.transpose import reverse
 from engine.model.backend import Arcs
+from engine.model.dtypes import WORK_TYPES
 from storage.graph.graph import Graph
 
 Lengths = npt.NDArray[np.int64]
+Ints = npt.NDArray[np.int32]
 
 #: Passes over the vertices in which a dense graph has labelled all of them; others are searched in full.
 PASSES: Final = 3
+#: A bound up to this leads to the narrowest type, so that a tighter one is of no use.
+NARROWEST: Final = int(WORK_TYPES["uint16"].largest)
 
 
 def hub_bound(graph: Graph, limit: int) -> int | None:
@@ -46,7 +50,7 @@ def hub_bound(graph: Graph, limit: int) -> int | None:
     """
     arcs = Arcs(fixed(graph.indptr), fixed(graph.heads), fixed(graph.weights))
     found = _by_few_arcs(arcs, limit, directed=graph.directed)
-    return _by_shortest_paths(arcs, limit, directed=graph.directed) if found is None else found
+    return _by_chains(arcs, limit, directed=graph.directed) if found is None else found
 
 
 def _by_few_arcs(arcs: Arcs, limit: int, *, directed: bool) -> int | None:
@@ -66,29 +70,56 @@ def _by_few_arcs(arcs: Arcs, limit: int, *, directed: bool) -> int | None:
     return bound if bound <= limit else None
 
 
-def _by_shortest_paths(arcs: Arcs, limit: int, *, directed: bool) -> int | None:
-    """Return the bound over the chains of components, None if it is above ``limit``."""
-    from engine.graph._walks import longest_chain, strong_components
+def _by_chains(arcs: Arcs, limit: int, *, directed: bool) -> int | None:
+    """Return the bound over the chains of components, None if it is above ``limit``.
+
+    Walks of fewest arcs take a fraction of the time of shortest paths, so they come first, and suffice where they lead
+    to the narrowest type.
+    """
+    from engine.graph._walks import search_from_hubs, strong_components, walk_from_hubs
     from engine.graph.kernels import call
 
-    form = (arcs.indptr, arcs.heads, arcs.weights)
     component, order = call(strong_components, arcs.indptr, arcs.heads, work=_size(arcs))
+    sides = (arcs, _reversed(arcs)) if directed else (arcs,)
+    if limit <= NARROWEST:
+        found = _through_hubs(sides, component, order, limit, walk_from_hubs)
+        if found is not None:
+            return found
+    return _through_hubs(sides, component, order, limit, search_from_hubs)
+
+
+def _through_hubs(
+    sides: tuple[Arcs, ...], component: Ints, order: Ints, limit: int, search: Callable[..., bool]
+) -> int | None:
+    """Return the bound by walks from and to hubs, None if it is above ``limit``.
+
+    Args:
+        sides: the arcs and, where they do not mirror each other, the reversed arcs.
+        component: shape (n,), the strongly connected component of each vertex.
+        order: shape (n,), the vertices by ascending component.
+        limit: the largest distance.
+        search: labels vertices with lengths of walks, as ``search_from_hubs``.
+    """
+    from engine.graph._walks import longest_chain
+    from engine.graph.kernels import call
+
+    arcs = sides[0]
     starts = np.flatnonzero(np.diff(component[order], prepend=-1))
     sizes = np.diff(starts, append=len(order))
     largest = int(np.argmax(sizes))
-    backward = _reversed(arcs) if directed else arcs
     hubs = _hubs(arcs, component, len(sizes))
-    both = _there_and_back(arcs, backward, np.zeros(len(order), np.int32), hubs[largest : largest + 1], limit)
+    both = _there_and_back(sides, np.zeros(len(order), np.int32), hubs[largest : largest + 1], limit, search)
     if both is None:
         return None
     passing = int(both[0].max() + both[1].max())
     through = np.zeros(len(sizes), np.int64)
     if len(order) - sizes[largest] > len(sizes) - 1:  # another component has more than one vertex
-        both = _there_and_back(arcs, backward, component, np.delete(hubs, largest), limit)
+        both = _there_and_back(sides, component, np.delete(hubs, largest), limit, search)
         if both is None:
             return None
         through = np.maximum.reduceat(both[0][order], starts) + np.maximum.reduceat(both[1][order], starts)
     through[largest] = -1
+    form = (arcs.indptr, arcs.heads, arcs.weights)
     avoiding = call(longest_chain, *form, component, order, through, limit, work=_size(arcs))
     return max(passing, avoiding) if avoiding >= 0 and passing <= limit else None
 
@@ -98,11 +129,14 @@ def _size(arcs: Arcs) -> int:
 
 
 def _reversed(arcs: Arcs) -> Arcs:
-    found = reverse(arcs)
-    return Arcs(fixed(found.indptr), fixed(found.heads), fixed(found.weights))
+    from engine.graph._walks import reverse_arcs
+    from engine.graph.kernels import call
+
+    found = call(reverse_arcs, arcs.indptr, arcs.heads, arcs.weights, work=_size(arcs))
+    return Arcs(*(fixed(each) for each in found))
 
 
-def _hubs(arcs: Arcs, component: npt.NDArray[np.int32], count: int) -> npt.NDArray[np.int64]:
+def _hubs(arcs: Arcs, component: Ints, count: int) -> npt.NDArray[np.int64]:
     """Return the vertex of highest degree of each of ``count`` components."""
     by_degree = np.argsort(np.diff(arcs.indptr), kind="stable")
     hubs = np.empty(count, np.int64)
@@ -111,28 +145,27 @@ def _hubs(arcs: Arcs, component: npt.NDArray[np.int32], count: int) -> npt.NDArr
 
 
 def _there_and_back(
-    arcs: Arcs, backward: Arcs, component: npt.NDArray[np.int32], hubs: npt.NDArray[np.int64], limit: int
+    sides: tuple[Arcs, ...], component: Ints, hubs: npt.NDArray[np.int64], limit: int, search: Callable[..., bool]
 ) -> tuple[Lengths, Lengths] | None:
-    """Return the distances from the nearest of ``hubs`` and those to it; None where one is above ``limit``.
+    """Return lengths of walks from one of ``hubs`` and of walks to one; None where one is above ``limit``.
 
     Args:
-        arcs: the arcs.
-        backward: the reversed arcs; ``arcs`` itself where they mirror each other.
+        sides: as in :func:`_through_hubs`.
         component: shape (n,); arcs between different components are ignored.
         hubs: vertices.
         limit: the largest distance.
+        search: as in :func:`_through_hubs`.
 
     Returns:
         Two arrays of shape (n,), -1 where there is no path.
     """
-    from engine.graph._walks import search_from_hubs
     from engine.graph.kernels import call
 
     found = []
-    for side in (arcs, backward)[: 1 if backward is arcs else 2]:
+    for side in sides:
         labels = np.empty(len(component), np.int64)
         form = (side.indptr, side.heads, side.weights)
-        if not call(search_from_hubs, *form, component, hubs, limit, labels, work=_size(arcs)):
+        if not call(search, *form, component, hubs, limit, labels, work=_size(side)):
             return None
         found.append(labels)
     return found[0], found[-1]

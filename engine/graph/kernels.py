@@ -2,8 +2,17 @@
 
 numba's own cache first prepares everything that a compiler could need, SciPy included, which takes a hundred times as
 long as loading a kernel.  Here a kernel is looked for first, and the compiler is prepared only where one is missing
-(decision 107).  A kernel that somebody who may write there compiled beside the program, as the build of an image does,
-is found from a program that may not.
+(decision 107).  Each compiled form has a file of its own, named by all that it depends on, so that any number of
+processes may compile at once, and an edit of one kernel leaves no old form of another that calls it (decision 115).
+A kernel that somebody who may write there compiled beside the program, as the build of an image does, is found from a
+program that may not.  Where no folder can be written, kernels are compiled in each process.
+
+This replaces parts of numba that are not documented.  A version of numba that was not tested, or in which one of them
+has another form, gets ``numba.njit(cache=True)`` in their place: slower to load, otherwise the same.
+
+Kernels are compiled for exactly this processor, or, where ``APSP_CPU_LEVEL`` says so, for the level that it has in
+common with others (``x86-64-v3``, ``x86-64-v4``; ``auto`` for the highest): an image is built with both, so that its
+kernels suit wherever it runs (decision 116).
 
 Who waits for a compilation can be told of it, or have it refused (``engine.model.progress``).  What takes Python itself
 less time than the compiler is called by :func:`call`, which compiles nothing.
@@ -15,23 +24,81 @@ less time than the compiler is called by :func:`call`, which compiles nothing.
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import inspect
 import io
-import os
 import pickle
-from collections.abc import Callable
-from types import FunctionType
+import re
+import sys
+import uuid
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from types import CodeType, FunctionType
 from typing import Any, Final
 
 import numba
-from numba.core import caching, environment
-from numba.core.runtime import rtsys
 
 from engine.model.progress import WAITING, NotCompiledError, only_ready
 
 #: Folder beside a kernel's file in which numba keeps it where it may write there.
-BESIDE = "__pycache__"
+BESIDE: Final = "__pycache__"
 #: Vertices and arcs up to which Python walks over a graph sooner than a kernel for that is compiled (decision 120).
 PLAIN: Final = 50_000
+#: The last version of numba whose undocumented parts were compared with this module.
+TESTED: Final = (0, 68)
+#: Those parts, and the parameters of the functions among them.
+PARTS: Final = {
+    "core.caching.CompileResultCacheImpl": ("py_func",),
+    "core.caching._CacheLocator.get_cache_path": ("self",),
+    "core.compiler.CompileResult._reduce": ("self",),
+    "core.compiler.CompileResult._rebuild": (
+        *("target_context", "libdata", "fndesc", "env", "signature", "objectmode", "lifted", "typeann", "reload_init"),
+        "referenced_envs",
+    ),
+    "core.serialize.dumps": ("obj",),
+    "core.environment.Environment._memo": None,
+    "core.environment.lookup_environment": ("env_name",),
+    "core.environment._rebuild_env": ("modname", "consts", "env_name"),
+    "core.runtime.rtsys.initialize": ("ctx",),
+    "core.dispatcher.Dispatcher.compile": ("self", "sig"),
+    "core.dispatcher.Dispatcher._compilation_chain_init_hook": ("self",),
+    "core.codegen.CPUCodegen.magic_tuple": ("self",),
+}
+
+#: The kernels that have been defined, by module and name.
+KERNELS: Final[dict[tuple[str, str], CompiledKernel]] = {}
+
+
+def is_known(version: str = numba.__version__) -> bool:
+    """Return whether numba has the parts that this module replaces, in the form that it knows.
+
+    Args:
+        version: that of numba.
+    """
+    found = re.match(r"(\d+)\.(\d+)", version)
+    if found is None or (int(found[1]), int(found[2])) > TESTED:
+        return False
+    from numba.core import caching, codegen, compiler, dispatcher, environment, runtime, serialize  # noqa: F401
+
+    for path, parameters in PARTS.items():
+        part: Any = numba
+        for name in path.split("."):
+            part = getattr(part, name, None)
+        if part is None or (parameters is not None and tuple(inspect.signature(part).parameters) != parameters):
+            return False
+    return True
+
+
+def _own_cache() -> bool:
+    try:
+        return is_known()
+    except Exception:  # whatever a changed library does when it is looked at
+        return False
+
+
+#: Whether kernels are kept and loaded by this module; otherwise by numba.
+OWN_CACHE: Final = _own_cache()
 
 
 def njit(**options: Any) -> Callable[[Any], Any]:
@@ -41,28 +108,15 @@ def njit(**options: Any) -> Callable[[Any], Any]:
         options: those of ``numba.njit``; ``cache`` is always on.
     """
     options.pop("cache", None)
+    return (lambda function: CompiledKernel(function, options).dispatcher) if OWN_CACHE else _by_numba(options)
 
+
+def _by_numba(options: dict[str, Any]) -> Callable[[Any], Any]:
     def decorate(function: Any) -> Any:
-        dispatcher = numba.njit(**options)(function)
-        compile_it = dispatcher.compile
-        cache = dispatcher._cache = _KernelCache(function)
-
-        def compile_or_load(signature: Any) -> Any:
-            if WAITING.compiling or cache.holds(signature, dispatcher):
-                return compile_it(signature)
-            if WAITING.refuse:
-                raise NotCompiledError(f"{function.__name__} is not compiled")
-            with contextlib.nullcontext() if WAITING.announce is None else WAITING.announce(function.__name__):
-                WAITING.compiling = True
-                try:
-                    return compile_it(signature)
-                finally:
-                    WAITING.compiling = False
-
-        dispatcher.compile = compile_or_load
-        # extensions of other packages define types that no kernel takes
-        dispatcher._compilation_chain_init_hook = _nothing
-        return dispatcher
+        try:
+            return numba.njit(cache=True, **options)(function)
+        except RuntimeError:  # no folder can be written
+            return numba.njit(**options)(function)
 
     return decorate
 
@@ -98,86 +152,203 @@ def as_written(kernel: Any) -> Any:
     return FunctionType(function.__code__, scope, function.__name__, function.__defaults__, function.__closure__)
 
 
-def _nothing() -> None:
-    """Do nothing."""
-
-
-class _KernelCache(caching.FunctionCache):
-    """Loads kernels without preparing the compiler; looks for its files at the first call only.
+class CompiledKernel:
+    """A function, numba's dispatcher of it, and the files of its compiled forms.  It is the dispatcher's cache.
 
     Args:
         function: the kernel's Python function.
+        options: those of ``numba.njit``.
     """
 
-    def __init__(self, function: Any) -> None:
-        self._function = function
-        self._opened = False
-        self._shipped: _Files | None = None
+    def __init__(self, function: Any, options: dict[str, Any]) -> None:
+        self.function = function
+        self.name = (function.__module__, function.__qualname__)
+        self.dispatcher = numba.njit(**options)(function)
+        self._options = repr(sorted((name, repr(value)) for name, value in options.items()))
+        self._compile = self.dispatcher.compile
+        self._folders: tuple[Path, ...] | None = None
+        self._writes = False
+        self.dispatcher._cache = self
+        self.dispatcher.compile = self.compile
+        # extensions of other packages define types that no kernel takes
+        self.dispatcher._compilation_chain_init_hook = _nothing
+        KERNELS[self.name] = self
 
-    def _open(self) -> None:
-        """Find the files, which asks the file system whether it may write there."""
-        if not self._opened:
-            super().__init__(self._function)
-            files = self._cache_file
-            self._cache_file = _Files(files._cache_path, self._impl.filename_base, files._source_stamp)
-            beside = os.path.join(os.path.dirname(self._impl.locator._py_file), BESIDE)  # noqa: PTH118, PTH120
-            if beside != self._cache_path:
-                self._shipped = _Files(beside, self._impl.filename_base, files._source_stamp)
-            self._opened = True
-
-    def holds(self, signature: Any, dispatcher: Any) -> bool:
-        """Return whether the kernel is loaded or can be loaded.
+    def compile(self, signature: Any) -> Any:
+        """Load or compile the form for a signature, as the caller wants it (``engine.model.progress``).
 
         Args:
             signature: numba's types of the arguments.
-            dispatcher: the kernel.
-        """
-        if signature in dispatcher.overloads:
-            return True
-        self._open()
-        key = self._index_key(signature, dispatcher.targetctx.codegen())
-        return any(key in files.load_index() for files in (self._cache_file, self._shipped) if files is not None)
 
-    def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """Load a kernel; None where it was never compiled.
+        Raises:
+            NotCompiledError: it would have to be compiled, and the caller does not want to wait.
+        """
+        if not WAITING.compiling and WAITING.asked is not None:
+            WAITING.asked(self.name, signature)
+        if WAITING.compiling or self.holds(signature):
+            return self._compile(signature)
+        name = self.function.__name__
+        if WAITING.refuse:
+            raise NotCompiledError(f"{name} is not compiled")
+        with contextlib.nullcontext() if WAITING.announce is None else WAITING.announce(name):
+            WAITING.compiling = True
+            try:
+                return self._compile(signature)
+            finally:
+                WAITING.compiling = False
+
+    def holds(self, signature: Any) -> bool:
+        """Return whether the form for a signature is loaded or can be loaded.
 
         Args:
-            sig: numba's types of the arguments.
-            target_context: numba's description of the machine.
+            signature: numba's types of the arguments.
         """
-        self._open()
-        rtsys.initialize(target_context)
-        with self._guard_against_spurious_io_errors():
-            found = self._load_overload(sig, target_context)
-            if found is None and self._shipped is not None:
-                data = self._shipped.load(self._index_key(sig, target_context.codegen()))
-                found = None if data is None else self._impl.rebuild(target_context, data)
-            return found
+        if signature in self.dispatcher.overloads:
+            return True
+        name, _ = self._file(signature, self.dispatcher.targetctx)
+        return any((folder / name).exists() for folder in self._places())
+
+    def load_overload(self, signature: Any, target: Any) -> Any:
+        """Load a form; None where it was never compiled, or its file is damaged.
+
+        Args:
+            signature: numba's types of the arguments.
+            target: numba's description of the machine.
+        """
+        from numba.core import compiler
+        from numba.core.runtime import rtsys
+
+        rtsys.initialize(target)
+        name, key = self._file(signature, target)
+        for folder in self._places():
+            with contextlib.suppress(Exception):  # whatever a file can hold: the kernel is compiled again then
+                checked = (folder / name).read_bytes()
+                if hashlib.sha256(checked[32:]).digest() != checked[:32]:
+                    continue
+                found, form = _Unpickler(io.BytesIO(checked[32:])).load()
+                if found == key:
+                    return compiler.CompileResult._rebuild(target, *form)
         return None
 
-    def save_overload(self, sig: Any, data: Any) -> None:
-        """Keep a kernel that was compiled.
+    def save_overload(self, signature: Any, compiled: Any) -> None:
+        """Keep a form that was compiled, where a folder can be written; the solve goes on in any case.
 
         Args:
-            sig: numba's types of the arguments.
-            data: what numba compiled.
+            signature: numba's types of the arguments.
+            compiled: what numba compiled.
         """
-        self._open()
-        super().save_overload(sig, data)
+        from numba.core import serialize
+
+        places = self._places()
+        if (
+            not self._writes
+            or compiled.library.has_dynamic_globals
+            or any(not one.can_cache for one in compiled.lifted)
+        ):
+            return
+        name, key = self._file(signature, self.dispatcher.targetctx)
+        with contextlib.suppress(OSError):  # a full disk, above all
+            form = serialize.dumps((key, compiled._reduce()))
+            _replace(places[0] / name, hashlib.sha256(form).digest() + form)
+
+    def _places(self) -> tuple[Path, ...]:
+        """Return the folders of the files: the first one can be written, if any can."""
+        if self._folders is None:
+            from numba.core import caching
+
+            beside = Path(inspect.getfile(self.function)).absolute().parent / BESIDE
+            try:
+                own = Path(caching.CompileResultCacheImpl(self.function).locator.get_cache_path())
+                self._folders, self._writes = tuple(dict.fromkeys((own, beside))), True
+            except (RuntimeError, OSError):
+                self._folders = (beside,)
+        return self._folders
+
+    def _file(self, signature: Any, target: Any) -> tuple[str, tuple[Any, ...]]:
+        """Return the name of the file of a form, and what it stands for."""
+        python = f"py{sys.version_info[0]}{sys.version_info[1]}{getattr(sys, 'abiflags', '')}"
+        stamp = (numba.__version__, python, self._options, _stamp(self.function))
+        key = (*self.name, signature, target.codegen().magic_tuple(), stamp)
+        text = repr(key)
+        name = "{}.{}".format(self.name[0].rpartition(".")[2], re.sub(r"\W+", "_", self.name[1]))
+        return f"{name}.{python}.{hashlib.sha256(text.encode()).hexdigest()[:24]}.nbc", key
+
+    def enable(self) -> None:
+        """Do nothing: the files are always used."""
+
+    disable = flush = enable
 
 
-class _Files(caching.IndexDataCacheFile):
-    """The files of one kernel in numba's own format."""
+def is_loaded(package: str) -> bool:
+    """Return whether a kernel of ``package`` is loaded in this process."""
+    return any(name.startswith(package) and one.dispatcher.overloads for (name, _), one in KERNELS.items())
 
-    def load_index(self) -> Any:
-        """Return the names of the files by key; empty where there are none."""
-        with contextlib.suppress(OSError):
-            return self._load_index()
-        return {}
 
-    def _load_data(self, name: str) -> Any:
-        with open(self._data_path(name), "rb") as file:  # noqa: PTH123 - numba's path, a string
-            return _Unpickler(io.BytesIO(file.read())).load()
+def _replace(path: Path, content: bytes) -> None:
+    """Write a file that others see as a whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f"{path.name}.{uuid.uuid4().hex[:16]}.part")
+    try:
+        part.write_bytes(content)
+        part.replace(path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+
+
+def _stamp(function: Any) -> str:
+    """Return a hash of the sources and constants of a function and of all that it calls."""
+    digest, seen = hashlib.sha256(), set[int]()
+    waiting = [function]
+    while waiting:
+        one = waiting.pop()
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        digest.update(_hashed(inspect.getfile(one)))
+        for name, value in _read(one):
+            called = getattr(value, "py_func", None) or getattr(value, "_defn", value)
+            if inspect.isclass(called) and _is_own(called):
+                digest.update(_hashed(inspect.getfile(called)))  # its methods are in the same file
+            elif inspect.isfunction(called) and _is_own(called):
+                waiting.append(called)
+            else:
+                digest.update(f"{name}={_constant(value)}".encode())
+    return digest.hexdigest()
+
+
+def _is_own(part: Any) -> bool:
+    """Return whether ``part`` may change while numba, whose version is in the key, stays the same."""
+    return str(part.__module__).partition(".")[0] not in ("builtins", "llvmlite", "numba", "numpy")
+
+
+def _read(function: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the names and values of the globals and the outer variables that a function reads, ascending."""
+    names, codes = set[str](), [function.__code__]
+    while codes:
+        code = codes.pop()
+        names.update(code.co_names)
+        codes.extend(inner for inner in code.co_consts if isinstance(inner, CodeType))
+    yield from ((name, function.__globals__[name]) for name in sorted(names & function.__globals__.keys()))
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        with contextlib.suppress(ValueError):  # not assigned yet
+            yield name, cell.cell_contents
+
+
+def _constant(value: Any) -> str:
+    """Return a text of a constant; of other objects their type and name, for their text may hold an address."""
+    if isinstance(value, (int, float, str, bytes, tuple, frozenset)) or hasattr(value, "dtype"):
+        return repr(value)
+    return f"{type(value).__name__} {getattr(value, '__name__', '')}"
+
+
+@cache
+def _hashed(path: str) -> bytes:
+    return hashlib.sha256(Path(path).read_bytes()).digest()
+
+
+def _nothing() -> None:
+    """Do nothing."""
 
 
 class _Unpickler(pickle.Unpickler):
@@ -203,6 +374,8 @@ def _environment(module: str, constants: Any, name: str) -> Any:
         constants: what its compiled form refers to.
         name: name of the environment.
     """
+    from numba.core import environment
+
     known = environment.lookup_environment(name)
     if known is not None:
         return known

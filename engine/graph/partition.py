@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.graph.metis import nested_dissection
+from engine.graph.ordering import fixed
 from engine.model.device_layout import SHALLOW
 from engine.model.plan import Plan
 from engine.model.problem import Machine, PartsFacts, Problem
@@ -43,11 +44,13 @@ LATTICE: Final = 0.5
 DEVICE_WORTHWHILE: Final = 1.0
 #: Seconds that looking for articulation vertices takes for each vertex and arc, and the share of the rest of the solve
 #: that this may take.
-LOOK_SECONDS: Final = 5e-9
-LOOK_SHARE: Final = 0.1
+LOOK_SECONDS: Final = 4e-9
+LOOK_SHARE: Final = 0.04
 #: Seconds that METIS and the elimination take for each vertex and arc of a graph that falls apart at single vertices:
 #: they soon find that dense pieces cannot be divided.  0.05 to 0.07 us measured on cliques, barbells and lollipops.
 BRIDGED_SECONDS: Final = 8e-8
+#: Arcs a vertex of a graph that has dense pieces; METIS takes ten times as long for the arcs of a sparse one, in vain.
+DENSE_PIECES: Final = 16
 #: Pieces are closed at this share of the rate at which a whole graph is closed.
 BRIDGED_RATE: Final = 0.5
 #: Finding parts takes at most this number of bytes for each entry of the borders of single vertices.
@@ -287,19 +290,18 @@ def with_bridges(profile: GraphProfile, problem: Problem, plan: Plan, machine: M
     Returns:
         ``problem`` with the facts of its parts; ``problem`` itself where the pieces are not much smaller.
     """
-    if problem.max_hops is not None or problem.parts is not None:
+    if problem.max_hops is not None or problem.parts is not None or problem.arcs < DENSE_PIECES * problem.n:
         return problem
+    if not any(phase.name == "relax" for phase in plan.phases):
+        return problem  # searches look at each arc once a source, whatever joins the pieces
     work, size = _work(plan), problem.n + problem.arcs
-    if work * LOOK_SHARE < LOOK_SECONDS * size or work < BRIDGED_SECONDS * size:
+    look = LOOK_SECONDS * (size + problem.arcs if problem.directed else size)
+    if work * LOOK_SHARE < look or work < BRIDGED_SECONDS * size:
         return problem
-    from engine.graph._elimination import block_cubes
-    from engine.graph.kernels import call
-
-    pattern = _pattern(profile.graph)
     try:
         with _patience(work):
-            cubes = call(block_cubes, pattern.indptr, pattern.indices, work=problem.n + len(pattern.indices))
-            if work * (1 - cubes / max(1, problem.n) ** 3 / BRIDGED_RATE) < BRIDGED_SECONDS * size:
+            left = _cubes(profile.graph) / max(1, problem.n) ** 3 / BRIDGED_RATE
+            if work * (1 - left) < BRIDGED_SECONDS * size:
                 return problem
             return with_parts(profile, problem, _most_entries(problem, plan, machine))
     except NotCompiledError:
@@ -311,6 +313,18 @@ def _patience(work: float) -> AbstractContextManager[None]:
     NotCompiledError is raised.
     """
     return nullcontext() if work >= COMPILING_SECONDS else only_ready()
+
+
+def _cubes(graph: Graph) -> float:
+    """Return the sum of the cubes of the sizes of the pieces that hang together at single vertices."""
+    from engine.graph._elimination import block_cubes
+    from engine.graph._walks import both_ways
+    from engine.graph.kernels import call
+
+    form, work = (fixed(graph.indptr), fixed(graph.heads)), graph.n + graph.arcs
+    if graph.directed:
+        form = call(both_ways, *form, work=work)
+    return float(call(block_cubes, *form, work=work))
 
 
 def _work(plan: Plan) -> float:

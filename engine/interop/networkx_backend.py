@@ -9,12 +9,14 @@ from dataclasses import replace
 from functools import cached_property, wraps
 from inspect import signature
 from itertools import chain
+from operator import itemgetter
 from typing import Any, Final
 
 import networkx as nx
 import numpy as np
 import numpy.typing as npt
 
+from engine.graph.profile import GraphProfile
 from engine.graph.transpose import reverse
 from engine.interop.networkx_info import FUNCTIONS
 from engine.interop.rows import Floats, RowStatistics, distance_rows, gather
@@ -134,12 +136,12 @@ class Weighted:
 
     def rows(self, *, trees: bool = False) -> Iterator[tuple[range, Floats, npt.NDArray[np.int32] | None]]:
         """Yield rows of distances, with predecessors if ``trees``, some rows at a time."""
-        n = self.graph.n
+        n, profile = self.graph.n, GraphProfile(self.graph)  # the facts of the graph are found once
         height = max(1, _ENTRIES // n)
         for first in range(0, n, height):
             some = range(first, min(n, first + height))
             with exceptions():
-                block, before = distance_rows(self.graph, np.arange(some.start, some.stop), trees=trees)
+                block, before = distance_rows(profile, np.arange(some.start, some.stop), trees=trees)
             yield some, block, before
 
 
@@ -167,7 +169,15 @@ def _columns(
         counts = np.fromiter(map(len, parallel), np.int64, len(parallel))
         tails, heads = np.repeat(tails, counts), np.repeat(heads, counts)
         data = chain.from_iterable(edges.values() for edges in parallel)
-    return tails, heads, None if weight is None else [edge.get(weight, 1) for edge in data]
+    return tails, heads, None if weight is None else _values(list(data), weight)
+
+
+def _values(edges: list[dict[Any, Any]], weight: Any) -> list[Any]:
+    """Return the value of each edge, 1 where it has none; where all have one, the interpreter is left once."""
+    try:
+        return list(map(itemgetter(weight), edges))
+    except KeyError:
+        return [edge.get(weight, 1) for edge in edges]
 
 
 def _numbers(values: list[Any]) -> npt.NDArray[Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -12,7 +12,6 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import dijkstra
 
 from engine.api.solve import make_plan, solve
-from engine.graph.potentials import find_potentials, reduced_weights
 from engine.graph.profile import GraphProfile
 from engine.model.dtypes import WORK_TYPES
 from engine.model.problem import Options
@@ -28,7 +27,7 @@ NONE: Final = -9999
 
 
 def distance_rows(
-    graph: Graph, rows: npt.NDArray[np.int64], *, trees: bool = False, algorithm: str = "auto"
+    graph: Graph | GraphProfile, rows: npt.NDArray[np.int64], *, trees: bool = False, algorithm: str = "auto"
 ) -> tuple[Floats, Indices | None]:
     """Find rows of distances, and predecessors if wanted.
 
@@ -37,7 +36,7 @@ def distance_rows(
     arcs are negative.
 
     Args:
-        graph: the graph.
+        graph: the graph, or its profile, which keeps what is found for further rows.
         rows: sources, vertex indices, ascending.
         trees: also return predecessors.
         algorithm: name, or ``auto``.
@@ -48,16 +47,16 @@ def distance_rows(
     Raises:
         NegativeCycle: the graph has one.
     """
-    potentials = None
-    if trees and not graph.integral:
+    profile, potentials = GraphProfile.of(graph), None
+    if trees and not profile.graph.integral:
         algorithm = "dijkstra"
-        if graph.arcs and graph.weights.min() < 0:
-            potentials = find_potentials(graph)
-            graph = replace(graph, weights=reduced_weights(graph, potentials))
-    distances = np.empty((len(rows), graph.n))
+        if not profile.nonnegative:
+            potentials = profile.potentials
+            profile = GraphProfile(profile.reduced(potentials).graph)  # its lengths are reduced, too
+    distances = np.empty((len(rows), profile.graph.n))
     if distances.size:
-        _solve(graph, rows, algorithm, lambda kind: FloatSink(distances, kind))
-    before = _trees(graph, distances, rows) if trees else None
+        _solve(profile, rows, algorithm, lambda kind: FloatSink(distances, kind))
+    before = _trees(profile.graph, distances, rows) if trees else None
     if potentials is not None:
         distances += potentials - potentials[rows, None]
     return distances, before
@@ -162,7 +161,7 @@ def gather(graph: Graph, *, inverse: bool = False) -> RowStatistics:
         np.zeros(n, np.int64), np.zeros(n), np.zeros(n), np.zeros(n if inverse else 0), (64, max(1, n))
     )
     if n:
-        _solve(graph, np.arange(n), "auto", lambda _: facts)
+        _solve(GraphProfile(graph), np.arange(n), "auto", lambda _: facts)
     return facts
 
 
@@ -177,14 +176,14 @@ def _trees(graph: Graph, distances: Floats, rows: npt.NDArray[np.int64]) -> Indi
         team.close()
 
 
-def _solve(graph: Graph, rows: npt.NDArray[np.int64], algorithm: str, sink: Callable[[float], Sink]) -> None:
+def _solve(profile: GraphProfile, rows: npt.NDArray[np.int64], algorithm: str, sink: Callable[[float], Sink]) -> None:
     """Plan and run; ``sink`` makes the sink from the value that means *unreachable*."""
+    graph = profile.graph
     options = Options(
         dtype="auto" if graph.integral else "float64",
         algorithm=algorithm,
         sources=None if len(rows) == graph.n else tuple(rows.tolist()),
         device="cpu" if algorithm == "dijkstra" else "auto",
     )
-    profile = GraphProfile(graph)
     plan = make_plan(profile, options)
     solve(profile, plan, options, sink(WORK_TYPES[plan.dtype].unreachable), facts=False)

@@ -20,6 +20,7 @@ import numpy.typing as npt
 from scipy.sparse import csr_array, issparse
 from scipy.sparse.csgraph import NegativeCycleError, csgraph_from_masked
 
+from engine.interop.dense import graph_of_dense
 from engine.interop.rows import NONE, Floats, Indices, distance_rows, nearest_row
 from storage.errors import InvalidGraph, InvalidRequest, NegativeCycle
 from storage.graph.graph import Graph, build_graph
@@ -160,7 +161,10 @@ def _graph(csgraph: Any, directed: bool, unweighted: bool) -> Graph:
     elif np.ma.isMaskedArray(csgraph):
         arcs = csgraph_from_masked(np.ma.asarray(csgraph, np.float64))
     else:
-        arcs = _arcs_of_dense(np.asarray(csgraph, np.float64))
+        dense = _square(np.asarray(csgraph, np.float64))
+        if directed and not unweighted and (made := graph_of_dense(dense)) is not None:
+            return made
+        arcs = _arcs_of_dense(dense)
     if arcs.shape[0] != arcs.shape[1]:
         raise ValueError(f"the graph must be of shape (N, N), not {arcs.shape}")
     n = arcs.shape[0]
@@ -171,10 +175,14 @@ def _graph(csgraph: Any, directed: bool, unweighted: bool) -> Graph:
     return _answered(lambda: build_graph(tails, arcs.indices, weights, n=n, directed=directed)[0])
 
 
-def _arcs_of_dense(dense: Floats) -> Any:
-    """Return the arcs of a matrix in which zeros, NaN and inf mean no arc."""
+def _square(dense: Floats) -> Floats:
     if dense.ndim != 2 or dense.shape[0] != dense.shape[1]:
         raise ValueError(f"the graph must be of shape (N, N), not {dense.shape}")
+    return dense
+
+
+def _arcs_of_dense(dense: Floats) -> Any:
+    """Return the arcs of a square matrix in which zeros, NaN and inf mean no arc."""
     some = np.isfinite(dense)
     some &= dense != 0
     heads = np.broadcast_to(np.arange(len(dense), dtype=np.int32), dense.shape)[some]

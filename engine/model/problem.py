@@ -216,11 +216,13 @@ class Trials:
         search: on the processors, with all threads.
         hop_search: the same with one bit a source.
         device_search: on the GPU; infinite if they were given up.
+        found: rows that these searches have found, which a solve by searches on the processors need not find again.
     """
 
     search: float | None = None
     hop_search: float | None = None
     device_search: float | None = None
+    found: int = 0
 
 
 @dataclass(frozen=True)

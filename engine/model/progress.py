@@ -14,6 +14,9 @@ from storage.errors import Cancelled
 #: Returns a context that lasts as long as the compilation of the kernel whose name it is given.
 Announce = Callable[[str], AbstractContextManager[None]]
 
+#: The phase in which kernels are compiled.
+COMPILING: Final = "compile"
+
 
 class Monitor:
     """Receives progress and decides whether to stop.  This base class ignores all reports and never stops.
@@ -135,11 +138,14 @@ class _Waiting(threading.local):
 
     Attributes:
         announce: is entered around a compilation.
+        asked: is told the module and name of each kernel that is called for the first time, and numba's types of the
+            arguments.
         refuse: whether NotCompiledError is raised instead.
         compiling: whether this thread compiles, so that what a kernel calls is compiled along with it.
     """
 
     announce: Announce | None = None
+    asked: Callable[[tuple[str, str], object], None] | None = None
     refuse = False
     compiling = False
 
@@ -169,4 +175,4 @@ def only_ready() -> Iterator[None]:
 
 def told_of_compiling(clock: PhaseClock) -> AbstractContextManager[None]:
     """Make each compilation that this thread waits for a phase of its own: it can take longer than the solve, once."""
-    return announcing(lambda _kernel: clock.aside("compile", "kernels"))
+    return announcing(lambda _kernel: clock.aside(COMPILING, "kernels"))

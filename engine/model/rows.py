@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -135,15 +135,23 @@ class KnownRows:
         known: npt.NDArray[np.bool_] = self._place[sources] >= 0
         return known
 
-    def row(self, source: int) -> Array:
-        """Return the row of a source that is known, shape (n,)."""
-        place = int(self._place[source])
+    def parts(
+        self, sources: npt.NDArray[np.int64]
+    ) -> Iterator[tuple[Array, npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
+        """Yield where the rows of sources are that are known.
+
+        Args:
+            sources: vertex indices, shape (rows,).
+
+        Yields:
+            A block of rows, the places of some rows in it, and which of ``sources`` these belong to.
+        """
+        places, first = self._place[sources], 0
         for block in self._blocks:
-            if place < len(block):
-                found: Array = block[place]
-                return found
-            place -= len(block)
-        raise KeyError(source)
+            which = np.flatnonzero((places >= first) & (places < first + len(block)))
+            if len(which):
+                yield block, places[which] - first, which
+            first += len(block)
 
 
 @dataclass(frozen=True)

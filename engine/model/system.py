@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
 _OWN_GROUP: Final = Path("/proc/self/cgroup")
 _GROUPS: Final = Path("/sys/fs/cgroup")
+
+
+#: Features of the levels of x86-64 processors, each besides those of the level before.
+LEVELS: Final = {
+    "x86-64-v2": ("cx16", "popcnt", "sahf", "sse3", "sse4.1", "sse4.2", "ssse3"),
+    "x86-64-v3": ("avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe", "xsave"),
+    "x86-64-v4": ("avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"),
+}
+LEVEL_VARIABLE: Final = "APSP_CPU_LEVEL"
 
 
 def usable_processors() -> int:
@@ -74,3 +84,33 @@ def _reclaimable(group: Path) -> int:
     """Return the bytes of a control group's file pages that the kernel can reclaim on demand."""
     words = _words(group / "memory.stat")
     return int(words[words.index("inactive_file") + 1]) if "inactive_file" in words else 0
+
+
+def level_settings(wanted: str, present: Mapping[str, bool]) -> dict[str, str]:
+    """Return numba's settings for a level; none where the processor has no level, and is compiled for as it is.
+
+    Args:
+        wanted: name of a level; ``auto`` for the highest that the processor has, empty for the processor itself.
+        present: whether the processor has a feature, by name.
+    """
+    names, features, found = list(LEVELS), list[str](), dict[str, str]()
+    for name in names if wanted in ("auto", *names) else ():
+        features += [feature for feature in LEVELS[name] if feature not in features]
+        if wanted == "auto" and not all(present.get(feature, False) for feature in features):
+            break
+        found = {"NUMBA_CPU_NAME": name, "NUMBA_CPU_FEATURES": ",".join(f"+{feature}" for feature in features)}
+        if name == wanted:
+            break
+    return found
+
+
+def use_level() -> None:
+    """Let numba compile for the level that ``APSP_CPU_LEVEL`` names, in this process and in those that it starts.
+
+    It comes before numba is imported, or has no effect.
+    """
+    wanted = os.environ.get(LEVEL_VARIABLE, "")
+    if wanted and "NUMBA_CPU_NAME" not in os.environ and "numba" not in sys.modules:
+        from llvmlite import binding
+
+        os.environ.update(level_settings(wanted, binding.get_host_cpu_features()))

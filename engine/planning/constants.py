@@ -116,6 +116,12 @@ UNKEPT: Final = _decided("UNKEPT", 1.25, "ratio of seconds", "ffd677c")
 LONG_ON_GPU: Final = _decided("LONG_ON_GPU", 120.0, "seconds", "ffd677c")
 LONG_ON_CPU: Final = _decided("LONG_ON_CPU", 60.0, "seconds", "6ecede7")
 
+#: Time in which the folders of a store are made, in which it is sealed, and in which a process imports what computes
+#: and loads compiled kernels (``benchmarks/start.py``).
+CREATE_SECONDS: Final = _measured("CREATE_SECONDS", 0.01, "seconds", "ddb7d5c")
+SEAL_SECONDS: Final = _measured("SEAL_SECONDS", 0.02, "seconds", "ddb7d5c")
+START_SECONDS: Final = _measured("START_SECONDS", 0.3, "seconds", "ddb7d5c")
+
 # ---- a GPU ----------------------------------------------------------------------------------------------------------
 
 #: Time until a GPU has been found and is ready.  That happens during planning, so no candidate counts it.

@@ -235,8 +235,9 @@ def search_candidate(
     from_targets = columns < searches and own + rectangle + 2 * aside < spare
     if from_targets:
         searches, columns, held = columns, searches, rectangle
-    work = searches * (seconds if tried is None else tried)
-    search, write = Phase("search", work, updates=searches * problem.arcs), write_phase(setting)
+    left = searches if from_targets else max(0, searches - setting.trials.found)
+    work = left * (seconds if tried is None else tried)
+    search, write = Phase("search", work, updates=left * problem.arcs), write_phase(setting)
     batch = batch_rows(columns, searches, size, **limits)
     # batches are written while the next ones are searched, but on the same processors, so the seconds add up
     phases, memory = (*before, search, write), own + held + 2 * batch * columns * size

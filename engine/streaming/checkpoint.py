@@ -231,8 +231,11 @@ class Continued:
 
 
 def resumable(path: Path | None, *, resume: bool) -> Checkpoint | None:
-    """Return the checkpoint from which a solve into ``path`` would resume; None if there is none."""
-    return find_checkpoint(path) if resume and path is not None else None
+    """Return the checkpoint from which a solve into ``path`` would resume; None if there is none, or its tiles are not
+    there.
+    """
+    found = find_checkpoint(path) if resume and path is not None else None
+    return None if found is None or found.fault is not None else found
 
 
 def bound_to(checkpoint: Checkpoint | None, options: Options) -> Options:

@@ -191,6 +191,20 @@ def verify(
     querying.verify(store, sample, as_json=as_json)
 
 
+@app.command()
+def warm(
+    processes: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=1, help="How many compile at once; else what fits."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Compile what solves on processors use, once a machine, ahead of the first one."""
+    from service.cli.commands import warming
+
+    warming.warm(processes, as_json=as_json)
+
+
 for _command in cli_remote.COMMANDS:
     app.command()(_command)
 

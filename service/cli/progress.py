@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Self, TextIO
 
-from engine.model.progress import Monitor
+from engine.model.progress import COMPILING, Monitor
 from service.units import format_bytes, format_count, format_seconds
 
 if TYPE_CHECKING:
@@ -108,9 +108,13 @@ class ProgressMonitor(Monitor):
         stream: where it is shown.
         stop: called at every step; True cancels the solve.
         every: seconds between two updates of what is shown; None for what suits the stream.
+        explain: say why there is something to compile.
     """
 
-    def __init__(self, stream: TextIO, stop: Callable[[], bool] = never, *, every: float | None = None) -> None:
+    def __init__(
+        self, stream: TextIO, stop: Callable[[], bool] = never, *, every: float | None = None, explain: bool = True
+    ) -> None:
+        self._explain = explain
         self._display, self._stop = Display(stream, every=every), stop
         self.phase: str | None = None
         self.stopped = False
@@ -128,6 +132,9 @@ class ProgressMonitor(Monitor):
             unit: what is counted, such as rows or bytes.
         """
         self.close()
+        if phase == COMPILING and self._explain:
+            self._explain = False
+            self._display.print("note: kernels are compiled, once on this machine; apsp warm does it ahead")
         self.phase, self.total, self.done, self.unit = phase, total, 0, unit
         self._started, self._last = time.perf_counter(), (0.0, 0)
         self._due = self._started + self._display.every

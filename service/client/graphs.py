@@ -311,6 +311,9 @@ def _table(path: Path, tails: Any, heads: Any, weights: Any = None, *, name: str
     import polars as pl
 
     tails, heads = _vertices(tails), _vertices(heads)
+    if isinstance(tails, list) != isinstance(heads, list):
+        # A vertex that stands on both sides has one name: 2 in an array is the 2.0 of a list.
+        tails, heads = (side if isinstance(side, list) else side.tolist() for side in (tails, heads))
     names = Names(dict.fromkeys(vertex for side in (tails, heads) if isinstance(side, list) for vertex in side))
     ends = (pl.Series(names.labels(side) if isinstance(side, list) else side) for side in (tails, heads))
     sides = ("source", "target") if weights is None else _ends(name)

@@ -36,7 +36,7 @@ class Awaited:
 
 
 class Method(Generic[P, T]):
-    """A method made of a function that returns a flow; which kind depends on the class that has it."""
+    """Makes a function that returns a flow into a method, which is asynchronous if its class is."""
 
     def __init__(self, flow: Callable[Concatenate[Any, P], Flow[T]]) -> None:
         self._flow = flow

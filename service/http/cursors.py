@@ -1,11 +1,11 @@
-"""Makes and reads the cursor of a list in pages: an opaque text, sent in the Link header (RFC 8288)."""
+"""Makes and reads the cursors of lists in pages: opaque texts, sent in the Link header (RFC 8288)."""
 
 from __future__ import annotations
 
 import base64
 import binascii
 import json
-from typing import Final
+from typing import Any, Final
 
 from fastapi import Request
 
@@ -26,14 +26,32 @@ def is_plain(text: str) -> bool:
 
 def decode(cursor: str) -> tuple[float, str]:
     """Return the inverse of ``encode(number, text)``.  Raises InvalidRequest for any other text."""
+    match _decoded(cursor):
+        case [int() | float() as number, str() as text] if (
+            not isinstance(number, bool) and 0 <= number < 1e12 and is_plain(text)
+        ):
+            return float(number), text
+    raise _unknown()
+
+
+def decode_id(cursor: str) -> str:
+    """Return the inverse of ``encode(text)``.  Raises InvalidRequest for any other text."""
+    match _decoded(cursor):
+        case [str() as text] if is_plain(text):
+            return text
+    raise _unknown()
+
+
+def _decoded(cursor: str) -> Any:
     try:
         padded = cursor.encode("ascii") + b"=" * (-len(cursor) % 4)
-        number, text = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
-        if type(number) in (int, float) and isinstance(text, str) and 0 <= number < 1e12 and is_plain(text):
-            return float(number), text
-    except (ValueError, TypeError, binascii.Error, RecursionError):
-        pass
-    raise InvalidRequest("the cursor is none that a list gave", field="cursor")
+        return json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
+    except (ValueError, binascii.Error, RecursionError):
+        raise _unknown() from None
+
+
+def _unknown() -> InvalidRequest:
+    return InvalidRequest("the cursor is none that a list gave", field="cursor")
 
 
 def following(request: Request, **parameters: str) -> str:

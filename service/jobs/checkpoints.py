@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from engine.graph.profile import GraphProfile
     from engine.model.plan import Plan
     from engine.model.problem import Options
+    from engine.model.progress import Monitor
 
 
 def has_checkpoint(store: Path, address: str | None = None) -> bool:
@@ -63,14 +64,15 @@ def fetch(store: Path, address: str | None) -> None:
         fetch_checkpoint(store, address)
 
 
-def plan(profile: GraphProfile, options: Options, store: Path) -> Plan:
+def plan(profile: GraphProfile, options: Options, store: Path, monitor: Monitor | None = None) -> Plan:
     """Return the plan of a solve into ``store``, from its checkpoint if there is one.
 
     Args:
         profile: the graph to solve.
         options: options of the solve.
         store: path of the store.
+        monitor: is told what is compiled first, and asked whether to stop.
     """
     from engine.api import solve as engine
 
-    return engine.make_plan(profile, options, out=store, resume=True)
+    return engine.make_plan(profile, options, out=store, resume=True, monitor=monitor)

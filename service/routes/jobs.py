@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import os
 from collections.abc import AsyncIterator
 from typing import Annotated, Final
@@ -15,8 +13,8 @@ from starlette.types import Receive, Scope, Send
 
 from service.api.problems import documented
 from service.api.schemas.jobs import Estimate, JobDocument, JobItem, JobList, JobRequest, JobsQuery
+from service.http import cursors
 from service.http.bodies import BodyRoute
-from service.http.cursors import is_plain
 from service.http.file_response import OpenFile
 from service.http.parameters import known_parameters
 from service.http.ranges import matches
@@ -27,7 +25,6 @@ from service.jobs.folders import discard
 from service.jobs.joblog import fetch_log, log_path
 from service.jobs.submission import check_key, refuse_if_draining, resume, submit
 from service.state import RETRY_AFTER, KnownAsker, Service
-from storage.errors import InvalidRequest
 from storage.jobs.store import ACCEPTED, JobRecord
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"], dependencies=[Depends(known_parameters)], route_class=BodyRoute)
@@ -108,7 +105,7 @@ def list_jobs(
         asker: who asks, and the service.
         asked: which jobs the list shows.
     """
-    before = None if asked.cursor is None else _decoded(asked.cursor)
+    before = None if asked.cursor is None else cursors.decode_id(asked.cursor)
     limit = asked.limit
     records = asker.service.jobs.list_jobs(
         limit + 1, state=asked.state, graph=asked.graph, owner=asker.owner, before=before
@@ -116,8 +113,7 @@ def list_jobs(
     following = None
     if len(records) > limit:
         records = records[:limit]
-        url = request.url.include_query_params(cursor=_encoded(records[-1].id))
-        following = f"{url.path}?{url.query}"
+        following = cursors.following(request, cursor=cursors.encode(records[-1].id))
         response.headers["Link"] = f'<{following}>; rel="next"'
     return JobList(jobs=[JobItem.of(record) for record in records], next=following)
 
@@ -305,17 +301,3 @@ def _shown(service: Service, record: JobRecord, response: Response) -> JobDocume
     if record.open:
         response.headers["Retry-After"] = str(RETRY_AFTER)
     return JobDocument.of(record, queue_position=position, resumable=again)
-
-
-def _encoded(job_id: str) -> str:
-    return base64.urlsafe_b64encode(job_id.encode()).decode().rstrip("=")
-
-
-def _decoded(cursor: str) -> str:
-    try:
-        job_id = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode("ascii")
-        if not is_plain(job_id):
-            raise ValueError(cursor)
-        return job_id
-    except (binascii.Error, ValueError):
-        raise InvalidRequest("the cursor is none that this service gave", field="cursor") from None

@@ -98,10 +98,12 @@ class Runner:
                 self._stopping.wait(_RETRY_SECONDS)
                 continue
             if job is not None:
+                warm_up.pause()
                 self.work(job)
             elif not warm_up.step():
                 self._wake.wait(_IDLE_SECONDS)
                 self._wake.clear()
+        warm_up.pause()
         self._end()
 
     def _claimed(self) -> JobRecord | None:
@@ -168,7 +170,7 @@ class Runner:
         options = job_options(graph, job.options, self._settings)
         checkpoints.fetch(place, address)
         profile = GraphProfile(graph)
-        plan = checkpoints.plan(profile, options, place)
+        plan = checkpoints.plan(profile, options, place, monitor)
         loaded = time.perf_counter() - began
         if _differs(plan.to_dict(), job.plan):
             self._until_stored(lambda: self._jobs.replan(job, plan.to_dict()))

@@ -1,9 +1,20 @@
-"""Imports the engine and loads its kernels step by step while a runner is idle."""
+"""Makes an idle runner ready for its first job: kernels compiled in the background, then loaded step by step.
+
+Compiling takes a minute or two of processor time, once a machine.  It happens in processes of the lowest priority, and
+ends when a job comes; the job compiles what it needs itself, and the rest waits until the runner is idle again.
+
+Run as ``python -m service.runner.warmup PROCESSES`` this module is the process that compiles.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import logging
+import os
+import signal
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +32,11 @@ _SOLVES: Final = (
     ({"algorithm": "blocked-floyd-warshall", "dtype": "int32"}, True),
     ({"algorithm": "blocked-floyd-warshall", "dtype": "float32"}, False),
 )
+#: processes that compile beside an idle runner, at most
+PROCESSES: Final = 4
+#: times that compiling is begun; jobs interrupt it
+STARTS: Final = 20
+LOWEST: Final = 19
 
 
 class WarmUp:
@@ -28,23 +44,57 @@ class WarmUp:
 
     def __init__(self) -> None:
         self._steps = _steps()
+        self._compiling: subprocess.Popen[bytes] | None = None
 
     def step(self) -> bool:
-        """Do the next step; False when there is none."""
+        """Do the next step; False when there is nothing to do, or only to wait for what is compiled meanwhile."""
+        if self._compiling is not None:
+            if self._compiling.poll() is None:
+                return False
+            if self._compiling.returncode:
+                log.warning("kernels are not compiled ahead; the process ended with %d", self._compiling.returncode)
+                self._steps = iter(())
+            self._compiling = None
         try:
-            return next(self._steps, None) is not None
+            done = next(self._steps, None)
         except Exception as error:
             log.warning("a warm-up failed: %s", error)
             return True
+        if done is False:
+            self._compiling = _compile()
+        return done is not None
+
+    def pause(self) -> None:
+        """End what is compiled in the background, because there is a job; it is begun again when the runner is idle."""
+        if self._compiling is None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._compiling.pid, signal.SIGKILL)
+        self._compiling.wait()
+        self._compiling = None
 
 
 def _steps() -> Iterator[bool]:
+    """Do a step before each value; False says that kernels have to be compiled before the next one."""
     for name in _MODULES:
         importlib.import_module(name)
         yield True
+    from engine.execution.kernel_list import listed_kernels, missing
+
+    starts = 0
+    while _SOLVES and missing(listed_kernels()):
+        if (starts := starts + 1) > STARTS:
+            return
+        yield False
     for options, whole in _SOLVES:
         _solve(options, whole)
         yield True
+
+
+def _compile() -> subprocess.Popen[bytes]:
+    """Compile in a process group of its own, which ends with this process."""
+    command = [sys.executable, "-m", "service.runner.warmup", str(PROCESSES)]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)  # noqa: S603 - this program
 
 
 def _solve(options: dict[str, str], whole: bool) -> None:
@@ -61,3 +111,28 @@ def _solve(options: dict[str, str], whole: bool) -> None:
     graph, _ = build_graph(vertices, np.roll(vertices, -1), weights, directed=True)
     with tempfile.TemporaryDirectory(prefix="apsp-warm-") as folder:
         solve_to_store(graph, Options(device="cpu", **options), Path(folder) / "warm.zarr")  # type: ignore[arg-type]
+
+
+def main() -> None:
+    """Compile what is missing, until the runner that started this process ends."""
+    import threading
+
+    from engine.api.warming import warm
+    from engine.model.system import usable_processors
+    from storage.errors import ApspError
+
+    def watch() -> None:
+        while os.read(0, 1024):
+            pass
+        os.killpg(0, signal.SIGKILL)
+
+    os.nice(LOWEST)
+    threading.Thread(target=watch, daemon=True).start()
+    try:
+        warm(processes=min(int(sys.argv[1]), usable_processors()))
+    except ApspError as error:
+        sys.exit(str(error))
+
+
+if __name__ == "__main__":
+    main()

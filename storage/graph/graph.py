@@ -29,6 +29,7 @@ from storage.graph.cleaning import (
     shift_to_index,
     smallest_type,
 )
+from storage.graph.inputs import label_array, whole_array
 
 #: Newest version of the folder written by ``save_graph``.  A graph with terminals has version 2, because a reader of
 #: version 1 would let paths pass through them; all other graphs have version 1.
@@ -138,7 +139,7 @@ def build_graph(
         InvalidGraph: NaN, -inf, whole weights beyond 2**53, index out of range, labels that do not ascend.
         NegativeCycle: a self loop of negative weight.
     """
-    arcs = ArcList(_whole_array(tails, "tails"), _whole_array(heads, "heads"), None)
+    arcs = ArcList(whole_array(tails, "tails"), whole_array(heads, "heads"), None)
     if weights is not None:
         array = np.asarray(weights)
         if array.dtype.kind not in "iuf" and array.size:
@@ -146,7 +147,7 @@ def build_graph(
         arcs.weights = array.astype(np.float64) if array.dtype.kind not in "iu" else array
     if not len(arcs.tails) == len(arcs.heads) == len(arcs.tails if arcs.weights is None else arcs.weights):
         raise InvalidGraph("tails, heads and weights must have the same length", field="weights")
-    names = None if labels is None else _label_array(labels)
+    names = None if labels is None else label_array(labels)
     if n is not None and names is not None and len(names) != n:
         raise InvalidGraph(f"{n} vertices, but {len(names)} labels", field="labels")
     if names is None and n is not None:
@@ -188,37 +189,6 @@ def build_from(
     return graph, Counts(self_loops, merged if directed or mirrored else merged // 2, infinite)
 
 
-def _whole_array(values: npt.ArrayLike, name: str) -> AnyArray:
-    array = np.asarray(values)
-    if array.size == 0:
-        return np.zeros(0, np.int64)
-    if array.ndim != 1 or array.dtype.kind not in "iu":
-        found = f"{array.dtype} of {array.ndim} axes"
-        raise InvalidGraph(f"{name} must be a list of whole numbers, not {found}", field=name)
-    return array if array.dtype in (np.int32, np.int64) else _as_int64(array, name)
-
-
-def _as_int64(array: AnyArray, name: str) -> IntArray:
-    """Integers as int64; InvalidGraph for unsigned ones that would change their sign."""
-    if array.dtype == np.uint64 and array.size and int(array.max()) >= 2**63:
-        raise InvalidGraph(f"{name}: {array.max()} is beyond the range of int64; use text labels", field=name)
-    return array.astype(np.int64)
-
-
-def _label_array(labels: npt.ArrayLike) -> AnyArray:
-    """Return the labels as int64 or ``StringDType``; they must ascend strictly."""
-    array = np.asarray(labels)
-    if array.dtype.kind == "u":
-        array = _as_int64(array, "labels")
-    if array.size and array.dtype.kind not in "iUOT":
-        raise InvalidGraph(f"labels are whole numbers or text, not {array.dtype}", field="labels")
-    kind: npt.DTypeLike = np.int64 if array.dtype.kind in "iu" or array.size == 0 else np.dtypes.StringDType()
-    array = array.astype(kind)
-    if len(array) > 1 and not bool(np.all(array[1:] > array[:-1])):
-        raise InvalidGraph("labels must ascend strictly", field="labels")
-    return array
-
-
 def graph_digest(graph: Graph) -> str:
     """Return ``sha256:<hex>`` of the content: n, direction, rows, heads, weights by value, labels, terminals if any.
 
@@ -258,14 +228,18 @@ def index_of(graph_or_labels: Graph | AnyArray, text: str | int) -> int:
         hint = "" if is_label(wanted) else ", written without leading zeros, signs or fractions"
         raise NotFound(f"no vertex {wanted!r}: the {len(labels)} vertices are numbers from {span}{hint}")
     for name in (str(text), wanted):
-        at = _search_text(labels, name)
+        at = search_text(labels, name)
         if at < len(labels) and str(labels[at]) == name:
             return at
     span = f"{labels[0]!r} to {labels[-1]!r}"
     raise NotFound(f"no vertex {wanted!r}: the {len(labels)} vertices are names from {span}")
 
 
-def _search_text(labels: AnyArray, name: str) -> int:
+def search_text(labels: AnyArray, name: str) -> int:
+    """Return the position of the first of ascending names that is not below ``name``.
+
+    ``numpy.searchsorted`` fails on some arrays of ``StringDType`` with a MemoryError.
+    """
     low, high = 0, len(labels)
     while low < high:
         middle = (low + high) // 2

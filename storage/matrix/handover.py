@@ -115,6 +115,8 @@ def _stamp(path: Path) -> tuple[int, int, int]:
 def _copy_tiles(distances: Path, folder: Path) -> None:
     pairs = []
     for band in (distances / "c").iterdir():
+        if not band.is_dir():
+            continue  # the stamp, or a stray file
         place = folder / DISTANCES / "c" / band.name
         place.mkdir(parents=True)
         pairs += [(tile, place / tile.name) for tile in band.iterdir()]

@@ -208,6 +208,11 @@ class WorkingMatrix(MatrixWriter):
         path = Path(f"{self._tiles}/{i}/{j}")
         try:
             checksum, size = self._read_packed(path, out) if self._compressed else self._read_plain(path, out)
+        except FileNotFoundError as error:
+            raise StorageFailed(
+                f"tile ({i}, {j}), file {path}, is missing, although the checkpoint counts it (No such file): bring it "
+                "back, or begin anew (--overwrite)"
+            ) from error
         except OSError as error:
             raise atomic.failure("read tile", path, error) from error
         except ValueError as error:

@@ -2,6 +2,8 @@
 
 It holds ``store`` (the store in the making), ``spare`` (files that tiles are written into) and ``record.json``, which
 says how far the solve has come.  A folder without a record is garbage of a process that died before its first commit.
+The record and a file among the tiles hold the same random stamp, so that tiles that were moved there from another
+folder are not taken for those that the record describes.
 The system frees the lock (flock) when the process that holds it ends.
 """
 
@@ -13,6 +15,7 @@ import hashlib
 import json
 import logging
 import os
+import secrets
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -22,7 +25,8 @@ from typing import Any, Final
 
 from storage.errors import Conflict, StorageFailed
 from storage.files import atomic
-from storage.matrix.format import DISTANCES, ROOT_DOCUMENT, plain
+from storage.matrix.format import DISTANCES, plain
+from storage.matrix.stamps import fault_of, put_stamp, seal_of, stamp_file, stamp_in
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +47,7 @@ class Checkpoint:
         record: as given to ``WorkingMatrix.commit``.
         saved: when, in ISO 8601.
         bytes: disk space of the working folder.
+        fault: why no solve can resume from it; None if its tiles are there.
     """
 
     target: Path
@@ -50,6 +55,7 @@ class Checkpoint:
     record: Mapping[str, Any]
     saved: str
     bytes: int
+    fault: str | None = None
 
 
 def find_checkpoint(target: str | Path) -> Checkpoint | None:
@@ -58,8 +64,9 @@ def find_checkpoint(target: str | Path) -> Checkpoint | None:
     document = _read_record(path)
     if document is None or _published(path, document):
         return None
-    size = _disk_bytes(working_folder(path))
-    return Checkpoint(path, document["identity"], document["record"], document["saved"], size)
+    base = working_folder(path)
+    fault = fault_of(base / "store", document)
+    return Checkpoint(path, document["identity"], document["record"], document["saved"], _disk_bytes(base), fault)
 
 
 def discard_checkpoint(target: str | Path) -> None:
@@ -99,6 +106,7 @@ def place_checkpoint(target: str | Path, record: bytes, bring: Callable[[Path], 
             _clear(base, keep=())
             (base / "store").mkdir()
             bring(base / "store")
+            put_stamp(base / "store", stamp_in(record))
             # The record must never be durable before the tiles that it describes.
             atomic.sync_tree(base / "store")
             _put_record(base, record)
@@ -128,6 +136,7 @@ class WorkingDir(atomic.Staging):
         self._base = working_folder(target)
         self.folder, self.spare = self._base / "store", self._base / "spare"
         self.record: dict[str, Any] | None = None
+        self._stamp, self._stamped = secrets.token_hex(8), False
         self._lock: int | None = None
         self._hold: int | None = None
         try:
@@ -146,7 +155,10 @@ class WorkingDir(atomic.Staging):
         self.check_held()
         stated = plain(record)
         first = not (self._base / RECORD).exists()
-        _write_record(self._base, {"identity": self._identity, "record": stated, **more})
+        if not self._stamped:
+            put_stamp(self.folder, self._stamp)
+            self._stamped = True
+        _write_record(self._base, {"identity": self._identity, "record": stated, "stamp": self._stamp, **more})
         if first:
             atomic.sync_path(self.target.parent)
         self.record = stated
@@ -156,10 +168,13 @@ class WorkingDir(atomic.Staging):
         if self.record is not None:
             # After an exchange the old store lies here.  If the process ends then, this digest tells the two apart.
             try:
-                self.save(self.record, publishing=_seal_of(self.folder))
+                self.save(self.record, publishing=seal_of(self.folder))
             except OSError as error:
                 raise atomic.failure("write", self._base / RECORD, error) from error
         self.check_held()
+        with contextlib.suppress(OSError):
+            stamp_file(self.folder).unlink(missing_ok=True)
+        self._stamped = False
         super().publish(replace=replace)
         self._remove()
 
@@ -196,10 +211,11 @@ class WorkingDir(atomic.Staging):
             if not self.target.exists():
                 log.warning("the store finished at %s is no longer there; solving anew", self.target)
             document = None
-        if document is not None and resume and document["identity"] == self._identity and self.folder.is_dir():
+        fault = None if document is None else fault_of(self.folder, document)
+        if document is not None and resume and document["identity"] == self._identity and fault is None:
             self._resume(document)
         elif document is not None and not overwrite:
-            raise Conflict(_refusal(self.target, document, self._identity, resume))
+            raise Conflict(_refusal(self.target, document, self._identity, resume, fault))
         else:
             _drop_record(self._base)
             _clear(self._base, keep=())
@@ -209,11 +225,14 @@ class WorkingDir(atomic.Staging):
     def _resume(self, document: Mapping[str, Any]) -> None:
         """Keep tiles and record; everything else is removed and written again."""
         self.record = document["record"]
+        if "stamp" in document:
+            self._stamp, self._stamped = document["stamp"], stamp_file(self.folder).exists()
+        if "publishing" in document:
+            # Before the seal is removed, by which a folder without a stamp is recognised.
+            self.save(document["record"])
         _clear(self._base, keep=(self.folder.name, RECORD))
         _clear(self.folder, keep=(DISTANCES,))
         _clear(self.folder / DISTANCES, keep=("c",))
-        if "publishing" in document:
-            self.save(document["record"])
 
     def _remove(self) -> None:
         with contextlib.suppress(OSError):
@@ -228,8 +247,12 @@ class WorkingDir(atomic.Staging):
             self._hold = None
 
 
-def _refusal(target: Path, document: Mapping[str, Any], asked: Mapping[str, object], resume: bool) -> str:
+def _refusal(
+    target: Path, document: Mapping[str, Any], asked: Mapping[str, object], resume: bool, fault: str | None
+) -> str:
     saved = f"{target} has a checkpoint of {document['saved']}"
+    if fault is not None:
+        return f"{saved}, but {fault}"
     if not resume:
         return f"{saved}: {_WAYS}"
     found = document["identity"]
@@ -237,7 +260,7 @@ def _refusal(target: Path, document: Mapping[str, Any], asked: Mapping[str, obje
         if asked.get(name) != found.get(name):
             was, now = found.get(name), asked.get(name)
             return f"{saved} that is of another {name} ({was}, asked is {now}); begin anew (--overwrite) or elsewhere"
-    return f"{saved}, but the tiles that belong to it are gone; begin anew (--overwrite)"
+    return f"{saved} that cannot be resumed; begin anew (--overwrite)"
 
 
 def working_folder(target: Path) -> Path:
@@ -339,14 +362,7 @@ def _published(target: Path, document: Mapping[str, Any]) -> bool:
     if sealed is None:
         return False
     left = working_folder(target) / "store"
-    return sealed == _seal_of(target) or not left.exists() or _seal_of(left) not in (None, sealed)
-
-
-def _seal_of(store: Path) -> str | None:
-    try:
-        return hashlib.sha256((store / ROOT_DOCUMENT).read_bytes()).hexdigest()
-    except OSError:
-        return None
+    return sealed == seal_of(target) or not left.exists() or seal_of(left) not in (None, sealed)
 
 
 def _disk_bytes(folder: Path) -> int:

@@ -20,6 +20,7 @@ from storage.readers.detect import detect
 from storage.readers.formula import parse_formula
 from storage.readers.limits import ReadLimits
 from storage.readers.lookalikes import refuse_triples
+from storage.readers.names import note_quotes
 from storage.readers.parsed import Parsed, ReadOptions
 from storage.readers.source import Source
 from storage.readers.spool import regular_file
@@ -93,6 +94,10 @@ _TAKES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
 }
 
 
+#: Formats in which single quotes are part of the names that they enclose.
+_UNQUOTED: Final = frozenset({"edges", "matrix", "sif", "adjlist", "multiline-adjlist", "nx-edgelist", "parquet"})
+
+
 class _Reader(Protocol):
     def read(self, source: Source, options: ReadOptions) -> Parsed: ...
 
@@ -153,7 +158,7 @@ def read_graph(
 
 @contextlib.contextmanager
 def _net(format: str | None) -> Iterator[None]:  # noqa: A002
-    """Refuse a file over which a reader stumbles in a way that nobody foresaw: each such refusal is a fault of apsp."""
+    """Turn an unforeseen error of a reader into a refusal of the file; each such refusal is a fault of apsp."""
     try:
         yield
     except (ApspError, MemoryError):
@@ -166,7 +171,7 @@ def _net(format: str | None) -> Iterator[None]:  # noqa: A002
 
 
 def unforeseen(error: BaseException, format: str | None) -> BaseException:  # noqa: A002
-    """The refusal in place of an error that a reader should have foreseen; it is logged so that it gets noticed."""
+    """Return the refusal for an error that a reader should have foreseen, and log that error."""
     log.error("a reader failed with an error that it should have told as a refusal", exc_info=error)
     why = f"{error} ".splitlines()[0].strip()[:200]
     what = "a graph" if format is None else format
@@ -174,7 +179,7 @@ def unforeseen(error: BaseException, format: str | None) -> BaseException:  # no
 
 
 def _told(file: Source, options: ReadOptions) -> str:
-    """The format, told by content."""
+    """Return the name of the format, which the content decides."""
     if file.start.startswith(b"PK") and any(mark in file.start for mark in (b"[Content_Types].xml", b"opendocument")):
         raise InvalidGraph("this is a spreadsheet file, which is not read: save the sheet as CSV")
     if file.start.startswith(b"\xd0\xcf\x11\xe0"):
@@ -205,6 +210,8 @@ def _build(parsed: Parsed, name: str, source: Source, directed: bool) -> tuple[G
         parsed.arcs, labels=parsed.labels, directed=directed, mirrored=mirrored, base=parsed.base
     )
     source.limits.check_vertices(graph.n)
+    if name in _UNQUOTED:
+        parsed.notes += note_quotes(graph.labels)
     if parsed.first_through is not None:
         graph = _with_terminals(graph, parsed)
     if mirrored:
@@ -224,7 +231,7 @@ def _build(parsed: Parsed, name: str, source: Source, directed: bool) -> tuple[G
 
 
 def _with_terminals(graph: Graph, parsed: Parsed) -> Graph:
-    """Vertices below ``first_through`` as terminals, if any of them can be passed through at all."""
+    """Make the vertices below ``first_through`` terminals, if a path could pass through any of them."""
     count = int(np.searchsorted(graph.labels, np.int64(parsed.first_through or 0)))
     into = np.zeros(graph.n, np.bool_)
     into[graph.heads] = True

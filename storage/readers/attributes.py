@@ -39,7 +39,7 @@ class EdgeWeights:
 
     @property
     def formula(self) -> str | None:
-        """The formula that makes the lengths, as it was written."""
+        """Return the formula that makes the lengths, as it was written."""
         return None if self._formula is None else self._formula.text
 
     def add(self, attributes: Mapping[str, tuple[str, int]], line: int) -> None:
@@ -70,7 +70,7 @@ class EdgeWeights:
             self._refuse_missing(attributes, line)
 
     def _begin_late(self, name: str, line: int) -> None:
-        """The first edges have no weight, this one has: they take the format's default, if it defines one."""
+        """Give the edges before the first one with a weight the format's default, if it defines one."""
         if self._default is None or name != OWN:
             raise InvalidGraph(
                 f"an edge with {name!r}, while the first has no weight; add the missing weights, or say --unweighted",
@@ -97,7 +97,7 @@ class EdgeWeights:
         raise InvalidGraph(f"an edge without {self._name!r}, its weight", line=line, field="weight")
 
     def finish(self) -> tuple[str | None, AnyArray | None]:
-        """Name of the attribute and the weights; None, None if the graph has no weights."""
+        """Return the name of the attribute and the weights, or None and None if the graph has no weights."""
         if self._name is None:
             return None, None
         if self._count and self._defaulted == self._count:
@@ -115,7 +115,7 @@ class EdgeWeights:
         return lengths
 
     def notes(self) -> list[str]:
-        """What the receipt should say: attributes that were not used, weights that the format's default gave."""
+        """Return the notes for the receipt: unused attributes, and weights that are the format's default."""
         notes = self._left_out.notes()
         if self._defaulted:
             notes.append(
@@ -127,7 +127,7 @@ class EdgeWeights:
 
 
 def _usual(attributes: Mapping[str, tuple[str, int]]) -> str | None:
-    """The attribute that means a length; a similarity is refused where there is none."""
+    """Return the attribute that means a length; if there is none, a similarity is refused."""
     names = [name for name in attributes if name.lower() == "weight" or _number(attributes[name]) is not None]
     found = length_among(names, [_number(attributes[name]) or 0.0 for name in names])
     return None if found is None else names[found]

@@ -43,7 +43,7 @@ class Column:
         self.length = needed
 
     def take(self) -> AnyArray:
-        """The array; the column is empty afterwards."""
+        """Return the array and empty the column."""
         array, self._array = self._array, np.empty(0, np.int32)
         array.resize(self.length, refcheck=False)
         self.length = 0
@@ -81,12 +81,12 @@ class ArcColumns:
             self._weights.append(weights)
 
     def take(self) -> ArcList:
-        """All arcs; this list is empty afterwards."""
+        """Return all arcs and empty this list."""
         return ArcList(self._tails.take(), self._heads.take(), None if self._weights is None else self._weights.take())
 
 
 class TextLabels:
-    """Codes for text labels as they come, and the labels in order of code point at the end.
+    """Numbers text labels in the order in which they occur; at the end it sorts them by code points.
 
     The codes are those of a polars category set: ten times as fast as a dictionary of Python strings.  The first few
     names go into a dictionary all the same, which spares a small file the import of polars; categories come after them.
@@ -100,7 +100,7 @@ class TextLabels:
         return len(self._few) if self._many is None else self._many.count
 
     def encode(self, names: pl.Series | Sequence[str]) -> npt.NDArray[np.uint32]:
-        """Codes of names."""
+        """Return the code of each name."""
         if len(names) == 0:
             return np.zeros(0, np.uint32)
         few = self._few
@@ -139,7 +139,7 @@ class _Categories:
         self.count = 0
 
     def encode(self, names: pl.Series | Sequence[str]) -> npt.NDArray[np.uint32]:
-        """Codes of names."""
+        """Return the code of each name."""
         import polars as pl
 
         if len(names) == 0:

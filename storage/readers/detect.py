@@ -47,7 +47,7 @@ _LINES = 200
 
 
 def detect(source: Source) -> str:
-    """The name of the format of ``source``.  InvalidGraph if it is plainly no graph, or if it may be one of two."""
+    """Return the name of the format.  Raises InvalidGraph for what is no graph, and where two formats are possible."""
     for magic, name in _BINARY.items():
         if source.start.startswith(magic):
             return name
@@ -81,7 +81,7 @@ def _refuse_strangers(first: str, lines: list[str]) -> None:
 
 
 def _refuse_lgl(lines: list[str]) -> None:
-    """igraph's LGL: ``# vertex``, then its neighbours; as an edge list the vertices would be comments."""
+    """Refuse igraph's LGL (``# vertex``, then its neighbours): an edge list would take the vertices for comments."""
     marks = [i for i, line in enumerate(lines) if line.startswith("#")]
     alternate = len(marks) > 1 and marks[0] == 0 and marks != list(range(len(marks)))
     separated = any(sign in line for line in lines for sign in ",;")
@@ -97,7 +97,7 @@ def _refuse_lgl(lines: list[str]) -> None:
 
 
 def _by_marks(first: str, lines: list[str]) -> str | None:
-    """Formats that say their name in their first words."""
+    """Return the format that the first words name, or None."""
     if first.lower().startswith("%%matrixmarket"):
         return "mtx"
     if first.startswith("<"):
@@ -124,7 +124,7 @@ def _by_marks(first: str, lines: list[str]) -> str | None:
 
 
 def _uncommented(lines: list[str], marks: str) -> str:
-    """The first line that is no comment."""
+    """Return the first line that is no comment."""
     return next((line for line in lines if line and not is_comment(line, marks)), "")
 
 
@@ -225,7 +225,7 @@ def _two_ways(row: list[str]) -> str:
 
 
 def _by_shape(lines: list[str], source: Source) -> str | None:
-    """Formats of bare numbers, told by how many stand on each line."""
+    """Return the format of bare numbers, which the count of numbers on each line decides, or None."""
     rows = [line.split() for line in islice((x for x in lines if x and x[0] not in "#%"), _LINES)]
     if len(rows) > 1 and any(re.fullmatch(r"\[-?[0-9]++\]", word) for row in rows[1:4] for word in row):
         return "rcpsp-max"

@@ -31,13 +31,13 @@ class TextVertex(InvalidGraph):
 
 
 def shown(text: str) -> str:
-    """A field or line as messages quote it."""
+    """Return a field or line as messages quote it, shortened where it is long."""
     text = text.strip("\r\n")
     return repr(text if len(text) <= _SHOWN else text[:_SHOWN] + " ...")
 
 
 def whole(token: str, line: int, field: str) -> int:
-    """A whole number that fits int64."""
+    """Return a whole number that fits int64."""
     if not _WHOLE.fullmatch(token):
         raise InvalidGraph(f"{field} {shown(token)} is not a whole number", line=line, field=field)
     value = int(token)
@@ -73,19 +73,19 @@ def label(token: str, line: int, column: str = "") -> int:
 
 
 def is_whole(token: str) -> bool:
-    """Whether a token is written as a whole number."""
+    """Return whether a token is written as a whole number."""
     return _WHOLE.fullmatch(token) is not None
 
 
 def is_number(token: str, decimal_comma: bool = False) -> bool:
-    """Whether a token reads as a weight, infinite and not-a-number words included."""
+    """Return whether a token reads as a weight, infinite and not-a-number words included."""
     if decimal_comma:
         token = token.replace(",", ".")
     return bool(_NUMBER.fullmatch(token) or _INFINITE.fullmatch(token)) or token.lower() == "nan"
 
 
 def is_missing(token: str) -> bool:
-    """Whether a field is empty or a word for that."""
+    """Return whether a field is empty or a word for that."""
     return token.lower() in _MISSING
 
 
@@ -129,7 +129,7 @@ def weight(
 
 
 def split(text: str, separator: str | None, quoted: bool, line: int) -> list[str]:
-    """The fields of one line; ``separator`` None is any run of blanks."""
+    """Return the fields of one line; a ``separator`` of None is any run of blanks."""
     if len(text) > LONGEST_ROW:
         raise InvalidGraph(f"a row of more than {LONGEST_ROW:,} bytes: {shown(text)}", line=line, field="row")
     if separator is None:
@@ -144,7 +144,7 @@ def split(text: str, separator: str | None, quoted: bool, line: int) -> list[str
 
 
 def words(text: str) -> list[str]:
-    """The words of a line: what stands between blanks and tabs."""
+    """Return the words of a line, which blanks and tabs separate."""
     return [word for word in text.replace("\t", " ").split(" ") if word]
 
 

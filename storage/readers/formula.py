@@ -58,7 +58,7 @@ class Formula:
     steps: tuple[Step, ...]
 
     def __call__(self, values: npt.ArrayLike) -> Floats:
-        """The lengths, float64; not finite where the formula has no value."""
+        """Return the lengths as float64; they are not finite where the formula has no value."""
         column = np.asarray(values, np.float64)
         stack: list[Any] = []
         with np.errstate(all="ignore"):
@@ -119,7 +119,7 @@ class _Parser:
         return InvalidRequest(f"{message}: expected {expected}, found {found}", field="length_of")
 
     def _sign(self, signs: str) -> str | None:
-        """The next token if it is one of these signs, which is then passed."""
+        """Consume the next token and return it, if it is one of these signs."""
         sign = None if self._token is None else self._token["sign"]
         if sign is None or sign not in signs:
             return None

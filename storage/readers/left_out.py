@@ -20,7 +20,7 @@ class LeftOut:
         self._more = False
 
     def add(self, names: Iterable[str]) -> None:
-        """Take names; repeated ones are kept once."""
+        """Add names; repeated ones are kept once."""
         for name in names:
             if name in self._names:
                 continue
@@ -30,7 +30,7 @@ class LeftOut:
                 self._more = True
 
     def notes(self) -> list[str]:
-        """One sentence for the receipt, or none."""
+        """Return one sentence for the receipt, or none."""
         if not self._names:
             return []
         more = " and others" if self._more else ""

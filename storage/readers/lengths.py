@@ -14,7 +14,7 @@ from typing import Final
 
 from storage.errors import InvalidRequest
 
-#: Whole names without case, blanks and signs; earlier ones win.
+#: Names that mean a length, in lower case without blanks and signs; an earlier name is preferred to a later one.
 WEIGHT_NAMES: Final = (
     "weight", "w", "wt", "length", "len", "distance", "dist", "cost", "value", "km", "metres", "meters", "time",
     "traveltime", "duration", "weights", "lengths", "distances", "costs", "impedance", "kilometres", "kilometers",
@@ -89,17 +89,17 @@ def plain(name: str) -> str:
 
 
 def words_of(name: str) -> list[str]:
-    """The words of a name: ``min_transferTime`` is min, transfer, time."""
+    """Return the words of a name: ``min_transferTime`` gives min, transfer, time."""
     return [word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+", name)]
 
 
 def named_length(names: Sequence[str]) -> int | None:
-    """The position of the name that means a length, None where none does."""
+    """Return the position of the name that means a length, or None."""
     return next(iter(named_lengths(names)), None)
 
 
 def named_lengths(names: Sequence[str]) -> list[int]:
-    """Positions of the names that mean a length, the best first."""
+    """Return the positions of the names that mean a length, the best first."""
     short = [plain(name) for name in names]
     known = [i for word in WEIGHT_NAMES for i, name in enumerate(short) if name == word]
     known += [i for i, name in enumerate(names) if i not in known and _ends_in_length(name)]
@@ -107,7 +107,7 @@ def named_lengths(names: Sequence[str]) -> list[int]:
 
 
 def _ends_in_length(name: str) -> bool:
-    """Whether a name says a length in more than one word; units and types may follow: ``dist:float``, ``time (s)``."""
+    """Return whether a name of several words means a length; a unit may follow: ``dist:float``, ``time (s)``."""
     words = words_of(name)
     if not words or not _OTHERS.isdisjoint(words) or plain(name) in _LIMITS or _is_rate(words):
         return False
@@ -124,23 +124,23 @@ def _ends_in_length(name: str) -> bool:
 
 
 def _is_rate(words: Sequence[str]) -> bool:
-    """Whether the words say so much a time: ``max_m_s``, ``flow_h``."""
+    """Return whether the words say so much a time: ``max_m_s``, ``flow_h``."""
     speed = any(first in _UNITS and first not in _TIMES and second in _TIMES for first, second in pairwise(words))
     return speed or (words[0] == "flow" and words[-1] in _TIMES)
 
 
 def is_time(name: str) -> bool:
-    """Whether a name that means a length says time, so that its values may be dates."""
+    """Return whether a name that means a length says time, so that its values may be dates."""
     return any(word in plain(name) for word in ("time", "zeit", "temps", "tiempo"))
 
 
 def is_moment(name: str) -> bool:
-    """Whether a name says time and no more: a point in time as well as a duration."""
+    """Return whether a name says time and no more: a point in time as well as a duration."""
     return plain(name) in ("time", "zeit", "temps", "tiempo")
 
 
 def is_similarity(name: str) -> bool:
-    """Whether a name says that larger values mean closer vertices, or how sure something is (p-values)."""
+    """Return whether a name says that larger values mean closer vertices, or how sure something is (p-values)."""
     short = plain(name)
     if short.startswith(_SIMILAR) or short.endswith(_SIMILAR) or short in _SIMILAR_NAMES or _is_sure(name):
         return True
@@ -148,12 +148,12 @@ def is_similarity(name: str) -> bool:
 
 
 def is_measure(name: str) -> bool:
-    """Whether a column of this name is understood: as a length, or as a similarity."""
+    """Return whether a column of this name is understood: as a length, or as a similarity."""
     return is_similarity(name) or named_length([name]) is not None
 
 
 def _is_sure(name: str) -> bool:
-    """Whether a name says a p-value or the like."""
+    """Return whether a name says a p-value or the like."""
     words = words_of(name)
     pairs = pairwise(words)
     apart = any(first in ("p", "q") and second in ("val", "value", "values", "adj") for first, second in pairs)
@@ -161,7 +161,7 @@ def _is_sure(name: str) -> bool:
 
 
 def similarity_refused(name: str, values: Sequence[float]) -> InvalidRequest:
-    """The error for edges whose only candidate for a length is the similarity ``name``; ``values`` are some of it."""
+    """Return the error for edges that have a similarity (``name``, with some of its ``values``) but no length."""
     largest = max(values, default=0.0)
     top = next((top for top in (1, 100, 1000) if largest <= top), None)
     shown = name if re.fullmatch(r"[^\W\d][\w.]*", name) else f'"{name}"'
@@ -192,7 +192,7 @@ def length_among(names: Sequence[str], values: Sequence[float]) -> int | None:
 
 
 def unnamed_refused(names: Sequence[str], why: str = "") -> InvalidRequest:
-    """The error for edges with the numbers ``names``, none of which is named like a length; ``why`` says more."""
+    """Return the error for edges with numbers (``names``), none of which is named like a length; ``why`` adds to it."""
     listed = ", ".join(repr(name[:60]) for name in names[:8]) + (f" and {len(names) - 8} more" if names[8:] else "")
     one = f"column {listed} holds numbers, but is not"
     which = one if len(names) == 1 else f"columns {listed} hold numbers, but none is"
@@ -204,7 +204,7 @@ def unnamed_refused(names: Sequence[str], why: str = "") -> InvalidRequest:
 
 
 def dates_refused(column: int) -> InvalidRequest:
-    """The error for edges without names of columns, where the numbers in place of lengths read like dates."""
+    """Return the error for edges without names of columns, where the numbers in place of lengths read like dates."""
     return InvalidRequest(
         f"column {column} holds whole numbers that read like dates (20240131, or seconds since 1970): "
         f"say --weight {column} to take it for the length, or --unweighted to count arcs",

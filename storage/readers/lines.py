@@ -10,7 +10,7 @@ from storage.readers.source import Source
 
 
 def text_lines(source: Source) -> Iterator[tuple[int, str]]:
-    """Numbers and texts of the lines that are not empty, without blanks at their ends.
+    """Yield the number and the text, stripped of blanks, of every line that is not empty.
 
     Raises InvalidGraph for text that is not valid UTF-8.
     """

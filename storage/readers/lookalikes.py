@@ -102,7 +102,7 @@ def _rows(body: list[tuple[int, str]]) -> Rows:
 
 
 def _wrapped(line: str) -> bool:
-    """Whether a bracket that opens a line closes at its end, with a comma within."""
+    """Return whether a bracket that opens a line closes at its end, with a comma within."""
     line = line.rstrip(" ,;")
     if line[:1] not in ("(", "[") or "," not in line:
         return False
@@ -147,7 +147,7 @@ def _refuse_signs(rows: Rows, lines: dict[int, str]) -> None:
 
 
 def _is_entries(fields: list[str]) -> bool:
-    """Whether fields are the entries of a row of a matrix, with ``-`` for no arc."""
+    """Return whether fields are the entries of a row of a matrix, with ``-`` for no arc."""
     return len(fields) > 2 and all(field == "-" or is_number(field) for field in fields)
 
 

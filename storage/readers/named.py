@@ -48,7 +48,7 @@ class NamedGraph:
 
     @property
     def labelled(self) -> bool:
-        """Whether an attribute of vertices was asked for as their label."""
+        """Return whether an attribute of vertices was asked for as their label."""
         return self._names.wanted
 
     def _code(self, name: str, line: int) -> int:
@@ -123,7 +123,7 @@ class NamedGraph:
 def with_directions(
     arcs: ArcList, one_way: npt.NDArray[np.bool_], directed: bool, options: ReadOptions
 ) -> tuple[ArcList, bool, list[str]]:
-    """The arcs of edges that each say whether they are directed, whether the graph is, and notes.
+    """Return arcs, whether the graph is directed, and notes, from edges that each say whether they are directed.
 
     Among directed edges an undirected one becomes two arcs, unless the caller says what all are.  ``directed`` is for
     graphs without edges.
@@ -139,7 +139,7 @@ def with_directions(
 
 
 def _both_ways(arcs: ArcList, twice: AnyArray) -> ArcList:
-    """The arcs, and the reverse of those marked by ``twice``."""
+    """Return the arcs, and after them the reverse of those marked by ``twice``."""
     weights = None if arcs.weights is None else np.concatenate([arcs.weights, arcs.weights[twice]])
     tails = np.concatenate([arcs.tails, arcs.heads[twice]])
     return ArcList(tails, np.concatenate([arcs.heads, arcs.tails[twice]]), weights)

@@ -9,12 +9,13 @@ import numpy as np
 
 from storage.errors import InvalidGraph, InvalidRequest
 from storage.graph.cleaning import AnyArray, IntArray, is_label
+from storage.graph.graph import search_text
 from storage.readers.fields import shown
 from storage.readers.parsed import Parsed, ReadOptions
 
 
 class VertexNames:
-    """Collects the name of each vertex while nodes are read; does nothing where ids are names enough."""
+    """Collects the name of each vertex while nodes are read; without ``--labels`` it does nothing."""
 
     def __init__(self, options: ReadOptions) -> None:
         self._attribute = options.labels
@@ -23,11 +24,11 @@ class VertexNames:
 
     @property
     def wanted(self) -> bool:
-        """Whether an attribute names the vertices."""
+        """Return whether an attribute names the vertices."""
         return self._attribute is not None
 
     def add(self, vertex: int | str, attributes: Mapping[str, tuple[str, int]], line: int) -> None:
-        """Take the next vertex, by its id, with its attributes and their lines.
+        """Add the next vertex: its id, and its attributes with their lines.
 
         Raises InvalidGraph for a name that is missing or not the only one, InvalidRequest if the first has none.
         """
@@ -50,7 +51,7 @@ class VertexNames:
         self._names[str(vertex)], self._lines[name] = name, at
 
     def rename(self, parsed: Parsed) -> Parsed:
-        """Give the vertices of a whole file, so far labelled by their ids, their names."""
+        """Replace the ids of all vertices by their names."""
         if self._attribute is None or parsed.labels is None:
             return parsed
         parsed.labels, place = order_names([self._names[str(label)] for label in parsed.labels.tolist()])
@@ -61,8 +62,34 @@ class VertexNames:
         return parsed
 
 
+def note_quotes(labels: AnyArray) -> list[str]:
+    """Return a note on names that stand in single quotes, which are kept as part of the names.
+
+    Args:
+        labels: all names, ascending in the order of code points; nothing is said of numbers.
+
+    Raises:
+        InvalidGraph: a name stands both with and without the quotes, so that one vertex would be two.
+    """
+    if labels.dtype.kind in "iu" or not len(labels):
+        return []
+    # All names that begin with a quote stand together.
+    first, end = search_text(labels, "'"), search_text(labels, "(")
+    quoted = [name for name in map(str, labels[first:end]) if len(name) > 2 and name.endswith("'")]
+    for name in quoted:
+        at = search_text(labels, name[1:-1])
+        if at < len(labels) and str(labels[at]) == name[1:-1]:
+            raise InvalidGraph(
+                f"vertex {shown(name[1:-1])} stands with and without single quotes, and would be two: leave them out",
+                field="vertex",
+            )
+    if not quoted:
+        return []
+    return [f"single quotes are kept as part of the names that they enclose, such as {quoted[0]}"]
+
+
 def order_names(names: list[str]) -> tuple[AnyArray, IntArray]:
-    """Different names as labels, ascending, and the position of each; numbers only if all are written in one way."""
+    """Sort different names into labels, and return the position of each; they are numbers only if all are canonical."""
     numbers = all(is_label(name) for name in names)
     order = sorted(range(len(names)), key=(lambda i: int(names[i])) if numbers else names.__getitem__)
     place = np.empty(len(names), np.int64)

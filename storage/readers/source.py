@@ -156,7 +156,7 @@ class Source:
 
     @property
     def head_is_cut(self) -> bool:
-        """Whether ``head`` holds but the beginning of a first line of more than ``FIRST_LINE`` bytes."""
+        """Return whether ``head`` holds but the beginning of a first line of more than ``FIRST_LINE`` bytes."""
         return self._beginning[1]
 
     @cached_property

@@ -50,6 +50,7 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Image]:
             if path.exists():
                 words += ["--secret", f"id={name},src={folder / name}"]
         words += ["--build-arg", f"BASE_IMAGE={engine.base_image()}", "--build-arg", "REVISION=0123abc"]
+        words += ["--build-arg", "KERNEL_LEVELS=auto"]  # that of this machine, which runs it
         # the tests' own network: an index may be on a host that only this machine knows
         engine.run("build", "--network", "host", "-f", "deploy/Dockerfile", "--target", "cpu", *words,
                    "-t", "apsp-test:cpu", ROOT, seconds=550)  # fmt: skip

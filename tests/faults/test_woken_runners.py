@@ -44,8 +44,8 @@ from service.jobs import checkpoints
 from service.runner import runner, warmup
 warmup._SOLVES = ()
 planned, give = checkpoints.plan, StoreTier.give
-def plan(graph, options, store):
-    found = planned(graph, options, store)
+def plan(graph, options, store, monitor=None):
+    found = planned(graph, options, store, monitor)
     if options.algorithm != "blocked-floyd-warshall":
         return found
     return replace(found, tier="store", streaming=Tiling("store", 64, 128, symmetric=False))

@@ -33,8 +33,9 @@ from engine.streaming.store_tier import StoreTier
 from service.jobs import checkpoints
 from service.runner import runner
 planned = checkpoints.plan
-def plan(graph, options, store):  # however much memory there is
-    return replace(planned(graph, options, store), tier="store", streaming=Tiling("store", 64, 128, symmetric=False))
+def plan(graph, options, store, monitor):  # however much memory there is
+    tiling = Tiling("store", 64, 128, symmetric=False)
+    return replace(planned(graph, options, store, monitor), tier="store", streaming=tiling)
 checkpoints.plan = plan
 follow, give = engine.streaming.schedule.run, StoreTier.give
 def run(streaming, tier, devices, monitor, **more):

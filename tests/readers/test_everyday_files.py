@@ -118,7 +118,7 @@ REFUSED: dict[str, tuple[str, str]] = {
     "rows of MATLAB": ("0 1 2 3;\n1 0 4 5;\n2 4 0 6;\n3 5 6 0;\n", "leave out the semicolons"),
     "words above a matrix": (f"# A B C D\n{SQUARE}", "may name the 4 columns"),
     "an undirected matrix that is none": (f"# undirected\n{SQUARE.replace('1 0 4', '9 0 4')}", "1 and 9 between"),
-    "one half of a matrix": ("0 3 5 2\n0 0 4 1\n0 0 0 6\n0 0 0 0\n", "only above the diagonal, and zeros elsewhere"),
+    "one half of a matrix": ("0 3 5 2\n0 0 4 1\n0 0 0 6\n0 0 0 0\n", "only above the diagonal, and none elsewhere"),
     "a size above a matrix": (f"4\n{SQUARE}", "leave it out if it counts vertices or rows"),
     **{f"{sign} for no arc": (f"0 3 {sign} 5\n3 0 4 {sign}\n{sign} 4 0 2\n5 {sign} 2 0\n", "may stand for no arc")
        for sign in ("-1", "999", "9999", "1000000", "2147483647", "1e+308")},

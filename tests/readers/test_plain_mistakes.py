@@ -5,10 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import scipy.io
+import scipy.sparse
 
 from storage.errors import InvalidGraph, InvalidRequest
 from storage.readers import read_graph
+from storage.readers.named import NO_DIRECTION
 
 Arcs = dict[tuple[Any, Any], float]
 ROWS = "1 2 7\n2 3 4\n3 4 2\n4 5 1\n5 6 3\n6 1 9\n1 4 2\n2 5 6\n"
@@ -29,6 +33,10 @@ REFUSED = {
     "units": ("A B 1km\nB C 2km\n", "which is no number"),
     "times of day": ("A B 10:30\nB C 11:00\n", "which is no number"),
     "shares": ("1 2 50%\n2 3 20%\n", "which is no number"),
+    "points of thousands": ("A;B;1.200\nB;C;950\n", "line 1: 1.200 may be 1200 or 1.2, beside whole numbers"),
+    "commas of thousands": ("A;B;950\nB;C;1,250\n", "line 2: 1,250 may be 1250 or 1.25, beside whole numbers"),
+    "points of thousands in a matrix": (";A;B;C\nA;;1.200;3\nB;1.200;;2\nC;3;2;\n", "line 2: 1.200 may be 1200"),
+    "a name with and without quotes": ("'A','B',1\nB,A,2\n", "vertex 'A' stands with and without single quotes"),
 }
 
 
@@ -84,6 +92,98 @@ def test_read(name: str, tmp_path: Path) -> None:
     found = {(labels[u], labels[v]): w for u, v, w in zip(tails, graph.heads, graph.weights.tolist(), strict=True)}
     assert found == arcs
     assert graph.n == len({vertex for arc in arcs for vertex in arc})
+
+
+POINT = "the point in numbers such as 1.200 is read as decimal point, not as mark of thousands"
+COMMA = "the comma in numbers such as 1,200 is read as decimal comma, not as mark of thousands"
+QUOTES = "single quotes are kept as part of the names that they enclose, such as 'A'"
+ROWS_OF_THREE = "3 rows of 3 numbers are read as edges; --format matrix reads them as a matrix"
+
+NOTED: dict[str, tuple[str, dict[str, Any], str]] = {
+    "three decimals": ("A;B;1.200\nB;C;2.300\n", {}, POINT),
+    "three decimals behind a comma": ("A;B;1,200\nB;C;2,300\n", {}, COMMA),
+    "three decimals below a header": ("source;target;weight\nA;B;1.200\nB;C;2.300\n", {}, POINT),
+    "three decimals in a matrix": (";A;B;C\nA;0;1.200;3.100\nB;1.200;0;2.500\nC;3.100;2.500;0\n", {}, POINT),
+    "names in single quotes": ("'A','B',1\n'B','C',2\n", {}, QUOTES),
+    "names in single quotes between blanks": ("'A' 'B' 1\n'B' 'C' 2\n", {}, QUOTES),
+    "names of a matrix in single quotes": (",'A','B'\n'A',0,1\n'B',1,0\n", {}, QUOTES),
+    "three rows that may be a matrix": ("3 1 2\n1 4 5\n2 5 6\n", {}, ROWS_OF_THREE),
+    "some entries above the diagonal": ("0 3 5 2\n0 0 0 1\n0 0 0 6\n0 0 0 0\n", {},
+        "there are entries only above the diagonal, which are read as directed arcs; --undirected reads both ways"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NOTED)
+def test_noted(name: str, tmp_path: Path) -> None:
+    content, options, note = NOTED[name]
+    path = tmp_path / "g.txt"
+    path.write_text(content)
+    assert note in read_graph(path, **options)[1].notes
+
+
+PLAIN: dict[str, tuple[str, dict[str, Any]]] = {
+    "other decimals": ("A;B;1.200\nB;C;2.35\n", {}),
+    "decimals below one": ("A;B;1.200\nB;C;0.300\n", {}),
+    "thousands without a mark": ("A;B;1.200\nB;C;1500\n", {}),
+    "commas between fields": ("A,B,1.200\nB,C,2\n", {}),
+    "apostrophes in names": ("O'Hara,B's,1\nB's,C,2\n", {}),
+    "three rows, as asked": ("3 1 2\n1 4 5\n2 5 6\n", {"format": "edges"}),
+    "three rows, a column as asked": ("3 1 2\n1 4 5\n2 5 6\n", {"weight": "3"}),
+    "three rows below a header": ("source,target,weight\n3,1,2\n1,4,5\n2,5,6\n", {}),
+}
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_nothing_is_noted_where_there_is_no_doubt(name: str, tmp_path: Path) -> None:
+    content, options = PLAIN[name]
+    path = tmp_path / "g.txt"
+    path.write_text(content)
+    assert read_graph(path, **options)[1].notes in ((), (NO_DIRECTION,))
+
+
+def test_a_mark_of_thousands_far_below_is_found(tmp_path: Path) -> None:
+    path = tmp_path / "g.txt"
+    path.write_text("".join(f"a{i};b{i};{i % 999 + 1}\n" for i in range(50_000)) + "A;B;1.200\n")
+    with pytest.raises(InvalidGraph, match=r"line 50001: 1\.200 may be 1200"):
+        read_graph(path)
+
+
+def triangle(n: int, missing: float, *, below: bool = False, gap: bool = False) -> np.ndarray[Any, Any]:
+    """A matrix with entries on one side of its diagonal, all or (``gap``) all but one."""
+    matrix = np.where(np.triu(np.ones((n, n)), 1) > 0, 2.5, missing)
+    if gap:
+        matrix[0, n - 1] = missing
+    return matrix.T if below else matrix
+
+
+@pytest.mark.parametrize("missing", [0.0, np.inf])
+@pytest.mark.parametrize("below", [False, True])
+def test_one_triangle_of_an_array_is_refused_or_noted(missing: float, below: bool, tmp_path: Path) -> None:
+    path, side = tmp_path / "g.npy", "below" if below else "above"
+    np.save(path, triangle(4, missing, below=below))
+    with pytest.raises(InvalidGraph, match=f"only {side} the diagonal, and none elsewhere: say --undirected"):
+        read_graph(path)
+    assert read_graph(path, directed=True)[0].arcs == 6
+    assert read_graph(path, directed=False)[0].arcs == 12
+    for name, save in (("gap.npy", np.save), ("full.npz", None), ("gap.mtx", None)):
+        matrix = triangle(4, missing, below=below, gap=name.startswith("gap"))
+        if save is not None:
+            save(tmp_path / name, matrix)
+        elif name.endswith("npz"):
+            scipy.sparse.save_npz(tmp_path / name, scipy.sparse.csr_array(matrix))
+        else:
+            scipy.io.mmwrite(tmp_path / name, scipy.sparse.coo_array(matrix), symmetry="general")
+        notes = read_graph(tmp_path / name)[1].notes
+        assert any(note.startswith(f"there are entries only {side} the diagonal") for note in notes), name
+        assert read_graph(tmp_path / name, directed=True)[1].notes == ()
+
+
+def test_entries_on_both_sides_are_not_noted(tmp_path: Path) -> None:
+    matrix = triangle(4, 0.0)
+    matrix[3, 0] = 1.0
+    np.save(tmp_path / "g.npy", matrix)
+    scipy.sparse.save_npz(tmp_path / "g.npz", scipy.sparse.csr_array(matrix))
+    assert read_graph(tmp_path / "g.npy")[1].notes == read_graph(tmp_path / "g.npz")[1].notes == ()
 
 
 def test_the_export_of_string_is_asked_for_its_score(tmp_path: Path) -> None:

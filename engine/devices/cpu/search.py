@@ -17,7 +17,6 @@ import numpy.typing as npt
 from engine.devices.cpu.arcs import FAR, PreparedArcs, prepare
 from engine.devices.cpu.heap import search_hops, search_packed, search_wide
 from engine.devices.cpu.lanes import PASSES, ROW_BYTES, search_lanes
-from engine.devices.cpu.row_facts import to_floats
 from engine.devices.cpu.searches import Done, Piece, Spaces
 from engine.graph.kernels import njit
 from engine.graph.selection import first_beyond, first_sum_beyond
@@ -162,12 +161,11 @@ class SearchBatch:
         return rows[~there], [partial(self._copy, known, part) for part in some]
 
     def _copy(self, known: KnownRows, rows: Indices, worker: int) -> Done:  # noqa: ARG002 - as all pieces
-        for i in rows:
-            row = known.row(int(self.sources[i]))
-            if row.dtype == self.out.dtype:
-                self.out[i] = row
+        for block, places, which in known.parts(self.sources[rows]):
+            if block.dtype == self.out.dtype:
+                _copy_rows(block, places, self.out, rows[which])
             else:
-                to_floats(row[None], work_type(row.dtype).sentinel(), self.out[i : i + 1])
+                _rows_to_floats(block, places, work_type(block.dtype).sentinel(), self.out, rows[which])
         return Done(rows)
 
     def pieces(self, rows: Indices, threads: int, spaces: Spaces) -> list[Piece]:
@@ -239,6 +237,22 @@ class SearchBatch:
 
         pieces = max(1, min(len(rows), max(2 * threads, -(-len(rows) // SINGLE))))
         return [partial(search, some) for some in np.array_split(rows, pieces) if len(some)]
+
+
+@njit(nogil=True, cache=True)
+def _copy_rows(block, places, out, rows):  # type: ignore[no-untyped-def]
+    """Copy rows ``places`` of ``block`` to rows ``rows`` of ``out``, which has the same type."""
+    for i in range(len(rows)):
+        out[rows[i]] = block[places[i]]
+
+
+@njit(nogil=True, cache=True)
+def _rows_to_floats(block, places, unreachable, out, rows):  # type: ignore[no-untyped-def]
+    """Copy rows of integers to rows of floats, +inf where they mean *unreachable*."""
+    for i in range(len(rows)):
+        for j in range(block.shape[1]):
+            x = block[places[i], j]
+            out[rows[i], j] = np.inf if x == unreachable else x
 
 
 def lane_space(n: int, far: np.generic) -> tuple[Array, Array, Array]:

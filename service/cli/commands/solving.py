@@ -12,6 +12,7 @@ from typing import Any, cast
 
 from engine.model.plan import Candidate, Plan
 from engine.model.problem import Options, Statistics
+from engine.model.progress import COMPILING, PhaseClock
 from service.cli.arguments import OutputOptions
 from service.cli.commands.interrupts import INTERRUPTS
 from service.cli.commands.output import emit, emit_json, number, table
@@ -114,7 +115,8 @@ def plan(graph_args: GraphArgs, given: LocalOptions, *, out: Path | None, as_jso
     budgets_of(given)
     graph, receipt = load(graph_args)
     try:
-        selected = make_plan(graph, options_of(given, graph), out=out)
+        with ProgressMonitor(sys.stderr, INTERRUPTS.requested) as monitor:
+            selected = make_plan(graph, options_of(given, graph), out=out, monitor=monitor)
     except DoesNotFit as refusal:
         candidates = cast(tuple[Candidate, ...], refusal.candidates)
         if as_json:
@@ -162,13 +164,16 @@ def describe_plan(selected: Plan) -> list[str]:
     if selected.workers:
         threads = f"{selected.workers:,} worker{'s' if selected.workers != 1 else ''} of Dask, {threads} each"
     on_device = f", {format_bytes(selected.device_memory)} of the GPU's" if selected.device_memory else ""
+    once = sum(phase.seconds for phase in selected.phases if phase.name == COMPILING)
+    compiling = f", {format_seconds(once)} of them to compile kernels, once on this machine" if once else ""
+    needs = f"{format_bytes(selected.memory)} of memory{on_device}, about {format_seconds(selected.seconds)}"
     lines = [
         f"plan: {selected.algorithm} in {selected.dtype} on {selected.device}, {threads}{hops}",
         f"  device  {selected.device_reason}",
         f"  why     {selected.reason}",
         f"  type    {selected.dtype_reason}",
         f"  matrix  {rows:,} x {columns:,}, {format_bytes(selected.disk)} on disk",
-        f"  needs   {format_bytes(selected.memory)} of memory{on_device}, about {format_seconds(selected.seconds)}",
+        f"  needs   {needs}{compiling}",
     ]
     if selected.statistics is not None:
         lines.insert(1, f"  graph   {_statistics_text(selected.statistics)}")
@@ -242,8 +247,11 @@ def solve(graph_args: GraphArgs, given: LocalOptions, out: str, store: OutputOpt
     reading = time.perf_counter() - started
     options = options_of(given, graph)
     profile = GraphProfile(graph)
-    selected = make_plan(profile, options, out=place, resume=resume)
-    planning = time.perf_counter() - started - reading
+    with ProgressMonitor(sys.stderr, INTERRUPTS.requested) as monitor:
+        clock = PhaseClock(monitor)
+        selected = make_plan(profile, options, out=place, resume=resume, monitor=clock)
+    compiling = clock.so_far().get(COMPILING, 0.0)
+    planning = time.perf_counter() - started - reading - compiling
     _tell([*describe_plan(selected), *_notes(receipt, given, selected)])
     with _keeping(place), ProgressMonitor(sys.stderr, INTERRUPTS.requested) as monitor, INTERRUPTS.politely():
         outcome = solve_to_store(
@@ -258,6 +266,8 @@ def solve(graph_args: GraphArgs, given: LocalOptions, out: str, store: OutputOpt
             address=address,
         )
     seconds = {"read": reading, "plan": planning, **outcome.seconds}
+    if compiling:
+        seconds[COMPILING] = seconds.get(COMPILING, 0.0) + compiling
     if as_json:
         facts = {
             "n": graph.n,
@@ -288,6 +298,8 @@ def _check_checkpoint(out: Path, *, resume: bool, overwrite: bool) -> None:
         if overwrite:
             return
         raise
+    if found is not None and found.fault is not None and not overwrite:
+        raise Conflict(f"{out} has a checkpoint of {found.saved}, but {found.fault}")
     if found is not None and not resume and not overwrite:
         raise Conflict(f"{out} has a checkpoint of {found.saved}: go on with --resume, or begin anew with --overwrite")
     if found is None and resume:
@@ -301,7 +313,7 @@ def _keeping(out: Path) -> Iterator[None]:
         yield
     except BaseException:
         with contextlib.suppress(StorageFailed):
-            if (found := find_checkpoint(out)) is not None:
+            if (found := find_checkpoint(out)) is not None and found.fault is None:
                 INTERRUPTS.left_behind = f"what was done until {found.saved} is kept, --resume goes on from there"
                 if not INTERRUPTS.requested():
                     _tell([f"note: {INTERRUPTS.left_behind}"])

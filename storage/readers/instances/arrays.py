@@ -24,7 +24,12 @@ from storage.readers.left_out import LeftOut
 from storage.readers.limits import check_plausible
 from storage.readers.parsed import Parsed, ReadOptions
 from storage.readers.source import Source
-from storage.readers.tables.no_lengths import refuse_correlations, refuse_signs_of_nothing
+from storage.readers.tables.no_lengths import (
+    note_triangle,
+    refuse_correlations,
+    refuse_signs_of_nothing,
+    refuse_triangle,
+)
 
 #: What NumPy's parser of headers, which are Python literals, raises for damaged bytes.
 _BAD_HEADER = (ValueError, TypeError, LookupError, SyntaxError, tokenize.TokenError, RecursionError, Warning)
@@ -38,14 +43,14 @@ _SLAB = 1 << 20
 
 
 def read(source: Source, options: ReadOptions) -> Parsed:
-    """Read either; errors as ``read_graph``."""
+    """Read a dense or a sparse matrix; errors as ``read_graph``."""
     options.refuse_weight("NumPy")
     with source.local() as path:
         return _read_dense(path, options) if source.start.startswith(b"\x93NUMPY") else _read_sparse(path, options)
 
 
 def _npy_header(file: IO[bytes], size: int, name: str) -> tuple[tuple[int, ...], np.dtype[np.generic]]:
-    """Shape and type; refuses objects and a header that promises other than ``size`` bytes in all."""
+    """Return shape and type; objects are refused, and so is a header that does not promise ``size`` bytes in all."""
     try:
         version = np.lib.format.read_magic(file)
         read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
@@ -88,7 +93,8 @@ def _read_dense(path: Path, options: ReadOptions) -> Parsed:
     entries, arcs = len(columns), columns.take()
     refuse_correlations(arcs, n)
     refuse_signs_of_nothing(arcs)
-    return Parsed(arcs, np.arange(n, dtype=np.int64), directed=True, entries=entries)
+    notes = refuse_triangle(arcs, n) if options.directed is None else []
+    return Parsed(arcs, np.arange(n, dtype=np.int64), directed=True, entries=entries, notes=notes)
 
 
 def _check_lengths(slab: AnyArray, top: int) -> None:
@@ -158,7 +164,8 @@ def _read_archive(archive: zipfile.ZipFile, size: int, options: ReadOptions) -> 
         rows, heads = rows[data], heads[data]
     arcs, labels = ArcList(rows, heads, weights), np.arange(n, dtype=np.int64)
     refuse_correlations(arcs, n)
-    return Parsed(arcs, labels, directed=True, entries=len(rows), notes=others.notes())
+    notes = [*others.notes(), *(note_triangle(arcs, n) if options.directed is None else [])]
+    return Parsed(arcs, labels, directed=True, entries=len(rows), notes=notes)
 
 
 def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> AnyArray:
@@ -173,11 +180,13 @@ def _whole_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str) ->
     array = _member(archive, info)
     if array.ndim != 1 or array.dtype.kind not in "iu":
         raise InvalidGraph(f"{name} must hold whole numbers, not {array.dtype} of {array.ndim} axes", field=name)
+    if array.dtype == np.uint64 and array.size and int(array.max()) >= 2**63:
+        raise InvalidGraph(f"{name}: {array.max()} is beyond the range of int64", field=name)
     return array.astype(np.int64, copy=False)
 
 
 def _coordinates(form: str, pair: list[IntArray], n: int, entries: int) -> tuple[IntArray, IntArray]:
-    """Rows and columns of the entries, every index checked."""
+    """Return the rows and columns of the entries; every index is checked."""
     first, second = pair
     if form != "coo":
         indices, indptr = pair

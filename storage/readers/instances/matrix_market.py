@@ -16,7 +16,7 @@ from storage.readers.limits import check_plausible
 from storage.readers.numbers import MatrixEntries, parse_numbers
 from storage.readers.parsed import Parsed, ReadOptions
 from storage.readers.source import Source
-from storage.readers.tables.no_lengths import refuse_correlations
+from storage.readers.tables.no_lengths import note_triangle, refuse_correlations
 from storage.readers.tables.table import ArcTable, Layout
 
 _BANNER = "'%%MatrixMarket matrix coordinate|array real|integer|pattern general|symmetric'"
@@ -51,7 +51,8 @@ def read(source: Source, options: ReadOptions) -> Parsed:
     base = 0 if header.dense else 1
     arcs = columns.take()
     refuse_correlations(arcs, header.n)
-    return Parsed(arcs, labels, directed=not header.symmetric, entries=entries, base=base)
+    notes = note_triangle(arcs, header.n) if options.directed is None and not header.symmetric else []
+    return Parsed(arcs, labels, directed=not header.symmetric, entries=entries, base=base, notes=notes)
 
 
 def _header(source: Source) -> MatrixMarketHeader:

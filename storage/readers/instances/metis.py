@@ -61,7 +61,7 @@ def read(source: Source, options: ReadOptions) -> Parsed:
 
 
 def may_be_metis(source: Source) -> bool:
-    """Whether rows of whole numbers are adjacency lists below a header, whatever the name of the file.
+    """Return whether rows of whole numbers are adjacency lists below a header, whatever the name of the file.
 
     Raises InvalidGraph where they may as well be an edge list.
     """
@@ -84,7 +84,7 @@ def may_be_metis(source: Source) -> bool:
 
 
 def _all_alike(source: Source, header: MetisHeader, degree: int, like_header: bool) -> bool:
-    """Whether lists of equal length, perhaps as long as the header, fit its counts; errors as ``may_be_metis``."""
+    """Return whether lists of equal length fit the counts of the header; errors as in ``may_be_metis``."""
     filled = total = 0
     for block in source.body(header.line):
         lengths = count_words(strip_comments(block.data, "%"))

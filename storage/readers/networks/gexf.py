@@ -56,7 +56,7 @@ class _Events(XmlEvents):
         self._pictures = LeftOut("elements")
 
     def startElement(self, name: str, attrs: xmlreader.AttributesImpl) -> None:  # noqa: N802 - SAX's name
-        """SAX: an element opens."""
+        """Handle the start of an element (SAX)."""
         tag = _tag(name)
         if not self._root:
             if tag != "gexf":
@@ -100,12 +100,12 @@ class _Events(XmlEvents):
             )
 
     def characters(self, content: str) -> None:
-        """SAX: text."""
+        """Handle text (SAX)."""
         if self._text is not None and len(self._text) < _VALUE:
             self._text.append(content)
 
     def endElement(self, name: str) -> None:  # noqa: N802 - SAX's name
-        """SAX: an element closes."""
+        """Handle the end of an element (SAX)."""
         tag = _tag(name)
         if tag == "meta":
             self._meta = False
@@ -185,7 +185,7 @@ class _Events(XmlEvents):
         self._graph.edge(*ends, line, self._attributes, directed=_DIRECTED.get(kind))
 
     def finish(self) -> Parsed:
-        """The arcs; edges may stand before their nodes."""
+        """Return the arcs; this comes last because edges may stand before their nodes."""
         if self._directed is None:
             raise InvalidGraph("there is no <graph>", field="graph")
         parsed = self._graph.finish(self._directed)

@@ -88,7 +88,7 @@ def _value(tokens: Iterator[Token], key: str, line: int) -> Token:
 
 
 def _skip(tokens: Iterator[Token], key: str, line: int) -> None:
-    """Pass over the value of a key, whatever it is."""
+    """Skip the value of a key, of whatever kind."""
     if key in (OPEN, CLOSE):
         raise InvalidGraph(f"expected a key, found {key!r}", line=line)
     if _value(tokens, key, line)[0] == OPEN:
@@ -96,7 +96,7 @@ def _skip(tokens: Iterator[Token], key: str, line: int) -> None:
 
 
 def _skip_list(tokens: Iterator[Token], key: str, line: int) -> None:
-    """Pass over a list whose bracket is open."""
+    """Skip the rest of a list whose opening bracket has been read."""
     depth = 1
     for token, _ in tokens:
         depth += (token == OPEN) - (token == CLOSE)
@@ -108,14 +108,14 @@ def _skip_list(tokens: Iterator[Token], key: str, line: int) -> None:
 
 
 def _one_way(value: str, line: int) -> bool:
-    """What ``directed`` says."""
+    """Return whether the value of ``directed`` means directed."""
     if value not in ("0", "1"):
         raise InvalidGraph(f"'directed' {fields.shown(value)} is neither 0 nor 1", line=line, field="directed")
     return value == "1"
 
 
 class _Gml:
-    """What has been read of the graph."""
+    """Holds what has been read of the graph."""
 
     def __init__(self, options: ReadOptions) -> None:
         self.found = False
@@ -178,7 +178,7 @@ class _Gml:
         raise InvalidGraph(f"the list of {key!r} does not end", line=line, field=key)
 
     def _matters(self, name: str) -> bool:
-        """Whether the graph depends on this key; others, which are passed over, may repeat and be lists."""
+        """Return whether the graph depends on this key; others, which are passed over, may repeat and be lists."""
         column = self._options.column
         usual = named_length([name]) is not None if column is None else name == column
         return name in ("id", "source", "target", "directed", self._options.labels) or (
@@ -210,7 +210,7 @@ class _Gml:
         self._weights.add({key: value for key, value in pairs.items() if key not in ("source", "target")}, line)
 
     def finish(self) -> Parsed:
-        """The arcs, once all is read: edges may stand before their nodes."""
+        """Return the arcs, once all is read, because edges may stand before their nodes."""
         for tail, head, line in zip(self._tails, self._heads, self._lines, strict=True):
             if tail not in self._ids or head not in self._ids:
                 wrong = tail if tail not in self._ids else head

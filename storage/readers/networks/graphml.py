@@ -58,7 +58,7 @@ class _Events(XmlEvents):
         self._open: list[str] = []
 
     def startElement(self, name: str, attrs: xmlreader.AttributesImpl) -> None:  # noqa: N802 - SAX's name
-        """SAX: an element opens."""
+        """Handle the start of an element (SAX)."""
         tag = name.rpartition(":")[2]
         self._enter(tag)
         if "data" in self._open[:-1]:
@@ -104,12 +104,12 @@ class _Events(XmlEvents):
             raise InvalidGraph(f"<{tag}> stands inside <{within}>", line=self._line, field=tag)
 
     def characters(self, content: str) -> None:
-        """SAX: text."""
+        """Handle text (SAX)."""
         if self._name is not None and len(self._text) <= _VALUE:
             self._text.append(content if len(self._text) < _VALUE else " ...")
 
     def endElement(self, name: str) -> None:  # noqa: N802 - SAX's name
-        """SAX: an element closes."""
+        """Handle the end of an element (SAX)."""
         tag = name.rpartition(":")[2]
         self._open.pop()
         if "data" in self._open:
@@ -149,7 +149,7 @@ class _Events(XmlEvents):
         self._attributes = {}
 
     def finish(self) -> Parsed:
-        """The arcs; edges may stand before their nodes."""
+        """Return the arcs; this comes last because edges may stand before their nodes."""
         if self._directed is None:
             raise InvalidGraph("there is no <graph>", field="graph")
         for source, target, line in self._edges:

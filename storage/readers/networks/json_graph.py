@@ -42,7 +42,7 @@ def read(source: Source, options: ReadOptions) -> Parsed:
 
 
 class _Json:
-    """What has been read so far."""
+    """Holds what has been read so far."""
 
     def __init__(self, walker: Walker, options: ReadOptions) -> None:
         self._walker = walker
@@ -86,7 +86,7 @@ class _Json:
                 self._left_out.add([key])
 
     def _state(self, directed: bool, key: str) -> None:
-        """Take what a member says of all edges."""
+        """Store what a member says of all edges."""
         if self._directed not in (None, directed) and self._options.directed is None:
             message = "'directed' and the type in 'options' say the opposite; say --directed or --undirected"
             raise InvalidGraph(message, line=self._walker.line, field=key)
@@ -271,7 +271,7 @@ class _Json:
 
 
 def _one_way(edge: dict[str, Any], line: int) -> bool | None:
-    """What an edge itself says about its direction, None if nothing."""
+    """Return whether an edge says that it is directed; None if it says nothing."""
     found: bool | None = None
     for key in _DIRECTIONS:
         if key not in edge:
@@ -301,7 +301,7 @@ def _attributes(edge: dict[str, Any], line: int, ends: tuple[str, ...]) -> dict[
 
 
 def _text(value: Any) -> str:
-    """A value as a reader of text would meet it."""
+    """Return a value as the text that a reader of a text format would find."""
     if isinstance(value, str):
         return str(value)
     if isinstance(value, list | dict):

@@ -106,7 +106,7 @@ class Walker:
                     return value
 
     def _cut(self, error: json.JSONDecodeError) -> bool:
-        """Whether the value merely goes on in the next piece, which is then read."""
+        """Return whether the value merely goes on in the next piece, which is then read."""
         near = error.pos + _CUT >= len(self._text) or error.msg.startswith("Unterminated string")
         if near and len(self._text) - self._at > VALUE:
             raise InvalidGraph(f"a value of more than {VALUE >> 20} MiB of JSON", line=self.line)

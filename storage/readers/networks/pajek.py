@@ -34,7 +34,7 @@ def read(source: Source, options: ReadOptions) -> Parsed:
 
 
 class _Pajek:
-    """What has been read so far."""
+    """Holds what has been read so far."""
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options

@@ -164,7 +164,7 @@ def _by_place(names: list[str], body: list[list[str]], free: list[int], missing:
 
 
 def _are_x_and_y(names: list[str], body: list[list[str]], left: list[int]) -> bool:
-    """Whether ``x`` and ``y`` beside a length are the ends: coordinates have fractions, and no length."""
+    """Return whether ``x`` and ``y`` beside a length are the ends: coordinates have fractions, and no length."""
     cells = [row[i] for row in body for i in left]
     return [plain(names[i]) for i in left] == ["x", "y"] and all(is_whole(f) or not is_number(f, True) for f in cells)
 
@@ -293,19 +293,19 @@ def _default_weight(
 
 
 def _is_named(name: str) -> bool:
-    """Whether a column has a name; the row numbers of pandas and of R have none."""
+    """Return whether a column has a name; the row numbers of pandas and of R have none."""
     return (plain(name) not in ("", "unnamed0") or not name.isascii()) and not name.startswith("__index_level_")
 
 
 def _holds_numbers(body: list[list[str]], column: int) -> bool:
-    """Whether most of what is there is a number, be it written with a comma."""
+    """Return whether most of what is there is a number, be it written with a comma."""
     there = [row[column] for row in body if not is_missing(row[column])]
     found = (is_number(token, True) or _THOUSANDS.fullmatch(token) for token in there)
     return 2 * sum(map(bool, found)) > len(there)
 
 
 def _counts_rows(body: list[list[str]], column: int) -> bool:
-    """Whether a column merely numbers the rows, from 0 or from 1."""
+    """Return whether a column merely numbers the rows, from 0 or from 1."""
     cells = [row[column] for row in body]
     return any(cells == [str(first + i) for i in range(len(cells))] for first in (0, 1))
 
@@ -346,7 +346,7 @@ def _refuse_other_columns(body: list[list[str]], ends: tuple[int, int], third: i
 
 
 def _dates(body: list[list[str]], column: int, *, whole: bool = False) -> bool:
-    """Whether all values read like seconds since 1970, or like 20240131; ``whole``: and are whole numbers."""
+    """Return whether all values read like seconds since 1970, or like 20240131; ``whole``: and are whole numbers."""
     there = [row[column] for row in body if not is_missing(row[column])]
     if there and all(map(_DAY.fullmatch, there)):
         return True
@@ -356,7 +356,7 @@ def _dates(body: list[list[str]], column: int, *, whole: bool = False) -> bool:
 
 
 def _days(body: list[list[str]], column: int) -> bool:
-    """Whether all values read like years, or like days as Excel counts them from 1900 on, since 2000."""
+    """Return whether all values read like years, or like days as Excel counts them from 1900 on, since 2000."""
     there = [row[column] for row in body if not is_missing(row[column])]
     if not there or not all(map(is_number, there)):
         return False
@@ -371,7 +371,7 @@ def _value(token: str) -> float:
 
 
 def _numbered(body: list[list[str]], width: int) -> bool:
-    """Whether column 1 merely counts the rows: id, u, v, fraction (the road networks of F. Li are written so)."""
+    """Return whether column 1 only counts the rows: id, u, v, fraction, as in the road networks of F. Li."""
     if width != 4 or len(body) < _NUMBERED or not all(is_whole(f) for row in body for f in row[:3]):
         return False
     first = int(body[0][0])

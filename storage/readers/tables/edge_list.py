@@ -21,7 +21,7 @@ from storage.readers.named import NO_DIRECTION
 from storage.readers.parsed import Parsed, ReadOptions
 from storage.readers.source import FIRST_LINE, Source
 from storage.readers.tables.choose import kinds_of
-from storage.readers.tables.commented import CommentedRows
+from storage.readers.tables.doubtful import CommentedRows, DecimalMarks
 from storage.readers.tables.header import no_banner
 from storage.readers.tables.no_lengths import refuse_last_row
 from storage.readers.tables.remarks import Remarks
@@ -66,15 +66,17 @@ def read(source: Source, options: ReadOptions) -> Parsed:
 
 def _read(source: Source, options: ReadOptions, sniffed: Sniffed) -> Parsed:
     directed, notes = _direction(source, options, sniffed)
+    marks = DecimalMarks()
     table, commented = ArcTable(sniffed.layout, options.limits), CommentedRows(sniffed.layout)
     for block in source.body(sniffed.skip):
         commented.look(block)
+        marks.look_at_block(block, sniffed.layout)
         table.feed(block)
     entries = len(table)
     if entries == 0:
         raise InvalidGraph("there is no edge in the file: only comments, empty lines or a header")
     arcs = table.columns.take()
-    notes += [*sniffed.notes, *commented.notes()]
+    notes += [*sniffed.notes, *commented.notes(), *marks.notes(), *_note_square(entries, sniffed, options)]
     if table.labels is not None:
         names = table.labels.finish(arcs)
         commented.refuse_signs(names)
@@ -104,8 +106,19 @@ def _read(source: Source, options: ReadOptions, sniffed: Sniffed) -> Parsed:
     return Parsed(arcs, labels, directed, entries, base=base, weight_column=sniffed.weight_name, notes=notes)
 
 
+def _note_square(entries: int, sniffed: Sniffed, options: ReadOptions) -> list[str]:
+    """Return a note if the file is three bare rows of three numbers, which are read as edges but may be a matrix."""
+    if options.told or options.column or options.source or options.target or options.unweighted:
+        return []
+    layout = sniffed.layout
+    bare = not sniffed.header and sniffed.remarks.names is None and not layout.text and sniffed.counts is None
+    if not bare or (entries, layout.width) != (3, 3):
+        return []
+    return ["3 rows of 3 numbers are read as edges; --format matrix reads them as a matrix"]
+
+
 def _direction(source: Source, options: ReadOptions, sniffed: Sniffed) -> tuple[bool, list[str]]:
-    """Whether the edges are directed, and what the receipt says of that: the caller, the file, or nobody decides."""
+    """Return whether the edges are directed, as the caller or else the file says, and notes on it for the receipt."""
     stated, notes = sniffed.remarks.directed, sniffed.remarks.notes(options)
     if options.directed is not None:
         return options.directed, notes
@@ -122,7 +135,7 @@ def _direction(source: Source, options: ReadOptions, sniffed: Sniffed) -> tuple[
 
 
 def _directed(source: Source, sniffed: Sniffed) -> bool:
-    """What the column ``Type`` says of all edges."""
+    """Return whether the column ``Type`` says that the edges are directed."""
     layout, known = sniffed.layout, kinds_of(sniffed.kind_name)
     found: bool | None = None
     for block in source.body(sniffed.skip):
@@ -162,7 +175,7 @@ def _check_kinds(arcs: ArcList, remarks: Remarks) -> None:
 
 
 def _refuse_all_pairs(arcs: ArcList) -> None:
-    """Refuse a matrix row by row: 0 off the diagonal is no arc as a rule, but would be one of length 0."""
+    """Refuse an edge list of all pairs in which some weigh 0: it is not clear whether 0 is a length or means no arc."""
     n = math.isqrt(len(arcs.tails))
     if arcs.weights is None or n < 3 or n * n != len(arcs.tails):
         return
@@ -177,7 +190,7 @@ def _refuse_all_pairs(arcs: ArcList) -> None:
 
 
 def _refuse_second_header(arcs: ArcList, names: AnyArray, sniffed: Sniffed) -> None:
-    """Refuse the header among the rows, as it stands in files that were written one behind the other."""
+    """Refuse a second header among the rows, which joined files have."""
     header = sniffed.layout.names
     known = [np.flatnonzero(names == name) for name in header] if sniffed.header else []
     if not known or not all(map(len, known)):
@@ -188,7 +201,7 @@ def _refuse_second_header(arcs: ArcList, names: AnyArray, sniffed: Sniffed) -> N
 
 
 def _refuse_end(arcs: ArcList) -> None:
-    """Refuse a last row of zeros or of -1 alone, which ends the lists of some exercises, and would be a vertex."""
+    """Refuse a last row that holds only 0 or only -1: it ends the list in some exercises, and would become a vertex."""
     end = int(arcs.tails[-1])
     same = int(arcs.heads[-1]) == end and (arcs.weights is None or arcs.weights[-1] == end)
     if not same or end not in (0, -1) or len(arcs.tails) < 2:
@@ -199,7 +212,7 @@ def _refuse_end(arcs: ArcList) -> None:
 
 
 def _check_counts(counts: tuple[int, int, int], vertices: int, rows: int) -> None:
-    """Refuse a first line ``n m`` that is not true of rows between names."""
+    """Refuse a first line ``n m`` whose counts are not those of the rows, whose vertices are names."""
     n, m, line = counts
     if (n, m) != (vertices, rows):
         raise InvalidGraph(
@@ -221,7 +234,7 @@ def _refuse_count(first: str, second: str, rest: int, line: int) -> None:
 
 
 def _is_size_line(arcs: ArcList, line: int) -> bool:
-    """Whether the first row is no arc but ``n n m``: m rows follow, all vertices lie within 1 .. n."""
+    """Return whether the first row is no arc but ``n n m``: m rows follow, all vertices lie within 1 .. n."""
     rest = len(arcs.tails) - 1
     if rest < 1 or arcs.weights is None:
         return False
@@ -235,7 +248,7 @@ def _is_size_line(arcs: ArcList, line: int) -> bool:
 
 
 def _refuse_start(arcs: ArcList, rest: int, line: int) -> None:
-    """Refuse ``n m s`` above m rows whose vertices lie within n: counts and a start, as exercises write them."""
+    """Refuse a first row ``n m s`` above m rows whose vertices are at most n: exercises begin so."""
     n = int(arcs.tails[0])
     if max(int(arcs.tails[1:].max()), int(arcs.heads[1:].max())) <= n:
         raise InvalidGraph(
@@ -257,7 +270,7 @@ def _declared(head: list[str], sniffed: Sniffed) -> _Declared | None:
 
 
 def _declared_labels(counts: _Declared, arcs: ArcList, notes: list[str], options: ReadOptions) -> AnyArray | None:
-    """The vertices that a count stands for: 0 .. n - 1 or 1 .. n; None if it merely counts those that occur."""
+    """Return the vertices that a count declares, 0 .. n - 1 or 1 .. n; None if it only counts those that occur."""
     rows = len(arcs.tails)
     low = min(int(arcs.tails.min()), int(arcs.heads.min()))
     high = max(int(arcs.tails.max()), int(arcs.heads.max()))

@@ -63,14 +63,14 @@ _ROLES: Final = frozenset({"subject", "predicate", "object", "relation", "relati
 
 
 def names_ends(names: Sequence[str], *, letters: bool = False) -> bool:
-    """Whether a row names a source and a target; single letters may well be vertices and count only if asked to."""
+    """Return whether a row names a source and a target; single letters count only with ``letters``."""
     known = {_end(name) for name in names if letters or len(name) > 1}
     ends = not known.isdisjoint(_SOURCES) and not known.isdisjoint(_TARGETS)
     return ends or _counted([name for name in names if len(name) > 1]) is not None
 
 
 def looks_like_names(names: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
-    """Whether a row above ``rows`` holds the names of columns, be it of columns that are not understood.
+    """Return whether a row above ``rows`` holds the names of columns, be it of columns that are not understood.
 
     ``node1, node2`` may well be vertices: they name columns where no such word stands below, and no number beside.
     """
@@ -88,7 +88,7 @@ def looks_like_names(names: Sequence[str], rows: Sequence[Sequence[str]]) -> boo
 
 
 def is_column(name: str) -> bool:
-    """Whether a word is a usual name of a column of edges or of vertices."""
+    """Return whether a word is a usual name of a column of edges or of vertices."""
     short = plain(name)
     return (
         short in ("node", "vertex", *_NUMBERS, *_GEOMETRY, *_ROLES)
@@ -98,12 +98,12 @@ def is_column(name: str) -> bool:
 
 
 def is_row_number(name: str) -> bool:
-    """Whether a column of this name numbers the rows of a table."""
+    """Return whether a column of this name numbers the rows of a table."""
     return plain(name) in _ROW_NUMBERS
 
 
 def _end(name: str) -> str:
-    """A column name without case, blanks, beginnings and endings: ``from_osmid`` and ``linkFrom`` are ``from``."""
+    """Reduce a column name to its core: ``from_osmid`` and ``linkFrom`` both give ``from``."""
     word = plain(name)
     word = _ENDINGS.sub("", word) or word
     rest = _BEGINNINGS.sub("", word, count=1) if _BEGINNINGS.match(word) else word
@@ -139,12 +139,12 @@ def _first(short: Sequence[str], known: Sequence[str], other: int | None) -> int
 
 
 def are_reversed(first: str, second: str) -> bool:
-    """Whether the first of two columns is named like a target, or the second like a source."""
+    """Return whether the first of two columns is named like a target, or the second like a source."""
     return _end(first) in _TARGETS or _end(second) in _SOURCES
 
 
 def _counted(names: Sequence[str]) -> tuple[int, int] | None:
-    """The first two columns such as ``node1`` and ``node2`` of which there is no third."""
+    """Return the two columns named like ``node1`` and ``node2``, unless there is a third."""
     stems: dict[str, dict[str, int]] = {}
     for i, name in enumerate(names):
         short = plain(name)
@@ -160,7 +160,7 @@ def _counted(names: Sequence[str]) -> tuple[int, int] | None:
 
 
 def is_series(names: Sequence[str]) -> bool:
-    """Whether names only count the columns: ``V1, V2, V3``, ``X0, X1, X2``, ``a, b, c``; no coordinates."""
+    """Return whether names only count the columns: ``V1, V2, V3``, ``X0, X1, X2``, ``a, b, c``; no coordinates."""
     short = [plain(name) for name in names]
     letters = [ord(name) for name in short if len(name) == 1]
     if len(letters) == len(short):
@@ -172,14 +172,14 @@ def is_series(names: Sequence[str]) -> bool:
 
 
 def is_no_vertex(name: str) -> bool:
-    """Whether a column of this name holds no vertices where its place alone would make it an end."""
+    """Return whether a column of this name holds no vertices where its place alone would make it an end."""
     short = plain(name)
     known = short in _NUMBERS or short in _GEOMETRY or short in _ROLES or _COORDINATE.fullmatch(short) is not None
     return known or is_measure(name)
 
 
 def asked(names: Sequence[str], why: str) -> InvalidRequest:
-    """The error for a header that leaves open which columns are the vertices."""
+    """Return the error for a header that does not say which columns are the vertices."""
     listed = ", ".join(name[:60] or "(no name)" for name in names[:8]) + (
         f" and {len(names) - 8} more" if names[8:] else ""
     )

@@ -78,7 +78,7 @@ def _asked(line: Line) -> InvalidGraph:
 
 
 def _has_row_names(first: list[str], rest: list[list[str]]) -> bool:
-    """Whether rows have a number each that the header does not name: tables as pandas prints and R writes them."""
+    """Return whether rows begin with a number that the header does not name, as pandas prints tables."""
     if not rest or len(first) < 2 or any(_is_value(name) for name in first):
         return False
     numbers = [row[0] for row in rest]
@@ -106,7 +106,7 @@ def _refuse_title(first: list[str], rest: list[list[str]], line: Line) -> None:
 
 
 def _is_apart(first: list[str], rest: list[list[str]]) -> bool:
-    """Whether the first of a few rows has two ends of its own, longer than a letter, while the others share theirs."""
+    """Return whether only the first of a few rows has ends, of two letters or more, that stand in no other row."""
     if len(first) > 3 or not 2 <= len(rest) < _MANY or not any(len(field) > 1 for field in first[:2]):
         return False
     counts = Counter(field for row in rest for field in set(row[:2]))
@@ -115,12 +115,12 @@ def _is_apart(first: list[str], rest: list[list[str]]) -> bool:
 
 
 def _shares_nothing(first: list[str], rest: list[list[str]]) -> bool:
-    """Whether a first row holds nothing that stands in a row below."""
+    """Return whether a first row holds nothing that stands in a row below."""
     return {field for row in rest for field in row}.isdisjoint(first)
 
 
 def _is_value(field: str) -> bool:
-    """Whether a field of the first row is a value, and no name of a column."""
+    """Return whether a field of the first row is a value, and no name of a column."""
     return is_number(field) or bool(_DIGITS.fullmatch(field)) or (bool(field) and is_missing(field))
 
 
@@ -183,7 +183,7 @@ def _refuse_counts(rows: list[list[str]], line: Line) -> None:
 
 
 def _is_odd(first: list[str], rest: list[list[str]]) -> bool:
-    """Whether a word stands in the first row where all rows below have numbers."""
+    """Return whether a word stands in the first row where all rows below have numbers."""
     return bool(rest) and any(
         _WORD.match(word) and not is_number(word) and not is_missing(word) and all(is_number(row[c]) for row in rest)
         for c, word in enumerate(first)
@@ -252,7 +252,7 @@ def refuse_marks(rows: list[list[str]], line: Line) -> None:
 
 
 def no_banner(text: str, line: int) -> InvalidGraph:
-    """The error for a size line whose banner was lost: without it nobody knows what the entries are."""
+    """Return the error for a size line whose banner was lost: without it nobody knows what the entries are."""
     return InvalidGraph(
         f"{shown(text)} looks like the size line of a Matrix Market file, but its %%MatrixMarket line is missing",
         line=line,

@@ -20,7 +20,7 @@ Token = tuple[str, str]
 
 
 def parse_dict(text: str, line: int) -> dict[str, tuple[str, int]]:
-    """The members of one dictionary as text, with the line; members that hold others are ``[...]``.
+    """Return the members of one dictionary as text with their line; nested ones are shown as ``[...]``.
 
     Raises InvalidGraph for everything that is no dictionary of literals.
     """
@@ -64,7 +64,7 @@ def _tokens(text: str, line: int) -> Iterator[Token]:
 
 
 def _skip(opened: str, tokens: Iterator[Token], text: str, line: int) -> None:
-    """Pass over a list, tuple or dictionary whose bracket is open."""
+    """Skip the rest of a list, tuple or dictionary whose opening bracket has been read."""
     if opened not in _OPEN:
         raise _fault(text, line)
     expected = [_CLOSE[_OPEN.index(opened)]]

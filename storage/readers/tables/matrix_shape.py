@@ -30,7 +30,7 @@ Row = tuple[int, list[str]]
 
 @dataclass(frozen=True)
 class Shape:
-    """How a matrix is written.
+    """Describes how a matrix is written.
 
     Attributes:
         n: rows and columns.
@@ -50,7 +50,7 @@ class Shape:
 
 
 def is_matrix(source: Source, options: ReadOptions) -> bool:
-    """Whether a file that might be an edge list is a matrix.
+    """Return whether a file that might be an edge list is a matrix.
 
     Raises InvalidGraph where it may as well be either, and where its rows have other names than its columns.
     """
@@ -82,7 +82,7 @@ def is_matrix(source: Source, options: ReadOptions) -> bool:
 
 
 def _is_edge_list(shape: Shape, rows: list[list[str]], empty: bool) -> bool:
-    """Whether n rows of n numbers are arcs rather than a matrix; ``empty``: there is nothing on the diagonal.
+    """Return whether n rows of n numbers are arcs rather than a matrix; ``empty``: there is nothing on the diagonal.
 
     Three rows that begin with two whole numbers are what examples of edge lists look like.
     """
@@ -114,7 +114,7 @@ def _refuse_two_rows(rows: list[Row]) -> None:
 
 
 def find_shape(source: Source) -> tuple[Shape, int]:
-    """How the file is written, for who says that it is a matrix, and the line of its first row.
+    """Return how the matrix is written, and the line of its first row; the caller has said that it is a matrix.
 
     InvalidGraph if it can be none; a row at fault below the first ones is left to the reader, who names it.
     """
@@ -152,7 +152,7 @@ def _with_names_of_comment(shape: Shape, head: list[str], first: int) -> Shape:
 
 @dataclass(frozen=True)
 class FirstRows:
-    """Some rows from the top, and how they are written; fields as in ``Shape``."""
+    """Holds the first rows and how they are written; the other fields are those of ``Shape``."""
 
     rows: list[Row]
     separator: str | None
@@ -160,7 +160,7 @@ class FirstRows:
 
 
 def _first_rows(source: Source) -> FirstRows:
-    """Some rows from the top; none where they are too wide for a matrix within the limits."""
+    """Return the first rows; none if they are too wide for a matrix within the limits."""
     lines: list[tuple[int, str]] = []
     with contextlib.closing(source.blocks()) as blocks:
         for block in blocks:
@@ -195,7 +195,7 @@ def _lines(block: Block, most: int) -> list[tuple[int, str]]:
 
 
 def _labelled(sample: FirstRows) -> Shape | None:
-    """A matrix whose first row and column name the same vertices; the corner is empty, a word, or left out.
+    """Return the shape of a matrix whose first row and first column name the same vertices, or None.
 
     The names decide.  Single ones that differ, and entries that are no numbers, are for the reader to name.
     """
@@ -223,7 +223,7 @@ def _labelled(sample: FirstRows) -> Shape | None:
 
 
 def _bare(sample: FirstRows, least: int = 3) -> Shape | None:
-    """Rows of as many numbers each, at least ``least``, perhaps below a row of as many names."""
+    """Return the shape of rows of equally many numbers (``least`` or more), perhaps below a row of names, or None."""
     rows = sample.rows
     width, head = len(rows[-1][1]), rows[0][1]
     named = len(head) == width and not any(is_number(cell) or cell in NO_ARC for cell in head)
@@ -234,7 +234,7 @@ def _bare(sample: FirstRows, least: int = 3) -> Shape | None:
 
 
 def _numbered(sample: FirstRows) -> Shape | None:
-    """Rows of as many numbers each below the numbers of the columns, 0 .. n - 1 or 1 .. n, as pandas writes them."""
+    """Return the shape of a matrix below the numbers of its columns, 0 .. n - 1 or 1 .. n (pandas), or None."""
     (line, head), body = sample.rows[0], FirstRows(sample.rows[1:], sample.separator, sample.trailing)
     width = len(head)
     if head not in ([str(i) for i in range(width)], [str(i + 1) for i in range(width)]) or not body.rows:
@@ -246,7 +246,7 @@ def _numbered(sample: FirstRows) -> Shape | None:
 
 
 def _refuse_row_names(source: Source, sample: FirstRows) -> None:
-    """Rows that are named or numbered, below no names of columns: n rows of n + 1 fields.
+    """Refuse n rows of n + 1 fields that begin with a name or a number, where no row names the columns.
 
     As an edge list the names of rows would be vertices, and the first entries their neighbours.
     """
@@ -277,13 +277,13 @@ def _is_zero(cell: str) -> bool:
 
 
 def names_columns(names: list[str]) -> bool:
-    """Whether a header names the columns of an edge list; single letters may as well be vertices."""
+    """Return whether a header names the columns of an edge list; single letters may as well be vertices."""
     words = [name for name in names if len(name) > 1]
     return names_ends(words) or named_length(words) is not None or any(map(is_similarity, words))
 
 
 def _refuse_rectangle(rows: list[Row]) -> None:
-    """A table with an empty corner whose rows are not named like its columns is neither a matrix nor an edge list."""
+    """Refuse a table with an empty corner whose rows have other names than its columns."""
     (_, head), body = rows[0], rows[1:]
     if head[0] or len(head) < 3 or not all(head[1:]) or names_columns(head[1:]):
         return
@@ -302,7 +302,7 @@ def _refuse_rectangle(rows: list[Row]) -> None:
 
 
 def _count(source: Source, shape: Shape) -> int:
-    """Rows below the header; counting stops once they are too many."""
+    """Count the rows below the header; the count ends with the block in which it exceeds the columns."""
     count = 0
     with contextlib.closing(source.blocks()) as blocks:
         for block in blocks:

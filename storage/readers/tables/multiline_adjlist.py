@@ -43,7 +43,7 @@ def read(source: Source, options: ReadOptions) -> Parsed:
 
 
 def _head(text: str, line: int) -> tuple[str, int]:
-    """A vertex and the number of lines that follow for it."""
+    """Return a vertex and the number of lines that follow for it."""
     words = fields.words(text)
     if len(words) != 2:
         raise InvalidGraph(f"expected 'u degree', found {fields.shown(text)}", line=line, field="degree")

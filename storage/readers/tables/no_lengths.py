@@ -19,7 +19,7 @@ _ENDS: Final = frozenset({"end", "eof", "stop", "average", "mean", "mittelwert",
 
 
 def refuse_diagonal(arcs: ArcList, n: int) -> None:
-    """Refuse one number all along the diagonal: correlations and the like, of which the largest is nearest."""
+    """Refuse a matrix with the same number in its whole diagonal: such entries are similarities, not lengths."""
     diagonal = _diagonal(arcs, n)
     if diagonal is not None and np.allclose(diagonal, diagonal[0], rtol=_ROUNDING):
         raise _no_lengths(f"every entry of the diagonal is {diagonal[0]:g}")
@@ -56,29 +56,49 @@ def refuse_signs_of_nothing(arcs: ArcList) -> None:
 
 
 def _stands_for_nothing(value: float) -> bool:
-    """Whether a number is one that programs take for infinity: nines, powers of ten, the largest of a type."""
+    """Return whether a number is one that programs take for infinity: nines, powers of ten, the largest of a type."""
     if value in (2.0**15 - 1, 2.0**31 - 1, 2.0**30, float(0x3F3F3F3F)) or value > 1e30:
         return True
     digits = f"{value:.0f}"
     return value >= 999 and value % 1 == 0 and (set(digits) == {"9"} or (value >= 1e5 and set(digits[1:]) == {"0"}))
 
 
-def refuse_triangle(arcs: ArcList, n: int) -> None:
-    """Refuse a matrix of which one half is full and the other holds nothing but zeros: a table of distances."""
-    if n < 3 or len(arcs.tails) < n * (n - 1) // 2:
-        return
-    up = np.asarray(arcs.heads, np.int64) - np.asarray(arcs.tails, np.int64)
-    upper, lower = int((up > 0).sum()), int((up < 0).sum())
-    if {upper, lower} == {0, n * (n - 1) // 2}:
+def refuse_triangle(arcs: ArcList, n: int) -> list[str]:
+    """Refuse a matrix whose one triangle is full and whose other triangle is empty: it is a table of distances.
+
+    Returns:
+        A note where one triangle is empty and the other holds some entries only: such arcs may be directed.
+    """
+    side = _only_side(arcs)
+    if side is not None and n > 2 and np.count_nonzero(arcs.tails != arcs.heads) == n * (n - 1) // 2:
         raise InvalidGraph(
-            f"there are entries only {'above' if upper else 'below'} the diagonal, and zeros elsewhere: say "
-            "--undirected if they are edges, both ways, or --directed",
+            f"there are entries only {side} the diagonal, and none elsewhere: say --undirected if they are edges, "
+            "both ways, or --directed",
             field="matrix",
         )
+    return note_triangle(arcs, n)
+
+
+def note_triangle(arcs: ArcList, n: int) -> list[str]:
+    """Return a note if all entries of a matrix of three vertices or more stand on one side of its diagonal."""
+    side = _only_side(arcs)
+    if side is None or n < 3:
+        return []
+    return [
+        f"there are entries only {side} the diagonal, which are read as directed arcs; --undirected reads both ways"
+    ]
+
+
+def _only_side(arcs: ArcList) -> str | None:
+    """Return the side of the diagonal that holds all entries, ``above`` or ``below``; None if both or neither do."""
+    finite = True if arcs.weights is None else arcs.weights != np.inf
+    step = np.sign(np.subtract(arcs.heads, arcs.tails, dtype=np.int64)) * finite
+    above, below = bool((step > 0).any()), bool((step < 0).any())
+    return None if above == below else "above" if above else "below"
 
 
 def _diagonal(arcs: ArcList, n: int) -> AnyArray | None:
-    """The entries of the diagonal if all are there, and not zero."""
+    """Return the entries of the diagonal if none is missing or zero, else None."""
     if n < 2 or arcs.weights is None:
         return None
     diagonal = arcs.weights[arcs.tails == arcs.heads]

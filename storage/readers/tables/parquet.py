@@ -94,7 +94,7 @@ def _sample(frame: pl.DataFrame) -> list[list[str]]:
 
 
 def _direction(table: pl.LazyFrame, names: list[str], kind: int | None, options: ReadOptions) -> tuple[bool, list[str]]:
-    """Whether the edges are directed, and what the receipt says of that."""
+    """Return whether the edges are directed, and what the receipt says of that."""
     import polars as pl
 
     if options.directed is not None:
@@ -107,7 +107,7 @@ def _direction(table: pl.LazyFrame, names: list[str], kind: int | None, options:
 
 
 def _refuse_matrix(names: list[str], numeric: list[bool], rows: int, options: ReadOptions) -> None:
-    """As many rows as columns of numbers, none of which has a name of edge lists, may well be a matrix."""
+    """Refuse a table with as many rows as columns of numbers, unless a column is named as in edge lists."""
     if options.source or options.target or options.column or rows < 2:
         return
     if names_ends(names, letters=True) or names_columns(names):

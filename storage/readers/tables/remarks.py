@@ -41,7 +41,7 @@ _WORD: Final = re.compile(r"[^\W\d][^#%]{0,40}+")
 
 @dataclass(frozen=True)
 class Remarks:
-    """What comments say.
+    """Holds what comments say.
 
     Attributes:
         directed: whether edges are directed; None where nothing says so.
@@ -60,7 +60,7 @@ class Remarks:
     unweighted: bool = False
 
     def notes(self, options: ReadOptions) -> list[str]:
-        """What the receipt says of the direction that the file states."""
+        """Return the note on the direction that the file states."""
         if self.directed is None:
             return []
         kind = "directed" if self.directed else "undirected"
@@ -69,7 +69,7 @@ class Remarks:
         return [f"line {self.line} says that the edges are {kind}; they are read the other way, as asked"]
 
     def refused(self, column: int) -> InvalidRequest:
-        """The error for a third column that KONECT says to be no length."""
+        """Return the error for a third column that is no length according to KONECT."""
         return InvalidRequest(
             f"line {self.line} says {self.counted!r}, so column {column} holds counts or signs of edges, no lengths: "
             f"say --weight {column} to take it for the length, or --unweighted to count arcs",
@@ -100,7 +100,7 @@ def read_remarks(head: list[str], first: int, separator: str | None, width: int,
 
 
 def stated_direction(head: list[str], first: int, options: ReadOptions) -> tuple[bool | None, int]:
-    """What comments say of the direction.
+    """Return what comments say about the direction.
 
     Args:
         head: the first lines of the file.
@@ -123,7 +123,7 @@ def _comments(head: list[str], first: int) -> list[tuple[int, str]]:
 
 
 def _direction(comments: list[tuple[int, str]], options: ReadOptions) -> tuple[bool | None, int]:
-    """What the comments state, and on which line."""
+    """Return what the comments say about the direction, and on which line."""
     stated = [(line, found) for line, text in comments if (found := _stated(text)) is not None]
     kinds = {kind for _, kind in stated}
     if len(kinds) == 1 and (kinds == {False} or not any(_speaks_of_both_ways(text) for _, text in comments)):
@@ -139,7 +139,7 @@ def _direction(comments: list[tuple[int, str]], options: ReadOptions) -> tuple[b
 
 
 def _stated(text: str) -> bool | None:
-    """Whether a comment states that the edges are directed; None if it does not say."""
+    """Return whether a comment states that the edges are directed; None if it does not say."""
     words = _WORDS.findall(text.lower().lstrip("#% "))
     at = next((i for i, word in enumerate(words) if word in ("directed", "undirected")), None)
     if at is None or "?" in words:
@@ -158,7 +158,7 @@ def _stated(text: str) -> bool | None:
 
 
 def _speaks_of_both_ways(text: str) -> bool:
-    """Whether a comment has words for edges that are not directed."""
+    """Return whether a comment has words for edges that are not directed."""
     words = [word for word in _WORDS.findall(text.lower()) if word not in ":=,"]
     denied = any(first.endswith("directed") and second in ("false", "no", "0") for first, second in pairwise(words))
     plain = " ".join(["", *words])
@@ -188,7 +188,7 @@ def _names(comments: list[tuple[int, str]], separator: str | None, width: int) -
 
 
 def names_in_comment(head: list[str], first: int, separator: str | None, n: int) -> tuple[list[str], int] | None:
-    """The names that a comment may give to the columns of a matrix.
+    """Return the names that a comment may give to the columns of a matrix.
 
     Args:
         head: the first lines of the file.

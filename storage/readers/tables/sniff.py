@@ -32,7 +32,7 @@ _ROWS = 1000
 
 @dataclass(frozen=True)
 class Sniffed:
-    """How to read the file.
+    """Describes how to read the file.
 
     Attributes:
         layout: of the rows.
@@ -60,25 +60,11 @@ class Sniffed:
 
 
 def sniff(head: list[str], options: ReadOptions, separator: str | None = None) -> Sniffed:
-    """Look at the first lines; ``separator`` is what the file itself says.
+    """Find out from the first lines how to read the file; ``separator`` is the one that the file states.
 
     Raises InvalidGraph if they are no edge list, InvalidRequest if the weight is not there.
     """
-    lines = [
-        (i, text)
-        for i, text in enumerate(head, 1)
-        if text.strip(BLANKS) and not is_comment(text.strip(BLANKS), COMMENTS)
-    ]
-    if not lines:
-        raise InvalidGraph("there is no edge in the file: only comments and empty lines")
-    lines, written = _bared(lines[:_ROWS])
-    separator = separator or separator_of([text for _, text in lines])
-    quoted = separator is not None or any(_QUOTE.search(text) for _, text in lines)
-    edge = " " if separator == "\t" else BLANKS
-    rows = [fields.split(text.strip(edge), separator, quoted, i) for i, text in lines]
-    widths = Counter(len(row) for row in rows)
-    width = max(widths, key=lambda size: (widths[size], size))
-    options.limits.check_columns(width, next(i for (i, _), row in zip(lines, rows, strict=True) if len(row) == width))
+    lines, rows, width, separator, quoted, written = _sample(head, options, separator)
     counts = _counts(rows, width, lines[0][0])
     # Elsewhere 1,008 may as well be a thousand and eight: refused by the row parser.
     decimal_comma = separator == ";" and any("," in field and is_number(field, True) for row in rows for field in row)
@@ -132,8 +118,39 @@ def sniff(head: list[str], options: ReadOptions, separator: str | None = None) -
     )
 
 
+class _Sample(NamedTuple):
+    """The first rows: their lines with numbers, their fields, the usual number of fields, and how they are written."""
+
+    lines: list[tuple[int, str]]
+    rows: list[list[str]]
+    width: int
+    separator: str | None
+    quoted: bool
+    written: _Written
+
+
+def _sample(head: list[str], options: ReadOptions, separator: str | None) -> _Sample:
+    """Split the first rows into fields.  Raises InvalidGraph if there is none."""
+    lines = [
+        (i, text)
+        for i, text in enumerate(head, 1)
+        if text.strip(BLANKS) and not is_comment(text.strip(BLANKS), COMMENTS)
+    ]
+    if not lines:
+        raise InvalidGraph("there is no edge in the file: only comments and empty lines")
+    lines, written = _bared(lines[:_ROWS])
+    separator = separator or separator_of([text for _, text in lines])
+    quoted = separator is not None or any(_QUOTE.search(text) for _, text in lines)
+    edge = " " if separator == "\t" else BLANKS
+    rows = [fields.split(text.strip(edge), separator, quoted, i) for i, text in lines]
+    widths = Counter(len(row) for row in rows)
+    width = max(widths, key=lambda size: (widths[size], size))
+    options.limits.check_columns(width, next(i for (i, _), row in zip(lines, rows, strict=True) if len(row) == width))
+    return _Sample(lines, rows, width, separator, quoted, written)
+
+
 class _Written(NamedTuple):
-    """What stands behind the fields of rows: a semicolon each, or comments; and the notes on it."""
+    """Says whether rows end in a semicolon, and whether comments stand behind their fields; with notes on it."""
 
     ended: bool
     behind: bool
@@ -141,7 +158,7 @@ class _Written(NamedTuple):
 
 
 def _bared(lines: list[tuple[int, str]]) -> tuple[list[tuple[int, str]], _Written]:
-    """The rows without the comments behind them and without the semicolon at their ends, if they are written so."""
+    """Remove comments behind rows and semicolons at their ends, if the rows are written so."""
     notes: tuple[str, ...] = ()
     cut = [_BEHIND.sub("", text) for _, text in lines]
     commented = [(line, text) for (line, text), bare in zip(lines, cut, strict=True) if text != bare]
@@ -158,7 +175,7 @@ def _bared(lines: list[tuple[int, str]]) -> tuple[list[tuple[int, str]], _Writte
 
 
 def _are_rows(texts: list[str], cut: list[str]) -> bool:
-    """Whether lines are even only where what follows ``#`` is left out; a name may begin with the sign, too."""
+    """Return whether lines are even only where what follows ``#`` is left out; a name may begin with the sign, too."""
     if any('"' in text for text in texts):
         return False
     separator = separator_of(cut)
@@ -173,7 +190,7 @@ def _are_rows(texts: list[str], cut: list[str]) -> bool:
 
 
 def _refuse_ended_matrix(rows: list[list[str]], width: int, line: int) -> None:
-    """Refuse as many numbers a row as there are rows, each of which ends in a semicolon, as MATLAB writes matrices."""
+    """Refuse a square of numbers whose rows end in semicolons: MATLAB writes matrices so."""
     square = len(rows) == width >= 2 and all(len(row) == width and all(map(is_number, row)) for row in rows)
     if square and (width > 3 or all(float(row[i]) == 0 for i, row in enumerate(rows))):
         raise InvalidGraph(
@@ -185,7 +202,7 @@ def _refuse_ended_matrix(rows: list[list[str]], width: int, line: int) -> None:
 
 
 def _decimals(body: list[list[str]], columns: Columns) -> tuple[bool, tuple[str, ...]]:
-    """Whether vertices are whole numbers that are written as decimals, ``1.0``, and a note on it."""
+    """Return whether vertices are whole numbers that are written as decimals, ``1.0``, and a note on it."""
     pair = [[row[c] for row in body] for c in (columns.source, columns.target)]
     odd = next((column[0] for column in pair if not any(map(is_whole, column))), None)
     even = all(is_number(token) and float(token).is_integer() for column in pair for token in column)
@@ -195,7 +212,7 @@ def _decimals(body: list[list[str]], columns: Columns) -> tuple[bool, tuple[str,
 
 
 def _as_remarked(options: ReadOptions, remarks: Remarks) -> ReadOptions:
-    """The caller's wishes, and that of a file which says that it has no weights."""
+    """Return the options, ``unweighted`` if the file says that it has no weights."""
     return replace(options, unweighted=True) if remarks.unweighted else options
 
 
@@ -205,7 +222,7 @@ def _mostly_whole(body: list[list[str]], columns: Columns) -> bool:
 
 
 def separator_of(lines: list[str]) -> str | None:
-    """Semicolon, comma or tab if every line has it; None is any run of blanks."""
+    """Return the separator: semicolon, comma or tab if every line has it, else None for runs of blanks."""
     sample = lines[:100]
     few = len(sample) // 10
 
@@ -228,7 +245,7 @@ def separator_of(lines: list[str]) -> str | None:
 
 
 def _has_gaps(sample: list[str]) -> bool:
-    """Whether lines have as many tabs each, with empty fields in some places between them: no blanks, but cells."""
+    """Return whether lines have equally many tabs with some empty fields between them: tabs are no blanks then."""
     rows = [line.strip(" \n").split("\t") for line in sample]
     if len({len(row) for row in rows}) > 1:
         return False
@@ -256,19 +273,19 @@ def _refuse_mixed(sample: list[str], separator: str) -> None:
 
 
 def _ends_in_number(field: str) -> bool:
-    """Whether a field is a name and a number behind a blank or a comma."""
+    """Return whether a field is a name and a number behind a blank or a comma."""
     parts = field.replace(",", " ").split()
     return len(parts) > 1 and is_number(parts[-1]) and not is_number(parts[0])
 
 
 def _blanks_suffice(sample: list[str]) -> bool:
-    """Whether every field is a number if the lines are split at blanks."""
+    """Return whether every field is a number if the lines are split at blanks."""
     even = len({len(line.split()) for line in sample[:2]}) == 1
     return even and all(is_number(field) for line in sample[1:] or sample for field in line.split())
 
 
 def _counts(rows: list[list[str]], width: int, line: int) -> tuple[int, int, int] | None:
-    """A first line ``n m`` before wider rows."""
+    """Return vertices, edges and line of a first line ``n m`` above wider rows, or None."""
     first = rows[0]
     if len(rows) > 1 and width > 2 and len(first) == 2 and all(is_whole(f) and int(f) >= 0 for f in first):
         _refuse_sized_matrix(rows, width, line)
@@ -291,7 +308,7 @@ def _refuse_sized_matrix(rows: list[list[str]], width: int, line: int) -> None:
 
 
 def _check_zeros(body: list[list[str]], columns: Columns, line: int) -> None:
-    """A first row such as ``6301 0777``, above vertices of which none is greater than 6301, is a damaged count."""
+    """Refuse a first row such as ``6301 0777`` above vertices up to 6301: it is a damaged count."""
     ends = [[row[c] for c in (columns.source, columns.target)] for row in body]
     (n, m), rest = ends[0], [vertex for pair in ends[1:] for vertex in pair]
     if not rest or not is_label(n) or not is_whole(m) or is_label(m) or not all(map(is_label, rest)):

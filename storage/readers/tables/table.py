@@ -38,7 +38,7 @@ _BEHIND = re.compile(rb"(?<![ \t])[ \t]++#[^\n]*+")
 
 @dataclass(frozen=True)
 class Layout:
-    """How the rows of a file are written.
+    """Describes how the rows of a file are written.
 
     Attributes:
         width: fields in each row, the mark included.
@@ -116,7 +116,7 @@ class ArcTable:
             self._limits.check_vertices(len(self.labels))
 
     def _lengths(self, formula: Formula, values: AnyArray, block: Block) -> AnyArray:
-        """What the formula makes of a column; InvalidGraph names the first line where that is no number."""
+        """Apply the formula to a column.  InvalidGraph names the first line where the result is no number."""
         lengths = formula(values)
         wrong = np.flatnonzero(~np.isfinite(lengths))
         if not len(wrong):
@@ -126,7 +126,7 @@ class ArcTable:
         raise InvalidGraph(f"{formula.text} is {lengths[wrong[0]]}, which is no length", line=line, field="length_of")
 
     def _parse_columns(self, data: bytes) -> tuple[AnyArray, AnyArray, AnyArray | None] | None:
-        """The fast way; None wherever there is a doubt."""
+        """Parse whole columns at once; None if the careful way must decide."""
         layout = self.layout
         data = strip_comments(data, layout.comments)
         if layout.text and layout.separator not in (None, "\t") and tabs_in_fields(data, layout.separator):
@@ -210,7 +210,7 @@ class ArcTable:
         return tails, heads, weights
 
     def _parse_lines(self, block: Block) -> tuple[AnyArray, AnyArray, AnyArray | None]:
-        """The careful way: the first line at fault raises."""
+        """Parse line by line; the first line at fault raises."""
         layout = self.layout
         tails: list[int] = []
         heads: list[int] = []
@@ -235,7 +235,7 @@ class ArcTable:
         return np.array(tails, np.int64), np.array(heads, np.int64), lengths
 
     def row(self, raw: bytes, number: int) -> tuple[str, str, int | float | None] | None:
-        """Source, target and weight of one line; None for a comment or an empty line."""
+        """Return source, target and weight of one line; None for a comment or an empty line."""
         layout = self.layout
         text = self._decode(raw, number)
         for blank in layout.blanks:
@@ -287,7 +287,7 @@ class ArcTable:
 
 
 def _as_whole(token: str) -> str:
-    """``1.0`` as ``1``; fractions, and numbers that float64 rounds, stay for the caller to refuse."""
+    """Turn ``1.0`` into ``1``; fractions, and numbers that float64 rounds, stay: the caller refuses them."""
     value = float(token)
     return str(int(value)) if abs(value) < EXACT and value.is_integer() else token
 
@@ -308,17 +308,17 @@ def _refuse_late_quotes(block: Block) -> None:
 
 
 def _even(data: bytes, separator: str, width: int, rows: int) -> bool:
-    """Whether ``data``, without what stands in quotes, has ``rows`` lines of ``width`` fields each."""
+    """Return whether ``data``, without what stands in quotes, has ``rows`` lines of ``width`` fields each."""
     sign = separator.encode()
     others = bytes(set(range(256)) - {*sign, *b"\n"})
     return data.translate(None, delete=others) == (sign * (width - 1) + b"\n") * rows
 
 
 def may_have_other_spellings(data: bytes) -> bool:
-    """Whether a number, be it a weight, may have a leading zero or a plus, or be minus zero; cheap, by the bytes."""
+    """Return whether a number may have a leading zero or a plus, or be minus zero; only bytes are looked at."""
     if b"+" in data or (b"-" in data and b"-0" in data):
         return True
-    # Separators and signs are below the point, digits above it; but for the semicolon, which becomes a comma here.
+    # In ASCII separators and signs come before the point, digits after it; a semicolon would not, so it is replaced.
     letters = np.frombuffer(data.replace(b";", b",") if b";" in data else data, np.uint8)
     found = letters[:-2] < ord(".")
     found &= letters[1:-1] == ord("0")
@@ -327,7 +327,7 @@ def may_have_other_spellings(data: bytes) -> bool:
 
 
 def _as_numbers(frame: pl.DataFrame) -> pl.DataFrame | None:
-    """The first two columns as numbers; None if one of them is not written in its one spelling."""
+    """Return the first two columns as numbers; None if a number is not in its canonical spelling."""
     import polars as pl
 
     ends = [pl.nth(0), pl.nth(1)]
@@ -338,7 +338,7 @@ def _as_numbers(frame: pl.DataFrame) -> pl.DataFrame | None:
 
 
 def is_comment(text: str, marks: str) -> bool:
-    """Whether a stripped line is a comment; the letter ``c`` counts only as a word of its own."""
+    """Return whether a stripped line is a comment; the letter ``c`` counts only as a word of its own."""
     if not text or text[0] not in marks:
         return False
     return text[0] != "c" or len(text) == 1 or text[1].isspace()
@@ -358,20 +358,20 @@ def strip_comments(data: bytes, marks: str) -> bytes:
 
 
 def blanks_in_quotes(data: bytes, separator: str) -> bool:
-    """Whether ``normalise`` would change a quoted field, or leave a blank at its edge that one line at a time loses."""
+    """Return whether ``normalise`` would change a quoted field, or keep a blank at its edge."""
     inside = b'"%s"' % b'"'.join(data.split(b'"')[1::2])
     sign = separator.encode()
     return any(pattern in inside for pattern in (b"\t", b" " + sign, sign + b" ", b'" ', b' "'))
 
 
 def tabs_in_fields(data: bytes, separator: str) -> bool:
-    """Whether a tab stands inside a field, where ``normalise`` would make it a blank."""
+    """Return whether a tab stands inside a field, where ``normalise`` would make it a blank."""
     sign = separator.encode()
     return b"\t" in data and re.search(rb"[^ \t\n%s] *+\t[ \t]*+[^ \t\n%s]" % (sign, sign), data) is not None
 
 
 def normalise(data: bytes, separator: str | None, blanks: str = "") -> bytes:
-    """Single blanks between fields, none around separators or at the ends of lines, no empty line."""
+    """Reduce blanks: one between fields, none around separators or at the ends of lines; remove empty lines."""
     for blank in blanks:
         data = data.replace(blank.encode(), b" ")
     if separator != "\t" and b"\t" in data:
@@ -394,7 +394,7 @@ def normalise(data: bytes, separator: str | None, blanks: str = "") -> bytes:
 
 
 def _without(data: bytes, pair: bytes, mark: bytes) -> bytes:
-    """``data`` without the blanks beside each mark; ``pair`` is the blank with %s for the mark.
+    """Remove the blanks next to each mark.  ``pair`` is ``b" %s"`` for those before it, ``b"%s "`` for those after it.
 
     Some blanks go one a pass; longer runs, of which a stranger may send megabytes, in one pass that looks at each once.
     """

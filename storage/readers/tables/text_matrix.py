@@ -20,6 +20,7 @@ from storage.readers.names import order_names
 from storage.readers.numbers import parse_numbers
 from storage.readers.parsed import Parsed, ReadOptions
 from storage.readers.source import Block, Source
+from storage.readers.tables.doubtful import DecimalMarks
 from storage.readers.tables.matrix_shape import NO_ARC, Shape, find_shape
 from storage.readers.tables.no_lengths import (
     refuse_diagonal,
@@ -43,7 +44,7 @@ def read(source: Source, options: ReadOptions) -> Parsed:
     if stated is not None:
         parsed.notes += Remarks(stated, line).notes(options)
     if options.directed is None and stated is None:
-        refuse_triangle(parsed.arcs, shape.n)
+        parsed.notes += refuse_triangle(parsed.arcs, shape.n)
     if stated is False and options.directed is None:
         _check_symmetric(parsed, line)
         parsed.directed = False
@@ -79,6 +80,7 @@ class _Matrix:
         self._zeros = self._empties = 0
         self._upper = self._lower = 0
         self._signs: set[str] = set()
+        self._marks, self._marking = DecimalMarks(), True
 
     def read(self, source: Source) -> Parsed:
         shape = self._shape
@@ -104,7 +106,8 @@ class _Matrix:
         if shape.names is not None:
             labels, place = order_names(shape.names)
             arcs.tails, arcs.heads = place[arcs.tails], place[arcs.heads]
-        return Parsed(arcs, labels, directed=True, entries=shape.n * shape.n, notes=self._notes())
+        notes = [*self._notes(), *self._marks.notes()]
+        return Parsed(arcs, labels, directed=True, entries=shape.n * shape.n, notes=notes)
 
     def _notes(self) -> list[str]:
         named = {
@@ -147,7 +150,7 @@ class _Matrix:
         self._columns.append(tails, heads, values[keep])
 
     def _cells(self, raw: bytes, number: int) -> list[str] | None:
-        """The entries of a row, its name taken off and noted; None for a comment or an empty line."""
+        """Return the entries of a row and store its name; None for a comment or an empty line."""
         shape = self._shape
         try:
             text = raw.decode()
@@ -179,7 +182,7 @@ class _Matrix:
         self._rows.append(self._place[name])
 
     def _text(self, cells: list[str], number: int, empty: list[list[int]]) -> str:
-        """The entries as numbers with blanks between them; those that are no arcs are 0 and noted in ``empty``."""
+        """Join the entries by blanks; missing ones become 0, and their columns are added to ``empty``."""
         absent = [i for i, cell in enumerate(cells) if cell in NO_ARC]
         for i in absent:
             cells[i] = "0"
@@ -191,6 +194,7 @@ class _Matrix:
         if self._shape.separator != ";":
             return text
         # a comma that does not separate is a decimal one
+        self._marking = self._marking and self._marks.look(cells, number)
         self._signs |= {sign for sign in ",." if sign in text}
         if len(self._signs) > 1:
             message = "numbers with a decimal comma and numbers with a point: one of them may mark thousands"

@@ -11,13 +11,18 @@ from typing import Any
 import pytest
 
 from benchmarks import graphs
+from benchmarks.kernel_list import make_graph
 from engine.api import planning
 from engine.api.planning import make_plan
+from engine.api.solve import solve_to_store
 from engine.distributed import planning as workers_planning
 from engine.distributed.messages import WorkerInfo
+from engine.execution import compiling
+from engine.execution.kernel_list import used_by
 from engine.model.dtypes import WORK_TYPES
 from engine.model.plan import Plan
 from engine.model.problem import Machine, Options, Problem
+from engine.model.progress import COMPILING, Monitor
 from storage.errors import InvalidRequest, NegativeCycle
 from storage.graph.graph import build_graph
 
@@ -81,3 +86,80 @@ def test_both_refuse_a_negative_cycle_and_sources_that_are_none(options: Options
 def test_workers_know_no_terminals() -> None:
     with pytest.raises(InvalidRequest, match="no path may pass through"):
         make_plan(replace(graphs.grid(100), terminals=3), DASK)
+
+
+class Phases(Monitor):
+    """The phases of a solve, and what was counted in each."""
+
+    def __init__(self) -> None:
+        self.total: dict[str, int] = {}
+
+    def begin(self, phase: str, total: int, unit: str) -> None:
+        self.total[phase] = self.total.get(phase, 0) + total
+
+
+#: Phases of the work, as plans and solves call them.
+WORK = {"search", "sweep", "relax", "write", "ingest", "potentials", "prepare", "partition"}
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "kind"),
+    [
+        ("dijkstra", "whole"),
+        ("bfs", "unit"),
+        ("johnson", "below"),
+        ("partitioned", "whole"),
+        ("recursive-floyd-warshall", "whole"),
+        ("repeated-squaring", "whole"),
+    ],
+)
+def test_predictions_count_what_a_solve_takes_besides_its_work(algorithm: str, kind: str, tmp_path: Path) -> None:
+    graph, options = make_graph(kind), Options(device="cpu", algorithm=algorithm)
+    plan = make_plan(graph, options, out=tmp_path / "a.zarr")
+    solve_to_store(graph, options, tmp_path / "a.zarr", plan=plan, monitor=(seen := Phases()))
+    names = [phase.name for phase in plan.phases]
+    assert set(seen.total) - WORK - {COMPILING} == {"create", "seal"} == set(names) - WORK - {"start", COMPILING}
+    assert (names[0], names[-1]) == ("create", "seal")
+    assert (COMPILING in seen.total) <= (COMPILING in names)
+    assert plan.seconds == pytest.approx(sum(phase.seconds for phase in plan.phases))
+    work = sum(phase.seconds for phase in plan.phases if phase.name in WORK)
+    assert work == pytest.approx(plan.candidates[0].seconds)  # candidates are compared by their work alone
+
+    in_memory = [phase.name for phase in make_plan(graph, options).phases]
+    assert not {"create", "seal"} & set(in_memory)
+    assert "start" not in in_memory  # this process has loaded its kernels
+
+
+@pytest.mark.parametrize("algorithm", ["dijkstra", "partitioned"])
+def test_kernels_that_are_not_compiled_are_predicted(
+    algorithm: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph, options = make_graph("whole"), Options(device="cpu", algorithm=algorithm)
+    plan = make_plan(graph, options)
+    assert COMPILING not in [phase.name for phase in plan.phases]
+    listed = used_by(f"{algorithm} {plan.dtype}")
+    assert len(listed) >= 4
+    monkeypatch.setattr(compiling, "missing", lambda kernels: [one for one in kernels if one in listed])
+    monkeypatch.setattr(compiling, "usable_processors", lambda: 4)
+    cold = make_plan(graph, options)
+    waited = next(phase.seconds for phase in cold.phases if phase.name == COMPILING)
+    work = sum(one.seconds for one in listed)
+    assert work / 4 <= waited <= work + compiling.PROCESS_START
+    assert cold.seconds == pytest.approx(plan.seconds + waited)
+    compiled: list[object] = []
+    monkeypatch.setattr(compiling, "compile_kernels", lambda kernels, **_: compiled.extend(kernels))
+    solve_to_store(graph, options, tmp_path / "a.zarr", plan=cold, monitor=(seen := Phases()))
+    assert compiled == listed
+    assert seen.total[COMPILING] == len(listed)
+
+
+def test_kernels_of_planning_are_compiled_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled: list[object] = []
+    monkeypatch.setattr(planning, "missing", lambda kernels: kernels)
+    monkeypatch.setattr(compiling, "usable_processors", lambda: 4)
+    monkeypatch.setattr(compiling, "compile_kernels", lambda kernels, **_: compiled.extend(kernels))
+    for kind, expected in (("whole", used_by("plan")), ("fractions", [])):
+        compiled.clear()
+        make_plan(make_graph(kind), Options(device="cpu"), monitor=(seen := Phases()))
+        assert compiled == expected
+        assert seen.total == ({COMPILING: len(expected), "plan": 0} if expected else {})

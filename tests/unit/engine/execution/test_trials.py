@@ -100,6 +100,26 @@ def test_what_cannot_win_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     assert {"relax"} < {some if isinstance(some, str) else "search" for some in tried}
 
 
+@pytest.mark.parametrize(("took", "tried"), [(1e-6, [True]), (1.0, [True, False])])
+def test_hops_are_tried_first_and_searches_by_weights_only_if_they_may_win(
+    took: float, tried: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[bool] = []
+    seconds = {True: took, False: 1.0}
+
+    def trial(_: object, *, unit: bool, bits: bool = False) -> float:
+        assert unit
+        found.append(bits)
+        return seconds[bits]
+
+    monkeypatch.setattr(trials.SearchTrial, "seconds", trial)
+    monkeypatch.setattr(trials, "relax_rate", lambda *_: 1e12)
+    graph = graphs.hops(graphs.random(3_000))
+    problem, box = describe(graph), replace(survey(), search_rate=1e6, disk=None)
+    trials.calibrate(GraphProfile(graph), problem, box, choose(problem, box, Options()))
+    assert found == tried
+
+
 @pytest.mark.parametrize("unit", [False, True])
 def test_the_rows_of_trials_are_not_searched_again(unit: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Planning and solving together search each source once (but for a sample at another place, which is kept too)."""

@@ -9,11 +9,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
-from numba.core import caching, dispatcher
 
 from engine.graph import _elimination, _walks, kernels
 from engine.model import progress
@@ -94,21 +94,147 @@ def test_a_kernel_beside_the_program_is_found_by_who_may_not_write_there(tmp_pat
     assert not list(empty.rglob("*.nbc"))
 
 
-def test_a_damaged_cache_is_compiled_anew(tmp_path: Path) -> None:
+def files(folder: Path) -> list[Path]:
+    return sorted(folder.rglob("*.nbc"))
+
+
+def test_a_missing_file_is_compiled_anew(tmp_path: Path) -> None:
     (tmp_path / "own_kernels.py").write_text(KERNEL)
     run(tmp_path)
-    for file in tmp_path.rglob("*.nbc"):
+    for file in files(tmp_path):
         file.unlink()
     assert "26; there is nothing" in run(tmp_path)
     assert run(tmp_path) == LOADED
 
 
-def test_the_parts_of_numba_that_are_replaced_are_there() -> None:
-    """A version of numba that names them otherwise is noticed here."""
-    for name in ("_load_overload", "_index_key", "_guard_against_spurious_io_errors", "load_overload", "save_overload"):
-        assert hasattr(caching.FunctionCache, name)
-    assert hasattr(caching.IndexDataCacheFile, "_load_data")
-    assert hasattr(dispatcher.Dispatcher, "_compilation_chain_init_hook")
+def test_a_damaged_file_is_compiled_anew(tmp_path: Path) -> None:
+    (tmp_path / "own_kernels.py").write_text(KERNEL)
+    run(tmp_path)
+    short, changed = files(tmp_path)
+    short.write_bytes(short.read_bytes()[:20])
+    whole = bytearray(changed.read_bytes())
+    whole[len(whole) // 2] ^= 1
+    changed.write_bytes(whole)
+    assert "26; there is nothing" in run(tmp_path)
+    assert run(tmp_path) == LOADED
+
+
+def test_the_file_of_another_form_is_not_loaded(tmp_path: Path) -> None:
+    """Where two processes write the same index, numba's own cache can hand one kernel out as another."""
+    (tmp_path / "own_kernels.py").write_text(KERNEL)
+    run(tmp_path)
+    one, other = files(tmp_path)
+    one.write_bytes(other.read_bytes())
+    assert "26; there is nothing" in run(tmp_path)
+    assert run(tmp_path) == LOADED
+
+
+CALLER = """
+from called import LIMIT, Kind, lift, twice
+from engine.graph.kernels import njit
+
+@njit()
+def doubled(value):
+    return twice(value) + LIMIT
+
+if __name__ == "__main__":
+    from engine.model.progress import NotCompiledError, only_ready
+    try:
+        with only_ready():
+            print("loaded", doubled(3))
+    except NotCompiledError:
+        print("compiled", doubled(3))
+"""
+CALLED = """
+from engine.graph.kernels import njit
+LIMIT = 1
+class Kind: pass
+def lift(value): return value
+
+@njit()
+def twice(value):
+    return 2 * value
+"""
+
+
+@pytest.mark.parametrize(("before", "after", "found"), [("2 * value", "4 * value", 13), ("LIMIT = 1", "LIMIT = 5", 11)])
+def test_an_edit_of_what_a_kernel_calls_is_noticed(tmp_path: Path, before: str, after: str, found: int) -> None:
+    """numba itself looks at the file of the caller only."""
+    (tmp_path / "own_kernels.py").write_text(CALLER)
+    (tmp_path / "called.py").write_text(CALLED)
+    assert [run(tmp_path), run(tmp_path)] == ["compiled 7", "loaded 7"]
+    (tmp_path / "called.py").write_text(CALLED.replace(before, after))
+    assert run(tmp_path) == f"compiled {found}"
+
+
+def test_many_processes_compile_at_once(tmp_path: Path) -> None:
+    (tmp_path / "own_kernels.py").write_text(KERNEL)
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda _: run(tmp_path), range(4)))
+    assert all("26; there is nothing" in one for one in found)
+    assert len(files(tmp_path)) == 2
+    assert not list(tmp_path.rglob("*.part"))
+    assert run(tmp_path) == LOADED
+
+
+@pytest.mark.skipif(os.geteuid() == 0 and not Path("/proc").exists(), reason="needs a folder that nobody can write")
+def test_where_nothing_can_be_written_kernels_are_compiled_in_each_process(tmp_path: Path) -> None:
+    program = tmp_path / "program"
+    program.mkdir()
+    (program / "own_kernels.py").write_text(KERNEL)
+    (program / "__pycache__").write_text("")  # a file where the folder would be: even root cannot write below it
+    nowhere = {"XDG_CACHE_HOME": "/proc/nowhere", "HOME": "/proc/nowhere"}
+    assert run(program, **nowhere).startswith(COMPILED)
+    assert run(program, **nowhere).startswith(COMPILED)
+
+
+def test_a_full_disk_does_not_end_a_solve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(path: Path, content: bytes) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(kernels, "_replace", full)
+    salt = time.time_ns()
+
+    @kernels.njit()
+    def subtract(a, b):
+        return a - b + (salt - salt)
+
+    assert subtract(7, 2) == 5
+
+
+SIMULATED = """
+import sys
+import numba
+{change}
+import kept
+from engine.graph import kernels
+import numpy as np
+print(kernels.OWN_CACHE, kept.twice(np.arange(4)), type(kept.twice._cache).__name__)
+"""
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "numba.__version__ = '0.69.0'",
+        "numba.__version__ = '1.0.0rc1'",
+        "from numba.core import caching; del caching.CompileResultCacheImpl",
+        "from numba.core import caching; caching._CacheLocator.get_cache_path = lambda self, more: None",
+    ],
+)
+def test_a_numba_with_other_parts_keeps_kernels_its_own_way(tmp_path: Path, change: str) -> None:
+    (tmp_path / "kept.py").write_text(KERNEL)
+    (tmp_path / "own_kernels.py").write_text(SIMULATED.format(change=change))
+    assert run(tmp_path) == "False 26 FunctionCache"
+    assert run(tmp_path) == "False 26 FunctionCache"  # and loads what it kept
+    assert list(tmp_path.rglob("*.nbi"))
+
+
+def test_this_numba_is_known() -> None:
+    """A version that is installed but was not compared with this program is noticed here."""
+    assert kernels.OWN_CACHE
+    assert not kernels.is_known("0.69.0")
+    assert kernels.is_known("0.68.99")
 
 
 def test_a_refusal_is_of_its_thread_and_ends() -> None:
@@ -139,6 +265,9 @@ def _walks_of(seed: int) -> dict[str, list[object]]:
         "grow_back": [*form, 0, limit, np.empty(n, np.int64), 3],
         "strong_components": [graph.indptr, graph.heads],
         "search_from_hubs": [*form, one, np.array([0, n - 1]), limit, np.empty(n, np.int64)],
+        "walk_from_hubs": [*form, one, np.array([0, n - 1]), limit, np.empty(n, np.int64)],
+        "reverse_arcs": [*form],
+        "both_ways": [graph.indptr, graph.heads],
         "longest_chain": [*form, component, order, through, limit],
         "block_cubes": [graph.indptr, graph.heads.astype(np.int64)],
     }
@@ -146,7 +275,7 @@ def _walks_of(seed: int) -> dict[str, list[object]]:
 
 
 #: Where among its arguments a walk writes labels.
-LABELS = {"grow_tree": 5, "grow_back": 5, "search_from_hubs": 6}
+LABELS = {"grow_tree": 5, "grow_back": 5, "search_from_hubs": 6, "walk_from_hubs": 6}
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -162,7 +291,7 @@ def test_python_finds_what_the_kernels_find(seed: int) -> None:
 
 
 def test_little_work_waits_for_no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernels._KernelCache, "holds", lambda *_: False)
+    monkeypatch.setattr(kernels.CompiledKernel, "holds", lambda *_: False)
     path = np.arange(4), np.array([1, 2, 3], np.int16)  # no kernel was compiled for heads of 16 bits
     told: list[str] = []
 
@@ -179,3 +308,22 @@ def test_little_work_waits_for_no_compiler(monkeypatch: pytest.MonkeyPatch) -> N
         with pytest.raises(InterruptedError):
             kernels.call(_walks.count_levels, indptr, path[1], 0, work=kernels.PLAIN + 1)
     assert told == ["count_levels"]
+
+
+def test_a_level_has_kernels_of_its_own_which_its_processors_share(tmp_path: Path) -> None:
+    (tmp_path / "own_kernels.py").write_text(KERNEL)
+    assert run(tmp_path).startswith(COMPILED)
+    assert run(tmp_path, APSP_CPU_LEVEL="x86-64-v2").startswith(COMPILED)
+    assert run(tmp_path, APSP_CPU_LEVEL="x86-64-v2") == LOADED
+    assert run(tmp_path) == LOADED
+    assert len(files(tmp_path)) == 4
+
+
+def test_a_level_that_this_processor_does_not_have_can_be_compiled(tmp_path: Path) -> None:
+    """As the build of an image does: nothing that was compiled is run."""
+    (tmp_path / "own_kernels.py").write_text(
+        KERNEL.partition("if __name__")[0] + "twice.compile((types.int64[::1],))\n"
+    )
+    (tmp_path / "own_kernels.py").write_text("from numba import types\n" + (tmp_path / "own_kernels.py").read_text())
+    run(tmp_path, NUMBA_CPU_NAME="sapphirerapids", NUMBA_CPU_FEATURES="+avx512fp16,+amx-tile")
+    assert len(files(tmp_path)) == 2

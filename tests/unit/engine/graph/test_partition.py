@@ -204,9 +204,22 @@ def test_one_large_block_gets_no_trial_and_costs_one_look_at_most(
     assert with_bridges(GraphProfile(graph), problem, choose(problem, BOX, Options()), BOX) is problem
 
 
+@pytest.mark.parametrize(("graph", "algorithm"), [(graphs.rmat(2_048), "auto"), (joined([100] * 5), "dijkstra")])
+def test_neither_sparse_graphs_nor_searches_are_looked_at(
+    graph: Graph, algorithm: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On 16 threads the look and the trial partition of R-MAT graphs took twice as long as their solves."""
+    monkeypatch.setattr("engine.graph.partition._cubes", None)
+    problem = describe(graph)
+    slow = replace(BOX, relax_rate=dict.fromkeys(WORK_TYPES, 1e6), search_rate=1e4)
+    assert (
+        with_bridges(GraphProfile(graph), problem, choose(problem, slow, Options(algorithm=algorithm)), slow) is problem
+    )
+
+
 def test_a_graph_is_not_even_looked_at_where_that_would_take_long(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = joined([100] * 5)
-    monkeypatch.setattr("engine.graph.partition._pattern", None)
+    monkeypatch.setattr("engine.graph.partition._cubes", None)
     problem = describe(graph)
     plan = choose(problem, replace(BOX, relax_rate=dict.fromkeys(WORK_TYPES, 1e12)), Options())
     assert with_bridges(GraphProfile(graph), problem, plan, BOX) is problem
@@ -237,7 +250,7 @@ def test_only_a_long_solve_waits_for_what_finds_parts_to_be_compiled(
 def test_a_graph_of_small_pieces_is_planned_without_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = joined([100] * 5)
     problem, slow = describe(graph), replace(BOX, relax_rate=dict.fromkeys(WORK_TYPES, 1e9))
-    plan = choose(problem, slow, Options())
+    plan = choose(problem, slow, Options(algorithm="recursive-floyd-warshall"))
     assert with_bridges(GraphProfile(graph), problem, plan, slow) is not problem
 
     def never_compiled(*_: object) -> None:

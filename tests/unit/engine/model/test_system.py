@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -63,3 +64,35 @@ def test_groups_out_of_sight_limit_nothing(groups: Path, own: str | None) -> Non
     else:
         (groups / "own").write_text(own)
     assert usable_processors() == 64
+
+
+def test_a_level_names_what_its_processors_have_in_common() -> None:
+    two = dict.fromkeys(system.LEVELS["x86-64-v2"], True)
+    three = {**two, **dict.fromkeys(system.LEVELS["x86-64-v3"], True)}
+    four = {**three, **dict.fromkeys(system.LEVELS["x86-64-v4"], True), "avx512vnni": True}
+    for present, level in (
+        (two, "x86-64-v2"),
+        (three, "x86-64-v3"),
+        (four, "x86-64-v4"),
+        ({**four, "fma": False}, "x86-64-v2"),
+    ):
+        found = system.level_settings("auto", present)
+        assert found["NUMBA_CPU_NAME"] == level
+        assert found == system.level_settings(level, {})  # an image is built on any machine
+        assert all(present[name[1:]] for name in found["NUMBA_CPU_FEATURES"].split(","))
+    for wanted, present in (("auto", {"neon": True}), ("", four), ("x86-64-v9", four)):
+        assert system.level_settings(wanted, present) == {}
+
+
+def test_a_level_is_set_before_numba_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = {"APSP_CPU_LEVEL": "x86-64-v3"}
+    monkeypatch.setattr(system, "os", SimpleNamespace(environ=found))
+    monkeypatch.setattr(system, "sys", SimpleNamespace(modules={"numba": None}))
+    system.use_level()
+    assert "NUMBA_CPU_NAME" not in found
+    system.sys.modules.clear()
+    system.use_level()
+    assert found["NUMBA_CPU_NAME"] == "x86-64-v3"
+    found["APSP_CPU_LEVEL"] = "x86-64-v4"
+    system.use_level()
+    assert found["NUMBA_CPU_NAME"] == "x86-64-v3"  # what is set already counts

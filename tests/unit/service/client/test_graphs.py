@@ -191,6 +191,43 @@ def test_arrays(arrays):
     assert understood(arrays[:2])[1] == {(1, 2): 1.0, (2, 3): 1.0}
 
 
+HUGE = 2**63
+
+BEYOND: dict[str, Any] = {
+    "arrays of unsigned numbers": (np.array([1, HUGE], np.uint64), np.array([2, 3]), [4, 5.5]),
+    "unsigned numbers of pandas": pd.DataFrame({"u": np.array([1, HUGE], np.uint64), "v": [2, 3], "w": [4, 5.5]}),
+    "unsigned numbers of polars": pl.DataFrame({"u": [1, HUGE], "v": [2, 3], "w": [4.0, 5.5]}),
+}
+
+
+@pytest.mark.parametrize("name", BEYOND)
+def test_unsigned_numbers_beyond_int64_are_refused(name):
+    with pytest.raises(InvalidGraph, match=f"row 2: {HUGE} in column '.*' is beyond the range of int64"):
+        understood(BEYOND[name])
+
+
+@pytest.mark.parametrize("huge", [HUGE, 2**64, -HUGE - 1])
+def test_python_numbers_beyond_int64_keep_their_names(huge):
+    expected = {(1, 2): 4.0, (huge, 3): 5.5}
+    assert understood(([1, huge], [2, 3], [4, 5.5]))[1] == expected
+    assert understood(([1, huge], np.array([2, 3]), [4, 5.5]))[1] == expected
+    table = {"u": pd.Series([1, huge], dtype=object), "v": [2, 3], "w": [4, 5.5]}
+    assert understood(pd.DataFrame(table))[1] == expected
+    graph = nx.DiGraph([(1, 2, {"weight": 4}), (huge, 3, {"weight": 5.5})])
+    assert understood(graph)[1] == expected
+
+
+def test_the_least_number_of_int64_is_a_vertex():
+    assert understood((np.array([1, -HUGE]), np.array([2, 3]), [4, 5.5]))[1] == {(1, 2): 4.0, (-HUGE, 3): 5.5}
+
+
+def test_equal_vertices_of_a_list_and_an_array_are_one():
+    """2.0 == 2, so the path 1 - 2 - 3 has three vertices whatever holds its columns."""
+    vertices, arcs = understood(([1.0, 2.0], np.array([2, 3]), [4, 5.5]))
+    assert vertices == {1, 2, 3}
+    assert arcs == {(1, 2): 4.0, (2, 3): 5.5}
+
+
 def test_arrays_of_text():
     assert understood((np.array(["a", "b"]), ["b", "c"]))[1] == {("a", "b"): 1.0, ("b", "c"): 1.0}
 

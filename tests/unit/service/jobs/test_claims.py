@@ -384,6 +384,18 @@ def during_copies(monkeypatch: pytest.MonkeyPatch, act: Callable[[], None], *, f
     monkeypatch.setattr(handover, "_copy_tiles", copied)
 
 
+def test_stray_files_among_the_tiles_do_not_stop_a_copy(store: Path, trash: Path) -> None:
+    stale = Stale(store, trash, committed=True)
+    tiles = claims.record_of(claims.place(store, OLD)).parent / "store" / "distances" / "c"
+    for stray in (".nfs0001", "foo"):
+        (tiles / stray).write_bytes(b"somebody else's")
+    assert stale.writer.record() is not None
+    claims.begin(store, NEW, trash, 0.0)
+    found = find_checkpoint(claims.place(store, NEW))
+    assert found is not None
+    assert found.fault is None
+
+
 @pytest.mark.parametrize("first", [True, False])
 def test_a_kill_while_a_checkpoint_is_copied_leaves_no_record_over_lowered_tiles(
     store: Path, trash: Path, monkeypatch: pytest.MonkeyPatch, first: bool

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -128,6 +129,48 @@ def test_columns_must_fit_together() -> None:
         build_graph([0], [1], None, labels=["b", "a"], directed=True)
     with pytest.raises(InvalidGraph, match="3 vertices, but 2 labels"):
         build_graph([0], [1], None, labels=["a", "b"], n=3, directed=True)
+
+
+HUGE = 2**63
+
+
+@pytest.mark.parametrize("values", [
+    [HUGE], [1, HUGE], [-1, HUGE], (1, HUGE), [1, 2**64], [-1, -HUGE - 1],
+    np.array([1, HUGE], np.uint64), np.array([1, HUGE], object), np.array([1, 2**64], object),
+])  # fmt: skip
+def test_whole_numbers_beyond_int64_are_refused(values: Any) -> None:
+    ends = [1] * len(values)
+    wrong = r"9223372036854775808|18446744073709551616|-9223372036854775809"
+    for tails, heads, name in ((values, ends, "tails"), (ends, values, "heads")):
+        with pytest.raises(InvalidGraph, match=rf"{name}: ({wrong}) is beyond the range of int64; use text labels"):
+            build_graph(tails, heads, None, directed=True)
+    with pytest.raises(InvalidGraph, match=rf"labels: ({wrong}) is beyond the range of int64; use text labels"):
+        build_graph([0], [0], None, labels=values, directed=True)
+
+
+@pytest.mark.parametrize("kind", [list, tuple, lambda v: np.array(v, object), lambda v: np.array(v, np.int64)])
+def test_whole_numbers_up_to_the_ends_of_int64_keep_their_value_and_sign(kind: Any) -> None:
+    values = [-HUGE, -1, 2, 10, HUGE - 1]
+    graph, _ = build_graph(kind(values[:4]), kind(values[1:]), None, directed=True)
+    assert graph.labels.dtype == np.int64
+    assert graph.labels.tolist() == values
+    graph, _ = build_graph([0, 1], [1, 2], None, labels=kind(values), directed=True)
+    assert graph.labels.dtype == np.int64
+    assert graph.labels.tolist() == values
+
+
+@pytest.mark.parametrize("labels", [
+    [1, "a"], np.array(["1", 2], object), np.array(["a", None], object), np.array([1.5, 2.5], object),
+    np.array([b"a", b"b"], object), np.array([True, 2], object), (1, "a"),
+])  # fmt: skip
+def test_labels_of_several_kinds_are_refused(labels: Any) -> None:
+    with pytest.raises(InvalidGraph, match="labels are either all whole numbers or all text, found"):
+        build_graph([0], [1], None, labels=labels, directed=True)
+
+
+def test_texts_in_an_object_array_are_labels() -> None:
+    graph, _ = build_graph([0], [1], None, labels=np.array(["1", str(HUGE)], object), directed=True)
+    assert graph.labels.tolist() == ["1", str(HUGE)]
 
 
 def test_the_arrays_of_the_caller_stay_as_they_are() -> None:

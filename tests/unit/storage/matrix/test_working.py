@@ -16,7 +16,7 @@ import pytest
 
 from storage.errors import Conflict, StorageFailed
 from storage.files import atomic, direct
-from storage.matrix import file_pool, working
+from storage.matrix import file_pool, working, working_dir
 from storage.matrix import writer as matrix_writer
 from storage.matrix.reader import MatrixSpec, create_matrix, open_matrix, verify_matrix
 from storage.matrix.shared import GuestMatrix
@@ -254,6 +254,78 @@ def test_a_checkpoint_is_neither_overlooked_nor_mixed_up(tmp_path):
     with opened(path, overwrite=True) as writer:
         assert writer.record() is None
     assert find_checkpoint(path) is None
+
+
+@pytest.mark.parametrize("gone", ["store", "store/distances", "store/distances/c"])
+def test_tiles_that_were_moved_away_are_missed_before_any_work(tmp_path, gone):
+    path, entries = tmp_path / "d.zarr", entries_of(N, N, "float32")
+    left_at(path, entries, {"round": 1})
+    (base(path) / gone).rename(tmp_path / "away")
+    said = r"has a checkpoint of .*, but the tiles that belong to it are gone from .*--overwrite"
+    for resume in (False, True):
+        with pytest.raises(Conflict, match=said):
+            opened(path, resume=resume)
+    assert "are gone from" in find_checkpoint(path).fault
+    (tmp_path / "away").rename(base(path) / gone)
+    assert find_checkpoint(path).fault is None
+    with opened(path, resume=True) as writer:
+        found = np.empty_like(entries)
+        writer.read_rows(0, found)
+        np.testing.assert_array_equal(found, entries)
+
+
+def test_a_missing_tile_is_named_with_a_way_out(tmp_path):
+    path, entries = tmp_path / "d.zarr", entries_of(N, N, "float32")
+    left_at(path, entries, {"round": 1})
+    (base(path) / "store" / "distances" / "c" / "0" / "0").unlink()
+    with opened(path, resume=True) as writer:
+        with pytest.raises(StorageFailed, match=r"tile \(0, 0\).* is missing, although .*--overwrite"):
+            writer.read_rows(0, np.empty_like(entries))
+        with pytest.raises(StorageFailed, match=r"1 of \d+ tiles were never written"):
+            writer.seal({})
+
+
+@pytest.mark.parametrize("moved", ["store", "store/distances", "store/distances/c"])
+def test_tiles_of_another_solve_are_not_taken_for_those_of_the_record(tmp_path, moved):
+    path, other = tmp_path / "d.zarr", tmp_path / "e.zarr"
+    left_at(path, entries_of(N, N, "float32", 1), {"round": 1})
+    left_at(other, entries_of(N, N, "float32", 2), {"round": 1})
+    (base(path) / moved).rename(tmp_path / "away")
+    (base(other) / moved).rename(base(path) / moved)
+    assert "are not those of its record" in find_checkpoint(path).fault
+    with pytest.raises(Conflict, match=r"are not those of its record: .*--overwrite"):
+        opened(path, resume=True)
+    with opened(path, resume=True, overwrite=True) as writer:
+        assert writer.record() is None
+
+
+def test_a_checkpoint_that_was_moved_whole_resumes_under_its_new_name(tmp_path):
+    path, other = tmp_path / "d.zarr", tmp_path / "e.zarr"
+    entries = entries_of(N, N, "float32", 1)
+    left_at(path, entries, {"round": 1})
+    base(path).rename(base(other))
+    assert find_checkpoint(path) is None
+    with opened(other, resume=True) as writer:
+        assert writer.record() == {"round": 1}
+        writer.seal({})
+    with open_matrix(other) as matrix:
+        np.testing.assert_array_equal(matrix.rows(range(N)), entries)
+    assert not (other / "distances" / "c" / ".stamp").exists()
+    verify_matrix(other)
+
+
+def test_a_checkpoint_of_an_earlier_version_has_no_stamp_and_resumes(tmp_path):
+    path, entries = tmp_path / "d.zarr", entries_of(N, N, "float32", 1)
+    left_at(path, entries, {"round": 1})
+    record = base(path) / "record.json"
+    document = json.loads(record.read_text())
+    del document["stamp"], document["digest"]
+    (base(path) / "store" / "distances" / "c" / ".stamp").unlink()
+    working_dir._put_record(base(path), json.dumps({**document, "digest": working_dir._digest(document)}).encode())
+    with opened(path, resume=True) as writer:
+        writer.commit({"round": 2})
+    assert find_checkpoint(path).fault is None
+    assert "stamp" in json.loads(record.read_text())
 
 
 def test_overwrite_with_resume_goes_on_where_it_can(tmp_path):

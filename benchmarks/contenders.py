@@ -1,0 +1,291 @@
+"""One contender of ``benchmarks.waits`` in a process of its own: ours, ours at another commit, or another library.
+
+``python -P benchmarks/contenders.py NAME --threads T`` reads orders from standard input, one JSON object a line, and
+answers each with lines of JSON: ``{"ready": seconds}`` once the graph is there in the contender's own form, then what
+was measured.  Nothing of ``benchmarks`` is imported for ours, so ``PYTHONPATH`` decides which checkout is measured; in
+96d7eee modules have other names, which :class:`OldEngine` and :func:`ours` know.
+
+The process is bound to T processors before anything is imported, because SciPy's door and some libraries take all that
+there are.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+#: Seconds after which a measurement is not repeated, and projected seconds from which a peer searches some sources.
+ENOUGH: Final = 0.8
+LONG: Final = 1.5
+#: Seconds that the search of some sources should take.
+SAMPLED: Final = 0.6
+
+
+def bind(threads: int) -> None:
+    """Let this process use so many processors."""
+    if hasattr(os, "sched_setaffinity"):
+        mine = sorted(os.sched_getaffinity(0))
+        os.sched_setaffinity(0, set(mine[:threads]))
+    for name in ("OMP_NUM_THREADS", "RAYON_NUM_THREADS", "NUMBA_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+        os.environ[name] = str(threads)
+
+
+def load(path: str) -> Any:
+    """Return the graph in a file of ``benchmarks.waits``, of the class of the checkout that is measured."""
+    import numpy as np
+
+    try:
+        from storage.graph.graph import Graph
+    except ImportError:  # before the folders of storage
+        from storage.graph import Graph
+    with np.load(path) as found:
+        n = len(found["indptr"]) - 1
+        return Graph(
+            found["indptr"],
+            found["heads"],
+            found["weights"],
+            np.arange(n),
+            directed=bool(found["directed"]),
+            weighted=bool(found["weighted"]),
+        )
+
+
+def distances(rows: Any, unreachable: float) -> list[Any]:
+    """Return rows as float64, +inf where there is no path."""
+    import numpy as np
+
+    return [np.where(row == unreachable, np.inf, row.astype(np.float64)) for row in rows]
+
+
+class Engine:
+    """Planning and solving into an array in memory with its summary, of the present engine or of an older one."""
+
+    def __init__(self, threads: int) -> None:
+        from engine.model.problem import Options
+
+        self._options = Options(device="cpu", threads=threads)
+
+    def measure(self, graph: Any) -> dict[str, Any]:
+        """Return seconds of planning and solving, what was planned, the rows that planning kept, and the matrix."""
+        import numpy as np
+
+        from engine.api.solve import make_plan, solve
+        from engine.graph.profile import GraphProfile
+        from engine.model.dtypes import WORK_TYPES
+        from engine.model.rows import ArraySink
+
+        began = time.perf_counter()
+        profile = GraphProfile(graph)
+        plan = make_plan(profile, self._options)
+        planned = time.perf_counter()
+        kept = 0 if profile.known is None else profile.known.count
+        kind = WORK_TYPES[plan.dtype]
+        sink = ArraySink(plan.shape, np.dtype(kind.dtype))
+        outcome = solve(profile, plan, self._options, sink)
+        done = time.perf_counter()
+        assert outcome.summary["vertices"] == graph.n
+        return _measured((began, planned, done), plan, kept, sink.array, kind.unreachable)
+
+
+class OldEngine:
+    """The same of commit 96d7eee."""
+
+    def __init__(self, threads: int) -> None:
+        from engine.problem import Options
+
+        self._options = Options(device="cpu", threads=threads)
+
+    def measure(self, graph: Any) -> dict[str, Any]:
+        """Return what :meth:`Engine.measure` returns."""
+        from engine.solve import make_plan, solve
+        from engine.summary import ArraySink
+        from engine.types import WORK_TYPES
+
+        began = time.perf_counter()
+        plan = make_plan(graph, self._options)
+        planned = time.perf_counter()
+        kind = WORK_TYPES[plan.dtype]
+        sink = ArraySink(plan.shape, kind.dtype)
+        outcome = solve(graph, plan, self._options, sink)
+        done = time.perf_counter()
+        assert outcome.summary["vertices"] == graph.n
+        return _measured((began, planned, done), plan, 0, sink.array, kind.unreachable)
+
+
+def _measured(
+    times: tuple[float, float, float], plan: Any, kept: int, matrix: Any, unreachable: float
+) -> dict[str, Any]:
+    (began, planned, done), parts = times, None if plan.statistics is None else plan.statistics.parts
+    return {
+        "seconds": done - began,
+        "planning": planned - began,
+        "algorithm": plan.algorithm,
+        "type": plan.dtype,
+        "kept": kept,
+        "partition": parts.seconds if parts is not None and plan.algorithm == "partitioned" else 0.0,
+        "answer": (matrix, unreachable),
+    }
+
+
+def ours(graph: Any, runs: int, rows: list[int], threads: int) -> dict[str, Any]:
+    """Measure the engine and SciPy's door: the first call on this graph, and ``runs`` later ones."""
+    from dataclasses import replace
+
+    try:
+        from engine.interop import scipy_csgraph as door
+
+        engine: Engine | OldEngine = Engine(threads)
+    except ImportError:
+        from engine.doors import csgraph as door
+
+        engine = OldEngine(threads)
+    from scipy.sparse import csr_array
+
+    calls, doors, found = [], [], {}
+    arcs = csr_array((graph.weights.astype(float), graph.heads, graph.indptr), shape=(graph.n, graph.n))
+    for which, times in (("engine", calls), ("door", doors)):
+        began = time.perf_counter()
+        for k in range(runs + 1):
+            if which == "engine":
+                one = engine.measure(replace(graph))  # what is prepared for a graph belongs to the time
+                matrix, unreachable = one.pop("answer")
+                times.append(one)
+                found[which] = distances(matrix[rows], unreachable)
+            else:
+                start = time.perf_counter()
+                matrix = door.shortest_path(arcs)
+                times.append({"seconds": time.perf_counter() - start})
+                found[which] = list(matrix[rows])
+            del matrix
+            if k > 1 and time.perf_counter() - began > ENOUGH:
+                break
+    return {"engine": calls, "door": doors, "rows": found}
+
+
+def peer(name: str) -> Callable[[Any, int, list[int], int], Any]:
+    """Return what measures another library; it yields after the graph is made."""
+
+    def measure(graph: Any, runs: int, rows: list[int], threads: int) -> Any:
+        from benchmarks.peers import DENSE, SPARSE
+        from benchmarks.sampled import PEERS
+
+        dense = graph.arcs > 0.5 * graph.n**2
+        if dense and name not in DENSE:
+            yield
+            yield {"unsuitable": "no algorithm for dense graphs"}
+            return
+        unit = not graph.weighted
+        whole, row = (DENSE if dense else SPARSE)[name](graph, unit, threads)
+        some = PEERS[name](graph, unit, threads) if not dense and name in ("SciPy", "NetworKit") else None
+        yield
+        if some is not None and (told := _sampled(some, graph.n, rows, threads)) is not None:
+            yield told
+            return
+        times: list[float] = []
+        began, answer = time.perf_counter(), None
+        for _ in range(runs + 1):
+            answer = None
+            start = time.perf_counter()
+            answer = whole()
+            times.append(time.perf_counter() - start)
+            if time.perf_counter() - began > ENOUGH:
+                break
+        yield {"engine": [{"seconds": each} for each in times], "rows": {"engine": [row(answer, u) for u in rows]}}
+
+    return measure
+
+
+def _sampled(some: Any, n: int, rows: list[int], threads: int) -> dict[str, Any] | None:
+    """Return the seconds of all sources by those of some, as long as that is needed; None where all take little."""
+    import numpy as np
+
+    order = np.random.default_rng(1).permutation(n).tolist()
+    few = order[: max(8, 4 * threads)]
+    some(few)
+    began = time.perf_counter()
+    some(few)
+    took = (time.perf_counter() - began) / len(few)
+    if took * n < LONG:
+        return None
+    count = min(n, max(len(few), int(SAMPLED / took) // threads * threads))
+    chosen = [*rows, *order][:count]
+    began = time.perf_counter()
+    found = some(chosen)
+    took = (time.perf_counter() - began) / count
+    lengths = found.getDistances() if hasattr(found, "getDistances") else found
+    answered = [np.asarray(lengths[k], float) for k in range(len(rows))]
+    answered = [np.where(each > 1e300, np.inf, each) for each in answered]
+    return {"engine": [{"seconds": took * n}], "sampled": count, "rows": {"engine": answered}}
+
+
+def agrees(found: list[Any], wanted: Any, *, integral: bool) -> bool:
+    """Return whether rows are SciPy's: exactly for whole numbers, else as far as float32 tells."""
+    import numpy as np
+
+    got = np.asarray([np.asarray(row, float) for row in found])
+    if got.shape != wanted.shape or not np.array_equal(np.isinf(got), np.isinf(wanted)):
+        return False
+    return bool(np.array_equal(got, wanted) if integral else np.allclose(got, wanted, rtol=1e-5, atol=0))
+
+
+def answer(name: str, order: dict[str, Any], threads: int) -> None:
+    """Carry one order out."""
+    import numpy as np
+
+    began = time.perf_counter()
+    graph = load(order["graph"])
+    with np.load(order["graph"]) as found:
+        rows, wanted = found["sample"].tolist(), found["distances"]
+    if name in ("now", "old"):
+        if order.get("compile"):
+            with contextlib.suppress(ImportError, AttributeError):  # 96d7eee compiles while it plans
+                from engine.execution import trials
+
+                trials.only_ready = contextlib.nullcontext
+        say({"ready": time.perf_counter() - began})
+        told = ours(graph, order["runs"], rows, threads)
+    else:
+        steps = peer(name)(graph, order["runs"], rows, threads)
+        next(steps)
+        say({"ready": time.perf_counter() - began})
+        told = next(steps)
+    integral = graph.weights.dtype.kind == "i"
+    told["agrees"] = all(agrees(each, wanted, integral=integral) for each in told.pop("rows", {}).values())
+    say(told)
+
+
+def say(what: dict[str, Any]) -> None:
+    """Write one line for the parent."""
+    os.write(_ANSWERS, (json.dumps(what) + "\n").encode())
+
+
+_ANSWERS = os.dup(1)
+
+
+def main() -> None:
+    """Carry out orders until standard input ends."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("name")
+    parser.add_argument("--threads", type=int, required=True)
+    given = parser.parse_args()
+    bind(given.threads)
+    os.dup2(2, 1)  # what libraries print is no answer
+    if given.name not in ("now", "old"):
+        sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+    for line in sys.stdin:
+        try:
+            answer(given.name, json.loads(line), given.threads)
+        except Exception as error:  # the parent goes on with the others, and tells of it
+            with contextlib.suppress(OSError):
+                say({"failed": f"{type(error).__name__}: {error}"[:300]})
+
+
+if __name__ == "__main__":
+    main()

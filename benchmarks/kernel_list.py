@@ -1,0 +1,245 @@
+"""Writes the list of the kernels that solves use (``engine/execution/kernels.jsonl``), with what compiling each takes.
+
+    python -m benchmarks.kernel_list [--check]
+
+Every use solves small graphs in a process of its own, in a copy of the program without compiled kernels.  ``--check``
+writes nothing, and ends with status 1 where a use needs a kernel that is not listed for it.  Write the list again
+after a change of the kernels, or of the types that they are called with.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+VERTICES, ARCS = 200, 800
+TYPES: Final = ("uint16", "int32", "float32", "float64")
+DENSE: Final = ("recursive-floyd-warshall", "blocked-floyd-warshall", "repeated-squaring")
+
+
+def make_graph(kind: str, *, directed: bool = True, vertices: int = VERTICES, arcs: int = ARCS) -> Any:
+    """Return a random graph with the weights of a kind: ``whole``, ``heavy``, ``fractions``, ``decimals``, ``unit``,
+    ``below``, ``below-fractions`` (with negative arcs, no negative cycle) or ``chain`` (acyclic).
+    """
+    from storage.graph.graph import build_graph
+
+    draw = np.random.default_rng(1)
+    tails, heads = draw.integers(0, vertices, (2, arcs))
+    ring = np.arange(vertices)
+    tails, heads = np.append(tails, ring), np.append(heads, np.roll(ring, -1))
+    if kind == "chain":
+        tails, heads = np.minimum(tails, heads), np.maximum(tails, heads)
+    weights: Any = draw.integers(1, 100, len(tails))
+    if kind == "heavy":
+        weights = draw.integers(5000, 10**6, len(tails))
+    elif kind == "unit":
+        weights = np.ones(len(tails), np.int64)
+    elif kind in ("fractions", "below-fractions"):
+        weights = draw.random(len(tails)) + 0.5
+    elif kind == "decimals":
+        weights = weights / 4
+    if kind.startswith("below"):
+        height = draw.integers(0, 500, vertices) / (3 if kind == "below-fractions" else 1)
+        weights = weights + (height[heads] - height[tails]).astype(weights.dtype)
+    graph, _ = build_graph(tails, heads, weights, directed=directed)
+    return graph
+
+
+def solve(graph: Any, **options: Any) -> None:
+    """Plan and solve into a store that is removed again."""
+    from engine.api.solve import solve_to_store
+    from engine.model.problem import Options
+
+    with tempfile.TemporaryDirectory() as folder:
+        solve_to_store(graph, Options(device="cpu", **options), Path(folder) / "store.zarr")
+
+
+def _planning() -> None:
+    from engine.api.solve import make_plan
+    from engine.model.problem import Options
+
+    for graph in (
+        *(make_graph("whole", directed=directed) for directed in (True, False)),
+        *(make_graph(kind) for kind in ("chain", "unit", "below", "heavy")),
+        make_graph("whole", arcs=10),
+    ):
+        make_plan(graph, Options(device="cpu"))
+
+
+def _weights(dtype: str, *, below: bool = False) -> str:
+    whole = dtype in ("uint16", "int32")
+    return ("below" if below else "whole") if whole else "below-fractions" if below else "fractions"
+
+
+def _basic(algorithm: str, dtype: str) -> None:
+    kinds = ["unit"] if algorithm == "bfs" else [_weights(dtype)]
+    if algorithm == "johnson":
+        kinds = [_weights(dtype, below=True)]
+    elif algorithm == "dijkstra" and dtype == "int32":
+        kinds.append("heavy")
+    elif algorithm == "dijkstra" and dtype == "float32":
+        kinds.append("decimals")
+    for kind in kinds:
+        solve(make_graph(kind), algorithm=algorithm, dtype=dtype)
+
+
+def _rectangles(algorithm: str, dtype: str) -> None:
+    graph = make_graph("unit" if algorithm == "bfs" else _weights(dtype, below=algorithm == "johnson"))
+    some = tuple(range(5))
+    solve(graph, algorithm=algorithm, dtype=dtype, sources=some)
+    solve(graph, algorithm=algorithm, dtype=dtype, targets=some)
+    solve(graph, algorithm=algorithm, dtype=dtype, cutoff=150.0)
+
+
+def _below(dtype: str) -> None:
+    for algorithm in (*DENSE[1:], "partitioned"):
+        solve(make_graph(_weights(dtype, below=True)), algorithm=algorithm, dtype=dtype)
+
+
+def _counted(dtype: str) -> None:
+    solve(make_graph("unit"), algorithm="dijkstra", dtype=dtype)
+    solve(make_graph("unit"), algorithm="dijkstra", dtype=dtype, sources=(1, 2, 3))
+    solve(make_graph("whole" if dtype in ("uint16", "int32") else "fractions"), dtype=dtype, max_hops=3)
+
+
+def _packed(dtype: str) -> None:
+    from engine.devices.cpu.backend import CpuBackend
+
+    backend, side = CpuBackend(1), np.ones((64, 64), dtype)
+    try:
+        packed = backend.packed(64, 64, side.dtype)
+        backend.pack(packed, side)
+        backend.unpack(side.copy(), packed, 64, 0)
+        backend.relax_by(side.copy(), side, packed, nonnegative=True)
+        backend.transpose(side.copy(), side)
+        backend.close(side.copy(), nonnegative=True)
+    finally:
+        backend.shutdown()
+
+
+def _doors() -> None:
+    from scipy.sparse import csr_array
+
+    from engine.interop import scipy_csgraph as door
+
+    for kind in ("whole", "fractions", "unit", "below", "below-fractions", "heavy", "decimals"):
+        graph = make_graph(kind)
+        matrix = csr_array((graph.weights, graph.heads, graph.indptr), shape=(graph.n, graph.n))
+        door.shortest_path(matrix, return_predecessors=True)
+        door.shortest_path(matrix, unweighted=True, return_predecessors=True)
+        if not kind.startswith("below"):
+            door.dijkstra(matrix, indices=[1, 2], limit=100, return_predecessors=True)
+            door.dijkstra(matrix, indices=[1, 2], min_only=True, return_predecessors=True)
+
+
+def uses() -> dict[str, Callable[[], None]]:
+    """Return what needs kernels, and a function that needs them all."""
+    found: dict[str, Callable[[], None]] = {"plan": _planning}
+    for algorithm in ("dijkstra", "bfs", "johnson", "partitioned", *DENSE):
+        for dtype in TYPES:
+            if algorithm == "johnson" and dtype == "uint16":
+                continue  # no negative distances
+            found[f"{algorithm} {dtype}"] = partial(_basic, algorithm, dtype)
+            if algorithm not in DENSE:
+                found[f"{algorithm} {dtype} rectangle"] = partial(_rectangles, algorithm, dtype)
+    for dtype in TYPES:
+        found[f"streamed {dtype}"] = partial(_packed, dtype)
+        found[f"counted {dtype}"] = partial(_counted, dtype)
+        if dtype != "uint16":
+            found[f"negative {dtype}"] = partial(_below, dtype)
+    return {**found, "doors": _doors}
+
+
+def record(use: str) -> None:
+    """Do what ``use`` names, and print each kernel that it calls, with the seconds of its compilation."""
+    from engine.execution.kernel_list import types_text
+    from engine.graph import kernels
+    from engine.model.progress import WAITING
+
+    asked: dict[tuple[str, str, str], float] = {}
+    last: list[tuple[str, str, str]] = []
+
+    def note(name: tuple[str, str], signature: Any) -> None:
+        key = (*name, types_text(signature))
+        asked.setdefault(key, 0.0)
+        last[:] = [key]
+
+    @contextlib.contextmanager
+    def timed(_: str) -> Iterator[None]:
+        key, began = last[0], time.thread_time()
+        yield
+        asked[key] = max(asked[key], round(time.thread_time() - began, 2))  # other threads wait for the same
+
+    compile_it = kernels.CompiledKernel.compile
+
+    def told(self: Any, signature: Any) -> Any:  # whatever thread it is called in
+        WAITING.asked, WAITING.announce = note, timed
+        return compile_it(self, signature)
+
+    kernels.CompiledKernel.compile = told  # type: ignore[method-assign]
+    uses()[use]()
+    for (module, name, types), seconds in asked.items():
+        print(
+            json.dumps({"module": module, "name": name, "types": json.loads(types), "seconds": seconds, "uses": [use]})
+        )
+
+
+def recorded(program: Path, use: str) -> list[dict[str, Any]]:
+    """Return the kernels of a use, recorded in a process of its own."""
+    command = [sys.executable, "-m", "benchmarks.kernel_list", "--record", use]
+    kept = {name: value for name, value in os.environ.items() if name != "NUMBA_CACHE_DIR"}
+    kept["PYTHONPATH"] = str(program)
+    done = subprocess.run(command, cwd=program, env=kept, check=True, stdout=subprocess.PIPE, text=True)
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def main() -> int:
+    """Write the list, or check it; return the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true")
+    parser.add_argument("--record", metavar="USE")
+    options = parser.parse_args()
+    if options.record:
+        record(options.record)
+        return 0
+    from engine.execution.kernel_list import FILE, ListedKernel, listed_kernels
+
+    found: dict[tuple[str, str, str], dict[str, Any]] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / "program"
+        ignored = shutil.ignore_patterns("__pycache__", ".venv", ".git", "build", "tests", "docs")
+        shutil.copytree(ROOT, copy, ignore=ignored)
+        for use in uses():
+            for fields in recorded(copy, use):
+                key = (fields["module"], fields["name"], json.dumps(fields["types"]))
+                one = found.setdefault(key, {**fields, "uses": []})
+                one["uses"].append(use)
+                one["seconds"] = max(one["seconds"], fields["seconds"])
+            print(f"{use}: {len(found)} kernels so far", file=sys.stderr, flush=True)
+    lines = [ListedKernel.of_line(json.dumps(fields)).line() for _, fields in sorted(found.items())]
+    if options.check:
+        known = {(one.module, one.name, one.types) for one in listed_kernels()}
+        lost = sorted(key for key in found if key not in known)
+        print(*lost, sep="\n")
+        return int(bool(lost))
+    FILE.write_text("".join(f"{line}\n" for line in lines))
+    print(f"{len(lines)} kernels, {sum(one['seconds'] for one in found.values()):.0f} s", file=sys.stderr)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,310 @@
+"""What the user waits for: all distances of real and made graphs, planning included, beside an older commit and peers.
+
+    python -m benchmarks.waits --prepare DATA --graphs FOLDER            # real graphs as .npz; needs the readers
+    python -m benchmarks.waits --graphs FOLDER [--old CHECKOUT] [--threads 2,16] [--runs 4] [--part 1/3] [--json FILE]
+    python -m benchmarks.waits --print FILE [FILE ...]                   # the tables of what was measured
+    python -m benchmarks.waits --print FILE ... --into README.md docs/benchmarks.md    # between the marks there
+
+Each contender has a process of its own (``benchmarks/contenders.py``), which is bound to as many processors as it may
+have threads; for each graph the contenders are timed one after the other, so that ratios are of one run.  *Engine* is
+planning and solving into memory with the summary, *door* is ``engine.interop.scipy_csgraph.shortest_path``.  A first
+pass, not timed, compiles what is not compiled yet, that of trials included, for which planning itself would not wait.
+The first call on a graph is told apart from later ones, of which the least counts.  SciPy has one thread, and is timed
+once.  Where SciPy or NetworKit would take longer than 1.5 s, they search some sources, and the time counts in
+proportion (~).  rustworkx is given up once others are known to be faster (>).  *Not kept* is what planning takes beyond
+the parts that it finds and beyond what the rows that it keeps would take in the solve.  Rows of three sources of every
+answer are compared with SciPy's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import select
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from benchmarks import cores, graphs
+from benchmarks.peers import facts
+from benchmarks.waits_tables import PEERS, insert, least, report, summary
+from storage.graph.graph import Graph, build_graph
+
+HERE: Final = Path(__file__).resolve().parent
+#: Vertices of the real graphs.
+LEAST: Final = 900
+MOST: Final = 16_500
+#: Seconds for the first pass, after which it is ended, for a contender to make its form of a graph, and to answer.
+WARM_UP: Final = 300.0
+SET_UP: Final = 20.0
+PATIENCE: Final = 30.0
+#: rustworkx is given up after so many times the seconds of the fastest other peer, and so many seconds.
+GIVEN_UP: Final = 3.0
+AT_LEAST: Final = 0.5
+#: From so many vertices on, parallel efficiency is told.
+LARGE: Final = 8_000
+
+#: How real graphs are read where the file does not say it.
+READ: Final[dict[str, dict[str, Any]]] = {
+    "as-caida20070917.txt": {"unweighted": True},
+    "soc-sign-bitcoinotc.csv.gz": {"unweighted": True},
+    "cal.cedge.gz": {"directed": False},
+    "3elt.mtx": {"directed": False},
+    "facebook_combined.txt.gz": {"directed": False},
+    "bio-CE-GT.txt": {"directed": False},
+}
+#: Files that are no graphs, or graphs that another file holds, too.
+LEFT_OUT: Final = frozenset({"airports.dat.gz", "routes.dat.gz", "README.md", "make_reference.py"})
+
+
+def one_arc_a_pair(graph: Graph) -> Graph:
+    """Return the arcs that lead to a higher number, so that the graph is acyclic and most vertices reach little."""
+    tails = np.repeat(np.arange(graph.n), np.diff(graph.indptr))
+    kept = tails < graph.heads
+    return build_graph(tails[kept], graph.heads[kept], graph.weights[kept], n=graph.n, directed=True)[0]
+
+
+MADE: Final[dict[str, Callable[[], Graph]]] = {
+    "random 1,000": lambda: cores.random(1_000),
+    "random 4,000": lambda: cores.random(4_000),
+    "random 8,000": lambda: cores.random(8_000),
+    "random 16,000": lambda: cores.random(16_000),
+    "R-MAT 4,096": lambda: graphs.rmat(4_096),
+    "R-MAT 8,192": lambda: graphs.rmat(8_192),
+    "grid 64²": lambda: cores.grid(64),
+    "grid 100²": lambda: cores.grid(100),
+    "complete 1,032": lambda: cores.dense(1_032),
+    "complete 2,048": lambda: cores.dense(2_048),
+    "social hops 6,440": lambda: graphs.hops(cores.social(6_440, 300_000)),
+    "social hops 16,000": lambda: graphs.hops(cores.social(16_000, 160_000)),
+    "random hops 8,000": lambda: graphs.hops(graphs.random(8_000)),
+}
+
+
+def save(path: Path, graph: Graph) -> None:
+    """Write a graph with SciPy's distances from three sources."""
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import dijkstra
+
+    arcs = csr_array((graph.weights.astype(float), graph.heads, graph.indptr), shape=(graph.n, graph.n))
+    sample = np.array([0, graph.n // 3, graph.n - 1])
+    np.savez_compressed(
+        path,
+        indptr=graph.indptr,
+        heads=graph.heads,
+        weights=graph.weights,
+        directed=graph.directed,
+        weighted=graph.weighted,
+        sample=sample,
+        distances=dijkstra(arcs, indices=sample),
+    )
+
+
+def prepare(data: Path, folder: Path) -> None:
+    """Write the real graphs of a folder that have no negative arc and a size that is asked for."""
+    from storage.errors import ApspError
+    from storage.readers import read_graph
+
+    folder.mkdir(parents=True, exist_ok=True)
+    for file in sorted(data.iterdir()):
+        if not file.is_file() or file.name in LEFT_OUT or file.suffix == ".json":
+            continue
+        options = {"centroids_through": True} if "_net.tntp" in file.name else READ.get(file.name, {})
+        try:
+            graph = read_graph(file, **options)[0]
+        except ApspError as error:
+            print(f"{file.name}: {error}", file=sys.stderr)
+            continue
+        if not LEAST <= graph.n <= MOST or graph.arcs == 0 or graph.weights.min() < 0:
+            continue
+        name = file.name.removesuffix(".gz").rpartition(".")[0].removesuffix("_net")
+        unit = bool((graph.weights == 1).all())
+        save(folder / f"{name}{' hops' if unit else ''}.npz", graphs.hops(graph) if unit else graph)
+        if name == "rome99":
+            save(folder / "rome99, one arc a pair.npz", one_arc_a_pair(graph))
+
+
+class Contender:
+    """A process that measures; started anew when it has been given up."""
+
+    def __init__(self, name: str, threads: int, checkout: Path) -> None:
+        self.name, self.threads, self._checkout = name, threads, checkout
+        self._process: subprocess.Popen[bytes] | None = None
+        self._left = b""
+
+    def ask(self, order: dict[str, Any], patience: float) -> dict[str, Any]:
+        """Return what was measured; ``given up`` holds the seconds after which it was not waited for any more."""
+        if self._process is None:
+            added = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+            path = [str(self._checkout), *(each for each in added if each and Path(each).resolve() != HERE.parent)]
+            command = [sys.executable, "-P", str(HERE / "contenders.py"), self.name, "--threads", str(self.threads)]
+            environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path)}
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, cwd=self._checkout
+            )
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write((json.dumps(order) + "\n").encode())
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            self.stop()
+            return {"failed": "the process is gone"}
+        for limit in (SET_UP, patience):
+            found = self._line(limit)
+            if found is None or "ready" not in found:
+                break
+        if found is None:
+            ended = self._process.poll() is not None
+            self.stop()
+            return {"failed": "the process ended"} if ended else {"given up": limit}
+        return found
+
+    def _line(self, limit: float) -> dict[str, Any] | None:
+        """Return the next answer; None if there is none within ``limit`` seconds."""
+        assert self._process is not None
+        assert self._process.stdout is not None
+        end = time.monotonic() + limit
+        while b"\n" not in self._left:
+            ready = select.select([self._process.stdout], [], [], max(0.0, end - time.monotonic()))[0]
+            more = os.read(self._process.stdout.fileno(), 65536) if ready else b""
+            if not more:
+                return None
+            self._left += more
+        line, _, self._left = self._left.partition(b"\n")
+        told: dict[str, Any] = json.loads(line)
+        return told
+
+    def stop(self) -> None:
+        """End the process."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process, self._left = None, b""
+
+
+def measure(
+    files: Sequence[Path], threads: Sequence[int], runs: int, old: Path | None, peers: bool
+) -> Iterator[dict[str, Any]]:
+    """Yield one row for each graph and number of threads."""
+    mine = {"now": HERE.parent} | ({"old": old} if old is not None else {})
+    warm_up(files, max(threads), mine)
+    every = {(name, t): Contender(name, t, path) for name, path in mine.items() for t in {1, *threads}}
+    every |= {(name, t): Contender(name, t, HERE.parent) for name in PEERS for t in threads}
+    try:
+        for file in files:
+            with np.load(file) as found:
+                n, arcs, unit = len(found["indptr"]) - 1, len(found["heads"]), not bool(found["weighted"])
+            scipy: dict[str, Any] | None = None
+            asked = [1, *threads] if n >= LARGE and max(threads) > 2 and 1 not in threads else threads
+            for t in asked:
+                row: dict[str, Any] = {
+                    "graph": file.stem,
+                    "n": n,
+                    "arcs": arcs,
+                    "hops": unit,
+                    "threads": t,
+                    "made": file.stem in MADE,
+                }
+                order = {"graph": str(file), "runs": runs}
+                for name in mine if t in threads else ["now"]:
+                    row[name] = every[name, t].ask(order, PATIENCE)
+                if peers and t in threads:
+                    scipy = scipy or every["SciPy", t].ask(order, PATIENCE)
+                    row["SciPy"] = scipy
+                    row["NetworKit"] = every["NetworKit", t].ask(order, PATIENCE)
+                    best = min(least(row["SciPy"]), least(row["NetworKit"]))
+                    limit = min(PATIENCE, AT_LEAST + GIVEN_UP * best)
+                    row["rustworkx"] = every["rustworkx", t].ask(order, limit)
+                yield row
+    finally:
+        for contender in every.values():
+            contender.stop()
+
+
+def warm_up(files: Sequence[Path], threads: int, mine: dict[str, Path]) -> None:
+    """Solve every graph once by each of ours, all at the same time, so that nothing is compiled while it is timed."""
+    began = time.perf_counter()
+    run = [sys.executable, "-P", str(HERE / "contenders.py")]
+    orders = "".join(json.dumps({"graph": str(file), "runs": 0, "compile": True}) + "\n" for file in files).encode()
+    processes = []
+    for name, path in mine.items():
+        added = [
+            e for e in os.environ.get("PYTHONPATH", "").split(os.pathsep) if e and Path(e).resolve() != HERE.parent
+        ]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(path), *added])}
+        each = subprocess.Popen(
+            [*run, name, "--threads", str(threads)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            env=environment,
+            cwd=path,
+        )
+        assert each.stdin is not None
+        each.stdin.write(orders)
+        each.stdin.close()
+        processes.append(each)
+    for each in processes:
+        try:
+            each.wait(WARM_UP)
+        except subprocess.TimeoutExpired:
+            each.kill()
+    print(f"warm-up: {time.perf_counter() - began:.1f} s", file=sys.stderr, flush=True)
+
+
+def main() -> None:
+    """Prepare, measure or print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--prepare", type=Path, metavar="DATA")
+    parser.add_argument("--graphs", type=Path, help="folder of the real graphs as .npz")
+    parser.add_argument("--old", type=Path, help="checkout of 96d7eee")
+    parser.add_argument("--threads", default="2,16")
+    parser.add_argument("--runs", type=int, default=4, help="calls after the first one")
+    parser.add_argument("--part", default="1/1", help="K/N: every N-th graph, from the K-th one")
+    parser.add_argument("--only", nargs="*", default=[""], help="words; graphs are kept whose name has one of them")
+    parser.add_argument("--no-peers", action="store_true")
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--print", type=Path, nargs="*", dest="printed")
+    parser.add_argument("--into", type=Path, nargs="*", default=[], help="pages that show what is printed")
+    given = parser.parse_args()
+    if given.printed:
+        rows = [row for file in given.printed for row in json.loads(file.read_text())["rows"]]
+        print(summary(rows), report(rows), sep="\n\n")
+        for page in given.into:
+            insert(page, {"summary": summary(rows), "tables": report(rows)})
+        return
+    if given.prepare is not None:
+        prepare(given.prepare, given.graphs)
+        return
+    part, parts = map(int, given.part.split("/"))
+    with tempfile.TemporaryDirectory() as folder:
+        files = {file.stem: file for file in sorted(given.graphs.glob("*.npz"))} if given.graphs is not None else {}
+        names = [name for name in (*MADE, *files) if any(word in name for word in given.only)][part - 1 :: parts]
+        for name in names:
+            if name in MADE:
+                files[name] = Path(folder) / f"{name}.npz"
+                save(files[name], MADE[name]())
+        asked, processors = [int(each) for each in given.threads.split(",")], len(os.sched_getaffinity(0))
+        if beyond := [each for each in asked if each > processors]:
+            print(f"left out: {beyond} threads, there are {processors} processors", file=sys.stderr)
+        threads = [each for each in asked if each <= processors]
+        if not threads or not names:
+            parser.error("nothing to measure")
+        old = None if given.old is None else given.old.resolve()
+        rows, told = [], facts(max(threads))
+        for row in measure([files[name] for name in names], threads, given.runs, old, not given.no_peers):
+            rows.append(row)
+            print(json.dumps(row), file=sys.stderr, flush=True)
+            if given.json is not None:  # after each row, so that what was measured outlives a limit of time
+                given.json.write_text(json.dumps({"facts": told, "rows": rows}, indent=1) + "\n")
+    print(summary(rows), report(rows), sep="\n\n")
+
+
+if __name__ == "__main__":
+    main()

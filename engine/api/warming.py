@@ -1,0 +1,66 @@
+"""Compiles the kernels that solves on processors use, ahead of the first solve."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from engine.execution.compiling import compile_kernels
+from engine.execution.kernel_list import ListedKernel, listed_kernels, missing
+from engine.graph.kernels import OWN_CACHE
+from engine.model.progress import COMPILING, Monitor
+from storage.errors import InvalidRequest, SolveFailed
+
+
+@dataclass(frozen=True)
+class Warmed:
+    """What :func:`warm` found and did.
+
+    Attributes:
+        kernels: forms of kernels that solves use; 0 where numba keeps them its own way, and compiles each on first use.
+        compiled: those that were compiled now.
+    """
+
+    kernels: int
+    compiled: int
+
+
+def warm(*, processes: int | None = None, nice: int = 0, monitor: Monitor | None = None) -> Warmed:
+    """Compile every kernel for processors that is not compiled yet, and keep it for all processes of this machine.
+
+    It takes a minute or two of processor time once, and a second where there is nothing to do.  Without it, a solve
+    compiles what it needs.
+
+    Args:
+        processes: how many compile at once; None for what processors and memory allow.
+        nice: added to the niceness of these processes.
+        monitor: is told of progress, and asked whether to stop.
+
+    Raises:
+        Cancelled: the monitor asked to stop; what was compiled is kept.
+        InvalidRequest: less than one process.
+        SolveFailed: some kernels could not be compiled or kept; the error names the first one, and why.
+    """
+    if processes is not None and processes < 1:
+        raise InvalidRequest(f"processes must be at least 1, found {processes}", field="processes")
+    if not OWN_CACHE:
+        return Warmed(0, 0)
+    watched, errors = monitor or Monitor(), list[str]()
+    waiting = missing(listed_kernels())
+
+    def told(listed: ListedKernel, error: str) -> None:
+        if error:
+            errors.append(f"{listed.module}.{listed.name}: {error}")
+        watched.step(1)
+
+    if waiting:
+        watched.begin(COMPILING, len(waiting), "kernels")
+        compile_kernels(waiting, processes=processes, nice=nice, told=told, waiting=lambda: watched.step(0))
+    if errors:
+        raise SolveFailed(f"{len(errors)} of {len(waiting)} kernels were not compiled; the first is {errors[0]}")
+    if lost := missing(waiting):
+        first = f"{lost[0].module}.{lost[0].name}"
+        raise SolveFailed(
+            f"{len(lost)} kernels were compiled and could not be kept ({first} is one): no folder for them "
+            "can be written; NUMBA_CACHE_DIR may name one"
+        )
+    return Warmed(len(listed_kernels()), len(waiting))

@@ -1,0 +1,204 @@
+"""Compiles kernels ahead of the solves that need them, in processes of their own, which share the processors.
+
+Run as ``python -m engine.execution.compiling`` it is one of these processes: it compiles the kernels whose lines
+come in on standard input, and answers each with a line, until the input ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Final
+
+from engine.execution.kernel_list import ListedKernel, missing, used_by
+from engine.model.plan import Plan
+from engine.model.progress import COMPILING, PhaseClock
+from engine.model.system import available_memory, usable_processors
+
+#: Memory of a process that compiles.
+PROCESS_MEMORY: Final = 300 * 2**20
+#: More processes than this wait for the longest kernels.
+MOST: Final = 16
+#: Processes of their own are worth it where they take less than this share of the seconds of one; that one needs fewer
+#: kernels than are listed.
+WORTHWHILE: Final = 0.7
+#: Seconds in which such a process is ready.
+PROCESS_START: Final = 1.0
+#: Seconds between two looks whether to stop.
+LOOK: Final = 0.2
+
+Told = Callable[[ListedKernel, str], None]
+
+
+def compile_kernels(
+    kernels: Sequence[ListedKernel],
+    *,
+    processes: int | None = None,
+    nice: int = 0,
+    told: Told = lambda _listed, _error: None,
+    waiting: Callable[[], None] = lambda: None,
+) -> None:
+    """Compile kernels in parallel, those that take longest first, and keep them for all processes of this machine.
+
+    What is interrupted is compiled anew; whole kernels are kept.
+
+    Args:
+        kernels: what to compile; those that are compiled already are looked for again.
+        processes: how many at once; None for what processors and memory allow.
+        nice: added to the niceness of the processes.
+        told: called in this thread after each kernel, with the error, empty for none.
+        waiting: called in this thread several times a second.
+
+    Raises:
+        Whatever ``told`` and ``waiting`` raise; the processes are ended first.
+    """
+    queue, answers = SimpleQueue[ListedKernel](), SimpleQueue[tuple[ListedKernel, str]]()
+    for listed in sorted(kernels, key=lambda one: -one.seconds):
+        queue.put(listed)
+    workers = [_Worker(queue, answers, nice) for _ in range(min(len(kernels), processes or _processes()))]
+    left = len(kernels)
+    try:
+        while left:
+            try:
+                listed, error = answers.get(timeout=LOOK)
+            except Empty:
+                waiting()
+                continue
+            left -= 1
+            told(listed, error)
+    finally:
+        for worker in workers:
+            worker.end()
+
+
+def _in_processes(kernels: Sequence[ListedKernel]) -> float:
+    """Predict the wall seconds in which several processes compile ``kernels``."""
+    work, longest = sum(listed.seconds for listed in kernels), max(listed.seconds for listed in kernels)
+    return PROCESS_START + max(work / min(len(kernels), _processes()), longest)
+
+
+def _abreast(kernels: Sequence[ListedKernel]) -> int:
+    """Return how many processes compile ``kernels`` for a solve; 1 for its own, which compiles only what is called."""
+    count, alone = min(len(kernels), _processes()), sum(listed.seconds for listed in kernels)
+    pays = count > 1 and bool(sys.executable) and _in_processes(kernels) < WORTHWHILE * alone
+    return count if pays else 1
+
+
+def _processes() -> int:
+    return max(1, min(MOST, usable_processors(), available_memory() // PROCESS_MEMORY))
+
+
+class _Worker:
+    """A process that compiles, and the thread that gives it kernels.
+
+    Args:
+        waiting: what is to be compiled.
+        answers: takes each kernel with its error, empty for none.
+        nice: added to the niceness of the process.
+    """
+
+    def __init__(
+        self, waiting: SimpleQueue[ListedKernel], answers: SimpleQueue[tuple[ListedKernel, str]], nice: int
+    ) -> None:
+        self._waiting, self._answers = waiting, answers
+        # the packages where this process found them, before anything else of the same name
+        paths = [str(Path(__file__).parents[2]), *(path for path in sys.path if path)]
+        self._process = subprocess.Popen(  # noqa: S603 - this program
+            [sys.executable, "-P", "-m", __name__, str(nice)],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        self._thread = threading.Thread(target=self._work, daemon=True)
+        self._thread.start()
+
+    def _work(self) -> None:
+        given, taken = self._process.stdin, self._process.stdout
+        if given is None or taken is None:
+            return
+        while True:
+            try:
+                listed = self._waiting.get_nowait()
+            except Empty:
+                return
+            error = "the process that compiled it ended"
+            with contextlib.suppress(OSError, ValueError):
+                given.write(listed.line() + "\n")
+                given.flush()
+                answer = taken.readline()
+                error = json.loads(answer) if answer else error
+            self._answers.put((listed, error))
+
+    def end(self) -> None:
+        """End the process; a kernel that it has not finished is lost."""
+        self._process.kill()
+        self._process.wait()
+        self._thread.join()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                with contextlib.suppress(OSError):
+                    pipe.close()
+
+
+def needed(plan: Plan) -> list[ListedKernel]:
+    """Return the kernels that the usual solve by ``plan`` needs and that are not compiled."""
+    if plan.device != "cpu" or plan.workers:
+        return []
+    use = "streamed" if plan.streaming is not None else plan.algorithm
+    return missing(used_by(f"{use} {plan.dtype}"))
+
+
+def seconds_to_compile(kernels: Sequence[ListedKernel]) -> float:
+    """Predict the wall seconds that a solve waits for the compilation of ``kernels``."""
+    return _in_processes(kernels) if _abreast(kernels) > 1 else sum(listed.seconds for listed in kernels)
+
+
+def compile_for(kernels: Sequence[ListedKernel], clock: PhaseClock) -> None:
+    """Compile ``kernels`` in a phase of its own where several processes are faster than this one.
+
+    Otherwise each is compiled when it is called, which interrupts the phase that calls it.
+
+    Args:
+        kernels: what is not compiled.
+        clock: is told of the phase; its monitor can stop it.
+
+    Raises:
+        Cancelled: the monitor asks to stop.
+    """
+    count = _abreast(kernels)
+    if count < 2:
+        return
+    clock.begin(COMPILING, len(kernels), "kernels")
+    compile_kernels(kernels, processes=count, told=lambda _kernel, _error: clock.step(1), waiting=lambda: clock.step(0))
+    clock.stop()
+
+
+def main() -> None:
+    """Compile what standard input names."""
+    with contextlib.suppress(OSError, AttributeError):
+        os.nice(int(sys.argv[1]))
+    for listed in _given():
+        try:
+            listed.compile()
+            error = ""
+        except Exception as failure:  # the solve that needs it will tell
+            error = f"{type(failure).__name__}: {failure}".partition("\n")[0]
+        print(json.dumps(error), flush=True)
+
+
+def _given() -> Iterator[ListedKernel]:
+    for line in sys.stdin:
+        yield ListedKernel.of_line(line)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,143 @@
+"""The kernels for processors that solves use, with the types of their arguments: what can be compiled ahead.
+
+``kernels.jsonl`` beside this module holds a line for each form of a kernel: module, name, types, processor seconds of
+its compilation, and the uses that need it, such as ``dijkstra uint16``.  ``python -m benchmarks.kernel_list`` writes it
+from small solves, and a test compares.  A form that is not in the list is compiled when it is first called.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+#: Prefix of the layout of an array that may not be written.
+READONLY: Final = "readonly "
+#: What every solve may need, whatever its algorithm: kernels of planning.
+PLANNING: Final = "plan"
+FILE: Final = Path(__file__).with_name("kernels.jsonl")
+
+
+@dataclass(frozen=True)
+class ListedKernel:
+    """One form of a kernel.
+
+    Attributes:
+        module: where it is defined.
+        name: its name there.
+        types: the types of its arguments as JSON text, see :func:`types_text`.
+        seconds: processor seconds that its compilation took where the list was written.
+        uses: what needs it: ``plan``, or an algorithm and a type, and perhaps what else is asked.
+    """
+
+    module: str
+    name: str
+    types: str
+    seconds: float
+    uses: tuple[str, ...]
+
+    def line(self) -> str:
+        """Return the kernel as a line of the file."""
+        types = json.loads(self.types)
+        fields = {"module": self.module, "name": self.name, "types": types, "seconds": self.seconds, "uses": self.uses}
+        return json.dumps(fields)
+
+    @classmethod
+    def of_line(cls, line: str) -> ListedKernel:
+        """Return the kernel of a line of the file."""
+        fields = json.loads(line)
+        return cls(
+            fields["module"], fields["name"], json.dumps(fields["types"]), fields["seconds"], tuple(fields["uses"])
+        )
+
+    def is_ready(self) -> bool:
+        """Return whether the kernel is compiled, for this processor and from the present source.
+
+        Raises:
+            KeyError: there is no such kernel.
+        """
+        return bool(_kernel(self).holds(signature_of(self.types)))
+
+    def compile(self) -> None:
+        """Compile the kernel and keep it; nothing is run.
+
+        Raises:
+            KeyError: there is no such kernel.
+            Others: the types do not suit it.
+        """
+        _kernel(self).dispatcher.compile(signature_of(self.types))
+
+
+def _kernel(listed: ListedKernel) -> Any:
+    from engine.graph.kernels import KERNELS
+
+    importlib.import_module(listed.module)
+    return KERNELS[listed.module, listed.name]
+
+
+@cache
+def listed_kernels() -> tuple[ListedKernel, ...]:
+    """Return the whole list."""
+    return tuple(ListedKernel.of_line(line) for line in FILE.read_text().splitlines())
+
+
+def missing(kernels: Iterable[ListedKernel]) -> list[ListedKernel]:
+    """Return those of ``kernels`` that are not compiled; none where numba keeps kernels its own way."""
+    from engine.graph.kernels import OWN_CACHE
+
+    found = []
+    for listed in kernels if OWN_CACHE else ():
+        try:
+            if not listed.is_ready():
+                found.append(listed)
+        except (KeyError, ImportError):  # the list is older than the program
+            continue
+    return found
+
+
+def used_by(*uses: str) -> list[ListedKernel]:
+    """Return the kernels that one of ``uses`` needs."""
+    return [listed for listed in listed_kernels() if not set(uses).isdisjoint(listed.uses)]
+
+
+def types_text(types: Iterable[Any]) -> str:
+    """Return numba's types of arguments as JSON: an array as ``C2 int64``, a tuple as a list, others by name.
+
+    Args:
+        types: the types.
+
+    Raises:
+        ValueError: a type that no listed kernel has.
+    """
+    return json.dumps([_written(one) for one in types])
+
+
+def _written(one: Any) -> object:
+    from numba.core import types
+
+    if isinstance(one, types.Array):
+        return f"{'' if one.mutable else READONLY}{one.layout}{one.ndim} {one.dtype}"
+    if isinstance(one, (types.UniTuple, types.Tuple)):
+        return [_written(inner) for inner in one.types]
+    if isinstance(one, (types.Number, types.Boolean, types.NoneType)):
+        return str(one)
+    raise ValueError(f"no kernel is listed with an argument of type {one!r}")
+
+
+def signature_of(text: str) -> tuple[Any, ...]:
+    """Return numba's types for what :func:`types_text` wrote."""
+    return tuple(_read(one) for one in json.loads(text))
+
+
+def _read(one: Any) -> Any:
+    from numba.core import types
+
+    if isinstance(one, list):
+        return types.Tuple([_read(inner) for inner in one])
+    layout, _, dtype = one.removeprefix(READONLY).rpartition(" ")
+    kind = types.none if dtype == "none" else types.boolean if dtype == "bool" else getattr(types, dtype)
+    return types.Array(kind, int(layout[1:]), layout[0], readonly=one.startswith(READONLY)) if layout else kind

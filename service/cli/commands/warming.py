@@ -1,0 +1,33 @@
+"""``apsp warm``: the kernels that solves use, compiled ahead of the first one."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+from engine.api.warming import warm as warm_kernels
+from service.cli.commands.interrupts import INTERRUPTS
+from service.cli.commands.output import emit, emit_json
+from service.cli.progress import ProgressMonitor
+from service.units import format_seconds
+
+
+def warm(processes: int | None, *, as_json: bool) -> None:
+    """Compile what is not compiled, and say what was done.
+
+    Args:
+        processes: how many compile at once; None for what processors and memory allow.
+        as_json: whether to print one JSON object instead of text.
+    """
+    began = time.perf_counter()
+    with ProgressMonitor(sys.stderr, INTERRUPTS.requested, explain=False) as monitor, INTERRUPTS.politely():
+        found = warm_kernels(processes=processes, monitor=monitor)
+    seconds = time.perf_counter() - began
+    if as_json:
+        emit_json({"kernels": found.kernels, "compiled": found.compiled, "seconds": seconds})
+    elif not found.kernels:
+        emit("this version of numba keeps kernels its own way; each is compiled on first use")
+    elif found.compiled:
+        emit(f"{found.compiled} of {found.kernels} kernels compiled in {format_seconds(seconds)}")
+    else:
+        emit(f"all {found.kernels} kernels are compiled")

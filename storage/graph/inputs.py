@@ -1,0 +1,70 @@
+"""Turns the arrays and lists that callers give for tails, heads and labels into arrays of one kind."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from storage.errors import InvalidGraph
+from storage.graph.cleaning import AnyArray, IntArray
+
+
+def whole_array(values: npt.ArrayLike, name: str) -> AnyArray:
+    """Return a list of whole numbers, named ``name`` in messages, as int32 or int64.  Raises InvalidGraph."""
+    array = _unboxed(values, name)
+    if array.size == 0:
+        return np.zeros(0, np.int64)
+    if array.ndim != 1 or array.dtype.kind not in "iu":
+        found = f"{array.dtype} of {array.ndim} axes"
+        raise InvalidGraph(f"{name} must be a list of whole numbers, not {found}", field=name)
+    return array if array.dtype in (np.int32, np.int64) else _as_int64(array, name)
+
+
+def _unboxed(values: npt.ArrayLike, name: str) -> npt.NDArray[Any]:
+    """Return an array in which Python's whole numbers are int64 and Python's texts are ``StringDType``.
+
+    NumPy makes floats of a list such as ``[1, 2**63]`` and leaves the objects of an object array as they are.
+
+    Raises:
+        InvalidGraph: a whole number is beyond int64, or numbers and texts are mixed.
+    """
+    array = np.asarray(values)
+    boxed = array.dtype.kind == "O" or (array.dtype.kind in "fU" and isinstance(values, list | tuple))
+    if array.ndim != 1 or not boxed:
+        return array
+    objects = values if isinstance(values, list | tuple) else array.tolist()
+    if all(isinstance(value, str) for value in objects):
+        return array.astype(np.dtypes.StringDType())
+    odd = next((value for value in objects if isinstance(value, bool) or not isinstance(value, int | np.integer)), None)
+    if odd is not None:
+        if array.dtype.kind == "f":
+            return array
+        kinds = ", ".join(sorted({type(value).__name__ for value in objects}))
+        raise InvalidGraph(f"{name} are either all whole numbers or all text, found {kinds}", field=name)
+    wrong = next((value for value in objects if not -(2**63) <= value < 2**63), None)
+    if wrong is not None:
+        raise InvalidGraph(f"{name}: {wrong} is beyond the range of int64; use text labels", field=name)
+    return np.array(objects, np.int64)
+
+
+def _as_int64(array: AnyArray, name: str) -> IntArray:
+    """Integers as int64; InvalidGraph for unsigned ones that would change their sign."""
+    if array.dtype == np.uint64 and array.size and int(array.max()) >= 2**63:
+        raise InvalidGraph(f"{name}: {array.max()} is beyond the range of int64; use text labels", field=name)
+    return array.astype(np.int64)
+
+
+def label_array(labels: npt.ArrayLike) -> AnyArray:
+    """Return the labels as int64 or ``StringDType``; they must ascend strictly."""
+    array = _unboxed(labels, "labels")
+    if array.dtype.kind == "u":
+        array = _as_int64(array, "labels")
+    if array.size and array.dtype.kind not in "iUT":
+        raise InvalidGraph(f"labels are whole numbers or text, not {array.dtype}", field="labels")
+    kind: npt.DTypeLike = np.int64 if array.dtype.kind in "iu" or array.size == 0 else np.dtypes.StringDType()
+    array = array.astype(kind)
+    if len(array) > 1 and not bool(np.all(array[1:] > array[:-1])):
+        raise InvalidGraph("labels must ascend strictly", field="labels")
+    return array

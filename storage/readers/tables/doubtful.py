@@ -1,0 +1,145 @@
+"""Rows that may mean something else than what is read: comments that look like arcs, marks of thousands."""
+
+from __future__ import annotations
+
+import re
+
+from storage.errors import InvalidGraph
+from storage.graph.cleaning import AnyArray
+from storage.readers import fields
+from storage.readers.source import Block
+from storage.readers.tables.table import Layout, is_comment
+
+_LINE = re.compile(rb"(?m)^[ \t]*+[#%].*+$")
+_ROW = re.compile(rb"(?m)^[ \t]*+[^ \t\n#%]")
+
+
+class CommentedRows:
+    """Counts comments below the first arc that have the fields of an arc: rows left out, or vertices such as ``#1``."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self._begun = False
+        self._count = 0
+        self._first: tuple[int, str] | None = None
+
+    def look(self, block: Block) -> None:
+        """Look at the next block."""
+        data = block.data
+        if not self._begun and (begin := _first_row(data)) is None:
+            return
+        start = 0 if self._begun else begin or 0
+        self._begun = True
+        if b"#" not in data and b"%" not in data:
+            return
+        for found in _LINE.finditer(data, start):
+            text = found[0].decode("utf-8", "replace").strip(fields.BLANKS)
+            if self._is_row(text[1:].lstrip(fields.BLANKS)):
+                self._count += 1
+                if self._first is None:
+                    self._first = block.line + data.count(b"\n", 0, found.start()), text
+
+    def _is_row(self, text: str) -> bool:
+        layout = self._layout
+        if len(text) > fields.LONGEST_ROW:
+            return False
+        try:
+            row = fields.split(text, layout.separator, layout.quoted, 1)
+        except InvalidGraph:
+            return False
+        if len(row) != layout.width or (layout.weight and not fields.is_number(row[layout.weight], True)):
+            return False
+        return layout.text or (fields.is_whole(row[layout.source]) and fields.is_whole(row[layout.target]))
+
+    def notes(self) -> list[str]:
+        """Return the notes for the receipt."""
+        if self._first is None:
+            return []
+        line, text = self._first
+        return [
+            f"comments that have the fields of an arc: {self._count:,}, the first on line {line}: {fields.shown(text)}"
+        ]
+
+    def refuse_signs(self, names: AnyArray) -> None:
+        """Refuse such comments where names of vertices begin with a sign of comments, too."""
+        if self._first is None:
+            return
+        # in the order of code points: all names that begin with one sign stand together
+        signed = next((name for name in names.tolist() if str(name).startswith(("#", "%"))), None)
+        if signed is not None:
+            line, text = self._first
+            raise InvalidGraph(
+                f"{fields.shown(text)} begins like a comment, but vertex {fields.shown(str(signed))} shows that names "
+                "begin so: put such names in quotes, between commas, or rename them",
+                line=line,
+                field="vertex",
+            )
+
+
+class DecimalMarks:
+    """Tells whether the point or comma of all numbers of a file may mark thousands instead of decimals.
+
+    Between semicolons, ``1.200`` is 1.2 or one thousand and two hundred; ``1.25``, ``0.500`` or ``1500`` beside it
+    leave only the first reading.
+    """
+
+    _GROUPED = re.compile(r"[+-]?[1-9][0-9]{0,2}[.,][0-9]{3}")
+
+    def __init__(self) -> None:
+        self._settled = False
+        self._whole: str | None = None
+        self._first: tuple[str, int] | None = None
+        self._padded: tuple[str, int] | None = None
+
+    def look(self, cells: list[str], line: int) -> bool:
+        """Take the numbers of a line.  Returns whether more lines can still change what ``notes`` says."""
+        for cell in cells:
+            if "." not in cell and "," not in cell:
+                if fields.is_whole(cell):
+                    self._settled |= abs(int(cell)) >= 1000
+                    self._whole = self._whole or (cell if int(cell) else None)
+            elif self._GROUPED.fullmatch(cell):
+                self._first = self._first or (cell, line)
+                self._padded = self._padded or ((cell, line) if cell.endswith("0") else None)
+            else:
+                self._settled = True
+        return not self._settled
+
+    def look_at_block(self, block: Block, layout: Layout) -> None:
+        """Take the weights of a block of rows between semicolons."""
+        if self._settled or layout.separator != ";" or layout.weight is None:
+            return
+        for number, raw in enumerate(block.data.split(b"\n")[:-1], block.line):
+            text = raw.decode("utf-8", "replace")
+            if not text.strip() or is_comment(text.strip(), layout.comments):
+                continue
+            row = fields.split(text, layout.separator, layout.quoted, number)
+            if len(row) == layout.width and not self.look([row[layout.weight]], number):
+                return
+
+    def notes(self) -> list[str]:
+        """Return the note on the reading of the mark, if both are possible.
+
+        Raises:
+            InvalidGraph: decimals end in 0 and stand beside whole numbers, which only marks of thousands explain:
+                programs that write trailing zeros write them everywhere.
+        """
+        if self._settled or self._first is None:
+            return []
+        mark = "," if "," in self._first[0] else "."
+        name = "comma" if mark == "," else "point"
+        if self._padded is not None and self._whole is not None:
+            cell, line = self._padded
+            raise InvalidGraph(
+                f"{cell} may be {cell.replace(mark, '')} or {float(cell.replace(',', '.')):g}, beside whole numbers "
+                f"such as {self._whole}: write thousands without a {name}, or decimals without zeros at the end",
+                line=line,
+                field="weight",
+            )
+        return [f"the {name} in numbers such as {self._first[0]} is read as decimal {name}, not as mark of thousands"]
+
+
+def _first_row(data: bytes) -> int | None:
+    """Where the first line begins that is neither empty nor a comment."""
+    found = _ROW.search(data)
+    return None if found is None else found.start()

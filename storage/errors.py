@@ -7,7 +7,7 @@ RFC 9457 problems; nothing here depends on HTTP.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 
@@ -67,21 +67,30 @@ class LimitExceeded(InvalidRequest):
 class DoesNotFit(ApspError):
     """The job needs more memory or disk than there is; nothing has been started.
 
-    ``candidates`` are the algorithms that planning had considered by then, with their numbers.
+    ``candidates`` are the algorithms that planning had considered by then, with their numbers.  ``remedies`` are
+    budgets with which the same job would be planned, as JSON types.
     """
 
     kind = "does-not-fit"
 
     def __init__(
-        self, message: str, *, resource: str, needed: int, available: int, candidates: Sequence[object] = ()
+        self,
+        message: str,
+        *,
+        resource: str,
+        needed: int,
+        available: int,
+        candidates: Sequence[object] = (),
+        remedies: Sequence[Mapping[str, object]] = (),
     ) -> None:
         super().__init__(message)
         self.resource, self.needed, self.available = resource, needed, available
-        self.candidates = tuple(candidates)
+        self.candidates, self.remedies = tuple(candidates), tuple(remedies)
 
     def details(self) -> dict[str, object]:
-        """Return the resource (``memory`` or ``disk``), bytes needed and bytes available."""
-        return {"resource": self.resource, "needed": self.needed, "available": self.available}
+        """Return the resource (such as ``memory`` or ``disk``), bytes needed and available, and remedies if known."""
+        said: dict[str, object] = {"resource": self.resource, "needed": self.needed, "available": self.available}
+        return {**said, "remedies": [dict(remedy) for remedy in self.remedies]} if self.remedies else said
 
 
 class NegativeCycle(ApspError):

@@ -148,6 +148,9 @@ class _Draft:
             most = machine.resident + machine.memory - plan.memory
             machine = replace(measured, memory=now.memory, resident=min(now.resident, most))
             plan = self.choose(problem, machine, trials)
+        # where an algorithm was asked for, parts decide nothing, and looking for them may take longer than the solve
+        if options.algorithm != "auto":
+            return replace(problem, no_parts=f"{options.algorithm} was asked for"), plan
         tried = with_trial(profile, problem, plan, machine)
         return tried, plan if tried is problem else self.choose(tried, machine, trials)
 

@@ -164,7 +164,8 @@ def _devices(plan: Plan) -> Iterator[Sequence[Streamer]]:
         from engine.devices.cuda.stripes.streamer import CudaStreamer, found_devices
 
         # the plan's prediction is the limit: it is at most what was asked for
-        yield [CudaStreamer(device, memory=plan.device_memory) for device in range(found_devices())]
+        count = min(plan.devices, found_devices())
+        yield [CudaStreamer(device, memory=plan.device_memory) for device in range(count)]
         return
     from engine.devices.cpu.backend import CpuBackend
     from engine.streaming.cpu_device import CpuStreamer

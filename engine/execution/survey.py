@@ -65,6 +65,7 @@ def survey(
         write_rate=WRITE_RATE,
         cuda=cuda,
         no_cuda=no_cuda,
+        free=free,
     )
 
 

@@ -40,6 +40,7 @@ from typing import Any, Final
 import numba
 
 from engine.model.progress import WAITING, NotCompiledError, only_ready
+from engine.model.system import signals_postponed
 
 #: Folder beside a kernel's file in which numba keeps it where it may write there.
 BESIDE: Final = "__pycache__"
@@ -185,15 +186,19 @@ class CompiledKernel:
         """
         if not WAITING.compiling and WAITING.asked is not None:
             WAITING.asked(self.name, signature)
-        if WAITING.compiling or self.holds(signature):
+        if WAITING.compiling:
             return self._compile(signature)
+        if self.holds(signature):
+            with signals_postponed():
+                return self._compile(signature)
         name = self.function.__name__
         if WAITING.refuse:
             raise NotCompiledError(f"{name} is not compiled")
         with contextlib.nullcontext() if WAITING.announce is None else WAITING.announce(name):
             WAITING.compiling = True
             try:
-                return self._compile(signature)
+                with signals_postponed():
+                    return self._compile(signature)
             finally:
                 WAITING.compiling = False
 
@@ -272,6 +277,12 @@ class CompiledKernel:
         text = repr(key)
         name = "{}.{}".format(self.name[0].rpartition(".")[2], re.sub(r"\W+", "_", self.name[1]))
         return f"{name}.{python}.{hashlib.sha256(text.encode()).hexdigest()[:24]}.nbc", key
+
+    @property
+    def cache_path(self) -> str | None:
+        """The folder that new forms are written to; None where none can be written."""
+        places = self._places()
+        return str(places[0]) if self._writes else None
 
     def enable(self) -> None:
         """Do nothing: the files are always used."""

@@ -133,7 +133,8 @@ class GraphProfile:
     @cached_property
     def arcs(self) -> Arcs:
         """The arcs in the form that searches take; they keep what a device makes of them."""
-        return Arcs(self.graph.indptr, self.graph.heads, self.graph.weights, self.reduced_by)
+        graph, mirrored = self.graph, self.reduced_by is None and not self.graph.directed
+        return Arcs(graph.indptr, graph.heads, graph.weights, self.reduced_by, mirrored=mirrored)
 
     @cached_property
     def hops(self) -> int:

@@ -1,4 +1,4 @@
-"""Reversed arcs, for searches that begin at the targets where there are fewer targets than sources.
+"""Reversed arcs: for searches that begin at the targets where there are fewer of them, and for steps against the arcs.
 
 d(u, v) along the arcs is d(v, u) along the reversed arcs, so one search a target finds the rectangle transposed.  Sums
 of floats then begin at the target: their last bits may differ from those of searches from the source.
@@ -9,8 +9,11 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from engine.graph.kernels import njit
+from engine.graph.ordering import fixed
 from engine.model.backend import Arcs
-from storage.graph.cleaning import FEW_ARCS
+
+Indices = npt.NDArray[np.int64]
 
 
 def reverse(arcs: Arcs) -> Arcs:
@@ -18,17 +21,40 @@ def reverse(arcs: Arcs) -> Arcs:
 
     Potentials change their sign: the reduced weight w + h[u] - h[v] is w - h'[u] + h'[v] with h' = -h.
     """
-    n = len(arcs.indptr) - 1
     potentials = None if arcs.potentials is None else np.negative(arcs.potentials)
-    if len(arcs.heads) <= FEW_ARCS:
-        order = np.argsort(arcs.heads, kind="stable")
-        into = np.zeros(n + 1, np.int64)
-        np.cumsum(np.bincount(arcs.heads, minlength=n), out=into[1:])
-        tails = np.repeat(np.arange(n, dtype=np.int32), np.diff(arcs.indptr))
-        return Arcs(into, tails[order], arcs.weights[order], potentials)
-    from scipy.sparse import csr_array
+    into, tails, places = transposed(arcs.indptr, arcs.heads)
+    return Arcs(into, tails, arcs.weights[places], potentials)
 
-    # SciPy transposes positions, not weights, so that int64 weights stay exact
-    backward = csr_array((np.arange(len(arcs.heads)), arcs.heads, arcs.indptr), shape=(n, n)).T.tocsr()
-    indptr: npt.NDArray[np.int64] = backward.indptr.astype(np.int64, copy=False)
-    return Arcs(indptr, backward.indices.astype(np.int32, copy=False), arcs.weights[backward.data], potentials)
+
+def transposed(indptr: Indices, heads: npt.NDArray[np.int32]) -> tuple[Indices, npt.NDArray[np.int32], Indices]:
+    """Return the arcs into each vertex, in O(n + arcs).
+
+    Args:
+        indptr: int64, shape (n + 1,), with ``heads`` the arcs (CSR).
+        heads: int32, shape (arcs,).
+
+    Returns:
+        Where the arcs into each vertex begin, int64, shape (n + 1,); their tails, int32, ascending for each vertex; and
+        the place of each of these arcs in ``heads``, int64.
+    """
+    found: tuple[Indices, npt.NDArray[np.int32], Indices] = _transposed(fixed(indptr), fixed(heads))
+    return found
+
+
+@njit(nogil=True, cache=True)
+def _transposed(indptr, heads):  # type: ignore[no-untyped-def]
+    n = len(indptr) - 1
+    into = np.zeros(n + 1, np.int64)
+    for v in heads:
+        into[v + 1] += 1
+    into = np.cumsum(into)
+    free = into[:-1].copy()
+    tails = np.empty(len(heads), np.int32)
+    places = np.empty(len(heads), np.int64)
+    for u in range(n):
+        for e in range(indptr[u], indptr[u + 1]):
+            at = free[heads[e]]
+            free[heads[e]] = at + 1
+            tails[at] = u
+            places[at] = e
+    return into, tails, places

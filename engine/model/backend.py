@@ -13,10 +13,12 @@ from typing import Any, Final, Protocol, TypeVar, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from engine.model.rows import KnownRows
+from engine.model.rows import FoundFacts, KnownRows
 
 Array = npt.NDArray[np.generic]
 _Form = TypeVar("_Form")
+#: Told of the rows of a batch that are finished, and of their facts, None where they are not known.
+RowsDone = Callable[[npt.NDArray[np.int64], FoundFacts | None], None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,12 +31,15 @@ class Arcs:
         weights: shape (arcs,).
         potentials: float64 or int64, shape (n,): h, where ``weights`` are the reduced weights w + h[u] - h[v]; the
             search then writes d - h[source] + h[target] (Johnson 1977).  None where the weights are the graph's own.
+        mirrored: promises that the heads of each vertex ascend, and that each arc has a reverse of the same weight;
+            False where that is not known.
     """
 
     indptr: npt.NDArray[np.int64]
     heads: npt.NDArray[np.int32]
     weights: Array
     potentials: Array | None = None
+    mirrored: bool = field(default=False, kw_only=True)
     _forms: dict[Callable[[Arcs], Any], Any] = field(default_factory=dict, init=False, repr=False)
 
     def form(self, make: Callable[[Arcs], _Form]) -> _Form:
@@ -52,12 +57,12 @@ class RowSearches(Protocol):
         """Whether there is a piece that no thread has taken."""
         ...
 
-    def take(self, worker: int, then: Callable[[npt.NDArray[np.int64]], None] | None = None) -> tuple[int, bool]:
+    def take(self, worker: int, then: RowsDone | None = None) -> tuple[int, bool]:
         """Do one piece, if one is waiting.
 
         Args:
             worker: number of the calling thread.
-            then: called with the rows that the piece has finished, int64, if there are any.
+            then: called with the rows that the piece has finished, int64, if there are any, and their facts if known.
 
         Returns:
             The number of rows finished, and whether all searches of the batch are done: True for one call only, the

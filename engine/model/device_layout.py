@@ -6,7 +6,7 @@ arithmetic.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -173,6 +173,22 @@ LEAST_BATCH: Final = 2048
 TILE_ROWS: Final = 64
 
 
+def _halved(batch: int, step: int) -> list[int]:
+    """Return the rows of batches to choose from: ``batch``, and halves in multiples of ``step``, the last ``step``."""
+    found = [batch]
+    while found[-1] > step:
+        found.append(max(step, found[-1] // 2 // step * step))
+    return found
+
+
+def _fitting(batches: Sequence[int], size: Callable[[int], int], memory: int) -> int:
+    """Return the first of ``batches`` that fits; where none does, the one that needs least.
+
+    That is not always the smallest batch: one that is all there is needs no second buffer for its rows.
+    """
+    return next((batch for batch in batches if size(batch) <= memory), min(batches, key=size))
+
+
 @dataclass(frozen=True)
 class SearchLayout:
     """What batched searches keep in device memory.
@@ -205,12 +221,10 @@ class SearchLayout:
         return own + out + self.arcs * 18 + vertices * 20 + batch * 72 + SLACK
 
     def batch(self, memory: int) -> int:
-        """Return the sources of a batch that fits ``memory`` bytes, but at least the rows of one tile."""
+        """Return the sources of a batch that fits ``memory`` bytes; where none does, of the one that needs least."""
         share = max(LEAST_BATCH, -(-self.rows // SHARE // LEAST_BATCH) * LEAST_BATCH)
-        batch = min(max(self.rows, 1), self.rows if self.form == "lists" else share)
-        while batch > TILE_ROWS and self.bytes(batch) > memory:
-            batch = max(TILE_ROWS, batch // 2 // TILE_ROWS * TILE_ROWS)
-        return max(batch, 1)
+        batch = max(1, min(max(self.rows, 1), self.rows if self.form == "lists" else share))
+        return _fitting(_halved(batch, TILE_ROWS), self.bytes, memory)
 
     def spans(self, batch: int) -> Iterator[range]:
         """Yield the rows of each batch of at most ``batch`` sources.
@@ -261,12 +275,9 @@ class SweepLayout:
         return (self.entries + self.stride * batch + out) * self.itemsize + gathered + 24 * self.n + 64 * batch + SLACK
 
     def batch(self, memory: int) -> int:
-        """Return the rows of a batch that fits ``memory`` bytes, but at least ROW_STEP."""
+        """Return the rows of a batch that fits ``memory`` bytes; where none does, of the one that needs least."""
         share = -(-self.rows // SWEEP_SHARE // ROW_STEP) * ROW_STEP
-        batch = min(SWEEP_BATCH, max(ROW_STEP, share))
-        while batch > ROW_STEP and self.bytes(batch) > memory:
-            batch = max(ROW_STEP, batch // 2 // ROW_STEP * ROW_STEP)
-        return batch
+        return _fitting(_halved(min(SWEEP_BATCH, max(ROW_STEP, share)), ROW_STEP), self.bytes, memory)
 
 
 #: Rows that a thread of a processor sweeps at once.  With fewer, packing a border pays less; with more, the rows do not

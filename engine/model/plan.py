@@ -40,6 +40,7 @@ class Candidate:
             the sources; stored as ``turned``.
         batch: most rows that are searched or swept before they are written; 0 where rows do not come in batches.
         workers: number of workers of a Dask scheduler; 0 where this process solves.
+        devices: number of GPUs of this process that share a streamed matrix; 1 where it is not streamed, or on the CPU.
     """
 
     algorithm: str
@@ -56,6 +57,7 @@ class Candidate:
     from_targets: bool = False
     batch: int = 0
     workers: int = 0
+    devices: int = 1
 
     def to_dict(self) -> dict[str, object]:
         """Return the candidate as JSON types."""
@@ -88,6 +90,7 @@ class Plan:
         from_targets: as in :class:`Candidate`.
         batch: as in :class:`Candidate`.
         workers: as in :class:`Candidate`.
+        devices: as in :class:`Candidate`.
         statistics: the shape of the graph in numbers.
         task: fingerprints of the graph and of what is asked of it (``engine.planning.binding``); not stored.  Empty
             for a plan that is bound to no task.
@@ -114,6 +117,7 @@ class Plan:
     from_targets: bool = False
     batch: int = 0
     workers: int = 0
+    devices: int = 1
     statistics: Statistics | None = None
     task: tuple[str, str] | tuple[()] = ()
 

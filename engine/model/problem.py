@@ -135,6 +135,7 @@ class Device:
         bus_most: the same limit for all GPUs together.
         touch_seconds: seconds to allocate and touch a byte of host memory.
         lock_seconds: seconds to page-lock a byte of host memory for copies.
+        free: bytes of its memory that a larger budget could use; None if that is not known.
     """
 
     name: str
@@ -146,6 +147,7 @@ class Device:
     bus_most: float = 1.06e11
     touch_seconds: float = 0.09 / 2**30
     lock_seconds: float = 0.08 / 2**30
+    free: int | None = None
 
 
 @dataclass(frozen=True)
@@ -191,6 +193,7 @@ class Machine:
         cuda: the GPU that may be used; None without one.
         no_cuda: why there is no GPU, in a sentence.
         workers: the workers that solve instead of this process; None where this process solves.
+        free: bytes of host memory that a larger budget could use; None if that is not known.
     """
 
     threads: int
@@ -206,6 +209,7 @@ class Machine:
     cuda: Device | None = None
     no_cuda: str = "no GPU was looked for"
     workers: Workers | None = None
+    free: int | None = None
 
 
 @dataclass(frozen=True)

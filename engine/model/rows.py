@@ -52,13 +52,20 @@ class FactSink(Protocol):
         """The array into which rows may be searched at once, in place of :meth:`keep`; None if there is none."""
         ...
 
-    def gather(self, row: int, block: Array, some: npt.NDArray[np.int64] | None = None) -> None:
+    def gather(
+        self,
+        row: int,
+        block: Array,
+        some: npt.NDArray[np.int64] | None = None,
+        found: FoundFacts | None = None,
+    ) -> None:
         """Gather the facts of whole rows.
 
         Args:
             row: number of the first row of ``block``.
             block: shape (rows, columns).
             some: the rows of ``block`` to look at, int64; None for all.
+            found: the facts of these rows where they are known, so that none is looked at.
         """
         ...
 
@@ -169,3 +176,16 @@ class RowFacts:
     sums: Array
     largest: Array
     farthest: npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class FoundFacts:
+    """Facts of some rows that their search has found.
+
+    Attributes:
+        facts: the facts.
+        count: counts the distances of these rows in the bins of a histogram.
+    """
+
+    facts: RowFacts
+    count: Count

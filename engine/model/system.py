@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import sys
-from collections.abc import Iterator, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import FrameType
 from typing import Final
 
 _OWN_GROUP: Final = Path("/proc/self/cgroup")
@@ -19,6 +23,35 @@ LEVELS: Final = {
     "x86-64-v4": ("avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"),
 }
 LEVEL_VARIABLE: Final = "APSP_CPU_LEVEL"
+#: Signals whose handlers may raise an exception, as that of Ctrl-C does.
+INTERRUPTS: Final = ("SIGINT", "SIGTERM", "SIGHUP", "SIGALRM", "SIGUSR1", "SIGUSR2")
+
+
+@contextlib.contextmanager
+def signals_postponed() -> Iterator[None]:
+    """Let signals wait until the block has ended, and call their handlers then.
+
+    A handler may raise an exception anywhere.  Raised while a C library calls back into Python, as a compiler does, it
+    is printed and lost, and what the library had begun is left half done.  Python calls handlers in the main thread
+    only, so blocks of other threads run as they are.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[tuple[int, FrameType | None]] = []
+    handlers: dict[int, Callable[[int, FrameType | None], object]] = {}
+    for number in (getattr(signal, name) for name in INTERRUPTS if hasattr(signal, name)):
+        handler = signal.getsignal(number)
+        if callable(handler):
+            handlers[number] = handler
+            signal.signal(number, lambda which, frame: came.append((which, frame)))
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        for number, frame in came:
+            handlers[number](number, frame)
 
 
 def usable_processors() -> int:

@@ -21,7 +21,8 @@ from engine.model.dtypes import WORK_TYPES, WorkType, relaxes_reduced
 from engine.model.plan import Plan
 from engine.model.problem import Machine, Options, Problem
 from engine.planning.constants import ALONE_FROM, STACK_BYTES, STACK_EFFICIENCY, STACK_LAUNCH, STACK_RATE, STORE_SECONDS
-from engine.planning.planner import choose, gib
+from engine.planning.planner import choose
+from engine.planning.refusal import gib
 from storage.errors import ApspError, InvalidRequest
 
 #: Graphs are padded to multiples of TILE, the tile side of the single kernel; the smallest graphs to SMALLEST.

@@ -110,6 +110,8 @@ FILL_RATE: Final = _measured("FILL_RATE", 4e9, "bytes a second", "19050b3")
 STREAMED_FROM: Final = _decided("STREAMED_FROM", 16 << 20, "bytes of the matrix", "58bd0eb")
 #: The memory of two processes that plan the same problem differs by up to this much.
 RESIDENT_SPARE: Final = _decided("RESIDENT_SPARE", 8 * 2**20, "bytes", "d387507")
+#: More GPUs share a streamed matrix only where they are predicted to take less than this share of the time of fewer.
+MORE_GPUS_PAY: Final = _decided("MORE_GPUS_PAY", 0.95, "ratio of seconds", "24ee8ce")
 #: A long solve that commits its progress may take this many times as long as one that does not.
 UNKEPT: Final = _decided("UNKEPT", 1.25, "ratio of seconds", "ffd677c")
 #: A solve in memory of at least this length is worth a copy in the store, because it would be lost with its process.

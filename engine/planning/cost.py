@@ -68,6 +68,7 @@ class CandidateFields(TypedDict, total=False):
     from_targets: bool
     batch: int
     workers: int
+    devices: int
 
 
 def candidate(

@@ -1,11 +1,11 @@
-"""Predicted costs of searches from single sources on processors."""
+"""Predicted costs of searches from single sources on processors: Dijkstra's algorithm, and Johnson's."""
 
 from __future__ import annotations
 
 import math
 
-from engine.model.plan import Candidate
-from engine.planning.constants import HEAP_BELOW, LANE_BLOCKS, LANE_BYTES, PREPARING_SCANS
+from engine.model.plan import Candidate, Phase
+from engine.planning.constants import HEAP_BELOW, LANE_BLOCKS, LANE_BYTES, POTENTIAL_PASSES, PREPARING_SCANS
 from engine.planning.cost import Setting, search_candidate
 
 
@@ -13,6 +13,13 @@ def estimate(setting: Setting) -> Candidate:
     """Estimate one search a source, m + n log n each; many searches are made side by side."""
     seconds, tried = abreast_seconds(setting), setting.trials.search
     return search_candidate(setting, "dijkstra", seconds=seconds, tried=tried)
+
+
+def estimate_johnson(setting: Setting) -> Candidate:
+    """Estimate potentials by Bellman-Ford and one search a source over reduced weights."""
+    potentials = Phase("potentials", POTENTIAL_PASSES * setting.problem.arcs / setting.machine.search_rate)
+    seconds, tried = abreast_seconds(setting), setting.trials.search
+    return search_candidate(setting, "johnson", seconds=seconds, tried=tried, before=(potentials,))
 
 
 def search_seconds(setting: Setting) -> float:

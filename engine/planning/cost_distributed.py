@@ -14,7 +14,7 @@ from engine.model.pace import PASSING, PROCESSORS, RESIDENT, Pace
 from engine.model.plan import Candidate, Phase
 from engine.model.problem import Workers
 from engine.model.tiling import Tiling
-from engine.planning import cost_dijkstra, cost_johnson, cost_partitioned, cost_search
+from engine.planning import cost_dijkstra, cost_partitioned, cost_search
 from engine.planning.constants import (
     CLOSING_WAITS,
     CONTROL_SECONDS,
@@ -46,7 +46,7 @@ def over_workers(setting: Setting) -> Iterator[Candidate]:
             cost_partitioned.estimate_device,
         )
         if device
-        else (cost_dijkstra.estimate, cost_johnson.estimate, cost_partitioned.estimate)
+        else (cost_dijkstra.estimate, cost_dijkstra.estimate_johnson, cost_partitioned.estimate)
     )
     for way in ways:
         yield _shared_out(way(_of_one(setting, workers)), workers)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from engine.model.device_layout import base_bytes, rounds_bytes
@@ -28,6 +28,7 @@ from engine.planning.constants import (
     LONG_ON_GPU,
     MIRROR_RATE,
     MIRROR_THREADS,
+    MORE_GPUS_PAY,
     SHARED_FROM,
     TILE_THREADS_BYTES,
     UNHIDDEN,
@@ -42,12 +43,13 @@ from engine.planning.layouts import (
     StreamingDevices,
     choose_layout,
     fastest,
+    least_layout,
     whole_width,
 )
 
 
 def through_devices(setting: Setting) -> Iterator[Candidate]:
-    """Yield the candidates that stream through the machine's GPUs.
+    """Yield the candidates that stream through the machine's GPUs, each with as many of them as pay.
 
     A matrix that fits on one GPU is streamed only if the solve is so long that commits are worth their time, or if
     several GPUs can share it.
@@ -58,13 +60,29 @@ def through_devices(setting: Setting) -> Iterator[Candidate]:
     fits = base_bytes(n, n, size) + rounds_bytes(n, size) <= cuda.memory
     if fits and n**3 / rate_of(setting, cuda, 1) < LONG_ON_GPU and (cuda.count == 1 or n < SHARED_FROM):
         return
-    found = from_host(setting, cuda)
-    if found is not None:
-        yield found
+    yield as_many_as_pay([from_host(setting, some) for some in _shares(cuda)], setting)
     if not relaxes_reduced(setting.kind, setting.problem):  # finding potentials needs all rows at once
-        found = from_store(setting, cuda)
-        if found is not None:
-            yield found
+        yield as_many_as_pay([from_store(setting, some) for some in _shares(cuda)], setting)
+
+
+def _shares(cuda: Device) -> list[Device]:
+    """Return the GPUs that may share a matrix: one, two, four and so on, and all, the fewest first."""
+    counts = [2**power for power in range(cuda.count.bit_length()) if 2**power < cuda.count]
+    return [replace(cuda, count=count) for count in (*counts, cuda.count)]
+
+
+def as_many_as_pay(found: Sequence[Candidate], setting: Setting) -> Candidate:
+    """Return the candidate of the number of GPUs that pays: more of them must save a share of the time of fewer.
+
+    Args:
+        found: candidates of one tier, the fewest GPUs first.
+        setting: problem, machine and type; where nothing fits its memory, the fewest GPUs need least.
+    """
+    memory, best = setting.machine.memory, found[0]
+    for more in found[1:]:
+        if more.memory <= memory and (best.memory > memory or more.seconds < MORE_GPUS_PAY * best.seconds):
+            best = more
+    return best
 
 
 def rate_of(setting: Setting, cuda: Device, count: int) -> float:
@@ -78,19 +96,18 @@ def rate_of(setting: Setting, cuda: Device, count: int) -> float:
     return count * cuda.relax_rate[setting.kind.name] * DEVICE_EFFICIENCY
 
 
-def from_host(setting: Setting, cuda: Device) -> Candidate | None:
-    """Estimate rounds over host memory; None where the smallest layout does not fit on a device."""
+def from_host(setting: Setting, cuda: Device) -> Candidate:
+    """Estimate rounds over host memory; where no layout fits on a device, in the one that needs least of it."""
     found = [_host(setting, cuda, symmetric=symmetric) for symmetric in forms(setting.problem)]
-    return min((c for c in found if c is not None), key=lambda c: c.seconds, default=None)
+    fitting = [c for c in found if c.device_memory <= cuda.memory]
+    return min(fitting, key=lambda c: c.seconds) if fitting else min(found, key=lambda c: c.device_memory)
 
 
-def _host(setting: Setting, cuda: Device, *, symmetric: bool) -> Candidate | None:
+def _host(setting: Setting, cuda: Device, *, symmetric: bool) -> Candidate:
     n, size, machine, count = setting.problem.n, setting.kind.itemsize, setting.machine, cuda.count
     bus = min(count * cuda.bus_rate, cuda.bus_most)
     devices = StreamingDevices(count, cuda.memory, bus, rate_of(setting, cuda, count))
-    tiling = choose_layout(n, size, devices, symmetric=symmetric)
-    if tiling is None:
-        return None
+    tiling = choose_layout(n, size, devices, symmetric=symmetric) or least_layout(symmetric=symmetric)
     # all processors fill the rows while the memory is allocated and locked
     rate = FILL_RATE * max(1.0, machine.threads / 2)
     fill = setting.matrix * max(cuda.touch_seconds + 1 / rate, cuda.lock_seconds)
@@ -109,6 +126,7 @@ def _host(setting: Setting, cuda: Device, *, symmetric: bool) -> Candidate | Non
         device="cuda",
         device_memory=device_bytes(tiling, n, size),
         streaming=tiling,
+        devices=cuda.count,
     )
 
 
@@ -119,16 +137,17 @@ def _write(setting: Setting, *, mirrored: bool) -> Phase:
     return replace(phase, seconds=max(phase.seconds, turning) + UNHIDDEN * min(phase.seconds, turning))
 
 
-def from_store(setting: Setting, cuda: Device) -> Candidate | None:
+def from_store(setting: Setting, cuda: Device) -> Candidate:
     """Estimate rounds over the working store.
 
-    The layout is the fastest one that fits, else the one that takes the least host memory; None where none fits on a
-    device.
+    The layout is the fastest one that fits, else the one that takes the least host memory; where none fits on a device,
+    the one that needs least of it.
     """
     widths = [w for w in GPU_STORE_WIDTHS if w <= whole_width(setting.problem.n)]
     grid = LayoutGrid("store", widths, GPU_HEIGHTS, GPU_SLOTS, forms(setting.problem))
     found = [_store(setting, cuda, tiling) for tiling in grid.layouts()]
-    return fastest([c for c in found if c.device_memory <= cuda.memory], setting.machine.memory)
+    fitting = fastest([c for c in found if c.device_memory <= cuda.memory], setting.machine.memory)
+    return fitting or min(found, key=lambda c: (c.device_memory, c.memory))
 
 
 def _store(setting: Setting, cuda: Device, tiling: Tiling) -> Candidate:
@@ -155,6 +174,7 @@ def _store(setting: Setting, cuda: Device, tiling: Tiling) -> Candidate:
         tier="store",
         device_memory=device_bytes(tiling, n, size),
         streaming=tiling,
+        devices=cuda.count,
     )
 
 

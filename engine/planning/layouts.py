@@ -131,6 +131,12 @@ def choose_layout(
     return min(fitting, key=lambda tiling: _round_cost(tiling, n, devices.count, wanted), default=None)
 
 
+def least_layout(*, symmetric: bool = False) -> Tiling:
+    """Return the layout over host memory that takes the least memory of a device."""
+    least = GPU_HEIGHTS[-1]
+    return Tiling("host", least, least, GPU_SLOTS[-1], 0, symmetric)
+
+
 def _keep(tiling: Tiling, n: int, itemsize: int, devices: StreamingDevices) -> Tiling:
     """Return the same layout with as many groups resident on each device as its memory holds."""
     left = devices.memory - device_bytes(replace(tiling, resident=tiling.group), n, itemsize)

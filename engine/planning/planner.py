@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
@@ -15,24 +14,24 @@ from engine.planning import (
     cost_bfs,
     cost_dense,
     cost_dijkstra,
-    cost_johnson,
     cost_partitioned,
     cost_search,
     cost_squaring,
 )
-from engine.planning.constants import LONG_ON_CPU, LONG_ON_GPU, RESIDENT_SPARE, STREAMED_FROM, UNKEPT
+from engine.planning.constants import LONG_ON_CPU, LONG_ON_GPU, STREAMED_FROM, UNKEPT
 from engine.planning.cost import Setting
-from engine.planning.cost_distributed import lacking, over_workers
+from engine.planning.cost_distributed import over_workers
 from engine.planning.cost_streaming import ALGORITHM as STREAMED
 from engine.planning.cost_streaming import streamable, streamed
 from engine.planning.cost_streaming_cuda import through_devices
-from storage.errors import DoesNotFit, InvalidRequest
+from engine.planning.refusal import gib, refusal, shortages
+from storage.errors import InvalidRequest
 
 #: The estimate of each algorithm on processors.
 ESTIMATES: Final[dict[str, Callable[[Setting], Candidate]]] = {
     "dijkstra": cost_dijkstra.estimate,
     "bfs": cost_bfs.estimate,
-    "johnson": cost_johnson.estimate,
+    "johnson": cost_dijkstra.estimate_johnson,
     "recursive-floyd-warshall": cost_dense.estimate_recursive,
     "blocked-floyd-warshall": cost_dense.estimate_blocked,
     "repeated-squaring": cost_squaring.estimate,
@@ -69,7 +68,8 @@ def choose(
 
     Raises:
         InvalidRequest: the options contradict the graph or each other.
-        DoesNotFit: no suitable algorithm fits memory or disk; the message says what the least hungry one needs.
+        DoesNotFit: no suitable algorithm fits memory, the GPU or the disk; the message names the limit that binds and
+            the least budgets that suffice.
     """
     _check(options, machine)
     kind, dtype_reason = choose_type(problem, options.dtype)
@@ -83,7 +83,7 @@ def choose(
         raise _nothing_suits(setting, options, candidates)
     best = min((c for c in pool if c.feasible), key=_cost, default=None)
     if best is None:
-        raise _refusal(candidates, setting, options)
+        raise refusal(candidates, setting, options, _reconsidered)
     others = sorted((c for c in candidates if c is not best), key=lambda c: c.seconds)
     return Plan(
         algorithm=best.algorithm,
@@ -107,6 +107,7 @@ def choose(
         from_targets=best.from_targets,
         batch=best.batch,
         workers=best.workers,
+        devices=best.devices,
     )
 
 
@@ -119,6 +120,11 @@ def _pool(candidates: list[Candidate], setting: Setting, options: Options) -> li
         and (options.device != "cuda" or c.device == "cuda")
         and options.algorithm in ("auto", c.algorithm)
     ]
+
+
+def _reconsidered(setting: Setting, options: Options) -> list[Candidate]:
+    """Return the pool for other budgets or options, for a refusal that looks for some which suffice."""
+    return _pool(_candidates(setting, options), setting, options)
 
 
 def _candidates(setting: Setting, options: Options) -> list[Candidate]:
@@ -225,64 +231,12 @@ def _misfit(kind: WorkType, problem: Problem, *, exact: bool = False) -> str | N
 
 def _judge(candidate: Candidate, setting: Setting, options: Options) -> Candidate:
     """Return the candidate, rejected if it does not suit, does not fit, or runs on the wrong device."""
-    wrong, device = unsuitable(candidate.algorithm, setting.problem), setting.machine.cuda
+    wrong = unsuitable(candidate.algorithm, setting.problem)
     if wrong is None and options.device == "cuda" and candidate.device == "cpu":
         wrong = "runs on the CPU, and device cuda was asked for"
-    if wrong is None and device is not None and candidate.device_memory > device.memory:
-        wrong = f"needs {gib(candidate.device_memory)} of GPU memory, {gib(device.memory)} may be used"
-    if wrong is None and (short := lacking(candidate, setting)) is not None:
-        wrong = f"needs {gib(short[0])} of each worker's memory, {gib(short[1])} may be used"
-    if wrong is None and candidate.memory > setting.machine.memory:
-        wrong = f"needs {gib(candidate.memory)} of memory, {gib(setting.machine.memory)} may be used"
-    if wrong is None and setting.machine.disk is not None and candidate.disk > setting.machine.disk:
-        wrong = f"needs {gib(candidate.disk)} of disk, {gib(setting.machine.disk)} are free"
+    if wrong is None:
+        wrong = next((shortage.text for shortage in shortages(candidate, setting)), None)
     return candidate if wrong is None else replace(candidate, feasible=False, rejected=wrong)
-
-
-def _refusal(candidates: list[Candidate], setting: Setting, options: Options) -> DoesNotFit:
-    machine, pool = setting.machine, _pool(candidates, setting, options)
-    candidates = [c if c.rejected else replace(c, rejected="was not asked for") for c in candidates]
-    if machine.disk is not None and all(c.disk > machine.disk for c in pool):
-        need = min(c.disk for c in pool)
-        return DoesNotFit(
-            f"the matrix does not fit on the disk: {need} bytes ({gib(need)}) are needed, "
-            f"{machine.disk} ({gib(machine.disk)}) are free",
-            resource="disk",
-            needed=need,
-            available=machine.disk,
-            candidates=candidates,
-        )
-    device, within = machine.cuda, [c for c in pool if c.memory <= machine.memory]
-    if device is not None and within and all(c.device_memory > device.memory for c in within):
-        need = min(c.device_memory for c in within)
-        return DoesNotFit(
-            f"the matrix does not fit on the GPU: {need} bytes ({gib(need)}) are needed, "
-            f"{device.memory} ({gib(device.memory)}) may be used; --device cpu or auto may do",
-            resource="device memory",
-            needed=need,
-            available=device.memory,
-            candidates=candidates,
-        )
-    short = [found for c in pool if (found := lacking(c, setting)) is not None]
-    if short and len(short) == len(pool):
-        needed, there = min(short)
-        return DoesNotFit(
-            f"rounds do not fit the workers: each needs {needed} bytes ({gib(needed)}) of memory of its own, "
-            f"{there} ({gib(there)}) may be used (apsp worker --memory)",
-            resource="memory",
-            needed=needed,
-            available=there,
-            candidates=candidates,
-        )
-    least, needed = _least_hungry(pool, setting, options)
-    return DoesNotFit(
-        f"the job does not fit in memory: {least} needs the least, {needed} bytes "
-        f"({gib(needed)}), and {machine.memory} ({gib(machine.memory)}) may be used",
-        resource="memory",
-        needed=needed,
-        available=machine.memory,
-        candidates=candidates,
-    )
 
 
 def _nothing_suits(setting: Setting, options: Options, candidates: list[Candidate]) -> InvalidRequest:
@@ -299,28 +253,6 @@ def _nothing_suits(setting: Setting, options: Options, candidates: list[Candidat
     return InvalidRequest(f"no algorithm that runs on {where} can solve this problem", field="algorithm")
 
 
-def _least_hungry(pool: list[Candidate], setting: Setting, options: Options) -> tuple[str, int]:
-    """Return the algorithm that needs the least memory, and a memory budget in bytes that suffices for it.
-
-    Some algorithms take more memory where there is more, because their batches grow.  So each number is planned again
-    as a budget of its own.  Some bytes are added, because the memory of two processes differs a little when they plan.
-    """
-    machine = setting.machine
-    while True:
-        fits = [
-            c
-            for c in pool
-            if (machine.disk is None or c.disk <= machine.disk)
-            and (machine.cuda is None or c.device_memory <= machine.cuda.memory)
-        ]
-        least = min(fits or pool, key=lambda c: c.memory)
-        if least.memory <= machine.memory:
-            return least.algorithm, round_up(machine.memory + RESIDENT_SPARE + machine.resident // 50)
-        machine = replace(machine, memory=least.memory)
-        again = replace(setting, machine=machine)
-        pool = _pool(_candidates(again, options), again, options)
-
-
 def _device_reason(best: Candidate, machine: Machine, options: Options) -> str:
     """Return the device of ``best``, and why it was selected, in a sentence."""
     if machine.workers is not None:
@@ -330,8 +262,8 @@ def _device_reason(best: Candidate, machine: Machine, options: Options) -> str:
     if best.device == "cuda" and machine.cuda is not None:
         cuda, each = machine.cuda, ""
         name = cuda.name
-        if best.streaming is not None and cuda.count > 1:
-            name, each = f"{cuda.count} of {cuda.name}", " each"
+        if best.devices > 1:
+            name, each = f"{best.devices} of {cuda.name}", " each"
         return f"{name}, {gib(best.device_memory)} of {gib(cuda.memory)} of its memory{each}"
     if options.device == "cpu":
         return "the CPU was asked for"
@@ -370,22 +302,3 @@ def _where(candidate: Candidate, other: Candidate) -> str:
     device = "" if candidate.device == other.device else f" on {candidate.device}"
     tier = "" if candidate.tier == other.tier or "device" in (candidate.tier, other.tier) else candidate.tier
     return f"{device} in the {tier} tier" if tier else device
-
-
-def round_up(size: int) -> int:
-    """Round ``size`` bytes up to the next number that :func:`gib` prints in full."""
-    unit = 1
-    while size >= 1024 * unit and unit < 2**40:
-        unit *= 1024
-    step = unit / 10.0 ** max(0, 3 - len(str(size // unit)))
-    return math.ceil(math.ceil(size / step) * step)
-
-
-def gib(size: int) -> str:
-    """Return a number of bytes as text with a binary unit, such as ``1.5 GiB``."""
-    value, unit = float(size), "B"
-    for larger in ("KiB", "MiB", "GiB", "TiB"):
-        if value < 1024:
-            break
-        value, unit = value / 1024, larger
-    return f"{value:.3g} {unit}" if value < 1000 else f"{value:.0f} {unit}"

@@ -180,7 +180,7 @@ class RowPipeline:
     def _search(self, batch: _Batch, worker: int) -> None:
         """Search a block of a batch, and gather the facts of its rows."""
         facts = self._facts
-        then = None if facts is None else lambda some: facts.gather(batch.first, batch.block, some)
+        then = None if facts is None else lambda some, found: facts.gather(batch.first, batch.block, some, found)
         rows, last = batch.searches.take(worker, then)
         with self._changed:
             self._done += rows if self._in_place else 0

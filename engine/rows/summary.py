@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from engine.model.rows import Array, Count, InPlace, RowFacts, Sink
+from engine.model.rows import Array, Count, FoundFacts, InPlace, RowFacts, Sink
 from storage.errors import SolveFailed
 
 #: Bins of the distance histogram; the width doubles (pairs of bins merge) when a distance lies beyond the last bin.
@@ -287,13 +287,20 @@ class SummarySink:
         self._check(0, block)
         self._sink.write(row, 0, block)
 
-    def gather(self, row: int, block: Array, some: npt.NDArray[np.int64] | None = None) -> None:
+    def gather(
+        self,
+        row: int,
+        block: Array,
+        some: npt.NDArray[np.int64] | None = None,
+        found: FoundFacts | None = None,
+    ) -> None:
         """Gather the facts of whole rows.
 
         Args:
             row: number of the first row of ``block``.
             block: shape (rows, columns).
             some: the rows of ``block`` to look at, int64; None for all.
+            found: the facts of these rows where they are known, so that none is looked at.
 
         Raises:
             SolveFailed: the sum of some row is not finite.
@@ -302,6 +309,9 @@ class SummarySink:
 
         rows = np.arange(len(block)) if some is None else some
         numbers = rows + row
+        if found is not None:
+            self._summary.add(numbers, found.facts, found.count)
+            return
         own = self._own[numbers]
 
         def count(width: float, counts: npt.NDArray[np.int64]) -> int:

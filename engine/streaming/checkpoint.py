@@ -21,7 +21,7 @@ from engine.algorithms.context import SolveContext
 from engine.model.algorithms import by_rows
 from engine.model.plan import Plan
 from engine.model.problem import Options
-from engine.model.rows import Array
+from engine.model.rows import Array, FoundFacts
 from engine.rows.summary import SummarySink
 from engine.streaming.forms import CheckpointForm, Way, way_on
 from storage.errors import Conflict
@@ -203,9 +203,15 @@ class Continued:
     def place(self) -> None:
         """Rows go into the store piece by piece."""
 
-    def gather(self, row: int, block: Array, some: npt.NDArray[np.int64] | None = None) -> None:
+    def gather(
+        self,
+        row: int,
+        block: Array,
+        some: npt.NDArray[np.int64] | None = None,
+        found: FoundFacts | None = None,
+    ) -> None:
         """Gather the facts of rows as :meth:`engine.rows.summary.SummarySink.gather`, counted as in :meth:`write`."""
-        self._all.gather(row + self._done, block, some)
+        self._all.gather(row + self._done, block, some, found)
 
     def keep(self, row: int, block: Array) -> None:
         """Write rows whose facts have been gathered, counted as in :meth:`write`."""

@@ -281,7 +281,7 @@ def runner(
     ] = None,
     store: StoreUrl = None,
     devices: Annotated[
-        str | None, typer.Option(help="auto, or devices such as cpu or cuda0,cuda1; else APSP_RUNNERS, or auto.")
+        str | None, typer.Option(help="auto, or devices such as cpu, cuda0,cuda1 or cuda0-3; else APSP_RUNNERS.")
     ] = None,
 ) -> None:
     """Run only runners: on any node that reaches the service's database, and its folder or object store."""
@@ -315,11 +315,13 @@ def worker(
 ) -> None:
     """Run the Dask workers of this node, which solve for --executor dask."""
     from engine.distributed.worker_processes import WorkerProcesses, WorkersArgs
-    from service.runner.supervisor import devices as devices_of
+    from service.runner.gpus import devices as devices_of
+    from service.runner.gpus import singles
     from service.units import parse_size
 
     size = None if memory is None else parse_size(memory, field="--memory")
-    found = WorkerProcesses(WorkersArgs(scheduler, devices_of(devices), workers, threads, size, host))
+    each = [single for device in devices_of(devices) for single in singles(device)]
+    found = WorkerProcesses(WorkersArgs(scheduler, each, workers, threads, size, host))
     names = ", ".join(slot.name for slot in found.slots)
     print(f"apsp works for {scheduler} with {names}", file=sys.stderr, flush=True)
     found.run()

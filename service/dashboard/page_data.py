@@ -168,7 +168,8 @@ def row(record: JobRecord, names: dict[str, str], position: int | None = None) -
     error = None
     if record.error is not None:
         title = CODES.get(record.error["code"], (500, "Unexpected error"))[1]
-        error = {"title": title, "detail": record.error["message"], "code": record.error["code"]}
+        said = record.error
+        error = {"title": title, "detail": said["message"], "code": said["code"], "details": said.get("details", {})}
     took = record.finished - record.started if record.finished and record.started else None
     return {
         "id": record.id, "title": record.name or names.get(record.graph) or f"Job {record.id[-8:]}",

@@ -67,8 +67,10 @@ def plan_job(settings: Settings, graph_id: str, request: dict[str, Any]) -> dict
         NegativeCycle, DoesNotFit: the job cannot be done.
     """
     from engine.api.solve import make_plan
+    from service.runner.gpus import see_those_of_a_runner
     from storage.graph.graph_store import GraphStore
 
+    see_those_of_a_runner(settings)
     graph, _ = GraphStore(settings.data_dir, settings.store_url).load(graph_id)
     plan = make_plan(graph, job_options(graph, request, settings), out=settings.store("new"))
     return plan.to_dict()

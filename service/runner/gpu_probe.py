@@ -10,6 +10,8 @@ import subprocess
 import sys
 from typing import Final
 
+from service.runner.gpus import visible
+
 _SIDE: Final = 96
 
 
@@ -27,12 +29,6 @@ def probe(device: int, seconds: float) -> str | None:
         return None
     words = done.stderr.strip().splitlines()
     return words[-1][:400] if words else f"the probe ended with status {done.returncode}"
-
-
-def visible(device: int) -> str:
-    """Return the name of a device for CUDA_VISIBLE_DEVICES, where that is set already for all of this service."""
-    names = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name.strip()]
-    return names[device] if device < len(names) else str(device)
 
 
 def compute() -> None:

@@ -1,8 +1,8 @@
 """A runner process, which claims jobs and solves them one after the other until it is stopped.
 
-Run as ``python -m service.runner.runner DEVICE`` with the settings in the environment; DEVICE is ``cpu`` or ``cuda0``,
-``cuda1`` ...  A lock guarantees one runner for each device of a node.  If a job of this device is still
-marked *running* when the lock is acquired, its earlier runner is gone.
+Run as ``python -m service.runner.runner DEVICE`` with the settings in the environment; DEVICE is ``cpu``, ``cuda0``,
+``cuda1`` ... or ``cuda0-3`` for four GPUs.  Locks guarantee one runner for each device of a node.  If a job of this
+device is still marked *running* when the locks are acquired, its earlier runner is gone.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from service.jobs.folders import has_result, prepare, result_bytes, result_place
 from service.jobs.joblog import job_log
 from service.runner import processes
 from service.runner.gpu_probe import probe
+from service.runner.gpus import numbers, singles
 from service.runner.metrics import RunnerMetrics
 from service.runner.tracker import Heartbeat, JobMonitor
 from service.runner.warmup import WarmUp
@@ -59,7 +60,7 @@ class Runner:
     Args:
         settings: of the service.
         stopping: set to make it stop at the next tile or batch.
-        device: ``cpu``, or ``cuda`` and a number.
+        device: ``cpu``, or ``cuda`` and a number or a range of numbers.
         wake: set when there is a new job.
     """
 
@@ -150,6 +151,9 @@ class Runner:
         except Exception as error:
             if not isinstance(error, ApspError):
                 log.exception("job %s: unexpected error", job.id)
+                if monitor.interrupted:  # a library may turn the exception of a cancel into one of its own
+                    self._stopped(job, monitor)
+                    return
             self._failed(job, monitor, without_paths(fault_of(error), self._settings.data_dir))
 
     def _solve(self, job: JobRecord, monitor: JobMonitor) -> tuple[dict[str, Any], dict[str, float], int]:
@@ -287,8 +291,13 @@ class Runner:
         return True
 
     def _probe(self) -> str | None:
-        # this process sees one device only, so its number is 0
-        return probe(0, self._settings.probe_seconds)
+        """Return None if every GPU of this runner computes, else the reason why one does not."""
+        # this process sees its own devices only, so their numbers begin at 0
+        group = numbers(self._device)
+        for seen, number in enumerate(group):
+            if (sick := probe(seen, self._settings.probe_seconds)) is not None:
+                return sick if len(group) == 1 else f"GPU {number}: {sick}"
+        return None
 
     def _recover(self) -> None:
         most = self._settings.max_attempts
@@ -338,10 +347,11 @@ def main() -> None:
     if WITH_PARENT in sys.argv[1:]:
         threading.Thread(target=_watch_parent, args=(stopping, wake), daemon=True).start()
     os.nice(settings.runner_nice)
-    lock = FileLock(settings.runner_lock(device))
+    locks = [FileLock(settings.runner_lock(single)) for single in singles(device)]
     try:
         # The runner of a service that was killed may still work until its next tile.
-        lock.acquire(timeout=settings.stop_seconds)
+        for lock in locks:
+            lock.acquire(timeout=settings.stop_seconds)
     except ApspError as error:
         log.error("another runner works on %s: %s", settings.slot(device), error)
         sys.exit(1)
@@ -353,7 +363,8 @@ def main() -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop)
     runner.run()
-    lock.release()
+    for lock in locks:
+        lock.release()
     sys.exit(DEVICE_LOST if runner.device_lost else 0)
 
 

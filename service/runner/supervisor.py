@@ -6,28 +6,25 @@ Used by ``apsp serve`` in the API process, and by ``apsp runner`` on any node th
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import logging
 import os
-import re
 import signal
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Final
 
 from engine.model.system import usable_processors
 from service import logs
 from service.jobs.folders import check_store
 from service.runner import processes
-from service.runner.gpu_probe import visible
+from service.runner.gpus import devices, numbers, visible
 from service.runner.leases import Leases
 from service.runner.runner import DEVICE_LOST, WITH_PARENT
 from service.settings import Settings
-from storage.errors import DatabaseFailed, InvalidRequest, StorageFailed
+from storage.errors import DatabaseFailed, StorageFailed
 from storage.jobs.store import JobRecord, JobStore, RunnerRecord
 
 log = logging.getLogger(__name__)
@@ -38,35 +35,6 @@ _LONGEST_PAUSE: Final = 30.0
 _HEALTHY_SECONDS: Final = 30.0
 #: seconds between two checks of the running jobs
 _WATCH_SECONDS: Final = 0.5
-_NVIDIA: Final = Path("/proc/driver/nvidia/gpus")
-
-
-def devices(setting: str) -> list[str]:
-    """Return the devices of this node that get a runner: one for each GPU, or the processors.
-
-    Raises:
-        InvalidRequest: the setting names no device.
-    """
-    if setting == "none":
-        return []
-    if setting == "auto":
-        count = _gpus()
-        return [f"cuda{number}" for number in range(count)] or ["cpu"]
-    found = [word.strip() for word in setting.split(",")]
-    if wrong := [word for word in found if not re.fullmatch(r"cpu|cuda\d+", word)]:
-        message = f"runners: {wrong[0]!r} is no device; auto, none, or devices such as cpu or cuda0,cuda1"
-        raise InvalidRequest(message, field="runners")
-    return list(dict.fromkeys(found))
-
-
-def _gpus() -> int:
-    """Return the number of GPUs that this service may use, found without CUDA, which only the runners import."""
-    if importlib.util.find_spec("cupy") is None or not _NVIDIA.is_dir():
-        return 0
-    named = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if named is not None:
-        return len([name for name in named.split(",") if name.strip() and name.strip() != "-1"])
-    return len(list(_NVIDIA.iterdir()))
 
 
 class RunnerProcess:
@@ -149,7 +117,7 @@ class RunnerProcess:
         # of its own, so that the terminal's interrupt does not reach it: it is stopped after the API.
         environment = {**os.environ, **self._settings.environment()}
         if self.device != "cpu":
-            environment["CUDA_VISIBLE_DEVICES"] = visible(int(self.device.removeprefix("cuda")))
+            environment["CUDA_VISIBLE_DEVICES"] = visible(*numbers(self.device))
         if self._share > 1 and self._settings.threads is None:
             environment["APSP_THREADS"] = str(max(1, usable_processors() // self._share))
         process = subprocess.Popen(  # noqa: S603 - nothing in it comes from outside
@@ -173,7 +141,7 @@ class Supervisor:
 
     def __init__(self, settings: Settings, jobs: JobStore) -> None:
         self._settings, self._jobs = settings, jobs
-        names = devices(settings.runners)
+        names = devices(settings.runners, settings.gpus_per_runner)
         self.runners = [RunnerProcess(settings, device, share=len(names), ended=self._ended) for device in names]
         self._leases = Leases(settings.lease_seconds, gap=4 * _WATCH_SECONDS)
         self._signs = Leases(settings.lease_seconds, gap=4 * _WATCH_SECONDS)

@@ -1,7 +1,7 @@
 """The arcs of a graph in the form that the CPU's searches walk: renumbered, in both directions, weights converted.
 
-What depends on the graph alone (a vertex order that keeps neighbours near each other in memory, weights in the form
-that the kernels take) is prepared once per ``Arcs`` object and kept as long as that object lives.
+What depends on the graph alone (a vertex order that suits searches, weights in the form that the kernels take) is
+prepared once per ``Arcs`` object and kept as long as that object lives.
 """
 
 from __future__ import annotations
@@ -13,10 +13,15 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.devices.cpu.heap import search_packed, search_wide
+from engine.graph._walks import strong_components
 from engine.graph.kernels import njit
+from engine.graph.ordering import fixed
+from engine.graph.transpose import transposed
 from engine.model.backend import Arcs, Array
 from engine.model.decimals import Units, in_units
 from engine.model.dtypes import WORK_TYPES
+
+Indices = npt.NDArray[np.int64]
 
 #: int64 value of a vertex that no path has reached yet; the sums of a search stay far below it.
 FAR: Final = 2**62
@@ -39,7 +44,7 @@ class PreparedArcs:
             each other.
         tails: int32, shape (arcs,): their tails; ``heads`` itself if the arcs mirror each other.
         back: int64, shape (arcs,): the index in ``weights`` of each arc into a vertex; None if the arcs mirror each
-            other.
+            other, or all weigh the same.
         rank: int32, shape (n,): the new number of each vertex.
         bits: bits of a packed key that hold the vertex; 0 for wide keys.
         largest: the largest weight.
@@ -102,20 +107,27 @@ def prepare(arcs: Arcs) -> PreparedArcs:
 
 
 def _prepare(arcs: Arcs) -> PreparedArcs:
-    n = len(arcs.indptr) - 1
-    if len(arcs.heads) > DENSE * n and _ascending(arcs.indptr, arcs.heads):
-        rank, indptr, heads, weights = np.arange(n, dtype=np.int32), arcs.indptr, arcs.heads, arcs.weights
-        into, tails, back = _transposed(indptr, heads, np.arange(len(heads)))
-    else:
-        order = near_order(arcs.indptr, arcs.heads)
-        rank = np.empty(n, np.int32)
+    n, indptr, heads, weights = len(arcs.indptr) - 1, arcs.indptr, arcs.heads, arcs.weights
+    into, tails, places = (indptr, heads, None) if arcs.mirrored else transposed(indptr, heads)
+    if places is not None and _mirrored(arcs, into, tails, places):
+        into, tails, places = indptr, heads, None
+    rank = np.arange(n, dtype=np.int32)
+    order = None if len(heads) > DENSE * n else search_order(indptr, heads, into, tails)
+    if order is not None:
         rank[order] = np.arange(n, dtype=np.int32)
-        # transposed twice, the heads of each vertex ascend: one comparison finds out whether arcs mirror each other
-        into, tails, first = _transposed(*_renumber(arcs.indptr, arcs.heads, order, rank))
-        indptr, heads, second = _transposed(into, tails, np.arange(len(tails)))
-        weights = arcs.weights[first[second]]
-        back = np.empty(len(second), np.int64)
-        back[second] = np.arange(len(second))
+        indptr, heads, moved = _renumber(indptr, heads, order, rank)
+        weights = weights[moved]
+        if places is None:
+            into, tails = indptr, heads
+        else:
+            into, tails, moved_in = _renumber(into, tails, order, rank)
+    back = None
+    if places is not None and weights.min(initial=0) != weights.max(initial=0):
+        back = places
+        if order is not None:
+            place = np.empty(len(moved), np.int64)
+            place[moved] = np.arange(len(moved))
+            back = place[places[moved_in]]
     largest = weights.max(initial=0).item()
     bits = 0
     decimal = None
@@ -127,23 +139,13 @@ def _prepare(arcs: Arcs) -> PreparedArcs:
         # The key of a tentative distance, n * largest at most, must stay below 2^62, and the weight within int32.
         bits = 0 if (n * largest) >> (62 - bits) or largest >> 31 else bits
         weights = weights.astype(np.int32 if bits else np.int64)
-    mirrored = np.array_equal(into, indptr) and np.array_equal(tails, heads) and np.array_equal(weights[back], weights)
-    if mirrored:
-        into, tails = indptr, heads
-    return PreparedArcs(
-        *(indptr, heads, weights, into, tails, None if mirrored else back, rank),
-        *(bits, largest, {}, {}, decimal),
-    )
+    return PreparedArcs(indptr, heads, weights, into, tails, back, rank, bits, largest, {}, {}, decimal)
 
 
-@njit(nogil=True, cache=True)
-def _ascending(indptr, heads):  # type: ignore[no-untyped-def]
-    """Whether the heads of each vertex ascend; parallel arcs may stand next to each other."""
-    for u in range(len(indptr) - 1):
-        for e in range(indptr[u] + 1, indptr[u + 1]):
-            if heads[e] < heads[e - 1]:
-                return False
-    return True
+def _mirrored(arcs: Arcs, into: Indices, tails: npt.NDArray[np.int32], places: Indices) -> bool:
+    """Whether each arc has a reverse of the same weight, given the transposed arcs; not noticed in unsorted rows."""
+    same = np.array_equal(into, arcs.indptr) and np.array_equal(tails, arcs.heads)
+    return same and np.array_equal(arcs.weights[places], arcs.weights)
 
 
 @njit(nogil=True, cache=True)
@@ -160,34 +162,30 @@ def _renumber(indptr, heads, order, rank):  # type: ignore[no-untyped-def]
     return ends, rank[heads[moved]], moved
 
 
-@njit(nogil=True, cache=True)
-def _transposed(indptr, heads, carried):  # type: ignore[no-untyped-def]
-    """CSR of the reversed arcs, tails ascending in each row, and ``carried`` (int64, shape (arcs,)) in their order."""
-    n = len(indptr) - 1
-    into = np.zeros(n + 1, np.int64)
-    for v in heads:
-        into[v + 1] += 1
-    into = np.cumsum(into)
-    free = into[:-1].copy()
-    tails = np.empty(len(heads), np.int32)
-    placed = np.empty(len(heads), np.int64)
-    for u in range(n):
-        for e in range(indptr[u], indptr[u + 1]):
-            at = free[heads[e]]
-            free[heads[e]] = at + 1
-            tails[at] = u
-            placed[at] = carried[e]
-    return into, tails, placed
+def search_order(
+    indptr: Indices, heads: npt.NDArray[np.int32], into: Indices, tails: npt.NDArray[np.int32]
+) -> npt.NDArray[np.int32]:
+    """Return the vertices in an order that suits searches of many sources side by side.
 
+    Where most vertices reach none that reaches them, as in acyclic graphs, arcs lead forwards, but for those inside of
+    strongly connected components: one sweep then settles nearly all labels, and sources that stand together reach much
+    the same.  Elsewhere neighbours, over arcs of either direction, lie near each other: this is reverse Cuthill-McKee
+    (George and Liu 1981), from a vertex of least degree in each component.
 
-def near_order(indptr: npt.NDArray[np.int64], heads: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
-    """Return the vertices in an order in which neighbours, over arcs of either direction, lie near each other.
-
-    This is reverse Cuthill-McKee (George and Liu 1981), from a vertex of least degree in each component.
+    Args:
+        indptr: int64, shape (n + 1,), with ``heads`` the arcs (CSR).
+        heads: int32, shape (arcs,).
+        into: int64, shape (n + 1,), with ``tails`` the arcs into each vertex; ``indptr`` itself where they mirror.
+        tails: int32, shape (arcs,).
     """
-    into, tails, _ = _transposed(indptr, heads, np.zeros(len(heads), np.int64))
+    if into is not indptr:
+        component, found = strong_components(fixed(indptr), fixed(heads))
+        if 2 * component.max(initial=-1) > len(component):
+            last: npt.NDArray[np.int32] = found[::-1].copy()
+            return last
     degree = np.diff(indptr) + np.diff(into)
-    order: npt.NDArray[np.int32] = _cuthill_mckee(indptr, heads, into, tails, degree, np.argsort(degree, kind="stable"))
+    seeds = np.argsort(degree, kind="stable")
+    order: npt.NDArray[np.int32] = _cuthill_mckee(fixed(indptr), fixed(heads), fixed(into), fixed(tails), degree, seeds)
     return order[::-1]
 
 

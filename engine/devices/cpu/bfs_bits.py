@@ -9,7 +9,11 @@ and Patterson, "Direction-optimizing breadth-first search", 2012).
 The number of the step in which a source reaches a vertex is kept in *planes* of bits: the first plane holds the lowest
 binary digit of each source's distance, the next plane the next digit.  At the end squares of 64 sources and 64 vertices
 are transposed and the digits become numbers, 64 distances of a row at a time.  A square that no source has reached is
-filled with *unreachable*.
+filled with *unreachable*, and where few vertices were reached only these are looked at.
+
+The facts of rows come out of the bits, so that no row is read again: a step counts the bits that it sets, for the
+histogram, and which sources set any, for the eccentricities; the digits that are set count the targets reached and sum
+their distances.
 """
 
 from __future__ import annotations
@@ -22,9 +26,20 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.devices.cpu.backend import CpuBackend
+from engine.devices.cpu.bit_facts import (
+    BITS,
+    DIGITS,
+    PLANES,
+    SQUARES,
+    begin_facts,
+    facts_found,
+    renumber_farthest,
+    tell_squares,
+)
 from engine.devices.cpu.bit_rows import (
     WORDS,
     arrive,
+    count_arrivals,
     is_full,
     join_row,
     pull_sources,
@@ -32,17 +47,12 @@ from engine.devices.cpu.bit_rows import (
     spread_digits,
     transpose_bits,
 )
+from engine.devices.cpu.row_facts import SPARSE, expand_rows
 from engine.devices.cpu.search import Indices, SearchBatch
 from engine.devices.cpu.searches import Done, Piece, Searches, Spaces
 from engine.graph.kernels import njit
 from engine.model.backend import NOTHING_SPECIAL, Arcs, Array, RowsWanted
 
-#: Sources of a block.
-BITS: Final = 64 * WORDS
-#: Binary digits of a distance; steps are counted up to 255.
-PLANES: Final = 8
-#: Squares of 64 columns that are transposed before rows are written.
-SQUARES: Final = 4
 #: Share of all arcs from which on a step follows arcs backwards, into the vertices not seen by all sources.
 MANY: Final = 0.25
 
@@ -116,12 +126,14 @@ def _backwards(indptr, into, tails, rows, step, active):  # type: ignore[no-unty
 
 @njit(nogil=True, cache=True)
 def _steps(arcs, space, limit, onward):  # type: ignore[no-untyped-def]
-    """Step until no source reaches a vertex, or up to ``limit``; returns the planes in use, and False at the limit.
+    """Step until no source reaches a vertex, or up to ``limit``; returns the planes in use, False at the
+    limit, and the number of steps.
 
     ``arcs`` and ``space`` are those of :func:`search_bits`.  ``visit`` and ``fresh`` are all 0 afterwards.
     """
     indptr, heads, into, tails = arcs
-    seen, visit, fresh, planes, _, active, marked = space
+    seen, visit, fresh, planes, _, active, marked, counts, arrivals, _ = space
+    counts[:] = 0
     n, used, step = len(seen), 0, 1
     while step < limit and onward > 0:
         if step >> used:
@@ -133,45 +145,57 @@ def _steps(arcs, space, limit, onward):  # type: ignore[no-untyped-def]
             onward = _backwards(indptr, into, tails, (seen, visit, fresh, planes), step, active)
             visit[:] = 0
             visit, fresh = fresh, visit
+        counts[step] = count_arrivals(visit, active, arrivals, step)
         step += 1
     visit[:] = 0
-    return used, onward == 0
+    return used, onward == 0, step - 1
 
 
 @njit(nogil=True, cache=True)
 def _emit(space, used, near, rows, out, sentinel):  # type: ignore[no-untyped-def]
-    """Write the distances of the block to its ``rows`` of ``out``; column k is vertex number ``near[k]``."""
-    seen, _, _, planes, squares, _, _ = space
-    piece = np.empty(64, out.dtype)
-    n, columns = len(seen), len(near)
+    """Write the distances of the block to its ``rows`` of ``out``, and gather their facts; column k is ``near[k]``."""
+    squares, facts = space[4], space[-1]
+    piece, work = np.empty(64, out.dtype), np.empty(128, np.uint64)
     apart = SQUARES * 64
-    for first in range(0, columns, apart):
+    for first in range(0, len(near), apart):
         some = near[first : first + apart]
         for w in range((len(rows) + 63) // 64):
-            anyone = np.uint64(0)
-            for k in range(len(some)):
-                squares[k] = seen[some[k], w]
-                anyone |= squares[k]
             high = min(64, len(rows) - 64 * w)
-            if anyone == 0:
+            if not _gather(space, used, some, w):
                 for j in range(high):
                     out[rows[64 * w + j], first : first + len(some)] = sentinel
                 continue
-            for p in range(used):
-                for k in range(len(some)):
-                    squares[(p + 1) * apart + k] = planes[p * n + some[k], w]
             for p in range(used + 1):
                 for start in range(0, len(some), 64):
                     transpose_bits(squares, p * apart + start)
+            for start in range(0, len(some), 64):
+                kept = ~np.uint64(0) >> np.uint64(max(0, start + 64 - len(some)))
+                tell_squares(squares, apart + start, used, kept, first + start, facts[w], work)
             for j in range(high):
                 row = out[rows[64 * w + j]]
                 for start in range(0, len(some), 64):
-                    reached = squares[start + j]
+                    reached, at = squares[start + j], apart + start + j
                     if start + 64 <= len(some):
-                        spread_digits(squares, apart + start + j, apart, used, reached, sentinel, row, first + start)
+                        spread_digits(squares, at, apart, used, reached, sentinel, row, first + start)
                     else:
-                        spread_digits(squares, apart + start + j, apart, used, reached, sentinel, piece, 0)
+                        spread_digits(squares, at, apart, used, reached, sentinel, piece, 0)
                         row[first + start : first + len(some)] = piece[: len(some) - start]
+
+
+@njit(nogil=True, cache=True)
+def _gather(space, used, some, w):  # type: ignore[no-untyped-def]
+    """Copy word ``w`` of the vertices ``some`` into the squares; False if no source of that word has come to any."""
+    seen, _, _, planes, squares, _, _, _, _, _ = space
+    n, apart, anyone = len(seen), SQUARES * 64, np.uint64(0)
+    for k in range(len(some)):
+        squares[k] = seen[some[k], w]
+        anyone |= squares[k]
+    if anyone == 0:
+        return False
+    for p in range(used):
+        for k in range(len(some)):
+            squares[(p + 1) * apart + k] = planes[p * n + some[k], w]
+    return True
 
 
 @njit(nogil=True, cache=True)
@@ -198,7 +222,8 @@ def search_bits(arcs, space, goal, sources, rows, out, limits):  # type: ignore[
 
     Args:
         arcs: indptr, heads: CSR of the arcs out of each vertex; into, tails: CSR of the arcs into each vertex.
-        space: as :func:`bit_space` makes it; ``visit`` and ``fresh`` are all 0 afterwards, too.
+        space: as :func:`bit_space` makes it; ``visit`` and ``fresh`` are all 0 afterwards, too.  If the block is
+            finished, and its columns are all vertices, ``counts`` and ``facts`` are those of its rows.
         goal: rank, int32, shape (n,): the number of each vertex; near, int32, shape (columns,): the numbers of the
             columns' vertices; sentinel, *unreachable* in the type of ``out``.
         sources: int64, vertex indices.
@@ -209,20 +234,50 @@ def search_bits(arcs, space, goal, sources, rows, out, limits):  # type: ignore[
     Returns:
         Whether the block is finished; if not, its rows of ``out`` need more steps.
     """
-    seen, visit, _, _, _, active, _ = space
+    seen, visit, active, arrivals, facts = space[0], space[1], space[5], space[8], space[9]
     rank, near, sentinel = goal
     limit, whole = limits
     onward = _begin(arcs[0], rank[sources[rows]], seen, visit, active)
-    used, done = _steps(arcs, space, limit, onward)
+    used, done, steps = _steps(arcs, space, limit, onward)
     if done or whole:
-        _emit(space, used, near, rows, out, sentinel)
+        begin_facts(arrivals, steps, facts)
+        columns = _reached_columns(seen, near, len(rows))
+        if len(columns) > 0:  # only these are looked at, all others filled
+            _emit(space, used, near[columns], rows, out, sentinel)
+            expand_rows(out, rows, columns, sentinel)
+            renumber_farthest(facts, columns)
+        else:
+            _emit(space, used, near, rows, out, sentinel)
     return done or whole
 
 
 @njit(nogil=True, cache=True)
+def _reached_columns(seen, near, sources):  # type: ignore[no-untyped-def]
+    """The columns that one of the first ``sources`` bits has come to; empty where they are not few (``SPARSE``)."""
+    kept = np.zeros(WORDS, np.uint64)
+    for j in range(sources):
+        kept[j // 64] |= np.uint64(1) << np.uint64(j % 64)
+    columns = np.empty(len(near), np.int32)
+    count = 0
+    for k in range(len(near)):
+        some = np.uint64(0)
+        for w in range(WORDS):
+            some |= seen[near[k], w] & kept[w]
+        columns[count] = k
+        count += some != 0
+    return columns[: count if SPARSE * count < len(near) else 0]
+
+
+@njit(nogil=True, cache=True)
 def bit_space(n):  # type: ignore[no-untyped-def]
-    """Return the work space of a thread for searches on ``n`` vertices: seen, visit, fresh, planes (rows of bits);
-    squares (uint64); active, marked (uint8).
+    """Return the work space of a thread for searches on ``n`` vertices.
+
+    Returns:
+        seen, visit, fresh, planes: rows of bits.  squares: uint64.  active, marked: uint8, a byte a vertex.  counts:
+        int64, shape (256,): how many distances of the block are 1, 2, ...  arrivals: rows of bits: the sources that
+        reached a vertex in each step.  facts: int64, for each word of sources one row each of ``REACHED``, ``SUM``,
+        ``LARGEST`` (0 where no vertex is reached) and ``FARTHEST``, then the digits of the largest distances, all bits
+        of a number set for 1.
     """
     seen, visit, fresh, planes = _rows(n), _rows(n), _rows(n), _rows(PLANES * n)
     visit[:] = 0
@@ -230,7 +285,12 @@ def bit_space(n):  # type: ignore[no-untyped-def]
     squares = _rows((PLANES + 1) * SQUARES * 64 // WORDS).reshape(-1)
     squares[:] = 0
     active = np.zeros((n + 7) // 8 * 8, np.uint8)
-    return seen, visit, fresh, planes, squares, active, np.zeros_like(active)
+    counts, arrivals, facts = (
+        np.zeros(2**PLANES, np.int64),
+        _rows(2**PLANES),
+        np.zeros((WORDS, DIGITS + PLANES, 64), np.int64),
+    )
+    return seen, visit, fresh, planes, squares, active, np.zeros_like(active), counts, arrivals, facts
 
 
 #: Fewer sources than this are searched one by one.
@@ -266,14 +326,18 @@ def _bit_blocks(wanted: SearchBatch, left: Indices, threads: int, spaces: Spaces
     whole, limit = limit <= most, min(limit, most)
     arcs = (ready.indptr, ready.heads, ready.into, ready.tails)
     n = len(ready.rank)
+    everywhere = goal.left == 0 and len(goal.near) == n  # facts are found of whole rows only
 
     def search(rows: Indices, worker: int) -> Done:
         space = spaces.of(worker, ("bits", n), lambda: bit_space(n))
         columns = (ready.rank, goal.near, wanted.sentinel)
         if search_bits(arcs, space, columns, wanted.sources, rows, wanted.out, (limit, whole)):
-            return Done(rows)
+            found = partial(facts_found, len(rows), wanted.out.dtype, *space[-3::2])
+            return Done(rows, found=found if everywhere else None)
         return Done(rows[:0], wanted.blocks(rows, threads, spaces))
 
     order = left[np.argsort(ready.rank[wanted.sources[left]], kind="stable")]  # neighbours share a block
     blocks = max(-(-count // BITS), min(threads, count // LEAST), 1)
+    if blocks > threads:  # as many for each thread, so that none waits for another one's last block
+        blocks = min(-(-blocks // threads) * threads, count // LEAST)
     return [partial(search, rows) for rows in np.array_split(order, blocks) if len(rows)]

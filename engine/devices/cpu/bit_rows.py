@@ -9,6 +9,7 @@ from typing import Final
 
 from llvmlite import ir
 from numba import types
+from numba.core import cgutils
 from numba.extending import intrinsic
 
 #: Words of 64 bits in a vertex's row: one register of 512 bits, or two of 256.
@@ -265,3 +266,74 @@ def is_full(typingctx, seen, v):  # type: ignore[no-untyped-def]
         return builder.not_(_any(builder, builder.not_(row)))
 
     return types.boolean(seen, v), codegen
+
+
+@intrinsic
+def count_arrivals(typingctx, rows, active, arrivals, i):  # type: ignore[no-untyped-def]
+    """arrivals[i] <- the sources that have a bit in any row of an ``active`` vertex; returns the number of these bits.
+
+    Args:
+        typingctx: numba's typing context.
+        rows: rows of bits.
+        active: uint8, one a vertex, whole words of 8; 0 or 1.
+        arrivals: rows of bits.
+        i: index of a row.
+    """
+
+    def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        vector, (rows, arrivals) = _row_pointers(context, builder, signature.args[:3:2], args[:3:2])
+        active = context.make_array(signature.args[1])(context, builder, args[1])
+        word, flag = ir.IntType(64), ir.IntType(8)
+        words = builder.bitcast(active.data, word.as_pointer())
+        popcount = builder.module.declare_intrinsic(f"llvm.ctpop.v{WORDS}i64", (), ir.FunctionType(vector, [vector]))
+        nothing = ir.Constant(vector, [0] * WORDS)
+        some, counts = (cgutils.alloca_once_value(builder, nothing) for _ in range(2))
+        with cgutils.for_range(builder, builder.lshr(active.nitems, ir.Constant(word, 3))) as eight:
+            flags = builder.load(builder.gep(words, [eight.index]))
+            with builder.if_then(builder.icmp_unsigned("!=", flags, ir.Constant(word, 0))):
+                first = builder.shl(eight.index, ir.Constant(word, 3))
+                with cgutils.for_range(builder, ir.Constant(word, 8)) as one:
+                    v = builder.add(first, one.index)
+                    marked = builder.load(builder.gep(active.data, [v]))
+                    with builder.if_then(builder.icmp_unsigned("!=", marked, ir.Constant(flag, 0))):
+                        row = builder.load(builder.gep(rows, [v]), align=64)
+                        builder.store(builder.or_(builder.load(some), row), some)
+                        builder.store(builder.add(builder.load(counts), builder.call(popcount, [row])), counts)
+        builder.store(builder.load(some), builder.gep(arrivals, [args[3]]), align=64)
+        total, lanes = builder.load(counts), ir.IntType(32)
+        sums = [builder.extract_element(total, ir.Constant(lanes, k)) for k in range(WORDS)]
+        while len(sums) > 1:
+            sums = [builder.add(*pair) for pair in zip(sums[::2], sums[1::2], strict=True)]
+        return sums[0]
+
+    return types.int64(rows, active, arrivals, i), codegen
+
+
+@intrinsic
+def count_word(typingctx, word):  # type: ignore[no-untyped-def]
+    """Return how many bits of a word of 64 bits are set.
+
+    Args:
+        typingctx: numba's typing context.
+        word: uint64.
+    """
+
+    def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        return builder.ctpop(args[0])
+
+    return types.int64(types.uint64), codegen
+
+
+@intrinsic
+def lowest_bit(typingctx, word):  # type: ignore[no-untyped-def]
+    """Return the number of the lowest bit that is set in a word of 64 bits; 64 if none is.
+
+    Args:
+        typingctx: numba's typing context.
+        word: uint64.
+    """
+
+    def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        return builder.cttz(args[0], ir.Constant(ir.IntType(1), 0))
+
+    return types.int64(types.uint64), codegen

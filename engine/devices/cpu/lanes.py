@@ -20,6 +20,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
+from engine.devices.cpu.row_facts import SPARSE, expand_rows
 from engine.graph.kernels import njit
 
 #: Bytes of a vertex's row of labels: four vectors of 512 bits, or eight of 256; what the registers hold.
@@ -263,6 +264,17 @@ def _emit_shifted(labels, ends, goal, sources, rows, out):  # type: ignore[no-un
 
 
 @njit(nogil=True, cache=True)
+def _touched_columns(touched, near):  # type: ignore[no-untyped-def]
+    """The columns whose vertices have a label, ascending; empty where they are not few (``SPARSE``)."""
+    columns = np.empty(len(near), np.int32)
+    count = 0
+    for k in range(len(near)):
+        columns[count] = k
+        count += touched[near[k]]
+    return columns[: count if SPARSE * count < len(near) else 0]
+
+
+@njit(nogil=True, cache=True)
 def search_lanes(arcs, space, ends, goal, sources_rows, out, bounds):  # type: ignore[no-untyped-def]
     """Search some sources, one in each lane, and write their distances to their rows of ``out``.
 
@@ -282,8 +294,10 @@ def search_lanes(arcs, space, ends, goal, sources_rows, out, bounds):  # type: i
         bounds: two integers: the relaxations after which the block is given up, and the largest weight or 0.  Unless
             that is 0 the block counts as given up, too, if a label may have been capped at ``far``: none was if the
             largest label plus the largest weight is below ``far``.
+
     Returns:
-        Whether the block is finished; if not, its rows of ``out`` are to be searched in another way.
+        Whether the block is finished; if not, its rows of ``out`` are to be searched in another way.  And the columns,
+        ascending, that hold all distances of its rows, where these are few, as int32; empty where they are many.
     """
     indptr, heads, _, _, _ = arcs
     labels, dirty, touched = space
@@ -299,9 +313,15 @@ def search_lanes(arcs, space, ends, goal, sources_rows, out, bounds):  # type: i
         touched[s] = 1
         waiting += _mark(indptr, heads, s, dirty)
     finished = _sweep(arcs, space, waiting, budget)
+    columns = np.empty(0, np.int32)
     if finished and len(shift) == 0:
-        _emit(labels, far, near, rows, out, sentinel, unit)
+        columns = _touched_columns(touched, near)
+        if len(columns) > 0:  # only these are looked at, all others filled
+            _emit(labels, far, near[columns], rows, out, sentinel, unit)
+            expand_rows(out, rows, columns, sentinel)
+        else:
+            _emit(labels, far, near, rows, out, sentinel, unit)
     elif finished:
         _emit_shifted(labels, ends, goal, sources, rows, out)
     largest = _clean(labels, far, touched, tops)
-    return finished and (heaviest == 0 or largest + heaviest < far)
+    return finished and (heaviest == 0 or largest + heaviest < far), columns

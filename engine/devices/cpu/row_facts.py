@@ -12,12 +12,17 @@ from engine.model.dtypes import work_type
 
 Array = npt.NDArray[np.generic]
 Integers = npt.NDArray[np.int64]
+Columns = npt.NDArray[np.int32]
 
 
 #: Entries whose bins are found before any is counted.
 CHUNK: Final = 1024
 #: Histograms that are filled alternately and added up, so that a count need not wait for the one before.
 HISTOGRAMS: Final = 8
+#: If a block of sources reaches fewer than one in so many columns, only these are looked at, and the others filled.
+SPARSE: Final = 2
+#: No choice of columns: all of them.
+EVERY: Final = np.empty(0, np.int32)
 #: Maxima that are kept side by side: LLVM makes no vector code of a single maximum of floats.
 ABREAST: Final = 64
 
@@ -78,16 +83,27 @@ def _first(row, value, mine):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def _facts(block, rows, own, nowhere, facts):  # type: ignore[no-untyped-def]
+def _picked(row, columns, space):  # type: ignore[no-untyped-def]
+    """The entries of ``row`` in ``columns``, in ``space``; ``row`` itself where ``columns`` is empty."""
+    if len(columns) == 0:
+        return row
+    for k in range(len(columns)):
+        space[k] = row[columns[k]]
+    return space
+
+
+@njit(nogil=True, cache=True)
+def _facts(block, rows, own, columns, nowhere, facts):  # type: ignore[no-untyped-def]
     """Fill ``facts`` (reached, sums, largest, farthest) for ``rows`` of ``block``.
 
-    ``nowhere`` holds *unreachable* and the lowest value of the type.
+    Only ``columns`` are looked at, and numbered from 0; empty for all.  ``nowhere`` holds *unreachable* and the lowest
+    value of the type.
     """
     unreachable, lowest = nowhere
     reached, sums, largest, farthest = facts
-    tops = np.empty(ABREAST, block.dtype)
+    tops, space = np.empty(ABREAST, block.dtype), np.empty(len(columns), block.dtype)
     for i in range(len(rows)):
-        row, mine = block[rows[i]], own[i]
+        row, mine = _picked(block[rows[i]], columns, space), own[i]
         reached[i] = _reached(row, unreachable) - (mine >= 0)
         sums[i] = _sum(row, unreachable, sums[i])
         farthest[i], largest[i] = -1, unreachable
@@ -121,13 +137,13 @@ def _bins(row, unreachable, scale, last, bins):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def _count(block, rows, own, unreachable, scale, counts):  # type: ignore[no-untyped-def]
-    n, last = block.shape[1], np.int32(len(counts) - 1)
+def _count(block, rows, own, columns, unreachable, scale, counts):  # type: ignore[no-untyped-def]
+    space, last = np.empty(len(columns), block.dtype), np.int32(len(counts) - 1)
     found = np.zeros((HISTOGRAMS, len(counts) + 2), np.int64)
     bins = np.zeros(CHUNK, np.int32)
     for i in range(len(rows)):
-        row = block[rows[i]]
-        for first in range(0, n, CHUNK):
+        row = _picked(block[rows[i]], columns, space)
+        for first in range(0, len(row), CHUNK):
             some = row[first : first + CHUNK]
             if _reached(some, unreachable) == 0:
                 continue
@@ -146,13 +162,17 @@ def _count(block, rows, own, unreachable, scale, counts):  # type: ignore[no-unt
     return found[:, last + 1].sum()
 
 
-def row_facts(block: Array, own: Integers, rows: Integers | None = None) -> tuple[Integers, Array, Array, Integers]:
+def row_facts(
+    block: Array, own: Integers, rows: Integers | None = None, columns: Columns = EVERY
+) -> tuple[Integers, Array, Array, Integers]:
     """Return facts of rows of ``block``, in which the source itself does not count.
 
     Args:
         block: of a working type, shape (block's rows, columns).
         own: shape (rows,): the column of the source of each row; -1 for none.
         rows: shape (rows,): the rows of ``block`` to look at; None for all.
+        columns: ascending: the columns to look at, where all others are known to be unreachable, and to which ``own``
+            and the farthest ones are indices; empty for all.
 
     Returns:
         Four arrays of shape (rows,): targets reached; sum of finite distances, int64 or float64; largest finite
@@ -165,11 +185,18 @@ def row_facts(block: Array, own: Integers, rows: Integers | None = None) -> tupl
     largest = np.zeros(len(rows), block.dtype)
     lowest = -np.inf if not kind.integer else 0 if block.dtype.kind == "u" else -(2**31)
     facts = (reached, sums, largest, farthest)
-    _facts(block, rows, own, (kind.sentinel(), block.dtype.type(lowest)), facts)
+    _facts(block, rows, own, columns, (kind.sentinel(), block.dtype.type(lowest)), facts)
     return facts
 
 
-def count_rows(block: Array, own: Integers, width: float, counts: Integers, rows: Integers | None = None) -> int:
+def count_rows(
+    block: Array,
+    own: Integers,
+    width: float,
+    counts: Integers,
+    rows: Integers | None = None,
+    columns: Columns = EVERY,
+) -> int:
     """Add finite distances of ``block`` to a histogram; the source itself does not count.
 
     Whole numbers are shifted by a half, so that none lies on the edge of a bin, where a rounded inverse of the width
@@ -181,6 +208,7 @@ def count_rows(block: Array, own: Integers, width: float, counts: Integers, rows
         width: width of a bin; the first one begins at 0.
         counts: shape (bins,), changed in place; the last bin takes everything above it, too.
         rows: shape (rows,): the rows of ``block`` to look at; None for all.
+        columns: as in :func:`row_facts`.
 
     Returns:
         How many distances lie below 0.
@@ -189,7 +217,7 @@ def count_rows(block: Array, own: Integers, width: float, counts: Integers, rows
     rows = np.arange(len(block)) if rows is None else rows
     number = np.float32 if block.dtype.itemsize == 2 else np.float64
     scale = np.array([1 / width, 0.5 if kind.integer else 0.0], number)
-    return int(_count(block, rows, own, kind.sentinel(), scale, counts))
+    return int(_count(block, rows, own, columns, kind.sentinel(), scale, counts))
 
 
 @njit(nogil=True, cache=True)
@@ -224,3 +252,22 @@ def add_inverses(block, unreachable, sums):  # type: ignore[no-untyped-def]
             some = x != nothing and x != unreachable  # noqa: PLR1714 - numba knows no tuple of both types
             total += (1.0 if some else 0.0) / (x if some else 1.0)
         sums[i] += total
+
+
+@njit(nogil=True, cache=True)
+def expand_rows(out, rows, columns, sentinel):  # type: ignore[no-untyped-def]
+    """Move the first entries of rows to their columns, and fill all others.
+
+    Args:
+        out: of a working type, shape (rows, columns), changed in place.
+        rows: int64: the rows of ``out`` to change.
+        columns: int32, ascending: where the first, second, ... entry belongs.
+        sentinel: what all other entries become, in the type of ``out``.
+    """
+    first = np.empty(len(columns), out.dtype)
+    for i in rows:
+        row = out[i]
+        first[:] = row[: len(columns)]
+        row[:] = sentinel
+        for k in range(len(columns)):
+            row[columns[k]] = first[k]

@@ -17,12 +17,13 @@ import numpy.typing as npt
 from engine.devices.cpu.arcs import FAR, PreparedArcs, prepare
 from engine.devices.cpu.heap import search_hops, search_packed, search_wide
 from engine.devices.cpu.lanes import PASSES, ROW_BYTES, search_lanes
+from engine.devices.cpu.row_facts import count_rows, row_facts
 from engine.devices.cpu.searches import Done, Piece, Spaces
 from engine.graph.kernels import njit
 from engine.graph.selection import first_beyond, first_sum_beyond
 from engine.model.backend import Arcs, Array, RowsWanted
 from engine.model.dtypes import WORK_TYPES, work_type
-from engine.model.rows import KnownRows
+from engine.model.rows import FoundFacts, KnownRows, RowFacts
 
 #: Labels of 16 bits are tried for weights up to this.
 NARROW: Final = 4096
@@ -201,21 +202,33 @@ class SearchBatch:
         ends, columns = (far, self.sentinel, goal.beyond, unit), (ready.rank, goal.near, goal.shift, goal.onto)
         bounds = (PASSES * (ready.arcs + 4 * n), int(heaviest))
         tally = ready.tally.setdefault(kind, [0, 0])
+        whole = goal.left == 0  # facts are found of whole rows only
 
         def search(some: Indices, worker: int) -> Done:
             finished = tally[1] <= 1 + tally[0] // 4
             if finished:
                 space = spaces.of(worker, ("lanes", kind, n, far), lambda: lane_space(n, far))
-                finished = search_lanes(arcs, space, ends, columns, (self.sources, some), self.out, bounds)
+                finished, few = search_lanes(arcs, space, ends, columns, (self.sources, some), self.out, bounds)
                 tally[0 if finished else 1] += 1
             if finished:
-                return Done(some)
+                return Done(some, found=partial(self._facts_of, some, few) if whole and len(few) else None)
             again = self.blocks(some, threads, spaces) if heaviest else self._single(some, threads)
             return Done(some[:0], again)
 
         blocks = max(0, (len(rows) - LEAST_LANES) // lanes + 1)
         found: list[Piece] = [partial(search, rows[k * lanes : (k + 1) * lanes]) for k in range(blocks)]
         return found + self._single(rows[blocks * lanes :], threads)
+
+    def _facts_of(self, rows: Indices, columns: npt.NDArray[np.int32]) -> FoundFacts:
+        """Return the facts of finished rows that have distances in a few columns only, which are vertices."""
+        own = np.searchsorted(columns, self.sources[rows])
+        reached, sums, largest, farthest = row_facts(self.out, own, rows, columns)
+        farthest = np.where(farthest < 0, -1, columns[farthest].astype(np.int64))
+
+        def count(width: float, counts: npt.NDArray[np.int64]) -> int:
+            return count_rows(self.out, own, width, counts, rows, columns)
+
+        return FoundFacts(RowFacts(reached, sums, largest, farthest), count)
 
     def _single(self, rows: Indices, threads: int) -> list[Piece]:
         """Return searches one by one with a heap, or breadth first where all arcs weigh 1."""

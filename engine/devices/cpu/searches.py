@@ -15,6 +15,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from engine.model.backend import RowsDone
+from engine.model.rows import FoundFacts
+
 Indices = npt.NDArray[np.int64]
 
 
@@ -25,10 +28,12 @@ class Done:
     Attributes:
         rows: the rows of the batch that are finished, int64.
         left: pieces that have to be done in its place.
+        found: gives the facts of the rows, where the search knows a shorter way to them than to look at the rows.
     """
 
     rows: Indices
     left: list[Piece] = field(default_factory=list)
+    found: Callable[[], FoundFacts] | None = None
 
 
 #: Searches some rows, given the number of the thread.
@@ -52,12 +57,12 @@ class Searches:
         """Whether there is a piece that no thread has taken."""
         return bool(self._pieces)
 
-    def take(self, worker: int, then: Callable[[Indices], None] | None = None) -> tuple[int, bool]:
+    def take(self, worker: int, then: RowsDone | None = None) -> tuple[int, bool]:
         """Do one piece, if one is waiting.
 
         Args:
             worker: number of the calling thread.
-            then: called with the rows that the piece has finished, int64, if there are any.
+            then: called with the rows that the piece has finished, int64, if there are any, and their facts if known.
 
         Returns:
             The number of rows finished, and whether all searches of the batch are done: True for one call only, the
@@ -70,7 +75,7 @@ class Searches:
             self._running += 1
         done = piece(worker)
         if then is not None and len(done.rows):
-            then(done.rows)
+            then(done.rows, None if done.found is None else done.found())
         with self._lock:
             self._running -= 1
             self._pieces.extendleft(done.left)

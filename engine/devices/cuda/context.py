@@ -272,6 +272,7 @@ def find_device(budget: int | None, index: int = 0) -> Device:
         total=int(total),
         relax_rate={name: rate * clocks for name, rate in (HOPPER if capability >= 90 else OLDER).items()},
         count=alike(runtime, index),
+        free=usable,
     )
 
 

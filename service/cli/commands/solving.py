@@ -122,7 +122,7 @@ def plan(graph_args: GraphArgs, given: LocalOptions, *, out: Path | None, as_jso
         if as_json:
             listed = [candidate.to_dict() for candidate in candidates]
             said = {"graph": str(graph_args.graph), "notes": receipt.notes, "plan": None, "refused": str(refusal)}
-            emit_json({**said, "candidates": listed})
+            emit_json({**said, **refusal.details(), "candidates": listed})
         else:
             emit(_table_of(candidates))
         raise

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from benchmarks import graphs
@@ -88,6 +89,16 @@ def test_workers_know_no_terminals() -> None:
         make_plan(replace(graphs.grid(100), terminals=3), DASK)
 
 
+def test_parts_are_not_looked_for_where_another_algorithm_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A trial partition decides nothing then, and on a large random graph it takes longer than the solve."""
+    tails, heads = np.random.default_rng(0).integers(0, 500, (2, 2000))
+    graph, _ = build_graph(tails, heads, tails % 9 + 1, n=500, directed=True)
+    monkeypatch.setattr(planning, "with_trial", lambda *_: pytest.fail("a trial partition was made"))
+    plan = make_plan(graph, Options(algorithm="blocked-floyd-warshall", device="cpu"))
+    assert plan.statistics is not None
+    assert plan.statistics.no_parts == "blocked-floyd-warshall was asked for"
+
+
 class Phases(Monitor):
     """The phases of a solve, and what was counted in each."""
 
@@ -158,8 +169,10 @@ def test_kernels_of_planning_are_compiled_before_it(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(planning, "missing", lambda kernels: kernels)
     monkeypatch.setattr(compiling, "usable_processors", lambda: 4)
     monkeypatch.setattr(compiling, "compile_kernels", lambda kernels, **_: compiled.extend(kernels))
-    for kind, expected in (("whole", used_by("plan")), ("fractions", [])):
+    # over a small graph Python walks sooner than a kernel is compiled
+    for most, kind, expected in ((0, "whole", used_by("plan")), (0, "fractions", []), (planning.PLAIN, "whole", [])):
         compiled.clear()
+        monkeypatch.setattr(planning, "PLAIN", most)
         make_plan(make_graph(kind), Options(device="cpu"), monitor=(seen := Phases()))
         assert compiled == expected
         assert seen.total == ({COMPILING: len(expected), "plan": 0} if expected else {})

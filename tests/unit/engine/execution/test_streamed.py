@@ -349,3 +349,17 @@ def test_levels_survive_a_record_and_change_with_the_layout():
     half = replace(wide, symmetric=True)
     np.testing.assert_array_equal(levels_of(record, half, n), levels)
     np.testing.assert_array_equal(levels_of(progress_of(levels, half), half, n), levels)
+
+
+@pytest.mark.parametrize(("planned", "there", "used"), [(1, 4, 1), (2, 4, 2), (4, 4, 4), (4, 2, 2)])
+def test_a_solve_opens_as_many_gpus_as_its_plan_says(
+    planned: int, there: int, used: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A driver may have lost a GPU since the plan was made; it does not take those that do not pay."""
+    from engine.devices.cuda.stripes import streamer
+
+    monkeypatch.setattr(streamer, "found_devices", lambda: there)
+    monkeypatch.setattr(streamer, "CudaStreamer", lambda device, *, memory: (device, memory))
+    plan = Plan("a", "float32", "cuda", 2, (9, 9), 1, 1, 1.0, "", "", device_memory=7, devices=planned)
+    with streamed._devices(plan) as devices:
+        assert list(devices) == [(device, 7) for device in range(used)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -327,3 +328,36 @@ def test_a_level_that_this_processor_does_not_have_can_be_compiled(tmp_path: Pat
     (tmp_path / "own_kernels.py").write_text("from numba import types\n" + (tmp_path / "own_kernels.py").read_text())
     run(tmp_path, NUMBA_CPU_NAME="sapphirerapids", NUMBA_CPU_FEATURES="+avx512fp16,+amx-tile")
     assert len(files(tmp_path)) == 2
+
+
+@pytest.mark.skipif(not kernels.OWN_CACHE, reason="numba compiles by itself")
+def test_a_signal_during_a_compilation_is_heard_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The compiler calls back into Python, where the exception of a handler would be lost and the kernel with it."""
+
+    def handle(number: int, frame: object) -> None:
+        raise InterruptedError
+
+    def least(values):  # type: ignore[no-untyped-def]
+        return values.min() + 1
+
+    kernel = kernels.CompiledKernel(least, {"nogil": True})
+    monkeypatch.setattr(kernel, "_places", tuple)
+    compile_it, done = kernel._compile, []
+
+    def interrupted(signature: object) -> object:
+        os.kill(os.getpid(), signal.SIGUSR1)
+        found = compile_it(signature)
+        done.append(signature)
+        return found
+
+    kernel._compile = interrupted
+    before = signal.signal(signal.SIGUSR1, handle)
+    try:
+        with pytest.raises(InterruptedError):
+            kernel.dispatcher(np.arange(3))
+        assert len(done) == 1
+        assert kernel.dispatcher(np.arange(3)) == 1
+        assert len(done) == 1
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+        kernels.KERNELS.pop(kernel.name, None)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from engine.model import system
-from engine.model.system import available_memory, usable_processors
+from engine.model.system import available_memory, signals_postponed, usable_processors
 
 MIB = 2**20
 
@@ -96,3 +100,53 @@ def test_a_level_is_set_before_numba_is_there(monkeypatch: pytest.MonkeyPatch) -
     found["APSP_CPU_LEVEL"] = "x86-64-v4"
     system.use_level()
     assert found["NUMBA_CPU_NAME"] == "x86-64-v3"  # what is set already counts
+
+
+class Interrupted(Exception):
+    pass
+
+
+@pytest.fixture
+def interrupting() -> Iterator[None]:
+    """SIGUSR1 raises Interrupted."""
+
+    def handle(number: int, frame: object) -> None:
+        raise Interrupted
+
+    before = signal.signal(signal.SIGUSR1, handle)
+    yield
+    signal.signal(signal.SIGUSR1, before)
+
+
+def interrupted_block(done: list[str], error: type[Exception] | None = None) -> None:
+    with signals_postponed():
+        os.kill(os.getpid(), signal.SIGUSR1)
+        done.append("the block")
+        if error is not None:
+            raise error
+
+
+@pytest.mark.usefixtures("interrupting")
+@pytest.mark.parametrize("error", [None, ValueError])
+def test_a_signal_waits_for_the_end_of_the_block(error: type[Exception] | None) -> None:
+    """It is not lost behind an error of the block, and the handler is there again afterwards."""
+    done: list[str] = []
+    with pytest.raises(Interrupted):
+        interrupted_block(done, error)
+    assert done == ["the block"]
+    with pytest.raises(Interrupted):
+        os.kill(os.getpid(), signal.SIGUSR1)
+
+
+@pytest.mark.usefixtures("interrupting")
+def test_blocks_of_other_threads_run_as_they_are() -> None:
+    found = []
+
+    def run() -> None:
+        with signals_postponed():
+            found.append(signal.getsignal(signal.SIGUSR1))
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    assert found == [signal.getsignal(signal.SIGUSR1)]

@@ -13,6 +13,7 @@ from engine.model.problem import Device, Options, Workers
 from engine.planning.cost import Setting
 from engine.planning.cost_distributed import in_rounds, lacking
 from engine.planning.planner import choose
+from engine.planning.refusal import round_up
 from storage.errors import DoesNotFit, InvalidRequest
 
 GIB = 2**30
@@ -63,7 +64,10 @@ def test_workers_with_too_little_memory_of_their_own_are_refused_with_numbers(de
     options = Options(algorithm="blocked-floyd-warshall", executor="dask", dtype="float32")
     with pytest.raises(DoesNotFit, match="rounds do not fit the workers: each needs") as refused:
         choose(setting.problem, setting.machine, options)
-    assert (refused.value.needed, refused.value.available) == found
+    assert (refused.value.needed, refused.value.available) == (round_up(found[0]), found[1])
+    assert "with apsp worker --memory" in str(refused.value)
+    granted = replace(workers, **{own: refused.value.needed})
+    assert choose(setting.problem, replace(setting.machine, workers=granted), options).streaming is not None
 
 
 def test_a_worker_on_processors_has_room_for_what_is_worked_on() -> None:

@@ -148,3 +148,42 @@ def test_negative_lengths_that_round_are_streamed_from_host_memory_only() -> Non
 def test_entries_are_those_of_all_stripes(n: int, height: int, symmetric: bool) -> None:
     streaming = Tiling("host", height, height, symmetric=symmetric)
     assert entries(streaming, n) == sum(stripe_entries(streaming, s, n) for s in range(streaming.stripes(n)))
+
+
+@pytest.mark.parametrize("algorithm", ["bellman-ford", "blocked-floyd-warshall", "recursive-floyd-warshall"])
+@pytest.mark.parametrize("card", [1, 130])
+def test_sixteen_bits_that_are_proven_take_half_the_bytes_on_a_gpu_too(algorithm: str, card: int) -> None:
+    problem = dense(30_000, integral=True, arcs=120_000, min_weight=1.0)
+    if card == 1 and algorithm.startswith("recursive"):
+        return  # it is not streamed
+    options, machine = Options(device="cuda", algorithm=algorithm), box(card=card * GIB)
+    narrow, wide = (choose(replace(problem, bound=bound), machine, options) for bound in (32_766, 32_767))
+    assert (narrow.dtype, wide.dtype) == ("uint16", "int32")
+    assert narrow.disk < 0.6 * wide.disk  # files that are rewritten take some more
+    assert narrow.seconds < 0.8 * wide.seconds
+
+
+def test_as_many_gpus_share_a_matrix_as_pay() -> None:
+    """Kernels want all of them; where the bus decides, no more than it can feed; and one beside a slow disk."""
+    found = {c.tier: c.devices for c in through_devices(Setting(dense(80_000), box(count=8), KIND, 80_000**2 * 4))}
+    assert found["host"] == 8
+    card = replace(CARD, memory=GIB // 2, count=8, bus_rate=5e10, bus_most=1.06e11)
+    bus, disk = replace(box(), cuda=card), replace(box(memory=4 * GIB, card=GIB, count=8), stream_rate=2e8)
+    assert offered(dense(65_536), bus)["host"].devices == 2
+    assert offered(dense(65_536), disk)["store"].devices == 1
+    plan = choose(dense(65_536), disk, Options(device="cuda"))
+    assert (plan.tier, plan.devices) == ("store", 1)
+    assert plan.device_reason.startswith("a card, ")
+    assert choose(dense(80_000), box(count=3), Options(device="cuda")).devices == 3
+
+
+def test_gpus_that_do_not_pay_take_no_memory() -> None:
+    """Each GPU has buffers in host memory beside a store; fewer GPUs may fit where all of them do not."""
+    card = replace(CARD, memory=GIB, count=8)
+    roomy = replace(box(memory=64 * GIB), cuda=card, stream_rate=1e11, stream_work=0.0)
+    many = offered(dense(65_536), roomy)["store"]
+    assert many.devices > 1
+    fewer = [replace(roomy, memory=1, cuda=replace(card, count=count)) for count in (1, 2, 4, 8)]
+    least = min(offered(dense(65_536), machine)["store"].memory for machine in fewer)
+    tight = offered(dense(65_536), replace(roomy, memory=least))["store"]
+    assert (tight.devices, tight.memory) == (1, least)

@@ -34,6 +34,17 @@ def test_every_error_class_has_a_status():
                 ("device memory", {}),
             )
         ),
+        (
+            storage.errors.DoesNotFit("no", resource="memory", needed=2, available=1, remedies=[{"budgets": []}]),
+            "does-not-fit",
+            {
+                "resource": "memory",
+                "needed": 2,
+                "available": 1,
+                "remedies": [{"budgets": []}],
+                "setting": "APSP_MEMORY",
+            },
+        ),
         (ZeroDivisionError("division"), "internal", {}),
     ],
 )

@@ -323,6 +323,11 @@ def test_a_plan_that_does_not_fit_shows_every_candidate(tmp_path, capsys, keep_s
     assert main.run(["plan", str(graph), "--memory", "1M", "--json"]) == 3
     said = json.loads(capsys.readouterr().out)
     assert said["plan"] is None
+    assert (said["resource"], said["available"]) == ("memory", 1_000_000)
+    assert said["remedies"][0]["budgets"] == [
+        {"resource": "memory", "needed": said["needed"], "available": 1_000_000, "option": "memory"}
+    ]
+    assert "it fits with --memory " in err
     assert all(candidate["rejected"] for candidate in said["candidates"])
 
 

@@ -511,3 +511,21 @@ def test_progress_says_which_phase_is_on(client: TestClient, service: Service, b
         assert words in text, words
     assert re.findall(r'<li class="(past|now|ahead)"', page) == ["past", "now"]
     assert "50 %" in client.get("/").text
+
+
+def test_a_refusal_shows_the_budgets_that_would_do(client: TestClient, service: Service, bench: Bench):
+    """On the graph's page before the job is submitted, and on the job's page if it stopped fitting."""
+    owner = log_in(client, service)
+    graph_id = bench.add_graph(small_graph())
+    service.add_graph(bench.jobs.graph(graph_id), Caller(owner, frozenset({"submit"})))
+    page = client.get(f"/graphs/{graph_id}?plan=1&memory=1MiB").text
+    assert '<ul class="remedies">' in page
+    assert re.search(r"Memory at most <strong>[\d.]+ [MG]iB</strong> \(now 1.00 MiB\): [a-z-]+, about ", page)
+    job_id = bench.solved(small_graph(), "int32")[0]
+    asked = {"resource": "device memory", "needed": 2**30, "available": 2**20, "option": None}
+    remedy = {"budgets": [asked], "algorithm": EVIL, "device": "cuda", "tier": "store", "seconds": 3.0}
+    fault = {"code": "does-not-fit", "message": "no", "details": {"remedies": [remedy]}}
+    with service.jobs.database.transaction("durable") as connection:
+        connection.exec_driver_sql("UPDATE jobs SET owner = ?, error = ?", (owner, _json(fault)))
+    page = client.get(f"/jobs/{job_id}").text
+    assert "Device memory <strong>1.00 GiB</strong> (now 1.00 MiB): &lt;script&gt;" in page

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 import threading
 import time
@@ -17,6 +19,7 @@ from service.runner.gpu_probe import probe
 from service.runner.runner import Runner
 from service.settings import Settings
 from storage.errors import SolveFailed
+from storage.files.locks import FileLock
 from tests.unit.service.support import Bench, small_graph
 
 
@@ -146,3 +149,29 @@ def test_a_gpu_in_use_that_does_not_answer_is_started_afresh(bench: Bench, gpu, 
 
 def test_a_probe_that_gives_no_answer_is_ended():
     assert probe(0, 0.01) == "the probe gave no answer within 0.01 s"
+
+
+def test_every_gpu_of_a_runner_is_probed_and_the_sick_one_is_named(settings: Settings, monkeypatch: pytest.MonkeyPatch):
+    asked: list[int] = []
+
+    def fake(device: int, _seconds: float) -> str | None:
+        asked.append(device)
+        return "it is hot" if device == 2 else None
+
+    monkeypatch.setattr(runner_module, "probe", fake)
+    assert Runner(settings, threading.Event(), "cuda4-7")._probe() == "GPU 6: it is hot"
+    assert asked == [0, 1, 2], "this process sees its own devices only"
+    assert Runner(settings, threading.Event(), "cuda4-5")._probe() is None
+    assert Runner(settings, threading.Event(), "cuda2")._probe() is None
+
+
+@pytest.mark.parametrize("held", ["cuda0", "cuda1"])
+def test_no_two_runners_work_on_one_gpu(settings: Settings, held: str):
+    lock = FileLock(settings.runner_lock(held))
+    lock.acquire(timeout=0)
+    environment = {**os.environ, **settings.environment(), "APSP_STOP_SECONDS": "0.2"}
+    command = [sys.executable, "-m", "service.runner.runner", "cuda0-1"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    lock.release()
+    assert done.returncode == 1
+    assert "another runner works on" in done.stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -135,6 +136,23 @@ def test_a_stopping_runner_gives_its_job_back(runner: Runner, bench: Bench, clai
 def test_a_cancelled_job_is_dismissed(runner: Runner, bench: Bench, claim):
     record = claim()
     bench.jobs.cancel(record.id)
+    runner.work(record)
+    assert bench.jobs.job(record.id).state == "dismissed"
+
+
+def test_a_cancel_that_a_library_turns_into_an_error_of_its_own_is_a_cancel(
+    runner: Runner, bench: Bench, claim, monkeypatch
+):
+    record = claim()
+
+    def broken(*_args: object, monitor, **_kwargs: object) -> None:
+        bench.jobs.cancel(record.id)
+        assert monitor.cancelled()
+        with contextlib.suppress(Cancelled):
+            runner.interrupt()
+        raise RuntimeError("no compiled object yet")
+
+    monkeypatch.setattr(engine.api.solve, "solve_to_store", broken)
     runner.work(record)
     assert bench.jobs.job(record.id).state == "dismissed"
 

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from service.runner import processes
+from service.runner import gpus, processes
 from service.runner import supervisor as supervisor_module
-from service.runner.supervisor import RunnerProcess, Supervisor, devices
+from service.runner.supervisor import RunnerProcess, Supervisor
 from service.settings import Settings
-from storage.errors import DatabaseFailed, InvalidRequest
+from storage.errors import DatabaseFailed
 from storage.jobs.store import JobRecord, RunnerRecord
 from tests.unit.service.support import Bench, small_graph
 
@@ -65,27 +65,6 @@ def test_a_runner_that_will_not_stop_is_killed(tmp_path: Path, fake_runner):
     assert [p.returncode for p in born] == [-9]
 
 
-@pytest.mark.parametrize(
-    ("setting", "found"), [("none", []), ("cpu", ["cpu"]), ("cuda0, cuda1,cuda0", ["cuda0", "cuda1"])]
-)
-def test_devices_are_named(setting: str, found: list[str]):
-    assert devices(setting) == found
-
-
-def test_every_gpu_gets_a_runner_and_without_one_the_processors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    monkeypatch.setattr(supervisor_module, "_NVIDIA", tmp_path / "gpus")
-    assert devices("auto") == ["cpu"]
-    for name in ("0000:01:00.0", "0000:02:00.0"):
-        (tmp_path / "gpus" / name).mkdir(parents=True)
-    monkeypatch.setattr(supervisor_module.importlib.util, "find_spec", lambda _name: object())
-    assert devices("auto") == ["cuda0", "cuda1"]
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
-    assert devices("auto") == ["cuda0"]
-    with pytest.raises(InvalidRequest, match="'tpu' is no device"):
-        devices("cpu,tpu")
-
-
 def test_each_runner_sees_its_own_gpu_and_its_share_of_the_processors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     started: list[tuple[list[str], dict[str, str]]] = []
 
@@ -107,6 +86,43 @@ def test_each_runner_sees_its_own_gpu_and_its_share_of_the_processors(tmp_path: 
         assert [command[0] for command, _ in started] == ["cuda0", "cuda1"]
         assert [env["CUDA_VISIBLE_DEVICES"] for _, env in started] == seen
         assert {env["APSP_THREADS"] for _, env in started} == {"8"}
+
+
+@pytest.mark.parametrize(
+    ("runners", "named", "slots", "seen"),
+    [
+        ("auto", "", ["n/cuda0-1", "n/cuda2-3"], ["0,1", "2,3"]),
+        ("auto", "4,5,GPU-7f", ["n/cuda0-1", "n/cuda2"], ["4,5", "GPU-7f"]),
+        ("cuda1-3", "7,6,5,4", ["n/cuda1-3"], ["6,5,4"]),
+    ],
+)
+def test_a_runner_may_have_several_gpus(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, runners: str, named: str, slots: list[str], seen: list[str]
+):
+    started: list[tuple[list[str], dict[str, str]]] = []
+
+    class Process:
+        stdin = None
+
+        def __init__(self, command: list[str], *, env: dict[str, str], **_: object) -> None:
+            started.append((command[3:], env))
+
+    for number in range(4):
+        (tmp_path / "gpus" / f"{number}").mkdir(parents=True)
+    monkeypatch.setattr(gpus, "_NVIDIA", tmp_path / "gpus")
+    monkeypatch.setattr(gpus.importlib.util, "find_spec", lambda _name: object())
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if named:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", named)
+    monkeypatch.setattr(supervisor_module.subprocess, "Popen", Process)
+    settings = Settings(data_dir=tmp_path, node="n", runners=runners, gpus_per_runner=2)
+    supervisor = Supervisor(settings, None)  # type: ignore[arg-type]
+    assert [runner.slot for runner in supervisor.runners] == slots
+    for runner in supervisor.runners:
+        runner._spawn()
+    assert [command[0] for command, _ in started] == [slot.removeprefix("n/") for slot in slots]
+    assert [env["CUDA_VISIBLE_DEVICES"] for _, env in started] == seen
+    assert all(Settings.load(env).gpus_per_runner == 2 for _, env in started)
 
 
 class Held:

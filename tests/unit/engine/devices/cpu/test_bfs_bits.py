@@ -13,9 +13,11 @@ from scipy.sparse.csgraph import dijkstra
 from benchmarks import graphs
 from engine.devices.cpu.backend import CpuBackend
 from engine.devices.cpu.bfs_bits import BreadthFirst
+from engine.devices.cpu.row_facts import count_rows, row_facts
 from engine.devices.cpu.search import SearchBatch
-from engine.model.backend import Arcs
+from engine.model.backend import Arcs, RowsWanted
 from engine.model.dtypes import WORK_TYPES
+from engine.model.rows import FoundFacts
 
 
 @pytest.fixture(scope="module", params=[1, 3])
@@ -163,3 +165,50 @@ def test_a_block_that_needs_too_many_steps_is_searched_otherwise(monkeypatch: py
         backend.search(arcs, np.arange(n), np.empty((n, n), np.uint16), unit=True, cutoff=cutoff)
         assert sum(left) == count
     backend.shutdown()
+
+
+@pytest.mark.parametrize("dtype", WORK_TYPES)
+@pytest.mark.parametrize("cutoff", [None, 2, 300])
+@pytest.mark.parametrize("shape", [name for name in SHAPES if name != "path of 600"])
+def test_facts_of_the_bits_are_those_of_the_rows(
+    backend: BreadthFirst, shape: str, cutoff: float | None, dtype: str
+) -> None:
+    arcs = SHAPES[shape]
+    n = len(arcs.indptr) - 1
+    sources = np.random.default_rng(8).integers(0, n, max(n, 40))
+    out = np.empty((len(sources), n), dtype)
+    searches = backend.begin_search(arcs, sources, out, RowsWanted(True, None, cutoff))
+    told = np.zeros(len(sources), bool)
+
+    def then(rows: npt.NDArray[np.int64], found: FoundFacts | None) -> None:
+        if found is None:  # a block that needs too many steps is searched in lanes
+            assert shape.startswith("path of 25")
+            return
+        told[rows] = True
+        expected = row_facts(out, sources[rows], rows)
+        some = expected[0] > 0
+        facts = (found.facts.reached, found.facts.sums, found.facts.largest, found.facts.farthest)
+        for k, (got, want) in enumerate(zip(facts, expected, strict=True)):
+            assert got.dtype == want.dtype
+            np.testing.assert_array_equal(got[some if k == 2 else slice(None)], want[some if k == 2 else slice(None)])
+        for width in (1.0, 4.0, 0.5):
+            bins, counts = np.zeros(16, np.int64), np.zeros(16, np.int64)
+            whole = WORK_TYPES[dtype].integer
+            if width >= 1 or not whole:
+                assert found.count(width, bins) == count_rows(out, sources[rows], width, counts, rows)
+                np.testing.assert_array_equal(bins, counts)
+
+    while searches.waiting:
+        searches.take(0, then)
+    assert told.all() or shape.startswith("path of 25")
+
+
+def test_facts_of_chosen_columns_are_left_to_others(backend: BreadthFirst) -> None:
+    found: list[FoundFacts | None] = []
+    out = np.empty((64, 64), np.uint16)
+    wanted = RowsWanted(True, np.arange(64))
+    searches = backend.begin_search(SHAPES["sparse"], np.arange(64), out, wanted)
+    while searches.waiting:
+        searches.take(0, lambda _, some: found.append(some))
+    assert found
+    assert all(some is None for some in found)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import weakref
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,9 +16,11 @@ from scipy.sparse.csgraph import dijkstra
 from engine.devices.cpu import search as cpu_search
 from engine.devices.cpu.arcs import prepare
 from engine.devices.cpu.backend import CpuBackend
+from engine.devices.cpu.row_facts import count_rows
 from engine.devices.cpu.search import label_type
-from engine.model.backend import Arcs
+from engine.model.backend import Arcs, RowsWanted
 from engine.model.dtypes import WORK_TYPES
+from engine.model.rows import FoundFacts
 
 
 @pytest.fixture(scope="module", params=[1, 3])
@@ -258,3 +261,52 @@ def test_the_prepared_form_lives_as_long_as_its_arcs() -> None:
     del arcs
     gc.collect()
     assert ready() is None
+
+
+@pytest.mark.parametrize("dtype", ["uint16", "int32", "float32", "float64"])
+@pytest.mark.parametrize("cutoff", [None, 40])
+def test_rows_that_reach_little_are_looked_at_where_they_reach(
+    dtype: str, cutoff: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Components of nine vertices: facts come from the columns that a block reaches, and are those of whole rows."""
+    rng = np.random.default_rng(11)
+    n, name = 900, rng.permutation(900)
+    tails, heads = rng.integers(0, n, (2, 4 * n))
+    keys = np.unique(name[tails] * n + name[tails // 9 * 9 + heads % 9])
+    keys = keys[keys // n != keys % n]
+    indptr = np.concatenate(([0], np.cumsum(np.bincount(keys // n, minlength=n))))
+    weights = rng.integers(0, 30, len(keys)).astype(np.int64 if dtype in ("uint16", "int32") else np.float64)
+    arcs = Arcs(indptr, (keys % n).astype(np.int32), weights)
+    out, sources = np.empty((n, n), dtype), rng.permutation(n)
+    looked: list[int] = []
+    few = cpu_search.row_facts
+
+    def counted(block: Any, own: Any, rows: Any, columns: Any) -> Any:
+        looked.append(len(rows) * len(columns))
+        return few(block, own, rows, columns)
+
+    monkeypatch.setattr(cpu_search, "row_facts", counted)
+    backend = CpuBackend(1)
+    searches = backend.begin_search(arcs, sources, out, RowsWanted(cutoff=cutoff))
+    told = np.zeros(n, bool)
+
+    def then(rows: Any, found: FoundFacts | None) -> None:
+        if found is None:
+            return
+        told[rows] = True
+        facts = (found.facts.reached, found.facts.sums, found.facts.largest, found.facts.farthest)
+        for got, want in zip(facts, few(out, sources[rows], rows), strict=True):
+            assert got.dtype == want.dtype
+            np.testing.assert_array_equal(got, want)
+        bins, counts = np.zeros(64, np.int64), np.zeros(64, np.int64)
+        assert found.count(4.0, bins) == count_rows(out, sources[rows], 4.0, counts, rows)
+        np.testing.assert_array_equal(bins, counts)
+
+    while searches.waiting:
+        searches.take(0, then)
+    backend.shutdown()
+    expected = oracle(arcs, sources)
+    expected[expected > (np.inf if cutoff is None else cutoff)] = np.inf
+    np.testing.assert_array_equal(widened(out), expected)
+    assert np.count_nonzero(~told) < 128  # the rest of a block is searched one by one
+    assert sum(looked) < n * n / 3

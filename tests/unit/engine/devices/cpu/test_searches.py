@@ -23,7 +23,8 @@ def test_all_pieces_are_done_once_and_the_end_is_told_once() -> None:
 
     searches, lock = Searches(piece(k) for k in range(100)), threading.Lock()
 
-    def then(rows: np.ndarray) -> None:  # type: ignore[type-arg]
+    def then(rows: np.ndarray, found: object) -> None:  # type: ignore[type-arg]
+        assert found is None
         with lock:
             seen.extend(rows.tolist())
 

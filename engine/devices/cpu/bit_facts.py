@@ -1,0 +1,118 @@
+"""Facts of the rows of a block of breadth-first searches, out of the bits that hold its distances (decision 113)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.devices.cpu.bit_rows import WORDS, count_word, lowest_bit
+from engine.graph.kernels import njit
+from engine.model.dtypes import work_type
+from engine.model.rows import FoundFacts, RowFacts
+
+Indices = npt.NDArray[np.int64]
+
+#: Sources of a block.
+BITS: Final = 64 * WORDS
+#: Binary digits of a distance; steps are counted up to 255.
+PLANES: Final = 8
+#: Squares of 64 columns that are transposed before rows are written.
+SQUARES: Final = 4
+#: The rows of the facts of a block; the digits of the largest distances come last.
+REACHED, SUM, LARGEST, FARTHEST, DIGITS = range(5)
+
+
+@njit(nogil=True, cache=True)
+def begin_facts(arrivals, steps, facts):  # type: ignore[no-untyped-def]
+    """Clear the facts, but for the largest distances: the last step in which each source came anywhere.
+
+    Args:
+        arrivals: rows of bits by step: the sources that came anywhere in it.
+        steps: the number of steps.
+        facts: int64, shape (``WORDS``, ``DIGITS`` + ``PLANES``, 64), changed in place: for each word of sources one row
+            each of ``REACHED``, ``SUM``, ``LARGEST`` and ``FARTHEST``, then the digits of the largest distances, all
+            bits of a number set for 1.
+    """
+    facts[:] = 0
+    facts[:, FARTHEST] = -1
+    for step in range(1, steps + 1):
+        for w in range(WORDS):
+            word = arrivals[step, w]
+            while word != 0:
+                facts[w, LARGEST, lowest_bit(word)] = step
+                word &= word - np.uint64(1)
+    for w in range(WORDS):
+        for p in range(PLANES):
+            facts[w, DIGITS + p] = -((facts[w, LARGEST] >> p) & 1)
+
+
+@njit(nogil=True, cache=True)
+def tell_squares(squares, start, used, kept, column, facts, work):  # type: ignore[no-untyped-def]
+    """Add 64 columns to the facts of 64 sources.
+
+    Args:
+        squares: uint64: bit k of a word is the digit of the distance to column ``column`` + k.
+        start: the words of the lowest digit begin here, one word a source; other digits stand ``SQUARES`` squares on.
+        used: the number of digits.
+        kept: uint64: the bits of the columns that there are.
+        column: the first column.
+        facts: those of one word of sources, as in :func:`begin_facts`, changed in place.
+        work: uint64, shape (128,): work space.
+    """
+    some, same, sums, reached, farthest = work[:64], work[64:], facts[SUM], facts[REACHED], facts[FARTHEST]
+    some[:] = 0
+    same[:] = kept
+    for p in range(used):
+        at = start + p * SQUARES * 64
+        digits, far = squares[at : at + 64], facts[DIGITS + p]
+        for j in range(64):  # LLVM makes vectors of it, as there are no branches
+            word = digits[j] & kept
+            some[j] |= word
+            same[j] &= ~(word ^ np.uint64(far[j]))
+            sums[j] += count_word(word) << p
+    hit = np.uint64(0)
+    for j in range(64):
+        reached[j] += count_word(some[j])
+        same[j] &= some[j]
+        hit |= same[j]
+    if hit != 0:
+        for j in range(64):
+            if same[j] != 0 and farthest[j] < 0:
+                farthest[j] = column + lowest_bit(same[j])
+
+
+@njit(nogil=True, cache=True)
+def renumber_farthest(facts, columns):  # type: ignore[no-untyped-def]
+    """Turn the farthest ones among some columns into the farthest ones of all.
+
+    Args:
+        facts: as in :func:`begin_facts`, changed in place.
+        columns: int32: these columns.
+    """
+    for w in range(WORDS):
+        for j in range(64):
+            if facts[w, FARTHEST, j] >= 0:
+                facts[w, FARTHEST, j] = columns[facts[w, FARTHEST, j]]
+
+
+def facts_found(rows: int, dtype: np.dtype[np.generic], counts: Indices, facts: Indices) -> FoundFacts:
+    """Return the facts of a block as those who gather them take them.
+
+    Args:
+        rows: the rows of the block.
+        dtype: the type of their distances.
+        counts: int64: how many of their distances are 0, 1, ...; 0 counts none.
+        facts: as in :func:`begin_facts`.
+    """
+    reached, sums, largest, farthest = facts[:, :DIGITS].transpose(1, 0, 2).reshape(DIGITS, BITS)[:, :rows].copy()
+    lengths = np.flatnonzero(counts)
+    numbers = counts[lengths]
+
+    def count(width: float, bins: Indices) -> int:
+        np.add.at(bins, np.minimum((lengths / width).astype(np.int64), len(bins) - 1), numbers)
+        return 0
+
+    sums = sums if work_type(dtype).integer else sums.astype(np.float64)
+    return FoundFacts(RowFacts(reached, sums, largest.astype(dtype), farthest), count)

@@ -1,0 +1,105 @@
+"""Which devices of this node get a runner, and which GPUs a process may see.  Found without CUDA.
+
+A runner's device is ``cpu``, one GPU such as ``cuda0``, or several such as ``cuda0-3``.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from service.settings import Settings
+from storage.errors import InvalidRequest
+
+_NVIDIA: Final = Path("/proc/driver/nvidia/gpus")
+_DEVICE: Final = re.compile(r"cuda(\d{1,4})(?:-(\d{1,4}))?")
+_VISIBLE: Final = "CUDA_VISIBLE_DEVICES"
+
+
+def devices(setting: str, gpus_per_runner: int = 1) -> list[str]:
+    """Return the devices of this node that get a runner: one for each GPU or group of GPUs, or the processors.
+
+    Args:
+        setting: ``auto``, ``none``, or devices with commas between them.
+        gpus_per_runner: GPUs of each runner, for ``auto``; the last runner gets those that are left.
+
+    Raises:
+        InvalidRequest: the setting names no device, or a GPU for two runners.
+    """
+    if setting == "none":
+        return []
+    if setting == "auto":
+        count = _gpus()
+        groups = [range(first, min(first + gpus_per_runner, count)) for first in range(0, count, gpus_per_runner)]
+        return [_name(group) for group in groups] or ["cpu"]
+    found = list(dict.fromkeys(word.strip() for word in setting.split(",")))
+    taken: dict[int, str] = {}
+    for word in found:
+        group = numbers(word)
+        if word != "cpu" and not group:
+            message = (
+                f"runners: {word!r} is no device; auto, none, or devices such as cpu or cuda0,cuda1, "
+                "or cuda0-3 for one runner with four GPUs"
+            )
+            raise InvalidRequest(message, field="runners")
+        for number in group:
+            if number in taken:
+                message = f"runners: {taken[number]} and {word} would both work on GPU {number}; give it to one runner"
+                raise InvalidRequest(message, field="runners")
+            taken[number] = word
+    return found
+
+
+def numbers(device: str) -> range:
+    """Return the numbers of the GPUs of a runner's device; empty for ``cpu`` and for words that name no device."""
+    match = _DEVICE.fullmatch(device)
+    if match is None:
+        return range(0)
+    first = int(match[1])
+    return range(first, int(match[2] or first) + 1)
+
+
+def singles(device: str) -> list[str]:
+    """Return the devices that a runner's device consists of: each is locked, so that no other runner works on it."""
+    return [f"cuda{number}" for number in numbers(device)] or [device]
+
+
+def visible(*devices: int) -> str:
+    """Return CUDA_VISIBLE_DEVICES for a process that is to see these devices of those that this process sees."""
+    names = _named() or []
+    return ",".join(names[device] if device < len(names) else str(device) for device in devices)
+
+
+@cache
+def see_those_of_a_runner(settings: Settings) -> None:
+    """Let this process see as many GPUs as the runner with most of them, so that it plans as that runner will.
+
+    It has an effect before CUDA is loaded only, and where this node has runners with GPUs.
+    """
+    groups = [numbers(device) for device in devices(settings.runners, settings.gpus_per_runner)]
+    most = max(groups, key=len, default=range(0))
+    if most:
+        os.environ[_VISIBLE] = visible(*most)
+
+
+def _name(group: range) -> str:
+    return f"cuda{group[0]}" if len(group) == 1 else f"cuda{group[0]}-{group[-1]}"
+
+
+def _named() -> list[str] | None:
+    setting = os.environ.get(_VISIBLE)
+    return None if setting is None else [name.strip() for name in setting.split(",") if name.strip()]
+
+
+def _gpus() -> int:
+    """Return the number of GPUs that this service may use, found without CUDA, which only the runners import."""
+    if importlib.util.find_spec("cupy") is None or not _NVIDIA.is_dir():
+        return 0
+    named = _named()
+    if named is not None:
+        return len([name for name in named if name != "-1"])
+    return len(list(_NVIDIA.iterdir()))

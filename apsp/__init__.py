@@ -9,10 +9,11 @@
 [113.722]
 
 Graphs come from files (``read_graph``) or arrays (``build_graph``).  ``plan`` says what a solve would take, ``solve``
-gives an array, ``solve_to_store`` a store that ``open`` reads and ``verify`` checks, ``solve_many`` does many graphs at
-once.  ``warm`` compiles ahead what the first solve on a machine would wait for.  ``csgraph`` has the functions of
-``scipy.sparse.csgraph``, ``Client`` and ``AsyncClient`` ask a service, and ``errors`` are the exceptions.  Everything
-is imported when it is first used; ``import apsp`` itself takes no time.
+gives an array, ``solve_to_store`` a store that ``open`` reads and ``verify`` checks, ``prepare`` tables of the size of
+the graph that answer as a store does, ``solve_many`` does many graphs at once.  ``warm`` compiles ahead what the first
+solve on a machine would wait for.  ``csgraph`` has the functions of ``scipy.sparse.csgraph``, ``Client`` and
+``AsyncClient`` ask a service, and ``errors`` are the exceptions.  Everything is imported when it is first used;
+``import apsp`` itself takes no time.
 """
 
 from __future__ import annotations
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
     from apsp import errors as errors
     from engine.api.in_memory import solve as solve
     from engine.api.many import solve_many as solve_many
+    from engine.api.prepared import prepare as prepare
+    from engine.api.prepared_matrix import PreparedMatrix as PreparedMatrix
+    from engine.api.prepared_matrix import open_result as open  # noqa: A004 - the word that people look for
     from engine.api.routes import Router as Router
     from engine.api.solve import Outcome as Outcome
     from engine.api.verify import verify_store as verify
@@ -39,7 +43,6 @@ if TYPE_CHECKING:
     from storage.graph.graph import Graph as Graph
     from storage.graph.graph import build_graph as build_graph
     from storage.matrix.reader import Matrix as Matrix
-    from storage.matrix.reader import open_matrix as open  # noqa: A004 - the word that people look for
     from storage.readers import ReadLimits as ReadLimits
     from storage.readers import read_graph as read_graph
 
@@ -54,6 +57,7 @@ __all__ = [
     "Options",
     "Outcome",
     "Plan",
+    "PreparedMatrix",
     "ReadLimits",
     "Router",
     "__version__",
@@ -62,6 +66,7 @@ __all__ = [
     "errors",
     "open",
     "plan",
+    "prepare",
     "read_graph",
     "solve",
     "solve_many",
@@ -83,7 +88,9 @@ _HOMES = {
     "ReadLimits": "storage.readers",
     "Router": "engine.api.routes",
     "build_graph": "storage.graph.graph",
-    "open": "storage.matrix.reader:open_matrix",
+    "PreparedMatrix": "engine.api.prepared_matrix",
+    "open": "engine.api.prepared_matrix:open_result",
+    "prepare": "engine.api.prepared",
     "read_graph": "storage.readers",
     "solve": "engine.api.in_memory",
     "solve_many": "engine.api.many",

@@ -119,6 +119,16 @@ class ClientOptions(ReadingOptions, JobOptions, total=False):
     ]  # fmt: skip
 
 
+class PrepareOptions(TypedDict, total=False):
+    """The options of ``apsp prepare``."""
+
+    dtype: Annotated[
+        Literal["auto", "uint16", "int32", "float32", "float64"], Option("Type of the distances.", default="auto")
+    ]
+    memory: Annotated[Size, Option("Host memory to use at most, such as 4GiB or 500M.", metavar="SIZE")]
+    threads: Annotated[int | None, Option("Threads; else all processors.", metavar="N", least=1)]
+
+
 def split_names(texts: Iterable[str], field: str) -> list[str]:
     """Return the names in texts such as ``A,"B, c",D``: separated by commas, in double quotes where a name holds a
     comma.

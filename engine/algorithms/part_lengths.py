@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -12,11 +12,15 @@ import numpy.typing as npt
 from engine.algorithms import floyd_warshall
 from engine.algorithms.products import multiply
 from engine.graph.partition import Lengths, Parts
-from engine.model.backend import Array, Backend
+from engine.model.backend import Array
 from engine.model.blocks import LEAF
 from engine.model.dtypes import WorkType
 from engine.model.progress import Monitor
 from storage.graph.graph import Graph
+
+if TYPE_CHECKING:
+    from engine.algorithms.elimination import SmallParts
+    from engine.devices.cpu.backend import CpuBackend
 
 Positions = npt.NDArray[np.int64] | npt.NDArray[np.int32]
 
@@ -25,7 +29,7 @@ SMALL: Final = 2**24
 
 
 def find_lengths(
-    backend: Backend, graph: Graph, parts: Parts, kind: WorkType, *, nonnegative: bool, monitor: Monitor
+    backend: CpuBackend, graph: Graph, parts: Parts, kind: WorkType, *, nonnegative: bool, monitor: Monitor
 ) -> Lengths:
     """Find the lengths of all parts.
 
@@ -40,14 +44,22 @@ def find_lengths(
     Raises:
         Cancelled: the monitor asked to stop.
     """
+    from engine.algorithms.elimination import SmallParts, small_parts
+
     monitor.begin("prepare", int(sum(part.sum() for part in parts.updates())), "updates")
     sizes, widths = parts.sizes, parts.widths()
-    flat: Array = np.full(int(sizes @ widths), kind.sentinel(), kind.dtype)
+    flat: Array = np.empty(int(sizes @ widths), kind.dtype)
     begin = np.concatenate(([0], np.cumsum(sizes * widths)))
     tables = [flat[begin[i] : begin[i + 1]].reshape(sizes[i], widths[i]) for i in range(parts.count)]
-    step = _Step(backend, graph, parts, kind, nonnegative, monitor)
-    upward, across = step.eliminate(tables)
+    small, arcs = small_parts(parts), _Arcs(graph, parts, kind)
+    compiled = SmallParts(backend, parts, small, kind, nonnegative=nonnegative, directed=graph.directed)
+    for updates in compiled.eliminate(flat, arcs.sorted):
+        monitor.step(updates)
+    step = _Step(backend, arcs, parts, kind, nonnegative, graph.directed, monitor)
+    upward, across = step.eliminate(tables, small, compiled)
     step.extend(tables, upward)
+    for updates in compiled.extend(flat):
+        monitor.step(updates)
     return Lengths(tables, across, flat)
 
 
@@ -55,23 +67,35 @@ def find_lengths(
 class _Step:
     """The data that steps 1 and 2 share."""
 
-    backend: Backend
-    graph: Graph
+    backend: CpuBackend
+    arcs: _Arcs
     parts: Parts
     kind: WorkType
     nonnegative: bool
+    directed: bool
     monitor: Monitor
 
-    def eliminate(self, tables: list[Array]) -> tuple[list[Array], list[Array]]:
-        """Make step 1: return the lengths to and from each part's border; fill the first columns of its table."""
+    def eliminate(
+        self, tables: list[Array], small: npt.NDArray[np.bool_], compiled: SmallParts
+    ) -> tuple[dict[int, Array], list[Array]]:
+        """Make step 1 for the parts that are not small, and fill the first columns of their tables.
+
+        Returns:
+            The lengths from those parts to their borders, and the lengths from their borders to all parts.
+        """
         from engine.graph._elimination import join
 
-        parts, arcs, updates = self.parts, _Arcs(self.graph, self.parts, self.kind), self.parts.updates()[0]
+        parts, arcs, updates = self.parts, self.arcs, self.parts.updates()[0]
         through: list[list[tuple[Positions, Array]]] = [[] for _ in range(parts.count)]
-        upward: list[Array] = []
+        upward: dict[int, Array] = {}
         across: list[Array] = []
         for i in range(parts.count):
-            size, border = len(tables[i]), parts.border(i)
+            size, border, above = len(tables[i]), parts.border(i), parts.parents[i]
+            if small[i]:
+                across.append(compiled.across(i))
+                if above >= 0 and not small[above]:
+                    through[above].append((border, compiled.rest(i)))
+                continue
             front = arcs.front(i)
             for other, lengths in through[i]:
                 join(front, arcs.local(i, other), lengths)
@@ -80,21 +104,21 @@ class _Step:
             part = _OnePart(self.monitor)
             self._close(own, part)
             up = self._relaxed(out, own, out, part)
-            down = self._relaxed(back, back, own, part) if self.graph.directed else np.ascontiguousarray(up.T)
+            down = self._relaxed(back, back, own, part) if self.directed else np.ascontiguousarray(up.T)
             if len(border):
                 rest = self._relaxed(front[size:, size:], back, up, part)
-                through[parts.parents[i]].append((border, rest))
+                through[above].append((border, rest))
             tables[i][:, :size] = own
-            upward.append(up)
+            upward[i] = up
             across.append(down)
             self.monitor.step(int(updates[i]) - part.done)
         return upward, across
 
-    def extend(self, tables: list[Array], upward: list[Array]) -> None:
-        """Make step 2 in place: fill the columns of each part's table for the parts above."""
+    def extend(self, tables: list[Array], upward: dict[int, Array]) -> None:
+        """Make step 2 in place for the parts of ``upward``: fill the columns of their tables for the parts above."""
         parts, updates = self.parts, self.parts.updates()[1]
         owner = parts.owner()
-        for i in range(parts.count - 1, -1, -1):
+        for i in sorted(upward, reverse=True):
             size, wide = tables[i].shape
             border, part = parts.border(i), _OnePart(self.monitor)
             if len(border):
@@ -103,11 +127,12 @@ class _Step:
                     k = owner[border[first]]
                     known = tables[k][border[first:last] - parts.starts[k]]
                     beyond[first:last, beyond.shape[1] - known.shape[1] :] = known
+                tables[i][:, size:] = self.kind.sentinel()
                 self._relax(tables[i][:, size:], upward[i], beyond, part)
             self.monitor.step(int(updates[i]) - part.done)
 
     def _close(self, block: Array, part: Monitor) -> None:
-        signs = {"nonnegative": self.nonnegative, "symmetric": not self.graph.directed}
+        signs = {"nonnegative": self.nonnegative, "symmetric": not self.directed}
         if len(block) <= LEAF:
             self.backend.close(block, **signs)
         else:
@@ -170,6 +195,11 @@ class _Arcs:
             weights = np.minimum(weights, int(kind.unreachable))
         self._weights = weights.astype(kind.dtype)
         self._begin = np.searchsorted(first[order], np.arange(parts.count + 1))
+
+    @property
+    def sorted(self) -> tuple[Array, ...]:
+        """The positions of tails and heads, the weights, and where the arcs of each part begin."""
+        return self._tails, self._heads, self._weights, self._begin
 
     def front(self, i: int) -> Array:
         """Return the weights among part ``i`` and its border: 0 on the diagonal, unreachable where there is no arc."""

@@ -31,13 +31,13 @@ from engine.graph.partition import CPU_GRAIN, DEVICE_GRAIN, Grain, Lengths, Part
 from engine.graph.potentials import Potentials
 from engine.graph.profile import GraphProfile
 from engine.graph.selection import Rectangle
-from engine.model.backend import Backend
 from engine.model.dtypes import WorkType
 from engine.model.progress import Monitor
 from engine.model.rows import Sink
 from engine.rows.summary import Summary
 
 if TYPE_CHECKING:
+    from engine.devices.cpu.backend import CpuBackend
     from engine.devices.cpu.sweep import Sweeper
     from engine.devices.cuda.sweep import DeviceSweep
 
@@ -56,7 +56,7 @@ def _partition(context: SolveContext, grain: Grain) -> tuple[Parts, GraphProfile
     return parts, profile.for_products(context.kind, monitor)
 
 
-def run(context: SolveContext, backend: Backend) -> None:
+def run(context: SolveContext, backend: CpuBackend) -> None:
     """Find whole rows of distances; arcs may be negative.
 
     Args:
@@ -77,7 +77,7 @@ def run(context: SolveContext, backend: Backend) -> None:
         sweeper.shutdown()
 
 
-def sweeper_of(backend: Backend, relaxed: GraphProfile, parts: Parts, kind: WorkType, monitor: Monitor) -> Sweeper:
+def sweeper_of(backend: CpuBackend, relaxed: GraphProfile, parts: Parts, kind: WorkType, monitor: Monitor) -> Sweeper:
     """Make steps 1 and 2 for sweeps of any rows on the processors.
 
     Args:
@@ -94,7 +94,7 @@ def sweeper_of(backend: Backend, relaxed: GraphProfile, parts: Parts, kind: Work
 
     nonnegative = relaxed.nonnegative
     lengths = find_lengths(backend, relaxed.graph, parts, kind, nonnegative=nonnegative, monitor=monitor)
-    return Sweeper(parts, lengths, nonnegative=nonnegative, threads=backend.threads)
+    return Sweeper(parts, lengths, nonnegative=nonnegative, owner=backend)
 
 
 def run_on_device(context: SolveContext) -> Summary:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from engine.algorithms import breadth_first, dijkstra, floyd_warshall, johnson, partitioned, squaring
 from engine.algorithms.context import SolveContext
@@ -11,6 +11,9 @@ from engine.graph.profile import GraphProfile
 from engine.model.backend import Array, Backend
 from engine.rows.dense import ClosedRows, weight_matrix, write_rows
 from engine.rows.pipeline import place_of
+
+if TYPE_CHECKING:
+    from engine.devices.cpu.backend import CpuBackend
 
 
 def _dense(context: SolveContext, backend: Backend) -> tuple[Array, GraphProfile]:
@@ -49,7 +52,7 @@ def _squaring(context: SolveContext, backend: Backend) -> None:
 
 
 #: What runs each algorithm of ``engine.model.algorithms`` on the processors.
-ON_PROCESSORS: Final[dict[str, Callable[[SolveContext, Backend], None]]] = {
+ON_PROCESSORS: Final[dict[str, Callable[[SolveContext, CpuBackend], None]]] = {
     "dijkstra": dijkstra.solve,
     "johnson": johnson.solve,
     "bfs": breadth_first.solve,

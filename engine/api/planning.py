@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from engine.api.prepared_planning import offered
 from engine.execution.compiling import compile_for, needed, seconds_to_compile
 from engine.execution.kernel_list import PLANNING, missing, used_by
 from engine.execution.survey import survey
@@ -64,7 +65,10 @@ def make_plan(
             compile_for(missing(used_by(PLANNING)), clock)
         if clock.seconds:  # it has waited for kernels; what follows is not their time
             clock.begin("plan", 0, "")
-        plan = _plan(profile, bound_to(found, options), out, found)
+        try:
+            plan = _plan(profile, bound_to(found, options), out, found)
+        except DoesNotFit as refusal:
+            raise offered(refusal, profile, options, out) from None
     return bind_plan(_with_fixed(plan, stored=out is not None), profile.graph, options)
 
 

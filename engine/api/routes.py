@@ -23,7 +23,7 @@ from engine.api.reference import Reference
 from engine.graph.terminals import OpenedMatrix
 from storage.errors import StorageFailed
 from storage.graph.graph import Graph
-from storage.matrix.reader import Matrix
+from storage.matrix.sealed import SealedResult
 
 Array = npt.NDArray[np.generic]
 
@@ -49,9 +49,9 @@ class Route:
 
 
 class Router:
-    """Finds routes over one solved matrix; the reversed arcs are kept between calls."""
+    """Finds routes over one sealed result; the reversed arcs are kept between calls."""
 
-    def __init__(self, matrix: Matrix, *, memory: int = LAYERS_BYTES) -> None:
+    def __init__(self, matrix: SealedResult, *, memory: int = LAYERS_BYTES) -> None:
         """Prepare routes over ``matrix``; a route with a hop limit may keep ``memory`` bytes of layers."""
         self._matrix, self._memory = OpenedMatrix(matrix), memory
 
@@ -192,11 +192,11 @@ def _agrees(found: Route, stored: Any) -> bool:
     return bool(abs(found.length - float(stored)) <= rounding(len(found.weights), magnitude, stored.dtype))
 
 
-def route(matrix: Matrix, source: int, target: int) -> Route | None:
+def route(matrix: SealedResult, source: int, target: int) -> Route | None:
     """Find a shortest path as :meth:`Router.route`.
 
     Args:
-        matrix: the solved matrix.
+        matrix: the solved store, or the prepared graph.
         source: vertex index.
         target: vertex index.
     """

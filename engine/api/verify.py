@@ -1,4 +1,4 @@
-"""Verifies that a store holds the distances of its graph, by checksums of tiles and by new searches of rows.
+"""Verifies that a store holds the distances of its graph, by checksums of files and by new searches of rows.
 
 Checksums detect damage, but not a matrix that was computed wrongly and then sealed.  So some sources are searched again
 in the store's graph, by code that no solve uses (``engine.api.reference``), and their rows are compared.
@@ -14,12 +14,13 @@ from typing import Any, Final, Literal
 import numpy as np
 import numpy.typing as npt
 
+from engine.api.prepared_matrix import PreparedMatrix, open_result
 from engine.api.reference import Floats, Reference
 from engine.api.routes import rounding
 from engine.graph.terminals import arrivals, opened
 from engine.model.progress import Monitor
 from storage.errors import StorageFailed
-from storage.matrix.reader import Matrix, check_tiles, open_matrix
+from storage.matrix.sealed import SealedResult
 
 Indices = npt.NDArray[np.int64]
 
@@ -48,7 +49,7 @@ class Verified:
 def verify_store(
     path: str | Path, sample: int | Literal["all"] | None = None, *, monitor: Monitor | None = None
 ) -> Verified:
-    """Read every tile again, then search ``sample`` sources again and compare their rows.
+    """Read every tile, or every table of a prepared graph, then search ``sample`` sources and compare their rows.
 
     Args:
         path: a folder, or an address in an object store.
@@ -64,13 +65,13 @@ def verify_store(
         StorageFailed: naming the first tile or file that is damaged, or the first entry that differs from the graph's.
         Cancelled: the monitor asked to stop.
     """
-    with open_matrix(path) as matrix:
-        check_tiles(matrix)
+    with open_result(path) as matrix:
+        matrix.check()
         return verify_rows(matrix, sample, monitor=monitor)
 
 
 def verify_rows(
-    matrix: Matrix, sample: int | Literal["all"] | None = None, *, monitor: Monitor | None = None
+    matrix: SealedResult, sample: int | Literal["all"] | None = None, *, monitor: Monitor | None = None
 ) -> Verified:
     """Search sources again and compare their rows.
 
@@ -106,7 +107,7 @@ class _Again:
         cost: work of a search from one source, in the unit of ``FREE_WORK``.
     """
 
-    def __init__(self, matrix: Matrix) -> None:
+    def __init__(self, matrix: SealedResult) -> None:
         self._matrix, graph = matrix, opened(matrix.graph())
         self._targets = arrivals(matrix.targets, matrix.n, graph.n - matrix.n)
         self._reference = Reference(graph)
@@ -138,6 +139,8 @@ class _Again:
         matrix = self._matrix
         lengths, arcs = self._search(sources)
         stored: npt.NDArray[Any] = matrix.rows(sources)
+        if isinstance(matrix, PreparedMatrix):
+            self._compare_pairs(sources, stored)
         allowed = self._allowed(lengths, arcs)[:, self._targets] if self._floats else np.float64(0)
         lengths = lengths[:, self._targets]
         there, reached = np.not_equal(stored, matrix.unreachable), np.isfinite(lengths)
@@ -148,6 +151,18 @@ class _Again:
         if len(wrong):
             i, j = wrong[0].tolist()
             raise self._differs(int(sources[i]), int(matrix.targets[j]), stored[i, j], float(lengths[i, j]))
+
+    def _compare_pairs(self, sources: Indices, rows: npt.NDArray[Any]) -> None:
+        """Compare what a prepared graph answers for pairs, from two tables, with its rows, which it may sweep."""
+        matrix = self._matrix
+        for source, row in zip(sources.tolist(), rows, strict=True):
+            pairs = matrix.entries(np.full(len(row), source), matrix.targets)
+            wrong = np.flatnonzero(pairs != row)
+            if len(wrong):
+                j = int(wrong[0])
+                names = f"{matrix.labels[source]} to {matrix.labels[matrix.targets[j]]}"
+                found = f"the row holds {row[j]}, and the pair {pairs[j]}"
+                raise StorageFailed(f"{matrix.path} is wrong: from {names} {found}; prepare it again")
 
     def _differs(self, source: int, target: int, stored: Any, length: float) -> StorageFailed:
         matrix = self._matrix

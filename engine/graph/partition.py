@@ -151,8 +151,10 @@ class Parts:
             border=int(depth.max(initial=0)),
             sweep=int(padded @ depth) + int(overhead),
             prepare=int(inside.sum() + above.sum()),
-            entries=int(size @ wide + 3 * padded @ depth + 3 * ((size + depth) ** 2).max(initial=0)),
+            entries=int(size @ wide + 3 * padded @ depth + depth @ depth + 3 * ((size + depth) ** 2).max(initial=0)),
             seconds=seconds,
+            table=int(size @ wide),
+            above=int(above.sum()),
         )
 
 

@@ -154,6 +154,11 @@ class GraphProfile:
         """Return the opened graph and its rectangle (``engine.graph.terminals``); both as given without terminals."""
         return (self._opened, open_rectangle(self.graph, asked)) if self.graph.terminals else (self, asked)
 
+    @property
+    def dissected(self) -> bool:
+        """Whether a nested dissection is known already."""
+        return self._dissected[1] is not None
+
     def dissection(self, most: int) -> Dissection | None:
         """Return a nested dissection; None if its borders have more than ``most`` entries and none is known yet."""
         tried, found = self._dissected

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from engine.graph.selection import Indices, Rectangle
 from storage.graph.graph import Graph
-from storage.matrix.reader import Matrix
+from storage.matrix.sealed import SealedResult
 
 Array = npt.NDArray[np.generic]
 
@@ -73,11 +73,11 @@ def open_rectangle(graph: Graph, asked: Rectangle) -> Rectangle:
 class OpenedMatrix:
     """A matrix that was solved with terminals, seen as the matrix of the opened graph.
 
-    All other attributes are those of ``storage.matrix.reader.Matrix``.  Entries into a terminal itself are unreachable,
-    except from the terminal itself: no other path ends there.
+    All other attributes are those of ``storage.matrix.sealed.SealedResult``.  Entries into a terminal itself are
+    unreachable, except from the terminal itself: no other path ends there.
     """
 
-    def __init__(self, matrix: Matrix) -> None:
+    def __init__(self, matrix: SealedResult) -> None:
         self._matrix = matrix
         self._n, self._count = matrix.n, int(matrix.attributes.get("terminals", 0))
 
@@ -97,11 +97,11 @@ class OpenedMatrix:
         return target + self._n if target < self._count else target
 
     def entries(self, sources: list[int], targets: list[int]) -> Array:
-        """Return entries as ``Matrix.entries`` does."""
+        """Return entries as ``SealedResult.entries`` does."""
         return self._matrix.entries(sources, [self.vertex(target) for target in targets])
 
     def row(self, source: int) -> Array:
-        """Return a row as ``Matrix.row`` does, with one entry for each vertex of the opened graph."""
+        """Return a row as ``SealedResult.row`` does, with one entry for each vertex of the opened graph."""
         row = self._matrix.row(source)
         if not self._count:
             return row

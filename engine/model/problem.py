@@ -17,6 +17,8 @@ class PartsFacts:
         prepare: updates made once, before any row.
         entries: entries held in memory during the whole solve.
         seconds: time that finding the parts took.
+        table: entries of the tables of one direction.
+        above: updates of ``prepare`` that find the lengths to all parts above.
     """
 
     count: int
@@ -26,6 +28,8 @@ class PartsFacts:
     prepare: int
     entries: int
     seconds: float
+    table: int = 0
+    above: int = 0
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from engine.model.device_layout import SWEEP_ROWS, sweep_layout
 from engine.model.plan import Candidate, Phase
 from engine.model.problem import PartsFacts
@@ -69,6 +71,21 @@ def estimate_device(setting: Setting) -> Candidate:
         device="cuda",
         device_memory=layout.bytes(batch),
     )
+
+
+def estimate_prepared(setting: Setting, facts: PartsFacts, *, directed: bool) -> Candidate:
+    """Estimate the tables that answer every pair, without any row; ``setting.store`` is the bytes of what is stored.
+
+    Args:
+        setting: problem, machine, type and bytes.
+        facts: the parts, those for processors.
+        directed: there are tables in both directions, from one elimination.
+    """
+    size, ways = setting.kind.itemsize, 1 + directed
+    prepare = _prepare(setting, replace(facts, prepare=facts.prepare + (ways - 1) * facts.above))
+    phases = (Phase("partition", facts.seconds), prepare, write_phase(setting))
+    memory = ways * size * facts.entries + 60 * setting.problem.arcs + 40 * setting.problem.n
+    return candidate(setting, "prepared", phases, memory=memory)
 
 
 def _prepare(setting: Setting, facts: PartsFacts) -> Phase:

@@ -17,8 +17,10 @@ from storage.graph.graph import Graph
 
 Array = npt.NDArray[np.generic]
 
-#: Number of arcs that are scattered at a time, so that the row numbers of a dense graph need little memory.
+#: Entries of rows that a thread fills at a time.
 _PIECE = 1 << 20
+#: Entries of rows whose facts are gathered at once.
+_GATHERED = 1 << 23
 
 
 def weight_matrix(graph: Graph, kind: WorkType, monitor: Monitor, threads: int = 1, out: Array | None = None) -> Array:
@@ -62,20 +64,11 @@ def fill_weights(graph: Graph, kind: WorkType, first: int, out: Array) -> None:
         first: number of the first row.
         out: shape (rows, n), receives rows ``first``, ``first`` + 1, ...
     """
-    size = max(1, _PIECE // max(1, graph.n))
-    for start in range(first, first + len(out), size):
-        stop = min(first + len(out), start + size)
-        part = out[start - first : stop - first]
-        part[:] = kind.sentinel()
-        begin, end = graph.indptr[start], graph.indptr[stop]
-        tails = np.repeat(np.arange(stop - start), np.diff(graph.indptr[start : stop + 1]))
-        # adding 0 turns -0.0, whose bits sort below every number, into 0.0
-        weights = graph.weights[begin:end] + 0
-        if kind.integer:
-            # an arc longer than every distance is on no shortest path, and its weight might not fit the type
-            weights = np.minimum(weights, int(kind.unreachable))
-        part[tails, graph.heads[begin:end]] = weights
-        part[np.arange(stop - start), np.arange(start, stop)] = 0
+    from engine.rows._weights import scatter
+
+    # an arc longer than every distance is on no shortest path, and its weight might not fit the type
+    most = np.float64(np.inf) if not kind.integer else np.int64(kind.unreachable)
+    scatter((graph.indptr, graph.heads, graph.weights), first, (kind.sentinel(), most), out)
 
 
 @dataclass(frozen=True)
@@ -114,6 +107,8 @@ def write_rows(
     sources = np.arange(len(matrix)) if closed.rows is None else closed.rows
     band = sink.tile[0]
     in_place = sink if isinstance(sink, FactSink) and sink.place is matrix else None
+    if in_place is not None:  # nothing is written: two bands for each thread, but not so long that none is reported
+        band = max(band, min(-(-len(sources) // (2 * threads)), _GATHERED // max(1, matrix.shape[1])))
     monitor.begin("write", len(sources), "rows")
 
     def write(some: npt.NDArray[np.int64], first: int) -> int:

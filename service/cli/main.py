@@ -23,7 +23,7 @@ from service.cli.arguments import (
     StoreUrl,
     with_options,
 )
-from service.options import BulkOptions, LocalOptions
+from service.options import BulkOptions, LocalOptions, PrepareOptions
 from storage.options import ReadingOptions
 
 app = typer.Typer(
@@ -103,6 +103,23 @@ def solve_many(
 
 @app.command()
 @with_options
+def prepare(
+    graph: GraphFile,
+    out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Where the prepared graph goes.")],
+    reading: ReadingOptions,
+    options: PrepareOptions,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace FOLDER once the new one is done.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Make tables that answer every distance without a matrix, for road networks and other graphs like them."""
+    _must_open(graph)
+    from service.cli.commands import preparing, solving
+
+    preparing.prepare(solving.GraphArgs(graph, reading), options, out, overwrite=overwrite, as_json=as_json)
+
+
+@app.command()
+@with_options
 def plan(
     graph: GraphFile,
     reading: ReadingOptions,
@@ -144,7 +161,7 @@ def query(
     server: cli_remote.Server = None,
     as_json: Json = False,
 ) -> None:
-    """Ask a store, or with --server a job's result: distance U V, path U V, row U, or summary."""
+    """Ask a store or a prepared graph, or with --server a job's result: distance U V, path U V, row U, or summary."""
     if server is not None or cli_remote.means_job(store):
         from service.cli.commands import remote
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from storage.matrix.reader import Matrix, open_matrix
+from storage.matrix.reader import open_matrix
+from storage.matrix.sealed import SealedResult
 
 if TYPE_CHECKING:
     from engine.api.routes import Router
@@ -21,10 +22,14 @@ Array = npt.NDArray[np.generic]
 
 
 class ResultReader:
-    """An open result store; safe to use from many threads."""
+    """An open result store; safe to use from many threads.
 
-    def __init__(self, path: str | Path) -> None:
-        self.matrix: Matrix = open_matrix(path)
+    Args:
+        path: a folder or an address of a solved matrix, or what is open already: a matrix, or a prepared graph.
+    """
+
+    def __init__(self, path: str | Path | SealedResult) -> None:
+        self.matrix: Any = path if isinstance(path, SealedResult) else open_matrix(path)
         self._lock = threading.Lock()
 
     @cached_property
@@ -95,14 +100,9 @@ class ResultReader:
         Equal distances are in the order of the columns.  Only targets that were solved count.
         """
         u = self.matrix.vertex(source)
-        row = self.matrix.row(u)
-        columns = np.flatnonzero(self.reached(row) & (self.matrix.targets != u))
-        if count < len(columns):
-            bound = np.partition(row[columns], count - 1)[count - 1]
-            columns = columns[row[columns] <= bound]
-        columns = columns[np.argsort(row[columns], kind="stable")][:count]
-        targets = [self.label(v) for v in self.matrix.targets[columns].tolist()]
-        return {"source": self.label(u), "targets": targets, "distances": self.numbers(row[columns])}
+        vertices, distances = self.matrix.nearest(u, count)
+        targets = [self.label(v) for v in vertices.tolist()]
+        return {"source": self.label(u), "targets": targets, "distances": self.numbers(distances)}
 
     def histogram(self, source: Label | None, bins: int) -> dict[str, Any]:
         """Histogram of the finite distances of one row without its diagonal, or of the whole matrix as sealed.

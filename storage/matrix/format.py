@@ -26,9 +26,12 @@ from storage.matrix.side_arrays import CHECKSUM, LITTLE_ENDIAN, array_document
 #: Newest version of a store.  It rises when readers of earlier versions would misread new stores; each store has the
 #: lowest version that is safe.  A matrix whose columns are all vertices has version 1.  Version 2 has selected columns,
 #: which a reader of version 1 would take for all.  Version 3 is of a graph with terminals, through which an earlier
-#: reader would lead its routes.
-FORMAT_VERSION: Final = 3
+#: reader would lead its routes.  Version 4 is a prepared graph, which has tables instead of a matrix.
+FORMAT_VERSION: Final = 4
 DISTANCES: Final = "distances"
+#: The array that a prepared graph always has (``storage.prepared``), and its version.
+TABLES: Final = "tables/forward"
+_PREPARED_VERSION: Final = 4
 ROOT_DOCUMENT: Final = "zarr.json"
 COMPRESSIONS: Final = ("none", "zstd")
 #: Zstandard after a byte shuffle, in Blosc's container: smaller and faster to read than Zstandard alone.
@@ -150,15 +153,25 @@ def group_document(attributes: Mapping[str, object], metadata: Mapping[str, obje
     return document
 
 
-def seal_document(folder: Path, attributes: Mapping[str, object]) -> bytes:
-    """Return the bytes of the root document that seals the store in ``folder``, whose other files are all written."""
-    tiles = folder / DISTANCES / "c"
+def seal_document(
+    folder: Path, attributes: Mapping[str, object], known: Mapping[str, tuple[int, int]] | None = None
+) -> bytes:
+    """Return the bytes of the root document that seals the store in ``folder``, whose other files are all written.
+
+    Args:
+        folder: where the files are.
+        attributes: those of the root.
+        known: bytes and CRC-32C of files that need not be read for that, by their names in the folder.
+    """
+    known, tiles = known or {}, folder / DISTANCES / "c"
     files = {}
     for path in sorted(folder.rglob("*")):
         if path.is_file() and not path.is_relative_to(tiles):
-            files[path.relative_to(folder).as_posix()] = list(file_checksum(path))
+            name = path.relative_to(folder).as_posix()
+            files[name] = list(known[name] if name in known else file_checksum(path))
     document = group_document(attributes, consolidated(folder))
     version = 3 if attributes.get("terminals") else 1 if attributes.get("targets", "all") == "all" else 2
+    version = _PREPARED_VERSION if (folder / TABLES).is_dir() else version
     document["attributes"]["seal"] = {"version": version, "files": files}
     document["attributes"]["seal"]["digest"] = _digest(document)
     return json.dumps(document, indent=1, allow_nan=False).encode()
@@ -174,8 +187,26 @@ def is_foreign(data: bytes) -> bool:
     return not (isinstance(attributes, dict) and "seal" in attributes)
 
 
-def read_seal(path: Path | str, data: bytes) -> dict[str, Any]:
-    """Parse the root document and check its seal.  Raises StorageFailed naming ``path`` and what is wrong."""
+def is_prepared(data: bytes) -> bool:
+    """Return whether a root document is that of a prepared graph."""
+    try:
+        document = json.loads(data)
+        return TABLES in document["consolidated_metadata"]["metadata"]
+    except (ValueError, KeyError, TypeError):
+        return False
+
+
+def read_seal(path: Path | str, data: bytes, holds: str | None = DISTANCES) -> dict[str, Any]:
+    """Parse the root document and check its seal.
+
+    Args:
+        path: named in errors.
+        data: the root document.
+        holds: the array that must be there, ``DISTANCES`` or ``TABLES``; None for either.
+
+    Raises:
+        StorageFailed: naming ``path`` and what is wrong.
+    """
     try:
         document = json.loads(data)
         seal = document["attributes"]["seal"]
@@ -187,7 +218,10 @@ def read_seal(path: Path | str, data: bytes) -> dict[str, Any]:
         ) from None
     if found not in range(1, FORMAT_VERSION + 1):
         raise StorageFailed(f"{path} has store version {found}; this program reads versions 1 to {FORMAT_VERSION}")
-    if _digest(document) != stated or DISTANCES not in metadata:
+    there = [name for name in (DISTANCES, TABLES) if name in metadata]
+    if _digest(document) == stated and holds == DISTANCES and there == [TABLES]:
+        raise StorageFailed(f"{path} is a prepared graph, which has no tiles; open it with apsp.open or apsp query")
+    if _digest(document) != stated or holds not in (None, *there) or not there:
         raise StorageFailed(f"{path} is damaged: {ROOT_DOCUMENT} does not agree with its own digest")
     seal["digest"] = stated
     return dict(document)

@@ -134,13 +134,18 @@ def write_frame(folder: Path, graph: Graph, sides: Sides, grid: TileGrid, common
     for name, vertices in zip(("source", "target"), sides, strict=True):
         side_array(folder / name, graph.labels if vertices is None else graph.labels[vertices], (name,))
     side_array(folder / "vertex", graph.labels, ("vertex",))
+    for name, dimension, vertices in zip(("sources", "targets"), ("row", "column"), sides, strict=True):
+        if vertices is not None:
+            side_array(folder / "graph" / name, vertices, (dimension,))
+    write_graph(folder, graph)
+
+
+def write_graph(folder: Path, graph: Graph) -> None:
+    """Write the arcs, and the document of the group of all that stands there.  Raises OSError."""
     arcs = folder / "graph"
     side_array(arcs / "indptr", graph.indptr, ("boundary",))
     side_array(arcs / "heads", graph.heads, ("arc",))
     side_array(arcs / "weights", graph.weights, ("arc",))
-    for name, dimension, vertices in zip(("sources", "targets"), ("row", "column"), sides, strict=True):
-        if vertices is not None:
-            side_array(arcs / name, vertices, (dimension,))
     terminals = {"terminals": graph.terminals} if graph.terminals else {}
     consolidate(folder / "graph", {"directed": graph.directed, "weighted": graph.weighted, **terminals})
 
@@ -181,7 +186,7 @@ def check_target(target: Path, overwrite: bool) -> None:
     if not overwrite:
         raise Conflict(f"{target} exists already; choose another path or ask for it to be overwritten")
     with contextlib.suppress(OSError, StorageFailed):
-        read_seal(target, (target / ROOT_DOCUMENT).read_bytes())
+        read_seal(target, (target / ROOT_DOCUMENT).read_bytes(), None)
         if not target.is_symlink():
             return
     raise Conflict(f"{target} is no matrix store of this program and is not replaced; remove it or choose another path")

@@ -7,25 +7,21 @@ Zarr client: a tile that is missing or damaged is an error, never a number.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
 from storage.errors import InvalidRequest, NotFound, StorageFailed
-from storage.graph.graph import Graph, index_of
-from storage.matrix.format import DISTANCES, ROOT_DOCUMENT, Array, IntArray, crc32c, is_foreign, read_seal
+from storage.matrix.format import DISTANCES, ROOT_DOCUMENT, Array, IntArray, is_foreign
 from storage.matrix.frame import MatrixSpec
 from storage.matrix.grid import TileGrid, layout
-from storage.matrix.side_arrays import read_side_array
+from storage.matrix.sealed import SealedResult
 from storage.matrix.tiles import StoreFolder, TileReader
 from storage.matrix.writer import MatrixWriter, create_matrix
 from storage.remote.objects import is_address
@@ -35,6 +31,8 @@ __all__ = [
     "Matrix", "MatrixSpec", "MatrixWriter", "check_tiles", "create_matrix", "matrix_bytes", "open_matrix",
     "verify_matrix",
 ]  # fmt: skip
+
+Result = TypeVar("Result", bound=SealedResult)
 
 _VERIFY_THREADS: Final = 4
 _ATTEMPTS: Final = 20
@@ -59,13 +57,27 @@ def open_matrix(path: str | Path) -> Matrix:
         NotFound: there is nothing at ``path``.
         StorageFailed: what is there is no sealed store, or its metadata are damaged.
     """
+    return open_sealed(path, Matrix)
+
+
+def open_sealed(path: str | Path, make: Callable[[StoreFolder | RemoteFolder], Result]) -> Result:
+    """Open what is sealed at ``path``, with metadata of one result even where a writer swaps it meanwhile.
+
+    Args:
+        path: a folder, or an address in an object store.
+        make: makes the result from its open folder.
+
+    Raises:
+        NotFound: there is nothing at ``path``.
+        StorageFailed: as ``make``.
+    """
     if is_address(path):
-        return Matrix(RemoteFolder(str(path)))
+        return make(RemoteFolder(str(path)))
     target = Path(path).absolute()
     for _ in range(_ATTEMPTS):
         folder = StoreFolder(target)
         try:
-            matrix = Matrix(folder)
+            result = make(folder)
         except StorageFailed:
             swapped = not folder.current()
             folder.close()
@@ -74,7 +86,7 @@ def open_matrix(path: str | Path) -> Matrix:
             continue
         # Metadata are read by name: if a writer has swapped the store meanwhile, begin again.
         if folder.current():
-            return matrix
+            return result
         folder.close()
     raise StorageFailed(f"{path} is being replaced again and again; try later")
 
@@ -107,94 +119,52 @@ def verify_matrix(path: str | Path) -> None:
 
 def check_tiles(matrix: Matrix) -> None:
     """Verify an open store like :func:`verify_matrix`.  Raises StorageFailed."""
-    matrix.check_files("")
-    down, across = matrix.grid.counts
-    with ThreadPoolExecutor(_VERIFY_THREADS) as pool:
-        for _ in pool.map(lambda k: matrix.check_tile(*divmod(k, across)), range(down * across)):
-            pass
+    matrix.check()
 
 
-class Matrix:
-    """A sealed store, open for reading; safe to use from many threads.
+class Matrix(SealedResult):
+    """A sealed store of tiles, open for reading; safe to use from many threads.
 
-    Vertices are given as indices (positions in ``labels``); rows are named by the vertex index of their source, columns
-    by that of their target.
-    Entries are returned as stored: ``unreachable`` is +inf for floats and the sentinel for integers.  The first read of
-    a tile verifies its checksum.  A store that is replaced while open is read from the old files as long as they exist;
-    then StorageFailed is raised.  Old and new entries are never mixed.
+    The first read of a tile verifies its checksum.  A store that is replaced while open is read from the old files as
+    long as they exist; then StorageFailed is raised.  Old and new entries are never mixed.
 
     Attributes:
-        path: where it was opened.
-        attributes: type, unreachable, unit, directed, algorithm, plan, graph (digest), software, max_hops, cutoff,
-            sources and targets (``all`` or ``subset``) and the caller's own.
-        summary: as given to ``seal``.
-        dtype: type of the entries.
-        unreachable: the stored value for *no path*.
-        grid: the tile grid.
-        labels: the names of all vertices; n: how many there are.
-        sources, targets: vertex indices of rows and columns; source_labels, target_labels: their names.
-        digest: of the seal, ``sha256:...``; equal for equal stores.
+        Others: as in ``SealedResult``.
     """
 
     def __init__(self, folder: StoreFolder | RemoteFolder) -> None:
         """Use ``open_matrix``."""
-        path = self.path = folder.path
-        self._folder = folder
-        try:
-            document = read_seal(path, self._folder.read(ROOT_DOCUMENT))
-            attributes: dict[str, Any] = document["attributes"]
-            seal = attributes.pop("seal")
-            self._files: Mapping[str, list[int]] = seal["files"]
-            self.digest: str = seal["digest"]
-            self.summary: dict[str, Any] = attributes.pop("summary")
-            self._arrays: Mapping[str, Any] = document["consolidated_metadata"]["metadata"]
-            array = self._arrays[DISTANCES]
-            rows, columns = array["shape"]
-            self.grid = TileGrid((rows, columns), tuple(array["chunk_grid"]["configuration"]["chunk_shape"]))
-            self.dtype = np.dtype(array["data_type"])
-            self._stored = self.dtype.newbyteorder("<")
-            self.unreachable = self.dtype.type(float(attributes["unreachable"]))
-            attributes["unreachable"] = self.unreachable.item()
-            attributes.setdefault("targets", "all")  # stores of versions without the option ``targets``
-            attributes.setdefault("cutoff", None)
-            self.attributes = attributes
-            self.target_labels: Array = self._side("target")
-            self.labels: Array = self.target_labels if attributes["targets"] == "all" else self._side("vertex")
-            self.n = len(self.labels)
-            self.source_labels: Array = self._side("source")
-            self.sources: IntArray = self._read_vertices("sources")
-            self.targets: IntArray = self._read_vertices("targets")
-            reader: Any = TileReader if isinstance(folder, StoreFolder) else RemoteTiles
-            self._tiles: TileReader = reader(
-                self._folder,
-                self.grid,
-                self._stored,
-                self._side("manifest/crc32c").astype(np.uint32, copy=False),
-                self._side("manifest/bytes").astype(np.int64, copy=False),
-                compressed=attributes["compression"] == "zstd",
-            )
-        except (KeyError, TypeError, ValueError) as error:
-            raise StorageFailed(f"{path} is damaged: its metadata cannot be understood ({error!r})") from error
+        super().__init__(folder)
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Rows (sources) and columns (targets)."""
-        return self.grid.shape
+    def _read_metadata(self) -> None:
+        array, attributes = self._arrays[DISTANCES], self.attributes
+        rows, columns = array["shape"]
+        self.grid = TileGrid((rows, columns), tuple(array["chunk_grid"]["configuration"]["chunk_shape"]))
+        self.dtype = np.dtype(array["data_type"])
+        self._stored = self.dtype.newbyteorder("<")
+        self.unreachable = self.dtype.type(float(attributes["unreachable"]))
+        attributes["unreachable"] = self.unreachable.item()
+        attributes.setdefault("targets", "all")  # stores of versions without the option ``targets``
+        attributes.setdefault("cutoff", None)
+        self.target_labels = self._side("target")
+        self.labels = self.target_labels if attributes["targets"] == "all" else self._side("vertex")
+        self.n = len(self.labels)
+        self.source_labels = self._side("source")
+        self.sources, self.targets = self._read_vertices("sources"), self._read_vertices("targets")
+        reader: Any = TileReader if isinstance(self._folder, StoreFolder) else RemoteTiles
+        self._tiles: TileReader = reader(
+            self._folder,
+            self.grid,
+            self._stored,
+            self._side("manifest/crc32c").astype(np.uint32, copy=False),
+            self._side("manifest/bytes").astype(np.int64, copy=False),
+            compressed=attributes["compression"] == "zstd",
+        )
 
     @property
     def bytes(self) -> int:
         """Bytes of all files but the root document."""
         return self._tiles.total_bytes + sum(size for size, _ in self._files.values())
-
-    @property
-    def directed(self) -> bool:
-        """Whether the graph is directed."""
-        return bool(self.attributes["directed"])
-
-    def row(self, source_index: int) -> Array:
-        """Return the distances from a source (vertex index), shape (columns,).  Raises NotFound if it is no source."""
-        row: Array = self.rows([source_index])[0]
-        return row
 
     def rows(self, sources: Sequence[int] | IntArray) -> Array:
         """Return the rows of several sources (vertex indices), in the order given, shape (len(sources), columns)."""
@@ -226,6 +196,20 @@ class Matrix:
             out[group] = self._tiles.pick(i, j, positions[group] - i * height, columns[group] - j * width)
         return out.astype(self.dtype, copy=False)
 
+    def columns(self, targets: Sequence[int] | IntArray) -> Array:
+        """Return the distances from all sources to several targets, as the base class does; reads whole tiles."""
+        sources = np.repeat(self.sources, len(targets))
+        found = self.entries(sources, np.tile(np.asarray(targets, np.int64), len(self.sources)))
+        return found.reshape(len(self.sources), len(targets))
+
+    def check(self) -> None:
+        """Read every tile and file again and compare them with manifest and seal.  Raises StorageFailed."""
+        self.check_files("")
+        down, across = self.grid.counts
+        with ThreadPoolExecutor(_VERIFY_THREADS) as pool:
+            for _ in pool.map(lambda k: self.check_tile(*divmod(k, across)), range(down * across)):
+                pass
+
     def peek(self, source: int, target: int) -> np.generic | None:
         """Return the distance of one pair (vertex indices) if it can be read without waiting.
 
@@ -241,40 +225,6 @@ class Matrix:
         (i, offset), (j, column) = divmod(source, height), divmod(target, width)
         found = self._tiles.peek(i, j, offset, column)
         return None if found is None else self.dtype.type(np.frombuffer(found, self._stored)[0])
-
-    def source_position(self, vertex_index: int) -> int:
-        """Return the row of a source.  Raises NotFound if that vertex does not exist or is no source."""
-        return int(self.source_positions([vertex_index])[0])
-
-    def target_position(self, vertex_index: int) -> int:
-        """Return the column of a target.  Raises NotFound if that vertex does not exist or is no target."""
-        return int(self.target_positions([vertex_index])[0])
-
-    def source_positions(self, vertices: Sequence[int] | IntArray) -> IntArray:
-        """Return the rows of sources (vertex indices); errors as in :meth:`source_position`."""
-        return self._positions(vertices, "source", self._rows_of, self.shape[0])
-
-    def target_positions(self, vertices: Sequence[int] | IntArray) -> IntArray:
-        """Return the columns of targets (vertex indices); errors as in :meth:`target_position`."""
-        return self._positions(vertices, "target", self._columns_of, self.shape[1])
-
-    def vertex(self, text: str | int) -> int:
-        """Return the index of a vertex named as in the graph's file.  NotFound names it and what labels there are."""
-        return index_of(self.labels, text)
-
-    def graph(self) -> Graph:
-        """Return the graph that was solved."""
-        return self._graph
-
-    def current(self) -> bool:
-        """Return whether the path still leads to the store that was opened."""
-        return self._folder.current()
-
-    def check_files(self, prefix: str) -> None:
-        """Compare the files whose names begin with ``prefix``, tiles left out, with the seal.  Raises StorageFailed."""
-        for name in self._files:
-            if name.startswith(prefix):
-                self._checked(name)
 
     def check_tile(self, i: int, j: int) -> None:
         """Compare tile (i, j) with the manifest.  Raises StorageFailed."""
@@ -305,18 +255,6 @@ class Matrix:
         except (OSError, NotFound):
             return False
 
-    def close(self) -> None:
-        """Release the folder; the matrix must not be used afterwards."""
-        self._folder.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
     def _sealed_size(self, key: str) -> int:
         """Return the bytes of a file of the store, -1 for the root document.  Raises NotFound for other names."""
         tile = _TILE_KEY.fullmatch(key)
@@ -327,71 +265,3 @@ class Matrix:
         if key == ROOT_DOCUMENT:
             return -1
         raise NotFound(f"the store has no file {key[:200]!r}")
-
-    @cached_property
-    def _graph(self) -> Graph:
-        indptr, heads, weights = (self._side(f"graph/{name}") for name in ("indptr", "heads", "weights"))
-        facts = json.loads(self._folder.read("graph/zarr.json"))["attributes"]
-        if not self.current():
-            raise StorageFailed(f"{self.path} was replaced while open; open it again")
-        kind = bool(facts["directed"]), bool(facts["weighted"]), int(facts.get("terminals", 0))
-        return Graph(indptr, heads, weights, self.labels, *kind)  # type: ignore[arg-type]
-
-    @cached_property
-    def _rows_of(self) -> IntArray | None:
-        """Row of each vertex, -1 where it is no source; None when all are, in order."""
-        return None if self.attributes["sources"] == "all" else self._places(self.sources)
-
-    @cached_property
-    def _columns_of(self) -> IntArray | None:
-        """Column of each vertex, -1 where it is no target; None when all are, in order."""
-        return None if self.attributes["targets"] == "all" else self._places(self.targets)
-
-    def _places(self, vertices: IntArray) -> IntArray:
-        places = np.full(self.n, -1, np.int64)
-        places[vertices] = np.arange(len(vertices))
-        return places
-
-    def _positions(self, wanted: Sequence[int] | IntArray, name: str, places: IntArray | None, there: int) -> IntArray:
-        vertices = np.asarray(wanted, dtype=np.int64)
-        wrong = (vertices < 0) | (vertices >= self.n)
-        if wrong.any():
-            raise NotFound(f"vertex index {int(vertices[wrong][0])} does not exist; the graph has {self.n} vertices")
-        if places is None:
-            return vertices
-        found = places[vertices]
-        if (found < 0).any():
-            label = self.labels[vertices[found < 0][0]]
-            raise NotFound(f"vertex {label} was not solved as a {name}; this store holds {there} of {self.n} {name}s")
-        return found
-
-    def _read_vertices(self, side: str) -> IntArray:
-        if self.attributes[side] == "all":
-            return np.arange(self.n, dtype=np.int64)
-        return self._side(f"graph/{side}").astype(np.int64, copy=False)
-
-    def _side(self, name: str) -> Array:
-        """Read a small array; its files are verified first, because Zarr would fill a lost chunk silently."""
-        try:
-            self._checked(f"{name}/{ROOT_DOCUMENT}")
-            found = read_side_array(self._arrays[name], lambda key: self._checked(f"{name}/{key}"))
-            if found is not None:
-                return found
-            import zarr
-
-            self.check_files(f"{name}/")
-            files = [file for file in self._files if file.startswith(f"{name}/")]
-            array = zarr.open_array(self._folder.arrays(files), path=name, mode="r", zarr_format=3)
-            return np.asarray(array[...])
-        except StorageFailed:
-            raise
-        except Exception as error:
-            raise StorageFailed(f"{self.path}: array {name} cannot be read ({error!r})") from error
-
-    def _checked(self, name: str) -> Any:
-        """A file that is no tile, compared with the seal.  KeyError: none of that name belongs to the store."""
-        size, checksum = self._files[name]
-        data = self._folder.read(name)
-        if (len(data), crc32c(data)) != (size, checksum):
-            raise StorageFailed(f"{self.path} is damaged: {name} does not agree with the seal")
-        return data

@@ -21,13 +21,14 @@ class CpuBackend:
 
     Args:
         threads: threads that share the work; None for one a usable processor.
+        owner: a backend whose threads and work space are used in place of new ones; shutting either down ends them.
     """
 
     name = "cpu"
 
-    def __init__(self, threads: int | None = None) -> None:
-        self._team = Team(threads)
-        self._space = cpu_relax.Workspace(self._team.threads)
+    def __init__(self, threads: int | None = None, *, owner: CpuBackend | None = None) -> None:
+        self._team: Team = Team(threads) if owner is None else owner._team
+        self._space: cpu_relax.Workspace = cpu_relax.Workspace(self._team.threads) if owner is None else owner._space
         self._spaces = Spaces(self._team.threads)
 
     @property
@@ -169,6 +170,22 @@ class CpuBackend:
     def share(self, work: Callable[[int], None]) -> None:
         """Call ``work(worker)`` once in each thread, the caller's among them as number 0; wait for all of them."""
         self._team.run(work)
+
+    def share_items(
+        self, kernel: Callable[..., object], dtype: np.dtype[np.generic], items: Array, *arguments: object, most: int
+    ) -> None:
+        """Call ``kernel(worker, counter, items, *arguments, packs)`` in each thread; wait for all of them.
+
+        Args:
+            kernel: takes items from the counter until none is left.
+            dtype: the type of the pack buffers.
+            items: the items, one a row.
+            arguments: what else the kernel takes.
+            most: the most threads that have work to do.
+        """
+        counter, packs = np.zeros(1, np.int64), self._space.packs(dtype)
+        threads = most if most > 1 and self._team.worth_sharing() else 1
+        self._team.run(kernel, counter, items, *arguments, packs, most=threads)
 
     def shutdown(self) -> None:
         """End the threads; the backend is not used afterwards."""

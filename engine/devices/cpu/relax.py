@@ -142,7 +142,7 @@ def relax_packed(c, start, stride, rows, columns, depth, below, by_bits, left, r
 
 
 @njit(nogil=True, cache=True)
-def _relax_item(  # type: ignore[no-untyped-def]
+def relax_item(  # type: ignore[no-untyped-def]
     c, c0, c_stride, a, a0, a_stride, b, b0, b_stride, rows, columns, depth, below, by_bits, left, right, edge
 ):
     """Relax one item, ``rows`` x ``columns`` of C and at most ITEM_BYTES wide, over the whole ``depth``."""
@@ -172,7 +172,7 @@ def _relax_items(  # type: ignore[no-untyped-def]
         below = i - j if upper else -rows - columns
         high, wide = min(item_rows, rows - i), min(item_columns, columns - j)
         if below < wide:
-            _relax_item(
+            relax_item(
                 c, i * c_stride + j, c_stride, a, i * a_stride, a_stride, b, j, b_stride,
                 high, wide, depth, below, by_bits, left, right, edge,
             )  # fmt: skip
@@ -209,31 +209,47 @@ def _relax_alone(c, c0, a0, b0, stride, rows, columns, depth, by_bits, left, rig
     widest = ITEM_BYTES // c.itemsize
     for j in range(0, columns, widest):
         wide = min(widest, columns - j)
-        _relax_item(
+        relax_item(
             c, c0 + j, stride, c, a0, stride, c, b0 + j, stride,
             rows, wide, depth, -rows - wide, by_bits, left, right, edge,
         )  # fmt: skip
 
 
 @njit(nogil=True, cache=True)
-def _close(d, start, stride, n, by_bits, left, right, edge, leaf):  # type: ignore[no-untyped-def]
-    """Kleene's recursion: close one half, relax the other by it, close that half, relax the first by it."""
-    if n <= ROW:
-        _close_leaf(d, start, stride, n, leaf)
-        return
-    h = (n // 2 + ROW - 1) // ROW * ROW
-    g = n - h
-    a11, a12, a21, a22 = start, start + h, start + h * stride, start + h * stride + h
-    _close(d, a11, stride, h, by_bits, left, right, edge, leaf)
-    _relax_alone(d, a12, a11, a12, stride, h, g, h, by_bits, left, right, edge)
-    _relax_alone(d, a21, a21, a11, stride, g, h, h, by_bits, left, right, edge)
-    _relax_alone(d, a22, a21, a12, stride, g, g, h, by_bits, left, right, edge)
-    _close(d, a22, stride, g, by_bits, left, right, edge, leaf)
-    _relax_alone(d, a21, a22, a21, stride, g, h, g, by_bits, left, right, edge)
-    _relax_alone(d, a12, a12, a22, stride, h, g, g, by_bits, left, right, edge)
-    _relax_alone(d, a11, a12, a21, stride, h, h, g, by_bits, left, right, edge)
-    for i in range(h):
-        d[a11 + i * stride + i] = max(d[a11 + i * stride + i], 0)
+def close_whole(d, start, stride, n, by_bits, left, right, edge, leaf):  # type: ignore[no-untyped-def]
+    """Kleene's recursion: close one half, relax the other by it, close that half, relax the first by it.
+
+    A stack takes the place of calls: a kernel that calls itself cannot be called by another one once it is loaded from
+    numba's cache.
+    """
+    stack = np.empty((64, 3), np.int64)  # blocks under way: first entry, vertices, halves that are closed
+    stack[0, 0], stack[0, 1], stack[0, 2], top = start, n, 0, 0
+    while top >= 0:
+        a11, size, closed = stack[top, 0], stack[top, 1], stack[top, 2]
+        if size <= ROW:
+            _close_leaf(d, a11, stride, size, leaf)
+            top -= 1
+            continue
+        h = (size // 2 + ROW - 1) // ROW * ROW
+        g = size - h
+        a12, a21, a22 = a11 + h, a11 + h * stride, a11 + h * stride + h
+        stack[top, 2] += 1
+        if closed == 0:
+            top += 1
+            stack[top, 0], stack[top, 1], stack[top, 2] = a11, h, 0
+        elif closed == 1:
+            _relax_alone(d, a12, a11, a12, stride, h, g, h, by_bits, left, right, edge)
+            _relax_alone(d, a21, a21, a11, stride, g, h, h, by_bits, left, right, edge)
+            _relax_alone(d, a22, a21, a12, stride, g, g, h, by_bits, left, right, edge)
+            top += 1
+            stack[top, 0], stack[top, 1], stack[top, 2] = a22, g, 0
+        else:
+            _relax_alone(d, a21, a22, a21, stride, g, h, g, by_bits, left, right, edge)
+            _relax_alone(d, a12, a12, a22, stride, h, g, g, by_bits, left, right, edge)
+            _relax_alone(d, a11, a12, a21, stride, h, h, g, by_bits, left, right, edge)
+            for i in range(h):
+                d[a11 + i * stride + i] = max(d[a11 + i * stride + i], 0)
+            top -= 1
 
 
 @njit(nogil=True, cache=True)
@@ -384,7 +400,7 @@ def close(space: Workspace, d: Array, *, nonnegative: bool) -> None:
     if d.size:
         flat, stride = flat_of(d)
         buffers = [buffer[0] for buffer in space.packs(d.dtype)]
-        _close(flat, 0, stride, len(d), nonnegative, *buffers)
+        close_whole(flat, 0, stride, len(d), nonnegative, *buffers)
 
 
 def transpose(team: Team, out: Array, a: Array, *, lower: bool) -> None:

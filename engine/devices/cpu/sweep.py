@@ -109,6 +109,16 @@ def _sweep_rows(walk, space, columns, ends, sources, out, by_bits):  # type: ign
         _emit(row, places, shift, sources[i], limit, far, sentinel, out[i])
 
 
+@njit(nogil=True, cache=True)
+def _sweep_piece(walk, space, columns, ends, sources, out, by_bits):  # type: ignore[no-untyped-def]
+    """Sweep as many rows at a time as the work space holds, until all rows ``out`` are filled."""
+    width = TILE_VECTORS * VECTOR_BYTES // walk[5].itemsize
+    high = len(space[0]) // ((walk[0][-1] + width - 1) // width * width)
+    for first in range(0, len(sources), high):
+        some, rows = sources[first : first + high], out[first : first + high]
+        _sweep_rows(walk, space, columns, ends, some, rows, by_bits)
+
+
 class Sweeper(CpuBackend):
     """A CPU backend whose searches sweep over the parts of one graph.
 
@@ -116,11 +126,11 @@ class Sweeper(CpuBackend):
         parts: the parts of that graph.
         lengths: lengths within and between its parts.
         nonnegative: whether no arc is negative.
-        threads: threads that share the work; None for one a usable processor.
+        owner: the backend whose threads and work space it uses.
     """
 
-    def __init__(self, parts: Parts, lengths: Lengths, *, nonnegative: bool, threads: int | None = None) -> None:
-        super().__init__(threads)
+    def __init__(self, parts: Parts, lengths: Lengths, *, nonnegative: bool, owner: CpuBackend) -> None:
+        super().__init__(owner=owner)
         self._position = parts.position
         self._nonnegative = nonnegative
         self._parts = _flatten(parts, lengths)
@@ -148,15 +158,15 @@ class Sweeper(CpuBackend):
         ends = (kind.dtype.type(limit), kind.sentinel(), work_type(out.dtype).sentinel())
         sources, columns = np.ascontiguousarray(sources, np.int64), (self._position, shift)
 
-        # a piece is several sweeps, so that the facts of its rows are gathered by one call, but four pieces a thread
+        # a piece is several sweeps, made and looked at by one call each, but four pieces a thread: calls from the
+        # interpreter wait for each other where threads are many
         rows = high * max(1, min(PIECE_ROWS // high, len(sources) // (4 * high * self.threads)))
 
         def sweep(first: int, worker: int) -> Done:
             space = self._spaces.of(worker, ("sweep", high, kind.name), lambda: self._space_of(worker, high, kind))
             last = min(first + rows, len(sources))
-            for start in range(first, last, high):
-                some = slice(start, min(start + high, last))
-                _sweep_rows(self._parts, space, columns, ends, sources[some], out[some], self._nonnegative)
+            some = slice(first, last)
+            _sweep_piece(self._parts, space, columns, ends, sources[some], out[some], self._nonnegative)
             return Done(np.arange(first, last))
 
         return Searches(partial(sweep, first) for first in range(0, len(sources), rows))
@@ -173,7 +183,7 @@ class Sweeper(CpuBackend):
 
 
 def _flatten(parts: Parts, lengths: Lengths) -> tuple[Array, ...]:
-    """The argument ``walk`` of :func:`_sweep_items`."""
+    """The argument ``walk`` of :func:`_sweep_rows`."""
     dtype, sizes, depths, wide = lengths.flat.dtype, parts.sizes, parts.depths, parts.widths()
     table = np.cumsum(sizes * wide) - sizes * wide
     width = TILE_VECTORS * VECTOR_BYTES // dtype.itemsize

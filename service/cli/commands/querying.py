@@ -22,7 +22,7 @@ def query(store: str, question: str, vertices: Sequence[str], *, as_json: bool) 
     """Answer one question; vertices are named as in the graph's file.
 
     Args:
-        store: folder or address of a solved matrix.
+        store: folder or address of a solved matrix, or the folder of a prepared graph.
         question: distance, path, row or summary.
         vertices: names of the vertices that the question takes.
         as_json: whether to print one JSON object instead of text.
@@ -32,7 +32,9 @@ def query(store: str, question: str, vertices: Sequence[str], *, as_json: bool) 
         NotFound: no such store or vertex, or its row was not solved.
     """
     check_question(question, vertices)
-    result = ResultReader(store_folder(store))
+    from engine.api.prepared_matrix import open_result
+
+    result = ResultReader(open_result(store_folder(store)))
     if question == "distance":
         show_distance(result.distance(*vertices), as_json)
     elif question == "path":
@@ -72,7 +74,7 @@ def verify(store: str, sample: str | None, *, as_json: bool) -> None:
     """Re-read every tile against the manifest, and search sources again; StorageFailed names what differs.
 
     Args:
-        store: folder or address of a solved matrix.
+        store: folder or address of a solved matrix, or the folder of a prepared graph.
         sample: number of rows to search again, or ``all``; None searches as many as half a second allows.
         as_json: whether to print one JSON object instead of text.
     """

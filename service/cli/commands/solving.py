@@ -110,13 +110,16 @@ def plan(graph_args: GraphArgs, given: LocalOptions, *, out: Path | None, as_jso
         as_json: whether to print one JSON object instead of text.
     """
     _start_device(given)
+    from engine.api.prepared_planning import beside
     from engine.api.solve import make_plan
+    from engine.graph.profile import GraphProfile
 
     budgets_of(given)
     graph, receipt = load(graph_args)
+    profile, options = GraphProfile(graph), options_of(given, graph)
     try:
         with ProgressMonitor(sys.stderr, INTERRUPTS.requested) as monitor:
-            selected = make_plan(graph, options_of(given, graph), out=out, monitor=monitor)
+            selected = make_plan(profile, options, out=out, monitor=monitor)
     except DoesNotFit as refusal:
         candidates = cast(tuple[Candidate, ...], refusal.candidates)
         if as_json:
@@ -126,11 +129,15 @@ def plan(graph_args: GraphArgs, given: LocalOptions, *, out: Path | None, as_jso
         else:
             emit(_table_of(candidates))
         raise
-    _tell(_notes(receipt, given, selected))
+    tell(_notes(receipt, given, selected))
+    prepared = beside(profile, options, out)
     if as_json:
-        emit_json({"graph": str(graph_args.graph), "notes": receipt.notes, "plan": selected.to_dict()})
+        said = {"graph": str(graph_args.graph), "notes": receipt.notes}
+        found = None if prepared is None else prepared.to_dict()
+        emit_json({**said, "plan": selected.to_dict(), "prepared": found})
     else:
-        emit([*describe_plan(selected), "", *_table_of(selected.candidates)])
+        others = () if prepared is None else (prepared,)
+        emit([*describe_plan(selected), "", *_table_of((*selected.candidates, *others))])
 
 
 def _start_device(given: LocalOptions) -> None:
@@ -148,7 +155,8 @@ def _notes(receipt: Receipt, given: LocalOptions, selected: Plan) -> Iterable[st
         yield "note: --device-memory changes nothing here, the plan is for the CPU"
 
 
-def _tell(lines: Iterable[str]) -> None:
+def tell(lines: Iterable[str]) -> None:
+    """Print lines on standard error."""
     with contextlib.suppress(OSError):  # a closed standard error must not end the job
         for line in lines:
             print(line, file=sys.stderr, flush=True)
@@ -252,7 +260,7 @@ def solve(graph_args: GraphArgs, given: LocalOptions, out: str, store: OutputOpt
         selected = make_plan(profile, options, out=place, resume=resume, monitor=clock)
     compiling = clock.so_far().get(COMPILING, 0.0)
     planning = time.perf_counter() - started - reading - compiling
-    _tell([*describe_plan(selected), *_notes(receipt, given, selected)])
+    tell([*describe_plan(selected), *_notes(receipt, given, selected)])
     with _keeping(place), ProgressMonitor(sys.stderr, INTERRUPTS.requested) as monitor, INTERRUPTS.politely():
         outcome = solve_to_store(
             profile,
@@ -303,7 +311,7 @@ def _check_checkpoint(out: Path, *, resume: bool, overwrite: bool) -> None:
     if found is not None and not resume and not overwrite:
         raise Conflict(f"{out} has a checkpoint of {found.saved}: go on with --resume, or begin anew with --overwrite")
     if found is None and resume:
-        _tell([f"note: there is no checkpoint of {out}; the solve begins anew"])
+        tell([f"note: there is no checkpoint of {out}; the solve begins anew"])
 
 
 @contextlib.contextmanager
@@ -316,5 +324,5 @@ def _keeping(out: Path) -> Iterator[None]:
             if (found := find_checkpoint(out)) is not None and found.fault is None:
                 INTERRUPTS.left_behind = f"what was done until {found.saved} is kept, --resume goes on from there"
                 if not INTERRUPTS.requested():
-                    _tell([f"note: {INTERRUPTS.left_behind}"])
+                    tell([f"note: {INTERRUPTS.left_behind}"])
         raise

@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks import graphs
 from benchmarks.peers import coo
-from engine.algorithms import part_lengths, partitioned, products
+from engine.algorithms import elimination, part_lengths, partitioned, products
 from engine.devices.cpu.backend import CpuBackend
 from engine.graph.analysis import describe
 from engine.graph.partition import CPU_GRAIN, Grain, find_parts, with_parts
@@ -114,6 +114,30 @@ def test_tables_hold_lengths_of_walks_that_suffice(grain: Grain) -> None:
         assert (across >= wanted[border][:, own]).all()
         if parts.parents[i] < 0:
             assert np.array_equal(table, wanted[own][:, columns])
+
+
+@pytest.mark.parametrize("directed", [False, True])
+@pytest.mark.parametrize("dtype", ["uint16", "int32", "float32", "float64"])
+def test_small_parts_have_the_lengths_that_the_verbs_of_a_backend_find(
+    dtype: str, directed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To the last bit: with no part small, with all of them small, and with some."""
+    kind, rng = WORK_TYPES[dtype], np.random.default_rng(5)
+    tails, heads, weights = coo(graphs.random(700))  # one part of more than LEAF vertices, so that halves are closed
+    weights = weights + 100 * directed + rng.integers(0, 100, len(weights)) * directed
+    graph = build_graph(tails, heads, weights if kind.integer else weights * 0.1137, n=700, directed=directed)[0]
+    parts = find_parts(GraphProfile(graph), CPU_GRAIN, graph.n**2)
+    assert parts is not None
+    assert parts.sizes.max() > LEAF
+    backend, found = CpuBackend(2), []
+    for most in (0, int(np.median(parts.updates()[0])), 2**62):  # sides stay below PART_SIDE
+        monkeypatch.setattr(elimination, "PART_UPDATES", most)
+        monitor = Tally()
+        lengths = part_lengths.find_lengths(backend, graph, parts, kind, nonnegative=True, monitor=monitor)
+        assert monitor.done == sum(total for _, total, _ in monitor.begun)
+        found.append([lengths.flat.tobytes(), *(block.tobytes() for block in lengths.across)])
+    backend.shutdown()
+    assert found[0] == found[1] == found[2]
 
 
 def test_a_wish_to_stop_is_heard_in_every_phase() -> None:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from engine.api.solve import make_plan, solve_to_store
+from engine.devices.cpu.backend import CpuBackend
 from engine.devices.cpu.row_facts import count_rows, row_facts
 from engine.devices.cpu.sweep import Sweeper
 from engine.distributed import run
@@ -56,7 +57,7 @@ class ToySweep:
         self.parts, self.kind, self.sources, self.sink, self.nonnegative = parts, kind, sources, sink, nonnegative
 
     def load(self, lengths: Lengths, potentials: np.ndarray | None) -> None:
-        self.sweeper = Sweeper(self.parts, lengths, nonnegative=self.nonnegative, threads=1)
+        self.sweeper = Sweeper(self.parts, lengths, nonnegative=self.nonnegative, owner=CpuBackend(1))
         n = len(self.parts.position)
         self.arcs = Arcs(np.zeros(n + 1, np.int64), np.empty(0, np.int64), np.empty(0), potentials)
 

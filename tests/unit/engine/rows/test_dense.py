@@ -1,8 +1,11 @@
 """The dense weight matrix: every arc in the working type, and none wrapped into it."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from benchmarks import graphs
 from engine.api.solve import make_plan, solve
 from engine.model.dtypes import WORK_TYPES
 from engine.model.problem import Options
@@ -38,3 +41,22 @@ def test_long_distances_of_whole_numbers_without_a_sign_are_no_sunk_sentinels(al
     sink = ArraySink(plan.shape, plan.dtype)
     solve(graph, plan, Options(algorithm=algorithm), sink)
     assert sink.array.tolist() == [[0, 2**30 - 2], [2**30 - 1, 0]]
+
+
+@pytest.mark.parametrize("dtype", list(WORK_TYPES))
+@pytest.mark.parametrize("weights", ["int32", "int64", "float64"])
+def test_the_weight_matrix_is_that_of_numpy_to_the_last_bit(dtype: str, weights: str) -> None:
+    kind, graph = WORK_TYPES[dtype], graphs.random(300)
+    if kind.integer and weights == "float64":
+        pytest.skip("whole numbers only")
+    some = graph.weights.astype(weights)
+    some[7] = 2**30 - 1  # longer than every distance of the narrow types
+    if weights == "float64":
+        some = some * 0.3
+        some[3] = -0.0  # its bits sort below every number
+    graph = replace(graph, weights=some)
+    wanted = np.full((300, 300), kind.sentinel(), kind.dtype)
+    values = np.minimum(some, int(kind.unreachable)) if kind.integer else some + 0
+    wanted[np.repeat(np.arange(300), np.diff(graph.indptr)), graph.heads] = values
+    np.fill_diagonal(wanted, 0)
+    assert weight_matrix(graph, kind, Monitor(), 2).tobytes() == wanted.tobytes()

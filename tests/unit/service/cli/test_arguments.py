@@ -48,7 +48,9 @@ def test_the_reader_has_these_options() -> None:
     assert {"format", "directed", "weight", "unweighted", "source", "target", "labels", "length_of"} < OPTIONS
 
 
-@pytest.mark.parametrize("command", [main.solve, main.solve_many, main.plan, main.inspect, cli_remote.submit])
+@pytest.mark.parametrize(
+    "command", [main.solve, main.solve_many, main.prepare, main.plan, main.inspect, cli_remote.submit]
+)
 def test_every_command_that_reads_a_graph_has_every_option(command: Any) -> None:
     assert set(inspect.signature(command).parameters) >= OPTIONS
     assert set(declared(ReadingOptions)) == OPTIONS

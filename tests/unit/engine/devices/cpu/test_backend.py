@@ -163,7 +163,7 @@ for dtype in ("uint16", "float32"):
     backend.relax(block, block.copy(), block.copy(), nonnegative=True)
     backend.close(block, nonnegative=True)
     backend.transpose(block, block, lower=True)
-kernels = (cpu_relax._relax_items, cpu_relax._close, cpu_relax._transpose_items)
+kernels = (cpu_relax._relax_items, cpu_relax.close_whole, cpu_relax._transpose_items)
 print(sum(sum(k.stats.cache_misses.values()) for k in kernels), sum(len(k.stats.cache_hits) for k in kernels))
 """
 

@@ -1,0 +1,120 @@
+"""What a prepared graph takes and how fast it answers: wall and processor seconds, compared with SciPy.
+
+    python -m benchmarks.prepared GRAPH... [--threads 2] [--folder FOLDER]
+
+A GRAPH is a file, or ``road:N`` for ``benchmarks.graphs.road``.  METIS runs in a process of its own for large graphs,
+whose processor seconds are counted.  Where a machine is shared, processor seconds say more than wall seconds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.graphs import road
+from engine.api.prepared import prepare
+from engine.api.prepared_matrix import PreparedMatrix, open_result
+from engine.api.prepared_planning import plan_prepared
+from engine.api.reference import Reference
+from engine.graph.profile import GraphProfile
+from engine.model.problem import Options
+from storage.graph.graph import Graph
+from storage.readers import read_graph
+
+#: Sources whose rows and pairs are compared with SciPy.
+COMPARED = 4
+
+
+def processor() -> float:
+    """Processor seconds of this process and of those that it has waited for."""
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + children.ru_utime + children.ru_stime
+
+
+def timed(name: str, work: Callable[[], Any], count: int = 1, unit: str = "s", scale: float = 1.0) -> Any:
+    """Print what a call took, least of three where it is repeated for ``count`` answers; return what it returned."""
+    walls, used, found = [], [], None
+    for _ in range(1 if count == 1 else 3):
+        wall, cpu = time.perf_counter(), processor()
+        found = work()
+        walls.append(time.perf_counter() - wall)
+        used.append(processor() - cpu)
+    per = scale / count
+    print(f"  {name:38s} {min(walls) * per:10.3f} {unit} wall {min(used) * per:10.3f} {unit} processor", flush=True)
+    return found
+
+
+def make(graph: Graph, folder: Path, threads: int) -> PreparedMatrix:
+    """Prepare a graph, print the phases, and open it."""
+    profile, options = GraphProfile(graph), Options(threads=threads)
+    plan = timed("plan, with finding the parts", lambda: plan_prepared(profile, options, out=folder))
+    outcome = timed("prepare", lambda: prepare(profile, folder, options, plan=plan, overwrite=True))
+    phases = ", ".join(f"{name} {seconds:.2f}" for name, seconds in outcome.seconds.items())
+    size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    print(f"  phases, wall: {phases}; on disk {size / 1e6:.1f} MB, {plan.dtype}, predicted {plan.seconds:.2f} s")
+    matrix = open_result(folder)
+    assert isinstance(matrix, PreparedMatrix)
+    return matrix
+
+
+def ask(matrix: PreparedMatrix, threads: int) -> None:
+    """Print what questions take."""
+    n, rng = matrix.n, np.random.default_rng(0)
+    u, v = rng.integers(0, n, (2, 1_000_000))
+    timed("first distance, tables read", lambda: matrix.entries([0], [0]))
+    for count in sorted({1, threads}):
+        matrix.threads = count
+        timed(f"a pair of a million, {count} threads", lambda: matrix.entries(u, v), len(u), "us", 1e6)
+    timed("a pair alone", lambda: [matrix.entries(u[k : k + 1], v[k : k + 1]) for k in range(1000)], 1000, "us", 1e6)
+    timed("first row, sweep made ready", lambda: matrix.rows([0]))
+    for rows in (1, 64, 256):
+        some = u[:rows]
+        timed(f"a row of {rows}", lambda some=some: [matrix.rows(some) for _ in range(2)], 2 * rows, "ms", 1e3)
+    timed("first column", lambda: matrix.columns([0]))
+    timed("an entry of 1,000 x 1,000", lambda: matrix.block(u[:1000], v[:1000]), 1_000_000, "us", 1e6)
+    timed("a chunk of Zarr with its band", lambda: matrix.zarr_store.read("distances/c/1/0"))
+
+
+def compare(matrix: PreparedMatrix, graph: Graph) -> None:
+    """Compare rows and pairs of some sources with SciPy."""
+    sources = np.linspace(0, graph.n - 1, COMPARED).astype(np.int64)
+    found, _ = Reference(graph).trees(sources)
+    want = np.where(np.isinf(found), float(matrix.unreachable), found).astype(matrix.dtype)
+    pairs = [matrix.entries(np.full(graph.n, source), matrix.targets) for source in sources]
+    wrong = int(np.count_nonzero(matrix.rows(sources) != want)) + int(np.count_nonzero(np.array(pairs) != want))
+    print(f"  {wrong} of {2 * want.size:,} entries differ from SciPy", flush=True)
+
+
+def main() -> None:
+    """Print a table for each graph."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("graphs", nargs="+")
+    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--folder", type=Path)
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory(dir=args.folder) as folder:
+        small = make(road(400), Path(folder) / "p", args.threads)  # compiles
+        ask(small, args.threads)
+        small.close()
+        for name in args.graphs:
+            graph = road(int(name[5:])) if name.startswith("road:") else read_graph(name)[0]
+            kind = "directed" if graph.directed else "undirected"
+            load = ", ".join(f"{value:.1f}" for value in os.getloadavg())
+            print(f"{name}: {graph.n:,} vertices, {graph.arcs:,} arcs, {kind}; {args.threads} threads, load {load}")
+            matrix = make(graph, Path(folder) / "p", args.threads)
+            ask(matrix, args.threads)
+            if graph.integral:
+                compare(matrix, graph)
+            matrix.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,320 @@
+"""Answers from a prepared graph: pairs, blocks, rows and columns of a matrix that was never written.
+
+Every entry is the least sum over two lines (``engine.algorithms.lines``).  Whole numbers are exact however they are
+added, so rows and columns of whole numbers are swept instead, which takes far fewer sums.  Sums of floats depend on the
+order, so rows of floats are merged from lines, too, and an entry is the same number however it is asked for.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.graph.partition import Lengths, Parts
+from engine.graph.terminals import arrivals
+from engine.model.backend import Arcs
+from engine.model.dtypes import work_type
+from engine.model.system import available_memory, usable_processors
+from storage.errors import DoesNotFit, InvalidRequest
+from storage.matrix.format import is_prepared
+from storage.matrix.reader import Matrix, open_sealed
+from storage.matrix.tiles import StoreFolder
+from storage.prepared.reader import PreparedStore
+from storage.remote.reader import RemoteFolder
+
+if TYPE_CHECKING:
+    from engine.devices.cpu.sweep import Sweeper
+    from storage.prepared.served import ComputedStore
+
+Array = npt.NDArray[Any]
+Indices = npt.NDArray[np.int64]
+
+#: Fewer pairs than this are not shared among threads.
+_SHARED: Final = 1 << 13
+#: Sums that take as long as reading an entry of a line out of order; a block is swept where merging takes more.
+_SWEPT: Final = 4.0
+
+
+def open_result(path: str | Path) -> Matrix | PreparedMatrix:
+    """Open a sealed result for reading: a solved store, or a prepared graph, which answers the same questions.
+
+    Args:
+        path: a folder, or an address in an object store (solved stores only).
+
+    Returns:
+        The result, to be closed or used as a context: rows, columns, entries, blocks, labels and the graph.
+
+    Raises:
+        NotFound: there is nothing at ``path``.
+        StorageFailed: what is there is neither, or it is damaged.
+    """
+    return open_sealed(path, _made)
+
+
+def _made(folder: StoreFolder | RemoteFolder) -> Matrix | PreparedMatrix:
+    return PreparedMatrix(folder) if is_prepared(folder.read("zarr.json")) else Matrix(folder)
+
+
+@dataclass(frozen=True)
+class _Tables:
+    """The tables of a prepared graph, in the form that kernels take."""
+
+    parts: Parts
+    widths: Indices
+    begins: Indices
+    forward: Array
+    backward: Array
+
+    def lines(self, places: Indices) -> tuple[npt.NDArray[np.int32], Indices]:
+        """Return the part of each of some positions, and where its line ends in the tables."""
+        part = self.parts.owner()[places]
+        return part, self.begins[part] + (places - self.parts.starts[part] + 1) * self.widths[part]
+
+    def swept(self, *, forward: bool) -> Lengths:
+        """Return what a sweep of rows takes, or of columns: own tables, and lengths from borders out of the others."""
+        parts, own, others = self.parts, self.forward, self.backward
+        if not forward:
+            own, others = others, own
+        owner, across = parts.owner(), []
+        for i in range(parts.count):
+            border, wide = parts.border(i), self.widths[i]
+            size = int(parts.starts[i + 1] - parts.starts[i])
+            table = others[self.begins[i] : self.begins[i] + size * wide].reshape(size, wide)
+            above = owner[border]
+            across.append(np.ascontiguousarray(table[:, wide - self.widths[above] + border - parts.starts[above]].T))
+        return Lengths([], across, own)
+
+
+class PreparedMatrix(PreparedStore):
+    """A prepared graph, open for reading; safe to use from many threads.
+
+    Offers what a solved store offers: labels, types and results are the same, for whole numbers bit for bit.  The
+    tables are read into memory, and every chunk is compared with the seal, when the first distance is asked for.
+
+    Attributes:
+        threads: threads that share the work of a question; all usable processors unless it is set.
+        Others: as in ``SealedResult``.
+    """
+
+    def __init__(self, folder: StoreFolder | RemoteFolder) -> None:
+        """Use :func:`open_result`."""
+        super().__init__(folder)
+        self._lock, self._sweeping_lock = threading.Lock(), threading.Lock()
+        self._sweepers: dict[bool, Sweeper] = {}
+        self.threads = usable_processors()
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows (sources) and columns (targets): all vertices."""
+        return self.n, self.n
+
+    def entries(self, sources: Sequence[int] | Indices, targets: Sequence[int] | Indices) -> Array:
+        """Return the distances of pairs (vertex indices), shape (k,), by merging two lines each."""
+        from engine.algorithms.lines import pair_lengths
+
+        rows, columns = self.source_positions(sources), self.target_positions(targets)
+        if rows.shape != columns.shape:
+            raise InvalidRequest(f"{len(rows)} sources do not pair with {len(columns)} targets", field="targets")
+        out = np.empty(len(rows), self.dtype)
+        fixed = self._fixed
+
+        def work(first: int, last: int) -> None:
+            pair_lengths(fixed, rows[first:last], columns[first:last], out[first:last])
+
+        self._share(len(rows), _SHARED, work)
+        return out
+
+    def block(self, sources: Sequence[int] | Indices, targets: Sequence[int] | Indices) -> Array:
+        """Return the distances from each source to each target (vertex indices), shape (sources, targets).
+
+        Lines are merged where that takes fewer sums than whole rows, or whole columns.
+        """
+        rows, columns = self.source_positions(sources), self.target_positions(targets)
+        swept = self._sweeps and bool(len(rows)) and bool(len(columns))
+        if swept and len(columns) * self._merging > self._sweeping and len(rows) <= len(columns):
+            return np.ascontiguousarray(self.rows(rows)[:, columns])
+        if swept and len(rows) * self._merging > self._sweeping and len(columns) <= len(rows):
+            return np.ascontiguousarray(self.columns(columns)[rows])
+        return self._merged(rows, columns)
+
+    def rows(self, sources: Sequence[int] | Indices) -> Array:
+        """Return the rows of several sources (vertex indices), in the order given, shape (len(sources), columns)."""
+        rows = self.source_positions(sources)
+        return self._swept(rows, forward=True) if self._sweeps else self._merged(rows, self.targets)
+
+    def columns(self, targets: Sequence[int] | Indices) -> Array:
+        """Return the distances from all sources to several targets (vertex indices), shape (rows, len(targets))."""
+        columns = self.target_positions(targets)
+        if not self._sweeps:
+            return self._merged(self.sources, columns)
+        return np.ascontiguousarray(self._swept(columns, forward=False).T)
+
+    @cached_property
+    def zarr_store(self) -> ComputedStore:
+        """The matrix as a read-only store of Zarr, whose chunks are computed when they are read.
+
+        ``zarr.open(matrix.zarr_store)``, ``xarray.open_zarr`` and ``dask.array.from_zarr`` take it.
+        """
+        from storage.prepared.served import ComputedStore
+
+        return ComputedStore(self)
+
+    @property
+    def _sweeps(self) -> bool:
+        """Whether rows are swept: sums of whole numbers are the same in any order."""
+        return bool(self.dtype.kind in "iu")
+
+    @cached_property
+    def _loaded(self) -> _Tables:
+        available = available_memory()
+        if self.table_bytes > available:
+            raise DoesNotFit(
+                f"the tables of {self.path} do not fit in memory: {self.table_bytes} bytes are needed, "
+                f"{available} may be used",
+                resource="memory",
+                needed=self.table_bytes,
+                available=available,
+                candidates=[],
+            )
+        position, starts, parents, ends, borders = map(
+            self.part_array, ("position", "starts", "parents", "ends", "borders")
+        )
+        parts = Parts(
+            position.astype(np.int64, copy=False),
+            starts.astype(np.int64, copy=False),
+            parents.astype(np.int32, copy=False),
+            ends.astype(np.int64, copy=False),
+            borders.astype(np.int32, copy=False),
+        )
+        forward = self.table("forward")
+        assert forward is not None  # a prepared graph without it does not open
+        backward = self.table("backward")
+        widths, sizes = parts.widths(), parts.sizes
+        begins = np.cumsum(sizes * widths) - sizes * widths
+        return _Tables(parts, widths, begins, forward, forward if backward is None else backward)
+
+    @property
+    def _tables_in_memory(self) -> _Tables:
+        with self._lock:
+            return self._loaded
+
+    @cached_property
+    def _fixed(self) -> tuple[Any, ...]:
+        """The arguments that the kernels share."""
+        tables, kind = self._tables_in_memory, work_type(self.dtype)
+        negative = kind.integer and bool(self._least_weight < 0)
+        limit = kind.dtype.type(kind.largest_signed if negative else kind.largest)
+        rows, columns = tables.lines(self._row_places), tables.lines(self._column_places)
+        tree = tables.parts.parents, tables.widths
+        return tree, (tables.forward, tables.backward), (limit, kind.sentinel()), rows, columns
+
+    @cached_property
+    def _least_weight(self) -> float:
+        weights = self.graph().weights
+        return float(weights.min()) if len(weights) else 0.0
+
+    @property
+    def _row_places(self) -> Indices:
+        """The position of each source."""
+        return self._tables_in_memory.parts.position[: self.n]
+
+    @property
+    def _column_places(self) -> Indices:
+        """The position of each target; a path to a terminal ends at its arrival (``engine.graph.terminals``)."""
+        count = int(self.attributes.get("terminals", 0))
+        return self._tables_in_memory.parts.position[arrivals(np.arange(self.n), self.n, count)]
+
+    @cached_property
+    def _by_line(self) -> Indices:
+        """All columns in the order of their lines in the tables, so that neighbours are merged one after the other."""
+        return np.argsort(self._column_places, kind="stable")
+
+    @cached_property
+    def _merging(self) -> float:
+        """Sums that merging two lines takes, about."""
+        parts, widths = self._tables_in_memory.parts, self._tables_in_memory.widths
+        return _SWEPT * float(widths @ parts.sizes) / max(1, self.n) / 2
+
+    @cached_property
+    def _sweeping(self) -> float:
+        """Sums that sweeping one row takes."""
+        parts = self._tables_in_memory.parts
+        return float(parts.sizes @ parts.depths) + self.n
+
+    def _sweeper(self, *, forward: bool) -> Sweeper:
+        from engine.devices.cpu.backend import CpuBackend
+        from engine.devices.cpu.sweep import Sweeper
+
+        tables, nonnegative = self._tables_in_memory, self._least_weight >= 0
+        if tables.forward is tables.backward:
+            forward = True
+        if forward not in self._sweepers:
+            lengths = tables.swept(forward=forward)
+            owner = CpuBackend(self.threads)
+            self._sweepers[forward] = Sweeper(tables.parts, lengths, nonnegative=nonnegative, owner=owner)
+        return self._sweepers[forward]
+
+    def _swept(self, vertices: Indices, *, forward: bool) -> Array:
+        """Return rows, or columns as rows, shape (len(vertices), n)."""
+        places = self._tables_in_memory.parts.position
+        count = len(places) - self.n
+        rows, columns = np.arange(self.n), arrivals(np.arange(self.n), self.n, count)
+        begin, end = (rows, columns) if forward else (columns, rows)
+        out = np.empty((len(vertices), len(places)), self.dtype)
+        if len(vertices):
+            nothing, heads = np.zeros(0, np.int64), np.zeros(0, np.int32)
+            with self._sweeping_lock:
+                self._sweeper(forward=forward).search(Arcs(nothing, heads, nothing, None), begin[vertices], out)
+        return out if not count else np.ascontiguousarray(out[:, end])
+
+    def _merged(self, rows: Indices, columns: Indices) -> Array:
+        """Return a block by merging lines."""
+        from engine.algorithms.lines import block_lengths
+
+        out = np.empty((len(rows), len(columns)), self.dtype)
+        fixed = self._fixed
+        if len(columns) == self.n and columns is self.targets:
+            columns = self._by_line
+            found = np.empty_like(out)
+        else:
+            found = out
+
+        def work(first: int, last: int) -> None:
+            block_lengths(fixed, rows[first:last], columns, found[first:last])
+
+        def across(first: int, last: int) -> None:
+            block_lengths(fixed, rows, columns[first:last], found[:, first:last])
+
+        if len(rows) >= self.threads:
+            self._share(len(rows), max(1, _SHARED // max(1, len(columns))), work)
+        else:
+            self._share(len(columns), max(1, _SHARED // max(1, len(rows))), across)
+        if found is not out:
+            out[:, columns] = found
+        return out
+
+    def _share(self, count: int, least: int, work: Callable[[int, int], None]) -> None:
+        """Call ``work`` for pieces of ``count``, of at least ``least`` each, in several threads."""
+        pieces = min(self.threads, -(-count // least))
+        if pieces <= 1:
+            work(0, count)
+            return
+        cuts = [count * k // pieces for k in range(pieces + 1)]
+        with ThreadPoolExecutor(pieces) as pool:
+            for _ in pool.map(work, cuts[:-1], cuts[1:]):
+                pass
+
+    def close(self) -> None:
+        """Release the folder and the threads of sweeps; the matrix must not be used afterwards."""
+        for sweeper in self._sweepers.values():
+            sweeper.shutdown()
+        self._sweepers.clear()
+        super().close()

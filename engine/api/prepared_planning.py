@@ -1,0 +1,229 @@
+"""Plans how a graph is prepared: type, bytes and seconds of its tables, or a refusal with the numbers."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from engine.execution.survey import survey
+from engine.graph.analysis import describe, statistics
+from engine.graph.partition import CPU_GRAIN, ENTRY_BYTES, find_parts
+from engine.graph.profile import GraphProfile
+from engine.graph.selection import Rectangle
+from engine.model.dtypes import WorkType, relaxes_reduced
+from engine.model.plan import Candidate, Plan
+from engine.model.problem import Machine, Options, PartsFacts, Problem
+from engine.planning.binding import bind_plan
+from engine.planning.cost import Setting
+from engine.planning.cost_partitioned import estimate_prepared
+from engine.planning.planner import choose_type
+from engine.planning.refusal import gib
+from storage.errors import ApspError, DoesNotFit, InvalidRequest
+from storage.graph.graph import Graph
+from storage.prepared.writer import TABLE_CHUNK
+
+#: Tables of at most this number of bytes are never refused for being larger than the matrix.
+SMALL_TABLES: Final = 256 << 20
+#: A refused solve is told of tables that are at most this share of the matrix.
+FAVOURABLE: Final = 0.05
+#: Entries of borders, and vertices and arcs, up to which that is found out: about ten seconds.
+OFFERED_ENTRIES: Final = 1 << 27
+OFFERED_SIZE: Final = 5_000_000
+#: What a prepared graph does not limit yet; each of these is said by an option of a solve.
+_WHOLE: Final = ("sources", "targets", "cutoff", "max_hops", "scheduler")
+
+
+def plan_prepared(graph: Graph | GraphProfile, options: Options | None = None, *, out: Path | None = None) -> Plan:
+    """Plan how a graph is prepared, and refuse it before any work is done if that cannot succeed.
+
+    The parts of the graph are found for this, which takes about 5 microseconds a vertex and arc; a profile keeps them.
+
+    Args:
+        graph: the graph, or its profile.
+        options: type, memory and threads; a prepared graph answers all pairs, so nothing else may be limited.
+        out: the folder it will be, whose disk is looked at; None for none.
+
+    Returns:
+        The plan: type, bytes of memory and disk, seconds.
+
+    Raises:
+        InvalidRequest: the options limit what is answered, or the weights are negative fractions.
+        NegativeCycle: the graph has one; it is named.
+        DoesNotFit: the tables do not fit memory or disk, or are larger than the matrix; with the numbers.
+    """
+    profile, options = GraphProfile.of(graph), options or Options()
+    _check(options)
+    inner, _ = profile.open(Rectangle.of(options, profile.graph.n))
+    problem = describe(inner)
+    kind, why = choose_type(problem, options.dtype)
+    if relaxes_reduced(kind, problem):
+        raise InvalidRequest(
+            f"a graph with negative fractions cannot be prepared (the least weight is {problem.min_weight:g}): "
+            "its distances are found over reduced weights; solve it with apsp solve",
+            field="weight",
+        )
+    if problem.negative:
+        _ = inner.potentials  # names a negative cycle
+    machine = survey(out=out, memory=options.memory, threads=options.threads)
+    found = prepared_candidate(inner, problem, kind, machine)
+    if isinstance(found, DoesNotFit):
+        raise found
+    candidate, facts = found
+    plan = Plan(
+        algorithm="prepared",
+        dtype=kind.name,
+        device="cpu",
+        threads=machine.threads,
+        shape=(profile.graph.n, profile.graph.n),
+        memory=candidate.memory,
+        disk=candidate.disk,
+        seconds=candidate.seconds,
+        reason=f"tables of {gib(_table_bytes(facts, kind, inner.graph))} answer every pair",
+        dtype_reason=why,
+        device_reason="a graph is prepared by processors",
+        phases=candidate.phases,
+        candidates=(candidate,),
+        statistics=statistics(inner, replace(problem, parts=facts)),
+    )
+    return bind_plan(plan, profile.graph, options)
+
+
+def _check(options: Options) -> None:
+    for name in _WHOLE:
+        if getattr(options, name) is not None:
+            flag = f"--{name.replace('_', '-')}"
+            raise InvalidRequest(
+                f"a prepared graph answers all pairs without limits, so {flag} cannot be said; use apsp solve",
+                field=name,
+            )
+    if options.executor != "local":
+        raise InvalidRequest(
+            f"a graph is prepared by this process, not by executor {options.executor}", field="executor"
+        )
+    if options.device == "cuda":
+        raise InvalidRequest("a graph is prepared by processors, and device cuda was asked for", field="device")
+    if options.algorithm not in ("auto", "partitioned"):
+        message = f"a graph is prepared by its parts, and algorithm {options.algorithm} was asked for"
+        raise InvalidRequest(message, field="algorithm")
+
+
+def _table_bytes(facts: PartsFacts, kind: WorkType, graph: Graph) -> int:
+    return facts.table * kind.itemsize * (1 + graph.directed)
+
+
+def prepared_candidate(
+    profile: GraphProfile, problem: Problem, kind: WorkType, machine: Machine, most: int | None = None
+) -> tuple[Candidate, PartsFacts] | DoesNotFit:
+    """Find the parts of a graph, and estimate what its tables take.
+
+    Args:
+        profile: the graph, without terminals.
+        problem: its facts.
+        kind: the working type.
+        machine: memory and disk.
+        most: most entries of the borders of all vertices; None for what fits in memory.
+
+    Returns:
+        The estimate and the facts of the parts, or why the tables do not fit, as an error.
+    """
+    most, began = most or machine.memory // ENTRY_BYTES, time.perf_counter()
+    parts = find_parts(profile, CPU_GRAIN, most)
+    if parts is None:
+        return DoesNotFit(
+            f"the graph cannot be prepared, its separators are large: the borders of all vertices pass {most} entries, "
+            f"and {machine.memory} bytes ({gib(machine.memory)}) of memory may be used",
+            resource="memory",
+            needed=most * ENTRY_BYTES,
+            available=machine.memory,
+            candidates=[],
+        )
+    graph, facts = profile.graph, parts.facts(CPU_GRAIN, time.perf_counter() - began)
+    tables = _table_bytes(facts, kind, graph)
+    arrays = graph.heads.nbytes + graph.weights.nbytes + graph.indptr.nbytes + 2 * graph.labels.nbytes
+    padding = 2 * TABLE_CHUNK * kind.itemsize if facts.table > TABLE_CHUNK else 0
+    disk = tables + padding + arrays + 4 * len(parts.borders) + 32 * graph.n + 2**20
+    estimate = estimate_prepared(Setting(problem, machine, kind, disk), facts, directed=graph.directed)
+    where = f"{parts.count} parts with borders of at most {facts.border} vertices"
+    matrix = problem.n**2 * kind.itemsize
+    short = [(estimate.memory, machine.memory, "memory", "may be used")]
+    short += [] if machine.disk is None else [(estimate.disk, machine.disk, "disk", "are free")]
+    short += [(tables, max(matrix, SMALL_TABLES), "the matrix itself", "are all of its entries")]
+    for needed, available, resource, there in short:
+        if needed > available:
+            return DoesNotFit(
+                f"the graph cannot be prepared: {needed} bytes ({gib(needed)}) are needed for tables of {where}, "
+                f"and of {resource} {available} ({gib(available)}) {there}",
+                resource=resource,
+                needed=needed,
+                available=available,
+                candidates=[replace(estimate, feasible=False, rejected=f"needs {gib(needed)} of {resource}")],
+            )
+    return estimate, facts
+
+
+def offered(refusal: DoesNotFit, graph: Graph | GraphProfile, options: Options, out: Path | None) -> DoesNotFit:
+    """Return a refused solve's error, which names preparing the graph where that fits and takes far less.
+
+    Args:
+        refusal: why the matrix does not fit.
+        graph: the graph, or its profile.
+        options: what was asked.
+        out: path of the store.
+
+    Returns:
+        The same error where preparing is no way out, or finding that out takes too long.
+    """
+    found = _offer(GraphProfile.of(graph), options, out) if refusal.resource in ("disk", "memory") else None
+    if found is None:
+        return refusal
+    candidate, tables = found
+    says = f"{tables / 1e9:.2g} GB" if tables >= 1e8 else f"{tables / 1e6:.2g} MB"
+    return DoesNotFit(
+        f"{refusal}; prepared: {says}, {max(candidate.seconds, 0.1):.2g} s "
+        "(apsp prepare answers every distance without a matrix)",
+        resource=refusal.resource,
+        needed=refusal.needed,
+        available=refusal.available,
+        candidates=[*refusal.candidates, candidate],
+    )
+
+
+def _offer(profile: GraphProfile, options: Options, out: Path | None) -> tuple[Candidate, int] | None:
+    graph = profile.graph
+    try:
+        _check(replace(options, algorithm="auto"))
+        if graph.n + graph.arcs > OFFERED_SIZE:
+            return None
+        inner, _ = profile.open(Rectangle.of(options, graph.n))
+        problem = describe(inner)
+        kind, _ = choose_type(problem, options.dtype)
+        if relaxes_reduced(kind, problem):
+            return None
+        machine = survey(out=out, memory=options.memory, threads=options.threads)
+        most = min(machine.memory // ENTRY_BYTES, int(FAVOURABLE * graph.n**2), OFFERED_ENTRIES)
+        found = prepared_candidate(inner, problem, kind, machine, most)
+    except ApspError:  # the refusal itself says more
+        return None
+    if isinstance(found, DoesNotFit):
+        return None
+    candidate, facts = found
+    tables = _table_bytes(facts, kind, inner.graph)
+    if tables > FAVOURABLE * graph.n**2 * kind.itemsize:
+        return None
+    return replace(candidate, rejected="makes no matrix, but answers every distance: apsp prepare"), tables
+
+
+def beside(profile: GraphProfile, options: Options, out: Path | None) -> Candidate | None:
+    """Return what preparing takes, for a list of ways to solve; None where no parts are known or it is no way.
+
+    Args:
+        profile: the graph with what planning has found of it.
+        options: what was asked.
+        out: path of the store.
+    """
+    if not profile.dissected:
+        return None
+    found = _offer(profile, options, out)
+    return None if found is None else found[0]

@@ -1,0 +1,269 @@
+"""What every sealed result offers, whatever it answers from: its seal, its labels, its graph, and questions to it.
+
+``storage.matrix.reader.Matrix`` reads answers from tiles; a prepared graph computes them from tables.
+"""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+
+from storage.errors import NotFound, StorageFailed
+from storage.graph.graph import Graph, index_of
+from storage.matrix.format import DISTANCES, ROOT_DOCUMENT, Array, IntArray, crc32c, read_seal
+from storage.matrix.grid import TileGrid
+from storage.matrix.side_arrays import read_side_array
+from storage.matrix.tiles import StoreFolder
+from storage.remote.reader import RemoteFolder
+
+
+class SealedResult(ABC):
+    """A sealed result, open for reading; safe to use from many threads.
+
+    Vertices are given as indices (positions in ``labels``); rows are named by the vertex index of their source, columns
+    by that of their target.  Entries are ``unreachable`` where there is no path: +inf for floats and the sentinel for
+    integers.
+
+    Attributes:
+        path: where it was opened.
+        attributes: type, unreachable, unit, directed, algorithm, plan, graph (digest), software, max_hops, cutoff,
+            sources and targets (``all`` or ``subset``) and the caller's own.
+        summary: as given to ``seal``.
+        dtype: type of the entries.
+        unreachable: the value for *no path*.
+        grid: the tile grid.
+        labels: the names of all vertices; n: how many there are.
+        sources, targets: vertex indices of rows and columns; source_labels, target_labels: their names.
+        digest: of the seal, ``sha256:...``; equal for equal results.
+    """
+
+    dtype: np.dtype[Any]
+    unreachable: Any
+    grid: TileGrid
+    labels: Array
+    source_labels: Array
+    target_labels: Array
+    n: int
+    sources: IntArray
+    targets: IntArray
+
+    def __init__(self, folder: StoreFolder | RemoteFolder, holds: str = DISTANCES) -> None:
+        """Read and check the seal; what ``holds`` names must be among the arrays.
+
+        Raises:
+            StorageFailed: there is no seal, it is damaged, or it seals something else.
+        """
+        self.path, self._folder = folder.path, folder
+        document = read_seal(self.path, folder.read(ROOT_DOCUMENT), holds)
+        try:
+            self.attributes: dict[str, Any] = document["attributes"]
+            seal = self.attributes.pop("seal")
+            self._files: Mapping[str, list[int]] = seal["files"]
+            self.digest: str = seal["digest"]
+            self.summary: dict[str, Any] = self.attributes.pop("summary")
+            self._arrays: Mapping[str, Any] = document["consolidated_metadata"]["metadata"]
+            self._read_metadata()
+        except (KeyError, TypeError, ValueError) as error:
+            raise StorageFailed(f"{self.path} is damaged: its metadata cannot be understood ({error!r})") from error
+
+    @abstractmethod
+    def _read_metadata(self) -> None:
+        """Set the attributes of the class from the attributes and arrays of the seal."""
+
+    @property
+    @abstractmethod
+    def bytes(self) -> int:
+        """Bytes of all files but the root document."""
+
+    @abstractmethod
+    def rows(self, sources: Sequence[int] | IntArray) -> Array:
+        """Return the rows of several sources (vertex indices), in the order given, shape (len(sources), columns)."""
+
+    @abstractmethod
+    def entries(self, sources: Sequence[int] | IntArray, targets: Sequence[int] | IntArray) -> Array:
+        """Return the distances of pairs (vertex indices), shape (k,)."""
+
+    @abstractmethod
+    def columns(self, targets: Sequence[int] | IntArray) -> Array:
+        """Return the distances from all sources to several targets (vertex indices), shape (rows, len(targets))."""
+
+    @abstractmethod
+    def check(self) -> None:
+        """Read every file again and compare sizes and checksums with the seal.
+
+        Raises:
+            StorageFailed: naming the first tile or file that is missing or damaged.
+        """
+
+    def block(self, sources: Sequence[int] | IntArray, targets: Sequence[int] | IntArray) -> Array:
+        """Return the distances from each source to each target (vertex indices), shape (sources, targets)."""
+        columns = self.target_positions(targets)
+        return np.ascontiguousarray(self.rows(sources)[:, columns])
+
+    def nearest(self, source: int, count: int) -> tuple[IntArray, Array]:
+        """Return the reachable targets nearest to a source (vertex index), itself left out, and their distances.
+
+        Equal distances are in the order of the columns.
+
+        Args:
+            source: vertex index.
+            count: most targets.
+        """
+        row = self.row(source)
+        columns = np.flatnonzero(np.not_equal(row, self.unreachable) & (self.targets != source))
+        if count < len(columns):
+            bound: Any = np.partition(row[columns], count - 1)[count - 1] if count else 0
+            columns = columns[row[columns] <= bound] if count else columns[:0]
+        columns = columns[np.argsort(row[columns], kind="stable")][:count]
+        return self.targets[columns], row[columns]
+
+    def eccentricities(self, sources: Sequence[int] | IntArray) -> Array:
+        """Return the largest distance of each source (vertex indices), shape (len(sources),).
+
+        A source that reaches no target at all has the eccentricity ``unreachable``.
+        """
+        found = np.full(len(sources), self.unreachable, self.dtype)
+        step = max(1, (1 << 24) // max(1, self.shape[1]))
+        for first in range(0, len(sources), step):
+            rows: Any = self.rows(sources[first : first + step])
+            reached = np.not_equal(rows, self.unreachable)
+            low = -np.inf if self.dtype.kind == "f" else np.iinfo(self.dtype.name).min
+            largest = np.max(rows, axis=1, where=reached, initial=low)
+            some = reached.any(axis=1)
+            found[first : first + len(rows)][some] = largest[some]
+        return found
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows (sources) and columns (targets)."""
+        return self.grid.shape
+
+    @property
+    def directed(self) -> bool:
+        """Whether the graph is directed."""
+        return bool(self.attributes["directed"])
+
+    def row(self, source_index: int) -> Array:
+        """Return the distances from a source (vertex index), shape (columns,).  Raises NotFound if it is no source."""
+        row: Array = self.rows([source_index])[0]
+        return row
+
+    def source_position(self, vertex_index: int) -> int:
+        """Return the row of a source.  Raises NotFound if that vertex does not exist or is no source."""
+        return int(self.source_positions([vertex_index])[0])
+
+    def target_position(self, vertex_index: int) -> int:
+        """Return the column of a target.  Raises NotFound if that vertex does not exist or is no target."""
+        return int(self.target_positions([vertex_index])[0])
+
+    def source_positions(self, vertices: Sequence[int] | IntArray) -> IntArray:
+        """Return the rows of sources (vertex indices); errors as in :meth:`source_position`."""
+        return self._positions(vertices, "source", self._rows_of, self.shape[0])
+
+    def target_positions(self, vertices: Sequence[int] | IntArray) -> IntArray:
+        """Return the columns of targets (vertex indices); errors as in :meth:`target_position`."""
+        return self._positions(vertices, "target", self._columns_of, self.shape[1])
+
+    def vertex(self, text: str | int) -> int:
+        """Return the index of a vertex named as in the graph's file.  NotFound names it and what labels there are."""
+        return index_of(self.labels, text)
+
+    def graph(self) -> Graph:
+        """Return the graph that was solved."""
+        return self._graph
+
+    def current(self) -> bool:
+        """Return whether the path still leads to the store that was opened."""
+        return self._folder.current()
+
+    def check_files(self, prefix: str) -> None:
+        """Compare the files whose names begin with ``prefix``, tiles left out, with the seal.  Raises StorageFailed."""
+        for name in self._files:
+            if name.startswith(prefix):
+                self._checked(name)
+
+    def close(self) -> None:
+        """Release the folder; the matrix must not be used afterwards."""
+        self._folder.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @cached_property
+    def _graph(self) -> Graph:
+        indptr, heads, weights = (self._side(f"graph/{name}") for name in ("indptr", "heads", "weights"))
+        facts = json.loads(self._folder.read("graph/zarr.json"))["attributes"]
+        if not self.current():
+            raise StorageFailed(f"{self.path} was replaced while open; open it again")
+        kind = bool(facts["directed"]), bool(facts["weighted"]), int(facts.get("terminals", 0))
+        return Graph(indptr, heads, weights, self.labels, *kind)  # type: ignore[arg-type]
+
+    @cached_property
+    def _rows_of(self) -> IntArray | None:
+        """Row of each vertex, -1 where it is no source; None when all are, in order."""
+        return None if self.attributes["sources"] == "all" else self._places(self.sources)
+
+    @cached_property
+    def _columns_of(self) -> IntArray | None:
+        """Column of each vertex, -1 where it is no target; None when all are, in order."""
+        return None if self.attributes["targets"] == "all" else self._places(self.targets)
+
+    def _places(self, vertices: IntArray) -> IntArray:
+        places = np.full(self.n, -1, np.int64)
+        places[vertices] = np.arange(len(vertices))
+        return places
+
+    def _positions(self, wanted: Sequence[int] | IntArray, name: str, places: IntArray | None, there: int) -> IntArray:
+        vertices = np.asarray(wanted, dtype=np.int64)
+        wrong = (vertices < 0) | (vertices >= self.n)
+        if wrong.any():
+            raise NotFound(f"vertex index {int(vertices[wrong][0])} does not exist; the graph has {self.n} vertices")
+        if places is None:
+            return vertices
+        found = places[vertices]
+        if (found < 0).any():
+            label = self.labels[vertices[found < 0][0]]
+            raise NotFound(f"vertex {label} was not solved as a {name}; this store holds {there} of {self.n} {name}s")
+        return found
+
+    def _read_vertices(self, side: str) -> IntArray:
+        if self.attributes[side] == "all":
+            return np.arange(self.n, dtype=np.int64)
+        return self._side(f"graph/{side}").astype(np.int64, copy=False)
+
+    def _side(self, name: str) -> Array:
+        """Read a small array; its files are verified first, because Zarr would fill a lost chunk silently."""
+        try:
+            self._checked(f"{name}/{ROOT_DOCUMENT}")
+            found = read_side_array(self._arrays[name], lambda key: self._checked(f"{name}/{key}"))
+            if found is not None:
+                return found
+            import zarr
+
+            self.check_files(f"{name}/")
+            files = [file for file in self._files if file.startswith(f"{name}/")]
+            array = zarr.open_array(self._folder.arrays(files), path=name, mode="r", zarr_format=3)
+            return np.asarray(array[...])
+        except StorageFailed:
+            raise
+        except Exception as error:
+            raise StorageFailed(f"{self.path}: array {name} cannot be read ({error!r})") from error
+
+    def _checked(self, name: str) -> Any:
+        """A file that is no tile, compared with the seal.  KeyError: none of that name belongs to the store."""
+        size, checksum = self._files[name]
+        data = self._folder.read(name)
+        if (len(data), crc32c(data)) != (size, checksum):
+            raise StorageFailed(f"{self.path} is damaged: {name} does not agree with the seal")
+        return data

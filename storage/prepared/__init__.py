@@ -1,0 +1,1 @@
+"""Prepared graphs: tables that answer every distance, stored and sealed like a matrix."""

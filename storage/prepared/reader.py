@@ -1,0 +1,132 @@
+"""Reads a prepared graph: its parts and its tables, every chunk compared with the seal before it is used."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count
+from typing import Any, Final
+
+import numpy as np
+
+from storage.errors import StorageFailed
+from storage.matrix.format import TABLES, Array, crc32c
+from storage.matrix.grid import CHECKSUM_BYTES, layout
+from storage.matrix.sealed import SealedResult
+from storage.matrix.tiles import StoreFolder
+from storage.remote.reader import RemoteFolder
+
+#: Threads that read chunks and compute their checksums.
+_THREADS: Final = 4
+
+
+class PreparedStore(SealedResult):
+    """The files of a prepared graph.  How tables answer is known to ``engine.api.prepared_matrix``, not here."""
+
+    def __init__(self, folder: StoreFolder | RemoteFolder) -> None:
+        """Read and check the seal and the labels.
+
+        Raises:
+            StorageFailed: this is no prepared graph, it is damaged, or it lies in an object store.
+        """
+        super().__init__(folder, TABLES)
+
+    def _read_metadata(self) -> None:
+        attributes = self.attributes
+        self.dtype = np.dtype(self._arrays[TABLES]["data_type"])
+        self.unreachable = self.dtype.type(float(attributes["unreachable"]))
+        attributes["unreachable"] = self.unreachable.item()
+        self.labels = self.source_labels = self.target_labels = self._side("vertex")
+        self.n = len(self.labels)
+        self.grid = layout((self.n, self.n), self.dtype.itemsize)
+        self.sources, self.targets = self._read_vertices("sources"), self._read_vertices("targets")
+
+    @property
+    def table_bytes(self) -> int:
+        """Bytes of the tables in memory."""
+        return sum(int(self._arrays[name]["shape"][0]) for name in self._tables()) * self.dtype.itemsize
+
+    def _tables(self) -> Iterator[str]:
+        return (name for name in self._arrays if name.startswith("tables/"))
+
+    def part_array(self, name: str) -> Array:
+        """Return one of the arrays that describe the parts.  Raises StorageFailed."""
+        return self._side(f"parts/{name}")
+
+    def table(self, name: str) -> Array | None:
+        """Read a table, ``forward`` or ``backward``, and check it; None if there is none of that name.
+
+        Raises:
+            StorageFailed: naming the first chunk that is missing or damaged.
+        """
+        where = f"tables/{name}"
+        if where not in self._arrays:
+            return None
+        document = self._arrays[where]
+        (entries,), (chunk,) = document["shape"], document["chunk_grid"]["configuration"]["chunk_shape"]
+        out: Array = np.empty(entries, self.dtype.newbyteorder("<"))
+        pieces = [out[first : first + chunk] for first in range(0, entries, chunk)]
+        with ThreadPoolExecutor(_THREADS) as pool:
+            for _ in pool.map(self._read_chunk, (f"{where}/c/{k}" for k in count()), pieces):
+                pass
+        return out.astype(self.dtype, copy=False)
+
+    def _read_chunk(self, name: str, piece: Array) -> None:
+        """Read a chunk into ``piece``; what is beyond it is padding."""
+        size, checksum = self._files[name]
+        handle = self._open(name)
+        try:
+            rest = np.empty(max(0, size - piece.nbytes), np.uint8)
+            buffers: list[Any] = [piece.view(np.uint8), rest]
+            found, done = os.fstat(handle).st_size, 0
+            while found == size and done < size:
+                part = os.preadv(handle, [view.data for view in _left(buffers, done)], done)
+                if part == 0:
+                    break
+                done += part
+        except OSError as error:
+            raise StorageFailed(f"{self.path} is damaged: {name}: {error.strerror}") from error
+        finally:
+            os.close(handle)
+        if done != size or crc32c(rest, crc32c(piece)) != checksum or size < piece.nbytes + CHECKSUM_BYTES:
+            raise StorageFailed(f"{self.path} is damaged: {name} does not agree with the seal")
+
+    def _open(self, name: str) -> int:
+        if isinstance(self._folder, RemoteFolder):
+            raise StorageFailed(f"{self.path}: a prepared graph is read from a folder; copy it to a disk first")
+        try:
+            return self._folder.open(name)
+        except OSError as error:
+            raise StorageFailed(f"{self.path} is damaged: {name}: {error.strerror}") from error
+
+    def file(self, name: str) -> bytes:
+        """Return a file that is no table, compared with the seal.  Raises StorageFailed, and KeyError for no file."""
+        return bytes(self._checked(name))
+
+    def files(self) -> Iterator[str]:
+        """Iterate over the names of all files but the root document."""
+        return iter(self._files)
+
+    def has(self, name: str) -> bool:
+        """Return whether a file of that name belongs to the prepared graph."""
+        return name in self._files
+
+    def check(self) -> None:
+        """Read every file again and compare it with the seal.  Raises StorageFailed."""
+        self.check_files("")
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of all files but the root document."""
+        return sum(size for size, _ in self._files.values())
+
+
+def _left(buffers: list[Any], done: int) -> list[Any]:
+    """Return what follows the first ``done`` bytes of the buffers."""
+    left = []
+    for buffer in buffers:
+        if done < len(buffer):
+            left.append(buffer[done:])
+        done = max(0, done - len(buffer))
+    return left

@@ -1,0 +1,210 @@
+"""The matrix of a prepared graph as a store of Zarr: an ordinary array whose chunks are computed when they are read.
+
+Everything that reads Zarr through zarr-python takes the store: ``zarr.open``, ``xarray.open_zarr``, ``dask.array``.
+Metadata, keys and bytes are those of a solved store of the same graph, checksums included.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import threading
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Iterable
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from zarr.abc.store import ByteRequest, OffsetByteRequest, RangeByteRequest, Store, SuffixByteRequest
+
+from storage.matrix.format import DISTANCES, ROOT_DOCUMENT, crc32c, distances_document, fill_value, group_document
+from storage.matrix.grid import CHECKSUM_BYTES
+
+if TYPE_CHECKING:
+    from zarr.core.buffer import Buffer, BufferPrototype
+
+    from storage.prepared.reader import PreparedStore
+
+#: Bytes of bands of rows that are kept for the chunks beside the one that was read.
+CACHE_BYTES: Final = 256 << 20
+_TILE: Final = re.compile(rf"{DISTANCES}/c/(0|[1-9][0-9]{{0,9}})/(0|[1-9][0-9]{{0,9}})", re.ASCII)
+#: The arrays that a solved store has beside its matrix, and the dimension of those that are the labels here.
+_LABELS: Final = {"source": "source", "target": "target"}
+
+
+class ComputedStore(Store):
+    """A read-only store of Zarr over a prepared graph; it is open as long as the prepared graph is.
+
+    Args:
+        prepared: the open prepared graph.
+        cache: most bytes of computed rows that are kept.
+    """
+
+    def __init__(self, prepared: PreparedStore, *, cache: int = CACHE_BYTES) -> None:
+        super().__init__(read_only=True)
+        self._prepared, self._cache = prepared, cache
+        self._lock = threading.Lock()
+        self._bands: OrderedDict[int, np.ndarray[Any, Any]] = OrderedDict()
+        self._documents = self._made_documents()
+
+    def _made_documents(self) -> dict[str, bytes]:
+        prepared = self._prepared
+        attributes = {**prepared.attributes, "compression": "none", "summary": prepared.summary}
+        vertex = json.loads(prepared.file("vertex/zarr.json"))
+        nodes = {DISTANCES: json.loads(distances_document(prepared.grid, attributes)), "vertex": vertex}
+        for name, dimension in _LABELS.items():
+            nodes[name] = {**vertex, "dimension_names": [dimension]}
+        inline = {"kind": "inline", "must_understand": False, "metadata": nodes}
+        documents = {f"{name}/{ROOT_DOCUMENT}": json.dumps(node).encode() for name, node in nodes.items()}
+        return {ROOT_DOCUMENT: json.dumps(group_document(attributes, inline)).encode(), **documents}
+
+    def read(self, key: str) -> bytes | None:
+        """Return the bytes of a key, computed if it is a chunk of the matrix; None where there is none.
+
+        Raises:
+            StorageFailed: a file of the prepared graph is damaged.
+        """
+        if key in self._documents:
+            return self._documents[key]
+        tile = _TILE.fullmatch(key)
+        if tile is not None:
+            return self._tile(int(tile[1]), int(tile[2]))
+        name, _, rest = key.partition("/")
+        if rest.startswith("c/") and name in (*_LABELS, "vertex") and self._prepared.has(f"vertex/{rest}"):
+            return self._prepared.file(f"vertex/{rest}")
+        return None
+
+    def _tile(self, i: int, j: int) -> bytes | None:
+        grid, prepared = self._prepared.grid, self._prepared
+        if not (i < grid.counts[0] and j < grid.counts[1]):
+            return None
+        rows, columns = grid.slices(i, j)
+        if (rows.stop - rows.start) * prepared.n * prepared.dtype.itemsize <= self._cache:
+            part = self._band(i)[:, columns]
+        else:
+            part = prepared.block(np.arange(rows.start, rows.stop), np.arange(columns.start, columns.stop))
+        fill = fill_value(prepared.dtype, float(prepared.unreachable))
+        tile = np.full(grid.tile, fill, prepared.dtype.newbyteorder("<"))
+        tile[: part.shape[0], : part.shape[1]] = part
+        return tile.tobytes() + crc32c(tile).to_bytes(CHECKSUM_BYTES, "little")
+
+    def _band(self, i: int) -> np.ndarray[Any, Any]:
+        """Return the rows of the tiles of row ``i``; others that were used long ago are forgotten."""
+        with self._lock:
+            band = self._bands.pop(i, None)
+            if band is None:
+                rows, _ = self._prepared.grid.slices(i, 0)
+                band = self._prepared.rows(np.arange(rows.start, rows.stop))
+            self._bands[i] = band
+            while len(self._bands) > 1 and sum(kept.nbytes for kept in self._bands.values()) > self._cache:
+                self._bands.popitem(last=False)
+            return band
+
+    # ---- what Zarr asks ---------------------------------------------------------------------------------------------
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ComputedStore) and other._prepared is self._prepared
+
+    def __hash__(self) -> int:
+        return id(self._prepared)
+
+    async def get(self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None) -> Buffer | None:
+        """Return what a key holds, or a part of it.
+
+        Args:
+            key: as Zarr names files.
+            prototype: makes the buffer.
+            byte_range: the part; None for all.
+        """
+        data = await asyncio.to_thread(self.read, key)
+        if data is None:
+            return None
+        return prototype.buffer.from_bytes(_ranged(data, byte_range))
+
+    async def get_partial_values(
+        self, prototype: BufferPrototype, key_ranges: Iterable[tuple[str, ByteRequest | None]]
+    ) -> list[Buffer | None]:
+        """Return parts of keys, one after the other.
+
+        Args:
+            prototype: makes the buffers.
+            key_ranges: keys and parts.
+        """
+        return [await self.get(key, prototype, part) for key, part in key_ranges]
+
+    async def exists(self, key: str) -> bool:
+        """Whether there is such a key; nothing is computed for it."""
+        tile = _TILE.fullmatch(key)
+        if tile is not None:
+            counts = self._prepared.grid.counts
+            return int(tile[1]) < counts[0] and int(tile[2]) < counts[1]
+        name, _, rest = key.partition("/")
+        return key in self._documents or (name in (*_LABELS, "vertex") and self._prepared.has(f"vertex/{rest}"))
+
+    @property
+    def supports_writes(self) -> bool:
+        """Nothing can be written."""
+        return False
+
+    @property
+    def supports_deletes(self) -> bool:
+        """Nothing can be deleted."""
+        return False
+
+    @property
+    def supports_listing(self) -> bool:
+        """Keys can be listed."""
+        return True
+
+    async def set(self, key: str, value: Buffer) -> None:
+        """Refuse.  Raises ValueError, as every read-only store of Zarr does."""
+        del key, value
+        self._check_writable()
+
+    async def delete(self, key: str) -> None:
+        """Refuse.  Raises ValueError, as every read-only store of Zarr does."""
+        del key
+        self._check_writable()
+
+    async def list(self) -> AsyncIterator[str]:
+        """Iterate over all keys."""
+        for key in self._documents:
+            yield key
+        for name in self._prepared.files():
+            if name.startswith("vertex/c/"):
+                for array in (*_LABELS, "vertex"):
+                    yield f"{array}/{name.removeprefix('vertex/')}"
+        down, across = self._prepared.grid.counts
+        for i in range(down):
+            for j in range(across):
+                yield f"{DISTANCES}/c/{i}/{j}"
+
+    async def list_prefix(self, prefix: str) -> AsyncIterator[str]:
+        """Iterate over the keys that begin with ``prefix``."""
+        async for key in self.list():
+            if key.startswith(prefix):
+                yield key
+
+    async def list_dir(self, prefix: str) -> AsyncIterator[str]:
+        """Iterate over names directly below ``prefix``."""
+        inside = prefix.rstrip("/") + "/" if prefix else ""
+        if inside == "":
+            for name in (ROOT_DOCUMENT, DISTANCES, "vertex", *_LABELS):
+                yield name
+            return
+        seen = set()
+        async for key in self.list_prefix(inside):
+            name = key.removeprefix(inside).partition("/")[0]
+            if name not in seen:
+                seen.add(name)
+                yield name
+
+
+def _ranged(data: bytes, part: ByteRequest | None) -> bytes:
+    if isinstance(part, RangeByteRequest):
+        return data[part.start : part.end]
+    if isinstance(part, OffsetByteRequest):
+        return data[part.offset :]
+    if isinstance(part, SuffixByteRequest):
+        return data[-part.suffix :] if part.suffix else b""
+    return data

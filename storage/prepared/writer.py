@@ -1,0 +1,146 @@
+"""Writes a prepared graph: labels, arcs, parts and tables into a staging folder, then fsync, seal, one rename.
+
+A Zarr v3 group as a matrix store is, sealed by the same document, so nothing is served that is not whole.  Tables are
+flat arrays of many chunks; what a chunk's file holds is known when it is written, so sealing does not read it again.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from storage.files import atomic
+from storage.graph.graph import Graph
+from storage.matrix.format import ROOT_DOCUMENT, Array, crc32c, fill_value, plain, seal_document
+from storage.matrix.frame import MatrixSpec, check_target, consolidate, frame_of, write_graph
+from storage.matrix.grid import CHECKSUM_BYTES
+from storage.matrix.side_arrays import CHECKSUM, LITTLE_ENDIAN, array_document, side_array
+
+#: Entries in a chunk of a table.
+TABLE_CHUNK: Final = 1 << 21
+#: Threads that write chunks.
+_THREADS: Final = 4
+
+
+class PreparedWriter:
+    """A prepared graph in the making.  As a context manager it removes everything unless ``seal`` was called."""
+
+    def __init__(
+        self, path: str | Path, graph: Graph, spec: MatrixSpec, parts: Mapping[str, Array], *, overwrite: bool = False
+    ) -> None:
+        """Write all but the tables; leftovers of dead writers to ``path`` are removed.
+
+        Args:
+            path: where the prepared graph will be; its parent folder must exist.
+            graph: the graph; labels and arcs are stored.
+            spec: type, *unreachable* and attributes.
+            parts: one-dimensional arrays of integers by name.
+            overwrite: replace a store that is there already, once this one is sealed.
+
+        Raises:
+            Conflict: ``path`` exists and ``overwrite`` is False, or what is there is no store.
+            NotFound: the parent folder does not exist.
+            StorageFailed: the file system refused.
+        """
+        frame = frame_of(path, graph, spec, overwrite=overwrite)
+        self._attributes, self._overwrite = dict(frame.common), overwrite
+        self._fill = plain(fill_value(np.dtype(spec.dtype), spec.unreachable))
+        self._known: dict[str, tuple[int, int]] = {}
+        self._staging = atomic.Staging(frame.target)
+        folder = self._staging.folder
+        try:
+            side_array(folder / "vertex", graph.labels, ("vertex",))
+            write_graph(folder, graph)
+            for name, values in parts.items():
+                side_array(folder / "parts" / name, values, (name,))
+            consolidate(folder / "parts", {})
+        except OSError as error:
+            self._staging.discard()
+            raise atomic.failure("write", folder, error) from error
+        except BaseException:
+            self._staging.discard()
+            raise
+
+    def add_table(self, name: str, table: Array, report: Callable[[int], None] = lambda _bytes: None) -> None:
+        """Write one table.
+
+        Args:
+            name: ``forward`` or ``backward``.
+            table: one-dimensional, of the type of the store.
+            report: is told of every chunk's bytes; what it raises ends the writing.
+
+        Raises:
+            StorageFailed: the file system refused.
+        """
+        chunk = max(1, min(TABLE_CHUNK, len(table)))
+        folder = self._staging.folder / "tables" / name
+        document = array_document(
+            table.shape,
+            (chunk,),
+            kind=table.dtype.name,
+            fill=self._fill,
+            codecs=[LITTLE_ENDIAN, CHECKSUM],
+            dimensions=(f"{name}_entry",),
+            attributes={},
+        )
+        try:
+            (folder / "c").mkdir(parents=True)
+            atomic.write_file(folder / ROOT_DOCUMENT, [document])
+            with ThreadPoolExecutor(_THREADS) as pool:
+                pieces = [table[first : first + chunk] for first in range(0, len(table), chunk)]
+                for k, (size, checksum) in enumerate(
+                    pool.map(self._write, _paths(folder), pieces, [chunk] * len(pieces))
+                ):
+                    self._known[f"tables/{name}/c/{k}"] = size, checksum
+                    report(size)
+        except OSError as error:
+            raise atomic.failure("write", folder, error, table.nbytes) from error
+
+    def _write(self, path: Path, piece: Array, chunk: int) -> tuple[int, int]:
+        body: npt.NDArray[np.generic] = np.ascontiguousarray(piece, piece.dtype.newbyteorder("<"))
+        if len(body) < chunk:
+            body = np.concatenate([body, np.full(chunk - len(body), self._fill, body.dtype)])
+        checksum = crc32c(body)
+        trailer = checksum.to_bytes(CHECKSUM_BYTES, "little")
+        atomic.write_file(path, [body, trailer], flush=True)
+        return body.nbytes + len(trailer), crc32c(trailer, checksum)
+
+    def seal(self, summary: Mapping[str, object] | None = None) -> None:
+        """Make everything durable, write the seal, and put the folder at its path.
+
+        Raises:
+            StorageFailed: the file system refused; nothing at the path has changed.
+            Conflict: meanwhile something else has appeared at the path.
+        """
+        check_target(self._staging.target, self._overwrite)
+        folder = self._staging.folder
+        try:
+            consolidate(folder / "tables", {})
+            data = seal_document(folder, {**self._attributes, "summary": summary or {}}, self._known)
+            # The seal must never be durable before the files that it lists.
+            atomic.sync_tree(folder)
+            atomic.write_file(folder / ROOT_DOCUMENT, [data])
+            atomic.sync_path(folder / ROOT_DOCUMENT)
+            atomic.sync_path(folder)
+        except OSError as error:
+            raise atomic.failure("finish", folder, error) from error
+        self._staging.publish(replace=self._overwrite)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._staging.discard()
+
+
+def _paths(folder: Path) -> Iterator[Path]:
+    return (folder / "c" / str(k) for k in itertools.count())

@@ -1,0 +1,87 @@
+"""What refusals and plans of solves say of preparing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from engine.api import planning, prepared_planning
+from engine.api.planning import make_plan
+from engine.api.prepared import prepare
+from engine.api.prepared_planning import beside, plan_prepared
+from engine.graph.profile import GraphProfile
+from engine.model.problem import Options
+from storage.errors import DoesNotFit
+from storage.graph.graph import build_graph
+from tests.stores import line_graph
+
+
+@pytest.fixture
+def small_disk(monkeypatch):
+    """A disk of five million bytes."""
+    for module in (planning, prepared_planning):
+        survey = module.survey
+        monkeypatch.setattr(module, "survey", lambda survey=survey, **asked: replace(survey(**asked), disk=5_000_000))
+
+
+def test_a_refusal_names_preparing_and_what_it_takes(tmp_path, small_disk, monkeypatch):
+    monkeypatch.setattr(prepared_planning, "FAVOURABLE", 0.5)  # a graph that is small enough for a test
+    graph = line_graph(3000)
+    says = r"fit on the disk: .*; prepared: [\d.]+ MB, [\d.]+ s \(apsp prepare"
+    with pytest.raises(DoesNotFit, match=says) as refused:
+        make_plan(graph, Options(device="cpu"), out=tmp_path / "s.zarr")
+    candidate = refused.value.candidates[-1]
+    assert (candidate.algorithm, refused.value.resource) == ("prepared", "disk")
+    assert candidate.disk < 5_000_000
+    prepare(graph, tmp_path / "p")
+    there = sum(path.stat().st_size for path in (tmp_path / "p").rglob("*") if path.is_file())
+    assert there <= candidate.disk < there + 2**21
+
+
+@pytest.mark.parametrize(
+    "options",
+    [Options(sources=tuple(range(2900))), Options(cutoff=1e6), Options(max_hops=5, dtype="int32")],
+)
+def test_it_is_not_named_where_it_does_not_answer(tmp_path, small_disk, monkeypatch, options):
+    monkeypatch.setattr(prepared_planning, "FAVOURABLE", 0.5)
+    with pytest.raises(DoesNotFit) as refused:
+        make_plan(line_graph(3000), replace(options, device="cpu"), out=tmp_path / "s.zarr")
+    assert "prepared" not in str(refused.value)
+
+
+def test_it_is_not_named_where_tables_are_large(tmp_path, small_disk):
+    rng = np.random.default_rng(0)
+    graph = build_graph(*rng.integers(0, 2500, (2, 20_000)), rng.integers(1, 9, 20_000), n=2500, directed=True)[0]
+    with pytest.raises(DoesNotFit) as refused:
+        make_plan(graph, Options(device="cpu"), out=tmp_path / "s.zarr")
+    assert "prepared" not in str(refused.value)
+
+
+def test_looking_for_parts_is_bounded(tmp_path, small_disk, monkeypatch):
+    monkeypatch.setattr(prepared_planning, "FAVOURABLE", 0.5)
+    monkeypatch.setattr(prepared_planning, "OFFERED_SIZE", 100)
+    with pytest.raises(DoesNotFit) as refused:
+        make_plan(line_graph(3000), Options(device="cpu"), out=tmp_path / "s.zarr")
+    assert "prepared" not in str(refused.value)
+
+
+def test_a_plan_lists_it_only_where_parts_are_known(monkeypatch):
+    monkeypatch.setattr(prepared_planning, "FAVOURABLE", 0.9)
+    profile = GraphProfile(line_graph(500))
+    assert beside(profile, Options(), None) is None
+    profile.dissection(500**2)
+    found = beside(profile, Options(), None)
+    assert found is not None
+    assert "apsp prepare" in str(found.rejected)
+    assert beside(profile, Options(cutoff=5.0), None) is None
+
+
+def test_a_plan_says_what_is_made():
+    plan = plan_prepared(line_graph(500))
+    assert plan.algorithm == "prepared"
+    assert plan.shape == (500, 500)
+    assert [phase.name for phase in plan.phases] == ["partition", "prepare", "write"]
+    assert plan.to_dict()["algorithm"] == "prepared"
+    assert plan.memory > 0 < plan.seconds

@@ -250,6 +250,7 @@ class PreparedMatrix(PreparedStore):
         return float(parts.sizes @ parts.depths) + self.n
 
     def _sweeper(self, *, forward: bool) -> Sweeper:
+        from engine.devices.cpu.backend import CpuBackend
         from engine.devices.cpu.sweep import Sweeper
 
         tables, nonnegative = self._tables_in_memory, self._least_weight >= 0
@@ -257,7 +258,8 @@ class PreparedMatrix(PreparedStore):
             forward = True
         if forward not in self._sweepers:
             lengths = tables.swept(forward=forward)
-            self._sweepers[forward] = Sweeper(tables.parts, lengths, nonnegative=nonnegative, threads=self.threads)
+            owner = CpuBackend(self.threads)
+            self._sweepers[forward] = Sweeper(tables.parts, lengths, nonnegative=nonnegative, owner=owner)
         return self._sweepers[forward]
 
     def _swept(self, vertices: Indices, *, forward: bool) -> Array:

@@ -18,7 +18,8 @@ from engine.model.problem import Machine, Options, PartsFacts, Problem
 from engine.planning.binding import bind_plan
 from engine.planning.cost import Setting
 from engine.planning.cost_partitioned import estimate_prepared
-from engine.planning.planner import choose_type, gib
+from engine.planning.planner import choose_type
+from engine.planning.refusal import gib
 from storage.errors import ApspError, DoesNotFit, InvalidRequest
 from storage.graph.graph import Graph
 from storage.prepared.writer import TABLE_CHUNK

@@ -14,7 +14,8 @@ import numpy as np
 
 from benchmarks.kernels.gpu_timing import Record, milliseconds, random_weights
 from engine.devices.cuda import launch
-from engine.devices.cuda.context import KERNELS, Kernel, modules, options, single_shared, source
+from engine.devices.cuda.code.kernel_set import KERNELS, Kernel, options, single_shared, source
+from engine.devices.cuda.context import modules
 from engine.devices.cuda.floyd_warshall import Solver
 
 #: Milliseconds asked for: (graphs, n), and what the paper reports on a V100.

@@ -10,7 +10,8 @@ from importlib import resources
 import cupy
 
 from benchmarks.kernels.gpu_timing import Record, milliseconds
-from engine.devices.cuda.context import ARITHMETICS, modules
+from engine.devices.cuda.code.kernel_set import ARITHMETICS
+from engine.devices.cuda.context import modules
 
 _SOURCE = """
 constexpr int ROWS = 8, COLUMNS = sizeof(Word) == 8 ? 4 : 8, DEPTH = 16;

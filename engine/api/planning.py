@@ -11,7 +11,7 @@ from engine.execution.kernel_list import PLANNING, missing, used_by
 from engine.execution.survey import survey
 from engine.execution.trials import calibrate
 from engine.graph.analysis import describe, statistics
-from engine.graph.kernels import is_loaded
+from engine.graph.kernels import PLAIN, is_loaded
 from engine.graph.partition import ENTRY_BYTES, with_bridges, with_parts, with_trial
 from engine.graph.profile import GraphProfile
 from engine.graph.selection import Rectangle, check_cutoff, check_vertices
@@ -73,8 +73,8 @@ def make_plan(
 
 
 def _walks(graph: Graph) -> bool:
-    """Return whether planning needs kernels: it looks for a bound of whole weights."""
-    return graph.arcs > 0 and bool(graph.integral)
+    """Return whether planning waits for kernels: it looks for a bound of whole weights, and Python is slower."""
+    return graph.n + graph.arcs > PLAIN and graph.arcs > 0 and bool(graph.integral)
 
 
 def _with_fixed(plan: Plan, *, stored: bool) -> Plan:

@@ -56,14 +56,15 @@ def hub_bound(graph: Graph, limit: int) -> int | None:
 def _by_few_arcs(arcs: Arcs, limit: int, *, directed: bool) -> int | None:
     """Return the bound that some walks prove, None where some vertex is not on one or the bound is above ``limit``."""
     from engine.graph._walks import grow_back, grow_tree
+    from engine.graph.kernels import call
 
     form = (arcs.indptr, arcs.heads, arcs.weights)
     hub = int(np.argmax(np.diff(arcs.indptr)))
     out = np.empty(len(arcs.indptr) - 1, np.int64)
-    if not grow_tree(*form, hub, limit, out):
+    if not call(grow_tree, *form, hub, limit, out, work=_size(arcs)):
         return None
     far = int(out.max())
-    if directed and not grow_back(*form, hub, limit - far, out, PASSES):
+    if directed and not call(grow_back, *form, hub, limit - far, out, PASSES, work=_size(arcs)):
         return None
     bound = far + int(out.max())
     return bound if bound <= limit else None
@@ -76,8 +77,9 @@ def _by_chains(arcs: Arcs, limit: int, *, directed: bool) -> int | None:
     to the narrowest type.
     """
     from engine.graph._walks import search_from_hubs, strong_components, walk_from_hubs
+    from engine.graph.kernels import call
 
-    component, order = strong_components(arcs.indptr, arcs.heads)
+    component, order = call(strong_components, arcs.indptr, arcs.heads, work=_size(arcs))
     sides = (arcs, _reversed(arcs)) if directed else (arcs,)
     if limit <= NARROWEST:
         found = _through_hubs(sides, component, order, limit, walk_from_hubs)
@@ -99,6 +101,7 @@ def _through_hubs(
         search: labels vertices with lengths of walks, as ``search_from_hubs``.
     """
     from engine.graph._walks import longest_chain
+    from engine.graph.kernels import call
 
     arcs = sides[0]
     starts = np.flatnonzero(np.diff(component[order], prepend=-1))
@@ -117,14 +120,20 @@ def _through_hubs(
         through = np.maximum.reduceat(both[0][order], starts) + np.maximum.reduceat(both[1][order], starts)
     through[largest] = -1
     form = (arcs.indptr, arcs.heads, arcs.weights)
-    avoiding = longest_chain(*form, component, order, through, limit)
+    avoiding = call(longest_chain, *form, component, order, through, limit, work=_size(arcs))
     return max(passing, avoiding) if avoiding >= 0 and passing <= limit else None
+
+
+def _size(arcs: Arcs) -> int:
+    return len(arcs.indptr) + len(arcs.heads)
 
 
 def _reversed(arcs: Arcs) -> Arcs:
     from engine.graph._walks import reverse_arcs
+    from engine.graph.kernels import call
 
-    return Arcs(*(fixed(each) for each in reverse_arcs(arcs.indptr, arcs.heads, arcs.weights)))
+    found = call(reverse_arcs, arcs.indptr, arcs.heads, arcs.weights, work=_size(arcs))
+    return Arcs(*(fixed(each) for each in found))
 
 
 def _hubs(arcs: Arcs, component: Ints, count: int) -> npt.NDArray[np.int64]:
@@ -150,10 +159,13 @@ def _there_and_back(
     Returns:
         Two arrays of shape (n,), -1 where there is no path.
     """
+    from engine.graph.kernels import call
+
     found = []
     for side in sides:
         labels = np.empty(len(component), np.int64)
-        if not search(side.indptr, side.heads, side.weights, component, hubs, limit, labels):
+        form = (side.indptr, side.heads, side.weights)
+        if not call(search, *form, component, hubs, limit, labels, work=_size(side)):
             return None
         found.append(labels)
     return found[0], found[-1]

@@ -14,7 +14,8 @@ Kernels are compiled for exactly this processor, or, where ``APSP_CPU_LEVEL`` sa
 common with others (``x86-64-v3``, ``x86-64-v4``; ``auto`` for the highest): an image is built with both, so that its
 kernels suit wherever it runs (decision 116).
 
-Who waits for a compilation can be told of it, or have it refused (``engine.model.progress``).
+Who waits for a compilation can be told of it, or have it refused (``engine.model.progress``).  What takes Python itself
+less time than the compiler is called by :func:`call`, which compiles nothing.
 """
 
 # numba's own classes have no types
@@ -33,16 +34,18 @@ import uuid
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
-from types import CodeType
+from types import CodeType, FunctionType
 from typing import Any, Final
 
 import numba
 
-from engine.model.progress import WAITING, NotCompiledError
+from engine.model.progress import WAITING, NotCompiledError, only_ready
 from engine.model.system import signals_postponed
 
 #: Folder beside a kernel's file in which numba keeps it where it may write there.
 BESIDE: Final = "__pycache__"
+#: Vertices and arcs up to which Python walks over a graph sooner than a kernel for that is compiled (decision 120).
+PLAIN: Final = 50_000
 #: The last version of numba whose undocumented parts were compared with this module.
 TESTED: Final = (0, 68)
 #: Those parts, and the parameters of the functions among them.
@@ -117,6 +120,37 @@ def _by_numba(options: dict[str, Any]) -> Callable[[Any], Any]:
             return numba.njit(**options)(function)
 
     return decorate
+
+
+def call(kernel: Any, *inputs: Any, work: int) -> Any:
+    """Call a kernel; where it was never compiled and there is little work, Python runs it as it is written.
+
+    Args:
+        kernel: made by :func:`njit`; it must be deterministic, and call no kernel but such that call no further ones.
+        inputs: its arguments.
+        work: vertices and arcs that it visits.
+
+    Returns:
+        What the kernel returns, the same either way.
+    """
+    if work <= PLAIN:
+        try:
+            with only_ready():
+                return kernel(*inputs)
+        except NotCompiledError:
+            return as_written(kernel)(*inputs)
+    return kernel(*inputs)
+
+
+def as_written(kernel: Any) -> Any:
+    """Return the Python function of a kernel, which calls those of other kernels.
+
+    Args:
+        kernel: made by :func:`njit`.
+    """
+    function = kernel.py_func
+    scope = {name: getattr(value, "py_func", value) for name, value in function.__globals__.items()}
+    return FunctionType(function.__code__, scope, function.__name__, function.__defaults__, function.__closure__)
 
 
 class CompiledKernel:

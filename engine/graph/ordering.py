@@ -71,10 +71,11 @@ def _hops(indptr: npt.NDArray[np.int64], heads: Ints, *, searches: int) -> int:
     if len(indptr) <= 2 or len(heads) == 0:
         return 0
     from engine.graph._walks import count_levels
+    from engine.graph.kernels import call
 
     most, start = 0, int(np.argmax(np.diff(indptr)))
     for _ in range(searches):
-        levels, start = count_levels(fixed(indptr), fixed(heads), start)
+        levels, start = call(count_levels, fixed(indptr), fixed(heads), start, work=len(indptr) + len(heads))
         most = max(most, levels)
     return most
 

@@ -12,6 +12,7 @@ and Kumar 1998); vertices are then merged into parts while that lowers the cost.
 from __future__ import annotations
 
 import time
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -23,6 +24,7 @@ from engine.graph.ordering import fixed
 from engine.model.device_layout import SHALLOW
 from engine.model.plan import Plan
 from engine.model.problem import Machine, PartsFacts, Problem
+from engine.model.progress import NotCompiledError, only_ready
 from storage.graph.cleaning import FEW_ARCS
 
 if TYPE_CHECKING:
@@ -53,6 +55,9 @@ DENSE_PIECES: Final = 16
 BRIDGED_RATE: Final = 0.5
 #: Finding parts takes at most this number of bytes for each entry of the borders of single vertices.
 ENTRY_BYTES: Final = 16
+
+#: Seconds that compiling the kernels of a partition takes, once a machine: no shorter solve waits for it.
+COMPILING_SECONDS: Final = 10.0
 
 Array = npt.NDArray[np.generic]
 
@@ -263,7 +268,12 @@ def with_trial(profile: GraphProfile, problem: Problem, plan: Plan, machine: Mac
     if work < _worthwhile(profile, problem, plan, work / max(took, 1e-9)) * took:
         why = f"a trial partition takes about {took:.2g} s, and all of {plan.algorithm} {work:.2g} s"
         return replace(problem, no_parts=why)
-    return with_parts(profile, problem, _most_entries(problem, plan, machine))
+    try:
+        with _patience(work):
+            return with_parts(profile, problem, _most_entries(problem, plan, machine))
+    except NotCompiledError:
+        why = f"what finds parts was never compiled here, and all of {plan.algorithm} takes {work:.2g} s"
+        return replace(problem, no_parts=why)
 
 
 def with_bridges(profile: GraphProfile, problem: Problem, plan: Plan, machine: Machine) -> Problem:
@@ -290,19 +300,33 @@ def with_bridges(profile: GraphProfile, problem: Problem, plan: Plan, machine: M
     look = LOOK_SECONDS * (size + problem.arcs if problem.directed else size)
     if work * LOOK_SHARE < look or work < BRIDGED_SECONDS * size:
         return problem
-    left = _cubes(profile.graph) / max(1, problem.n) ** 3 / BRIDGED_RATE
-    if work * (1 - left) < BRIDGED_SECONDS * size:
+    try:
+        with _patience(work):
+            left = _cubes(profile.graph) / max(1, problem.n) ** 3 / BRIDGED_RATE
+            if work * (1 - left) < BRIDGED_SECONDS * size:
+                return problem
+            return with_parts(profile, problem, _most_entries(problem, plan, machine))
+    except NotCompiledError:
         return problem
-    return with_parts(profile, problem, _most_entries(problem, plan, machine))
+
+
+def _patience(work: float) -> AbstractContextManager[None]:
+    """Context manager: kernels are compiled for a solve of ``work`` seconds only if it takes as long; else
+    NotCompiledError is raised.
+    """
+    return nullcontext() if work >= COMPILING_SECONDS else only_ready()
 
 
 def _cubes(graph: Graph) -> float:
     """Return the sum of the cubes of the sizes of the pieces that hang together at single vertices."""
     from engine.graph._elimination import block_cubes
     from engine.graph._walks import both_ways
+    from engine.graph.kernels import call
 
-    form = (fixed(graph.indptr), fixed(graph.heads))
-    return float(block_cubes(*both_ways(*form)) if graph.directed else block_cubes(*form))
+    form, work = (fixed(graph.indptr), fixed(graph.heads)), graph.n + graph.arcs
+    if graph.directed:
+        form = call(both_ways, *form, work=work)
+    return float(call(block_cubes, *form, work=work))
 
 
 def _work(plan: Plan) -> float:

@@ -1,6 +1,6 @@
 // dense: steps before and after a matrix on the device is solved.
 //
-// scatter: writes arcs into rows.  settle: makes entries above every distance unreachable.  restore: turns reduced
+// blank: makes rows unreachable.  scatter: writes arcs into rows.  settle: makes entries above every distance unreachable.  restore: turns reduced
 // lengths into lengths.  facts, histogram: summarise rows.  One block a row everywhere; row i of the answer is row
 // ``gathered ? i : sources[i]`` of the matrix and holds the distances from vertex ``sources[i]``.
 
@@ -44,6 +44,11 @@ struct Rows {
 
 INLINE const Element* row_of(const Rows& r) {
   return r.d + (r.gathered ? (long long)blockIdx.x : r.sources[blockIdx.x]) * r.ld;
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS) blank(Element* d, long long ld, int columns) {
+  Element* const row = d + blockIdx.x * ld;
+  for (int j = threadIdx.x; j < columns; j += THREADS) row[j] = nothing();
 }
 
 // Writes the arcs of rows first, first + 1, ... and zeros on the diagonal; ``heads`` and ``weights`` begin with arc

@@ -85,7 +85,9 @@ def test_the_image_holds_the_versions_that_the_tests_run_with():
     assert {name: tested.get(name) for name in run} == run
     extras = PROJECT["project"]["optional-dependencies"]
     check_pins(PROJECT["project"]["dependencies"] + extras["s3"] + extras["dask"], run)
-    assert len(IMAGE_LOCKS) == 3
+    compiler = pins(ROOT / "deploy" / "locks" / "kernels.lock")
+    assert compiler == {"nvidia-cuda-nvrtc-cu12": tested["nvidia-cuda-nvrtc-cu12"]}
+    assert len(IMAGE_LOCKS) == 4
 
 
 def test_every_package_is_in_the_image_and_checked():
@@ -115,7 +117,7 @@ def test_scripts_are_executable(script):
 
 def test_the_script_says_what_it_can_do_and_refuses_the_rest():
     said = subprocess.run([sys.executable, ROOT / "dev", "--help"], capture_output=True, text=True, check=True)
-    assert all(f"./dev {name}" in said.stdout for name in ("setup", "demo", "test", "check", "docs", "lock"))
+    assert all(f"./dev {name}" in said.stdout for name in ("setup", "demo", "test", "check", "kernels", "docs", "lock"))
     wrong = subprocess.run([sys.executable, ROOT / "dev", "frobnicate"], capture_output=True, text=True, check=False)
     assert wrong.returncode == 1
     assert "frobnicate" in wrong.stderr

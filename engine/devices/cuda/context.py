@@ -1,24 +1,30 @@
-"""The CUDA kernels, their compilation, and the device: its properties, memory and errors.
+"""The device: its properties, memory and errors, and its kernels, loaded or compiled.
 
-The sources are package data (``engine/kernels``).  NVRTC compiles a kernel, through cupy, when it is first requested on
-a device; cupy caches the result on disk.  Only the modules of this folder import cupy, which is an optional dependency.
+A kernel that was compiled ahead (``code.prebuilt``) is loaded.  NVRTC compiles any other one, through cupy, when it is
+first requested on a device; cupy caches the result on disk.  Only the modules of this folder import cupy, which is an
+optional dependency.
 """
 
 from __future__ import annotations
 
+import logging
+import os
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
 from functools import cache
-from importlib import resources
 from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
+from engine.devices.cuda.code import prebuilt
+from engine.devices.cuda.code.kernel_set import ARITHMETICS, KERNELS, Arithmetic, forms, options, source
+from engine.devices.cuda.code.prebuilt import Module, all_modules
 from engine.model.problem import Device
+from engine.model.progress import WAITING
 from storage.errors import DoesNotFit, InvalidRequest, SolveFailed
 
 #: The oldest compute capability that the kernels are written for.
@@ -29,120 +35,7 @@ HOPPER: Final = MappingProxyType({"uint16": 131.0, "int32": 68.0, "float32": 62.
 #: Cautious estimates of the same for chips without three-operand minima or with fewer float64 units.
 OLDER: Final = MappingProxyType({"uint16": 50.0, "int32": 30.0, "float32": 30.0, "float64": 1.0})
 _CLOCK_RATE: Final = 13  # cudaDevAttrClockRate, in kHz
-
-
-@dataclass(frozen=True)
-class Arithmetic:
-    """How entries are added and compared: a struct in ``common.cuh``, with its tile in ``relax.cu``.
-
-    Attributes:
-        name: the struct.
-        lanes: entries a word.
-        word: bytes a word.
-        tile: rows and columns (entries) of C that a thread block of relax computes.
-        shared: bytes of shared memory that such a block needs.
-    """
-
-    name: str
-    lanes: int
-    word: int
-    tile: tuple[int, int]
-    shared: int
-
-
-@dataclass(frozen=True)
-class Kernel:
-    """One entry point: its file, its name, the threads of a block and the macros that it is compiled with."""
-
-    file: str
-    entry: str
-    threads: int
-    defines: tuple[str, ...] = ()
-
-
-_WORDS_32: Final = 4 * 16 * (128 + 128) * 4 + 16
-_WORDS_64: Final = 4 * 8 * (128 + 64) * 8 + 16
-
-#: By dtype name and whether entries may be negative.
-ARITHMETICS: Final = MappingProxyType(
-    {
-        ("uint16", False): Arithmetic("Uint16", 2, 4, (128, 256), _WORDS_32),
-        ("int32", False): Arithmetic("Int32", 1, 4, (128, 128), _WORDS_32),
-        ("int32", True): Arithmetic("Int32", 1, 4, (128, 128), _WORDS_32),
-        ("float32", False): Arithmetic("Float32Nonnegative", 1, 4, (128, 128), _WORDS_32),
-        ("float32", True): Arithmetic("Float32Signed", 1, 4, (128, 128), _WORDS_32),
-        ("float64", False): Arithmetic("Float64", 1, 8, (128, 64), _WORDS_64),
-        ("float64", True): Arithmetic("Float64", 1, 8, (128, 64), _WORDS_64),
-    }
-)
-
-KERNELS: Final = MappingProxyType(
-    {
-        "relax": Kernel("relax.cu", "relax", 256),
-        "pack": Kernel("pack.cu", "pack", 256),
-        "mirror": Kernel("pack.cu", "mirror", 256),
-        **{name: Kernel("dense.cu", name, 256) for name in ("scatter", "settle", "restore", "facts", "histogram")},
-        "tell": Kernel("tell.cu", "tell", 256),
-        "single32": Kernel("single.cu", "single", 128, ("SIDE=32", "THREAD_ROWS=2", "BLOCKS=5")),
-        **{name: Kernel("sweep.cu", name, 256) for name in ("seed", "gather", "emit")},
-        # 8 rows a thread are best for many tiles, 4 (twice the threads) for the latency of few
-        "single64": Kernel("single.cu", "single", 128, ("SIDE=64", "THREAD_ROWS=8", "BLOCKS=4", "UNROLLED=2")),
-        "single64wide": Kernel("single.cu", "single", 256, ("SIDE=64", "THREAD_ROWS=4", "BLOCKS=2", "BY_TILE=1")),
-        "lone32": Kernel("single.cu", "lone", 128, ("SIDE=32", "THREAD_ROWS=2", "BLOCKS=5")),
-        "lone64": Kernel("single.cu", "lone", 128, ("SIDE=64", "THREAD_ROWS=8", "BLOCKS=4")),
-        "power8": Kernel("power.cu", "power", 256, ("ROWS=8",)),
-        "power16": Kernel("power.cu", "power", 256, ("ROWS=16",)),
-        "search_sweep": Kernel("search.cu", "search_sweep", 256, ("FORM_SWEEP",)),
-        "search_lists": Kernel("search.cu", "search_lists", 256, ("FORM_LISTS",)),
-        # labels of 16 bits, a matrix of 32
-        "search_sweep_widened": Kernel("search.cu", "search_sweep", 256, ("FORM_SWEEP", "WIDEN")),
-        "search_lists_widened": Kernel("search.cu", "search_lists", 256, ("FORM_LISTS", "WIDEN")),
-        "hops": Kernel("hops.cu", "hops", 256),
-    }
-)
-#: With 64-bit entries the registers suffice for two blocks of 128 threads.
-_FLOAT64: Final = MappingProxyType(
-    {
-        "single64": ("SIDE=64", "THREAD_ROWS=8", "BLOCKS=2", "UNROLLED=2"),
-        "single64wide": ("SIDE=64", "THREAD_ROWS=4", "BLOCKS=2"),  # with BY_TILE it is a third slower
-        "lone64": ("SIDE=64", "THREAD_ROWS=8", "BLOCKS=2"),
-    }
-)
-
-
-def source(kernel: Kernel) -> str:
-    """Return the source text of a kernel: ``common.cuh``, then its own file."""
-    folder = resources.files("engine") / "kernels"
-    texts = {name: (folder / name).read_text(encoding="utf-8") for name in ("common.cuh", kernel.file)}
-    return "\n".join(f'#line 1 "{name}"\n{text}' for name, text in texts.items())
-
-
-def options(name: str, arithmetic: Arithmetic) -> tuple[str, ...]:
-    """Return the compiler options of kernel ``name`` for one arithmetic, which suit NVRTC and nvcc."""
-    defines = KERNELS[name].defines
-    if arithmetic.word == 8:
-        defines = _FLOAT64.get(name, defines)
-    return ("--std=c++17", f"-DARITHMETIC={arithmetic.name}", *(f"-D{d}" for d in defines))
-
-
-def single_shared(side: int, itemsize: int) -> int:
-    """Return the bytes of shared memory of a block of the single kernel: A padded by four columns, B, and two words."""
-    return side * (side + 4 + side) * max(itemsize, 4) + 16
-
-
-#: Largest n of the power kernel.
-POWER_MOST: Final = 256
-
-
-def power_shared(rows: int, n: int, itemsize: int) -> int:
-    """Return the bytes of shared memory of a block of the power kernel: strips of A and of B, or the warps' results.
-
-    Args:
-        rows: rows of the block's strip of A.
-        n: vertices, a multiple of 32.
-        itemsize: bytes an entry.
-    """
-    return (rows * (POWER_MOST + 4) + max(n * 32, 8 * rows * 32)) * max(itemsize, 4)
+log = logging.getLogger("apsp.engine")
 
 
 @cache
@@ -198,10 +91,13 @@ def open_device(index: int = 0) -> Any:
 
 
 class Modules:
-    """The compiled kernels of one device.
+    """The kernels of one device.
 
     Args:
         device: its index.
+
+    Attributes:
+        loaded: how many modules were loaded that were compiled ahead.
     """
 
     def __init__(self, device: int = 0) -> None:
@@ -210,18 +106,22 @@ class Modules:
         from cupy_backends.cuda.api import driver
 
         self.driver: Any = driver
+        self.loaded = 0
+        self._modules: dict[str, Any] = {}
         self._built: dict[tuple[str, str], Any] = {}
         self._allowed: dict[tuple[str, str], int] = {}
         self._lock = threading.Lock()
-        with translated(self.cupy), self.cupy.cuda.Device(device):
+        with translated(self.cupy), self.cupy.cuda.Device(device) as chip:
             # while any of its page-locked memory is in use, the driver keeps it for small requests; without this piece
             # the first request of each solve would take 1 ms
             self._piece = self.cupy.cuda.alloc_pinned_memory(512)
+            major, minor = divmod(int(chip.compute_capability), 10)
+        self.capability = (major, minor)
         properties = self.cupy.cuda.runtime.getDeviceProperties(device)
         self.multiprocessors = int(properties["multiProcessorCount"])
 
     def get(self, name: str, arithmetic: Arithmetic, shared: int = 0) -> Any:
-        """Return a kernel, compiled at the first call.
+        """Return a kernel, loaded or compiled at the first call.
 
         Args:
             name: a key of ``KERNELS``.
@@ -239,22 +139,92 @@ class Modules:
             # more than 48 KiB, static memory included, must be requested
             if shared > max(40 * 1024, self._allowed.get(key, 0)):
                 with self.cupy.cuda.Device(self.device), translated(self.cupy):
-                    function.max_dynamic_shared_size_bytes = shared
+                    most = self.driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+                    self.driver.funcSetAttribute(function.ptr, most, shared)
                 self._allowed[key] = shared
             return function
 
     def _build(self, name: str, arithmetic: Arithmetic) -> Any:
-        kernel = KERNELS[name]
+        module, entry = Module(name, arithmetic), KERNELS[name].entry
+        key = module.key("")
+        with self.cupy.cuda.Device(self.device):
+            if key not in self._modules:
+                self._modules[key] = self._load(module) or self.compile(module)
+            return self._modules[key].get_function(entry)
+
+    def _load(self, module: Module) -> Any:
+        """Return a module that was compiled ahead; None where there is none that the driver takes."""
+        found = prebuilt.find(module, self.capability)
+        if found is None:
+            return None
+        architecture, code = found
+        made = self.cupy.cuda.function.Module()
         try:
-            with self.cupy.cuda.Device(self.device):
-                module = self.cupy.RawModule(code=source(kernel), options=options(name, arithmetic))
-                function = module.get_function(kernel.entry)
-        except (self.cupy.cuda.compiler.CompileException, self.cupy.cuda.driver.CUDADriverError, RuntimeError) as error:
+            # the driver compiles PTX, which takes as long as NVRTC does
+            with _told(module.name) if architecture == prebuilt.PTX else nullcontext():
+                made.load(code)
+        except self.cupy.cuda.driver.CUDADriverError as error:  # it is older than the compiler
+            log.info("the driver does not take %s for %s (%s); it is compiled", module.name, architecture, error)
+            return None
+        self.loaded += 1
+        return made
+
+    def compile(self, module: Module) -> Any:
+        """Return a module that NVRTC compiles, or that cupy's cache holds; several threads may call this at once.
+
+        Raises:
+            SolveFailed: it cannot be compiled for this device.
+        """
+        kernel, cuda = KERNELS[module.name], self.cupy.cuda
+        try:
+            with _told(module.name), cuda.Device(self.device):
+                made = self.cupy.RawModule(code=source(kernel), options=options(module.name, module.arithmetic))
+                _ = made.get_function(kernel.entry).kernel  # cupy compiles when it is asked for this
+        except (cuda.compiler.CompileException, cuda.driver.CUDADriverError, RuntimeError) as error:
             raise SolveFailed(
-                f"the CUDA kernel {name} could not be built for this device; the installed cupy and the driver's CUDA "
-                f"version probably do not fit each other ({str(error).splitlines()[0]})"
+                f"the CUDA kernel {module.name} could not be built for this device; the installed cupy and the "
+                f"driver's CUDA version probably do not fit each other ({str(error).splitlines()[0]})"
             ) from error
-        return function
+        return _Compiled(made)
+
+
+class _Compiled:
+    """A module of cupy's, which gives its functions as one that was compiled ahead does."""
+
+    def __init__(self, made: Any) -> None:
+        self._made = made
+
+    def get_function(self, entry: str) -> Any:
+        """Return the function for the current device."""
+        return self._made.get_function(entry).kernel
+
+
+def _told(name: str) -> Any:
+    """Context manager: whoever waits for kernel ``name`` is told that it is compiled."""
+    return nullcontext() if WAITING.announce is None else WAITING.announce(name)
+
+
+def ensure_kernels(device: int = 0, *, threads: int | None = None) -> tuple[int, int]:
+    """Make every kernel ready for a device: loaded where it was compiled ahead, else compiled into cupy's cache.
+
+    Args:
+        device: its index.
+        threads: compilations at a time; None for one a processor.
+
+    Returns:
+        How many modules were loaded, and how many were compiled or found in cupy's cache.
+
+    Raises:
+        InvalidRequest: there is no usable device.
+        SolveFailed: a kernel cannot be compiled for it.
+    """
+    found, every = modules(device), all_modules()
+    lacking = [module for module in every if prebuilt.find(module, found.capability) is None]
+    with ThreadPoolExecutor(threads or os.cpu_count() or 1, "apsp-nvrtc") as pool:
+        list(pool.map(found.compile, lacking))
+    for name, arithmetic in forms():
+        found.get(name, arithmetic)
+    return found.loaded, len(every) - found.loaded
 
 
 @cache

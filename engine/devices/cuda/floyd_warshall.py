@@ -16,11 +16,10 @@ from typing import Any, Final
 import numpy as np
 
 from engine.devices.cuda.context import Modules, allocate
-from engine.devices.cuda.launch import Copy, Launcher, Product, Skip
+from engine.devices.cuda.launch import Copy, Launcher, Product, Skip, blank
 from engine.devices.rounds import Action, RoundOrder
 from engine.model import device_layout
 from engine.model.device_layout import SINGLE, pivot_width
-from engine.model.dtypes import work_type
 from engine.model.progress import Monitor
 from engine.model.stripe_device import BelowZero
 
@@ -49,9 +48,8 @@ def padded(modules: Modules, n: int, dtype: object) -> Any:
     """
     side = device_layout.padded_side(n, np.dtype(dtype).itemsize)  # type: ignore[call-overload]
     whole = allocate(modules.cupy, (side, side), dtype)
-    nothing = work_type(np.dtype(dtype)).sentinel()  # type: ignore[call-overload]
-    whole[n:, :] = nothing
-    whole[:n, n:] = nothing
+    blank(modules, whole[n:, :])
+    blank(modules, whole[:n, n:])
     return whole
 
 

@@ -13,16 +13,15 @@ from typing import Any, Final
 
 import numpy as np
 
-from engine.devices.cuda.context import (
+from engine.devices.cuda.code.kernel_set import (
     ARITHMETICS,
     KERNELS,
     POWER_MOST,
     Arithmetic,
-    Modules,
-    allocate,
     power_shared,
     single_shared,
 )
+from engine.devices.cuda.context import Modules, allocate
 from engine.model.device_layout import SLAB
 from engine.model.dtypes import work_type
 
@@ -63,6 +62,21 @@ _WRAP: Final = 2**30
 def leading(x: Any) -> int:
     """Return the elements from one row of a two-dimensional array to the next."""
     return int(x.strides[0]) // int(x.itemsize) if x.shape[0] > 1 else max(int(x.shape[1]), 1)
+
+
+def blank(modules: Modules, rows: Any) -> None:
+    """Queue the clearing of rows on the current stream: every entry becomes unreachable.
+
+    cupy would compile a kernel of its own for that.
+
+    Args:
+        modules: the device.
+        rows: shape (rows, columns), contiguous in its last axis, of a working type.
+    """
+    if rows.size:
+        arithmetic = ARITHMETICS[work_type(rows.dtype).name, False]
+        count, columns = rows.shape
+        modules.get("blank", arithmetic)((count,), (256,), (rows, np.int64(leading(rows)), np.int32(columns)))
 
 
 def _round_up(x: int, to: int) -> int:
@@ -264,7 +278,7 @@ class Launcher:
         name = f"power{rows}"
         kernel = self.modules.get(name, self.arithmetic, power_shared(rows, POWER_MOST, itemsize))
         driver, threads = self.modules.driver, KERNELS[name].threads
-        resident = driver.occupancyMaxActiveBlocksPerMultiprocessor(kernel.kernel.ptr, threads, shared)
+        resident = driver.occupancyMaxActiveBlocksPerMultiprocessor(kernel.ptr, threads, shared)
         if blocks > resident * self.modules.multiprocessors:
             return False
         self._flags(1, 1)
@@ -282,9 +296,7 @@ class Launcher:
         arguments["launch"] = self._launch
         pointers = np.array([arguments.ctypes.data], "u8")
         stream = self.cupy.cuda.get_current_stream().ptr
-        driver.launchCooperativeKernel(
-            kernel.kernel.ptr, blocks, 1, 1, threads, 1, 1, shared, stream, pointers.ctypes.data
-        )
+        driver.launchCooperativeKernel(kernel.ptr, blocks, 1, 1, threads, 1, 1, shared, stream, pointers.ctypes.data)
         return True
 
     def _flags(self, count: int, tiles: int) -> Any:

@@ -15,8 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.devices import powers
-from engine.devices.cuda.context import ARITHMETICS, Arithmetic, Modules, allocate, held_device, upload
+from engine.devices.cuda.code.kernel_set import ARITHMETICS, Arithmetic
+from engine.devices.cuda.context import Modules, allocate, held_device, upload
 from engine.devices.cuda.floyd_warshall import Solver, padded
+from engine.devices.cuda.launch import blank
 from engine.devices.cuda.outgoing import Outgoing, Outlet
 from engine.devices.cuda.row_facts import RowFactsReader
 from engine.graph.potentials import Potentials
@@ -83,7 +85,7 @@ class CudaMatrix:
     def fill(self, graph: Graph, monitor: Monitor) -> None:
         """Fill the matrix with arc weights, 0 on the diagonal and unreachable elsewhere; arcs are sent in pieces."""
         monitor.begin("ingest", self._n, "rows")
-        self._d[: self._n, : self._n] = self._kind.sentinel()
+        blank(self._modules, self._d[: self._n, : self._n])
         indptr, first = graph.indptr, 0
         pointers = upload(self._cupy, indptr.astype(np.int64, copy=False))
         while first < self._n:

@@ -12,7 +12,8 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from engine.devices.cuda.context import ARITHMETICS, Arithmetic, Modules
+from engine.devices.cuda.code.kernel_set import ARITHMETICS, Arithmetic
+from engine.devices.cuda.context import Modules
 from engine.model.dtypes import WorkType
 from engine.model.rows import RowFacts
 

@@ -16,7 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.devices.cuda.arcs import SPLIT, incoming
-from engine.devices.cuda.context import ARITHMETICS, Modules, allocate, held_device
+from engine.devices.cuda.code.kernel_set import ARITHMETICS
+from engine.devices.cuda.context import Modules, allocate, held_device
 from engine.devices.cuda.outgoing import Outgoing, Outlet
 from engine.devices.cuda.row_facts import RowFactsReader
 from engine.devices.cuda.search_kernels import SearchKernels

@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.devices.cuda.arcs import IncomingArcs
-from engine.devices.cuda.context import ARITHMETICS, KERNELS, Modules, allocate, upload
+from engine.devices.cuda.code.kernel_set import ARITHMETICS, KERNELS
+from engine.devices.cuda.context import Modules, allocate, upload
 from engine.devices.cuda.row_facts import RowFactsReader
 from engine.model.device_layout import HOPS_ROWS, LIST_ROW, ROW, list_groups, sweep_groups
 from engine.model.dtypes import WorkType
@@ -84,8 +85,9 @@ class SearchKernels:
                 groups = sweep_groups(self._arrays["tails"].size, rows, itemsize)
             self._arrays["labels"] = allocate(self._cupy, (groups * vertices, ROW if sweeping else LIST_ROW), "u1")
             self._arrays["scratch"] = self._cupy.zeros((groups, 2 if sweeping else 3, vertices), "i4")
-        self._state = self._cupy.zeros((1 + groups, _STATE), "u4")
-        self._state[:, 1:3] = 1  # stamps start above the zeros of fresh memory
+        state = np.zeros((1 + groups, _STATE), np.uint32)
+        state[:, 1:3] = 1  # stamps start above the zeros of fresh memory
+        self._state, self._zeros = upload(self._cupy, state), self._cupy.zeros(1 + groups, "u4")
         return groups
 
     def search(self, sources: npt.NDArray[np.int64], out: Any, limit: int) -> None:
@@ -100,7 +102,7 @@ class SearchKernels:
         order = np.argsort(here, kind="stable") if self.form == "lists" else np.arange(len(here))
         self._arrays["sources"] = self._cupy.asarray(here[order].astype(np.int32))
         self._arrays["rows_of"] = self._cupy.asarray(order.astype(np.int32))
-        self._state[:, 0] = 0
+        self._clear(0, len(self._state))
         if self.form == "hops":
             self._launch_hops(len(here), out, limit)
         else:
@@ -127,18 +129,24 @@ class SearchKernels:
             arguments["limit"], arguments["chunk_count"] = limit, self._arrays["chunks"].size - 1
             self._cooperate("search_sweep" + widened, arguments, self._groups)
             return
-        self._state[0, 1] = 0
+        self._clear(1, 1)
         arguments["limit"] = limit * self._vertices
         shared = list_shared(self._vertices)
         name = "search_lists" + widened
         kernel = self._modules.get(name, self._arithmetic, max(shared, 48 * 1024))
         kernel((self._groups,), (KERNELS[name].threads,), (arguments,), shared_mem=shared)
 
+    def _clear(self, word: int, groups: int) -> None:
+        """Queue zeros into a word of the state of the first ``groups``: a copy, as cupy would compile a kernel."""
+        runtime, stream = self._cupy.cuda.runtime, self._cupy.cuda.get_current_stream().ptr
+        to, kind = self._state.data.ptr + 4 * word, runtime.memcpyDeviceToDevice
+        runtime.memcpy2DAsync(to, 4 * _STATE, self._zeros.data.ptr, 4, 4, groups, kind, stream)
+
     def _launch_hops(self, count: int, out: Any, limit: int) -> None:
         arguments = np.zeros((), _WALK)
         for name in ("chunks", "tails", "heads", "sources", "rows", "stamps"):
             arguments[name] = self._arrays[name].data.ptr
-        self._state[0, 1] = 0
+        self._clear(1, 1)
         arguments["out"], arguments["ld"], arguments["state"] = out.data.ptr, out.shape[1], self._state.data.ptr
         arguments["limit"], arguments["n"], arguments["source_count"] = limit, self._n, count
         arguments["chunk_count"] = self._arrays["chunks"].size - 1
@@ -148,11 +156,11 @@ class SearchKernels:
         """Queue a launch whose thread blocks wait for each other, so that all of them must be resident."""
         kernel, threads = self._modules.get(name, self._arithmetic), KERNELS[name].threads
         driver = self._modules.driver
-        resident = driver.occupancyMaxActiveBlocksPerMultiprocessor(kernel.kernel.ptr, threads, 0)
+        resident = driver.occupancyMaxActiveBlocksPerMultiprocessor(kernel.ptr, threads, 0)
         blocks = min(resident, SWEEP_BLOCKS) * self._modules.multiprocessors // groups * groups
         pointers = np.array([arguments.ctypes.data], "u8")
         stream = self._cupy.cuda.get_current_stream().ptr
-        driver.launchCooperativeKernel(kernel.kernel.ptr, blocks, 1, 1, threads, 1, 1, 0, stream, pointers.ctypes.data)
+        driver.launchCooperativeKernel(kernel.ptr, blocks, 1, 1, threads, 1, 1, 0, stream, pointers.ctypes.data)
 
 
 def list_shared(vertices: int) -> int:

@@ -109,6 +109,7 @@ def plan(graph_args: GraphArgs, given: LocalOptions, *, out: Path | None, as_jso
         out: where the store would go, to check the free space there.
         as_json: whether to print one JSON object instead of text.
     """
+    _start_device(given)
     from engine.api.prepared_planning import beside
     from engine.api.solve import make_plan
     from engine.graph.profile import GraphProfile
@@ -137,6 +138,14 @@ def plan(graph_args: GraphArgs, given: LocalOptions, *, out: Path | None, as_jso
     else:
         others = () if prepared is None else (prepared,)
         emit([*describe_plan(selected), "", *_table_of((*selected.candidates, *others))])
+
+
+def _start_device(given: LocalOptions) -> None:
+    """Let the driver of a GPU that was asked for start while the graph is read."""
+    if given["device"] == "cuda":
+        from engine.devices.cuda.starting import start_driver
+
+        start_driver()
 
 
 def _notes(receipt: Receipt, given: LocalOptions, selected: Plan) -> Iterable[str]:
@@ -233,6 +242,7 @@ def solve(graph_args: GraphArgs, given: LocalOptions, out: str, store: OutputOpt
         store: how the store is written.
         as_json: whether to print one JSON object instead of text.
     """
+    _start_device(given)
     from engine.api.solve import make_plan, solve_to_store
     from engine.graph.profile import GraphProfile
 

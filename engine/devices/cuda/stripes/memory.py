@@ -14,7 +14,7 @@ import numpy as np
 
 from engine.devices.cuda.context import Modules, allocate, modules, translated
 from engine.devices.cuda.floyd_warshall import Solver
-from engine.devices.cuda.launch import Copy, Launcher, Product
+from engine.devices.cuda.launch import Copy, Launcher, Product, blank
 from engine.devices.cuda.stripes.trace import Trace
 from engine.model import traffic
 from engine.model.backend import Array
@@ -129,10 +129,9 @@ class StripeMemory:
         self._across = pitch(job.n, job.kind.itemsize)
         width = min(tiling.width, _round_up(job.n, 64))
         height, side = min(tiling.height, width), _round_up(width, _TILE)
-        nothing = job.kind.sentinel()
         for _ in range(tiling.panels):
             self.panels.append(allocate(cupy, (width, self._across), types[0]))
-            self.panels[-1][:] = nothing
+            blank(self._found, self.panels[-1])
         self._chunk = allocate(cupy, (width, min(CHUNK, self._across)), types[0])
         self._packed = allocate(cupy, (width, side), types[1])
         block = padded_side(width, job.kind.itemsize)
@@ -140,11 +139,11 @@ class StripeMemory:
         for slot in range(tiling.slots):
             shape, packed = (height, self._across), (width, _round_up(height, _TILE))
             self._slots.append(Slot(slot, cupy, shape, packed, types))
-            self._slots[-1].rows[:] = nothing
+            blank(self._found, self._slots[-1].rows)
         for k in resident:
             start, stop = job.pivot(k)
             self._resident[k] = allocate(cupy, (stop - start, self._across), types[0])
-            self._resident[k][:, job.n :] = nothing
+            blank(self._found, self._resident[k][:, job.n :])
         if resident:
             self._packs = [allocate(cupy, (width, side), types[1]) for _ in range(2)]
         self._flag = self._pinned_flags(job.rounds)

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any, Final, cast
 
 from engine.devices.cuda.context import allocate
+from engine.devices.cuda.launch import blank
 from engine.devices.cuda.pinned import PinnedPool
 from engine.devices.cuda.stripes.memory import StripeMemory
 from engine.model.backend import Array
@@ -52,7 +53,7 @@ class CudaWorkerDevice(StripeMemory):
             side = -(-width // _TILE) * _TILE
             for _ in range(len(self.panels), places):
                 self.panels.append(allocate(self._cupy, (width, self._across), job.kind.dtype))
-                self.panels[-1][:] = job.kind.sentinel()
+                blank(self._found, self.panels[-1])
             self._packs = [allocate(self._cupy, (width, side), self._launcher.word) for _ in range(2)]
             self._out = self._cupy.cuda.Stream(non_blocking=True)
             self._cupy.cuda.get_current_stream().synchronize()
@@ -61,7 +62,7 @@ class CudaWorkerDevice(StripeMemory):
         """Copy a stripe to the device."""
         with self.guard():
             own = allocate(self._cupy, (len(rows), self._across), self._job.kind.dtype)
-            own[:, self._job.n :] = self._job.kind.sentinel()
+            blank(self._found, own[:, self._job.n :])
             self._cupy.cuda.get_current_stream().synchronize()
             self._copy(own, rows, 0, self._load)
             self._load.synchronize()

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from engine.graph import kernels
+from engine.graph import _elimination, _walks, kernels
 from engine.model import progress
+from storage.graph.graph import build_graph
 
 KERNEL = """
 import contextlib, sys
@@ -245,6 +248,67 @@ def test_a_refusal_is_of_its_thread_and_ends() -> None:
     with progress.only_ready(), pytest.raises(progress.NotCompiledError):
         add(np.float32(1), np.int8(2))
     assert add(np.float32(1), np.int8(2)) == 3
+
+
+def _walks_of(seed: int) -> dict[str, list[object]]:
+    """What each walk returns and writes on a random digraph, by the kernels or as they are written."""
+    rng = np.random.default_rng(seed)
+    n, arcs = int(rng.integers(2, 40)), int(rng.integers(1, 150))
+    tails, heads = rng.integers(0, n, arcs), rng.integers(0, n, arcs)
+    graph, _ = build_graph(tails, heads, rng.integers(0, 9, arcs), n=n, directed=True)
+    form, limit = (graph.indptr, graph.heads, graph.weights), int(rng.integers(5, 200))
+    component, order = _walks.strong_components(graph.indptr, graph.heads)
+    through = rng.integers(0, 4, int(component.max()) + 1)
+    one = np.zeros(n, np.int32)
+    calls: dict[str, list[object]] = {
+        "count_levels": [graph.indptr, graph.heads, 0],
+        "grow_tree": [*form, 0, limit, np.empty(n, np.int64)],
+        "grow_back": [*form, 0, limit, np.empty(n, np.int64), 3],
+        "strong_components": [graph.indptr, graph.heads],
+        "search_from_hubs": [*form, one, np.array([0, n - 1]), limit, np.empty(n, np.int64)],
+        "walk_from_hubs": [*form, one, np.array([0, n - 1]), limit, np.empty(n, np.int64)],
+        "reverse_arcs": [*form],
+        "both_ways": [graph.indptr, graph.heads],
+        "longest_chain": [*form, component, order, through, limit],
+        "block_cubes": [graph.indptr, graph.heads.astype(np.int64)],
+    }
+    return calls
+
+
+#: Where among its arguments a walk writes labels.
+LABELS = {"grow_tree": 5, "grow_back": 5, "search_from_hubs": 6, "walk_from_hubs": 6}
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_python_finds_what_the_kernels_find(seed: int) -> None:
+    for name, inputs in _walks_of(seed).items():
+        kernel = getattr(_elimination if name == "block_cubes" else _walks, name)
+        twice = [x.copy() if i == LABELS.get(name) else x for i, x in enumerate(inputs)]  # type: ignore[attr-defined]
+        answers = kernels.as_written(kernel)(*twice), kernel(*inputs)
+        for one, other in zip(*(a if isinstance(a, tuple) else (a,) for a in answers), strict=True):
+            assert np.array_equal(one, other), name
+        if name in LABELS and answers[1]:
+            assert np.array_equal(twice[LABELS[name]], inputs[LABELS[name]]), name  # type: ignore[arg-type]
+
+
+def test_little_work_waits_for_no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernels.CompiledKernel, "holds", lambda *_: False)
+    path = np.arange(4), np.array([1, 2, 3], np.int16)  # no kernel was compiled for heads of 16 bits
+    told: list[str] = []
+
+    @contextlib.contextmanager
+    def tell(name: str) -> Iterator[None]:
+        told.append(name)
+        raise InterruptedError
+        yield
+
+    indptr = np.append(path[0], 3)
+    with progress.announcing(tell):
+        assert kernels.call(_walks.count_levels, indptr, path[1], 0, work=kernels.PLAIN) == (3, 3)
+        assert told == []
+        with pytest.raises(InterruptedError):
+            kernels.call(_walks.count_levels, indptr, path[1], 0, work=kernels.PLAIN + 1)
+    assert told == ["count_levels"]
 
 
 def test_a_level_has_kernels_of_its_own_which_its_processors_share(tmp_path: Path) -> None:

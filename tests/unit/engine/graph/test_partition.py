@@ -13,6 +13,7 @@ from engine.api.solve import make_plan
 from engine.graph._elimination import block_cubes
 from engine.graph.analysis import describe
 from engine.graph.partition import (
+    COMPILING_SECONDS,
     CPU_GRAIN,
     DEVICE_GRAIN,
     TRIAL_SECONDS,
@@ -26,6 +27,7 @@ from engine.graph.partition import (
 from engine.graph.profile import GraphProfile
 from engine.model.dtypes import WORK_TYPES
 from engine.model.problem import Machine, Options, Trials
+from engine.model.progress import WAITING, NotCompiledError, only_ready
 from engine.planning.planner import choose
 from storage.graph.graph import Graph, build_graph
 
@@ -221,3 +223,40 @@ def test_a_graph_is_not_even_looked_at_where_that_would_take_long(monkeypatch: p
     problem = describe(graph)
     plan = choose(problem, replace(BOX, relax_rate=dict.fromkeys(WORK_TYPES, 1e12)), Options())
     assert with_bridges(GraphProfile(graph), problem, plan, BOX) is problem
+
+
+@pytest.mark.parametrize(("seconds", "waits"), [(COMPILING_SECONDS / 2, False), (COMPILING_SECONDS * 2, True)])
+def test_only_a_long_solve_waits_for_what_finds_parts_to_be_compiled(
+    seconds: float, waits: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph = graphs.ring(300)
+    problem = describe(graph)
+    plan = choose(problem, BOX, Options(algorithm="dijkstra"), trials=Trials(search=seconds / graph.n))
+    asked: list[bool] = []
+
+    def never_compiled(*_: object) -> None:
+        asked.append(WAITING.refuse)
+        if WAITING.refuse:
+            raise NotCompiledError("eliminate is not compiled")
+
+    monkeypatch.setattr("engine.graph.partition.only_ready", only_ready)
+    monkeypatch.setattr("engine.graph.partition.find_parts", never_compiled)
+    found = with_trial(GraphProfile(graph), problem, plan, BOX)
+    assert asked == [not waits]
+    assert ("never compiled" in found.no_parts) == (not waits)
+    assert ("the separators are large" in found.no_parts) == waits
+
+
+def test_a_graph_of_small_pieces_is_planned_without_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = joined([100] * 5)
+    problem, slow = describe(graph), replace(BOX, relax_rate=dict.fromkeys(WORK_TYPES, 1e9))
+    plan = choose(problem, slow, Options(algorithm="recursive-floyd-warshall"))
+    assert with_bridges(GraphProfile(graph), problem, plan, slow) is not problem
+
+    def never_compiled(*_: object) -> None:
+        assert WAITING.refuse
+        raise NotCompiledError("eliminate is not compiled")
+
+    monkeypatch.setattr("engine.graph.partition.only_ready", only_ready)
+    monkeypatch.setattr("engine.graph.partition.find_parts", never_compiled)
+    assert with_bridges(GraphProfile(graph), problem, plan, slow) is problem

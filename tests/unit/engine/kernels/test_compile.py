@@ -7,9 +7,7 @@ development dependency, still knows.
 
 from __future__ import annotations
 
-import ctypes
 import functools
-import importlib.util
 import os
 import re
 import shutil
@@ -18,18 +16,15 @@ from pathlib import Path
 
 import pytest
 
-from engine.devices.cuda.context import ARITHMETICS, KERNELS, Arithmetic, options, source
+from engine.devices.cuda.code.building import Nvrtc, compilers
+from engine.devices.cuda.code.kernel_set import ARITHMETICS, KERNELS, Arithmetic, options, source
+from engine.devices.cuda.code.prebuilt import all_modules
 
 GENERATIONS = [70, 75, 80, 90, 100]
 ONCE = {a.name: a for a in ARITHMETICS.values()}
-SEARCHES = ("search_sweep", "search_lists", "hops")
-#: Searches take no negative arcs, and only labels of 16 bits are widened.
-COMPILED = [
-    *((k, a) for k in KERNELS if not k.startswith(SEARCHES) and k not in ("relax", "mirror") for a in ONCE),
-    *((k, a) for k in SEARCHES for a in ONCE if a != "Float32Signed"),
-    ("search_sweep_widened", "Uint16"),
-    ("search_lists_widened", "Uint16"),
-]
+#: Each has its own test of relax, and one file with the same options is compiled once.
+FORMS = [(module.name, module.arithmetic) for module in all_modules() if module.name != "relax"]
+TYPICAL = ("Uint16", "Float32Nonnegative")
 
 
 class Nvcc:
@@ -50,39 +45,21 @@ class Nvcc:
         return done.stderr
 
 
-class Nvrtc:
+class WithNvrtc:
     """The library of a wheel."""
 
-    def __init__(self, path: Path) -> None:
-        self.nvrtc = ctypes.CDLL(str(path))
-        count = ctypes.c_int()
-        self.nvrtc.nvrtcGetNumSupportedArchs(ctypes.byref(count))
-        found = (ctypes.c_int * count.value)()
-        self.nvrtc.nvrtcGetSupportedArchs(found)
-        self.knows = frozenset(found)
+    def __init__(self, library: Nvrtc) -> None:
+        self.library, self.knows = library, library.capabilities
 
     def report(self, text: str, flags: list[str], folder: Path) -> str:
         """Compile and return the report of registers and spills."""
-        library, program = self.nvrtc, ctypes.c_void_p()
-        assert library.nvrtcCreateProgram(ctypes.byref(program), text.encode(), b"kernel.cu", 0, None, None) == 0
-        flags = [*flags, "--ptxas-options=-v"]
-        given = (ctypes.c_char_p * len(flags))(*(f.encode() for f in flags))
-        status = library.nvrtcCompileProgram(program, len(flags), given)
-        size = ctypes.c_size_t()
-        library.nvrtcGetProgramLogSize(program, ctypes.byref(size))
-        log = ctypes.create_string_buffer(size.value)
-        library.nvrtcGetProgramLog(program, log)
-        library.nvrtcDestroyProgram(ctypes.byref(program))
-        assert status == 0, log.value.decode()
-        return log.value.decode()
+        *others, architecture = flags
+        return self.library.compile(text, [*others, "--ptxas-options=-v"], architecture.removeprefix("-arch="))[1]
 
 
 @functools.cache
-def _compilers() -> list[Nvcc | Nvrtc]:
-    found: list[Nvcc | Nvrtc] = []
-    spec = importlib.util.find_spec("nvidia")
-    for folder in (spec.submodule_search_locations or []) if spec else []:
-        found.extend(Nvrtc(library) for library in sorted(Path(folder).rglob("libnvrtc.so.*"), reverse=True))
+def _compilers() -> list[Nvcc | WithNvrtc]:
+    found: list[Nvcc | WithNvrtc] = [WithNvrtc(library) for library in compilers()]
     nvcc = shutil.which("nvcc")
     return [*found, Nvcc(nvcc)] if nvcc else found
 
@@ -112,7 +89,7 @@ def test_relax_spills_nothing(arithmetic: str, generation: int, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("name", "arithmetic", "generation"),
     # whole numbers and fractions everywhere; the other types on the oldest and on what is tuned for
-    [(k, a, g) for k, a in COMPILED for g in GENERATIONS if g in (70, 90) or a in ("Uint16", "Float32Nonnegative")],
+    [(k, a.name, g) for k, a in FORMS for g in GENERATIONS if g in (70, 90) or a.name in TYPICAL],
 )
 def test_it_compiles(name: str, arithmetic: str, generation: int, tmp_path: Path) -> None:
     assert "registers" in _report(name, ONCE[arithmetic], generation, tmp_path)

@@ -15,7 +15,7 @@ import pytest
 
 from engine.model.progress import Monitor
 from service.cli import main
-from service.cli.commands import failures
+from service.cli.commands import failures, solving
 from service.cli.commands.interrupts import Interrupts
 from service.cli.commands.output import emit, jsonable, number, table
 from service.cli.progress import ProgressMonitor, amount_text
@@ -377,3 +377,27 @@ def test_the_choices_of_the_command_line_are_those_of_the_engine():
 
     assert choices("algorithm") == set(ALGORITHMS)
     assert choices("dtype") == set(WORK_TYPES)
+
+
+@pytest.mark.parametrize(("device", "starts"), [("cpu", 0), ("auto", 0), ("cuda", 1)])
+@pytest.mark.parametrize("command", ["plan", "solve"])
+def test_the_driver_of_a_gpu_that_was_asked_for_starts_before_the_graph_is_read(
+    command, device, starts, monkeypatch, tmp_path
+):
+    done = []
+
+    def load(_):
+        done.append("read")
+        raise errors.NotFound("there is no such graph")
+
+    monkeypatch.setattr("engine.devices.cuda.starting.start_driver", lambda: done.append("start"))
+    monkeypatch.setattr(solving, "load", load)
+    given = {"device": device, "memory": None, "device_memory": None}
+    graph, store = solving.GraphArgs(tmp_path / "g.gr", {}), {"overwrite": False, "resume": False, "work": None}
+    call = {
+        "plan": lambda: solving.plan(graph, given, out=None, as_json=False),
+        "solve": lambda: solving.solve(graph, given, str(tmp_path / "s.zarr"), store, as_json=False),
+    }[command]
+    with pytest.raises(errors.NotFound):
+        call()
+    assert done == ["start"] * starts + ["read"]

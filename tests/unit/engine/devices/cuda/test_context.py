@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 import threading
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,9 +14,13 @@ import numpy as np
 import pytest
 
 from engine.devices.cuda import context
-from engine.devices.cuda.context import ARITHMETICS, KERNELS, allocate, open_device, options, source
+from engine.devices.cuda.code import prebuilt
+from engine.devices.cuda.code.kernel_set import ARITHMETICS, KERNELS, forms, options, source
+from engine.devices.cuda.code.prebuilt import Module, all_modules, write_archive
+from engine.devices.cuda.context import allocate, open_device
 from engine.model.dtypes import WORK_TYPES
-from storage.errors import DoesNotFit, InvalidRequest
+from engine.model.progress import announcing
+from storage.errors import DoesNotFit, InvalidRequest, SolveFailed
 
 
 class DriverError(RuntimeError):
@@ -65,17 +70,19 @@ def test_a_kernel_may_ask_for_more_shared_memory_later(monkeypatch: pytest.Monke
     found.cupy.cuda.Device = lambda _: nullcontext()
     found.cupy.cuda.driver = SimpleNamespace(CUDADriverError=DriverError)
     made: list[str] = []
+    allowed: list[tuple[int, int, int]] = []
+    found.driver = SimpleNamespace(
+        CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES=8, funcSetAttribute=lambda *given: allowed.append(given)
+    )
 
     def build(name: str, arithmetic: object) -> Any:
         made.append(name)
-        return SimpleNamespace(max_dynamic_shared_size_bytes=None)
+        return SimpleNamespace(ptr=77)
 
     monkeypatch.setattr(found, "_build", build)
-    asked = [
-        found.get("search_lists", ARITHMETICS["int32", False], shared).max_dynamic_shared_size_bytes
-        for shared in (0, 49_152, 55_512, 49_152, 60_000)
-    ]
-    assert asked == [None, 49_152, 55_512, 55_512, 60_000]
+    for shared in (0, 49_152, 55_512, 49_152, 60_000):
+        assert found.get("search_lists", ARITHMETICS["int32", False], shared).ptr == 77
+    assert allowed == [(77, 8, 49_152), (77, 8, 55_512), (77, 8, 60_000)]
     assert made == ["search_lists"]
 
 
@@ -142,3 +149,116 @@ def test_sources_stand_alone(name: str) -> None:
     assert "#include" not in text
     assert f" {KERNELS[name].entry}(" in text
     assert "-DARITHMETIC=Float64" in options(name, ARITHMETICS["float64", True])
+
+
+class FakeCupy:
+    """The loader and the compiler of cupy, which say what they were given."""
+
+    def __init__(self, *, refuses: bool = False, fails: bool = False) -> None:
+        self.loaded, self.compiled = list[bytes](), list[str]()
+
+        def load(module: Any, code: bytes) -> None:
+            if refuses:
+                raise DriverError("CUDA_ERROR_NO_BINARY_FOR_GPU")
+            self.loaded.append(code)
+
+        module = type("Module", (), {"load": load, "get_function": lambda _, entry: f"loaded {entry}"})
+
+        def compiler(code: str, options: tuple[str, ...]) -> Any:
+            if fails:
+                raise DriverError("nvrtc: error")
+            self.compiled.append(code)
+            return SimpleNamespace(get_function=lambda entry: SimpleNamespace(kernel=f"compiled {entry}"))
+
+        self.RawModule = compiler
+        self.cuda = SimpleNamespace(
+            Device=lambda _: nullcontext(),
+            function=SimpleNamespace(Module=module),
+            compiler=SimpleNamespace(CompileException=DriverError),
+            driver=SimpleNamespace(CUDADriverError=DriverError),
+        )
+
+
+def _modules(cupy: Any, capability: tuple[int, int] = (9, 0)) -> context.Modules:
+    found = object.__new__(context.Modules)
+    found.device, found.capability, found.loaded = 0, capability, 0
+    found._modules, found._built, found._allowed, found._lock = {}, {}, {}, threading.Lock()
+    found.cupy = cupy
+    return found
+
+
+INT32 = ARITHMETICS["int32", False]
+
+
+@pytest.fixture
+def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An archive with the module of ``pack`` and ``mirror``, as the only one of this installation."""
+    for architecture in ("sm_90", prebuilt.PTX):
+        codes = {Module("pack", INT32).key(architecture): architecture.encode()}
+        write_archive(tmp_path / f"{architecture}.zip", codes, made_by="a test")
+    monkeypatch.setattr(prebuilt, "folder", lambda: tmp_path)
+    return tmp_path / "sm_90.zip"
+
+
+def _told(found: context.Modules, names: list[str]) -> tuple[list[Any], list[str]]:
+    told: list[str] = []
+
+    @contextmanager
+    def tell(name: str) -> Iterator[None]:
+        told.append(name)
+        yield
+
+    with announcing(tell):
+        return [found.get(name, INT32) for name in names], told
+
+
+def test_a_module_that_was_compiled_ahead_is_loaded_once_and_is_no_phase(archive: Path) -> None:
+    cupy = FakeCupy()
+    found = _modules(cupy)
+    assert _told(found, ["pack", "mirror", "pack"]) == (["loaded pack", "loaded mirror", "loaded pack"], [])
+    assert (cupy.loaded, cupy.compiled, found.loaded) == ([b"sm_90"], [], 1)
+
+
+def test_what_was_not_compiled_ahead_is_compiled_as_a_phase_of_its_own(archive: Path) -> None:
+    cupy = FakeCupy()
+    assert _told(_modules(cupy), ["tell", "tell"]) == (["compiled tell", "compiled tell"], ["tell"])
+    assert cupy.compiled == [source(KERNELS["tell"])]
+
+
+def test_a_later_chip_takes_ptx_which_its_driver_compiles_as_a_phase(archive: Path) -> None:
+    cupy = FakeCupy()
+    assert _told(_modules(cupy, (12, 0)), ["pack"]) == (["loaded pack"], ["pack"])
+    assert cupy.loaded == [prebuilt.PTX.encode()]
+
+
+@pytest.mark.parametrize("reason", ["the driver refuses", "damaged", "older source"])
+def test_code_that_cannot_be_trusted_is_compiled_instead(
+    archive: Path, monkeypatch: pytest.MonkeyPatch, reason: str
+) -> None:
+    cupy = FakeCupy(refuses=reason == "the driver refuses")
+    if reason == "damaged":
+        held = bytearray(archive.read_bytes())
+        held[60:200] = bytes(140)
+        archive.write_bytes(held)
+        prebuilt._Archive.at.cache_clear()
+    if reason == "older source":
+        monkeypatch.setattr(prebuilt, "source", lambda kernel: source(kernel) + "// newer")
+    found = _modules(cupy)
+    assert _told(found, ["pack", "mirror"]) == (["compiled pack", "compiled mirror"], ["pack"])
+    assert (cupy.loaded, found.loaded) == ([], 0)
+
+
+def test_a_kernel_that_can_neither_be_loaded_nor_compiled_is_named(archive: Path) -> None:
+    with pytest.raises(SolveFailed, match=r"the CUDA kernel tell could not be built .*nvrtc: error"):
+        _modules(FakeCupy(fails=True)).get("tell", INT32)
+
+
+def test_all_kernels_are_made_ready_and_only_what_is_lacking_is_compiled(
+    archive: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cupy = FakeCupy()
+    found = _modules(cupy)
+    monkeypatch.setattr(context, "modules", lambda _: found)
+    assert context.ensure_kernels(threads=2) == (1, len(all_modules()) - 1)
+    assert len(found._built) == len(forms())
+    assert source(KERNELS["pack"]) in cupy.compiled  # with other arithmetics

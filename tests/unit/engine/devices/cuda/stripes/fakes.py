@@ -144,6 +144,7 @@ def install(monkeypatch):
     fakes = {
         "modules": lambda _=0: kernels,
         "allocate": allocate,
+        "blank": lambda _, rows: calls.note(calls.stream, "blank", rows),
         "Solver": solver,
         "translated": lambda _: nullcontext(),
         "PinnedPool": lambda *_: recording(calls, "pinned"),

@@ -2,6 +2,7 @@
 
 The digests were recorded from the code before streams and workers shared :class:`StripeMemory`, and before
 ``engine.devices.rounds`` drove the rounds: no allocation, launch, copy, event or wait has changed its place.
+Since then a kernel of ours clears the rows that cupy cleared; that is all that differs.
 """
 
 from __future__ import annotations
@@ -59,14 +60,14 @@ def worked(monkeypatch, width, places, n):
 
 
 STREAMED = {
-    (640, 0, False): (630, "2451f3858f31ce2a"),
-    (640, 0, True): (725, "01687b379bc15a30"),
-    (640, 2, False): (555, "58c48a1b9a71537a"),
-    (640, 2, True): (632, "2f561d06d1605dc4"),
-    (1000, 0, False): (1475, "b5b63144ebe5fbf0"),
-    (1000, 0, True): (1822, "5b1c73b9d37dd473"),
-    (1000, 2, False): (1350, "f1fa8770a7eb2d13"),
-    (1000, 2, True): (1652, "c555c4fe4cbfd397"),
+    (640, 0, False): (630, "0b6315029818bf9b"),
+    (640, 0, True): (725, "701f90ed9344d461"),
+    (640, 2, False): (555, "2c2ee98b1f51742a"),
+    (640, 2, True): (632, "ee2776e30af4a81f"),
+    (1000, 0, False): (1475, "e66c0c2519577f5d"),
+    (1000, 0, True): (1822, "5432566acba7fcaf"),
+    (1000, 2, False): (1350, "8f8046667def87e0"),
+    (1000, 2, True): (1652, "8623ff21decb6090"),
 }
 
 
@@ -79,10 +80,10 @@ def test_a_stream_asks_what_it_asked_before(monkeypatch, n, dtype, resident, sym
 
 
 WORKED = {
-    (64, 2): (843, "2f6b553d7d93c19b"),
-    (64, 6): (831, "5ccc1d6a90ba6d95"),
-    (128, 2): (306, "1850b218ba0a2923"),
-    (128, 6): (299, "29fed4ee0232a107"),
+    (64, 2): (843, "17f1c02e9504b5cc"),
+    (64, 6): (831, "9deb2d85c5f21873"),
+    (128, 2): (306, "fb518dffd9477055"),
+    (128, 6): (299, "bdbba63163d505ff"),
 }
 
 

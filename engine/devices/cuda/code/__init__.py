@@ -1,0 +1,1 @@
+"""The code of the CUDA kernels: its sources, and what was compiled of them ahead."""

@@ -1,0 +1,167 @@
+"""Kernels compiled ahead: archives of machine code, one for each architecture, found by content.
+
+An archive is a zip file.  A member is named by the SHA-256 of all that its code follows from: source text, headers
+included, options and architecture.  So an archive of an older source holds nothing that is asked for, and is never run.
+A member begins with the SHA-256 of its name and its code; a member that does not match it is as good as absent.
+
+``building`` writes archives where a compiler is, and this module reads them; neither needs cupy.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import lzma
+import zipfile
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Final
+
+from engine.devices.cuda.code.kernel_set import KERNELS, Arithmetic, forms, options, source
+
+#: Compute capabilities whose machine code is built ahead; a chip runs that of an earlier minor version, too.
+CAPABILITIES: Final = ((7, 0), (7, 5), (8, 0), (8, 6), (8, 9), (9, 0), (10, 0))
+#: The architecture of the PTX for all later chips; their driver turns it into machine code.
+PTX: Final = "compute_100"
+#: All architectures, as compilers name them.
+ARCHITECTURES: Final = (*(f"sm_{major}{minor}" for major, minor in CAPABILITIES), PTX)
+
+_FORMAT: Final = "apsp kernels 1"
+_DIGEST: Final = hashlib.sha256().digest_size
+_UNREADABLE: Final = (
+    OSError, EOFError, ValueError, RuntimeError, NotImplementedError, zipfile.BadZipFile, lzma.LZMAError, zlib.error,
+)  # fmt: skip
+log = logging.getLogger("apsp.engine")
+
+
+@dataclass(frozen=True)
+class Module:
+    """One compilation: kernels of one file that have the same options share it.
+
+    Attributes:
+        name: the first kernel of it.
+        arithmetic: what it is compiled for.
+    """
+
+    name: str
+    arithmetic: Arithmetic
+
+    def key(self, architecture: str) -> str:
+        """Return the SHA-256 of all that the machine code for ``architecture`` follows from, in hexadecimal digits."""
+        words = (_FORMAT, architecture, *options(self.name, self.arithmetic), source(KERNELS[self.name]))
+        return hashlib.sha256("\0".join(words).encode()).hexdigest()
+
+
+def all_modules() -> tuple[Module, ...]:
+    """Return all modules that can be asked for, each once."""
+    return tuple({module.key(""): module for module in (Module(*form) for form in forms())}.values())
+
+
+def folder() -> Path:
+    """Return the folder of the archives that belong to this installation; it need not exist."""
+    return Path(str(resources.files("engine") / "kernels" / "built"))
+
+
+def architectures_of(capability: tuple[int, int]) -> Iterator[str]:
+    """Yield the architectures whose code a chip can run, the best first.
+
+    Args:
+        capability: its compute capability.
+    """
+    major, minor = capability
+    yield from (f"sm_{a}{b}" for a, b in reversed(CAPABILITIES) if a == major and b <= minor)
+    if capability > CAPABILITIES[-1]:
+        yield PTX
+
+
+def find(module: Module, capability: tuple[int, int], place: Path | None = None) -> tuple[str, bytes] | None:
+    """Return the code of a module for a chip.
+
+    Args:
+        module: what is asked for.
+        capability: compute capability of the chip.
+        place: folder of the archives; None for that of this installation.
+
+    Returns:
+        Its architecture and its code; None where it was not built ahead, or is damaged.
+    """
+    for architecture in architectures_of(capability):
+        code = read((place or folder()) / f"{architecture}.zip", module.key(architecture))
+        if code is not None:
+            return architecture, code
+    return None
+
+
+def write_archive(path: Path, codes: Mapping[str, bytes], *, made_by: str) -> None:
+    """Write an archive; the same codes give the same bytes.
+
+    Args:
+        path: of the archive, whose folder exists; it is replaced in one step.
+        codes: machine code by the key of its module.
+        made_by: what compiled it, for people who look into the archive.
+    """
+    draft = path.with_suffix(".draft")
+    with zipfile.ZipFile(draft, "w", zipfile.ZIP_LZMA) as archive:
+        archive.comment = made_by.encode()
+        for key in sorted(codes):
+            # the date of a member, which must not be that of today
+            member = zipfile.ZipInfo(key, date_time=(1980, 1, 1, 0, 0, 0))
+            member.compress_type = zipfile.ZIP_LZMA
+            archive.writestr(member, _digest(key, codes[key]) + codes[key])
+    draft.replace(path)
+    _Archive.at.cache_clear()
+
+
+def read(path: Path, key: str) -> bytes | None:
+    """Return the code under ``key`` in the archive at ``path``; None where it is absent or damaged."""
+    return _Archive.at(path).read(key)
+
+
+def missing(modules: Iterable[Module], path: Path, architecture: str) -> list[Module]:
+    """Return those of ``modules`` that the archive at ``path`` does not hold."""
+    return [module for module in modules if read(path, module.key(architecture)) is None]
+
+
+def _digest(key: str, code: bytes) -> bytes:
+    return hashlib.sha256(key.encode() + code).digest()
+
+
+class _Archive:
+    """An archive that may be absent or damaged.  Made by :meth:`at`."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.keys: frozenset[str] = frozenset()
+        try:
+            with zipfile.ZipFile(path) as archive:
+                self.keys = frozenset(archive.namelist())
+        except FileNotFoundError:
+            pass
+        except _UNREADABLE as error:
+            log.warning("%s cannot be read (%s); its kernels are compiled instead", path, error)
+
+    @staticmethod
+    @cache
+    def at(path: Path) -> _Archive:
+        """Return the archive at ``path``, opened once a process."""
+        return _Archive(path)
+
+    def read(self, key: str) -> bytes | None:
+        """Return the code under ``key``; None where there is none, or where it is damaged."""
+        if key not in self.keys:
+            return None
+        try:
+            with zipfile.ZipFile(self._path) as archive:
+                data = archive.read(key)
+        except _UNREADABLE as error:
+            data, said = b"", str(error)
+        else:
+            said = "its digest does not match"
+        if data[:_DIGEST] == _digest(key, data[_DIGEST:]):
+            return data[_DIGEST:]
+        log.warning("a kernel in %s is damaged (%s) and is compiled instead", self._path, said)
+        return None

@@ -27,7 +27,7 @@ class Warmed:
 def warm(*, processes: int | None = None, nice: int = 0, monitor: Monitor | None = None) -> Warmed:
     """Compile every kernel for processors that is not compiled yet, and keep it for all processes of this machine.
 
-    It takes two or three minutes of processor time once, and a second where there is nothing to do.  Without it, a solve
+    It takes some minutes of processor time once, and a second where there is nothing to do.  Without it, a solve
     compiles what it needs.
 
     Args:

@@ -1,6 +1,6 @@
 """Makes an idle runner ready for its first job: kernels compiled in the background, then loaded step by step.
 
-Compiling takes two or three minutes of processor time, once a machine.  It happens in processes of the lowest priority, and
+Compiling takes some minutes of processor time, once a machine.  It happens in processes of the lowest priority, and
 ends when a job comes; the job compiles what it needs itself, and the rest waits until the runner is idle again.
 
 Run as ``python -m service.runner.warmup PROCESSES`` this module is the process that compiles.

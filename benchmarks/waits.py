@@ -145,7 +145,8 @@ class Contender:
             added = os.environ.get("PYTHONPATH", "").split(os.pathsep)
             path = [str(self._checkout), *(each for each in added if each and Path(each).resolve() != HERE.parent)]
             command = [sys.executable, "-P", str(HERE / "contenders.py"), self.name, "--threads", str(self.threads)]
-            environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path)}
+            # the doors take a GPU where there is one
+            environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path), "CUDA_VISIBLE_DEVICES": ""}
             self._process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, cwd=self._checkout
             )

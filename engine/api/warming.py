@@ -35,6 +35,9 @@ def warm(*, processes: int | None = None, nice: int = 0, monitor: Monitor | None
         nice: added to the niceness of these processes.
         monitor: is told of progress, and asked whether to stop.
 
+    Returns:
+        How many forms of kernels solves use, and how many of them were compiled now.
+
     Raises:
         Cancelled: the monitor asked to stop; what was compiled is kept.
         InvalidRequest: less than one process.

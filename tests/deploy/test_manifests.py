@@ -15,6 +15,7 @@ import pytest
 import yaml
 from prometheus_client import generate_latest
 
+from engine.model.system import LEVEL_VARIABLE
 from service.jobs.metrics import Metrics
 from service.settings import Settings, variable
 from storage.jobs.store import JobStore, RunnerRecord
@@ -87,9 +88,10 @@ def test_compose_asks_for_the_passwords():
 
 def test_what_is_set_is_a_setting():
     known = {variable(name) for name in Settings.model_fields}
-    # of Compose's files themselves: names of images, published ports, passwords
+    # of Compose's files and of the image: names of images, published ports, passwords, the level of kernels
     own = {"APSP_IMAGE", "APSP_CUDA_IMAGE", "APSP_BASE_IMAGE", "APSP_PUBLISH", "APSP_PUBLISH_METRICS", "APSP_GPUS",
-           "APSP_DB_PASSWORD", "APSP_S3_KEY", "APSP_S3_SECRET", "APSP_S3_URL", "APSP_S3_ENDPOINT"}  # fmt: skip
+           "APSP_DB_PASSWORD", "APSP_S3_KEY", "APSP_S3_SECRET", "APSP_S3_URL", "APSP_S3_ENDPOINT",
+           LEVEL_VARIABLE}  # fmt: skip
     texts = [path.read_text() for path in (ROOT / "deploy").rglob("*") if path.suffix in (".yaml", ".service", "")
              and path.is_file()]  # fmt: skip
     named = set(re.findall(r"\bAPSP_[A-Z0-9_]+", "\n".join(texts)))

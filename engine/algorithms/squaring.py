@@ -98,13 +98,19 @@ class _CpuProducts:
         return rows
 
     def square(self, power: Array) -> Array:
-        """Return the square, in the memory of the power before."""
+        """Return the square of ``power``.
+
+        It is written into the spare matrix; ``power`` becomes the spare, which the next product overwrites.
+        """
         self._times(self._spare, power, power, whole=True)
         self._spare, square = power, self._spare
         return square
 
     def longer(self, rows: Array, weights: Array) -> Array:
-        """Return the rows with one arc more, in the memory of the rows before."""
+        """Return the lengths of ``rows`` with one arc more.
+
+        They are written into the spare matrix; ``rows`` becomes the spare, which the next product overwrites.
+        """
         self._times(self._spare, rows, weights, whole=False)
         self._spare, product = rows, self._spare
         return product

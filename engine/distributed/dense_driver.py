@@ -47,16 +47,16 @@ PIECE: Final = 2**28
 
 
 class DenseDriver(Driver):
-    """One solve in rounds.
+    """Drives one solve by rounds of blocked Floyd–Warshall over the workers.
 
     Args:
         cluster: the connection to the workers; workers may join and leave.
         workers: the workers that are there.
-        job: the solve.
+        job: what the workers need to know about the solve.
         journal: writes the records.
         summary: gathers the facts of finished rows.
         monitor: gets progress and is asked whether to stop.
-        stripes: all stripes, as they are in the store.
+        stripes: all stripes, each with the last round that its copy in the store has reached.
     """
 
     def __init__(  # noqa: PLR0917

@@ -137,11 +137,11 @@ class WorkerInfo:
     Attributes:
         code: digest of its program.
         device: ``cpu`` or ``cuda``.
-        name: of the processor or GPU.
+        name: the name of the processor or GPU.
         host: the name of its node.
         process: its process id.
         threads: processors that it uses.
-        memory: bytes for stripes and panels, of the GPU where it has one.
+        memory: bytes for stripes and panels; of the GPU's memory if the worker has a GPU, else of host memory.
         relax_rate: updates a second in each measured type.
         host_memory: bytes of host memory, which a worker with a GPU uses for panels in transit.
     """

@@ -30,12 +30,12 @@ def _eccentricities(G: BackendGraph, weight: Any) -> tuple[Weighted, Floats]:
 
 @answers
 def eccentricity(G: BackendGraph, v: Any = None, sp: Any = None, weight: Any = None) -> Any:  # noqa: ARG001
-    """Return the largest length from each vertex, or from those named.
+    """Return the eccentricity (the largest distance) of each vertex, or of the vertices in ``v``.
 
     Args:
         G: a NetworkX graph.
         v: a vertex, or several; None for all.
-        sp: accepted for NetworkX's signature; a value is left to NetworkX.
+        sp: NetworkX's function has it; a call that passes a value is handed to NetworkX's own implementation.
         weight: key of the weights; None counts every edge as 1.
     """
     weighted, largest = _eccentricities(G, weight)

@@ -165,8 +165,9 @@ class RowCommits:
 
 
 class Continued:
-    """The sink of a search that resumes at row ``sink.done``: it gathers the facts of all rows, the earlier ones
-    included.
+    """The sink of a search that resumes at row ``sink.done``.
+
+    It collects the facts of all rows (reached, sum, largest distance), those that an earlier process wrote included.
 
     Args:
         sink: writes the rows.

@@ -217,8 +217,9 @@ class CpuStreamer:
         self._advance(k, stripe)
 
     def _close(self, k: int, panel: Array) -> None:
-        """Close the pivot block C, then P <- C (x) P over copies, so that sums of floats do not depend on the order of
-        threads.
+        """Run Floyd–Warshall inside the pivot block C, then set P <- min(P, C (x) P) for the whole panel P.
+
+        The product reads copies of C and P, so that sums of floats do not depend on the order in which threads run.
         """
         job, (start, stop) = self._job, self._job.pivot(k)
         block = panel[:, start:stop]

@@ -32,7 +32,7 @@ WINDOW: Final = 2
 
 #: Fills an array with rows of the weight matrix, from the given first row on.
 Weights = Callable[[int, Array], None]
-#: Takes finished rows for the summary: the first row and an array.
+#: Receives finished rows for the summary: the index of the first row, and an array of the rows.
 Observe = Callable[[int, Array], None]
 
 

@@ -42,7 +42,7 @@ class ProblemDetails:
 
     @property
     def limit(self) -> Any:
-        """The limit that was exceeded or the amount that there is, or None."""
+        """The limit that the request exceeded, or else how much of the resource is available; None if not told."""
         return self.details.get("limit", self.details.get("available"))
 
     @property

@@ -47,11 +47,12 @@ class Request:
     """One request.
 
     Attributes:
-        path: below the address of the service.
+        path: the path of the URL, relative to the address of the service.
         params: the query, without those that are None.
-        json: the body as JSON types; or file: the body is this file.
-        repeatable: whether it may be sent again although it may have arrived.
-        sink: where a successful body goes; else it is in ``Answer.content``.
+        json: the body as JSON types.
+        file: a file to send as the body instead.
+        repeatable: whether the request may be sent again when the service may have received it already.
+        sink: receives the body of a successful answer; if None, the body is in ``Answer.content``.
         seconds: time without a byte after which the request is aborted.
     """
 

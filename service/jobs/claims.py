@@ -7,8 +7,9 @@ layout of the folders guarantees it:
 - A claim writes below its own folder only, and copies or moves the checkpoint of an earlier claim there
 (``storage.matrix.handover``).
 - A result is renamed to the path of the job's store atomically, only if none is there, and no runner removes it.
-  The finished store of any claim is a complete and correct result, so it does not matter which claim is first.
-- A folder is renamed into the trash before it is removed, and only if its number is the same or lower.
+  The finished store of any claim is a complete and correct result, so it does not matter which claim publishes first.
+- A claim renames a folder into the trash before it removes it, and does so only with its own folder and with those of
+  claims with lower numbers.
 
 ``store`` is always the path of the job's result, ``Settings.store``.  Only functions that change files import NumPy.
 """

@@ -1,7 +1,8 @@
 """Makes an idle runner ready for its first job: kernels compiled in the background, then loaded step by step.
 
-Compiling takes some minutes of processor time, once a machine.  It happens in processes of the lowest priority, and
-ends when a job comes; the job compiles what it needs itself, and the rest waits until the runner is idle again.
+Compiling takes some minutes of processor time, and is needed once on each machine.  It runs in processes of the lowest
+priority, and is stopped when a job comes; the job compiles what it needs itself, and the rest waits until the runner
+is idle again.
 
 Run as ``python -m service.runner.warmup PROCESSES`` this module is the process that compiles.
 """

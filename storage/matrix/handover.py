@@ -116,7 +116,7 @@ def _copy_tiles(distances: Path, folder: Path) -> None:
     pairs = []
     for band in (distances / "c").iterdir():
         if not band.is_dir():
-            continue  # the stamp, or a stray file
+            continue  # the file of the stamp (``storage.matrix.stamps``), or a file that does not belong here
         place = folder / DISTANCES / "c" / band.name
         place.mkdir(parents=True)
         pairs += [(tile, place / tile.name) for tile in band.iterdir()]

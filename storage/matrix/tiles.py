@@ -94,7 +94,7 @@ class StoreFolder:
                 os.close(here)
 
     def arrays(self, names: Iterable[str]) -> Path:  # noqa: ARG002 - all lie in the folder
-        """Return where Zarr finds the arrays whose files are ``names``."""
+        """Return the store that Zarr must open to read the files ``names``: here the folder, which has them."""
         return self.root
 
     def size(self, name: str) -> int:

@@ -153,7 +153,7 @@ def is_measure(name: str) -> bool:
 
 
 def _is_sure(name: str) -> bool:
-    """Return whether a name says a p-value or the like."""
+    """Return whether the name of a column means a measure of significance, such as a p-value or a q-value."""
     words = words_of(name)
     pairs = pairwise(words)
     apart = any(first in ("p", "q") and second in ("val", "value", "values", "adj") for first, second in pairs)

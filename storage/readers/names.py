@@ -89,7 +89,10 @@ def note_quotes(labels: AnyArray) -> list[str]:
 
 
 def order_names(names: list[str]) -> tuple[AnyArray, IntArray]:
-    """Sort different names into labels, and return the position of each; they are numbers only if all are canonical."""
+    """Return the sorted labels of distinct names, and the position of each name among them.
+
+    The labels are int64 if every name is a whole number in its one accepted spelling (``is_label``), else text.
+    """
     numbers = all(is_label(name) for name in names)
     order = sorted(range(len(names)), key=(lambda i: int(names[i])) if numbers else names.__getitem__)
     place = np.empty(len(names), np.int64)

@@ -19,12 +19,12 @@ _OF_CLAIM: Final = re.compile(r"(?:g|checkpoints/)([0-9]{20})[-.]")
 
 
 def sealed_stat(address: str) -> Stat | None:
-    """Return the seal of the store at ``address``; None if there is none.  Raises StorageFailed."""
+    """Return size, tag and time of the seal of the store at ``address``; None without a seal.  Raises StorageFailed."""
     return Objects(address).stat(SEAL)
 
 
 def checkpoint_stat(address: str) -> Stat | None:
-    """Return the newest checkpoint at ``address``; None if there is none.  Raises StorageFailed."""
+    """Return size, tag and time of the newest checkpoint at ``address``; None without one.  Raises StorageFailed."""
     objects = Objects(address)
     return objects.stat(newest_checkpoint(objects))
 

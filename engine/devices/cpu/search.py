@@ -39,10 +39,10 @@ Indices = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Goal:
-    """The columns, potentials and cutoff that the searches of one call share, in the form of the kernels.
+    """The columns, potentials and cutoff that the searches of one call share, as the arrays that the kernels take.
 
     Attributes:
-        near: int32, shape (columns,): the new numbers of the columns' vertices.
+        near: int32, shape (columns,): the numbers of the columns' vertices after renumbering (``PreparedArcs.rank``).
         shift: shape (n,): potentials of all vertices; empty for none.
         onto: shape (columns,): potentials of the columns' vertices; empty for none.
         beyond: in the type of the results, the least distance that counts as unreachable because of the cutoff;

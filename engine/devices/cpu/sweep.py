@@ -138,13 +138,13 @@ class Sweeper(CpuBackend):
     def begin_search(
         self, arcs: Arcs, sources: npt.NDArray[np.int64], out: Array, wanted: RowsWanted = NOTHING_SPECIAL
     ) -> Searches:
-        """Begin to compute whole rows of the matrix: return them as pieces for the threads of ``share``.
+        """Split the computation of whole rows into pieces of work, which the threads of ``share`` run.
 
         Args:
             arcs: only the potentials are read; they turn reduced lengths into distances.
             sources: vertex indices, shape (rows,).
             out: shape (rows, n); row i receives the distances from ``sources[i]``.
-            wanted: its type; there are no targets and no cutoff, and the rest has no effect.
+            wanted: only ``dtype`` is used; ``targets`` and ``cutoff`` must be None, the others have no effect.
 
         Raises:
             ValueError: there are targets or a cutoff.

@@ -21,7 +21,7 @@ from storage.errors import DoesNotFit, SolveFailed
 #: cudaHostRegisterPortable: the pages count as locked for all devices.
 _PORTABLE: Final = 1
 _PAGE: Final = 4096
-#: Fewest bytes that a thread touches.
+#: Each task that touches pages gets at least this many bytes; the last one may get fewer.
 _SHARE: Final = 2**23
 
 

@@ -315,7 +315,7 @@ def _refuse_units(body: list[list[str]], column: int | None) -> None:
     there = [] if column is None else [row[column] for row in body if not is_missing(row[column])]
     odd = [token for token in there if (token[:1].isdigit() and not is_number(token, True)) or _DRESSED.match(token)]
     if there and all(token.lower() in _YES and not token.isdigit() for token in there) and len(body) > 1:
-        odd = there  # whether there is an edge at all
+        odd = there  # the column says whether an edge exists, and holds no weights
     if 2 * len(odd) > len(there):
         raise InvalidRequest(
             f"column {(column or 0) + 1} holds {shown(odd[0])}, which is no number: write plain numbers, or say "

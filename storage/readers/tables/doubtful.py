@@ -79,8 +79,8 @@ class CommentedRows:
 class DecimalMarks:
     """Tells whether the point or comma of all numbers of a file may mark thousands instead of decimals.
 
-    Between semicolons, ``1.200`` is 1.2 or one thousand and two hundred; ``1.25``, ``0.500`` or ``1500`` beside it
-    leave only the first reading.
+    In a file whose fields are separated by semicolons, ``1.200`` can mean 1.2 or 1200.  If the file also contains a
+    number such as ``1.25``, ``0.500`` or ``1500``, only 1.2 is possible.
     """
 
     _GROUPED = re.compile(r"[+-]?[1-9][0-9]{0,2}[.,][0-9]{3}")

@@ -42,7 +42,7 @@ class Layout:
 
     Attributes:
         width: fields in each row, the mark included.
-        source, target, weight: positions of the fields from 0; weight None: none is read.
+        source, target, weight: positions of the fields from 0; if weight is None, no weight is read.
         separator: one character, or None for runs of blanks.
         mark: a word that starts every row (``a`` in DIMACS), or empty.
         comments: characters that start a comment line.
@@ -52,11 +52,11 @@ class Layout:
         text: vertices are names.
         integer: weights must be whole numbers.
         infinite: a weight of +inf is allowed and means no arc.
-        first, last: vertices are counted from ``first`` and must lie between them; without, a number is a name.
+        first, last: vertices are counted from ``first`` and must lie between them; if None, numbers are names.
         declared: what declares ``last``, for messages.
         names: of the columns of source and target, for messages; empty without a header.
-        formula: makes lengths of the weights.
-        behind: what follows a blank and ``#`` in a row is a comment.
+        formula: computes lengths from the weights; None keeps the weights.
+        behind: the text after a blank and ``#`` in a row is a comment.
         decimals: vertices may be written as decimals of a whole value, ``1.0``.
     """
 

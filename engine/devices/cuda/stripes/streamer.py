@@ -233,7 +233,10 @@ class CudaStreamer(StripeMemory):
     # ---- finished work ----------------------------------------------------------------------------------------------
 
     def leave(self, k: int) -> None:
-        """Record where all streams stand, and wait for round ``k`` - 1, so that at most two rounds are queued."""
+        """End the queueing of round ``k``: record an event on every stream, then wait for those of ``k`` - 1.
+
+        At most two rounds are queued at any time.
+        """
         self._finish_writes(k)
         streams = [self._high, self._bring, self._put, *self._low, *(slot.stream for slot in self._slots)]
         self.left[k] = [self._event(stream) for stream in streams]

@@ -132,10 +132,11 @@ def prepared_candidate(
     parts = find_parts(profile, CPU_GRAIN, most)
     if parts is None:
         return DoesNotFit(
-            f"the graph cannot be prepared, its separators are large: the borders of all vertices pass {most} entries, "
-            f"and {machine.memory} bytes ({gib(machine.memory)}) of memory may be used",
+            f"the graph cannot be prepared in {machine.memory} bytes ({gib(machine.memory)}) of memory: the borders of "
+            f"all vertices have more than {most} entries; give it more memory (--memory), which does not help "
+            "where its separators are large",
             resource="memory",
-            needed=most * ENTRY_BYTES,
+            needed=(most + 1) * ENTRY_BYTES,
             available=machine.memory,
             candidates=[],
         )

@@ -30,6 +30,7 @@ import io
 import pickle
 import re
 import sys
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -67,6 +68,8 @@ PARTS: Final = {
     "core.codegen.CPUCodegen.magic_tuple": ("self",),
 }
 
+#: When this module was imported, before any module that defines kernels: seconds since 1970.
+_BEGUN: Final = time.time()
 #: The kernels that have been defined, by module and name.
 KERNELS: Final[dict[tuple[str, str], CompiledKernel]] = {}
 
@@ -93,7 +96,7 @@ def is_known(version: str = numba.__version__) -> bool:
 
 def _own_cache() -> bool:
     try:
-        return is_known()
+        return is_known() and not numba.config.DISABLE_JIT
     except Exception:  # whatever a changed library does when it is looked at
         return False
 
@@ -165,7 +168,8 @@ class CompiledKernel:
         self.function = function
         self.name = (function.__module__, function.__qualname__)
         self.dispatcher = numba.njit(**options)(function)
-        self._options = repr(sorted((name, repr(value)) for name, value in options.items()))
+        plain = {name: sorted(value) if isinstance(value, set) else value for name, value in options.items()}
+        self._options = repr(sorted((name, repr(value)) for name, value in plain.items()))
         self._compile = self.dispatcher.compile
         self._folders: tuple[Path, ...] | None = None
         self._writes = False
@@ -355,7 +359,13 @@ def _constant(value: Any) -> str:
 
 @cache
 def _hashed(path: str) -> bytes:
-    return hashlib.sha256(Path(path).read_bytes()).digest()
+    """Return a hash of a source file; of one that has changed since this process began, one that no other process has.
+
+    Functions may have been imported from such a file before it changed, and must not be kept as those of the new file.
+    """
+    file = Path(path)
+    content = file.read_bytes()
+    return uuid.uuid4().bytes if file.stat().st_ctime > _BEGUN else hashlib.sha256(content).digest()
 
 
 def _nothing() -> None:

@@ -203,7 +203,7 @@ class SealedResult(ABC):
     @cached_property
     def _graph(self) -> Graph:
         indptr, heads, weights = (self._side(f"graph/{name}") for name in ("indptr", "heads", "weights"))
-        facts = json.loads(self._folder.read("graph/zarr.json"))["attributes"]
+        facts = json.loads(self._checked("graph/zarr.json"))["attributes"]
         if not self.current():
             raise StorageFailed(f"{self.path} was replaced while open; open it again")
         kind = bool(facts["directed"]), bool(facts["weighted"]), int(facts.get("terminals", 0))

@@ -168,6 +168,48 @@ def test_an_edit_of_what_a_kernel_calls_is_noticed(tmp_path: Path, before: str, 
     assert run(tmp_path) == f"compiled {found}"
 
 
+EDITS = """
+from pathlib import Path
+import called, time
+from own_kernels import doubled
+file = Path(called.__file__)
+time.sleep(0.05)
+file.write_text(file.read_text().replace("2 * value", "4 * value"))
+print(doubled(3))
+"""
+
+
+def test_a_process_whose_files_are_changed_keeps_nothing_for_others(tmp_path: Path) -> None:
+    """It has imported the old functions, and would keep them as those of the new files."""
+    (tmp_path / "own_kernels.py").write_text(CALLER)
+    (tmp_path / "called.py").write_text(CALLED)
+    editing = subprocess.run(
+        [sys.executable, "-c", EDITS],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert editing.stdout.strip() == "7"
+    assert [run(tmp_path), run(tmp_path)] == ["compiled 13", "loaded 13"]
+
+
+def test_kernels_run_as_python_where_numba_is_told_so(tmp_path: Path) -> None:
+    (tmp_path / "own_kernels.py").write_text(KERNEL)
+    assert run(tmp_path, NUMBA_DISABLE_JIT="1").startswith("26; 26; there is nothing; []; ")
+
+
+def test_sets_of_options_have_one_order() -> None:
+    def same(value):  # type: ignore[no-untyped-def]
+        return value
+
+    words = ["nnan", "ninf", "nsz", "arcp", "contract", "afn", "reassoc"]
+    made = [kernels.CompiledKernel(same, {"fastmath": set(some)})._options for some in (words, words[::-1])]
+    kernels.KERNELS.pop((same.__module__, same.__qualname__))
+    assert made[0] == made[1] == repr([("fastmath", repr(sorted(words)))])
+
+
 def test_many_processes_compile_at_once(tmp_path: Path) -> None:
     (tmp_path / "own_kernels.py").write_text(KERNEL)
     with ThreadPoolExecutor(4) as pool:

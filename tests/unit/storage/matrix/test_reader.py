@@ -341,6 +341,17 @@ class TestRefusals:
         with pytest.raises(StorageFailed, match="graph/heads"):
             verify_matrix(path)
 
+    @pytest.mark.parametrize("before", ["true", "{"])
+    def test_facts_of_the_graph_that_were_changed(self, path, before):
+        """An edge that goes one way only would be taken both ways."""
+        make_store(path, 150)
+        file = path / "graph" / "zarr.json"
+        text = file.read_text()
+        assert before in text
+        file.write_text(text.replace(before, "false" if before == "true" else "[", 1))
+        with open_matrix(path) as matrix, pytest.raises(StorageFailed, match=r"graph/zarr\.json"):
+            matrix.graph()
+
 
 class TestWriting:
     def test_bad_arguments(self, path):

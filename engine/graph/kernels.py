@@ -176,7 +176,7 @@ class CompiledKernel:
         self.dispatcher._cache = self
         self.dispatcher.compile = self.compile
         # extensions of other packages define types that no kernel takes
-        self.dispatcher._compilation_chain_init_hook = _nothing
+        self.dispatcher._compilation_chain_init_hook = lambda: None
         KERNELS[self.name] = self
 
     def compile(self, signature: Any) -> Any:
@@ -359,17 +359,9 @@ def _constant(value: Any) -> str:
 
 @cache
 def _hashed(path: str) -> bytes:
-    """Return a hash of a source file; of one that has changed since this process began, one that no other process has.
-
-    Functions may have been imported from such a file before it changed, and must not be kept as those of the new file.
-    """
-    file = Path(path)
-    content = file.read_bytes()
-    return uuid.uuid4().bytes if file.stat().st_ctime > _BEGUN else hashlib.sha256(content).digest()
-
-
-def _nothing() -> None:
-    """Do nothing."""
+    content = Path(path).read_bytes()
+    # what was imported from a file before it changed must not be kept as what the new file says
+    return uuid.uuid4().bytes if Path(path).stat().st_ctime > _BEGUN else hashlib.sha256(content).digest()
 
 
 class _Unpickler(pickle.Unpickler):

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
+import engine.graph.kernels
 from engine.api import warming
 from engine.execution.kernel_list import ListedKernel
 from engine.model.progress import Monitor
@@ -33,6 +35,7 @@ def listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[ListedKernel
     name = f"ahead_{tmp_path.name}"
     (tmp_path / f"{name}.py").write_text(MODULE)
     monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(engine.graph.kernels, "_BEGUN", time.time() + 60)  # kernels of files newer than that are not kept
     kernels = [ListedKernel(name, "add", f'["{kind}", "{kind}"]', 1.0, ()) for kind in ("int64", "float32")]
     monkeypatch.setattr(warming, "listed_kernels", lambda: kernels)
     return kernels

@@ -55,17 +55,16 @@ def cpu_seconds(code: str) -> float:
     return float(done.stdout)
 
 
-@pytest.mark.alone
 def test_start_is_light():
-    code = (
-        "import sys; import service.app;"
-        "heavy = {'numba', 'cupy', 'dask', 'numpy', 'scipy', 'zarr', 'polars'} & set(sys.modules);"
-        "assert not heavy, heavy"
-    )
-    ours, frameworks = zip(
-        *((cpu_seconds(code), cpu_seconds("import fastapi, sqlalchemy")) for _ in range(3)), strict=True
-    )
-    assert min(ours) < 1.7 * min(frameworks), (ours, frameworks)
+    """Seconds depend on who else is busy; the packages that a start loads do not."""
+    code = "import sys; import service.app;print(*{m.partition('.')[0] for m in sys.modules} - sys.stdlib_module_names)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    loaded = {name for name in done.stdout.split() if not name.startswith("_")}
+    own = {"service", "engine", "storage"}
+    frameworks = {"fastapi", "starlette", "anyio", "h11", "uvicorn", "click", "pydantic", "pydantic_core", "sqlalchemy"}
+    helpers = {"annotated_doc", "annotated_types", "cython_runtime", "opentelemetry", "typing_extensions"}
+    assert "fastapi" in loaded
+    assert loaded <= own | frameworks | helpers | {"typing_inspection", "greenlet", "sniffio", "idna", "exceptiongroup"}
 
 
 @pytest.mark.slow

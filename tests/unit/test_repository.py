@@ -145,7 +145,7 @@ def test_gpu_tests_wait_for_no_compiler_and_lose_no_failure(monkeypatch, tmp_pat
     assert dev.gpu_tests(["-k", "stream"]) == 0
     looked, warmed, words = calls
     assert looked[1:] == ["-c", dev.NO_GPU]
-    assert warmed == [dev.BIN / "apsp", "warm"]
+    assert warmed == [dev.BIN / "apsp", "warm", "--device", "cuda"]
     assert words[words.index("--told") + 1] == str(tmp_path / "build" / "gpu-tests")
     assert words[-3:] == ["-k", "stream", "tests/gpu"]
     pytest_itself = pytest.Config.fromdictargs({}, words[3:])  # takes them all

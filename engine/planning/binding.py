@@ -23,7 +23,7 @@ def bind_plan(plan: Plan, graph: Graph, options: Options) -> Plan:
 
 
 def check_plan(plan: Plan, graph: Graph, options: Options) -> None:
-    """Check that a plan is of this task; a plan that was never bound to one is not checked.
+    """Check that a plan was made for this task; a plan that was never bound to a task passes.
 
     Args:
         plan: the plan to follow.
@@ -42,7 +42,7 @@ def check_plan(plan: Plan, graph: Graph, options: Options) -> None:
 def fingerprint(graph: Graph, options: Options) -> tuple[str, str]:
     """Return a fingerprint of a graph, and one of what is asked of it, in O(arcs) at the rate of memory.
 
-    Labels do not count, because no plan depends on them.
+    Labels are left out, because no plan depends on them.
     """
     content = 0
     for array in (graph.indptr, graph.heads, graph.weights):

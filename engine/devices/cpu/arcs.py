@@ -25,8 +25,8 @@ Indices = npt.NDArray[np.int64]
 
 #: int64 value of a vertex that no path has reached yet; the sums of a search stay far below it.
 FAR: Final = 2**62
-#: With more arcs a vertex than this, no order of the vertices keeps neighbours near each other, and none is looked for.
-#: Meshes have up to 27.
+#: With more arcs per vertex than this, no order of the vertices keeps neighbours near each other, and none is looked
+#: for.  Meshes have up to 27.
 DENSE: Final = 32
 #: Up to this many neighbours are sorted by insertion.
 FEW_SORTED: Final = 24

@@ -179,7 +179,7 @@ class CpuBackend:
         Args:
             kernel: takes items from the counter until none is left.
             dtype: the type of the pack buffers.
-            items: the items, one a row.
+            items: the items, one per row.
             arguments: what else the kernel takes.
             most: the most threads that have work to do.
         """

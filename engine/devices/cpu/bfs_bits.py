@@ -1,6 +1,6 @@
-"""Breadth-first searches from many sources at once, one bit a source.
+"""Breadth-first searches from many sources at once, one bit per source.
 
-A vertex holds two rows of bits, one bit a source: the sources that have *seen* it, and those that reached it in the
+A vertex holds two rows of bits, one bit per source: the sources that have *seen* it, and those that reached it in the
 last step.  A step follows arcs for all sources of a block together (Then, Kaufmann, Chirigati, Hoang-Vu, Pham, Kemper,
 Neumann and Vo, "The more the merrier: efficient multi-source graph traversal", 2014): either out of the vertices that
 were reached, or, where that would follow most arcs, into all vertices that some source has not seen (Beamer, Asanović
@@ -78,7 +78,8 @@ def _note(planes, n, step, visit, v):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def _forwards(indptr, heads, rows, step, active, marked):  # type: ignore[no-untyped-def]
-    """Follow the arcs out of the ``active`` vertices; returns the arcs out of the vertices reached, plus one a vertex.
+    """Follow the arcs out of the ``active`` vertices; returns the arcs out of the vertices reached, plus one per
+    vertex.
 
     ``rows``: seen, visit, fresh, planes.  The vertices that were reached are ``active`` afterwards.  ``fresh`` and
     ``marked`` are all 0 before and after.
@@ -273,7 +274,7 @@ def bit_space(n):  # type: ignore[no-untyped-def]
     """Return the work space of a thread for searches on ``n`` vertices.
 
     Returns:
-        seen, visit, fresh, planes: rows of bits.  squares: uint64.  active, marked: uint8, a byte a vertex.  counts:
+        seen, visit, fresh, planes: rows of bits.  squares: uint64.  active, marked: uint8, a byte per vertex.  counts:
         int64, shape (256,): how many distances of the block are 1, 2, ...  arrivals: rows of bits: the sources that
         reached a vertex in each step.  facts: int64, for each word of sources one row each of ``REACHED``, ``SUM``,
         ``LARGEST`` (0 where no vertex is reached) and ``FARTHEST``, then the digits of the largest distances, all bits

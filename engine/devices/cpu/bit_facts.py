@@ -54,7 +54,7 @@ def tell_squares(squares, start, used, kept, column, facts, work):  # type: igno
 
     Args:
         squares: uint64: bit k of a word is the digit of the distance to column ``column`` + k.
-        start: the words of the lowest digit begin here, one word a source; other digits stand ``SQUARES`` squares on.
+        start: the words of the lowest digit begin here, one word per source; other digits stand ``SQUARES`` squares on.
         used: the number of digits.
         kept: uint64: the bits of the columns that there are.
         column: the first column.

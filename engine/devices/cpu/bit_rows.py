@@ -1,4 +1,4 @@
-"""Operations on rows of bits, one bit a source, in LLVM vectors: the steps of ``engine.devices.cpu.bfs_bits``.
+"""Operations on rows of bits, one bit per source, in LLVM vectors: the steps of ``engine.devices.cpu.bfs_bits``.
 
 A *row* is ``WORDS`` words of 64 bits, aligned to 64 bytes, and belongs to one vertex.
 """
@@ -275,7 +275,7 @@ def count_arrivals(typingctx, rows, active, arrivals, i):  # type: ignore[no-unt
     Args:
         typingctx: numba's typing context.
         rows: rows of bits.
-        active: uint8, one a vertex, whole words of 8; 0 or 1.
+        active: uint8, one per vertex, whole words of 8; 0 or 1.
         arrivals: rows of bits.
         i: index of a row.
     """

@@ -1,6 +1,6 @@
 """Many searches at once: label correcting with one source in each lane of the processor's vectors.
 
-A vertex holds one row of labels, one lane a source; relaxing an arc is one vector addition and one vector minimum for
+A vertex holds one row of labels, one lane per source; relaxing an arc is one vector addition and one vector minimum for
 all sources together, with no heap (compare Okuyama, Ino and Hagihara, "A task parallel algorithm for finding all-pairs
 shortest paths using the GPU", 2008).  The vertices whose in-neighbours have changed are swept in the vertex order of
 ``engine.devices.cpu.arcs``, alternately forwards and backwards, until none is left.  A block that needs many more
@@ -31,7 +31,7 @@ SIDE: Final = 16
 #: Squares that are transposed before rows are written.
 SQUARES: Final = 4
 
-#: A block is given up after this many relaxations of every arc and four a vertex.  Measured: 64 searches with a heap
+#: A block is given up after this many relaxations of every arc and four per vertex.  Measured: 64 searches with a heap
 #: cost as much as 130 to 160 of them.
 PASSES: Final = 96
 
@@ -281,8 +281,8 @@ def search_lanes(arcs, space, ends, goal, sources_rows, out, bounds):  # type: i
     Args:
         arcs: indptr, heads: CSR of the arcs out of each vertex; into, tails, weights: CSR of the arcs into each
             vertex, ``weights`` in the type of the labels.
-        space: labels, shape (n, lanes), all ``far``; dirty and touched, uint8, one byte a vertex and whole words of 8,
-            all 0.  They are the same again afterwards.
+        space: labels, shape (n, lanes), all ``far``; dirty and touched, uint8, one byte per vertex and whole words of
+            8, all 0.  They are the same again afterwards.
         ends: far, *no path* in the type of the labels; sentinel and beyond in the type of ``out``: *unreachable*, and
             the distance from which on entries become *unreachable*, which is only read where there are potentials;
             unit, of which labels are multiples, None for labels that are lengths themselves.

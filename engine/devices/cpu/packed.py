@@ -104,7 +104,7 @@ def packed_entries(depth: int, columns: int, itemsize: int) -> int:
     Args:
         depth: rows of B.
         columns: columns of B.
-        itemsize: bytes an entry.
+        itemsize: bytes per entry.
     """
     width = TILE_VECTORS * VECTOR_BYTES // itemsize
     return depth * (-(-columns // width) * width)

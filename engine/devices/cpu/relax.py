@@ -34,7 +34,7 @@ from engine.devices.cpu.vector import (
 from engine.graph.kernels import njit
 from engine.model.backend import Array
 
-#: Steps of depth packed at once: a strip of B (TILE_VECTORS vectors a step) then takes 32 KiB at most.
+#: Steps of depth packed at once: a strip of B (TILE_VECTORS vectors per step) then takes 32 KiB at most.
 DEPTH: Final = 32768 // (TILE_VECTORS * max(VECTOR_BYTES, 32))
 #: Rows of A packed at once.
 BLOCK_ROWS: Final = 240 // TILE_ROWS * TILE_ROWS

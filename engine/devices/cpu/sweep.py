@@ -158,7 +158,7 @@ class Sweeper(CpuBackend):
         ends = (kind.dtype.type(limit), kind.sentinel(), work_type(out.dtype).sentinel())
         sources, columns = np.ascontiguousarray(sources, np.int64), (self._position, shift)
 
-        # a piece is several sweeps, made and looked at by one call each, but four pieces a thread: calls from the
+        # a piece is several sweeps, made and looked at by one call each, but four pieces per thread: calls from the
         # interpreter wait for each other where threads are many
         rows = high * max(1, min(PIECE_ROWS // high, len(sources) // (4 * high * self.threads)))
 

@@ -209,7 +209,7 @@ def ensure_kernels(device: int = 0, *, threads: int | None = None) -> tuple[int,
 
     Args:
         device: its index.
-        threads: compilations at a time; None for one a processor.
+        threads: compilations at a time; None for one per processor.
 
     Returns:
         How many modules were loaded, and how many were compiled or found in cupy's cache.
@@ -229,7 +229,7 @@ def ensure_kernels(device: int = 0, *, threads: int | None = None) -> tuple[int,
 
 @cache
 def modules(device: int = 0) -> Modules:
-    """Return the kernels of ``device``; one instance a process."""
+    """Return the kernels of ``device``; one instance per process."""
     return Modules(device)
 
 

@@ -85,7 +85,7 @@ def _products(found: Modules, kind: WorkType) -> float:
 
 
 def _both_ways(found: list[Modules], memory: Array) -> float:
-    """Bytes a second each way, with copies both ways at once, of all devices together."""
+    """Bytes per second each way, with copies both ways at once, of all devices together."""
     cupy = found[0].cupy
     runtime, ends, best = cupy.cuda.runtime, [], np.inf
     for one in found:

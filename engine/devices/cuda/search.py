@@ -202,7 +202,7 @@ def trial_seconds(
         memory: bytes of device memory that may be used; None for all that is free.
 
     Returns:
-        Seconds a source; None if the search was given up.
+        Seconds per source; None if the search was given up.
     """
     lanes = {"sweep": 512, "lists": 128, "hops": 4096 * kind.itemsize}[form.name] // kind.itemsize
     blocks = {"sweep": _TRIAL_BLOCKS, "lists": _TRIAL_LISTS, "hops": 1}[form.name]

@@ -164,7 +164,7 @@ class SearchKernels:
 
 
 def list_shared(vertices: int) -> int:
-    """Return the bytes of shared memory of a block of the lists form: three bits a vertex."""
+    """Return the bytes of shared memory of a block of the lists form: three bits per vertex."""
     return 3 * -(-vertices // 32) * 4
 
 

@@ -1,8 +1,8 @@
 """The sweep of the partitioned algorithm on a GPU: a batch is swept while the rows of the one before are copied out.
 
 The device holds the tables and the packed lengths of all parts, one batch of rows in the order of the parts, and two
-batches in the order of the vertices.  The launches of a batch, two a part, are the same each time, so they are recorded
-once and replayed.
+batches in the order of the vertices.  The launches of a batch, two per part, are the same each time, so they are
+recorded once and replayed.
 """
 
 from __future__ import annotations

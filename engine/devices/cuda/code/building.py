@@ -128,7 +128,7 @@ def build_kernels(
         out: folder of the archives; None for that of this installation.
         architectures: for which to build.
         modules: what to build; None for all that can be asked for.  The archives hold nothing else afterwards.
-        threads: compilations at a time; None for one a processor.
+        threads: compilations at a time; None for one per processor.
 
     Raises:
         BuildFailedError: there is no compiler for an architecture, or a kernel does not compile.

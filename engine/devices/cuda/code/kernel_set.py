@@ -66,7 +66,7 @@ KERNELS: Final = MappingProxyType(
         "tell": Kernel("tell.cu", "tell", 256),
         "single32": Kernel("single.cu", "single", 128, ("SIDE=32", "THREAD_ROWS=2", "BLOCKS=5")),
         **{name: Kernel("sweep.cu", name, 256) for name in ("seed", "gather", "emit")},
-        # 8 rows a thread are best for many tiles, 4 (twice the threads) for the latency of few
+        # 8 rows per thread are best for many tiles, 4 (twice the threads) for the latency of few
         "single64": Kernel("single.cu", "single", 128, ("SIDE=64", "THREAD_ROWS=8", "BLOCKS=4", "UNROLLED=2")),
         "single64wide": Kernel("single.cu", "single", 256, ("SIDE=64", "THREAD_ROWS=4", "BLOCKS=2", "BY_TILE=1")),
         "lone32": Kernel("single.cu", "lone", 128, ("SIDE=32", "THREAD_ROWS=2", "BLOCKS=5")),
@@ -122,7 +122,7 @@ def power_shared(rows: int, n: int, itemsize: int) -> int:
     Args:
         rows: rows of the block's strip of A.
         n: vertices, a multiple of 32.
-        itemsize: bytes an entry.
+        itemsize: bytes per entry.
     """
     return (rows * (POWER_MOST + 4) + max(n * 32, 8 * rows * 32)) * max(itemsize, 4)
 

@@ -147,7 +147,7 @@ class _Archive:
     @staticmethod
     @cache
     def at(path: Path) -> _Archive:
-        """Return the archive at ``path``, opened once a process."""
+        """Return the archive at ``path``, opened once per process."""
         return _Archive(path)
 
     def read(self, key: str) -> bytes | None:

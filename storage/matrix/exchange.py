@@ -1,4 +1,4 @@
-"""What lies in an *exchange folder*: files that other processes write for the owner of a store in the making."""
+"""The files in an *exchange folder*, which other processes write for the owner of a store in the making."""
 
 from __future__ import annotations
 

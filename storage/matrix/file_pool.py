@@ -1,4 +1,4 @@
-"""Files that tiles are written into before they take the place of the old ones.
+"""A pool of files: each new tile is written into one of them, which then replaces the file of the old tile.
 
 A tile that is replaced by a new file makes the file system allocate and free its blocks every time, which halves the
 rate of writing (decision 033).  So a tile is written into a *spare*, a file with blocks of its own, made durable, and
@@ -39,7 +39,7 @@ class FilePool:
         self._out = self._made = 0
 
     def write(self, path: Path, buffers: Sequence[atomic.Buffer], size: int) -> None:
-        """Replace a file by a durable one, in one step.
+        """Replace a file atomically by a durable one.
 
         Args:
             path: the file, which exists.

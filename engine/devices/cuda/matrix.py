@@ -125,9 +125,7 @@ class CudaMatrix:
                 self._solver.recursive(self._d, symmetric=self._symmetric, monitor=monitor)
             else:
                 self._solver.close(self._d, symmetric=self._symmetric, monitor=monitor)
-            if (
-                self._symmetric and small
-            ):  # thread blocks run concurrently, so last bits of the triangles may differ
+            if self._symmetric and small:  # thread blocks run concurrently, so last bits of the triangles may differ
                 self._solver.bulk.mirror(inner)
             self._settle(self._d)
         except BelowZero:

@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 _FIRST_PAUSE: Final = 0.5
 _LONGEST_PAUSE: Final = 30.0
-#: seconds after which the end of a runner is not a failed start
+#: if a runner has lived for this many seconds, its end does not count as a failed start
 _HEALTHY_SECONDS: Final = 30.0
 #: seconds between two checks of the running jobs
 _WATCH_SECONDS: Final = 0.5
@@ -135,8 +135,8 @@ class Supervisor:
     """All runners of one node.
 
     Args:
-        settings: of the service.
-        jobs: the job store; not closed here.
+        settings: the settings of the service.
+        jobs: the job store, which the supervisor does not close.
     """
 
     def __init__(self, settings: Settings, jobs: JobStore) -> None:
@@ -265,7 +265,7 @@ def _ending(code: int) -> str:
 
 
 def supervise(settings: Settings) -> None:
-    """Run the runners of this node until SIGTERM or SIGINT; ``apsp runner``."""
+    """Run the runners of this node until SIGTERM or SIGINT; this is the command ``apsp runner``."""
     logs.configure("runners", settings.log_format)
     settings = settings.model_copy(update={"data_dir": settings.data_dir.absolute()})
     check_store(settings)

@@ -90,8 +90,10 @@ class Streamer(Protocol):
     Operations may queue work and return; ``drain`` waits for it.  The leader of round k closes the row panel P of that
     round in round k - 1 (``lead``).  Every device copies P to itself (``follow``) and then relaxes each stripe X by it:
     X <- min(X, A (x) P), where A are the pivot columns of X.  A need not be multiplied by the closed pivot block C
-    first, because P = C (x) P.  In undirected graphs A is a part of P.  Left of its pivot block P then holds columns of
-    the stripes above it, which are collected two rounds ahead while those stripes are on the device.
+    first, because P = C (x) P.
+
+    In undirected graphs, A is a part of P: the columns of P left of its pivot block hold, transposed, the pivot columns
+    of the stripes above.  They are copied there two rounds ahead, while those stripes are on the device.
     """
 
     @property

@@ -360,8 +360,9 @@ def _check_limits(connection: Connection, asked: Submission) -> None:
 
 
 def _place_in_queue(connection: Connection, asked: Submission) -> int:
-    """Compute the place of a new job in the queue (start-time fair queueing): after the owner's open jobs, and not
-    before the first job in the queue.
+    """Compute the place of a new job in the queue, by start-time fair queueing.
+
+    The place is after the owner's other open jobs, and not before the job that is first in the queue.
     """
     of_priority = (jobs.c.state.in_(OPEN), jobs.c.priority == asked.priority)
     mine = jobs.c.owner.is_(None) if asked.owner is None else jobs.c.owner == asked.owner

@@ -44,7 +44,8 @@ class Marks:
 
 
 def write_panel(path: Path, panel: Array, pool: ThreadPoolExecutor) -> None:
-    """Write a C-contiguous array into a folder, as several files, because threads that write to one file wait.
+    """Write a C-contiguous array into a folder as several files, because threads that write to the same file wait for
+    each other.
 
     Files are replaced whole, so a reader that has opened an older one can finish.
 

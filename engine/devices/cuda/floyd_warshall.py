@@ -185,7 +185,9 @@ class Solver:
             self._step(x.shape[0] * y.shape[1] * x.shape[1], monitor)
 
         def carry(x: Any, y: Any, z: Any) -> None:
-            """Relax one panel and mirror it, then relax the other half's upper triangle and mirror it."""
+            """Relax panel ``x`` and mirror it into ``y``; then relax the upper triangle of ``z``, the other half, and
+            mirror it.
+            """
             self.ahead.relax(b, y, z)
             self.ahead.pack([Copy(b, c, transposed=True)])
             first, second = (c, b) if x is e else (b, c)

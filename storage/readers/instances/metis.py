@@ -130,7 +130,7 @@ def _header(head: list[str]) -> MetisHeader:
 
 
 class _Lists:
-    """Adjacency lists, block after block; ``vertices`` counts the lines, ``loops`` the self loops."""
+    """Reads adjacency lists block by block; ``vertices`` counts the lines, ``loops`` the self loops."""
 
     def __init__(self, header: MetisHeader, columns: ArcColumns) -> None:
         self.vertices = 0

@@ -237,7 +237,8 @@ class StripeMemory:
         """Queue rows <- min(rows, A (x) P) on the current stream, from column ``left`` on; ``top`` is their first
         matrix row.
 
-        In undirected graphs, columns before ``left`` are not computed, and A is a part of P.
+        A are the pivot columns of the rows, ``packed``.  In undirected graphs, columns before ``left`` are not
+        computed, and A is taken from P.
         """
         job, (start, stop), panel = self._job, self._job.pivot(k), self.panels[k % len(self.panels)]
         depth, tall = _round_up(stop - start, _STEP), len(rows)

@@ -30,7 +30,7 @@ Indices = npt.NDArray[np.int64]
 PART_UPDATES: Final = 2**26
 #: Most vertices of a small part and its border together: each thread has work space for the square of this number.
 PART_SIDE: Final = 1024
-#: Updates of a batch of parts for each thread: a request to stop is noticed between batches.
+#: A batch of parts has at most this number of updates per thread; a request to stop is noticed between batches.
 BATCH_UPDATES: Final = 2**30
 #: Least number of updates of a batch for each of its threads; smaller batches use fewer threads.
 EACH: Final = 2**21

@@ -180,7 +180,7 @@ class _Again:
         )
 
     def _allowed(self, lengths: Floats, arcs: Indices) -> Floats:
-        """Return how far float entries may be off by rounding, in the shape of ``lengths``.
+        """Return the largest rounding errors that float entries may have, in the shape of ``lengths``.
 
         The stored sum may be that of another path, equally short except for rounding, so the bound uses the most arcs
         of any path in the row.  If negative arcs cancel positive ones, the size of the terms that cancel determines the

@@ -26,7 +26,7 @@ class PowerProducts(Protocol[M]):
         ...
 
     def square(self, power: M) -> M:
-        """Return the square of ``power``; this may overwrite the power of which ``power`` is the square."""
+        """Return the square of ``power``; this may overwrite the power from which ``power`` was squared."""
         ...
 
     def longer(self, rows: M, weights: M) -> M:

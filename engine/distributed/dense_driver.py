@@ -192,7 +192,8 @@ class DenseDriver(Driver):
         return None
 
     def _may_lead(self, name: str, k: int) -> bool:
-        """Whether panel ``k`` may be closed now: ahead of time, but not so far ahead that the panel would lie unused.
+        """Return whether panel ``k`` may be closed now: ahead of its round, but not so far ahead that it would stay
+        unused.
 
         One panel is closed at a time, and only after the previous one was closed by the same worker or is in the store.
         """

@@ -172,7 +172,7 @@ def strong_components(indptr, heads):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def reverse_arcs(indptr, heads, weights):  # type: ignore[no-untyped-def]
-    """Turn all arcs round, in O(n + m).
+    """Reverse all arcs, in O(n + m).
 
     Args:
         indptr: int64, shape (n + 1,), with ``heads`` and ``weights`` the arcs (CSR).
@@ -200,7 +200,7 @@ def reverse_arcs(indptr, heads, weights):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def both_ways(indptr, heads):  # type: ignore[no-untyped-def]
-    """Add to each arc the one that leads back, in O(n + m); those that were there are there twice.
+    """Add the reverse of each arc, in O(n + m); if both arcs of a pair exist already, each occurs twice in the result.
 
     Args:
         indptr: int64, shape (n + 1,), with ``heads`` the arcs (CSR).

@@ -36,7 +36,7 @@ def nested_dissection(indptr: Ints, heads: Ints) -> tuple[Ints, Ints]:
         The vertices in the order of elimination, and the place of each vertex in it, shape (n,) each.
 
     Raises:
-        SolveFailed: the process ended without an order, probably for want of memory.
+        SolveFailed: the process ended without an order, probably because memory ran out.
     """
     if len(indptr) + len(heads) < SHORT or not sys.executable:
         return _dissect(indptr, heads)

@@ -80,12 +80,14 @@ ALGORITHMS: Final = {
 
 
 def by_rows(name: str) -> bool:
-    """Whether an algorithm finishes one row after the other, so that finished rows need not be computed again."""
+    """Return whether an algorithm finishes one row after the other, so that a resumed solve need not repeat finished
+    rows.
+    """
     return name not in ALGORITHMS or ALGORITHMS[name].by_rows
 
 
 def unsuitable(name: str, problem: Problem) -> str | None:
-    """Why an algorithm cannot answer ``problem`` on any machine; None if it can."""
+    """Return why an algorithm cannot solve ``problem`` on any machine; None if it can."""
     if problem.max_hops is not None and name != "repeated-squaring":
         return f"only repeated-squaring limits paths to {problem.max_hops} hops"
     return ALGORITHMS[name].unsuitable(problem)

@@ -79,8 +79,8 @@ class RowsWanted:
         unit: promises that all arcs weigh 1.
         targets: vertex indices of the columns; None for all vertices.
         cutoff: entries beyond this distance become unreachable; None for no limit.
-        dtype: working type of the distances; None for that of the array that receives them, which may be float64 for
-            whole numbers, with +inf for *unreachable*.
+        dtype: working type of the distances; None for the type of the receiving array.  That array may also be float64
+            for whole numbers, with +inf for *unreachable*.
         known: rows that need not be searched: distances to all vertices, in that working type.
     """
 

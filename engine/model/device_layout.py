@@ -136,8 +136,8 @@ HOPS_ROWS: Final = 11
 #: take.
 LIST_BLOCKS: Final = 4
 LIST_BYTES: Final = 8 * 2**30
-#: Several blocks of sources are swept at the same time, each by its share of the device: as many as make (blocks) x
-#: (arcs) reach SWEEP_ARCS, at most SWEEP_GROUPS.
+#: Several blocks of sources are swept at the same time, each by its share of the device: SWEEP_ARCS / (arcs) of them,
+#: at most SWEEP_GROUPS.
 SWEEP_ARCS: Final = 2**20
 SWEEP_GROUPS: Final = 33
 

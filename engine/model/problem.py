@@ -192,8 +192,7 @@ class Machine:
         relax_rate: updates a second of all threads for each working type, e.g. ``{"float32": 6e10}``.
         search_rate: arcs per second that searches on all threads scan (heap work included).
         write_rate: bytes per second written to the store.
-        stream_rate: bytes per second that the unfinished store of a streamed solve reads, and as many that it writes
-            meanwhile.
+        stream_rate: bytes per second that the unfinished store of a streamed solve can read while writing equally many.
         stream_work: processor seconds per byte that is so read and written.
         stream_write: bytes per second at which that store takes finished rows; None if not measured.
         cuda: the GPU that may be used; None without one.

@@ -28,7 +28,7 @@ def check_plan(plan: Plan, graph: Graph, options: Options) -> None:
     Args:
         plan: the plan to follow.
         graph: the graph to solve.
-        options: what is asked of it.
+        options: the options of the solve.
 
     Raises:
         InvalidRequest: the plan was made for another graph, or for other sources, targets or limits of it.
@@ -40,7 +40,7 @@ def check_plan(plan: Plan, graph: Graph, options: Options) -> None:
 
 
 def fingerprint(graph: Graph, options: Options) -> tuple[str, str]:
-    """Return a fingerprint of a graph, and one of what is asked of it, in O(arcs) at the rate of memory.
+    """Return a fingerprint of a graph, and one of the options, in O(arcs); limited by the bandwidth of memory.
 
     Labels are left out, because no plan depends on them.
     """

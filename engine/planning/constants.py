@@ -1,8 +1,8 @@
 """The numbers that predictions are made with: the meaning and unit of each, and what is known about its origin.
 
-Each number stands here once, with a record beside it in ``RECORDS``.  ``Basis`` says how a number came about.
-``machine`` is named only where the code, the benchmarks or a decision name it; for many early numbers nobody wrote it
-down.  ``since`` is the commit that gave the number its value.
+Each number is defined here once, with a record in ``RECORDS``.  ``Basis`` says how a number came about. ``machine`` is
+named only where the code, the benchmarks or a decision name it; for many early numbers nobody wrote it down.  ``since``
+is the commit that gave the number its value.
 
 A number that shapes an algorithm or a kernel, such as the height of a tile, is not an estimate and stays with that code
 (``engine.model.blocks``, ``engine.model.device_layout``, ``engine.model.tiling``).

@@ -16,7 +16,7 @@ def estimate(setting: Setting) -> Candidate:
 
 
 def estimate_johnson(setting: Setting) -> Candidate:
-    """Estimate potentials by Bellman-Ford and one search per source over reduced weights."""
+    """Estimate Johnson's algorithm: potentials by Bellman-Ford, then one search per source over reduced weights."""
     potentials = Phase("potentials", POTENTIAL_PASSES * setting.problem.arcs / setting.machine.search_rate)
     seconds, tried = abreast_seconds(setting), setting.trials.search
     return search_candidate(setting, "johnson", seconds=seconds, tried=tried, before=(potentials,))

@@ -76,7 +76,8 @@ def estimate_device(setting: Setting) -> Candidate:
 
 
 def estimate_prepared(setting: Setting, facts: PartsFacts, *, directed: bool) -> Candidate:
-    """Estimate the tables that answer every pair, without any row; ``setting.store`` is the bytes of what is stored.
+    """Estimate a prepared graph: computing and storing its tables, but no rows; ``setting.store`` is the size on disk
+    in bytes.
 
     Args:
         setting: problem, machine, type and bytes.

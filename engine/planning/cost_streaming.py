@@ -64,7 +64,7 @@ def forms(problem: Problem) -> tuple[bool, ...]:
 
 
 def in_memory(setting: Setting) -> Candidate:
-    """Estimate rounds over host memory, which are copied to the store from time to time."""
+    """Estimate rounds over host memory; the matrix is copied to the store at intervals."""
     n, size, machine = setting.problem.n, setting.kind.itemsize, setting.machine
     symmetric = not setting.problem.directed
     tiling = Tiling("host", 512, 1024, symmetric=symmetric, ahead=symmetric)

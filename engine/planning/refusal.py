@@ -35,7 +35,7 @@ _TIERS: Final = ("store", "device", "host")
 
 @dataclass(frozen=True)
 class Shortage:
-    """A resource of which a candidate needs more than may be used.
+    """A resource of a machine that is too small for a candidate.
 
     Attributes:
         resource: its name, one of ``RESOURCES``.
@@ -107,7 +107,7 @@ def refusal(candidates: Sequence[Candidate], setting: Setting, options: Options,
 
 
 def remedies(setting: Setting, options: Options, replan: Replan) -> list[Remedy]:
-    """Return budgets that suffice, those that ask for the least growth first.
+    """Return budgets that suffice, in ascending order of growth.
 
     If any remedies need just one larger budget, only these are returned; otherwise each needs several.
 

@@ -68,11 +68,11 @@ class Journal:
         self.spent = self.work = 0.0
 
     def due(self) -> bool:
-        """Whether the interval has passed since the last commit."""
+        """Return whether the interval has passed since the last commit."""
         return time.monotonic() - self._last >= self.interval
 
     def worth(self) -> bool:
-        """Whether the work of a stopped solve should be kept."""
+        """Return whether the work of a stopped solve took long enough to be kept."""
         return self.writer.record() is not None or time.monotonic() - self._began >= WORTH
 
     def commit(self, progress: Mapping[str, object]) -> None:

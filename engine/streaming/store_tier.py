@@ -128,7 +128,7 @@ class StoreTier:
         self._release(rows)
 
     def skip(self, k: int, stripe: int) -> bool:
-        """Whether the stripe has reached round ``k``, in this process or an earlier one."""
+        """Return whether the stripe has reached round ``k``, in this process or an earlier one."""
         return bool(self._levels[stripe] >= k)
 
     def wants(self, k: int) -> bool:  # noqa: ARG002

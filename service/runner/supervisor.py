@@ -113,8 +113,8 @@ class RunnerProcess:
             self._stopping.wait(pause)
 
     def _spawn(self) -> subprocess.Popen[bytes]:
-        # The runner stops when its standard input ends, which happens however this process ends.  It runs in a session
-        # of its own, so that the terminal's interrupt does not reach it: it is stopped after the API.
+        # The runner stops when its standard input ends, which happens however this process ends.  It runs in a separate
+        # session, so that the terminal's interrupt does not reach it, because it must stop after the API.
         environment = {**os.environ, **self._settings.environment()}
         if self.device != "cpu":
             environment["CUDA_VISIBLE_DEVICES"] = visible(*numbers(self.device))

@@ -245,7 +245,8 @@ def compress(arcs: ArcList, n: int) -> tuple[IntArray, npt.NDArray[np.int32], An
     from scipy.sparse import coo_array
 
     rows = coo_array((weights, (arcs.tails, arcs.heads)), shape=(n, n))
-    # SciPy would add up parallel arcs; claiming that there are none leaves them to the minimum below.
+    # SciPy would add up parallel arcs.  This flag claims that there are none, so SciPy leaves them unchanged, and the
+    # code below takes their minimum.
     rows.has_canonical_format = True
     arcs.tails = arcs.heads = np.zeros(0, np.int32)
     arcs.weights = None

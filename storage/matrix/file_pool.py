@@ -1,9 +1,9 @@
 """A pool of files: each new tile is written into one of them, which then replaces the file of the old tile.
 
 A tile that is replaced by a new file makes the file system allocate and free its blocks every time, which halves the
-rate of writing (decision 033).  So a tile is written into a *spare*, a file with blocks of its own, made durable, and
-exchanged with the old tile, whose file then becomes a spare.  No reader ever sees half a tile, and no old tile is
-removed before the new one is durable.
+rate of writing (decision 033).  So a tile is written into a *spare*, a file that has blocks already; the spare is made
+durable and exchanged with the file of the old tile, which then becomes a spare.  No reader ever sees half a tile, and
+no old tile is removed before the new one is durable.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ def open_matrix(path: str | Path) -> Matrix:
 
     Raises:
         NotFound: there is nothing at ``path``.
-        StorageFailed: what is there is no sealed store, or its metadata are damaged.
+        StorageFailed: ``path`` is no sealed store, or its metadata are damaged.
     """
     return open_sealed(path, Matrix)
 

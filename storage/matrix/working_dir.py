@@ -163,7 +163,7 @@ class WorkingDir(atomic.Staging):
         self.record = stated
 
     def publish(self, *, replace: bool) -> None:
-        """As in the base class; afterwards the working folder is removed."""
+        """Publish as the base class does, then remove the working folder."""
         if self.record is not None:
             # After an exchange, the old store is in this folder.  If the process ends then, the digest tells old and
             # new apart.

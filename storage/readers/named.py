@@ -28,7 +28,8 @@ class NamedGraph:
 
     Args:
         options: the caller's wishes.
-        listed: every vertex must be declared by ``node``; False: those that occur on edges are vertices, too.
+        listed: whether every vertex must be declared by ``node``; if not, names that occur only on edges are vertices,
+            too.
         default: weight of an edge without one, as in ``EdgeWeights``.
     """
 

@@ -64,17 +64,17 @@ class VertexNames:
 
 
 def note_quotes(labels: AnyArray) -> list[str]:
-    """Return a note on names that stand in single quotes, which are kept as part of the names.
+    """Return a note about names in single quotes, which are kept as part of the names.
 
     Args:
         labels: all names, ascending in the order of code points; for numbers there is no note.
 
     Raises:
-        InvalidGraph: a name stands both with and without the quotes, so that one vertex would be two.
+        InvalidGraph: a name occurs both with and without quotes, so that one vertex would become two.
     """
     if labels.dtype.kind in "iu" or not len(labels):
         return []
-    # All names that begin with a quote stand together.
+    # Names that begin with a quote are neighbours in this order.
     first, end = search_text(labels, "'"), search_text(labels, "(")
     quoted = [name for name in map(str, labels[first:end]) if len(name) > 2 and name.endswith("'")]
     for name in quoted:

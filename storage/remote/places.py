@@ -23,7 +23,7 @@ def place_of(out: str, work: Path | None, *, overwrite: bool, resume: bool) -> t
 
     Raises:
         Conflict: there is a store, or a checkpoint, that may not be replaced.
-        InvalidRequest: ``--work`` for a store that goes to a folder.
+        InvalidRequest: ``--work`` was given for a store in a folder.
         NotFound: the folder of ``--out`` or ``--work`` does not exist.
     """
     if not is_address(out):

@@ -201,7 +201,7 @@ class RemoteTiles(TileReader):
         return None if found is None else bytes(found[offset, column].tobytes())
 
     def whole(self, i: int, j: int) -> Array:
-        """As in the base class; the array stays valid."""
+        """Return a tile as the base class does; this array stays valid."""
         key = (self._number, i, j)
         found = KEPT.get(key)
         if found is None:

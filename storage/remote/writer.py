@@ -103,7 +103,7 @@ class RemoteMatrix(WorkingMatrix):
             super()._commit_lowered(record)
 
     def leave(self) -> None:
-        """As in the base class, after sending the last commit."""
+        """Send the last commit, then do as the base class."""
         if self._open and self._place.record is not None:
             self._wait_for_sender()
             if self._behind:

@@ -288,8 +288,7 @@ def search_lanes(arcs, space, ends, goal, sources_rows, out, bounds):  # type: i
             8, all 0.  They are in the same state afterwards.
         ends: far, *no path* in the type of the labels; sentinel and beyond in the type of ``out``: *unreachable*, and
             the distance from which on entries become *unreachable*, which is only read where there are potentials;
-            unit, of which lengths are multiples, and labels count how many times; None if labels are the lengths
-            themselves.
+            unit: a length is its label times this unit; None if labels are the lengths themselves.
         goal: rank, int32, shape (n,): the number of each vertex; near, int32, shape (columns,): the numbers of the
             columns' vertices; shift, onto: potentials of all vertices and of the columns' vertices, empty for none.
         sources_rows: sources, int64, vertex indices; rows, int64, at most as many as there are lanes: indices of

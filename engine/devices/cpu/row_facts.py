@@ -125,8 +125,8 @@ def _facts(block, rows, own, columns, nowhere, facts):  # type: ignore[no-untype
 
 @njit(nogil=True, cache=True)
 def _bins(row, unreachable, scale, last, bins):  # type: ignore[no-untyped-def]
-    """Find the bin of each entry of ``row``: bins from ``last`` on are one; negative and unreachable entries have bins
-    of their own.
+    """Find the bin of each entry of ``row``: all bins from ``last`` on are merged; negative and unreachable entries get
+    separate bins.
 
     ``scale`` holds the inverse of the width, and the number that is first added to each entry, in the type of the sums.
     """

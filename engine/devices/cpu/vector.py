@@ -24,7 +24,9 @@ from numba.extending import intrinsic
 
 
 def _features() -> frozenset[str]:
-    """Features of the processor that numba compiles for (``NUMBA_CPU_NAME``, ``NUMBA_CPU_FEATURES`` override it)."""
+    """Return the features of the processor for which numba compiles (``NUMBA_CPU_NAME``, ``NUMBA_CPU_FEATURES``
+    override it).
+    """
     settings: Any = config
     if settings.CPU_NAME not in (None, "host") or settings.CPU_FEATURES is not None:
         return frozenset(name[1:] for name in (settings.CPU_FEATURES or "").split(",") if name.startswith("+"))
@@ -79,13 +81,13 @@ class VectorType:
         self.packed = scalar if self.bits >= 32 else ir.IntType(32)
 
     def highest(self) -> Value:
-        """A vector of the largest value, the neutral element of the minimum."""
+        """Return a vector of the largest value, the neutral element of the minimum."""
         if self.floating:
             return ir.Constant(self.vector, [float("inf")] * self.lanes)
         return ir.Constant(self.vector, [2 ** (self.bits - self.signed) - 1] * self.lanes)
 
     def broadcast(self, builder: Builder, scalar: Value) -> Value:
-        """A vector with one packed entry of A in all lanes."""
+        """Return a vector with one packed entry of A in all lanes."""
         wide = ir.VectorType(scalar.type, VECTOR_BYTES * 8 // max(32, self.bits))
         first = builder.insert_element(ir.Constant(wide, ir.Undefined), scalar, ir.IntType(32)(0))
         mask = ir.Constant(ir.VectorType(ir.IntType(32), wide.count), [0] * wide.count)

@@ -214,7 +214,7 @@ def ensure_kernels(device: int = 0, *, threads: int | None = None) -> tuple[int,
         threads: compilations at a time; None for one per processor.
 
     Returns:
-        The number of modules that were loaded, and of those that were compiled or found in cupy's cache.
+        The number of modules that were loaded, and the number that were compiled or found in cupy's cache.
 
     Raises:
         InvalidRequest: there is no usable device.

@@ -185,8 +185,9 @@ class Solver:
             self._step(x.shape[0] * y.shape[1] * x.shape[1], monitor)
 
         def carry(x: Any, y: Any, z: Any) -> None:
-            """Relax panel ``x`` and mirror it into ``y``; then relax the upper triangle of ``z``, the other half, and
-            mirror it.
+            """Relax panel ``b`` by ``y`` (x) ``z``, and copy it to ``c``, transposed.
+
+            Then relax the other half, ``x``, above its diagonal, and mirror it.
             """
             self.ahead.relax(b, y, z)
             self.ahead.pack([Copy(b, c, transposed=True)])

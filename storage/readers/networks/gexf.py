@@ -185,7 +185,7 @@ class _Events(XmlEvents):
         self._graph.edge(*ends, line, self._attributes, directed=_DIRECTED.get(kind))
 
     def finish(self) -> Parsed:
-        """Return the arcs; this comes last because edges may stand before their nodes."""
+        """Return the arcs; called last, because edges may come before their nodes."""
         if self._directed is None:
             raise InvalidGraph("there is no <graph>", field="graph")
         parsed = self._graph.finish(self._directed)

@@ -94,7 +94,7 @@ class _Events(XmlEvents):
             self._text = []
 
     def _enter(self, tag: str) -> None:
-        """Refuse an element where it cannot stand."""
+        """Refuse an element inside one in which it is not allowed."""
         within = self._open[-1] if self._open else ""
         self._open.append(tag)
         if len(self._open) > _DEPTH:

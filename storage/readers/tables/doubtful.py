@@ -64,7 +64,7 @@ class CommentedRows:
         """Refuse such comments if names of vertices begin with a sign of comments, too."""
         if self._first is None:
             return
-        # in the order of code points: all names that begin with one sign stand together
+        # in the order of code points, names that begin with the same sign are neighbours
         signed = next((name for name in names.tolist() if str(name).startswith(("#", "%"))), None)
         if signed is not None:
             line, text = self._first

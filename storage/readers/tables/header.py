@@ -13,7 +13,7 @@ from storage.readers.tables.ends import is_column, looks_like_names, names_ends
 
 __all__ = ["find_header", "no_banner", "refuse_first_row", "refuse_marks", "refuse_types"]
 
-#: A number in whatever notation: no name of a column.
+#: A number in any notation, which is no name of a column.
 _DIGITS: Final = re.compile(r"[+-]?[0-9][0-9.,']*+")
 #: Signs that begin comments of other programs; they are no names of columns.
 _MARK: Final = re.compile(r"[!$&'()*+,\-./:;<=>?@\[\\\]^_`{|}~]+")

@@ -84,7 +84,7 @@ def find(module: Module, capability: tuple[int, int], place: Path | None = None)
     """Return the code of a module for a chip.
 
     Args:
-        module: what is asked for.
+        module: the module to find.
         capability: compute capability of the chip.
         place: folder of the archives; None for that of this installation.
 

@@ -181,7 +181,10 @@ class _OnePart(Monitor):
 
 
 class _Arcs:
-    """The arcs of a graph, each under that part of its two ends that is eliminated first."""
+    """The arcs of a graph, grouped by part.
+
+    The ends of an arc may lie in two parts; the arc belongs to the one that is eliminated first.
+    """
 
     def __init__(self, graph: Graph, parts: Parts, kind: WorkType) -> None:
         self._parts, self._kind = parts, kind

@@ -242,7 +242,7 @@ def walk_from_hubs(indptr, heads, weights, component, hubs, limit, labels):  # t
         labels: int64, shape (n,), receives the labels; -1 for vertices that no hub reaches.
 
     Returns:
-        Whether no label would pass the limit.
+        Whether all labels are within the limit.
     """
     labels[:] = -1
     queue = np.empty(len(labels), np.int32)
@@ -280,7 +280,7 @@ def search_from_hubs(indptr, heads, weights, component, hubs, limit, labels):  #
         labels: int64, shape (n,), receives the labels; -1 for vertices that no hub reaches.
 
     Returns:
-        Whether no label would pass the limit.
+        Whether all labels are within the limit.
     """
     labels[:] = -1
     keys = np.empty(len(hubs) + len(heads), np.int64)

@@ -143,7 +143,8 @@ def _relax(setting: Setting, tiling: Tiling, beside: float) -> Phase:
     count = updates(tiling, n)
     efficiency = ROUNDS_EFFICIENCY / (1 + (PANEL_PACK_ROWS if tiling.symmetric else PANEL_LOAD_ROWS) / tiling.height)
     width = min(tiling.width, n)
-    # Updates of closing; panels of undirected graphs are whole rows, while half of the other rows is relaxed.
+    # Updates for closing one panel.  In undirected graphs this is more: a panel has whole rows, while other stripes are
+    # relaxed only right of the diagonal.
     closing = 2 * n * n * width if tiling.symmetric else n * width * width
     return Phase("relax", (count + closing) / (setting.rate * efficiency) + beside, updates=count)
 

@@ -24,7 +24,9 @@ from storage.matrix.writer import MatrixWriter
 
 
 class _Guest:
-    """The attributes of a staging folder that a writer reads; a guest never publishes anything."""
+    """A stand-in for a staging folder, with only the attributes that a writer reads, because a guest never publishes
+    anything.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = self.target = folder

@@ -24,9 +24,7 @@ from numba.extending import intrinsic
 
 
 def _features() -> frozenset[str]:
-    """Return the features of the processor for which numba compiles (``NUMBA_CPU_NAME``, ``NUMBA_CPU_FEATURES``
-    override it).
-    """
+    """Return the processor's features for which numba compiles (NUMBA_CPU_NAME, NUMBA_CPU_FEATURES override them)."""
     settings: Any = config
     if settings.CPU_NAME not in (None, "host") or settings.CPU_FEATURES is not None:
         return frozenset(name[1:] for name in (settings.CPU_FEATURES or "").split(",") if name.startswith("+"))
@@ -128,9 +126,7 @@ class VectorType:
         return cgutils.get_or_insert_function(builder.module, ir.FunctionType(kind, [kind] * arguments), name)
 
     def opaque_one(self, builder: Builder) -> Value:
-        """Return a vector of ones that the optimiser cannot recognise as ones; otherwise it would turn a * 1 + b into
-        an addition.
-        """
+        """Return a vector of ones that hides its value from the optimiser, so that a * 1 + b stays a multiply-add."""
         if not (self.floating and FUSED):
             return None
         bits = ir.IntType(self.bits)

@@ -185,7 +185,8 @@ class Solver:
             self._step(x.shape[0] * y.shape[1] * x.shape[1], monitor)
 
         def carry(x: Any, y: Any, z: Any) -> None:
-            """Relax panel ``b`` by ``y`` (x) ``z``, and copy it to ``c``, transposed.
+            """Relax the rest of the matrix when one half is closed: panel ``b`` by ``y`` (x) ``z``, of which ``c`` gets
+            the transpose.
 
             Then relax the other half, ``x``, above its diagonal, and mirror it.
             """

@@ -142,7 +142,7 @@ class _Announcing(uvicorn.Server):
 
 
 def _get_ready() -> None:
-    """Import what the first query of a result needs, while the service already listens."""
+    """Import the modules that the first query of a result needs, while the service already listens."""
     try:
         for name in ("service.jobs.results", "service.views.representations", "engine.api.routes"):
             importlib.import_module(name)

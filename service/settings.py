@@ -1,4 +1,4 @@
-"""Reads the settings of the service once, typed: from arguments, then from ``APSP_*``, then from the defaults."""
+"""Reads the settings of the service once, with types: from arguments, else from ``APSP_*``, else the defaults."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ Count = Annotated[int, Field(ge=1, lt=2**63)]
 
 
 class Settings(BaseModel):
-    """One field, one environment variable: ``max_cells`` is ``APSP_MAX_CELLS``.  Sizes may be written ``4GiB``."""
+    """The settings.  Each field has an environment variable: ``max_cells`` is ``APSP_MAX_CELLS``.  Sizes may be written
+    ``4GiB``.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -124,7 +126,7 @@ class Settings(BaseModel):
 
     @classmethod
     def load(cls, environ: Mapping[str, str] | None = None, **arguments: object) -> Settings:
-        """Settings from ``arguments`` (None means not given), else from ``environ``, else the defaults.
+        """Return settings from ``arguments`` (None means not given), else from ``environ``, else the defaults.
 
         Raises:
             InvalidRequest: a value is invalid; the message names the setting and the value.
@@ -153,7 +155,7 @@ class Settings(BaseModel):
 
     @property
     def node_name(self) -> str:
-        """This machine's name, fit for a file name."""
+        """The name of this machine, in a form that can be part of a file name."""
         return re.sub(r"[^A-Za-z0-9_.\-]", "-", self.node or socket.gethostname())[:60]
 
     def slot(self, device: str) -> str:

@@ -1,4 +1,4 @@
-"""Repeats requests until there is an answer: which ones, when, and for how long."""
+"""Repeats requests until there is an answer; decides which requests are repeated, when, and for how long."""
 
 from __future__ import annotations
 

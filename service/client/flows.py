@@ -24,16 +24,16 @@ Watcher = Callable[[Document], None]
 
 #: states of a job that is not over
 OPEN: Final = ("accepted", "running")
-#: seconds for which the service shall delay the answer about an open job: with a watcher, and without
+#: seconds for which the service is asked to delay its answer about an open job: with a watcher, and without one
 _WATCHED, _UNWATCHED = 1, 20
-#: factor between the patience of a wait and that of a single request
+#: waiting for a job is this many times as patient as a single request
 _MORE_PATIENCE: Final = 10
 #: further seconds for which the connection may be silent
 _SLACK: Final = 30.0
 
 
 def job_path(job: str, *rest: str) -> str:
-    """Return the address of a job, or of what is below it."""
+    """Return the path of a job, or a path below it."""
     if not job:
         raise InvalidRequest("which job? its id is empty", field="job")
     return "/".join(["v1/jobs", quote(job, safe=""), *rest])
@@ -106,7 +106,7 @@ def _wired(options: Mapping[str, Any], names: Names) -> Document:
 
 
 def status(job: str, patience: Patience) -> Flow[Document]:
-    """Return a job as it is now."""
+    """Return the current state of a job."""
     return (yield from question("GET", job_path(job), patience))
 
 
@@ -169,7 +169,7 @@ def delete(job: str, patience: Patience) -> Flow[None]:
 
 
 def log(job: str, patience: Patience) -> Flow[str]:
-    """Return what the runners wrote."""
+    """Return the log, which the runners wrote."""
     answer = yield from ask(Request("GET", job_path(job, "log")), patience)
     return answer.content.decode("utf-8", "replace")
 

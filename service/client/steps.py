@@ -33,13 +33,13 @@ class BodySink(Protocol):
         """Return the headers of a request for the missing bytes."""
 
     def begin(self, status: int, headers: Mapping[str, str]) -> None:
-        """A body starts: all of it (200), or the missing part (206)."""
+        """Begin to receive a body: all of it (200), or the missing part (206)."""
 
     def write(self, chunk: bytes) -> None:
         """Receive a chunk of the body."""
 
     def end(self) -> None:
-        """The body has ended, or the connection broke."""
+        """Stop receiving: the body has ended, or the connection broke."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class Lost:
     """No complete answer arrived.
 
     Attributes:
-        reason: in words.
+        reason: why, in words.
         sent: whether the service may have seen the request.
         final: whether another attempt would end the same.
     """
@@ -111,7 +111,7 @@ class Pause:
 
 @dataclass(frozen=True)
 class Work:
-    """Call something that reads files or computes; the outcome is what it returns."""
+    """Call a function that reads files or computes; the outcome is its result."""
 
     call: Callable[[], Any]
 

@@ -13,7 +13,7 @@ import httpx2
 from service.client.steps import Lost, Request
 from storage.errors import InvalidRequest
 
-#: connections in a client's pool; no more files are transferred at the same time
+#: connections in a client's pool, which limits how many files are transferred at the same time
 _CONNECTIONS: Final = 20
 _CONNECT_SECONDS: Final = 10.0
 _NEVER_SENT: Final = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)

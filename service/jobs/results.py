@@ -25,7 +25,7 @@ class ResultReader:
     """An open result store; safe to use from many threads.
 
     Args:
-        path: a folder or an address of a solved matrix, or what is open already: a matrix, or a prepared graph.
+        path: a folder or an address of a solved matrix; or a matrix or a prepared graph that is open already.
     """
 
     def __init__(self, path: str | Path | SealedResult) -> None:
@@ -66,7 +66,9 @@ class ResultReader:
         return {"source": self.label(u), "target": self.label(v), "reachable": value is not None, "distance": value}
 
     def peek_distance(self, source: Label, target: Label) -> dict[str, Any] | None:
-        """Return ``distance`` if that needs no waiting, else None.  Raises BlockingIOError as ``Matrix.peek`` does."""
+        """Return the same as ``distance`` if that needs no waiting, else None.  Raises BlockingIOError as
+        ``Matrix.peek`` does.
+        """
         u, v = self.matrix.vertex(source), self.matrix.vertex(target)
         entry = self.matrix.peek(u, v)
         if entry is None:
@@ -95,7 +97,7 @@ class ResultReader:
         return {**answer, "length": route.length, "vertices": names, "weights": route.weights}
 
     def nearest(self, source: Label, count: int) -> dict[str, Any]:
-        """Return the ``count`` reachable vertices nearest to a source, itself left out.
+        """Return the ``count`` reachable vertices nearest to a source, without the source itself.
 
         Equal distances are in the order of the columns.  Only targets that were solved count.
         """
@@ -105,9 +107,10 @@ class ResultReader:
         return {"source": self.label(u), "targets": targets, "distances": self.numbers(distances)}
 
     def histogram(self, source: Label | None, bins: int) -> dict[str, Any]:
-        """Histogram of the finite distances of one row without its diagonal, or of the whole matrix as sealed.
+        """Return a histogram of the finite distances of one row without its diagonal, or the sealed one of the whole
+        matrix.
 
-        ``edges`` has one number more than ``counts``; the last bin holds its upper edge, too.
+        ``edges`` has one number more than ``counts``; the last bin includes its upper edge.
         """
         if source is None:
             found = self.matrix.summary.get("histogram") or {"edges": [], "counts": []}
@@ -122,7 +125,7 @@ class ResultReader:
         return {"edges": edges.tolist(), "counts": counts.tolist(), "below_zero": below}
 
     def facts(self) -> dict[str, Any]:
-        """Return the facts about the store: shape, type, tiles, bytes, digest, and how it was solved."""
+        """Return a description of the store: shape, type, tiles, bytes, digest, and how it was solved."""
         matrix = self.matrix
         keys = (
             "unreachable",
@@ -143,7 +146,7 @@ class ResultReader:
                 "digest": matrix.digest}  # fmt: skip
 
     def reached(self, entries: Array) -> npt.NDArray[np.bool_]:
-        """Which entries are distances."""
+        """Return which entries are distances."""
         mask: npt.NDArray[np.bool_] = np.not_equal(entries, self.matrix.unreachable)
         return mask
 

@@ -1,4 +1,4 @@
-"""Which devices of this node get a runner, and which GPUs a process may see.  Found without CUDA.
+"""Decides which devices of this node get a runner and which GPUs a process may see, without using CUDA.
 
 A runner's device is ``cpu``, one GPU such as ``cuda0``, or several such as ``cuda0-3``.
 """
@@ -25,7 +25,7 @@ def devices(setting: str, gpus_per_runner: int = 1) -> list[str]:
 
     Args:
         setting: ``auto``, ``none``, or devices with commas between them.
-        gpus_per_runner: GPUs of each runner, for ``auto``; the last runner gets those that are left.
+        gpus_per_runner: GPUs of each runner, for ``auto``; the last runner gets the remaining ones, perhaps fewer.
 
     Raises:
         InvalidRequest: the setting names no device, or a GPU for two runners.
@@ -64,21 +64,23 @@ def numbers(device: str) -> range:
 
 
 def singles(device: str) -> list[str]:
-    """Return the devices that a runner's device consists of: each is locked, so that no other runner works on it."""
+    """Return the single devices of which a runner's device consists; each has a lock, so that no other runner uses
+    it.
+    """
     return [f"cuda{number}" for number in numbers(device)] or [device]
 
 
 def visible(*devices: int) -> str:
-    """Return CUDA_VISIBLE_DEVICES for a process that is to see these devices of those that this process sees."""
+    """Return the CUDA_VISIBLE_DEVICES with which a child process sees only these of this process's devices."""
     names = _named() or []
     return ",".join(names[device] if device < len(names) else str(device) for device in devices)
 
 
 @cache
 def see_those_of_a_runner(settings: Settings) -> None:
-    """Let this process see as many GPUs as the runner with most of them, so that it plans as that runner will.
+    """Let this process see as many GPUs as the largest runner has, so that it plans as that runner does.
 
-    It has an effect before CUDA is loaded only, and where this node has runners with GPUs.
+    It has an effect only before CUDA is loaded, and only on a node that has runners with GPUs.
     """
     groups = [numbers(device) for device in devices(settings.runners, settings.gpus_per_runner)]
     most = max(groups, key=len, default=range(0))

@@ -1,4 +1,4 @@
-"""Metrics of one runner: seconds of its tiles, bytes that it moved, memory of its device; sent with heartbeats.
+"""Collects metrics of one runner, which its heartbeats send: seconds of tiles, bytes moved, memory of its device.
 
 Counters begin with the process, so they are zero after a restart, as readers of counters expect.
 """
@@ -53,7 +53,7 @@ class RunnerMetrics:
 
 
 def _moved() -> dict[str, dict[str, int]]:
-    """Return the bytes that this process has moved, by tier and direction: to and from disks, and devices."""
+    """Return the bytes that this process has read from and written to disks and devices, by tier and direction."""
     found: dict[str, dict[str, int]] = {}
     try:
         lines = dict(line.split(": ") for line in _IO.read_text().splitlines())
@@ -76,7 +76,9 @@ def processor_name() -> str:
 
 
 def _gpu_name() -> str | None:
-    """Return the name of the GPUs of this machine; None if they differ: only CUDA could tell which is which."""
+    """Return the name of the GPUs of this machine; None if they differ, because only CUDA knows which one a runner
+    uses.
+    """
     found = set()
     try:
         for path in _GPUS.glob("*/information"):

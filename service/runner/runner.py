@@ -58,7 +58,7 @@ class Runner:
     """The runner of one device.
 
     Args:
-        settings: of the service.
+        settings: the settings of the service.
         stopping: set to make it stop at the next tile or batch.
         device: ``cpu``, or ``cuda`` and a number or a range of numbers.
         wake: set when there is a new job.
@@ -78,11 +78,11 @@ class Runner:
         #: whether the GPU needs a new process
         self.device_lost = False
         self._probed: float | None = None
-        #: the last pause because of a full disk in seconds, and the time at which it ends
+        #: the length of the last pause because of a full disk, in seconds, and the time at which it ends
         self._pause = self._rests_until = 0.0
 
     def run(self) -> None:
-        """Settle the jobs of a dead predecessor, then work until stopped.  A failing job does not end this loop."""
+        """End the claims of a dead predecessor, then work until stopped.  A failing job does not end this loop."""
         self._until_stored(self._recover)
         warm_up = WarmUp()
         told: float | None = None
@@ -121,7 +121,7 @@ class Runner:
             raise Cancelled("the job was cancelled")
 
     def announce(self, state: str, detail: str | None = None) -> None:
-        """Store that this runner is alive, with its state."""
+        """Store the state of this runner, as a sign that it is alive."""
         figures = {**self._metrics.read(), "process": processes.own()}
         self._jobs.announce(RunnerRecord(self._slot, self._name, self._device, state, detail, time.time(), figures))
 
@@ -157,7 +157,7 @@ class Runner:
             self._failed(job, monitor, without_paths(fault_of(error), self._settings.data_dir))
 
     def _solve(self, job: JobRecord, monitor: JobMonitor) -> tuple[dict[str, Any], dict[str, float], int]:
-        """Load, plan, solve, seal; returns summary, seconds of each phase and bytes of the store."""
+        """Load, plan, solve and seal; return the summary, the seconds of each phase, and the bytes of the store."""
         from engine.api.solve import solve_to_store
         from engine.graph.profile import GraphProfile
         from service.pool.tasks import job_options
@@ -213,7 +213,9 @@ class Runner:
         claims.tidy(self._settings.store(job.id), job.fence, trash(self._settings), solved=solved)
 
     def _let_go(self, job: JobRecord) -> None:
-        """Stop after the claim was lost.  Its files remain for its successor; they are removed if there is a result."""
+        """Clean up after the claim was lost: its files remain for the successor, or are removed if there is a
+        result.
+        """
         log.error("job %s: the claim was lost, so this runner stops to work on it", job.id)
         with contextlib.suppress(StorageFailed, NotFound):
             if self._jobs.job(job.id).state == SUCCESSFUL:
@@ -369,7 +371,7 @@ def main() -> None:
 
 
 def _watch_parent(stopping: threading.Event, wake: threading.Event) -> None:
-    """Each byte from the parent announces a job; the end of the input means that the parent has ended."""
+    """Read the standard input: each byte from the parent announces a job; its end means that the parent has ended."""
     # not through sys.stdin: its lock, held by a waiting thread, makes the interpreter abort at exit
     while os.read(0, 1024):
         wake.set()

@@ -85,7 +85,7 @@ class Graph:
 
 @dataclass(frozen=True)
 class Receipt:
-    """What a reader understood and what cleaning changed; shown by ``apsp inspect`` and ``POST /v1/graphs``."""
+    """What a reader found in a file, and what cleaning changed; shown by ``apsp inspect`` and ``POST /v1/graphs``."""
 
     format: str
     compression: str | None
@@ -120,15 +120,16 @@ def build_graph(
 ) -> tuple[Graph, Counts]:
     """Clean a list of arcs into a graph.
 
-    Self loops are dropped (a negative one is a negative cycle), of parallel arcs the smallest weight stays, both after
-    mirroring undirected edges; a weight of +inf means no arc, an explicit 0 is an arc of length zero.
+    First, undirected edges are mirrored.  Then self loops are dropped (a negative one is a negative cycle), and of
+    parallel arcs the one with the smallest weight is kept.  A weight of +inf means no arc; an explicit 0 is an arc of
+    length zero.
 
     Args:
         tails, heads: integers, shape (entries,).  With ``labels`` or ``n`` they are vertex indices 0 .. n - 1;
             without, they are the labels themselves and the vertices are those that occur.
         weights: numbers, shape (entries,), or None: every arc weighs 1 and the graph counts hops.
         labels: shape (n,), strictly ascending int64 or strings.
-        n: number of vertices, labelled 0 .. n - 1; may go together with ``labels``, whose length it then repeats.
+        n: number of vertices, labelled 0 .. n - 1; if ``labels`` are given, too, it must be their number.
         directed: False mirrors every entry.
         mirrored: the entries of an undirected graph hold both arcs of each edge already.
 
@@ -192,7 +193,7 @@ def build_from(
 def graph_digest(graph: Graph) -> str:
     """Return ``sha256:<hex>`` of the content: n, direction, rows, heads, weights by value, labels, terminals if any.
 
-    Equal for equal graphs whatever the file they came from and the width of the integer type that holds the weights.
+    Equal graphs have equal digests, whatever file they came from and whatever integer type holds their weights.
     """
     digest = hashlib.sha256()
     text = graph.labels.dtype.kind not in "iu"
@@ -255,7 +256,7 @@ def save_graph(graph: Graph, receipt: Receipt, folder: str | Path) -> None:
 
     Args:
         graph: the graph.
-        receipt: what its reader understood, stored with it.
+        receipt: the receipt of its reader, stored with it.
         folder: a path that does not exist; missing parents are made.
 
     Raises:
@@ -309,7 +310,7 @@ def _write_files(graph: Graph, receipt: Receipt, folder: Path) -> None:
 def load_graph(folder: str | Path) -> tuple[Graph, Receipt]:
     """Open what ``save_graph`` wrote; the arrays are memory-mapped, read only.
 
-    Raises NotFound if there is no such folder, StorageFailed if what is there is damaged.
+    Raises NotFound if there is no such folder, StorageFailed if its content is damaged.
     """
     source = Path(folder)
     if not (source / "graph.json").is_file():

@@ -1,13 +1,14 @@
-"""Dijkstra's search (Dijkstra 1959) with a 4-ary heap and decrease-key: the search with a good worst case.
+"""Dijkstra's search (Dijkstra 1959) with a 4-ary heap and decrease-key; unlike label correcting it has a good worst
+case.
 
 There are two forms.  In the *packed* one, distance and vertex share one int64 key, so that a step of the heap moves one
-word; it is for integers whose sums leave enough bits for the vertex number.  In the *wide* one, distance and vertex are
-stored apart; it is for float64 and for large integers.
+word; it is for integers whose sums leave enough bits of the key for the vertex number.  In the *wide* one, distance and
+vertex are stored apart; it is for float64 and for large integers.
 
 All work arrays belong to one thread.  Before a search ``dist`` is all ``far`` and ``place`` (the index of each vertex
-in the heap) is all -1; after it ``place`` is all -1 again and ``dist`` holds the answer.  A search returns how many
-vertices it set ``dist`` of, and they stand first in ``seen``.  No distance of ``far`` or more is found, so a search
-ends at a cutoff.
+in the heap) is all -1; after it ``place`` is all -1 again and ``dist`` holds the distances.  A search returns the
+number of vertices whose ``dist`` it has set; they are the first entries of ``seen``.  It finds no distance of ``far``
+or more, so ``far`` serves as a cutoff.
 """
 
 from __future__ import annotations
@@ -76,8 +77,8 @@ def search_packed(indptr, heads, weights, source, dist, seen, wanted, left, heap
         dist: int64, shape (n,), all ``far``; receives the distances.
         seen: int32, shape (n,); receives the vertices whose ``dist`` was set.
         wanted: uint8, shape (n,); marks the vertices whose distances are wanted.
-        left: how many vertices ``wanted`` marks.  The search ends once all of them have their distances, and other
-            distances may then be too large; 0 to find all distances.
+        left: number of vertices that ``wanted`` marks; the search ends once these have their distances, and all other
+            distances may then be too large.  0 to find all distances.
         heap: int64, shape (n,), work space.
         place: int32, shape (n,), all -1.
         bits: bits of a key that hold the vertex.

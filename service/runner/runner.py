@@ -89,7 +89,7 @@ class Runner:
         while not self._stopping.is_set() and not self.device_lost:
             try:
                 if told is None or time.monotonic() - told >= self._settings.heartbeat_seconds:
-                    if self._device != "cpu" and not self._answers():
+                    if numbers(self._device) and not self._answers():
                         break
                     self.announce("idle")
                     told = time.monotonic()
@@ -110,7 +110,7 @@ class Runner:
     def _claimed(self) -> JobRecord | None:
         if time.monotonic() < self._rests_until:
             return None
-        return self._jobs.claim(self._name, cuda=self._device != "cpu")
+        return self._jobs.claim(self._name, cuda=bool(numbers(self._device)))
 
     def interrupt(self) -> None:
         """Stop at the next tile; at once, by raising Cancelled, if the job that is solved was cancelled."""
@@ -241,7 +241,7 @@ class Runner:
         if for_want_of_disk(fault.to_dict()):
             self._put_back(job, fault)
             return
-        if self._device != "cpu" and fault.code in ("solve-failed", "internal"):
+        if numbers(self._device) and fault.code in ("solve-failed", "internal"):
             self.device_lost = True  # after a CUDA error the process may stay unusable
             if (sick := self._probe()) is not None:
                 most = self._settings.max_attempts

@@ -126,7 +126,8 @@ class _Announcing(uvicorn.Server):
         asyncio.get_running_loop().set_exception_handler(AcceptErrorHandler())
         await super().startup(sockets)
         if self.started:
-            print(f"apsp listens on {self._address} (API documentation: {self._address}/docs)", flush=True)
+            ways = f"a page for browsers; API documentation: {self._address}/docs"
+            print(f"apsp listens on {self._address} ({ways})", flush=True)
             if self._key is not None:
                 print(f"key, shown this once: {self._key}", flush=True)
             self._print_login_link()

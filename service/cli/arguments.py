@@ -48,6 +48,24 @@ class BulkOutputOptions(TypedDict, total=False):
     overwrite: Annotated[bool, Option("Solve again what has its store already, and replace that.", default=False)]
 
 
+class ExportOptions(TypedDict, total=False):
+    """What ``apsp export`` writes."""
+
+    sources: Annotated[Vertices, Option("Only these rows, named as for apsp solve.", metavar="LIST|FILE|-")]
+    targets: Annotated[Vertices, Option("Only these columns, named likewise.", metavar="LIST|FILE|-")]
+    within: Annotated[float | None, Option("Only distances up to this one.", metavar="DISTANCE")]
+    nearest: Annotated[
+        int | None, Option("Only the K nearest targets of each source, itself left out.", metavar="K", least=1)
+    ]
+    itself: Annotated[
+        bool, Option("A source that is a target is among its own nearest ones.", flags=("--itself",), default=False)
+    ]
+    wide: Annotated[
+        bool,
+        Option("A column for each target, in place of a line for each entry.", flags=("--wide",), default=False),
+    ]
+
+
 #: Headings of the help page for the options of a class; other options are below "Options".
 _HEADINGS: Final = {
     ReadingOptions: "How GRAPH is read",
@@ -57,6 +75,7 @@ _HEADINGS: Final = {
     PrepareOptions: "How it is solved",
     OutputOptions: "What is written",
     BulkOutputOptions: "What is written",
+    ExportOptions: "What is written",
 }
 
 

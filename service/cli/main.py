@@ -17,6 +17,7 @@ from service.cli import nodes
 from service.cli import remote as cli_remote
 from service.cli.arguments import (
     BulkOutputOptions,
+    ExportOptions,
     GraphFile,
     Json,
     OutputOptions,
@@ -181,29 +182,17 @@ def query(
 
 
 @command(app)
+@with_options
 def export(
     store: StoreFolder,
     out: Annotated[Path, typer.Option("-o", "--out", metavar="FILE", help="The file: .csv, .parquet or .npy.")],
-    sources: Annotated[
-        str | None, typer.Option(metavar="LIST|FILE|-", help="Only these rows, named as for apsp solve.")
-    ] = None,
-    targets: Annotated[str | None, typer.Option(metavar="LIST|FILE|-", help="Only these columns.")] = None,
-    within: Annotated[float | None, typer.Option(metavar="DISTANCE", help="Only distances up to this one.")] = None,
-    nearest: Annotated[
-        int | None, typer.Option(metavar="K", min=1, help="Only the K nearest targets of each source, itself left out.")
-    ] = None,
-    itself: Annotated[
-        bool, typer.Option("--itself", help="A source that is a target is among its own nearest ones.")
-    ] = False,
-    wide: Annotated[
-        bool, typer.Option("--wide", help="A column for each target, in place of a line for each entry.")
-    ] = False,
+    options: ExportOptions,
     as_json: Json = False,
 ) -> None:
     """Write distances of a store or a prepared graph into a file for other programs."""
     from service.cli.commands import exporting
 
-    exporting.export(store, out, exporting.ExportArgs(sources, targets, within, nearest, itself, wide), as_json=as_json)
+    exporting.export(store, out, exporting.ExportArgs(**options), as_json=as_json)
 
 
 @command(app)

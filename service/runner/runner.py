@@ -50,6 +50,7 @@ _DISK_PAUSES: Final = (5.0, 300.0)
 _PROBE_PAUSES: Final = (10.0, 300.0)
 #: argument that makes the runner stop when its standard input ends, because its parent has ended
 WITH_PARENT: Final = "--with-parent"
+_ANEW: Final = "no checkpoint was kept, so it starts from the beginning"
 #: exit status of a runner whose GPU needs a new process
 DEVICE_LOST: Final = 3
 
@@ -168,6 +169,9 @@ class Runner:
         if has_result(self._settings, job.id) or claims.begin(store, job.fence, rubbish, patience):
             log.info("job %s: the result of an earlier attempt is complete", job.id)
             return self._sealed(job)
+        if job.fence > 1:
+            kept = checkpoints.has_checkpoint(store, address)
+            log.info("job %s: %s", job.id, "goes on from its checkpoint" if kept else _ANEW)
         place = claims.place(store, job.fence)
         began = time.perf_counter()
         graph, _ = GraphStore(self._settings.data_dir, self._settings.store_url).load(job.graph)

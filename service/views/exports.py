@@ -31,7 +31,7 @@ LEAST_LINE: Final = 6
 
 
 @dataclass(frozen=True)
-class Part:
+class ExportedPart:
     """What is exported: rows and columns, and which of their entries.
 
     Attributes:
@@ -129,7 +129,7 @@ class Part:
         return cells * LEAST_LINE if kind == ".csv" and not self.filtered else 0
 
 
-def write_csv(part: Part, path: Path, tell: Tell, wide: bool) -> None:
+def write_csv(part: ExportedPart, path: Path, tell: Tell, wide: bool) -> None:
     """Write a table with a header.
 
     Args:
@@ -144,7 +144,7 @@ def write_csv(part: Part, path: Path, tell: Tell, wide: bool) -> None:
             tell(count)
 
 
-def write_parquet(part: Part, path: Path, tell: Tell, wide: bool) -> None:
+def write_parquet(part: ExportedPart, path: Path, tell: Tell, wide: bool) -> None:
     """Write a table as Parquet; arguments as in ``write_csv``."""
     from polars.io.plugins import register_io_source
 
@@ -162,7 +162,7 @@ def write_parquet(part: Part, path: Path, tell: Tell, wide: bool) -> None:
     register_io_source(batches, schema=first[1].schema).sink_parquet(path)
 
 
-def write_npy(part: Part, path: Path, tell: Tell, _: bool) -> None:
+def write_npy(part: ExportedPart, path: Path, tell: Tell, _: bool) -> None:
     """Write a NumPy array, shape (sources, targets), which has no other form; arguments as in ``write_csv``."""
     dtype = np.dtype(FLOAT_VIEW[part.rows.result.matrix.dtype.name])
     shape = (len(part.rows.sources), part.rows.width)

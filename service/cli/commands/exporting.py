@@ -17,7 +17,7 @@ from service.cli.progress import ProgressMonitor
 from service.cli.vertex_lists import selected_vertices
 from service.jobs.results import ResultReader
 from service.units import format_bytes
-from service.views.exports import WRITERS, Part
+from service.views.exports import WRITERS, ExportedPart
 from service.views.representations import Selection
 from storage.errors import DoesNotFit, InvalidRequest, NotFound
 from storage.files.atomic import failure
@@ -67,7 +67,7 @@ def export(store: str, out: Path, args: ExportArgs, *, as_json: bool) -> None:
         result.check_within(args.within, "--within")
     if 0 in result.matrix.shape:
         raise InvalidRequest(f"{store} has no entries, there is nothing to export", field="store")
-    part = Part(_selection(result, args), args.within, args.nearest, args.itself)
+    part = ExportedPart(_selection(result, args), args.within, args.nearest, args.itself)
     needed, free = part.least_bytes(kind), shutil.disk_usage(out.absolute().parent).free
     if needed > free:
         message = (
@@ -105,7 +105,7 @@ def _selection(result: ResultReader, args: ExportArgs) -> Selection:
     return Selection(result, sources, targets)
 
 
-def _write(part: Part, out: Path, kind: str, *, wide: bool) -> None:
+def _write(part: ExportedPart, out: Path, kind: str, *, wide: bool) -> None:
     """Write beside the target first, so that what is there stays whole until the new file is."""
     beside = out.with_name(f".{out.name}.{os.getpid()}")
     try:

@@ -10,7 +10,7 @@ import pytest
 
 from service.jobs.results import ResultReader
 from service.views import exports, representations
-from service.views.exports import WRITERS, Part
+from service.views.exports import WRITERS, ExportedPart
 from service.views.representations import Selection
 from storage.errors import InvalidRequest
 from storage.graph.graph import Graph, build_graph
@@ -37,7 +37,7 @@ def solved(request: pytest.FixtureRequest, bench: Bench) -> tuple[ResultReader, 
     return ResultReader(bench.settings.store(job)), distances.astype(dtype) if dtype[0] == "f" else distances
 
 
-def expected(distances: np.ndarray, sources: list[int], targets: list[int], part: Part) -> list[Line]:
+def expected(distances: np.ndarray, sources: list[int], targets: list[int], part: ExportedPart) -> list[Line]:
     """The lines of a long table, one by one."""
     lines: list[Line] = []
     for u in sources:
@@ -71,7 +71,7 @@ def test_long_tables_have_the_entries_that_are_wanted(solved, sources, targets, 
     result, distances = solved
     columns = None if targets is None else np.array(targets)
     rows = Selection(result, np.arange(N) if sources is None else np.array(sources), columns)
-    part, told = Part(rows, **filters), []
+    part, told = ExportedPart(rows, **filters), []
     WRITERS[kind](part, tmp_path / "x", told.append, False)
     wanted = expected(distances, sources or list(range(N)), targets or list(range(N)), part)
     table = pl.read_csv(tmp_path / "x") if kind == ".csv" else pl.read_parquet(tmp_path / "x")
@@ -88,7 +88,7 @@ def test_wide_tables_and_arrays_have_a_place_for_every_entry(solved, sources, ta
     result, distances = solved
     columns = None if targets is None else np.array(targets)
     rows = Selection(result, np.arange(N) if sources is None else np.array(sources), columns)
-    part = Part(rows, **filters)
+    part = ExportedPart(rows, **filters)
     sources, targets = sources or list(range(N)), targets or list(range(N))
     wanted = np.full((len(sources), len(targets)), np.inf)
     for source, target, distance in expected(distances, sources, targets, part):
@@ -109,7 +109,7 @@ def test_wide_tables_and_arrays_have_a_place_for_every_entry(solved, sources, ta
 def test_what_a_wide_table_cannot_hold_is_refused(bench: Bench, monkeypatch):
     graph, _ = build_graph([0, 1], [1, 0], [1, 1], labels=["source", "x"], directed=True)
     result = ResultReader(bench.settings.store(bench.solved(graph, "int32")[0]))
-    part = Part(Selection(result, np.arange(2), None))
+    part = ExportedPart(Selection(result, np.arange(2), None))
     with pytest.raises(InvalidRequest, match="called 'source'"):
         next(part.wide())
     monkeypatch.setattr(exports, "MOST_COLUMNS", 1)
@@ -119,16 +119,18 @@ def test_what_a_wide_table_cannot_hold_is_refused(bench: Bench, monkeypatch):
 
 def test_the_size_of_a_table_is_at_least_what_is_said(solved, tmp_path: Path):
     result, _ = solved
-    whole = Part(Selection(result, np.arange(N), None))
+    whole = ExportedPart(Selection(result, np.arange(N), None))
     WRITERS[".csv"](whole, tmp_path / "x.csv", lambda _: None, False)
     assert 0 < whole.least_bytes(".csv") <= (tmp_path / "x.csv").stat().st_size
-    assert Part(whole.rows, within=1).least_bytes(".csv") == whole.least_bytes(".parquet") == 0
+    assert ExportedPart(whole.rows, within=1).least_bytes(".csv") == whole.least_bytes(".parquet") == 0
 
 
 def test_a_question_within_a_distance_has_the_same_answer(solved):
     result, distances = solved
     for limit in (0.3, 2, 1e9):
-        lines = expected(distances, [17], list(range(N)), Part(Selection(result, np.array([17]), None), within=limit))
+        lines = expected(
+            distances, [17], list(range(N)), ExportedPart(Selection(result, np.array([17]), None), within=limit)
+        )
         found = result.within("v17", limit)
         wanted = sorted(((d, t) for _, t, d in lines), key=lambda pair: (pair[0], pair[1]))
         assert list(zip(found["distances"], found["targets"], strict=True)) == wanted

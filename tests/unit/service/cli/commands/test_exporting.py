@@ -108,7 +108,7 @@ def test_what_cannot_be_done_is_one_line(stores, words, said, tmp_path, monkeypa
 
 
 def test_a_disk_that_is_too_small_is_told_before_anything_is_written(stores, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(exporting.Part, "least_bytes", lambda *_: 10**18)
+    monkeypatch.setattr(exporting.ExportedPart, "least_bytes", lambda *_: 10**18)
     assert main.run(["export", str(stores["solved"]), "-o", str(tmp_path / "x.npy")]) == 3
     assert "x.npy becomes" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []

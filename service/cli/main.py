@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, cast
 
 import typer
 
@@ -192,7 +192,7 @@ def export(
     """Write distances of a store or a prepared graph into a file for other programs."""
     from service.cli.commands import exporting
 
-    exporting.export(store, out, exporting.ExportArgs(**options), as_json=as_json)
+    exporting.export(store, out, exporting.ExportArgs(**cast(Any, options)), as_json=as_json)
 
 
 @command(app)

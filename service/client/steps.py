@@ -54,6 +54,7 @@ class Request:
         repeatable: whether the request may be sent again when the service may have received it already.
         sink: receives the body of a successful answer; if None, the body is in ``Answer.content``.
         seconds: time without a byte after which the request is aborted.
+        connect_seconds: time after which an attempt to connect is given up.
     """
 
     method: str
@@ -65,6 +66,7 @@ class Request:
     repeatable: bool = True
     sink: BodySink | None = None
     seconds: float = 60.0
+    connect_seconds: float = 10.0
 
     def with_headers(self, more: Mapping[str, str]) -> Request:
         """Return the request with further headers."""

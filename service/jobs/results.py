@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Sequence
 from functools import cached_property
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from storage.errors import InvalidRequest
 from storage.matrix.reader import open_matrix
 from storage.matrix.sealed import SealedResult
 
@@ -105,6 +107,31 @@ class ResultReader:
         vertices, distances = self.matrix.nearest(u, count)
         targets = [self.label(v) for v in vertices.tolist()]
         return {"source": self.label(u), "targets": targets, "distances": self.numbers(distances)}
+
+    def within(self, source: Label, distance: float) -> dict[str, Any]:
+        """Return the vertices whose distance from a source is at most ``distance``, the nearest first, itself included.
+
+        As with a cutoff, ``distance`` is rounded to the type of the distances.  Equal distances are in the order of the
+        columns.  Only targets that were solved count.  Raises InvalidRequest as ``check_within`` does.
+        """
+        from engine.graph.selection import first_beyond
+
+        self.check_within(distance, "distance")
+        u = self.matrix.vertex(source)
+        row: Any = self.matrix.row(u)
+        columns = np.flatnonzero(self.reached(row) & np.less(row, first_beyond(distance, row.dtype)))
+        columns = columns[np.argsort(row[columns], kind="stable")]
+        targets = [self.label(v) for v in self.matrix.targets[columns].tolist()]
+        return {"source": self.label(u), "targets": targets, "distances": self.numbers(row[columns])}
+
+    def check_within(self, distance: float, field: str) -> None:
+        """Raise InvalidRequest if the result cannot tell which distances are at most ``distance``."""
+        if math.isnan(distance):
+            raise InvalidRequest(f"{field}: {distance} is no distance", field=field)
+        cutoff = self.matrix.attributes.get("cutoff")
+        if cutoff is not None and distance > cutoff:
+            message = f"{field}: {distance:g} is asked for, but the result was solved with a cutoff of {cutoff:g}"
+            raise InvalidRequest(f"{message}; it holds no longer distances", field=field)
 
     def histogram(self, source: Label | None, bins: int) -> dict[str, Any]:
         """Return a histogram of the finite distances of one row without its diagonal, or the sealed one of the whole

@@ -1,6 +1,7 @@
 """Decides which devices of this node get a runner and which GPUs a process may see, without using CUDA.
 
-A runner's device is ``cpu``, one GPU such as ``cuda0``, or several such as ``cuda0-3``.
+A runner's device is ``cpu``, one GPU such as ``cuda0``, or several such as ``cuda0-3``.  Where several runners share
+the processors, the second one's device is ``cpu2``, and so on.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
+from engine.model.system import available_memory, usable_processors
 from service.settings import Settings
 from storage.errors import InvalidRequest
 
@@ -28,7 +30,7 @@ def devices(setting: str, gpus_per_runner: int = 1) -> list[str]:
         gpus_per_runner: GPUs of each runner, for ``auto``; the last runner gets the remaining ones, perhaps fewer.
 
     Raises:
-        InvalidRequest: the setting names no device, or a GPU for two runners.
+        InvalidRequest: the setting names no device, a GPU for two runners, or more runners than processors.
     """
     if setting == "none":
         return []
@@ -36,11 +38,13 @@ def devices(setting: str, gpus_per_runner: int = 1) -> list[str]:
         count = _gpus()
         groups = [range(first, min(first + gpus_per_runner, count)) for first in range(0, count, gpus_per_runner)]
         return [_name(group) for group in groups] or ["cpu"]
-    found = list(dict.fromkeys(word.strip() for word in setting.split(",")))
+    words = [word.strip() for word in setting.split(",")]
+    sharing = _sharing(words.count("cpu"))
+    found = list(dict.fromkeys(sharing.pop(0) if word == "cpu" else word for word in words))
     taken: dict[int, str] = {}
     for word in found:
         group = numbers(word)
-        if word != "cpu" and not group:
+        if word in words and word != "cpu" and not group:
             message = (
                 f"runners: {word!r} is no device; auto, none, or devices such as cpu or cuda0,cuda1, "
                 "or cuda0-3 for one runner with four GPUs"
@@ -52,6 +56,31 @@ def devices(setting: str, gpus_per_runner: int = 1) -> list[str]:
                 raise InvalidRequest(message, field="runners")
             taken[number] = word
     return found
+
+
+def _sharing(count: int) -> list[str]:
+    """Return the devices of so many runners that share the processors."""
+    if count > 1 and count > usable_processors():
+        message = f"runners: {count} runners of the processors, but there are {usable_processors()}: leave out some cpu"
+        raise InvalidRequest(message, field="runners")
+    return [f"cpu{i}" if i > 1 else "cpu" for i in range(1, count + 1)]
+
+
+def with_shares(settings: Settings) -> Settings:
+    """Return settings in which several runners that share the processors share the memory, too.
+
+    What a job may use is then an equal part of the processors, and of the memory that is free now, unless the settings
+    say how much it may use; the processes that plan jobs go by the same numbers.
+    """
+    names = devices(settings.runners, settings.gpus_per_runner)
+    if sum(not numbers(name) for name in names) < 2:
+        return settings
+    shares: dict[str, int] = {}
+    if settings.threads is None:
+        shares["threads"] = max(1, usable_processors() // len(names))
+    if settings.memory is None:
+        shares["memory"] = available_memory() // len(names)
+    return settings.model_copy(update=shares)
 
 
 def numbers(device: str) -> range:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from engine.model import traffic
+from service.runner.gpus import numbers
 
 _IO: Final = Path("/proc/self/io")
 _PROCESSORS: Final = Path("/proc/cpuinfo")
@@ -25,7 +26,7 @@ class RunnerMetrics:
         self._device = device
         self._lock = threading.Lock()
         self._phases: dict[str, tuple[int, float]] = {}
-        self._name = processor_name() if device == "cpu" else _gpu_name()
+        self._name = _gpu_name() if numbers(device) else processor_name()
 
     def step(self, phase: str, seconds: float) -> None:
         """Count one tile, batch or round of a phase, which took ``seconds``."""
@@ -41,7 +42,7 @@ class RunnerMetrics:
         return {"name": self._name, "memory": {"used": used, "limit": limit}, "phases": phases, "bytes": _moved()}
 
     def _memory(self) -> tuple[int | None, int | None]:
-        if self._device == "cpu":
+        if not numbers(self._device):
             from engine.model.system import available_memory, resident_bytes
 
             held = resident_bytes()

@@ -50,6 +50,7 @@ _DISK_PAUSES: Final = (5.0, 300.0)
 _PROBE_PAUSES: Final = (10.0, 300.0)
 #: argument that makes the runner stop when its standard input ends, because its parent has ended
 WITH_PARENT: Final = "--with-parent"
+_ANEW: Final = "no checkpoint was kept, so it starts from the beginning"
 #: exit status of a runner whose GPU needs a new process
 DEVICE_LOST: Final = 3
 
@@ -89,7 +90,7 @@ class Runner:
         while not self._stopping.is_set() and not self.device_lost:
             try:
                 if told is None or time.monotonic() - told >= self._settings.heartbeat_seconds:
-                    if self._device != "cpu" and not self._answers():
+                    if numbers(self._device) and not self._answers():
                         break
                     self.announce("idle")
                     told = time.monotonic()
@@ -110,7 +111,7 @@ class Runner:
     def _claimed(self) -> JobRecord | None:
         if time.monotonic() < self._rests_until:
             return None
-        return self._jobs.claim(self._name, cuda=self._device != "cpu")
+        return self._jobs.claim(self._name, cuda=bool(numbers(self._device)))
 
     def interrupt(self) -> None:
         """Stop at the next tile; at once, by raising Cancelled, if the job that is solved was cancelled."""
@@ -168,6 +169,9 @@ class Runner:
         if has_result(self._settings, job.id) or claims.begin(store, job.fence, rubbish, patience):
             log.info("job %s: the result of an earlier attempt is complete", job.id)
             return self._sealed(job)
+        if job.fence > 1:
+            kept = checkpoints.has_checkpoint(store, address)
+            log.info("job %s: %s", job.id, "goes on from its checkpoint" if kept else _ANEW)
         place = claims.place(store, job.fence)
         began = time.perf_counter()
         graph, _ = GraphStore(self._settings.data_dir, self._settings.store_url).load(job.graph)
@@ -243,7 +247,7 @@ class Runner:
         if for_want_of_disk(fault.to_dict()):
             self._put_back(job, fault)
             return
-        if self._device != "cpu" and fault.code in ("solve-failed", "internal"):
+        if numbers(self._device) and fault.code in ("solve-failed", "internal"):
             self.device_lost = True  # after a CUDA error the process may stay unusable
             if (sick := self._probe()) is not None:
                 most = self._settings.max_attempts

@@ -20,7 +20,7 @@ from engine.model.system import usable_processors
 from service import logs
 from service.jobs.folders import check_store
 from service.runner import processes
-from service.runner.gpus import devices, numbers, visible
+from service.runner.gpus import devices, numbers, visible, with_shares
 from service.runner.leases import Leases
 from service.runner.runner import DEVICE_LOST, WITH_PARENT
 from service.settings import Settings
@@ -116,7 +116,7 @@ class RunnerProcess:
         # The runner stops when its standard input ends, which happens however this process ends.  It runs in a separate
         # session, so that the terminal's interrupt does not reach it, because it must stop after the API.
         environment = {**os.environ, **self._settings.environment()}
-        if self.device != "cpu":
+        if numbers(self.device):
             environment["CUDA_VISIBLE_DEVICES"] = visible(*numbers(self.device))
         if self._share > 1 and self._settings.threads is None:
             environment["APSP_THREADS"] = str(max(1, usable_processors() // self._share))
@@ -267,7 +267,7 @@ def _ending(code: int) -> str:
 def supervise(settings: Settings) -> None:
     """Run the runners of this node until SIGTERM or SIGINT; this is the command ``apsp runner``."""
     logs.configure("runners", settings.log_format)
-    settings = settings.model_copy(update={"data_dir": settings.data_dir.absolute()})
+    settings = with_shares(settings.model_copy(update={"data_dir": settings.data_dir.absolute()}))
     check_store(settings)
     stopping = threading.Event()
     before = {number: signal.signal(number, lambda *_: stopping.set()) for number in (signal.SIGTERM, signal.SIGINT)}

@@ -6,6 +6,7 @@ zeros, infinities) and makes the canonical form on which digests, stores and eng
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import json
 from dataclasses import asdict, dataclass, field
@@ -30,6 +31,9 @@ from storage.graph.cleaning import (
     smallest_type,
 )
 from storage.graph.inputs import label_array, whole_array
+
+#: names that one that is unknown is compared with
+_COMPARED = 2_000
 
 #: Newest version of the folder written by ``save_graph``.  A graph with terminals has version 2, because a reader of
 #: version 1 would let paths pass through them; all other graphs have version 1.
@@ -233,7 +237,17 @@ def index_of(graph_or_labels: Graph | AnyArray, text: str | int) -> int:
         if at < len(labels) and str(labels[at]) == name:
             return at
     span = f"{labels[0]!r} to {labels[-1]!r}"
-    raise NotFound(f"no vertex {wanted!r}: the {len(labels)} vertices are names from {span}")
+    near = _similar(labels, wanted)
+    hint = f".  Did you mean {near!r}?" if near else ""
+    raise NotFound(f"no vertex {wanted!r}: the {len(labels)} vertices are names from {span}{hint}")
+
+
+def _similar(labels: AnyArray, name: str) -> str | None:
+    """Return the name that is most like ``name`` among some that begin with the same character; None if none is."""
+    first = search_text(labels, name[:1])
+    some = labels[first : first + _COMPARED] if name else labels[:0]
+    alike = [text for text in map(str, some) if text.startswith(name[:1])]
+    return next(iter(difflib.get_close_matches(name, alike, n=1)), None)
 
 
 def search_text(labels: AnyArray, name: str) -> int:

@@ -53,6 +53,9 @@ def detect(source: Source) -> str:
     for magic, name in _BINARY.items():
         if source.start.startswith(magic):
             return name
+    if source.start.startswith(b"SQLite format 3\0"):
+        message = "this is a database of SQLite, as GeoPackages are, which is not read; write its edges as CSV"
+        raise InvalidGraph(f"{message} or Parquet: gdf.drop(columns='geometry').to_csv('edges.csv')")
     lines = [line.strip() for line in source.head]
     first = next((line for line in lines if line), "")
     _refuse_strangers(first, lines)

@@ -245,6 +245,9 @@ class _Json:
         forms = [key for key in ("links", "edges", "adjacency", "elements") if key in self._seen]
         if len(forms) != 1 or ("nodes" in self._seen) == (forms == ["elements"]):
             found = ", ".join(map(shown, list(self._seen)[:10])) or "nothing"
+            if "features" in self._seen:
+                message = "this is GeoJSON, which is not read; write its edges as CSV or Parquet, with their vertices"
+                raise InvalidGraph(f"{message}: gdf.drop(columns='geometry').to_csv('edges.csv')", field="JSON")
             raise InvalidGraph(f"the members are {found}; {_KNOWN}", field="JSON")
         if self._kinds["node"] and self._kinds["edge"] - self._kinds["node"]:
             raise InvalidGraph(

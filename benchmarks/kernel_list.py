@@ -149,10 +149,11 @@ def _doors() -> None:
 
 def _near() -> None:
     from engine.api.near import near_pairs
+    from engine.model.problem import Options
 
     for kind in ("whole", "heavy", "fractions"):
         for directed in (True, False):
-            near_pairs(make_graph(kind, directed=directed), cutoff=100, nearest=3, threads=1)
+            near_pairs(make_graph(kind, directed=directed), Options(cutoff=100, threads=1), nearest=3)
 
 
 def uses() -> dict[str, Callable[[], None]]:

@@ -152,12 +152,12 @@ class NearSearches:
         size = len(ready.rank)
         self._kind = np.dtype(np.float64 if ready.weights.dtype.kind == "f" else np.int64)
         self._far = np.array([_first_beyond(wanted.cutoff, self._kind)], self._kind)[0]
-        chosen = ready.rank[rectangle.columns]
+        columns = ready.rank[rectangle.columns]
         mask, vertices = np.zeros(size, np.bool_), np.zeros(size, np.int32)
-        mask[chosen], vertices[chosen] = True, wanted.vertices
+        mask[columns], vertices[columns] = True, wanted.vertices
         numbers = np.full(n, -1, np.int32)
-        numbers[wanted.vertices] = chosen
-        left = len(chosen) if rectangle.targets is not None and len(chosen) < size else 0
+        numbers[wanted.vertices] = columns
+        left = len(columns) if rectangle.targets is not None and len(columns) < size else 0
         self._wants = (mask, vertices, numbers), np.int64(left)
         self._starts, self._names = ready.rank[rectangle.rows].astype(np.int64), wanted.names
         self.pieces = range(0, len(self._names), PIECE)
@@ -241,8 +241,8 @@ class NearSearches:
 
     def _space(self) -> tuple[Any, ...]:
         size, packed = len(self._ready.rank), self._ready.bits > 0
-        room = max(BUFFER, size)
-        buffers = np.empty(PIECE, np.int64), np.empty(room, np.int32), np.empty(room, self._kind)
+        entries = max(BUFFER, size)
+        buffers = np.empty(PIECE, np.int64), np.empty(entries, np.int32), np.empty(entries, self._kind)
         keys = np.empty(0 if packed else size, self._kind)
         heap = np.empty(size, np.int64 if packed else np.int32)
         labels = np.full(size, self._far, self._kind), np.empty(size, np.int32), heap, np.full(size, -1, np.int32)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Final
 
 from engine.algorithms.near import ENTRY_BYTES, PIECE, SPACE_BYTES, NearSearches, NearWanted
@@ -19,6 +18,8 @@ from storage.errors import ApspError, DoesNotFit, InvalidRequest
 from storage.graph.graph import Graph
 from storage.pairs.near_pairs import NearPairs
 
+#: Options of a solve that near pairs do not have.
+_NOT_HERE: Final = ("algorithm", "dtype", "device", "device_memory", "max_hops", "executor", "scheduler")
 #: A refused solve is told of near pairs that take at most this share of what the matrix needs.
 FAVOURABLE: Final = 0.05
 #: Sources from which that is predicted, and the vertices and arcs up to which it is.
@@ -28,13 +29,9 @@ OFFERED_SIZE: Final = 5_000_000
 
 def near_pairs(
     graph: Graph | GraphProfile,
+    options: Options,
     *,
-    cutoff: float | None = None,
     nearest: int | None = None,
-    sources: Sequence[int] | None = None,
-    targets: Sequence[int] | None = None,
-    memory: int | None = None,
-    threads: int | None = None,
     monitor: Monitor | None = None,
 ) -> NearPairs:
     """Find the targets near each source, and their distances.
@@ -44,29 +41,23 @@ def near_pairs(
 
     Args:
         graph: the graph, or its profile; no weight may be negative.
-        cutoff: the largest distance wanted, in the unit of the weights; None for no limit.
+        options: the cutoff, sources and targets; memory and threads.  Nothing else may be asked for.
         nearest: only so many targets of each source, the nearest ones; of equal ones those of smaller index.
-        sources: vertex indices of the rows, none twice; None for all vertices.
-        targets: vertex indices that may be targets, none twice; None for all vertices.
-        memory: bytes of host memory that the process may use; None for what is free.
-        threads: processors; None for all.
         monitor: is told of progress, and asked whether to stop.
 
     Returns:
         The pairs.  A source is no target of itself.  Distances are integers where all weights are, else float64.
 
     Raises:
-        InvalidRequest: neither cutoff nor nearest is given, one is out of range, or a weight is negative.
+        InvalidRequest: neither a cutoff nor nearest is given, one is out of range, or a weight is negative.
         DoesNotFit: the result would need more memory than may be used.
         Cancelled: the monitor asked to stop.
     """
     profile = GraphProfile.of(graph)
     graph = profile.graph
-    _check(profile, cutoff, nearest)
-    for name, given in (("sources", sources), ("targets", targets)):
-        check_vertices(name, given, graph.labels)
-    machine, clock = survey(memory=memory, threads=threads), PhaseClock(monitor or Monitor())
-    asked = Rectangle.of(Options(sources=_tuple(sources), targets=_tuple(targets), cutoff=cutoff), graph.n)
+    _check(profile, options, nearest)
+    machine = survey(memory=options.memory, threads=options.threads)
+    clock, asked = PhaseClock(monitor or Monitor()), Rectangle.of(options, graph.n)
     inner, rectangle = profile.open(asked)
     budget = _budget(machine, inner.graph)
     clock.begin("search", len(asked.rows), "rows")
@@ -74,21 +65,25 @@ def near_pairs(
     try:
         with told_of_compiling(clock):
             searches = NearSearches(
-                inner.arcs, NearWanted(rectangle, asked.columns, asked.rows, cutoff, nearest), graph.n
+                inner.arcs, NearWanted(rectangle, asked.columns, asked.rows, asked.cutoff, nearest), graph.n
             )
             _run(searches, team, clock, budget)
     finally:
         team.close()
     clock.stop()
-    return NearPairs(*searches.result(), asked.rows, graph.labels, cutoff, nearest)
+    return NearPairs(*searches.result(), asked.rows, graph.labels, asked.cutoff, nearest)
 
 
-def _tuple(vertices: Sequence[int] | None) -> tuple[int, ...] | None:
-    return None if vertices is None else tuple(vertices)
-
-
-def _check(profile: GraphProfile, cutoff: float | None, nearest: int | None) -> None:
+def _check(profile: GraphProfile, options: Options, nearest: int | None) -> None:
     """Refuse what no search can answer; see :func:`near_pairs`."""
+    cutoff, usual = options.cutoff, Options()
+    for name in _NOT_HERE:
+        if getattr(options, name) != getattr(usual, name) and (name, options.device) != ("device", "cpu"):
+            raise InvalidRequest(
+                f"near pairs are searched by processors without further limits, so {name} cannot be given", field=name
+            )
+    check_vertices("sources", options.sources, profile.graph.labels)
+    check_vertices("targets", options.targets, profile.graph.labels)
     if cutoff is None and nearest is None:
         raise InvalidRequest(
             "near pairs need a cutoff, or how many nearest targets are wanted; all distances are what a solve gives",
@@ -163,19 +158,21 @@ def near_offered(refusal: DoesNotFit, graph: Graph | GraphProfile, options: Opti
         The same error where near pairs are no way out.
     """
     profile = GraphProfile.of(graph)
-    graph, limits = profile.graph, (options.cutoff, options.max_hops, options.executor, options.device)
-    if limits[0] is None or limits[1:3] != (None, "local") or graph.n + graph.arcs > OFFERED_SIZE:
+    graph, bounded = profile.graph, options.cutoff is not None and options.max_hops is None
+    if not bounded or options.executor != "local" or graph.n + graph.arcs > OFFERED_SIZE:
         return refusal
     if refusal.resource not in ("disk", "memory"):
         return refusal
     rows = len(options.sources) if options.sources is not None else graph.n
-    spread = [(2 * i + 1) * rows // (2 * min(rows, OFFERED_SOURCES)) for i in range(min(rows, OFFERED_SOURCES))]
-    chosen = spread if options.sources is None else [options.sources[row] for row in spread]
+    count = min(rows, OFFERED_SOURCES)
+    places = [(2 * i + 1) * rows // (2 * count) for i in range(count)]
+    some = tuple(places if options.sources is None else (options.sources[place] for place in places))
+    asked = Options(cutoff=options.cutoff, sources=some, targets=options.targets, threads=options.threads)
     try:
-        found = near_pairs(profile, cutoff=limits[0], sources=chosen, targets=options.targets, threads=options.threads)
+        found = near_pairs(profile, asked)
     except ApspError:  # the refusal itself says more
         return refusal
-    entries = found.entries * rows // len(chosen)
+    entries = found.entries * rows // len(some)
     if entries * ENTRY_BYTES > FAVOURABLE * refusal.needed:
         return refusal
     return DoesNotFit(

@@ -56,7 +56,7 @@ def check_pairs_target(path: str | Path, *, overwrite: bool) -> Path:
     return target
 
 
-def save_pairs(pairs: NearPairs, path: str | Path, *, overwrite: bool = False) -> None:
+def save_pairs(pairs: NearPairs, path: str | Path, *, overwrite: bool = False) -> Path:
     """Save near pairs; the file or folder appears whole, or not at all.
 
     ``scipy.sparse.load_npz`` reads the ``.npz``, which holds ``labels`` and ``sources`` beside the matrix.  A table
@@ -67,6 +67,9 @@ def save_pairs(pairs: NearPairs, path: str | Path, *, overwrite: bool = False) -
         path: ends with ``.zarr``, ``.npz``, ``.parquet`` or ``.csv``.
         overwrite: whether a file, or a group of near pairs, may be replaced.
 
+    Returns:
+        The absolute path.
+
     Raises:
         InvalidRequest, NotFound, Conflict: as :func:`check_pairs_target`.
         StorageFailed: the file system refused.
@@ -74,9 +77,10 @@ def save_pairs(pairs: NearPairs, path: str | Path, *, overwrite: bool = False) -
     target = check_pairs_target(path, overwrite=overwrite)
     if target.suffix == ".zarr":
         _save_group(pairs, target, overwrite=overwrite)
-        return
+        return target
     write = {".npz": _write_npz, ".parquet": _write_parquet, ".csv": _write_csv}[target.suffix]
     _save_file(target, lambda out: write(pairs, out), pairs.entries * 16)
+    return target
 
 
 def _save_group(pairs: NearPairs, target: Path, *, overwrite: bool) -> None:

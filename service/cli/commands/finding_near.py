@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
+from engine.model.problem import Options
 from service.cli.commands.interrupts import INTERRUPTS
 from service.cli.commands.output import emit, emit_json, table
 from service.cli.commands.solving import GraphArgs, load, tell
@@ -33,8 +35,8 @@ def near(graph_args: GraphArgs, given: NearOptions, out: Path, *, overwrite: boo
     """
     if given["cutoff"] is None and given["nearest"] is None:
         raise InvalidRequest("apsp near needs --cutoff DISTANCE, --nearest K, or both", field="cutoff")
-    chosen = {name: text for name in ("sources", "targets") if (text := cast("str | None", given[name])) is not None}
-    if list(chosen.values()) == ["-", "-"]:
+    lists = {name: text for name in ("sources", "targets") if (text := cast("str | None", given[name])) is not None}
+    if list(lists.values()) == ["-", "-"]:
         raise InvalidRequest("--sources - and --targets - cannot both read standard input", field="targets")
     memory = None if given["memory"] is None else parse_size(str(given["memory"]), field="--memory")
     check_pairs_target(out, overwrite=overwrite)
@@ -42,22 +44,15 @@ def near(graph_args: GraphArgs, given: NearOptions, out: Path, *, overwrite: boo
 
     started = time.perf_counter()
     graph, receipt = load(graph_args)
-    sides = {name: selected_vertices(text, graph, f"--{name}") for name, text in chosen.items()}
+    sides = {name: selected_vertices(text, graph, f"--{name}") for name, text in lists.items()}
+    limits = Options(cutoff=given["cutoff"], memory=memory, threads=given["threads"])
+    options = replace(limits, sources=sides.get("sources"), targets=sides.get("targets"))
     seconds = {"read": time.perf_counter() - started}
     tell(f"note: {note}" for note in receipt.notes)
     INTERRUPTS.left_behind = f"{out} is as it was"
     with ProgressMonitor(sys.stderr, INTERRUPTS.requested) as monitor, INTERRUPTS.politely():
         began = time.perf_counter()
-        pairs = near_pairs(
-            graph,
-            cutoff=given["cutoff"],
-            nearest=given["nearest"],
-            sources=sides.get("sources"),
-            targets=sides.get("targets"),
-            memory=memory,
-            threads=given["threads"],
-            monitor=monitor,
-        )
+        pairs = near_pairs(graph, options, nearest=given["nearest"], monitor=monitor)
         searched = time.perf_counter()
         save_pairs(pairs, out, overwrite=overwrite)
     seconds |= {"search": searched - began, "write": time.perf_counter() - searched}

@@ -12,6 +12,7 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import dijkstra
 
 from engine.api.near import near_pairs
+from engine.model.problem import Options
 from storage.graph.graph import Graph, build_graph
 
 KINDS = ("whole", "zeros", "huge", "quarters", "ones")
@@ -68,7 +69,7 @@ def test_rows_are_those_of_the_matrix(seed, kind, cutoff, nearest, some):
     sources, targets = (
         draw.permutation(graph.n)[: max(1, graph.n // 2)].tolist() if chosen else None for chosen in some
     )
-    found = near_pairs(graph, cutoff=limit, nearest=nearest, sources=sources, targets=targets, threads=2)
+    found = near_pairs(graph, Options(cutoff=limit, sources=sources, targets=targets, threads=2), nearest=nearest)
     columns = np.arange(graph.n) if targets is None else np.sort(targets)
     rows = range(graph.n) if sources is None else sources
     assert found.sources.tolist() == list(rows)
@@ -83,21 +84,21 @@ def test_rows_are_those_of_the_matrix(seed, kind, cutoff, nearest, some):
 def test_ties_behind_arcs_of_no_length_are_found():
     # 0 -> 9 settles first at distance 1; from there 3 and then 1 are reached by arcs of length zero
     graph, _ = build_graph([0, 9, 3, 0], [9, 3, 1, 2], [1, 0, 0, 5], n=10, directed=True)
-    found = near_pairs(graph, nearest=1)
+    found = near_pairs(graph, Options(), nearest=1)
     assert found.row(0)[0].tolist() == [1]
     tiny, _ = build_graph([0, 9, 3], [9, 3, 1], [1.0, 1e-30, 1e-30], n=10, directed=True)
-    assert near_pairs(tiny, nearest=2).row(0)[0].tolist() == [1, 3]
+    assert near_pairs(tiny, Options(), nearest=2).row(0)[0].tolist() == [1, 3]
 
 
 def test_no_path_passes_through_a_terminal_and_arrivals_keep_their_names():
     graph, _ = build_graph([2, 0, 2, 3], [0, 3, 3, 1], [1, 1, 9, 1], n=4, directed=True)
     graph = replace(graph, terminals=2)
-    found = near_pairs(graph, cutoff=100)
+    found = near_pairs(graph, Options(cutoff=100))
     assert [each.tolist() for each in found.row(2)] == [[0, 1, 3], [1, 10, 9]]
-    nearest = near_pairs(graph, nearest=2)
+    nearest = near_pairs(graph, Options(), nearest=2)
     assert [each.tolist() for each in nearest.row(2)] == [[0, 3], [1, 9]]
     assert [each.tolist() for each in nearest.row(0)] == [[3, 1], [1, 2]]
-    assert near_pairs(graph, nearest=1, targets=[0]).indices.tolist() == [0]
+    assert near_pairs(graph, Options(targets=(0,)), nearest=1).indices.tolist() == [0]
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -105,7 +106,7 @@ def test_many_pieces_are_put_together_in_order(threads):
     draw = np.random.default_rng(5)
     n = 3000
     graph, _ = build_graph(*draw.integers(0, n, (2, 4 * n)), draw.integers(1, 100, 4 * n), n=n, directed=True)
-    found = near_pairs(graph, cutoff=120, threads=threads)
+    found = near_pairs(graph, Options(cutoff=120, threads=threads))
     some = draw.permutation(n)[:40]
     whole = dijkstra(csr_array((graph.weights, graph.heads, graph.indptr), shape=(n, n)), indices=some)
     for row, source in zip(whole, some, strict=True):

@@ -129,6 +129,22 @@ class PrepareOptions(TypedDict, total=False):
     threads: Annotated[int | None, Option("Threads; else all processors.", metavar="N", least=1)]
 
 
+class NearOptions(TypedDict, total=False):
+    """The options of ``apsp near``."""
+
+    cutoff: Annotated[float | None, Option("Only distances up to this one.", metavar="DISTANCE", least=0)]
+    nearest: Annotated[
+        int | None, Option("Only so many targets of each source, the nearest ones.", metavar="K", least=1)
+    ]
+    sources: Annotated[
+        Vertices,
+        Option("Only these sources: names with commas, @FILE or FILE of one name a line, -.", metavar="LIST|FILE|-"),
+    ]
+    targets: Annotated[Vertices, Option("Only these targets, named likewise.", metavar="LIST|FILE|-")]
+    memory: Annotated[Size, Option("Host memory to use at most, such as 4GiB or 500M.", metavar="SIZE")]
+    threads: Annotated[int | None, Option("Threads; else all processors.", metavar="N", least=1)]
+
+
 def split_names(texts: Iterable[str], field: str) -> list[str]:
     """Return the names in texts such as ``A,"B, c",D``: separated by commas, in double quotes where a name holds a
     comma.

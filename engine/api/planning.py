@@ -70,8 +70,17 @@ def make_plan(
         try:
             plan = _plan(profile, bound_to(found, options), out, found)
         except DoesNotFit as refusal:
-            raise offered(refusal, profile, options, out) from None
+            raise _with_ways_out(refusal, profile, options, out) from None
     return bind_plan(_with_fixed(plan, stored=out is not None), profile.graph, options)
+
+
+def _with_ways_out(refusal: DoesNotFit, profile: GraphProfile, options: Options, out: Path | None) -> DoesNotFit:
+    """Return the refusal with what answers the same question without a matrix, if anything does."""
+    if options.cutoff is None:
+        return offered(refusal, profile, options, out)
+    from engine.api.near import near_offered  # its kernels are not needed to plan
+
+    return near_offered(refusal, profile, options)
 
 
 def _walks(graph: Graph) -> bool:

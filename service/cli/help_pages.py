@@ -18,8 +18,8 @@ from typer.core import TyperCommand, TyperGroup
 #: Commands in the order in which they are shown, below the heading of their group.
 GROUPS: Final = {
     "Look and plan": ("inspect", "plan"),
-    "Solve here": ("solve", "solve-many", "prepare", "reweight", "warm"),
-    "Use a result": ("query", "export", "measure", "plot", "verify"),
+    "Solve here": ("solve", "solve-many", "prepare", "reweight", "near", "measure", "warm"),
+    "Use a result": ("query", "export", "plot", "verify"),
     "Ask a service": (
         "submit", "wait", "status", "log", "fetch", "jobs", "graphs", "cancel", "resume", "delete",
     ),
@@ -41,6 +41,10 @@ EXAMPLES: Final = {
         "apsp solve-many @list.txt --summary lengths.jsonl",
     ),
     "prepare": ("apsp prepare roads.csv --out roads.prepared",),
+    "near": (
+        "apsp near roads.csv --cutoff 5000 -o near.parquet",
+        "apsp near roads.csv --nearest 10 --targets @hospitals.txt -o hospitals.csv",
+    ),
     "warm": ("apsp warm",),
     "query": (
         "apsp query roads.zarr distance 17 42",

@@ -25,7 +25,7 @@ from service.cli.arguments import (
     with_options,
 )
 from service.cli.help_pages import GroupedCommands, command, plainer
-from service.options import BulkOptions, LocalOptions, PrepareOptions
+from service.options import BulkOptions, LocalOptions, NearOptions, PrepareOptions
 from storage.options import ReadingOptions
 
 app = typer.Typer(
@@ -117,6 +117,25 @@ def prepare(
     from service.cli.commands import preparing, solving
 
     preparing.prepare(solving.GraphArgs(graph, reading), options, out, overwrite=overwrite, as_json=as_json)
+
+
+@command(app)
+@with_options
+def near(
+    graph: GraphFile,
+    out: Annotated[
+        Path, typer.Option("-o", "--out", metavar="FILE", help="Where they go: .zarr, .npz, .parquet or .csv.")
+    ],
+    reading: ReadingOptions,
+    options: NearOptions,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace FILE once the new one is done.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Find the pairs up to a cutoff, or the nearest targets of each source, without a matrix."""
+    _must_open(graph)
+    from service.cli.commands import finding_near, solving
+
+    finding_near.near(solving.GraphArgs(graph, reading), options, out, overwrite=overwrite, as_json=as_json)
 
 
 @command(app)

@@ -13,6 +13,8 @@ or more, so ``far`` serves as a cutoff.
 
 from __future__ import annotations
 
+import numpy as np
+
 from engine.graph.kernels import njit
 
 
@@ -77,8 +79,8 @@ def search_packed(indptr, heads, weights, source, dist, seen, wanted, left, heap
         dist: int64, shape (n,), all ``far``; receives the distances.
         seen: int32, shape (n,); receives the vertices whose ``dist`` was set.
         wanted: uint8, shape (n,); marks the vertices whose distances are wanted.
-        left: number of vertices that ``wanted`` marks; the search ends once these have their distances, and all other
-            distances may then be too large.  0 to find all distances.
+        left: the search ends once so many of the vertices that ``wanted`` marks, and all vertices at the distance of
+            the last of them, have their distances; other distances may then be too large.  0 to find all distances.
         heap: int64, shape (n,), work space.
         place: int32, shape (n,), all -1.
         bits: bits of a key that hold the vertex.
@@ -87,6 +89,7 @@ def search_packed(indptr, heads, weights, source, dist, seen, wanted, left, heap
         The number of vertices whose ``dist`` was set.
     """
     mask = (1 << bits) - 1
+    last = np.int64(2**63 - 1)
     dist[source] = 0
     heap[0] = source
     seen[0] = source
@@ -94,12 +97,14 @@ def search_packed(indptr, heads, weights, source, dist, seen, wanted, left, heap
     while size > 0:
         top = heap[0]
         u = top & mask
+        if top > last:
+            for i in range(size):
+                place[heap[i] & mask] = -1
+            break
         if left > 0 and wanted[u]:
             left -= 1
             if left == 0:
-                for i in range(size):
-                    place[heap[i] & mask] = -1
-                break
+                last = top | mask
         place[u] = -1
         size -= 1
         if size > 0:
@@ -179,15 +184,18 @@ def search_wide(indptr, heads, weights, source, dist, seen, wanted, left, keys, 
     heap[0] = source
     seen[0] = source
     size = count = 1
+    ending, last = False, keys[0]
     while size > 0:
         length = keys[0]
         u = heap[0]
+        if ending and length > last:
+            for i in range(size):
+                place[heap[i]] = -1
+            break
         if left > 0 and wanted[u]:
             left -= 1
             if left == 0:
-                for i in range(size):
-                    place[heap[i]] = -1
-                break
+                ending, last = True, length
         place[u] = -1
         size -= 1
         if size > 0:

@@ -10,7 +10,8 @@
 
 Graphs come from files (``read_graph``) or arrays (``build_graph``).  ``plan`` says what a solve would take, ``solve``
 gives an array, ``solve_to_store`` a store that ``open`` reads and ``verify`` checks, ``prepare`` tables of the size of
-the graph that answer as a store does, ``solve_many`` does many graphs at once.  ``warm`` compiles ahead what the first
+the graph that answer as a store does, ``solve_many`` does many graphs at once.  ``measure`` reduces every row to
+closeness, eccentricity, sums of opportunities and others, without the matrix.  ``warm`` compiles ahead what the first
 solve on a machine would wait for.  ``csgraph`` has the functions of ``scipy.sparse.csgraph``, ``Client`` and
 ``AsyncClient`` ask a service, and ``errors`` are the exceptions.  Everything is imported when it is first used;
 ``import apsp`` itself takes no time.
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from apsp import errors as errors
     from engine.api.in_memory import solve as solve
     from engine.api.many import solve_many as solve_many
+    from engine.api.measuring import MeasureTable as MeasureTable
+    from engine.api.measuring import measure as measure
     from engine.api.prepared import prepare as prepare
     from engine.api.prepared_matrix import PreparedMatrix as PreparedMatrix
     from engine.api.prepared_matrix import open_result as open  # noqa: A004 - the word that people look for
@@ -53,6 +56,7 @@ __all__ = [
     "Client",
     "Graph",
     "Matrix",
+    "MeasureTable",
     "Monitor",
     "Options",
     "Outcome",
@@ -64,6 +68,7 @@ __all__ = [
     "build_graph",
     "csgraph",
     "errors",
+    "measure",
     "open",
     "plan",
     "prepare",
@@ -81,6 +86,7 @@ _HOMES = {
     "Client": "service.client",
     "Graph": "storage.graph.graph",
     "Matrix": "storage.matrix.reader",
+    "MeasureTable": "engine.api.measuring",
     "Monitor": "engine.model.progress",
     "Options": "engine.model.problem",
     "Outcome": "engine.api.solve",
@@ -89,6 +95,7 @@ _HOMES = {
     "Router": "engine.api.routes",
     "build_graph": "storage.graph.graph",
     "PreparedMatrix": "engine.api.prepared_matrix",
+    "measure": "engine.api.measuring",
     "open": "engine.api.prepared_matrix:open_result",
     "prepare": "engine.api.prepared",
     "read_graph": "storage.readers",

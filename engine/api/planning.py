@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from engine.api.measures_planning import with_measures
 from engine.api.prepared_planning import offered
 from engine.execution.compiling import compile_for, needed, seconds_to_compile
 from engine.execution.kernel_list import PLANNING, missing, used_by
@@ -68,8 +69,15 @@ def make_plan(
         try:
             plan = _plan(profile, bound_to(found, options), out, found)
         except DoesNotFit as refusal:
-            raise offered(refusal, profile, options, out) from None
+            raise _told_of_others(refusal, profile, options, out) from None
     return bind_plan(_with_fixed(plan, stored=out is not None), profile.graph, options)
+
+
+def _told_of_others(refusal: DoesNotFit, profile: GraphProfile, options: Options, out: Path | None) -> DoesNotFit:
+    """Return the error of a matrix that does not fit, with what would do without it."""
+    rows = profile.graph.n if options.sources is None else len(options.sources)
+    told = with_measures(refusal, rows, survey(memory=options.memory).memory) if out is not None else refusal
+    return offered(told, profile, options, out)
 
 
 def _walks(graph: Graph) -> bool:

@@ -48,6 +48,17 @@ class BulkOutputOptions(TypedDict, total=False):
     overwrite: Annotated[bool, Option("Solve again what has its store already, and replace that.", default=False)]
 
 
+def must_open(graph: Path) -> None:
+    """Refuse a file that cannot be opened before anything is imported that reads it; a pipe is opened only once."""
+    from storage.errors import NotFound
+
+    try:
+        if not graph.is_fifo():
+            graph.open("rb").close()
+    except OSError as error:
+        raise NotFound(f"cannot open {graph}: {error.strerror or error}") from error
+
+
 def flag_of(name: str, option: Option) -> str:
     """Return how the command line writes an option."""
     return option.flags[0] if option.flags else f"--{name.replace('_', '-')}"

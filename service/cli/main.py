@@ -21,8 +21,10 @@ from service.cli.arguments import (
     OutputOptions,
     StoreFolder,
     StoreUrl,
+    must_open,
     with_options,
 )
+from service.cli.measure import measure
 from service.options import BulkOptions, LocalOptions, PrepareOptions
 from storage.options import ReadingOptions
 
@@ -36,17 +38,6 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-
-
-def _must_open(graph: Path) -> None:
-    """Refuse a file that cannot be opened before anything is imported that reads it; a pipe is opened only once."""
-    from storage.errors import NotFound
-
-    try:
-        if not graph.is_fifo():
-            graph.open("rb").close()
-    except OSError as error:
-        raise NotFound(f"cannot open {graph}: {error.strerror or error}") from error
 
 
 def _tell_version(wanted: bool) -> None:
@@ -75,7 +66,7 @@ def solve(
     as_json: Json = False,
 ) -> None:
     """Compute all distances, or those from --sources to --targets, into a store."""
-    _must_open(graph)
+    must_open(graph)
     from service.cli.commands import solving
 
     solving.solve(solving.GraphArgs(graph, reading), options, out, store, as_json=as_json)
@@ -112,10 +103,13 @@ def prepare(
     as_json: Json = False,
 ) -> None:
     """Make tables that answer every distance without a matrix, for road networks and other graphs like them."""
-    _must_open(graph)
+    must_open(graph)
     from service.cli.commands import preparing, solving
 
     preparing.prepare(solving.GraphArgs(graph, reading), options, out, overwrite=overwrite, as_json=as_json)
+
+
+app.command()(measure)
 
 
 @app.command()
@@ -130,7 +124,7 @@ def plan(
     as_json: Json = False,
 ) -> None:
     """Show how a graph would be solved, and what was rejected."""
-    _must_open(graph)
+    must_open(graph)
     from service.cli.commands import solving
 
     solving.plan(solving.GraphArgs(graph, reading), options, out=out, as_json=as_json)
@@ -144,7 +138,7 @@ def inspect(
     as_json: Json = False,
 ) -> None:
     """Show size, weights and components, and what was dropped."""
-    _must_open(graph)
+    must_open(graph)
     from service.cli.commands import solving
 
     solving.inspect(solving.GraphArgs(graph, reading), as_json=as_json)

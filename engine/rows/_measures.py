@@ -11,6 +11,8 @@ from engine.graph.kernels import njit
 
 #: Entries that are compared before any of them is looked at by itself.
 CHUNK: Final = 64
+#: Entries that stay in the nearest cache while they are compared with one limit after the other.
+STRETCH: Final = 2048
 #: The numbers of the decays that are no step.
 EXPONENTIAL, LINEAR, LOGISTIC = 1, 2, 3
 #: Up to this many entries, sorting by insertion is faster than dividing.
@@ -39,8 +41,12 @@ def count_within(block, rows, own, limits, out):  # type: ignore[no-untyped-def]
     """
     for i in range(len(rows)):
         row, mine = block[rows[i]], own[i]
+        out[i] = 0
+        for first in range(0, len(row), STRETCH):
+            some = row[first : first + STRETCH]
+            for k in range(len(limits)):
+                out[i, k] += _below(some, limits[k])
         for k in range(len(limits)):
-            out[i, k] = _below(row, limits[k])
             if mine >= 0 and row[mine] < limits[k]:
                 out[i, k] -= 1
 
@@ -94,9 +100,13 @@ def sum_within(block, rows, columns, limits, weights, out):  # type: ignore[no-u
     space = np.empty(len(columns), block.dtype)
     for i in range(len(rows)):
         row = _picked(block[rows[i]], columns, space)
-        for kind in range(len(weights)):
-            for k in range(len(limits)):
-                out[i, kind, k] = _weighed(row, limits[k], weights[kind])
+        out[i] = 0
+        for first in range(0, len(row), STRETCH):
+            some = row[first : first + STRETCH]
+            for kind in range(len(weights)):
+                held = weights[kind, first : first + STRETCH]
+                for k in range(len(limits)):
+                    out[i, kind, k] += _weighed(some, limits[k], held)
 
 
 @njit(nogil=True, cache=True, fastmath={"nnan", "nsz", "reassoc"})

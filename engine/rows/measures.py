@@ -24,6 +24,10 @@ Floats = npt.NDArray[np.float64]
 _OF_FACTS: Final = {"reached", "sum", "mean", "closeness", "closeness_plain", "eccentricity", "farthest"}
 
 
+#: Entries of rows to which one kernel after the other is applied, so that all but the first find them in a cache.
+_GROUP: Final = 1 << 19
+
+
 class MeasureSink:
     """Receives whole rows of a rectangle, which several threads may write, and keeps their measures.
 
@@ -100,16 +104,13 @@ class MeasureSink:
         Raises:
             SolveFailed: the sum of some row is not finite.
         """
-        from engine.devices.cpu.row_facts import row_facts
-
         rows = np.arange(len(block)) if some is None else some
-        numbers = rows + row
-        if self._facts:
-            facts = RowFacts(*row_facts(block, self._own[numbers], rows)) if found is None else found.facts
-            self._take(numbers, facts)
-        self._reduce(numbers, block, rows)
-        if len(self._weights):
-            self._sum_of[numbers] = self._opportunities(block, rows)
+        if found is not None and self._facts:
+            self._take(rows + row, found.facts)
+        step = max(1, _GROUP // max(1, block.shape[1]))
+        for first in range(0, len(rows), step):
+            group = rows[first : first + step]
+            self._reduce(group + row, block, group, known=found is not None)
 
     def _take(self, numbers: Indices, facts: RowFacts) -> None:
         wrong = np.flatnonzero(~np.isfinite(facts.sums))
@@ -120,11 +121,14 @@ class MeasureSink:
         self._farthest[numbers[some]] = facts.farthest[some]
         self._largest[numbers[some]] = facts.largest[some]
 
-    def _reduce(self, numbers: Indices, block: Array, rows: Indices) -> None:
+    def _reduce(self, numbers: Indices, block: Array, rows: Indices, *, known: bool) -> None:
         """Call the kernels of the measures that are wanted, each for all of ``rows``."""
+        from engine.devices.cpu.row_facts import row_facts
         from engine.rows import _measures as kernels
 
         own, far, count = self._own[numbers], self._kind.sentinel(), len(rows)
+        if self._facts and not known:
+            self._take(numbers, RowFacts(*row_facts(block, own, rows)))
         if len(self._inverse):
             inverse = np.empty(count)
             kernels.sum_inverses(block, rows, far, inverse)
@@ -141,6 +145,8 @@ class MeasureSink:
             nearest, near = np.empty((count, self._asked.nearest), np.int64), np.empty((count, self._asked.nearest))
             kernels.find_nearest(block, rows, own, far, nearest, near)
             self._nearest[numbers], self._near[numbers] = nearest, near
+        if len(self._weights):
+            self._sum_of[numbers] = self._opportunities(block, rows)
 
     def _opportunities(self, block: Array, rows: Indices) -> Floats:
         """Return the sums of opportunities of some rows, shape (rows, kinds, distances)."""

@@ -7,8 +7,8 @@ import pytest
 
 from engine.graph.selection import Rectangle
 from engine.model.dtypes import WORK_TYPES
-from engine.rows.asked_measures import asked_measures
 from engine.model.rows import FactSink, FoundFacts, RowFacts
+from engine.rows.asked_measures import asked_measures
 from engine.rows.measures import MeasureSink
 from storage.errors import SolveFailed
 

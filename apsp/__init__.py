@@ -10,11 +10,11 @@
 
 Graphs come from files (``read_graph``) or arrays (``build_graph``).  ``plan`` says what a solve would take, ``solve``
 gives an array, ``solve_to_store`` a store that ``open`` reads and ``verify`` checks, ``prepare`` tables of the size of
-the graph that answer as a store does, ``solve_many`` does many graphs at once.  ``measure`` reduces every row to
-closeness, eccentricity, sums of opportunities and others, without the matrix.  ``warm`` compiles ahead what the first
-solve on a machine would wait for.  ``csgraph`` has the functions of ``scipy.sparse.csgraph``, ``Client`` and
-``AsyncClient`` ask a service, and ``errors`` are the exceptions.  Everything is imported when it is first used;
-``import apsp`` itself takes no time.
+the graph that answer as a store does, ``near_pairs`` the distances up to a cutoff, ``solve_many`` does many graphs at
+once.  ``measure`` reduces every row to closeness, eccentricity, sums of opportunities and others, without the matrix.
+``warm`` compiles ahead what the first solve on a machine would wait for.  ``csgraph`` has the functions of
+``scipy.sparse.csgraph``, ``Client`` and ``AsyncClient`` ask a service, and ``errors`` are the exceptions.  Everything
+is imported when it is first used; ``import apsp`` itself takes no time.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from engine.api.many import solve_many as solve_many
     from engine.api.measuring import MeasureTable as MeasureTable
     from engine.api.measuring import measure as measure
+    from engine.api.near import near_pairs as near_pairs
     from engine.api.prepared import prepare as prepare
     from engine.api.prepared_matrix import PreparedMatrix as PreparedMatrix
     from engine.api.prepared_matrix import open_result as open  # noqa: A004 - the word that people look for
@@ -46,6 +47,8 @@ if TYPE_CHECKING:
     from storage.graph.graph import Graph as Graph
     from storage.graph.graph import build_graph as build_graph
     from storage.matrix.reader import Matrix as Matrix
+    from storage.pairs.near_pairs import NearPairs as NearPairs
+    from storage.pairs.saving import save_pairs as save_pairs
     from storage.readers import ReadLimits as ReadLimits
     from storage.readers import read_graph as read_graph
 
@@ -58,6 +61,7 @@ __all__ = [
     "Matrix",
     "MeasureTable",
     "Monitor",
+    "NearPairs",
     "Options",
     "Outcome",
     "Plan",
@@ -69,10 +73,12 @@ __all__ = [
     "csgraph",
     "errors",
     "measure",
+    "near_pairs",
     "open",
     "plan",
     "prepare",
     "read_graph",
+    "save_pairs",
     "solve",
     "solve_many",
     "solve_to_store",
@@ -88,6 +94,7 @@ _HOMES = {
     "Matrix": "storage.matrix.reader",
     "MeasureTable": "engine.api.measuring",
     "Monitor": "engine.model.progress",
+    "NearPairs": "storage.pairs.near_pairs",
     "Options": "engine.model.problem",
     "Outcome": "engine.api.solve",
     "Plan": "engine.model.plan",
@@ -96,9 +103,11 @@ _HOMES = {
     "build_graph": "storage.graph.graph",
     "PreparedMatrix": "engine.api.prepared_matrix",
     "measure": "engine.api.measuring",
+    "near_pairs": "engine.api.near",
     "open": "engine.api.prepared_matrix:open_result",
     "prepare": "engine.api.prepared",
     "read_graph": "storage.readers",
+    "save_pairs": "storage.pairs.saving",
     "solve": "engine.api.in_memory",
     "solve_many": "engine.api.many",
     "verify": "engine.api.verify:verify_store",

@@ -1,4 +1,6 @@
-"""Rows of distances in memory for the interfaces of other libraries: float64 with +inf, trees, or facts of rows."""
+"""Computes rows of distances in memory for the interfaces of other libraries: as float64 with +inf, with trees, or only
+statistics.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ from storage.graph.graph import Graph, build_graph
 Floats = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int32]
 
-#: What stands for "no predecessor".
+#: The number that means "no predecessor".
 NONE: Final = -9999
 
 
@@ -34,12 +36,12 @@ def distance_rows(
 ) -> tuple[Floats, Indices | None]:
     """Find rows of distances, and predecessors if wanted.
 
-    Predecessors come from tight arcs.  Sums of whole numbers are exact in every algorithm.  Sums of fractions are tight
-    only if they are added in order along a path, so predecessors of fractions need searches, over reduced weights if
-    arcs are negative.
+    Predecessors are found over tight arcs, on which distance plus weight is exactly the next distance.  Sums of whole
+    numbers are exact in every algorithm.  Sums of fractions agree exactly only if they are added in order along a path,
+    so predecessors of fractions need searches, over reduced weights if arcs are negative.
 
     Args:
-        graph: the graph, or its profile, which keeps what is found for further rows.
+        graph: the graph, or its profile, which caches what further calls can use.
         rows: sources, vertex indices, ascending.
         trees: also return predecessors.
         algorithm: name, or ``auto``.
@@ -55,7 +57,7 @@ def distance_rows(
         algorithm = "dijkstra"
         if not profile.nonnegative:
             potentials = profile.potentials
-            profile = GraphProfile(profile.reduced(potentials).graph)  # its lengths are reduced, too
+            profile = GraphProfile(profile.reduced(potentials).graph)  # lengths found in it are reduced, too
     distances = np.empty((len(rows), profile.graph.n))
     if distances.size:
         _solve(profile, rows, algorithm, lambda kind: FloatSink(distances, kind.unreachable))
@@ -70,9 +72,8 @@ def nearest_row(
 ) -> tuple[Floats, Indices | None, Indices | None]:
     """Find the distances from the nearest of several sources.
 
-    Where no arc is negative, SciPy searches: planning, which pays for many rows, would take longer than one search.
-    Otherwise the distances are one row of the graph with an additional vertex, from which arcs of length zero lead to
-    all sources.
+    If no arc is negative, SciPy searches, because planning would take longer than a single search. Otherwise the
+    distances are one row of the graph with an additional vertex, from which arcs of length zero lead to all sources.
 
     Args:
         graph: the graph.
@@ -80,8 +81,9 @@ def nearest_row(
         trees: also return predecessors and origins.
 
     Returns:
-        Distances, shape (n,); with ``trees`` the vertex before each on its path, and the source where that path begins,
-        both int32, shape (n,), with ``NONE`` where there is no path (and before a source).
+        Distances, shape (n,).  With ``trees`` also the previous vertex on the path to each vertex, and the source where
+        that path begins; both int32, shape (n,), with ``NONE`` where there is no path (and as the predecessor of a
+        source).
 
     Raises:
         NegativeCycle: the graph has one.
@@ -111,7 +113,7 @@ def _sums_fit(graph: Graph) -> bool:
 
 
 def _origins(before: Indices, root: int) -> Indices:
-    """Return the source where each vertex's path begins, ``NONE`` without a path, by doubling the steps back."""
+    """Return the source where each vertex's path begins, ``NONE`` without a path, by pointer doubling."""
     vertex = np.arange(len(before), dtype=np.int32)
     at = np.where((before == root) | (before == NONE), vertex, before)
     while True:

@@ -23,11 +23,11 @@ Array = npt.NDArray[np.generic]
 
 # minima of floats become vectors only where no NaN can be met; no table holds one, and sums stay as they are
 @njit(nogil=True, cache=True, fastmath={"nnan", "nsz"})
-def _least(forward, a, backward, b, count, sentinel):  # type: ignore[no-untyped-def]  # noqa: PLR0917
-    """Return the least of ``count`` sums, from ``forward[a]`` and ``backward[b]`` on, and ``sentinel``."""
+def _least(there, back, sentinel):  # type: ignore[no-untyped-def]
+    """Return the least of the sums of two slices, and ``sentinel``; computed indices would keep it out of vectors."""
     best = sentinel
-    for i in range(count):
-        best = min(best, type(sentinel)(forward[a + i] + backward[b + i]))
+    for i in range(len(there)):
+        best = min(best, type(sentinel)(there[i] + back[i]))
     return best
 
 
@@ -46,8 +46,25 @@ def _entry(tree, tables, ends, source, source_end, target, target_end):  # type:
             if target < 0:
                 return sentinel
     count = wide[source]
-    best = _least(tables[0], source_end - count, tables[1], target_end - count, count, sentinel)
+    there, back = tables[0][source_end - count : source_end], tables[1][target_end - count : target_end]
+    best = _least(there, back, sentinel)
     return sentinel if best > limit else best
+
+
+@njit(nogil=True, cache=True)
+def _by_part(parts, count, rows):  # type: ignore[no-untyped-def]
+    """Return the order of ``rows`` by their parts, so that lines of a part are read while they are in a cache."""
+    at = np.zeros(count + 1, np.int64)
+    for u in rows:
+        at[parts[u] + 1] += 1
+    for j in range(count):
+        at[j + 1] += at[j]
+    order = np.empty(len(rows), np.int64)
+    for i in range(len(rows)):
+        part = parts[rows[i]]
+        order[at[part]] = i
+        at[part] += 1
+    return order
 
 
 @njit(nogil=True, cache=True)
@@ -60,7 +77,10 @@ def pair_lengths(lines, rows, columns, out):  # type: ignore[no-untyped-def]
         out: shape (k,), of the type of the tables.
     """
     tree, tables, ends, sources, targets = lines
-    for i in range(len(rows)):
+    few = len(rows) < len(tree[0])
+    order = np.empty(0, np.int64) if few else _by_part(sources[0], len(tree[0]), rows)
+    for k in range(len(rows)):
+        i = k if few else order[k]
         u, v = rows[i], columns[i]
         out[i] = _entry(tree, tables, ends, sources[0][u], sources[1][u], targets[0][v], targets[1][v])
 

@@ -1,8 +1,8 @@
 """What other libraries take for distances of single pairs and rows of one graph, beside a prepared graph.
 
 ``python -m benchmarks.prepared GRAPH --peers`` calls this.  Each library runs in a process of its own, so that the
-growth of its resident memory, once it is imported, is what its hierarchy takes; a library that is not installed is left out.  They are used
-by nothing but this benchmark: ``pip install pandana routingkit-cch networkit``.
+growth of its resident memory, once it is imported, is what its hierarchy takes; a library that is not installed is
+left out.  Nothing but this benchmark uses them: ``pip install pandana routingkit-cch networkit``.
 """
 
 from __future__ import annotations

@@ -107,7 +107,8 @@ def refusal(candidates: Sequence[Candidate], setting: Setting, options: Options,
 def remedies(setting: Setting, options: Options, replan: Replan) -> list[Remedy]:
     """Return budgets that suffice, those that ask for the least growth first.
 
-    Each has one budget that grows, where there are such; else each has several.
+    Each has one budget that grows, where there are such; else each has several.  Where the budgets of one suffice for a
+    faster one, that one would be planned, so the slower one is left out.
 
     Args:
         setting: problem, machine and type, where no candidate fits.
@@ -116,7 +117,14 @@ def remedies(setting: Setting, options: Options, replan: Replan) -> list[Remedy]
     """
     search = _Search(setting, options, replan)
     found = [remedy for name in RESOURCES for remedy in search.alone(name)] or search.together()
-    return sorted(found, key=lambda remedy: _growth(remedy, setting.machine))
+    ordered = sorted(found, key=lambda remedy: (_growth(remedy, setting.machine), remedy.candidate.seconds))
+    return [remedy for i, remedy in enumerate(ordered) if not any(_planned(one, remedy) for one in ordered[:i])]
+
+
+def _planned(one: Remedy, other: Remedy) -> bool:
+    """Return whether the budgets of ``other`` suffice for ``one``, which is no slower."""
+    suffices = all(size <= other.budgets.get(name, -1) for name, size in one.budgets.items())
+    return suffices and one.candidate.seconds <= other.candidate.seconds
 
 
 class _Search:

@@ -214,12 +214,15 @@ def warm(
         int | None,
         typer.Option(metavar="N", min=1, help="How many compile at once; else what fits."),
     ] = None,
+    device: Annotated[
+        Literal["cpu", "cuda"], typer.Option(help="cuda: what solves on the GPU use, too, into cupy's cache.")
+    ] = "cpu",
     as_json: Json = False,
 ) -> None:
-    """Compile what solves on processors use, once a machine, ahead of the first one."""
+    """Compile what solves use, once a machine, ahead of the first one."""
     from service.cli.commands import warming
 
-    warming.warm(processes, as_json=as_json)
+    warming.warm(processes, device, as_json=as_json)
 
 
 for _command in cli_remote.COMMANDS:

@@ -24,7 +24,7 @@ from engine.devices.cuda.code import prebuilt
 from engine.devices.cuda.code.kernel_set import ARITHMETICS, KERNELS, Arithmetic, forms, options, source
 from engine.devices.cuda.code.prebuilt import Module, all_modules
 from engine.model.problem import Device
-from engine.model.progress import WAITING
+from engine.model.progress import COMPILING, WAITING, Monitor
 from storage.errors import DoesNotFit, InvalidRequest, SolveFailed
 
 #: The oldest compute capability that the kernels are written for.
@@ -204,24 +204,32 @@ def _told(name: str) -> Any:
     return nullcontext() if WAITING.announce is None else WAITING.announce(name)
 
 
-def ensure_kernels(device: int = 0, *, threads: int | None = None) -> tuple[int, int]:
+def ensure_kernels(device: int = 0, *, threads: int | None = None, monitor: Monitor | None = None) -> tuple[int, int]:
     """Make every kernel ready for a device: loaded where it was compiled ahead, else compiled into cupy's cache.
 
     Args:
         device: its index.
         threads: compilations at a time; None for one a processor.
+        monitor: is told of compilations, and asked whether to stop.
 
     Returns:
         How many modules were loaded, and how many were compiled or found in cupy's cache.
 
     Raises:
+        Cancelled: the monitor asked to stop; what was compiled is kept.
         InvalidRequest: there is no usable device.
         SolveFailed: a kernel cannot be compiled for it.
     """
-    found, every = modules(device), all_modules()
+    found, every, watched = modules(device), all_modules(), monitor or Monitor()
     lacking = [module for module in every if prebuilt.find(module, found.capability) is None]
-    with ThreadPoolExecutor(threads or os.cpu_count() or 1, "apsp-nvrtc") as pool:
-        list(pool.map(found.compile, lacking))
+    if lacking:
+        watched.begin(COMPILING, len(lacking), "kernels")
+    pool = ThreadPoolExecutor(threads or os.cpu_count() or 1, "apsp-nvrtc")
+    try:
+        for _ in pool.map(found.compile, lacking):
+            watched.step(1)
+    finally:
+        pool.shutdown(cancel_futures=True)
     for name, arithmetic in forms():
         found.get(name, arithmetic)
     return found.loaded, len(every) - found.loaded

@@ -76,7 +76,8 @@ def test_a_plan_lists_it_only_where_parts_are_known(monkeypatch):
     found = beside(profile, Options(), None)
     assert found is not None
     assert "apsp prepare" in str(found.rejected)
-    assert beside(profile, Options(cutoff=5.0), None) is None
+    assert beside(profile, Options(cutoff=5.0), None) is not None
+    assert beside(profile, Options(max_hops=5), None) is None
 
 
 def test_a_plan_says_what_is_made():

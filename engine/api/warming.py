@@ -17,13 +17,14 @@ DEVICES: Final = ("cpu", "cuda")
 
 @dataclass(frozen=True)
 class Warmed:
-    """What :func:`warm` found and did.
+    """The result of :func:`warm`.
 
     Attributes:
-        kernels: forms of kernels that solves use; 0 where numba keeps them its own way, and compiles each on first use.
-        compiled: those that were compiled now.
-        shipped: modules of kernels for the GPU that were found as machine code for it; 0 where no GPU was asked for.
-        gpu_compiled: modules that were not, and that NVRTC has compiled, now or earlier, into cupy's cache.
+        kernels: number of compiled forms that solves use; 0 if numba's own cache is in use, which compiles each on
+            first use.
+        compiled: how many of them this call compiled.
+        shipped: modules of kernels for the GPU that were found as machine code for it; 0 if no GPU was asked for.
+        gpu_compiled: modules that were not found so, and that NVRTC has compiled, now or earlier, into cupy's cache.
     """
 
     kernels: int
@@ -33,24 +34,24 @@ class Warmed:
 
 
 def warm(*, processes: int | None = None, nice: int = 0, device: str = "cpu", monitor: Monitor | None = None) -> Warmed:
-    """Compile every kernel that is not compiled yet, and keep it for all processes of this machine.
+    """Compile every kernel that is not compiled yet, and store it for all processes of this machine.
 
-    It takes some minutes of processor time once, and a second where there is nothing to do.  Without it, a solve
-    compiles what it needs.
+    This takes some minutes of processor time once, and a second if all kernels are compiled.  Without it, each solve
+    compiles the kernels that it needs.
 
     Args:
-        processes: how many compile at once for processors; None for what processors and memory allow.
+        processes: number of processes that compile for processors; None for as many as processors and memory allow.
         nice: added to the niceness of these processes.
         device: ``cpu`` for the kernels of processors; ``cuda`` for those of the first GPU, too.
-        monitor: is told of progress, and asked whether to stop.
+        monitor: receives progress, and is asked whether to stop.
 
     Returns:
-        How many forms of kernels solves use, and how many of them were compiled now; the same of the GPU's.
+        The number of compiled forms that solves use, and how many of them this call compiled; the same of the GPU's.
 
     Raises:
-        Cancelled: the monitor asked to stop; what was compiled is kept.
+        Cancelled: the monitor asked to stop; finished kernels are kept.
         InvalidRequest: less than one process, no such device, or no GPU that can be used.
-        SolveFailed: some kernels could not be compiled or kept; the error names the first one, and why.
+        SolveFailed: some kernels could not be compiled or stored; the message names the first one, and why.
     """
     if processes is not None and processes < 1:
         raise InvalidRequest(f"processes must be at least 1, found {processes}", field="processes")

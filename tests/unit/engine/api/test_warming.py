@@ -36,7 +36,7 @@ def listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[ListedKernel
     name = f"ahead_{tmp_path.name}"
     (tmp_path / f"{name}.py").write_text(MODULE)
     monkeypatch.syspath_prepend(str(tmp_path))
-    # kernels of files newer than that are not kept
+    # kernels of files newer than this are not kept
     monkeypatch.setattr(engine.graph.kernels, "_BEGUN", time.time() + 60)
     kernels = [ListedKernel(name, "add", f'["{kind}", "{kind}"]', 1.0, ()) for kind in ("int64", "float32")]
     monkeypatch.setattr(warming, "listed_kernels", lambda: kernels)

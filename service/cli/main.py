@@ -120,6 +120,32 @@ def prepare(
 
 @app.command()
 @with_options
+def reweight(
+    prepared: Annotated[Path, typer.Argument(metavar="PREPARED", help="The folder of a prepared graph.")],
+    weights: Annotated[
+        Path, typer.Option("--weights", metavar="FILE", help="A graph file that lists the arcs; infinity closes one.")
+    ],
+    reading: ReadingOptions,
+    options: PrepareOptions,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FOLDER", help="The new folder; else PREPARED is replaced.")
+    ] = None,
+    changed: Annotated[
+        bool, typer.Option("--changed", help="FILE lists only arcs with new weights; the others keep theirs.")
+    ] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace FOLDER once the new one is done.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Give a prepared graph new weights: its parts stay, and its tables are computed again."""
+    _must_open(weights)
+    from service.cli.commands import preparing
+
+    place = preparing.Place(prepared, out, changed=changed, overwrite=overwrite)
+    preparing.reweight(place, weights, reading, options, as_json=as_json)
+
+
+@app.command()
+@with_options
 def plan(
     graph: GraphFile,
     reading: ReadingOptions,

@@ -158,7 +158,7 @@ class WorkingDir(atomic.Staging):
         if not self._stamped:
             put_stamp(self.folder, self._stamp)
             self._stamped = True
-        _write_record(self._base, {"identity": self._identity, "record": stated, "stamp": self._stamp, **more})
+        write_record(self._base, {"identity": self._identity, "record": stated, "stamp": self._stamp, **more})
         if first:
             atomic.sync_path(self.target.parent)
         self.record = stated
@@ -275,7 +275,20 @@ def lock(target: Path) -> int:
         Conflict: another process holds it.
         OSError: the file system refused.
     """
-    base = working_folder(target)
+    return lock_folder(working_folder(target), target)
+
+
+def lock_folder(base: Path, target: Path) -> int:
+    """Lock a folder, making it if needed, and return the descriptor that holds the lock.
+
+    Args:
+        base: the folder.
+        target: what is written by whoever holds the lock, for the error.
+
+    Raises:
+        Conflict: another process holds it.
+        OSError: the file system refused.
+    """
     while True:
         base.mkdir(exist_ok=True)
         handle = os.open(base, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -313,7 +326,16 @@ def _drop_record(base: Path) -> None:
     atomic.sync_path(base)
 
 
-def _write_record(base: Path, content: Mapping[str, object]) -> None:
+def write_record(base: Path, content: Mapping[str, object]) -> None:
+    """Replace the record of a folder durably, in one step, with a digest of its own.
+
+    Args:
+        base: the folder.
+        content: in JSON types.
+
+    Raises:
+        OSError: the file system refused; the record is then as before.
+    """
     document = {"format": _FORMAT, "saved": datetime.now(UTC).isoformat(timespec="seconds"), **content}
     document["digest"] = _digest(document)
     _put_record(base, json.dumps(document).encode())
@@ -329,7 +351,12 @@ def _put_record(base: Path, data: bytes) -> None:
 
 
 def _read_record(target: Path) -> dict[str, Any] | None:
-    path = working_folder(target) / RECORD
+    return read_record(working_folder(target))
+
+
+def read_record(base: Path) -> dict[str, Any] | None:
+    """Return what :func:`write_record` wrote into a folder, or None.  Raises StorageFailed if it is damaged."""
+    path = base / RECORD
     try:
         data = path.read_bytes()
     except FileNotFoundError:

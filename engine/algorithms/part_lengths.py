@@ -98,8 +98,8 @@ class PartWork:
             journal.add("extend", np.array([i]))
         signs = {"nonnegative": self.nonnegative, "directed": self.graph.directed}
         for some in SmallParts(self.backend, found, small & todo, kind, **signs).extend(flat):
-            self.monitor.step(int(above[some].sum()))
             journal.add("extend", some)
+            self.monitor.step(int(above[some].sum()))
         return flat, found
 
     def eliminate(self, flat: Array, found: Eliminated, todo: Mask, journal: Journal) -> None:
@@ -121,8 +121,8 @@ class PartWork:
         self.monitor.step(int(updates[~todo].sum()))
         signs = {"nonnegative": self.nonnegative, "directed": self.graph.directed}
         for some in SmallParts(self.backend, found, small & todo, self.kind, **signs).eliminate(flat, arcs.sorted):
-            self.monitor.step(int(updates[some].sum()))
             journal.add("eliminate", some)
+            self.monitor.step(int(updates[some].sum()))
         below: dict[int, list[int]] = {}
         large = todo & ~small
         for i in np.flatnonzero((parts.parents >= 0) & large[parts.parents]).tolist():
